@@ -91,6 +91,7 @@ USERS = {
     "fem": {"apps/fem", "gallery"},
     "kalman": {"apps/kalman"},
     "gbees": {"apps/gbees"},
+    "ode": {"ode"},
 }
 """Which packages import from a folder of kernels; `sparse` and `krylov` are for all of them."""
 

@@ -1,6 +1,7 @@
 """Ensembles of ordinary differential equations: many samples in one compiled loop."""
 
+from ensemble.ode.adjoint import OdeGradient, gradient
 from ensemble.ode.result import OdeError, OdeResult, OdeStatus, OdeWarning
 from ensemble.ode.solve import solve
 
-__all__ = ["OdeError", "OdeResult", "OdeStatus", "OdeWarning", "solve"]
+__all__ = ["OdeError", "OdeGradient", "OdeResult", "OdeStatus", "OdeWarning", "gradient", "solve"]

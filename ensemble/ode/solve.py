@@ -12,7 +12,10 @@ from ensemble._backend import array_namespace, asarray_like, backend_of, is_arra
 from ensemble._check import integer, message, one_of, require
 from ensemble._progress import Display
 from ensemble._typing import Array
+from ensemble.ode import implicit
 from ensemble.ode.methods import METHODS, method_of
+from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
+from ensemble.ode.noise import N_NUMBERS, noise_numbers, without_numbers
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, OdeWarning, without_failed
 from ensemble.ode.system import System
@@ -20,7 +23,7 @@ from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
-__all__ = ["solve"]
+__all__ = ["solve", "stacked"]
 
 NAME = "ode.solve"
 
@@ -42,6 +45,9 @@ def solve(
     max_step: Any = np.inf,
     max_steps: int = 100_000,
     max_roots: int = 16,
+    noise: Callable[..., Any] | None = None,
+    seed: int = 0,
+    noise_samples: Any = None,
     progress: bool = False,
 ) -> OdeResult:
     """Integrate ``dy/dt = f(t, y, p)`` for all samples of an ensemble, each with steps of its own.
@@ -81,6 +87,14 @@ def solve(
         The most steps of a sample, rejected ones counted.
     max_roots : int
         Roots of an event that are stored per sample.
+    noise : callable, optional
+        ``g(t, y, p, xp)``, n values: ``dy_i = f_i dt + g_i dW_i`` in the sense of Ito, for the methods of fixed steps
+        "euler-maruyama" (strong order 1/2) and "milstein" (strong order 1 where g_i depends on y_i alone).
+    seed : int
+        Of the noise, below 2**48.
+    noise_samples : array of int, shape (n_samples,), optional
+        The number that the noise of each sample is made from; 0, 1, ... by default. Equal numbers have equal noise, in
+        any ensemble.
     progress : bool
         Show how many samples are finished.
 
@@ -124,13 +138,13 @@ def solve(
         require(step is not None, NAME, "step", f"be given for the fixed steps of {method}", None)
     require(not (chosen.own_step and step is not None), NAME, "step", f"be None for {method}", step)
     require(isinstance(t, list | tuple) and len(t) == 2, NAME, "t", "be a pair (t0, t1)", repr(t))
-    y0, p = _stacked(y0, "y0"), _stacked(() if p is None else p, "p")
+    y0, p = stacked(y0, "y0"), stacked(() if p is None else p, "p")
     t_eval_given = t_eval is not None
-    t_eval = _stacked(() if t_eval is None else t_eval, "t_eval")
+    t_eval = stacked(() if t_eval is None else t_eval, "t_eval")
     options = {"t[0]": t[0], "t[1]": t[1], "step": step, "rtol": rtol, "first_step": first_step, "max_step": max_step}
     numbers = {name: _number(value, name) for name, value in options.items() if value is not None}
     tolerance = atol if isinstance(atol, Ensemble) or np.ndim(atol) else [atol]
-    atol = _stacked(tolerance, "atol")
+    atol = stacked(tolerance, "atol")
     every = [y0, p, t_eval, atol, *numbers.values()]
     n_samples, sample_set = samples_of(NAME, *every), set_of(*every)
     like = next((each.samples for each in every if backend_of(each.samples) == "cuda"), None)
@@ -170,11 +184,30 @@ def solve(
     functions, terminal, sides = _events(events)
     rows = [real(y0), real(p), given["t[0]"], given["t[1]"], lengths, counts, given["rtol"], absolute,
             given["max_step"], times]  # fmt: skip
-    placed = _placed(rows, like)
-    system = System(f, n, p.shape[0], array_namespace(like), dtype=dtype)
+    advice = f"The methods {' and '.join(STOCHASTIC)} take one, others none."
+    fits = (noise is not None) == (method in STOCHASTIC) and (noise is None or callable(noise))
+    require(fits, NAME, "noise", f"be a function for a stochastic method, with method={method!r}", repr(noise), advice)
+    if noise is not None:
+        ids = np.arange(n_samples) if noise_samples is None else np.asarray(noise_samples)
+        require(ids.shape == (n_samples,), NAME, "noise_samples", f"have shape ({n_samples},)", ids.shape)
+        rows[1] = _with_numbers(rows[1], noise_numbers(ids, seed, dtype))
+        functions = tuple(without_numbers(g) for g in functions)
+    placed, space = _placed(rows, like), array_namespace(like)
+    system: System
+    if noise is None:
+        system = System(f, n, p.shape[0], space, dtype=dtype)
+    else:
+        system = StochasticSystem(f, noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
     problem = Problem(system, chosen, functions, terminal, sides, max_roots, *placed, n_samples, dtype)
     solution = _run(problem, progress)
     return _result(solution, problem, t_eval_given, sample_set, method)
+
+
+def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
+    """The parameters of all samples, and the numbers of their noise behind them."""
+    xp = array_namespace(p)
+    own = xp.broadcast_to(p, (p.shape[0], numbers.shape[1]))
+    return xp.concat([own, asarray_like(numbers, p)], axis=0)
 
 
 def _run(problem: Problem, progress: bool) -> Solution:
@@ -199,6 +232,8 @@ def _run(problem: Problem, progress: bool) -> Solution:
             from ensemble.ode import arrays
 
             return arrays.run(problem, report)
+        if problem.method.name == "rodas4" and system.n >= implicit.FROM and not (cuda or problem.events):
+            return implicit.run(problem, report)
         if cuda:
             from ensemble.ode import device
 
@@ -226,7 +261,7 @@ def _result(
     return result
 
 
-def _stacked(value: Any, name: str) -> Ensemble:
+def stacked(value: Any, name: str) -> Ensemble:
     """A vector of samples, from an array, an Ensemble or a list of numbers and Ensembles."""
     if isinstance(value, list | tuple) and any(isinstance(part, Ensemble) for part in value):
         n_samples = samples_of(NAME, *value)

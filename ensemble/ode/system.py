@@ -14,7 +14,7 @@ from ensemble._compile.trace.taylor import taylor_coefficients
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Namespace
 
-__all__ = ["System"]
+__all__ = ["System", "listed"]
 
 NAME = "ode.solve"
 
@@ -34,6 +34,8 @@ class System:
         "float32" or "float64": of the graph, where it is needed.
     graph : Graph, optional
         The trace of `function`, where it is known (`traced`): `f` replays it then.
+    n_outputs : int, optional
+        How many values `function` returns, where they are more than `n`.
     """
 
     def __init__(
@@ -45,9 +47,10 @@ class System:
         *,
         dtype: str = "float64",
         graph: Graph | None = None,
+        n_outputs: int | None = None,
     ) -> None:
         self.function, self.n, self.n_parameters, self.xp, self.dtype = function, n, n_parameters, xp, dtype
-        self._graph = graph
+        self._graph, self._n_outputs = graph, n if n_outputs is None else n_outputs
 
     tolerances: tuple[Any, list[Any]] | None = None
     """rtol and an atol per unknown, for methods that choose their step."""
@@ -60,7 +63,11 @@ class System:
 
     def bound(self, xp: Namespace) -> System:
         """The same system for values of another namespace; the graph is kept."""
-        return System(self.function, self.n, self.n_parameters, xp, dtype=self.dtype, graph=self._graph)
+        return self._with(xp, self._graph)
+
+    def _with(self, xp: Namespace, graph: Graph | None) -> System:
+        """The same system with another namespace or graph."""
+        return System(self.function, self.n, self.n_parameters, xp, dtype=self.dtype, graph=graph)
 
     @functools.cached_property
     def graph(self) -> Graph:
@@ -71,21 +78,19 @@ class System:
         TypeError
             If the function cannot be traced.
         """
-        return (
-            self._graph
-            if self._graph is not None
-            else traced_graph(self.function, self.n, self.n_parameters, self.dtype)
-        )
+        if self._graph is not None:
+            return self._graph
+        return traced_graph(self.function, self.n, self.n_parameters, self.dtype, self._n_outputs)
 
     def traced(self) -> System:
         """The same system, whose `f` replays its graph: the function is not called again."""
-        return System(self.function, self.n, self.n_parameters, self.xp, dtype=self.dtype, graph=self.graph)
+        return self._with(self.xp, self.graph)
 
     def f(self, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
         """The derivatives of the unknowns, `n` values."""
         if self._graph is not None:
             return replay(self._graph, [t, *y, *p], self.xp)
-        results = _listed(self.function(t, list(y), list(p), self.xp), self.n)
+        results = listed(self.function(t, list(y), list(p), self.xp), self._n_outputs)
         return [self.xp.full_like(y[0], r) if isinstance(r, int | float) else r for r in results]
 
     def jacobian(self, t: Any, y: Sequence[Any], p: Sequence[Any]) -> dict[tuple[int, int], Any]:
@@ -106,18 +111,18 @@ class System:
         return taylor_coefficients(self.graph, t, y, p, order, self.xp)
 
 
-def traced_graph(function: Callable[..., Any], n: int, n_parameters: int, dtype: str) -> Graph:
-    """The graph of ``function(t, y, p, xp)`` with inputs t, y, p of `dtype` and `n` outputs of it."""
+def traced_graph(function: Callable[..., Any], n: int, n_parameters: int, dtype: str, n_outputs: int) -> Graph:
+    """The graph of ``function(t, y, p, xp)`` with inputs t, y, p of `dtype` and `n_outputs` outputs of it."""
 
     def body(t: Any, y: list[Any], p: list[Any]) -> list[Any]:
         xp = t.__array_namespace__()
-        return [xp.astype(r, getattr(xp, dtype)) for r in _listed(function(t, y, p, xp), n)]
+        return [xp.astype(r, getattr(xp, dtype)) for r in listed(function(t, y, p, xp), n_outputs)]
 
     real = Scalar(dtype)
     return trace(body, real, [real] * n, [real] * n_parameters, function=NAME)
 
 
-def _listed(results: Any, n: int) -> list[Any]:
+def listed(results: Any, n: int) -> list[Any]:
     """What a right-hand side returned, as `n` values."""
     advice = "Return a list of n values, one per unknown."
     try:

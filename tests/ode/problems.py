@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble.ode.methods import METHODS
 from ensemble.ode.system import System
 
@@ -19,6 +20,19 @@ def lorenz(t, y, p, xp):
 
 def system_of(function, n, k=1, **options):
     return System(function, n, k, np, **options)
+
+
+def traced_step(method, function, n, n_parameters, dtype="float64", **options):
+    """The graph of one step: its inputs are t, h, y, the carried values and p."""
+    method = METHODS[method] if isinstance(method, str) else method
+    system = System(function, n, n_parameters, None, dtype=dtype, **options).traced()
+
+    def body(t, h, y, carried, p):
+        step = method.step(system.bound(t.__array_namespace__()), t, h, y, carried, p)
+        return [*step.y, *step.carried, *(step.error or []), *(c for row in step.dense for c in row)]
+
+    real = Scalar(dtype)
+    return trace(body, real, real, [real] * n, [real] * method.n_carried(system), [real] * n_parameters)
 
 
 def fixed_steps(method, system, y0, p, t0, t1, n_steps):
@@ -91,3 +105,39 @@ def robertson(t, y, p, xp):
     """Three reactions of very different rates (Robertson 1966)."""
     slow, fast, dimer = p[0] * y[0], 1e4 * y[1] * y[2], 3e7 * y[1] * y[1]
     return [fast - slow, slow - fast - dimer, dimer]
+
+
+def brusselator(t, y, p, xp):
+    """The one-dimensional Brusselator (Hairer, Wanner II, section IV.10): two reactions and diffusion, n/2 points."""
+    m = len(y) // 2
+    u, v = [1.0, *y[:m], 1.0], [3.0, *y[m:], 3.0]
+    rate = p[0] * (m + 1) ** 2
+    du, dv = [], []
+    for i in range(1, m + 1):
+        product = u[i] * u[i] * v[i]
+        du.append(1.0 + product - 4.0 * u[i] + rate * (u[i - 1] - 2.0 * u[i] + u[i + 1]))
+        dv.append(3.0 * u[i] - product + rate * (v[i - 1] - 2.0 * v[i] + v[i + 1]))
+    return [*du, *dv]
+
+
+def brusselator_start(m):
+    x = np.arange(1, m + 1) / (m + 1)
+    return np.concatenate([1.0 + np.sin(2.0 * np.pi * x), np.full(m, 3.0)])
+
+
+def brusselator_arrays(t, y, a):
+    """The same on an array of all unknowns, for SciPy."""
+    m = len(y) // 2
+    u, v = (np.concatenate([[edge], part, [edge]]) for edge, part in ((1.0, y[:m]), (3.0, y[m:])))
+    inner, rate = slice(1, -1), a * (m + 1) ** 2
+    product = u[inner] * u[inner] * v[inner]
+    du = 1.0 + product - 4.0 * u[inner] + rate * (u[:-2] - 2.0 * u[inner] + u[2:])
+    dv = 3.0 * u[inner] - product + rate * (v[:-2] - 2.0 * v[inner] + v[2:])
+    return np.concatenate([du, dv])
+
+
+def brusselator_sparsity(m):
+    import scipy.sparse as sp
+
+    band, eye = sp.diags_array(np.ones((3, m)), offsets=(-1, 0, 1), shape=(m, m)), sp.eye_array(m)
+    return sp.block_array([[band, eye], [eye, band]]).tocsc()

@@ -10,8 +10,7 @@ from ensemble._compile.trace.replay import replay
 from ensemble.ode.methods import METHODS
 from ensemble.ode.methods.rodas4 import RODAS4
 from ensemble.ode.methods.straight_line_lu import ShiftedFactors, elimination_order
-from tests.ode.problems import adaptive, fixed_steps, hires, lorenz, pendulum, robertson, system_of
-from tests.ode.test_system import traced_step
+from tests.ode.problems import adaptive, fixed_steps, hires, lorenz, pendulum, robertson, system_of, traced_step
 
 HIRES_START = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0057]
 

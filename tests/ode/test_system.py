@@ -4,23 +4,9 @@ import numpy as np
 import pytest
 
 from ensemble._compile.trace.replay import replay
-from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble.ode.methods import METHODS
 from ensemble.ode.system import System
-from tests.ode.problems import lorenz, pendulum, system_of
-
-
-def traced_step(method, function, n, n_parameters, dtype="float64", **options):
-    """The graph of one step: its inputs are t, h, y, the carried values and p."""
-    method = METHODS[method] if isinstance(method, str) else method
-    system = System(function, n, n_parameters, None, dtype=dtype, **options).traced()
-
-    def body(t, h, y, carried, p):
-        step = method.step(system.bound(t.__array_namespace__()), t, h, y, carried, p)
-        return [*step.y, *step.carried, *(step.error or []), *(c for row in step.dense for c in row)]
-
-    real = Scalar(dtype)
-    return trace(body, real, real, [real] * n, [real] * method.n_carried(system), [real] * n_parameters)
+from tests.ode.problems import lorenz, pendulum, system_of, traced_step
 
 
 @pytest.mark.parametrize("name", ["euler", "rk4", "tsit5", "dop853", "leapfrog", "yoshida4"])

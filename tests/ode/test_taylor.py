@@ -5,8 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from ensemble.ode.methods import METHODS, method_of
-from tests.ode.problems import adaptive, dense_at, lorenz, pendulum, system_of
-from tests.ode.test_system import traced_step
+from tests.ode.problems import adaptive, dense_at, lorenz, pendulum, system_of, traced_step
 
 P = [1.7]
 

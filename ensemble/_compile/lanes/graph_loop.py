@@ -185,6 +185,8 @@ class _Body:
             return builder.bitcast(operands[0], ir.VectorType(ir.IntType(int(node.dtype[3:])), self.width))
         if name == "from_bits":
             return builder.bitcast(operands[0], self.vector)
+        if name == "high_word":
+            return builder.lshr(operands[0], ir.Constant(operands[0].type, [32] * self.width))
         if name == "fma":
             return instruction(builder, "fma", operands)
         if name == "negative" and real:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ensemble._compile.trace.tracer import Traced
 
-__all__ = ["bits", "from_bits"]
+__all__ = ["bits", "from_bits", "high_word"]
 
 INTEGERS = {"float64": "int64", "float32": "int32"}
 
@@ -23,3 +23,8 @@ def from_bits(i: Any) -> Any:
     """The floating-point numbers with these bit patterns."""
     dtype = {integer: real for real, integer in INTEGERS.items()}[str(i.dtype)]
     return i.internal("from_bits", dtype) if isinstance(i, Traced) else i.view(dtype)
+
+
+def high_word(i: Any) -> Any:
+    """The upper 32 bits of int64 numbers, taken as unsigned ones."""
+    return i.internal("high_word", "int64") if isinstance(i, Traced) else (i.view("uint64") >> 32).view("int64")

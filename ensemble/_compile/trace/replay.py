@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.trace.bit_patterns import bits, from_bits, high_word
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.namespace import TracedNamespace
 from ensemble._compile.trace.operations import WEAK
 from ensemble._typing import Namespace
 
 __all__ = ["constant", "node_values", "replay", "value_of"]
+
+BIT_PATTERNS = {"bits": bits, "from_bits": from_bits, "high_word": high_word}
 
 
 def constant(xp: Namespace, value: Any, dtype: str) -> Any:
@@ -33,6 +36,8 @@ def value_of(node: Node, operands: Sequence[Any], xp: Namespace) -> Any:
         if isinstance(xp, TracedNamespace):
             return xp.interp(operands[0], points, values)
         return xp.interp(operands[0], xp.asarray(points), xp.asarray(values))
+    if node.operation in BIT_PATTERNS:
+        return BIT_PATTERNS[node.operation](*operands)
     return getattr(xp, node.operation)(*operands)
 
 

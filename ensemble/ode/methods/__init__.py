@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from ensemble._check import one_of
 from ensemble.ode.methods.dop853 import DOP853
-from ensemble.ode.methods.method import Method, Step
+from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.rodas4 import RODAS4
 from ensemble.ode.methods.runge_kutta import EULER, RK4
+from ensemble.ode.methods.stochastic import EULER_MARUYAMA, MILSTEIN
 from ensemble.ode.methods.symplectic import LEAPFROG, YOSHIDA4
 from ensemble.ode.methods.taylor import taylor_method
 from ensemble.ode.methods.tsit5 import TSIT5
 
-__all__ = ["METHODS", "Method", "Step", "method_of"]
+ALL = (EULER, RK4, TSIT5, DOP853, LEAPFROG, YOSHIDA4, RODAS4, taylor_method(1e-6, 1e-9), EULER_MARUYAMA, MILSTEIN)
 
-METHODS: dict[str, Method] = {
-    method.name: method for method in (EULER, RK4, TSIT5, DOP853, LEAPFROG, YOSHIDA4, RODAS4, taylor_method(1e-6, 1e-9))
-}
+METHODS: dict[str, Method] = {method.name: method for method in ALL}
 """Every method by its name; "taylor" for the default tolerances."""
 
 

@@ -30,6 +30,15 @@ class Step(NamedTuple):
     norms | | of the step control. None: the norm is ``|e|``."""
 
 
+def none(system: System) -> int:
+    """The number of carried values of a method that has none."""
+    return 0
+
+
+def unchecked(system: System) -> None:
+    """The check of a method that integrates every system."""
+
+
 def nothing_carried(system: System, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
     """The carried values of a method that has none."""
     return []
@@ -45,7 +54,7 @@ class Method(NamedTuple):
     """The error estimate is of order ``h**error_order``; None: fixed steps only, or steps of its own choice."""
     step: Callable[[System, Any, Any, Sequence[Any], Sequence[Any], Sequence[Any]], Step]
     """``step(system, t, h, y, carried, p)``."""
-    n_carried: Callable[[System], int] = lambda system: 0
+    n_carried: Callable[[System], int] = none
     """How many values go from step to step besides t, h and y."""
     start: Callable[[System, Any, Sequence[Any], Sequence[Any]], list[Any]] = nothing_carried
     """``start(system, t, y, p)``: the carried values of the first step."""
@@ -53,7 +62,7 @@ class Method(NamedTuple):
     """Whether the step uses derivatives of the graph."""
     own_step: bool = False
     """Whether the method chooses the step (`Step.h_used`)."""
-    check: Callable[[System], None] = lambda system: None
+    check: Callable[[System], None] = unchecked
     """Raises ValueError for a system that the method cannot integrate; called once, before the first step."""
 
 

@@ -1,0 +1,94 @@
+"""Noise from a counter: each number depends on the seed, the sample, the step and the unknown alone.
+
+Random bits are those of Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3",
+SC '11), normal numbers follow by the transformation of Box and Muller (1958). Everything is elementwise: the same in a
+trace, on arrays and in a kernel, for each sample whatever the ensemble.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import integer, require
+from ensemble._compile.trace.bit_patterns import high_word
+from ensemble._typing import Array, Namespace
+
+__all__ = ["N_NUMBERS", "noise_numbers", "normals", "philox", "without_numbers"]
+
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+INCREMENTS = (0x9E3779B9, 0xBB67AE85)
+MASK = 0xFFFFFFFF
+ROUNDS = 10
+
+N_NUMBERS = 4
+"""Numbers that name a sample's noise: the sample and the seed, each as two of 24 bits, which float32 holds exactly."""
+
+HALF = 1 << 24
+
+
+def noise_numbers(samples: Array, seed: int, dtype: str) -> Array:
+    """The numbers of some samples, shape (N_NUMBERS, n_samples): parameters behind those of the user.
+
+    Raises
+    ------
+    ValueError
+        If the seed has more than 48 bits, or a sample more than 32.
+    """
+    seed = integer(seed, "ode.solve", "seed", minimum=0)
+    require(seed < HALF * HALF, "ode.solve", "seed", "be less than 2**48", seed)
+    ids = np.asarray(samples)
+    inside = np.issubdtype(ids.dtype, np.integer) and ids.ndim == 1 and bool(((ids >= 0) & (ids <= MASK)).all())
+    requirement = "be an array of integers from 0 to 2**32 - 1 with one axis"
+    require(inside, "ode.solve", "noise_samples", requirement, f"{ids.dtype} of shape {ids.shape}")
+    ids = ids.astype(np.int64)
+    ones = np.ones_like(ids)
+    return np.stack([ids % HALF, ids // HALF, ones * (seed % HALF), ones * (seed // HALF)]).astype(dtype)
+
+
+def without_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function ``(t, y, p, xp)`` of the user, who knows nothing of the numbers."""
+
+    def call(t: Any, y: Any, p: Any, xp: Namespace) -> Any:
+        return function(t, y, p[:-N_NUMBERS], xp)
+
+    return call
+
+
+def philox(counter: Sequence[Any], key: Sequence[Any]) -> list[Any]:
+    """Four words of 32 random bits for four words of a counter and two of a key, all as int64."""
+    a, b, c, d = counter
+    k, m = key
+    for _ in range(ROUNDS):
+        first, second = a * MULTIPLIERS[0], c * MULTIPLIERS[1]  # of 64 bits: they wrap around
+        a, b, c, d = high_word(second) ^ b ^ k, second & MASK, high_word(first) ^ d ^ m, first & MASK
+        k, m = (k + INCREMENTS[0]) & MASK, (m + INCREMENTS[1]) & MASK
+    return [a, b, c, d]
+
+
+def normals(step: Any, numbers: Sequence[Any], count: int, xp: Namespace) -> list[Any]:
+    """`count` independent standard normal numbers of a step.
+
+    Parameters
+    ----------
+    step : value
+        The number of the step, a whole number of the dtype of the result.
+    numbers : sequence of N_NUMBERS values
+        The sample and the seed (`noise_numbers`).
+    count : int
+    xp : namespace
+        Of the values.
+    """
+    low, high, *key = (xp.astype(number, xp.int64) for number in numbers)
+    counter, sample = xp.astype(step, xp.int64), (low + high * HALF) & MASK
+    found: list[Any] = []
+    for pair in range((count + 1) // 2):
+        words = philox([counter, pair, sample, 0], key)
+        a, b, c, d = (xp.astype(word, step.dtype) for word in words)
+        radius = xp.sqrt(-2.0 * xp.log((a + (b + 0.5) * 2.0**-32) * 2.0**-32))
+        angle = (c + (d + 0.5) * 2.0**-32) * (2.0**-32 * 2.0 * math.pi)
+        found += [radius * xp.cos(angle), radius * xp.sin(angle)]
+    return found[:count]

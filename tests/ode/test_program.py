@@ -1,0 +1,58 @@
+"""Large graphs evaluated by an interpreter."""
+
+import numpy as np
+import pytest
+
+from ensemble._compile.trace.operations import OPERATIONS
+from ensemble._compile.trace.replay import replay
+from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._kernels.ode.program import CODES, program_of, run_program
+from tests.bodies import F64
+
+
+def some_function(t, a, b, p):
+    """Every operation, once or more."""
+    xp = t.__array_namespace__()
+    x, y = 0.25 + a * a, 0.5 + b * b
+    total = t + p
+    for name in sorted(CODES):
+        operation = getattr(xp, name)
+        rule, arity = OPERATIONS[name].rule, OPERATIONS[name].arity
+        operands = [x + 1.0 if name == "acosh" else x / (1.0 + x + y), y / (1.0 + y), x][:arity]
+        if rule == "logical" or name == "where":
+            operands = [x < y, *(y > 1.0 if rule == "logical" else y for _ in operands[1:])]
+        value = operation(*operands)
+        total = total + xp.where(value, x, y) if rule in ("compare", "predicate", "logical") else total + value
+    return total, a, 2.0 * b, xp.full_like(t, 3.0), a
+
+
+@pytest.mark.parametrize("n_samples", [1, 63, 200])
+def test_an_interpreted_graph_is_the_replayed_one(n_samples):
+    graph = trace(some_function, *[F64] * 4)
+    program = program_of(graph, 2, "float64")
+    rng = np.random.default_rng(1)
+    rows, state = rng.standard_normal((2, n_samples)), rng.standard_normal((2, n_samples))
+    results = run_program(program, rows, state)
+    expected = replay(graph, [rows[0], *state, rows[1]], np)
+    for result, value in zip(results, expected):
+        assert np.allclose(result, value, rtol=1e-14, atol=0.0)
+    one = run_program(program, rows[:, -1:], state[:, -1:])
+    assert np.array_equal(one[:, 0], results[:, -1])
+
+
+def test_rows_are_used_again():
+    def chain(t, *y):
+        return [sum(y[k] * y[k - 1] + 1.0 for _ in range(3)) for k in range(len(y))]
+
+    graph = trace(chain, *[F64] * 41)
+    program = program_of(graph, 40, "float64")
+    assert program.n_slots < 50
+    y = np.random.default_rng(2).random((40, 3))
+    assert np.array_equal(run_program(program, np.zeros((1, 3)), y), replay(graph, [0.0, *y], np))
+
+
+def test_a_graph_with_integers_has_no_program():
+    assert (
+        program_of(trace(lambda t, x: x + t.__array_namespace__().astype(x, "int32"), F64, F64), 1, "float64") is None
+    )
+    assert program_of(trace(lambda t, x: x, F64, Scalar("float32")), 1, "float64") is None
