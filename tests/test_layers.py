@@ -19,7 +19,7 @@ LAYERS = {
     "_kernels": 2,
     "scalar": 3,
     "linalg": 4,
-    "krylov": 5, "multigrid": 5, "uq": 5,
+    "krylov": 5, "multigrid": 5, "quadrature": 5, "uq": 5,
     "apps": 6, "gallery": 6,
     "_command": 7, "__init__": 7,
     "__main__": 8,
@@ -91,6 +91,7 @@ USERS = {
     "fem": {"apps/fem", "gallery"},
     "kalman": {"apps/kalman"},
     "gbees": {"apps/gbees"},
+    "quadrature": {"quadrature", "uq"},
 }
 """Which packages import from a folder of kernels; `sparse` and `krylov` are for all of them."""
 

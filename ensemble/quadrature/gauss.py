@@ -101,8 +101,8 @@ def gauss(
 
     Examples
     --------
-    >>> gauss(lambda q, xp: q[0] ** 2 + q[1] ** 4 + q[2], 3, 4)
-    np.float64(4.0)
+    >>> float(gauss(lambda q, xp: q[0] ** 2 + q[1] ** 4 + q[2], 3, 4).round(12))
+    4.0
     >>> float(gauss(lambda q, xp: xp.exp(-q[0] * q[1]), 2, 12, "legendre", bounds=(0.0, 1.0)).round(12))
     0.796599599297
     """
