@@ -46,7 +46,7 @@ from ensemble.scalar import (
 )
 
 if TYPE_CHECKING:
-    from ensemble import apps, gallery, krylov, linalg, multigrid, uq
+    from ensemble import apps, gallery, krylov, linalg, multigrid, quadrature, uq
     from ensemble.scalar import xp
     from ensemble.uq import Categorical, Inputs, fields, plan, propagate, sobol_indices, vectorize
 
@@ -83,6 +83,7 @@ __all__ = [
     "plot_ribbon",
     "probability",
     "propagate",
+    "quadrature",
     "record_divergence",
     "run",
     "sample_confidence_interval",
@@ -105,7 +106,7 @@ __all__ = [
     "xp",
 ]
 
-SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "uq")
+SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "quadrature", "uq")
 """What is imported when it is first used: kernels, and with them Numba and SciPy."""
 
 LATE = {

@@ -91,6 +91,7 @@ USERS = {
     "fem": {"apps/fem", "gallery"},
     "kalman": {"apps/kalman"},
     "gbees": {"apps/gbees"},
+    "oscillator": {"apps/analyses"},
     "quadrature": {"quadrature", "uq"},
 }
 """Which packages import from a folder of kernels; `sparse` and `krylov` are for all of them."""

@@ -47,7 +47,7 @@ __device__ __forceinline__ void normal_pair(int64 number, int64 block, uint64 se
     first = radius * cos(angle), second = radius * sin(angle);
 }
 
-extern "C" __global__ void __launch_bounds__(64) run(
+extern "C" __global__ void __launch_bounds__(64) integrate(
     int64 n_samples, int64 n_steps, const int64* __restrict__ numbers, uint64 seed,
     const REAL* __restrict__ parameters, const REAL* __restrict__ forcing, const REAL* __restrict__ noise,
     int64 noise_step, int64 noise_sample, REAL h, REAL scale, REAL* __restrict__ x_end, REAL* __restrict__ v_end,
@@ -108,7 +108,7 @@ def source(kind: Run, dtype: str) -> str:
 
 @functools.cache
 def compiled_run(kind: Run, dtype: str) -> Any:
-    return device.raw_module(source(kind, dtype), OPTIONS, ("run",)).get_function("run")
+    return device.raw_module(source(kind, dtype), OPTIONS, ("integrate",)).get_function("integrate")
 
 
 def integrate(

@@ -240,9 +240,7 @@ def compiled_sums(graph: Graph, shape: Shape) -> Any:
     return load_module(source(graph, shape)).sums
 
 
-def tensor_sums(
-    graph: Graph, dim: int, nodes: np.ndarray, weights: np.ndarray, parameters: np.ndarray
-) -> np.ndarray:
+def tensor_sums(graph: Graph, dim: int, nodes: np.ndarray, weights: np.ndarray, parameters: np.ndarray) -> np.ndarray:
     """The weighted sums of the graph's outputs over all tuples of nodes, shape (n_outputs, n_samples).
 
     `parameters` has shape (n_parameters, n_samples).

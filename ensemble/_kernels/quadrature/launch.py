@@ -121,9 +121,7 @@ class Writer:
         self.line("}")
         for o in sums:
             self.line(f"total{o} = block_sum(total{o}, shared);")
-            self.line(
-                f"if (threadIdx.x == 0) partials[({o} * n_samples + sample) * {blocks} + part] = total{o};"
-            )
+            self.line(f"if (threadIdx.x == 0) partials[({o} * n_samples + sample) * {blocks} + part] = total{o};")
         return "\n".join([
             'extern "C" __global__ void __launch_bounds__(THREADS)',
             "partial_sums(const REAL* __restrict__ parameters, double* __restrict__ partials, int64 n_samples) {",
@@ -171,10 +169,10 @@ def source(graph: Graph, dim: int, nodes: np.ndarray, weights: np.ndarray) -> st
     order, real = digit_order(graph, dim), TYPES[nodes.dtype.name]
     made = arranged(graph, order, 0)
     suffix = "f" if real == "float" else ""
-    rows = [
-        f"static __device__ constexpr REAL {name}[{nodes.size}] = {{{', '.join(f'{float(v)!r}{suffix}' for v in row)}}};"
-        for name, row in (("NODES", nodes), ("WEIGHTS", weights))
-    ]
+    rows = []
+    for name, row in (("NODES", nodes), ("WEIGHTS", weights)):
+        numbers = ", ".join(f"{float(value)!r}{suffix}" for value in row)
+        rows.append(f"static __device__ constexpr REAL {name}[{nodes.size}] = {{{numbers}}};")
     kernel = Writer(made, order, nodes.size, outer_digits(dim, nodes.size), real).kernel()
     flags = [f"#define THREADS {THREADS}", f"#define REAL {real}"]
     return "\n".join([PRELUDE, *flags, *tables(made.graph), *rows, REDUCTION, kernel])

@@ -97,7 +97,9 @@ def oscillator(
     n_samples = integer(n_samples, name, "n_samples", minimum=1)
     n_steps = integer(n_steps, name, "n_steps", minimum=1)
     h = positive(step, name, "step")
-    seed, first = (integer(value, name, word, minimum=0) for value, word in ((seed, "seed"), (first_sample, "first_sample")))
+    seed, first = (
+        integer(value, name, word, minimum=0) for value, word in ((seed, "seed"), (first_sample, "first_sample"))
+    )
     require(seed < 1 << 63, name, "seed", "be below 2**63", seed)
     one_of(layout, LAYOUTS, name, "layout")
     one_of(backend, ("numpy", "cupy"), name, "backend")
