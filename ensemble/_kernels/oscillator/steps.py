@@ -26,8 +26,11 @@ __all__ = ["PARAMETERS", "Run", "integrate", "normal_pair", "step_graph"]
 
 PARAMETERS = ("mass", "damping", "root_damping", "stiffness", "amplitude")
 
-WIDTHS = (32, 8, 1)
-"""Samples that are advanced together: several registers, because square roots wait for each other."""
+WIDTHS = {"float64": (32, 8, 1), "float32": (64, 8, 1)}
+"""Samples that are advanced together: four registers, because square roots wait for each other."""
+
+AHEAD = 8
+"""Steps from a prefetch of given noise to its use: the numbers of two steps lie on different pages."""
 
 WORD = 0xFFFFFFFF
 
@@ -61,6 +64,7 @@ def tile(at, n_steps, numbers, seed, parameters, forcing, noise, strides, h, sca
             else:
                 e = later
         else:
+            prefetch(noise, (i + {ahead}) * strides[0] + at * strides[1], WIDTH)
             e = load(noise, i * strides[0] + at * strides[1], WIDTH) * scale
         if {stored}:
             store(history, i * places[1] + at * places[2], x)
@@ -152,7 +156,7 @@ def source(graph: Graph, kind: Run, dtype: str, width: int) -> str:
     arguments = [words[position] for position in graph.strong_inputs]
     lanes = [f"spread({word}, WIDTH)" if word in ("f0", "f1", "f2", "h") else word for word in arguments]
     text = MODULE.format(
-        imports="IMPORTS", width=width, step=step, dtype=dtype, drawn=kind.drawn, stored=kind.stored,
+        imports="IMPORTS", width=width, step=step, dtype=dtype, drawn=kind.drawn, stored=kind.stored, ahead=AHEAD,
         parameters="\n".join(
             f"    p{k} = load(parameters, {k} * n_samples + at, WIDTH)" for k in range(len(PARAMETERS))
         ),
@@ -183,7 +187,7 @@ def integrate(
     shared = (n_steps, numbers, seed, parameters.reshape(-1), forcing, noise, np.array(strides), dtype.type(h),
               dtype.type(scale), x, v, history, np.array(places))  # fmt: skip
     with threads_for(x.size * n_steps):
-        for width in WIDTHS[-1:] if beside else WIDTHS:
+        for width in (1,) if beside else WIDTHS[dtype.name]:
             count = (x.size - at) // width
             if count:
                 compiled_run(kind, dtype.name, width)(count, at, *shared)
