@@ -61,15 +61,14 @@ def hermite(n):
     return x, w / w.sum()
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("dim, n", [(1, 4), (2, 3), (6, 4)])
+@pytest.mark.parametrize("dim, n, dtype", [(6, 4, np.float64), (6, 4, np.float32), (2, 3, np.float64)])
 def test_the_mean_of_the_squared_norm_of_normal_variables_is_their_number(backend, dtype, dim, n):
     result = gauss(squares, dim, n, dtype=dtype, backend=backend)
     assert result.dtype == dtype
     np.testing.assert_allclose(result, dim, rtol=20 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("dim, n", [(1, 5), (1, 70), (2, 9), (3, 2), (4, 4), (5, 3)])
+@pytest.mark.parametrize("dim, n", [(1, 70), (2, 9), (5, 3)])
 def test_an_integrand_of_functions_is_the_sum_over_all_points(backend, dim, n):
     expected = tensor(lambda q, xp: (*mixed(q, xp)[:2], np.ones_like(q[0])), dim, n, hermite)
     np.testing.assert_allclose(gauss(mixed, dim, n, backend=backend), expected, rtol=2e-14, atol=1e-14)

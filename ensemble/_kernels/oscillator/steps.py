@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble._compile.kernel_cache import digest_of
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes.arithmetic import as_float64, spread
 from ensemble._compile.lanes.circular import cos, sin
@@ -34,7 +35,7 @@ AHEAD = 8
 
 WORD = 0xFFFFFFFF
 
-MODULE = '''"""Steps of an oscillator, written by ensemble; it may be deleted at any time."""
+MODULE = '''"""Steps of an oscillator, written by ensemble; it may be deleted at any time. Built on {digest}."""
 
 import numpy as np
 
@@ -156,7 +157,7 @@ def source(graph: Graph, kind: Run, dtype: str, width: int) -> str:
     arguments = [words[position] for position in graph.strong_inputs]
     lanes = [f"spread({word}, WIDTH)" if word in ("f0", "f1", "f2", "h") else word for word in arguments]
     text = MODULE.format(
-        imports="IMPORTS", width=width, step=step, dtype=dtype, drawn=kind.drawn, stored=kind.stored, ahead=AHEAD,
+        digest=digest_of("_kernels/oscillator"), imports="IMPORTS", width=width, step=step, dtype=dtype, drawn=kind.drawn, stored=kind.stored, ahead=AHEAD,
         parameters="\n".join(
             f"    p{k} = load(parameters, {k} * n_samples + at, WIDTH)" for k in range(len(PARAMETERS))
         ),

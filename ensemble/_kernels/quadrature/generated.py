@@ -256,7 +256,7 @@ def tensor_sums(graph: Graph, dim: int, nodes: np.ndarray, weights: np.ndarray, 
     for first in range(0, n_samples, at_once):
         given = np.ascontiguousarray(parameters[:, first : first + at_once], dtype)
         partials = np.empty((given.shape[1], n_blocks, n_outputs, shape.width), dtype)
-        with threads_for(points * given.shape[1]):
+        with threads_for(points * given.shape[1] // 8):
             run(given.shape[1] * n_blocks, nodes, lane_nodes, weights, lane_weights, given, partials.reshape(-1))
         result[:, first : first + at_once] = added(partials, weights, shape)
     return result
