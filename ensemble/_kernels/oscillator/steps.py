@@ -97,7 +97,7 @@ class Run(NamedTuple):
 
 
 @inner
-def philox(c0: Any, c1: Any, c2: Any, k0: int, k1: int) -> Any:
+def philox(c0, c1, c2, k0, k1):
     """Ten rounds of Philox 4x32 of the counter (c0, c1, c2, 0): four words, each in the low half of an int64."""
     c3 = c0 ^ c0
     for _ in range(10):
@@ -109,7 +109,7 @@ def philox(c0: Any, c1: Any, c2: Any, k0: int, k1: int) -> Any:
 
 
 @inner
-def normal_pair(number: Any, block: int, seed: int) -> Any:
+def normal_pair(number, block, seed):
     """Two standard normal numbers of each sample for `block`, in float64."""
     pair = spread(block & WORD, number)
     w0, w1, w2, w3 = philox(number & WORD, (number >> 32) & WORD, pair, seed & WORD, (seed >> 32) & WORD)
@@ -157,7 +157,8 @@ def source(graph: Graph, kind: Run, dtype: str, width: int) -> str:
     arguments = [words[position] for position in graph.strong_inputs]
     lanes = [f"spread({word}, WIDTH)" if word in ("f0", "f1", "f2", "h") else word for word in arguments]
     text = MODULE.format(
-        digest=digest_of("_kernels/oscillator"), imports="IMPORTS", width=width, step=step, dtype=dtype, drawn=kind.drawn, stored=kind.stored, ahead=AHEAD,
+        digest=digest_of("_kernels/oscillator"), imports="IMPORTS", width=width, step=step, dtype=dtype,
+        drawn=kind.drawn, stored=kind.stored, ahead=AHEAD,
         parameters="\n".join(
             f"    p{k} = load(parameters, {k} * n_samples + at, WIDTH)" for k in range(len(PARAMETERS))
         ),

@@ -100,7 +100,7 @@ def full(band: np.ndarray) -> np.ndarray:
 def banded_product(band: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The product of the symmetric banded matrix with `x` of shape (n, ...)."""
     shape = (-1, *[1] * (x.ndim - 1))
-    y = band[0].reshape(shape) * x
+    y: np.ndarray = band[0].reshape(shape) * x
     for d in range(1, min(band.shape[0], x.shape[0])):
         entries = band[d, :-d].reshape(shape)
         y[d:] += entries * x[:-d]

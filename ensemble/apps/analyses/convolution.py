@@ -108,7 +108,8 @@ def through(C: np.ndarray | None, shapes: np.ndarray, deflections: np.ndarray, r
     n = shapes.shape[0]
     if C is None:
         return np.concatenate([shapes @ deflections, shapes @ rates])
-    return (C[:, :n] @ shapes) @ deflections + (C[:, n:] @ shapes) @ rates
+    outputs: np.ndarray = (C[:, :n] @ shapes) @ deflections + (C[:, n:] @ shapes) @ rates
+    return outputs
 
 
 def impulse_response(modes: Modes, participation: np.ndarray, times: np.ndarray, C: np.ndarray | None) -> np.ndarray:
