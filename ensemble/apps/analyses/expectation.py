@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.quadrature import gauss
+from ensemble.quadrature import Integrand, gauss
 
 __all__ = ["gauss_hermite"]
 
@@ -34,7 +34,7 @@ def gauss_hermite(
     >>> round(float(gauss_hermite(6)), 12)
     6.0
     """
-    return gauss(squared_norm if f is None else f, dim, n_nodes, dtype=dtype, backend=backend)
+    return gauss(SQUARED_NORM if f is None else f, dim, n_nodes, dtype=dtype, backend=backend)
 
 
 def squared_norm(q: Any, xp: Any) -> Any:
@@ -43,3 +43,6 @@ def squared_norm(q: Any, xp: Any) -> Any:
     for x in q[1:]:
         total = total + x * x
     return total
+
+
+SQUARED_NORM = Integrand(squared_norm)
