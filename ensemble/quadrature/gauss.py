@@ -83,7 +83,8 @@ def gauss(
     f : callable or Integrand
         ``f(q, xp)`` takes a tuple of `dim` numbers and the namespace of their functions and returns a number or a tuple
         of numbers; with `p` it is ``f(q, p, xp)``. It is called once, with symbolic numbers, and compiled; see `fuse`
-        for what it may use. Compiled code is kept, the trace in an `Integrand` only. A function that cannot be traced is called with arrays of points instead.
+        for what it may use. The compiled code is kept, the trace in an `Integrand` only. A function that cannot be
+        traced is called with arrays of points instead.
     dim : int, at least 1
     n_nodes : int, from 1 to 150
         Nodes along each variable; exact for polynomials of degree ``2 n_nodes - 1`` in each variable.
