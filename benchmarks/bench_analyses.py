@@ -63,8 +63,8 @@ def milliseconds(run: Callable[[], Any], like: Any, at_most: float = 0.6) -> flo
         synchronize(like)
         return time.perf_counter() - start
 
-    first = once()
-    seconds = [first if first > 2.0 else once()]
+    once()
+    seconds = [once()]
     while len(seconds) < 9 and sum(seconds) < at_most:
         seconds.append(once())
     return 1e3 * statistics.median(seconds)

@@ -50,6 +50,17 @@ WIDTH = {width}
 {step}
 
 
+@inner
+def row(history, first, at, step, values):
+    store(history, first + at, values)
+
+
+@inner
+def column(history, first, at, step, values):
+    for k in range(WIDTH):
+        history[first + (at + k) * step] = lane(values, k)
+
+
 @compiled_serial
 def tile(at, n_steps, numbers, seed, parameters, forcing, noise, strides, h, scale, x_end, v_end, history, places):
     n_samples = numbers.size
@@ -57,6 +68,7 @@ def tile(at, n_steps, numbers, seed, parameters, forcing, noise, strides, h, sca
     x, v = load(x_end, at, WIDTH), load(v_end, at, WIDTH)
     number = load(numbers, at, WIDTH)
     e, later = zeros(x_end, WIDTH), zeros(x_end, WIDTH)
+    columns = (number - spread(numbers[at], WIDTH)) * strides[1]
     for i in range(n_steps):
         if {drawn}:
             if i % 2 == 0:
@@ -65,16 +77,15 @@ def tile(at, n_steps, numbers, seed, parameters, forcing, noise, strides, h, sca
             else:
                 e = later
         else:
-            prefetch(noise, (i + {ahead}) * strides[0] + at * strides[1], WIDTH)
-            e = load(noise, i * strides[0] + at * strides[1], WIDTH) * scale
+            {read}
         if {stored}:
-            store(history, i * places[1] + at * places[2], x)
-            store(history, places[0] + i * places[1] + at * places[2], v)
+            {keep}(history, i * places[1], at, places[2], x)
+            {keep}(history, places[0] + i * places[1], at, places[2], v)
         f0, f1, f2 = forcing[2 * i], forcing[2 * i + 1], forcing[2 * i + 2]
         x, v = step({arguments})
     if {stored}:
-        store(history, n_steps * places[1] + at * places[2], x)
-        store(history, places[0] + n_steps * places[1] + at * places[2], v)
+        {keep}(history, n_steps * places[1], at, places[2], x)
+        {keep}(history, places[0] + n_steps * places[1], at, places[2], v)
     store(x_end, at, x)
     store(v_end, at, v)
 
@@ -94,6 +105,8 @@ class Run(NamedTuple):
     """Noise from the counter; otherwise it is given."""
     stored: bool
     """All values are kept."""
+    turned: bool = False
+    """Times run fastest in memory."""
 
 
 @inner
@@ -150,6 +163,13 @@ def rk4_step(x: Any, v: Any, f0: Any, f1: Any, f2: Any, e: Any, h: Any, paramete
     return x + sixth * (v + 2.0 * (v2 + v3) + v4), v + sixth * (a1 + 2.0 * (a2 + a3) + a4)
 
 
+ROWS = (
+    "prefetch(noise, (i + AHEAD) * strides[0] + at, WIDTH)\n            "
+    "e = load(noise, i * strides[0] + at, WIDTH) * scale"
+)
+COLUMNS = "e = gather(noise, i * strides[0] + at * strides[1], columns) * scale"
+
+
 def source(graph: Graph, kind: Run, dtype: str, width: int) -> str:
     """The module of one width."""
     step = lanes_function(graph, "step")
@@ -158,7 +178,8 @@ def source(graph: Graph, kind: Run, dtype: str, width: int) -> str:
     lanes = [f"spread({word}, WIDTH)" if word in ("f0", "f1", "f2", "h") else word for word in arguments]
     text = MODULE.format(
         digest=digest_of("_kernels/oscillator"), imports="IMPORTS", width=width, step=step, dtype=dtype,
-        drawn=kind.drawn, stored=kind.stored, ahead=AHEAD,
+        drawn=kind.drawn, stored=kind.stored, keep="column" if kind.turned else "row",
+        read=COLUMNS if kind.turned else ROWS.replace("AHEAD", str(AHEAD)),
         parameters="\n".join(
             f"    p{k} = load(parameters, {k} * n_samples + at, WIDTH)" for k in range(len(PARAMETERS))
         ),
@@ -184,12 +205,12 @@ def integrate(
     at ``q * places[0] + i * places[1] + s * places[2]`` of the flat `history`.
     """
     dtype = x.dtype
-    beside = (not kind.drawn and strides[1] != 1) or (kind.stored and places[2] != 1)
+    kind = kind._replace(turned=(not kind.drawn and strides[1] != 1) or (kind.stored and places[2] != 1))
     at = 0
     shared = (n_steps, numbers, seed, parameters.reshape(-1), forcing, noise, np.array(strides), dtype.type(h),
               dtype.type(scale), x, v, history, np.array(places))  # fmt: skip
     with threads_for(x.size * n_steps):
-        for width in (1,) if beside else WIDTHS[dtype.name]:
+        for width in WIDTHS[dtype.name]:
             count = (x.size - at) // width
             if count:
                 compiled_run(kind, dtype.name, width)(count, at, *shared)

@@ -16,8 +16,8 @@ from ensemble.scalar import Ensemble
 
 __all__ = ["convolution_response", "impulse_response"]
 
-CHUNK = 1 << 25
-"""Numbers of a spectrum that is held at a time."""
+CHUNK = {"host": 1 << 20, "device": 1 << 27}
+"""Numbers of a transform that is held at a time: on the host in memory that is used again."""
 
 
 def convolution_response(
@@ -137,7 +137,7 @@ def convolved(xp: Any, h: Any, f: Any, step: float) -> Any:
     forward, backward = transforms(xp, length)
     spectrum = forward(f, 0)
     result = xp.empty((n_outputs, n_times, n_samples), dtype=h.dtype)
-    rows = max(1, CHUNK // (length * n_samples))
+    rows = max(1, CHUNK["host" if isinstance(h, np.ndarray) else "device"] // (length * n_samples))
     for first in range(0, n_outputs, rows):
         product = (step * forward(h[first : first + rows], 1))[:, :, None] * spectrum
         result[first : first + rows] = backward(product, 1)[:, :n_times]

@@ -99,7 +99,9 @@ def static_beam(
         return StaticResponse(Ensemble(y), largest(wanted, forces))
     forces = xp.zeros((n_dofs, load.shape[-1]), dtype=dtype)
     forces[beam.tip if load.ndim == 1 else slice(None)] = xp.asarray(load, dtype=dtype)
-    u = xp.linalg.solve(xp.asarray(beam.dense(), dtype=dtype), forces)
+    K = xp.asarray(beam.dense(), dtype=dtype)
+    # NumPy's own solver would compute float32 in float64
+    u = sla.lu_solve(sla.lu_factor(K), forces) if isinstance(K, np.ndarray) else xp.linalg.solve(K, forces)
     y = u if C is None else xp.matmul(xp.asarray(C, dtype=dtype), u)
     found, given = (to_numpy(part).astype(np.float64) for part in (u[:, :8], forces[:, :8]))
     return StaticResponse(Ensemble(y), largest(banded_product(beam.stiffness, found) - given, given))
