@@ -112,6 +112,7 @@ def test_the_spectrum_of_the_response_in_time_is_that_of_the_frequency_response(
     low, high = (stats.chi2.ppf(q, 2 * n_samples) / (2 * n_samples) for q in (tail, 1.0 - tail))
     ratio = found[places] / expected
     assert np.all((ratio > low * 0.98) & (ratio < high * 1.02)), (low, high, ratio)
+    assert abs(ratio.mean() - 1.0) < 4.0 / np.sqrt(n_samples * omega.size)
 
 
 def test_the_autoregressive_load_has_the_variance_of_its_spectrum():
