@@ -70,8 +70,14 @@ def milliseconds(run: Callable[[], Any], like: Any, at_most: float = 0.6) -> flo
     return 1e3 * statistics.median(seconds)
 
 
+HOST = True
+"""Whether the host is measured beside a device."""
+
+
 def measured(run: Callable[[str], Any], device: bool, **about: Any) -> dict[str, Any]:
     """A row: `run` takes the backend."""
+    if device and not HOST:
+        return {**about, "device ms": milliseconds(lambda: run("cupy"), prototype("cupy"))}
     host = prototype("numpy")
     with threads(1):
         single = milliseconds(lambda: run("numpy"), host)
@@ -141,11 +147,12 @@ def oscillator_table(device: bool, full: bool) -> list[dict[str, Any]]:
     """Tables 5 and 6: drawn in the kernel; given, last values; given, all values stored, in both layouts."""
     rows = []
     for n in (1, 100, 10_000, *((100_000,) if full else ())):
+        drawn = np.random.default_rng(1).standard_normal((N_STEPS, n), dtype=np.float32)
         for word, dtype in PRECISIONS.items():
             for variant in ("drawn", "given", "stored", "stored, times fastest"):
                 layout = "times_fastest" if "times" in variant else "samples_fastest"
-                shape = (n, N_STEPS) if "times" in variant else (N_STEPS, n)
-                noise = None if variant == "drawn" else np.random.default_rng(1).standard_normal(shape).astype(dtype)
+                given = np.ascontiguousarray(drawn.T if "times" in variant else drawn, dtype)
+                noise = None if variant == "drawn" else given
                 there = {"numpy": noise}
                 if device:
                     there["cupy"] = None if noise is None else array_namespace(prototype("cupy")).asarray(noise)
@@ -206,7 +213,7 @@ def quadrature_table(device: bool, full: bool) -> list[dict[str, Any]]:
                 device, variables=dim, precision=word, integrand=name,
             )  # fmt: skip
             row["relative error"] = 0.0
-            if device:
+            if device and HOST:
                 values = [float(gauss_hermite(dim, f=f, dtype=dtype, backend=b)) for b in ("numpy", "cupy")]
                 row["relative error"] = abs(values[1] / values[0] - 1.0)  # of the device to the CPU
             rows.append(row)
@@ -320,13 +327,20 @@ def main() -> None:
     parser.add_argument("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy: measure a device, too")
     parser.add_argument("--part", nargs="*", choices=tuple(TABLES), default=list(TABLES), help="tables (default: all)")
     parser.add_argument("--full", action="store_true", help="the largest sizes of the paper, too")
+    parser.add_argument("--device-only", action="store_true", help="with cupy: leave the host's columns out")
     options = parser.parse_args()
+    global HOST
+    HOST = not options.device_only
     device = options.backend == "cupy"
     for part in options.part:
         title, table = TABLES[part]
         rows = table(device, options.full)
         show(title, rows)
-        save(f"analyses-{part}{'-h200' if device else ''}", rows, **(cuda_device() if device else {}))
+        save(
+            f"analyses-{part}{'-h200' if device else ''}{'' if HOST else '-alone'}",
+            rows,
+            **(cuda_device() if device else {}),
+        )
 
 
 if __name__ == "__main__":
