@@ -124,6 +124,12 @@ def test_the_autoregressive_load_has_the_variance_of_its_spectrum():
 
 
 # --- the oscillator
+@pytest.fixture(autouse=True)
+def two_widths(monkeypatch):
+    """Fewer kernels to compile."""
+    monkeypatch.setattr(steps, "WIDTHS", {"float64": (32, 1), "float32": (64, 1)})
+
+
 @pytest.fixture(params=["numpy", "cupy"])
 def backend(request, monkeypatch):
     """Both implementations, that for CUDA devices on the emulator."""
@@ -159,10 +165,10 @@ def plain(noise, h=0.01, m=2.0, c=1.6, r=1.0, k=62.84):
     "layout, dtype", [("samples_fastest", np.float64), ("samples_fastest", np.float32), ("times_fastest", np.float64)]
 )
 def test_steps_are_those_of_the_method_in_both_layouts(backend, layout, dtype):
-    noise = np.random.default_rng(53101).standard_normal((60, 43)).astype(dtype)
+    noise = np.random.default_rng(53101).standard_normal((60, 67)).astype(dtype)
     expected = plain(noise.astype(np.float64))
     turned = layout == "times_fastest"
-    response = oscillator(43, n_steps=60, noise=noise.T if turned else noise, history=True, layout=layout,
+    response = oscillator(67, n_steps=60, noise=noise.T if turned else noise, history=True, layout=layout,
                           output=[[2.0, 0.5]], dtype=dtype, backend=backend)  # fmt: skip
     history = np.moveaxis(response.history, 0, -1) if turned else response.history
     tolerance = 1e-10 if dtype == np.float64 else 2e-3
@@ -173,24 +179,22 @@ def test_steps_are_those_of_the_method_in_both_layouts(backend, layout, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_sample_has_its_own_noise_in_any_ensemble(backend, dtype):
-    if (backend, dtype) == ("numpy", np.float32):
-        pytest.skip("the kernels of three more widths take long to compile")
-    together = oscillator(43, n_steps=33, seed=7, dtype=dtype, backend=backend)
+    together = oscillator(67, n_steps=33, seed=7, dtype=dtype, backend=backend)
     for first, count in ((0, 1), (9, 4), (31, 12)):
         part = oscillator(count, n_steps=33, seed=7, first_sample=first, dtype=dtype, backend=backend)
         np.testing.assert_array_equal(part.velocity.samples, together.velocity.samples[first : first + count])
-    other = oscillator(43, n_steps=33, seed=8, dtype=dtype, backend=backend)
+    other = oscillator(67, n_steps=33, seed=8, dtype=dtype, backend=backend)
     assert np.all(other.velocity.samples != together.velocity.samples)
-    on_cpu = oscillator(43, n_steps=33, seed=7, dtype=dtype)
+    on_cpu = oscillator(67, n_steps=33, seed=7, dtype=dtype)
     np.testing.assert_allclose(together.velocity.samples, on_cpu.velocity.samples, rtol=0,
                                atol=1e-12 if dtype == np.float64 else 1e-4)  # fmt: skip
 
 
 def test_a_sample_that_is_not_finite_stays_alone(backend):
-    stiffness = np.full(43, 62.84)
+    stiffness = np.full(67, 62.84)
     stiffness[17] = np.nan
-    got = oscillator(43, n_steps=9, stiffness=stiffness, backend=backend).displacement.samples
-    expected = oscillator(43, n_steps=9, backend=backend).displacement.samples
+    got = oscillator(67, n_steps=9, stiffness=stiffness, backend=backend).displacement.samples
+    expected = oscillator(67, n_steps=9, backend=backend).displacement.samples
     assert np.isnan(got).nonzero()[0].tolist() == [17]
     np.testing.assert_array_equal(np.delete(got, 17), np.delete(expected, 17))
 
