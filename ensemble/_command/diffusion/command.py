@@ -20,6 +20,7 @@ from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, req
 from ensemble._command.shared.progress import Progress
 from ensemble._progress import say
 from ensemble.apps.fem import RandomDiffusion
+from ensemble.apps.fem.solves.device_kernels import compile_device_kernels
 from ensemble.scalar import Ensemble
 
 __all__ = ["run"]
@@ -93,13 +94,19 @@ def problem_of(options: argparse.Namespace, cells: int | tuple[int, ...]) -> Ran
 
 
 def prepare(options: argparse.Namespace) -> Record:
-    """Set up the problem and its samples, and refuse what cannot be solved, before any solve."""
+    """Set up the problem and its samples, and refuse what cannot be solved, before any solve.
+
+    On a device the compilation of its kernels starts here, in threads.
+    """
     n = options.samples
+    # A short run needs no wide ensemble; a power of two keeps it one tile of SIMD lanes.
+    size = min(options.ensemble_size, 1 << (n - 1).bit_length())
+    if options.backend == "cupy":
+        for n_samples in (size, 1) if options.scalar_runs else (size,):
+            compile_device_kernels(n_samples, np.dtype(np.float64), reacts=options.source != 0.0)
     problem = problem_of(options, options.cells)
     points = uniform_points(n, options.terms, options.sampler, options.seed)
     problem.check(Ensemble(points))
-    # A short run needs no wide ensemble; a power of two keeps it one tile of SIMD lanes.
-    size = min(options.ensemble_size, 1 << (n - 1).bit_length())
     n_z = problem.mesh.cells[2] + 1
 
     def whole() -> np.ndarray:

@@ -65,6 +65,27 @@ __global__ void __launch_bounds__(THREADS)
     store(p + target * n_samples + s, total);
 }
 
+// coupled[i] = true for each row i with an off-diagonal entry that is not zero in some sample; `coupled` is false before.
+// `entries` renames the entries, where it is given. Threads of several samples may write the same byte, all the same.
+__global__ void __launch_bounds__(THREADS)
+    coupled_rows(const offset* __restrict__ indptr, const int* __restrict__ indices,
+                 const offset* __restrict__ entries, const real* __restrict__ values, bool* coupled, int64 n_rows,
+                 int n_samples)
+{
+    const int64 row = row_here();
+    const int s = sample_here();
+    if (row >= n_rows || s >= n_samples) return;
+    for (offset k = indptr[row]; k < indptr[row + 1]; ++k) {
+        if (indices[k] == row) continue;
+        const Pack value = load(values + (int64)(entries ? entries[k] : k) * n_samples + s);
+        for (int v = 0; v < VECTOR; ++v)
+            if (value.lane[v] != 0) {
+                coupled[row] = true;
+                return;
+            }
+    }
+}
+
 // --- the lists of pairs: one thread a row of the product, in the order of the rows' entries
 __device__ inline int64 place_of(const int* __restrict__ indices, int64 begin, int64 end, int column)
 {

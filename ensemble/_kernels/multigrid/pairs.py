@@ -32,6 +32,7 @@ CUDA = cuda.KernelModule(
     [
         *(f"sum_products<{a}, {b}>" for a in ("false", "true") for b in ("false", "true")),
         "restrict_slab<false>", "restrict_slab<true>", "smooth_prolongator", "count_pairs", "fill_pairs", "cut_pairs",
+        "coupled_rows",
     ],
 )  # fmt: skip
 
