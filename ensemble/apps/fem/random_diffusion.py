@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import (
-    array_namespace,
-    asarray_like,
-    backend_of,
-    contiguous,
-    is_array,
-    library_and_device,
-    to_numpy,
-)
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, library_and_device, to_numpy
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._typing import Array
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
@@ -273,7 +265,7 @@ class RandomDiffusion:
             copy_dtype = np.float32 if multigrid.dtype is None else multigrid.dtype
             copy_itemsize = np.dtype(copy_dtype).itemsize if copies else 0
             require_memory(self.discretization, key[0], key[1].itemsize, operator, copy_itemsize)
-            if operator == "stored" and backend_of(self.discretization.reference_array) == "cuda":
+            if operator == "stored" and not isinstance(self.discretization.reference_array, np.ndarray):
                 compile_device_kernels(*key, reacts=self.discretization.source != 0.0)
         start_values = self.discretization.initial_guess(*key)
         guess = start_values if u0 is None else self._start(u0, start_values)
