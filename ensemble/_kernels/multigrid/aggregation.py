@@ -8,7 +8,7 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import cuda
 from ensemble._compile.numba import compiled, compiled_serial, prange
 from ensemble._compile.registry import kernel
-from ensemble._kernels.multigrid import pairs
+from ensemble._kernels.multigrid import measures
 
 __all__ = ["aggregate", "coupled_rows", "square_on_graph"]
 
@@ -62,7 +62,7 @@ def _(graph, values):
     renamed = xp.astype(entries[0], indptr.dtype, copy=False) if entries else None
     coupled, layout = xp.zeros(n_rows, dtype=xp.bool), cuda.layout_of(n_samples, values)
     arguments = (indptr, indices, renamed, values, coupled)
-    pairs.CUDA.rows("coupled_rows", n_rows, n_samples, arguments, layout, cuda.is_wide(indptr))
+    measures.CUDA.rows("coupled_rows", n_rows, n_samples, arguments, layout, cuda.is_wide(indptr))
     return to_numpy(coupled)
 
 

@@ -65,27 +65,6 @@ __global__ void __launch_bounds__(THREADS)
     store(p + target * n_samples + s, total);
 }
 
-// coupled[i] = true for each row i with an off-diagonal entry that is not zero in some sample; `coupled` is false before.
-// `entries` renames the entries, where it is given. Threads of several samples may write the same byte, all the same.
-__global__ void __launch_bounds__(THREADS)
-    coupled_rows(const offset* __restrict__ indptr, const int* __restrict__ indices,
-                 const offset* __restrict__ entries, const real* __restrict__ values, bool* coupled, int64 n_rows,
-                 int n_samples)
-{
-    const int64 row = row_here();
-    const int s = sample_here();
-    if (row >= n_rows || s >= n_samples) return;
-    for (offset k = indptr[row]; k < indptr[row + 1]; ++k) {
-        if (indices[k] == row) continue;
-        const Pack value = load(values + (int64)(entries ? entries[k] : k) * n_samples + s);
-        for (int v = 0; v < VECTOR; ++v)
-            if (value.lane[v] != 0) {
-                coupled[row] = true;
-                return;
-            }
-    }
-}
-
 // --- the lists of pairs: one thread a row of the product, in the order of the rows' entries
 __device__ inline int64 place_of(const int* __restrict__ indices, int64 begin, int64 end, int column)
 {
@@ -127,6 +106,19 @@ __global__ void __launch_bounds__(THREADS)
             right[place] = m;
         }
     }
+}
+
+// For each entry of P its row, and its entry in T, whose entries are all entries of P, or -1.
+__global__ void __launch_bounds__(THREADS)
+    own_entries(const offset* __restrict__ indptr_p, const int* __restrict__ indices_p,
+                const offset* __restrict__ indptr_t, const int* __restrict__ indices_t, int* rows, offset* own,
+                int64 n_rows)
+{
+    const int64 i = (int64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n_rows) return;
+    for (offset k = indptr_p[i]; k < indptr_p[i + 1]; ++k) rows[k] = i, own[k] = -1;
+    for (offset m = indptr_t[i]; m < indptr_t[i + 1]; ++m)
+        own[place_of(indices_p, indptr_p[i], indptr_p[i + 1], indices_t[m])] = m;
 }
 
 // cuts[e, target]: the first of the target's pairs whose right factor is not before `edges[e]`; they ascend.

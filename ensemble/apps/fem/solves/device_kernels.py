@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
-from ensemble._compile import cuda
+from ensemble._compile import cuda, device
+from ensemble.multigrid.aggregation import compile_graph_functions
 
 __all__ = ["compile_device_kernels", "device_kernels"]
 
@@ -32,7 +35,8 @@ def device_kernels(
         ("krylov/vectors", outer, (), ()),
         ("krylov/vectors", outer_scalars, (), ()),
         ("multigrid/scaling", inner, (), wide),
-        ("multigrid/galerkin", outer, (), ()),
+        ("multigrid/measures", outer, (), ()),
+        ("multigrid/measures", inner, (), ()),
         ("multigrid/galerkin", inner, (), ()),
         ("multigrid/galerkin", cuda.Layout("double", 1, 1, 1), (), ()),
         ("multigrid/dense", inner, (), ()),
@@ -40,5 +44,11 @@ def device_kernels(
 
 
 def compile_device_kernels(n_samples: int, dtype: np.dtype, reacts: bool) -> None:
-    """Start to compile those kernels in threads."""
+    """Start to compile those kernels in threads, and what the set-up of a hierarchy runs on the host."""
+    _compile_host_functions()
     cuda.compile_ahead(device_kernels(n_samples, dtype, reacts))
+
+
+@functools.cache
+def _compile_host_functions() -> None:
+    device.in_thread(compile_graph_functions)
