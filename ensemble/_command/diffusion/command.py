@@ -21,12 +21,13 @@ from ensemble._command.shared.progress import Progress
 from ensemble._progress import say
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.apps.fem.solves.device_kernels import compile_device_kernels
+from ensemble.krylov import cg
 from ensemble.scalar import Ensemble
 
 __all__ = ["run"]
 
-WARM_UP_CELLS = 10
-"""Enough for two multigrid levels, so that most kernels of a run of one ensemble are compiled before it."""
+WARM_UP_CELLS = 20
+"""Enough for three multigrid levels: the third computes with the kernels of all later ones."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -135,6 +136,7 @@ def solve_all(record: Record, progress: Progress) -> None:
     tolerances = {"rtol": options.rtol, "cg_rtol": options.rtol}
     line = middle_line(record.problem)
     several = options.samples > size
+    warm_up_cells = min(WARM_UP_CELLS, int(np.max(options.cells)))
 
     def solve(first: int, timed: bool) -> None:
         n = min(size, options.samples - first)
@@ -149,11 +151,11 @@ def solve_all(record: Record, progress: Progress) -> None:
     start = time.perf_counter()
     progress.say("compiling kernels, or loading them where they were compiled before ...")
     try:
-        with OneSampleCompilation(options, WARM_UP_CELLS) as second_process:
+        with OneSampleCompilation(options, warm_up_cells) as second_process:
             if several:
                 solve(0, timed=False)
             else:
-                problem_of(options, WARM_UP_CELLS).solve(Ensemble(np.zeros((options.terms, size))), **tolerances)
+                warm_up(problem_of(options, warm_up_cells), size, tolerances)
             if options.scalar_runs:
                 second_process.wait()
                 solve_alone(0)
@@ -167,6 +169,19 @@ def solve_all(record: Record, progress: Progress) -> None:
         solve(first, timed=True)
         progress.advance(record.done - before, record.iterations[: record.done])
     record.scalar_seconds += [solve_alone(i) for i in range(min(options.scalar_runs, options.samples))]
+
+
+def warm_up(problem: RandomDiffusion, n_samples: int, tolerances: dict[str, float]) -> None:
+    """Compile the kernels of a solve on a small problem.
+
+    Conjugate gradients without a hierarchy come first: when the process of `OneSampleCompilation` comes to the graph
+    functions of a hierarchy, its parent has compiled them.
+    """
+    y = Ensemble(np.zeros((problem.field.n_terms, n_samples)))
+    if problem.discretization.stores_upper:
+        matrix, residual = problem.assemble(y, symmetric=True)
+        cg(matrix, residual, max_iterations=2)
+    problem.solve(y, **tolerances)
 
 
 def middle_line(problem: RandomDiffusion) -> np.ndarray:
