@@ -111,7 +111,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_one_thread_after_fork)
 
 
-class _FewerCollections(event.Listener):  # type: ignore[misc]
+class _FewerCollections(event.Listener):
     """Fewer collections of garbage during a compilation, which makes millions of objects that live until it ends.
 
     Collections walk through them for a tenth of its time. Numba compiles one function at a time, others within it.

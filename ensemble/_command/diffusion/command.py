@@ -171,7 +171,7 @@ def solve_all(record: Record, progress: Progress) -> None:
     record.scalar_seconds += [solve_alone(i) for i in range(min(options.scalar_runs, options.samples))]
 
 
-def warm_up(problem: RandomDiffusion, n_samples: int, tolerances: dict[str, float]) -> None:
+def warm_up(problem: RandomDiffusion, n_samples: int, tolerances: dict[str, Any]) -> None:
     """Compile the kernels of a solve on a small problem.
 
     Conjugate gradients without a hierarchy come first: when the process of `OneSampleCompilation` comes to the graph
