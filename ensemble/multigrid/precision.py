@@ -66,8 +66,8 @@ def relative_energy(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
     alone, own = to_numpy(alone), to_numpy(coarse.diagonal().samples)
     with np.errstate(all="ignore"):
         ratio = np.where(alone == 0, np.ones_like(alone), own / alone)
-    smallest: np.ndarray = np.min(ratio, axis=0).astype(np.float64)
-    return np.minimum(smallest, 1.0)
+    smallest: np.ndarray = np.minimum(np.min(ratio, axis=0).astype(np.float64), 1.0)
+    return smallest
 
 
 def amplification(A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray:
