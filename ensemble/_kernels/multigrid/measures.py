@@ -29,6 +29,9 @@ def reciprocal(d):
     return array_namespace(d).divide(1.0, d, out=d)
 
 
+reciprocal.register("numba")(reciprocal.reference)  # once a level: NumPy's passes suffice
+
+
 @reciprocal.register("cuda")
 def _(d):
     CUDA.rows("reciprocal", *d.shape, (d,), cuda.layout_of(d.shape[1], d))
@@ -47,6 +50,9 @@ def too_small(size, units, least):
             part = size[start : start + ROWS_AT_ONCE]
             found |= to_numpy(xp.any((part > 0) & (part * units < least), axis=0))
     return found
+
+
+too_small.register("numba")(too_small.reference)  # once a hierarchy
 
 
 @too_small.register("cuda")
