@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ __all__ = [
     "device_array",
     "device_empties",
     "device_empty",
+    "in_thread",
     "multiprocessors",
     "ordered_matrix_units",
     "raw_module",
@@ -107,3 +111,21 @@ def raw_module(source: str, options: tuple[str, ...], instances: tuple[str, ...]
     import cupy
 
     return cupy.RawModule(code=source, options=options, name_expressions=instances)
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), "ensemble-cuda")
+
+
+def in_thread(task: Callable[[], Any]) -> Future[Any]:
+    """Start `task` in a thread of its own, on the current CUDA device."""
+    import cupy
+
+    device = cupy.cuda.Device()
+
+    def on_device() -> Any:
+        with device:
+            return task()
+
+    return _pool().submit(on_device)

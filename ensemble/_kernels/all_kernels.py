@@ -11,6 +11,7 @@ from ensemble._kernels.multigrid import (  # noqa: F401
     dense,
     galerkin,
     gauss_seidel,
+    measures,
     reduction,
     relaxation,
     scaling,

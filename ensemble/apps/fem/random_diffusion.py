@@ -15,6 +15,7 @@ from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coef
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.mesh import HexMesh, cell_counts
 from ensemble.apps.fem.result import DiffusionResult
+from ensemble.apps.fem.solves.device_kernels import compile_device_kernels
 from ensemble.apps.fem.solves.memory import require_memory, require_setup_memory
 from ensemble.apps.fem.solves.operator_system import OperatorSystem
 from ensemble.apps.fem.solves.preconditioner import HierarchyCache, Multigrid, require_operator
@@ -264,6 +265,8 @@ class RandomDiffusion:
             copy_dtype = np.float32 if multigrid.dtype is None else multigrid.dtype
             copy_itemsize = np.dtype(copy_dtype).itemsize if copies else 0
             require_memory(self.discretization, key[0], key[1].itemsize, operator, copy_itemsize)
+            if operator == "stored" and not isinstance(self.discretization.reference_array, np.ndarray):
+                compile_device_kernels(*key, reacts=self.discretization.source != 0.0)
         start_values = self.discretization.initial_guess(*key)
         guess = start_values if u0 is None else self._start(u0, start_values)
         work = self._workspaces.pop(key, Workspace())
