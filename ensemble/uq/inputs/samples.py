@@ -116,7 +116,9 @@ class InputSamples:
         IndexError
             If a place is not there.
         """
-        numbers = np.arange(self.n_samples)[np.asarray(places)]
+        numbers = np.asarray(places)
+        if numbers.dtype.kind not in "iu":
+            numbers = np.arange(self.n_samples)[numbers]
         values = {
             name: value if self._variables[name].n_germs == 0 else np.ascontiguousarray(value[..., numbers])
             for name, value in self._values.items()

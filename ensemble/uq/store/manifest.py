@@ -18,7 +18,7 @@ from ensemble._files import Replacements
 from ensemble._version import __version__
 from ensemble.uq.store.journal import Output
 
-__all__ = ["FORMAT", "checked", "current_versions", "merged", "outputs_of", "read", "text_of", "write"]
+__all__ = ["FORMAT", "by_lines", "checked", "current_versions", "merged", "outputs_of", "read", "text_of", "write"]
 
 FORMAT = 1
 """Version of the store's format; incompatible changes increment it."""
@@ -54,7 +54,13 @@ def checked(function: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def text_of(manifest: Mapping[str, Any]) -> bytes:
     """The bytes of the file ``manifest.json``."""
-    return json.dumps(manifest, indent=1).encode() + b"\n"
+    return by_lines(manifest)
+
+
+def by_lines(contents: Mapping[str, Any]) -> bytes:
+    """JSON with each key on a line of its own; `json` with an indent is Python code, ten times as slow."""
+    lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in contents.items())
+    return f"{{\n{lines}\n}}\n".encode()
 
 
 def read(function: str, path: Path) -> dict[str, Any]:

@@ -34,6 +34,10 @@ CHUNK_BYTES = 1 << 22
 """Length of a chunk: the output's own axes are split to stay below."""
 
 
+SEPARATOR = "."
+"""Between the numbers in a chunk's name: the chunks of an array are in its folder, as folders cost more than files."""
+
+
 class RowBlock(NamedTuple):
     """One chunk along the output's own axes: values `start` to `stop` of the flattened output."""
 
@@ -93,7 +97,7 @@ class ZarrArray:
             "shape": [*self.output.shape, n_samples],
             "data_type": dtype.name,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [*self.chunk, self.n_chunk]}},
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": SEPARATOR}},
             "fill_value": fill,
             "codecs": [codec],
             "attributes": attributes or {},
@@ -118,7 +122,7 @@ class ZarrArray:
 
     def path(self, block: RowBlock, column: int) -> Path:
         """The file of the chunk with the samples ``column * n_chunk`` on."""
-        return self.folder.joinpath("c", *(str(k) for k in (*block.key, column)))
+        return self.folder / SEPARATOR.join(("c", *map(str, (*block.key, column))))
 
     def chunk_values(self, block: RowBlock, column: int) -> np.ndarray | None:
         """The chunk, (n values, n_chunk), mapped into memory; None where there is none."""
@@ -132,12 +136,12 @@ class ZarrArray:
             raise ValueError(f"Store: {path} is damaged: it has {found} bytes and not {expected}.")
         return np.memmap(path, dtype=dtype, mode="r", shape=(self.n_rows, self.n_chunk))[: block.stop - block.start]
 
-    def chunk_bytes(self, values: np.ndarray) -> bytes:
-        """The file of a chunk that holds `values`, (n values, n_chunk); the rest of it is fill."""
+    def chunk_bytes(self, values: np.ndarray) -> np.ndarray:
+        """The bytes of the file of a chunk that holds `values`, (n values, n_chunk); the rest of it is fill."""
         missing = self.n_rows - len(values)
         if missing:
             values = np.concatenate([values, np.full((missing, self.n_chunk), self.fill, dtype=self.output.dtype)])
-        return values.tobytes()
+        return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
     def read(self, ids: np.ndarray, places: np.ndarray, result: np.ndarray) -> None:
         """Copy the samples ``ids[places]`` to ``result[:, places]``; fill where there is no chunk."""

@@ -54,7 +54,9 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
             error.add_note(f"propagate: the model raised this on {samples_text(samples.ids)}.")
             raise
         return _all_failed(n, error)
-    reasons: dict[int, str] = {int(place): str(reason) for place, reason in samples.failures.items()}
+    reasons: dict[int, str] = {}
+    if samples.failures:
+        reasons = {int(place): str(reason) for place, reason in samples.failures.items()}
     outputs = named_outputs({} if returned is None else returned, n, "propagate")
     if not outputs and len(reasons) < n:
         raise OutputError("propagate: the model must return at least one output; got none. Return {'y': y}.")
@@ -62,7 +64,8 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
         for place in non_finite(array):
             reasons.setdefault(place, f"output {name!r} is not finite")
     failed = np.zeros(n, bool)
-    failed[list(reasons)] = True
+    if reasons:
+        failed[list(reasons)] = True
     if on_failure == "raise" and reasons:
         ids = [samples.ids[k] for k in sorted(reasons)]
         text = f"propagate: {len(ids)} of {n} samples of a group failed ({samples_text(ids)}; {reasons[min(reasons)]})."

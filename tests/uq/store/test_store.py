@@ -308,8 +308,8 @@ def test_a_compaction_brings_all_that_was_created_to_the_disk(path, monkeypatch)
         append(store, [0])
         store.compact()
         files, folders = events
-        assert {".manifest.json.part", ".zarr.json.part", ".0.part"} <= files
-        assert {".ensemble", path.name, path.parent.name, "y", "c"} <= folders
+        assert {".manifest.json.part", ".zarr.json.part", ".c.0.part"} <= files
+        assert {".ensemble", path.name, path.parent.name, "y"} <= folders
         monkeypatch.setattr("ensemble.uq.store.store.sync", None)
         monkeypatch.setattr("os.fdatasync", None)
 
