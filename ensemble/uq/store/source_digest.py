@@ -103,7 +103,7 @@ class Walk:
             self.visit(f"{name}.__self__", value.__self__)
         elif hasattr(value, "__wrapped__") or hasattr(value, "py_func"):
             self.visit(name, getattr(value, "__wrapped__", None) or value.py_func)
-            if inspect.isfunction(value) and not foreign(Path(value.__code__.co_filename).resolve()):
+            if inspect.isfunction(value) and not foreign(value.__code__.co_filename):
                 self.parts.append(f"wrapper of {name}: {code_source(value.__code__)}")
                 self._visit_names(value)
         elif inspect.isfunction(value):
@@ -204,8 +204,10 @@ def foreign_folders() -> tuple[Path, ...]:
     return (*python, Path(_check.__file__).resolve().parent)
 
 
-def foreign(path: Path) -> bool:
+@functools.lru_cache(maxsize=1024)
+def foreign(file: str) -> bool:
     """Whether a module's file belongs to Python, to an installed package or to this library."""
+    path = Path(file).resolve()
     installed = {"site-packages", "dist-packages"} & set(path.parts)
     return bool(installed) or any(path.is_relative_to(folder) for folder in foreign_folders())
 
@@ -219,7 +221,7 @@ def own(value: Any) -> bool:
     path: str | None = getattr(module, "__file__", None)
     if path is None:
         return name == "__main__"
-    return not foreign(Path(path).resolve())
+    return not foreign(path)
 
 
 def source_of(value: Any) -> str:
