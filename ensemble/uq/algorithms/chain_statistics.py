@@ -46,12 +46,15 @@ def split_r_hat(chain: np.ndarray) -> np.ndarray:
     half = chain.shape[0] // 2
     if half < 2:
         return np.full(chain.shape[1], np.inf)
-    parts = (chain[:half], chain[chain.shape[0] - half :])
-    # One quantity at a time: what lies between fits into a cache.
-    variances, means = (
-        np.array([np.concatenate([statistic(part[:, k]) for part in parts]) for k in range(chain.shape[1])])
-        for statistic in (lambda x: x.var(axis=0, ddof=1), lambda x: x.mean(axis=0))
-    )
+    parts, n_chains = (chain[:half], chain[chain.shape[0] - half :]), chain.shape[2]
+    means, variances = np.empty((2, chain.shape[1], 2 * n_chains))
+    for k in range(chain.shape[1]):  # one quantity at a time: its values fit into a cache
+        for part, columns in zip(parts, (slice(0, n_chains), slice(n_chains, None)), strict=True):
+            x = part[:, k]
+            mean = x.mean(axis=0)
+            deviations = x - mean
+            deviations *= deviations
+            means[k, columns], variances[k, columns] = mean, deviations.sum(axis=0) / (half - 1)
     within, between = variances.mean(axis=1), means.var(axis=1, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio: np.ndarray = np.sqrt((half - 1) / half + between / within)
