@@ -35,6 +35,8 @@ class Outcome:
     """By place in the group."""
     seconds: float = 0.0
     out_of_memory: bool = False
+    raised: str = ""
+    """The type of what the call raised."""
 
 
 def _refuse(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> OutputError:

@@ -32,6 +32,9 @@ __all__ = ["KEEP_MEMORY", "Plan", "plan"]
 KEEP_MEMORY = 2**30
 """Bytes of outputs up to which ``keep=None`` keeps every sample."""
 
+JOURNAL_BYTES = 2**30
+"""Length of a journal from which its groups are moved into the Zarr group before the end."""
+
 WATCHED_MEMORY = 2**26
 """Bytes of an output up to which its stored samples are read for a display."""
 
@@ -262,6 +265,8 @@ class Plan:
         if reasons:
             self.reasons.update(reasons)
         self._watch(ids, outputs, outcome.failed, places)
+        if getattr(self.store, "journal_bytes", 0) >= JOURNAL_BYTES:
+            self.store.compact(weighted_columns(self.samples))
 
     def _start(self, layout: Layout) -> None:
         """Prepare for outputs of this layout."""

@@ -456,6 +456,10 @@ class UqResult:
         n_replicates = self.sampler.n_replicates
         if of in ("mean", "var", "std"):
             moments = self._summary(name).moments
+            function, fewest = "UqResult.confidence_interval", min(m.count for m in moments)
+            advice = "Take more samples, or fewer replicates."
+            requirement = f"have two samples in each of {n_replicates} replicates for of={of!r}"
+            require(of == "mean" or fewest > 1, function, "the study", requirement, f"{fewest} in one", advice)
             values = [m.mean() if of == "mean" else _var(m, 1.0) ** (1.0 if of == "var" else 0.5) for m in moments]
         else:
             samples = self._read(name, self.ids, "confidence_interval")
