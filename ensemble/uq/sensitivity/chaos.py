@@ -104,7 +104,9 @@ def chaos(
     require(samples.names == inputs.names, "chaos", "study", "have samples of the inputs", ", ".join(samples.names))
     others = differing(samples, inputs.variables)
     advice = "Give the Inputs of the study."
-    require(not others, "chaos", "inputs", "be those of the study", f"other distributions of {', '.join(others)}", advice)
+    require(
+        not others, "chaos", "inputs", "be those of the study", f"other distributions of {', '.join(others)}", advice
+    )
     polynomials = Basis(inputs, degree, norm, basis)
     germs = _germs(polynomials, samples, getattr(study, "sampler", None)) if polynomials.needs_germs else None
     weights = samples.weights

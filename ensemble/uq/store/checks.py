@@ -15,10 +15,10 @@ from ensemble.uq.store.journal import Output
 from ensemble.uq.store.places import as_slice
 from ensemble.uq.store.zarr_array import fill_value
 
-__all__ = ["CheckedGroup", "group_checked", "require_empty", "seconds_checked", "writing"]
+__all__ = ["CheckedGroup", "Writing", "group_checked", "require_empty", "seconds_checked"]
 
 
-class writing:
+class Writing:
     """Say what could not be written where an OSError is raised inside; its kind and number stay.
 
     Not by `contextlib.contextmanager`, which costs every group some microseconds.

@@ -18,6 +18,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._files import Replacements
+from ensemble.uq.store.checksums import Checksums
 from ensemble.uq.store.index import Index, Part, gather
 from ensemble.uq.store.journal import Journal, Output
 from ensemble.uq.store.manifest import by_lines, text_of
@@ -51,26 +52,36 @@ def read_reasons(private: Path) -> dict[int, str]:
     return {int(i): reason for i, reason in json.loads(path.read_bytes()).items()} if path.exists() else {}
 
 
-def read_masks(folder: Path, n: int) -> list[np.ndarray]:
+def read_masks(folder: Path, n: int, checksums: Checksums) -> list[np.ndarray]:
     """The compacted masks of the first `n` samples, done and failed; False where nothing is compacted."""
     masks = np.zeros((len(MASKS), 1, n), dtype=bool)
     for output, mask in zip(MASKS, masks, strict=True):
-        ZarrArray(folder / output.name, output).read(np.arange(n), np.arange(n), mask)
+        ZarrArray(folder / output.name, output, checksums=checksums).read(np.arange(n), np.arange(n), mask)
     return [mask[0] for mask in masks]
 
 
 class Writer:
     """Replacements that are put in place whenever `FLUSH_BYTES` are waiting."""
 
-    def __init__(self, files: Replacements) -> None:
-        self.files, self.waiting = files, 0
+    def __init__(self, files: Replacements, checksums: Checksums) -> None:
+        self.files, self.checksums, self.waiting = files, checksums, 0
 
     def write(self, path: Path, contents: bytes | np.ndarray) -> None:
         self.files.write(path, lambda file: file.write(contents))
         self.waiting += len(contents)
         if self.waiting > FLUSH_BYTES:
-            self.files.commit()
-            self.waiting = 0
+            self.commit()
+
+    def write_chunk(self, path: Path, contents: np.ndarray) -> None:
+        """Write a chunk and note its checksum."""
+        self.checksums.note(path, contents)
+        self.write(path, contents)
+
+    def commit(self) -> None:
+        """Put in place what is waiting."""
+        self.checksums.write(self.files)
+        self.files.commit()
+        self.waiting = 0
 
     def write_changed(self, path: Path, contents: bytes) -> None:
         """Write `contents` unless the file has them."""
@@ -80,17 +91,17 @@ class Writer:
 
 def compact(
     folder: Path, private: Path, manifest: dict[str, Any], outputs: Iterable[Output], journal: Journal, index: Index,
-    inputs: Mapping[str, np.ndarray],
+    inputs: Mapping[str, np.ndarray], checksums: Checksums,
 ) -> None:  # fmt: skip
     """Bring the Zarr group in `folder` up to the journal's state; the journal stays as it is."""
     n = len(index.done)
     fresh = index.journaled()
-    arrays = [ZarrArray(folder / o.name, o, dims=dims_of(manifest, o)) for o in outputs]
+    arrays = [ZarrArray(folder / o.name, o, dims=dims_of(manifest, o), checksums=checksums) for o in outputs]
     coordinates = coordinate_arrays(folder, {array.output.name for array in arrays}, inputs, n)
     masks = {ZarrArray(folder / o.name, o): getattr(index, o.name) for o in MASKS}
     ids = ZarrArray(folder / SAMPLE.name, SAMPLE)
     with Replacements(durable=True) as files:
-        writer = Writer(files)
+        writer = Writer(files, checksums)
         source = Source(journal, index, fresh)
         for array in arrays:
             write_outputs(writer, array, source)
@@ -109,6 +120,8 @@ def compact(
             writer.write_changed(folder / name / "zarr.json", json_text(metadata))
         names = [*(array.output.name for array in coordinates), *kept]
         writer.write_changed(folder / GROUP_FILE, group_text(manifest, names, members))
+        writer.commit()
+    checksums.settle()
 
 
 def dims_of(manifest: dict[str, Any], output: Output) -> tuple[str, ...] | None:
@@ -138,7 +151,7 @@ def coordinate_arrays(
     return found
 
 
-def read_coordinates(folder: Path, outputs: Iterable[str], n: int) -> dict[str, np.ndarray]:
+def read_coordinates(folder: Path, outputs: Iterable[str], n: int, checksums: Checksums) -> dict[str, np.ndarray]:
     """The input values of the first `n` samples; fill where nothing is compacted."""
     path = folder / GROUP_FILE
     if not path.exists():
@@ -149,7 +162,7 @@ def read_coordinates(folder: Path, outputs: Iterable[str], n: int) -> dict[str, 
         member = group["consolidated_metadata"]["metadata"][name]
         output = Output(name, np.dtype(member["data_type"]).newbyteorder("<"), tuple(member["shape"][:-1]))
         values = np.full((output.size, n), fill_value(output.dtype), dtype=output.dtype)
-        ZarrArray(folder / name, output).read(np.arange(n), np.arange(n), values)
+        ZarrArray(folder / name, output, checksums=checksums).read(np.arange(n), np.arange(n), values)
         found[name.removesuffix("_input") if name in taken else name] = values.reshape(*output.shape, n)
     return found
 
@@ -179,7 +192,7 @@ def write_values(writer: Writer, array: ZarrArray, values: np.ndarray, ids: np.n
             part = flat[block.start : block.stop, column * width : (column + 1) * width]
             chunk = np.full((len(part), width), array.fill, dtype=array.output.dtype)
             chunk[:, : part.shape[1]] = part
-            writer.write(array.path(block, int(column)), array.chunk_bytes(chunk))
+            writer.write_chunk(array.path(block, int(column)), array.chunk_bytes(chunk))
 
 
 class Source:
@@ -219,7 +232,7 @@ def write_outputs(writer: Writer, array: ZarrArray, source: Source) -> None:
             gather(journal, parts, array.output, block.start, block.stop, tile)
             for k, column in enumerate(panel):
                 chunk = tile[:, k * width : (k + 1) * width]
-                writer.write(array.path(block, int(column)), array.chunk_bytes(chunk))
+                writer.write_chunk(array.path(block, int(column)), array.chunk_bytes(chunk))
 
 
 def json_text(contents: Mapping[str, Any]) -> bytes:

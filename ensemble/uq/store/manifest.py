@@ -20,7 +20,7 @@ from ensemble.uq.store.journal import Output
 
 __all__ = ["FORMAT", "by_lines", "checked", "current_versions", "merged", "outputs_of", "read", "text_of", "write"]
 
-FORMAT = 1
+FORMAT = 2
 """Version of the store's format; incompatible changes increment it."""
 
 ABSENT = "nothing"
@@ -71,9 +71,11 @@ def read(function: str, path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         text = _check.message(function, "path", "have a readable manifest", f"{error!r} in {path}")
         raise ValueError(text) from None
-    if version > FORMAT:
-        requirement = f"be a store of format version {FORMAT} or earlier"
-        raise ValueError(_check.message(function, "path", requirement, version, "Use a newer version of ensemble."))
+    if version != FORMAT:
+        advice = (
+            "Use a newer version of ensemble." if version > FORMAT else "Run the study again: it was never released."
+        )
+        raise ValueError(_check.message(function, "path", f"be a store of format version {FORMAT}", version, advice))
     return dict(found)
 
 

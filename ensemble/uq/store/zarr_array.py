@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble.uq.store.checksums import Checksums
 from ensemble.uq.store.journal import Output
 from ensemble.uq.store.places import places_by_key
 
@@ -62,8 +63,10 @@ def fill_value(dtype: np.dtype) -> Any:
 class ZarrArray:
     """An array of shape ``(*output.shape, n_samples)`` in the folder `folder`; the last axis is called sample."""
 
-    def __init__(self, folder: Path, output: Output, *, dims: tuple[str, ...] | None = None) -> None:
-        self.folder, self.output = folder, output
+    def __init__(
+        self, folder: Path, output: Output, *, dims: tuple[str, ...] | None = None, checksums: Checksums | None = None
+    ) -> None:
+        self.folder, self.output, self.checksums = folder, output, checksums
         self.fill = fill_value(output.dtype)
         self.n_chunk = samples_per_chunk(output)
         self.dims = tuple(f"{output.name}_dim_{k}" for k in range(len(output.shape))) if dims is None else dims
@@ -134,7 +137,10 @@ class ZarrArray:
             return None
         if found != expected:
             raise ValueError(f"Store: {path} is damaged: it has {found} bytes and not {expected}.")
-        return np.memmap(path, dtype=dtype, mode="r", shape=(self.n_rows, self.n_chunk))[: block.stop - block.start]
+        values = np.memmap(path, dtype=dtype, mode="r", shape=(self.n_rows, self.n_chunk))
+        if self.checksums is not None:
+            self.checksums.check(path, values.reshape(-1).view(np.uint8))
+        return values[: block.stop - block.start]
 
     def chunk_bytes(self, values: np.ndarray) -> np.ndarray:
         """The bytes of the file of a chunk that holds `values`, (n values, n_chunk); the rest of it is fill."""

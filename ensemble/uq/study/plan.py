@@ -298,9 +298,7 @@ class Plan:
         """An empty stream for each output."""
         return empty_streams(self.layout, self.sampler.n_replicates, histograms=histograms)
 
-    def _watch(
-        self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray, places: Any = None
-    ) -> None:
+    def _watch(self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray, places: Any = None) -> None:
         """Add to the streams, and to the first entries that a display shows; no outputs where all samples failed."""
         if self.streams:
             weights = None if self.samples.weights is None else self.samples.weights[ids]

@@ -252,9 +252,7 @@ def checked_size(function: str, model: Any, ensemble_size: Any, on_failure: str 
     one_of(backend, ("numpy", "cupy"), function, "backend")
     prototype(backend)
     return (
-        SIZE_BEFORE_TIMING
-        if ensemble_size == "auto"
-        else integer(ensemble_size, function, "ensemble_size", minimum=1)
+        SIZE_BEFORE_TIMING if ensemble_size == "auto" else integer(ensemble_size, function, "ensemble_size", minimum=1)
     )
 
 
