@@ -72,9 +72,8 @@ def read(function: str, path: Path) -> dict[str, Any]:
         text = _check.message(function, "path", "have a readable manifest", f"{error!r} in {path}")
         raise ValueError(text) from None
     if version != FORMAT:
-        advice = (
-            "Use a newer version of ensemble." if version > FORMAT else "Run the study again: it was never released."
-        )
+        older = "Run the study again, or read it with the version of ensemble that wrote it."
+        advice = "Use a newer version of ensemble." if version > FORMAT else older
         raise ValueError(_check.message(function, "path", f"be a store of format version {FORMAT}", version, advice))
     return dict(found)
 

@@ -13,11 +13,20 @@ from ensemble._check import samples_text
 from ensemble.scalar import DivergenceError
 from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.study.backend import BackendSamples
-from ensemble.uq.study.outputs import Outcome, OutputError, blank, check_layout, layout_of, named_outputs, non_finite
+from ensemble.uq.study.outputs import (
+    CallError,
+    Outcome,
+    OutputError,
+    blank,
+    check_layout,
+    layout_of,
+    named_outputs,
+    non_finite,
+)
 
 __all__ = ["SampleError", "evaluate"]
 
-ERRORS_OF_PROGRAMS = (OutputError, UnknownInputError, NameError, ImportError, SyntaxError, DivergenceError)
+ERRORS_OF_PROGRAMS = (OutputError, CallError, UnknownInputError, NameError, ImportError, SyntaxError, DivergenceError)
 """What no choice of samples mends; of these, a sample alone never raises `DivergenceError`."""
 
 

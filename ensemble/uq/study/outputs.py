@@ -12,7 +12,17 @@ from ensemble._backend import is_array, to_numpy
 from ensemble._check import message
 from ensemble.scalar import Ensemble
 
-__all__ = ["Layout", "Outcome", "OutputError", "blank", "check_layout", "layout_of", "named_outputs", "non_finite"]
+__all__ = [
+    "CallError",
+    "Layout",
+    "Outcome",
+    "OutputError",
+    "blank",
+    "check_layout",
+    "layout_of",
+    "named_outputs",
+    "non_finite",
+]
 
 Layout = dict[str, tuple[tuple[int, ...], np.dtype]]
 """Shape of one sample and data type of every output."""
@@ -23,6 +33,10 @@ RESERVED = ("sample", "done", "failed", "sample_weight", "zarr.json")
 
 class OutputError(ValueError):
     """A model returned outputs of the wrong kind, shape or type: an error of the program, not of a sample."""
+
+
+class CallError(TypeError):
+    """A model does not take what it is called with: an error of the program, not of a sample."""
 
 
 @dataclass

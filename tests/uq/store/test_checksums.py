@@ -83,7 +83,7 @@ def test_a_compaction_that_ends_between_two_commits_leaves_a_store_that_opens(pa
 
 def test_a_damaged_file_of_checksums_is_told(path):
     (path / ".ensemble" / "checksums.json").write_bytes(b"{")
-    with pytest.raises(ValueError, match="checksums.json is damaged"):
+    with pytest.raises(ValueError, match=r"checksums\.json is damaged"):
         Store.open(path)
 
 
