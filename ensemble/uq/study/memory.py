@@ -46,9 +46,10 @@ class MemoryStore:
         outputs: dict[str, np.ndarray],
         failed: np.ndarray,
         reasons: dict[int, str],
-        places: slice | np.ndarray,
+        places: slice | np.ndarray | None = None,
     ) -> None:
-        """Keep one finished group; `places` are its `ids`, as a slice where they are consecutive."""
+        """Keep one finished group; `places` is `as_slice` of its `ids`, where the caller has it."""
+        places = as_slice(ids) if places is None else places
         if self.keeps_outputs:
             for name, array in outputs.items():
                 if name not in self._arrays:

@@ -89,7 +89,7 @@ def test_a_model_that_takes_other_arguments_is_an_error_of_the_program():
     def model(load, length):
         return load * length
 
-    with pytest.raises(TypeError, match="vectorize: model must take load, stiffness; got .* argument 'stiffness'"):
+    with pytest.raises(TypeError, match=r"vectorize: model must take load, stiffness; got .* argument 'stiffness'"):
         en.propagate(en.vectorize(model, keywords=True), INPUTS, 8, seed=7, progress=False, on_failure="mask")
     with pytest.raises(TypeError, match=r"take one argument, the sample; got .* keywords=True gives it"):
         en.propagate(en.vectorize(model), INPUTS, 8, seed=7, progress=False)
