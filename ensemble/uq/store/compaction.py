@@ -66,7 +66,7 @@ class Writer:
     def __init__(self, files: Replacements, checksums: Checksums) -> None:
         self.files, self.checksums, self.waiting = files, checksums, 0
 
-    def write(self, path: Path, contents: bytes | np.ndarray) -> None:
+    def write(self, path: Path, contents: Any) -> None:
         self.files.write(path, lambda file: file.write(contents))
         self.waiting += len(contents)
         if self.waiting > FLUSH_BYTES:

@@ -204,7 +204,8 @@ class Walk:
                 for attribute in attributes:
                     if hasattr(value, attribute):
                         self.visit(f"{name}.{attribute}", getattr(value, attribute))
-        text = repr(value) if type(value).__repr__ is not object.__repr__ else ""
+        told: Any = type(value).__repr__
+        text = repr(value) if told is not object.__repr__ else ""
         if " at 0x" not in text and not module.startswith(("builtins", "functools", *KNOWN)):
             self.parts.append(f"{name}: {text}")
 
