@@ -60,6 +60,8 @@ class CheckedGroup(NamedTuple):
     """One group as the journal takes it."""
 
     ids: np.ndarray
+    places: slice | np.ndarray
+    """`as_slice` of the ids."""
     outputs: dict[str, np.ndarray]
     failed: np.ndarray
     reasons: dict[int, str]
@@ -67,10 +69,10 @@ class CheckedGroup(NamedTuple):
 
 def group_checked(
     ids: Any, outputs: Mapping[str, Any], failed: Any, reasons: Mapping[int, str] | None, known: Mapping[str, Output],
-    done: np.ndarray, places: Any = None,
+    done: np.ndarray,
 ) -> CheckedGroup:  # fmt: skip
     """What `append` is given; `known` are the outputs stored before, `done` the samples."""
-    numbers = ids_checked(ids, done, places)
+    numbers, places = ids_checked(ids, done)
     mask = np.zeros(len(numbers), dtype=bool) if failed is None else np.ascontiguousarray(failed)
     if mask.dtype != bool or mask.shape != numbers.shape:
         seen = f"shape {mask.shape} of {mask.dtype}"
@@ -84,19 +86,19 @@ def group_checked(
     arrays = {name: output_checked(name, value, known[name], len(numbers)) for name, value in outputs.items()}
     if any_failed:
         arrays = {name: masked(array, mask) for name, array in arrays.items()}
-    return CheckedGroup(numbers, arrays, mask, reasons_checked(numbers, mask, reasons) if reasons else {})
+    return CheckedGroup(numbers, places, arrays, mask, reasons_checked(numbers, mask, reasons) if reasons else {})
 
 
-def ids_checked(ids: Any, done: np.ndarray, places: Any = None) -> np.ndarray:
-    """`ids` as int64, none of them twice or in `done`; `places` is their slice where the caller has one."""
+def ids_checked(ids: Any, done: np.ndarray) -> tuple[np.ndarray, slice | np.ndarray]:
+    """`ids` as int64, none of them twice or in `done`, and `as_slice` of them."""
     numbers = np.asarray(ids)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
         seen = f"shape {numbers.shape} of {numbers.dtype}"
         raise ValueError(_check.message("Store.append", "ids", "be an integer array of shape (k,), k > 0", seen))
     numbers = np.ascontiguousarray(numbers, dtype="<i8")
-    n, places = len(done), as_slice(numbers) if places is None else places
+    n, places = len(done), as_slice(numbers)
     if isinstance(places, slice) and places.stop <= n and not done[places].any():
-        return numbers
+        return numbers, places
     ordered = np.sort(numbers)
     if ordered[0] < 0 or ordered[-1] >= n:
         seen = _check.samples_text(ordered[(ordered < 0) | (ordered >= n)])
@@ -109,7 +111,7 @@ def ids_checked(ids: Any, done: np.ndarray, places: Any = None) -> np.ndarray:
     if done[numbers].any():
         seen = _check.samples_text(ordered[done[ordered]])
         raise ValueError(_check.message("Store.append", "ids", "be samples that are not stored", seen))
-    return numbers
+    return numbers, places
 
 
 def output_checked(name: str, value: Any, output: Output, n_samples: int) -> np.ndarray:

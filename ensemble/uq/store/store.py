@@ -248,7 +248,6 @@ class Store:
         outputs: Mapping[str, np.ndarray],
         failed: np.ndarray | None = None,
         reasons: Mapping[int, str] | None = None,
-        places: slice | np.ndarray | None = None,
     ) -> None:
         """Store one finished group.
 
@@ -263,8 +262,6 @@ class Store:
             Samples without a result; what `outputs` holds for them is replaced by NaN (0, False).
         reasons : dict of int to str, optional
             Why a sample failed, by id.
-        places : slice or int array, optional
-            `as_slice` of `ids`, where the caller has it.
 
         Raises
         ------
@@ -274,12 +271,12 @@ class Store:
             If the record cannot be written, as on a full disk: the journal then is as it was before.
         """
         self._require_writable("Store.append")
-        group = group_checked(ids, outputs, failed, reasons, self.outputs, self._index.done, places)
+        group = group_checked(ids, outputs, failed, reasons, self.outputs, self._index.done)
         with Writing("Store.append", self.path, "Nothing stored is lost: free space, then resume."):
             record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons)
         if group.outputs and not self.outputs:
             self._learn(record.layout.outputs)
-        self._index.add(Group(record, group.ids, group.failed, group.reasons), places)
+        self._index.add(Group(record, group.ids, group.failed, group.reasons), group.places)
         if time.monotonic() - self._synced >= self._sync_seconds:
             self._sync()
 

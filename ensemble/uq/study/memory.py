@@ -46,10 +46,9 @@ class MemoryStore:
         outputs: dict[str, np.ndarray],
         failed: np.ndarray,
         reasons: dict[int, str],
-        places: slice | np.ndarray | None = None,
     ) -> None:
-        """Keep one finished group; `places` is `as_slice` of its `ids`, where the caller has it."""
-        places = as_slice(ids) if places is None else places
+        """Keep one finished group."""
+        places = as_slice(ids)
         if self.keeps_outputs:
             for name, array in outputs.items():
                 if name not in self._arrays:

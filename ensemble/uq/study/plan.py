@@ -258,8 +258,8 @@ class Plan:
                 check_names(found, self.inputs.names, function)
                 self._start(found)
         reasons = {int(ids[place]): text for place, text in outcome.reasons.items()} if outcome.reasons else {}
+        self.store.append(ids, outputs, outcome.failed, reasons)
         places = as_slice(ids)
-        self.store.append(ids, outputs, outcome.failed, reasons, places)
         self.is_done[places] = True
         self.failed[places] = outcome.failed
         if reasons:
