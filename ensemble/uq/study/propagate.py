@@ -295,6 +295,7 @@ def hand_over(error: BaseException, study: Plan) -> None:
     path = study.store.path
     place = "in error.result" if path is None else f"in the store {str(path)!r}: resume=True goes on"
     text = f"propagate: {study.n_done:,} of {study.n:,} samples were done; they are {place}."
+    text = text if study.n_done else f"propagate: none of {study.n:,} samples was done."
     if isinstance(error, KeyboardInterrupt):
         error.args = (text,)
     else:
