@@ -280,7 +280,8 @@ def add_execution(add: Callable[..., Any]) -> None:
     """The options of how samples are run, which change no result."""
     add("--ensemble-size", type=size, metavar="S", help="samples in one call of the model (default: auto)")
     add("--group-by", metavar="INPUT", help="samples in one call have equal values of this input")
-    add("--on-failure", choices=ON_FAILURE, help="what to do when the model raises an error (default: mask)")
+    help_text = "what to do when the model raises an error (default: mask, but end at once if it always does)"
+    add("--on-failure", choices=ON_FAILURE, help=help_text)
     add("--workers", type=at_least(1), metavar="N", help="processes (default: this one alone)")
     add("--json", action="store_true", help="print one JSON object instead of the table")
     add("--quiet", action="store_true", help="no progress on stderr")
