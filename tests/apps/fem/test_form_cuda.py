@@ -22,7 +22,7 @@ def mesh():
 
 @pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
 @pytest.mark.parametrize("k", CASES)
-@pytest.mark.parametrize("n_samples", [1, 6])
+@pytest.mark.parametrize("n_samples", [1, 6, 32])
 def test_device_code_gives_the_values_of_the_cpu(mesh, k, n_samples, monkeypatch):
     form, fields = cases(mesh, np.random.default_rng(557), n_samples)[k]
     expected = values_of(form.assemble(mesh, **fields))
