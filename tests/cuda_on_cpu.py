@@ -54,6 +54,9 @@ struct alignas(16) double2 { double x, y; };
 #define __noinline__ __attribute__((noinline))
 template <class T> static T __ldg(const T* p) { return *p; }
 template <class T> static T __ldcs(const T* p) { return *p; }
+template <class T> static void __stcs(T* p, const T& v) { *p = v; }
+static double2 make_double2(double x, double y) { return {x, y}; }
+static int2 make_int2(int x, int y) { return {x, y}; }
 
 static ucontext_t scheduler;
 static jmp_buf back;  // swapping contexts asks the system each time, jumping does not
