@@ -302,3 +302,64 @@ __global__ void __launch_bounds__(BLOCK) v_fill_rows(real* __restrict__ out, int
     if (here + 1 >= count) return;
     for (int row = 0; row < n_rows; ++row) put_two(out + row * count + here, 1.5, 2.5);
 }
+
+// --- rows as bulk copies from shared memory: the copy engine writes, threads only say what
+#ifndef POLICY
+#define POLICY 1
+#endif
+__device__ inline void put_row(real* to, const real* from, int bytes)
+{
+#ifdef __CUDA_ARCH__
+    const unsigned source = (unsigned)__cvta_generic_to_shared(from);
+    if (POLICY) {
+        unsigned long long policy;
+        asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;"
+                     :: "l"(to), "r"(source), "r"(bytes), "l"(policy) : "memory");
+    } else {
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" :: "l"(to), "r"(source), "r"(bytes) : "memory");
+    }
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+
+template <int KIND> __device__ constexpr int n_staged() { return KIND == TRANSFORM ? 23 : KIND == MASS ? 2 : KIND == FIRST ? 12 : 9; }
+
+template <int KIND>
+__global__ void __launch_bounds__(BLOCK)
+    v_bulk(const real* __restrict__ points, const int* __restrict__ tets, const real* __restrict__ weights,
+           real* __restrict__ out, int copies, int n_rows, int64 count)
+{
+    constexpr int NV = n_values<KIND>();
+    __shared__ __attribute__((aligned(128))) real at[n_staged<KIND>()][BLOCK];
+    const int t = threadIdx.x;
+    const int64 first = (int64)blockIdx.x * BLOCK, here = first + t;
+    real v[NV];
+    compute<KIND>(direct(points, tets, here < count ? here : count - 1), v);
+    if (KIND == MASS) {
+        at[0][t] = v[0] * 0.1, at[1 % n_staged<KIND>()][t] = v[0] * 0.05;
+    } else {
+#pragma unroll
+        for (int i = 0; i < (KIND == TRANSFORM ? 12 : NV); ++i) at[i][t] = v[i];
+        if (KIND == TRANSFORM)
+            for (int q = 0; q < copies; ++q) at[(12 + q) % n_staged<KIND>()][t] = v[NV - 1] * __ldg(weights + q);
+    }
+#ifdef __CUDA_ARCH__
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+    __syncthreads();
+    const int bytes = (int)(count - first < BLOCK ? count - first : BLOCK) * 8;
+    for (int row = t; row < n_rows; row += BLOCK) {
+        int source;
+        if (KIND == TRANSFORM) source = row < 12 * copies ? row % 12 : 12 + row - 12 * copies;
+        else if (KIND == MASS) source = row / 4 == row % 4 ? 0 : 1;
+        else if (KIND == FIRST) source = 3 * (row % 4) + row / 16;
+        else source = row % 9;
+        put_row(out + row * count + first, at[source], bytes);
+    }
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}

@@ -3,6 +3,9 @@
 #define UNROLLED 4
 #endif
 #define SLICE 32
+#ifndef LOAD
+#define LOAD __ldg
+#endif
 
 // The table has for pair p of a row's elements {row of element matrices, four places in the row}, 32 rows side by side.
 __global__ void __launch_bounds__(BLOCK)
@@ -105,4 +108,83 @@ __global__ void __launch_bounds__(BLOCK)
     __syncthreads();
     const int64 row = (int64)blockIdx.x * BLOCK + t;
     if (row < n_rows) out[row] = sums[t];
+}
+
+// Entry e of the row of a lane lies at [e][lane] of its warp: no two lanes meet in a bank. Two lanes load a row of an
+// element matrix together, for one of them at a time.
+__global__ void __launch_bounds__(BLOCK)
+    v_row_sums_t(const int* __restrict__ slices, const int2* __restrict__ table, const int* __restrict__ heights,
+                 const int* __restrict__ begins, const int* __restrict__ lengths, const real* __restrict__ values,
+                 real* __restrict__ out)
+{
+    extern __shared__ __align__(16) char memory[];
+    real* entries = (real*)memory;
+    const int t = threadIdx.x, lane = t % 32, here = blockIdx.x * BLOCK + t, slice = here / 32;
+    const int begin = slices[slice], end = slices[slice + 1];
+    const int first = begins[here], length = lengths[here];
+    real* mine = entries + (heights[slice] - heights[blockIdx.x * (BLOCK / 32)]) * 32 + lane;
+    for (int e = 0; e < length; ++e) mine[e * 32] = 0;
+    const int half = lane & 1;
+    for (int p = begin + lane; p < end; p += 32 * UNROLLED) {
+        int2 item[UNROLLED];
+        double2 a[UNROLLED], b[UNROLLED];
+#pragma unroll
+        for (int u = 0; u < UNROLLED; ++u) {
+            item[u] = make_int2(-1, 0);
+            if (p + u * 32 < end) item[u] = __ldcs(table + p + u * 32);
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLLED; ++u) {
+            const int other = __shfl_xor_sync(0xffffffff, item[u].x, 1);
+            const int64 even = max(half ? other : item[u].x, 0), odd = max(half ? item[u].x : other, 0);
+            a[u] = LOAD((const double2*)values + 2 * even + half), b[u] = LOAD((const double2*)values + 2 * odd + half);
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLLED; ++u) {
+            const double sx = half ? a[u].x : b[u].x, sy = half ? a[u].y : b[u].y;
+            const double rx = __shfl_xor_sync(0xffffffff, sx, 1), ry = __shfl_xor_sync(0xffffffff, sy, 1);
+            const double v0 = half ? rx : a[u].x, v1 = half ? ry : a[u].y, v2 = half ? b[u].x : rx, v3 = half ? b[u].y : ry;
+            if (item[u].x >= 0) {
+                const unsigned at = item[u].y;
+                real *i = mine + (at & 255) * 32, *j = mine + (at >> 8 & 255) * 32, *k = mine + (at >> 16 & 255) * 32,
+                     *l = mine + (at >> 24) * 32;
+                const real x = *i, y = *j, z = *k, w = *l;
+                *i = x + v0, *j = y + v1, *k = z + v2, *l = w + v3;
+            }
+        }
+    }
+    for (int e = 0; e < length; ++e) out[first + e] = mine[e * 32];
+}
+
+// Four lanes a row of the matrix, one for each column of element matrices: after every row of one, they wait for each other.
+__global__ void __launch_bounds__(BLOCK)
+    v_row_sums_4(const int* __restrict__ slices, const int2* __restrict__ table, const int* __restrict__ offsets,
+                 const int* __restrict__ bases, const real* __restrict__ values, real* __restrict__ out)
+{
+    extern __shared__ __align__(16) char memory[];
+    real* entries = (real*)memory;
+    const int base = bases[blockIdx.x], n = bases[blockIdx.x + 1] - base, t = threadIdx.x, b = t % 4;
+    for (int i = t; i < n; i += BLOCK) entries[i] = 0;
+    __syncthreads();
+    const int slice = blockIdx.x * (BLOCK / 32) + t / 32, begin = slices[slice], end = slices[slice + 1];
+    real* mine = entries + offsets[blockIdx.x * (BLOCK / 4) + t / 4];
+    for (int p = begin + t % 32 / 4; p < end; p += 8 * UNROLLED) {
+        int2 item[UNROLLED];
+        real v[UNROLLED];
+#pragma unroll
+        for (int u = 0; u < UNROLLED; ++u) {
+            item[u] = make_int2(-1, 0);
+            if (p + u * 8 < end) item[u] = __ldg(table + p + u * 8);
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLLED; ++u) v[u] = LOAD(values + 4 * (int64)max(item[u].x, 0) + b);
+#pragma unroll
+        for (int u = 0; u < UNROLLED; ++u) {
+            real* at = mine + (item[u].y >> 8 * b & 255);
+            if (item[u].x >= 0) *at = *at + v[u];
+            __syncwarp();
+        }
+    }
+    __syncthreads();
+    for (int i = t; i < n; i += BLOCK) __stcs(out + base + i, entries[i]);
 }

@@ -130,7 +130,7 @@ def elements():
     _, w = fem.tetrahedron_rule(4)
     cases = [("TRANSFORM", 11, 143), ("LENGTHS", 11, 99), ("FIRST", 1, 48), ("MASS", 1, 16), ("TRANSFORM", 1, 13), ("LENGTHS", 1, 9)]
     if len(sys.argv) > 2:
-        cases = cases[int(sys.argv[2])::2]
+        mesh = mesh.renumbered("rcm") if sys.argv[2] == "rcm" else mesh
     modules = {}
     for kind, copies, n_rows in cases:
         moved = 16 * e + 24 * n + 8 * n_rows * e
@@ -157,19 +157,16 @@ def elements():
             right = "" if bool((sets[0][3] == expected).all()) else "  WRONG"
             fraction_line(name + right, moved, milliseconds(calls))
 
-        for block, stream, align in ((128, 0, 2), (128, 1, 2), (256, 0, 2), (256, 1, 2), (256, 1, 16), (256, 0, 16), (384, 1, 16), (64, 1, 16)):
+        for block, policy in ((128, 1), (256, 0), (256, 1)):
             if late():
                 return
-            names = [f"v_rows<{k}, {s}>" for k in KINDS for s in ("true", "false")]
-            names += [f"v_direct<{k}, {p}, {s}>" for k in KINDS for p, s in ((1, "true"), (1, "false"), (2, "false"))] if align == 2 else []
-            names = [x for x in names if f"<{kind}," in x]
-            f = built(names, BLOCK=block, STREAM=stream, ALIGN=align)
-            for staged in ("true", "false"):
-                for ny in ((1,) if n_rows < 50 else (1, 11)):
-                    timed(f"rows,   block {block}, stream {stream}, align {align}, staged {staged}, y {ny}", f[f"v_rows<{kind}, {staged}>"], block, 1, ny)
-            if align == 2:
-                for per, staged in ((1, "true"), (1, "false"), (2, "false")):
-                    timed(f"direct, block {block}, stream {stream}, {per} a thread, staged {staged}", f[f"v_direct<{kind}, {per}, {staged}>"], block, per)
+            f = built([f"v_bulk<{kind}>"], BLOCK=block, POLICY=policy)
+            timed(f"bulk,   block {block}, policy {policy}", f[f"v_bulk<{kind}>"], block)
+        for block in (256, 384):
+            f = built([f"v_rows<{kind}, false>"], BLOCK=block, STREAM=1, ALIGN=2)
+            timed(f"rows,   block {block}", f[f"v_rows<{kind}, false>"], block)
+        f = built([f"v_direct<{kind}, 1, false>"], BLOCK=128, STREAM=1)
+        timed("direct, block 128", f[f"v_direct<{kind}, 1, false>"], 128)
 
 
 def matrices():
@@ -231,6 +228,7 @@ def matrices():
 
 def values():
     mesh = mesh_of()
+    mesh = mesh.renumbered("rcm") if "rcm" in sys.argv else mesh
     e, n = mesh.n_elements, mesh.n_nodes
     rng = np.random.default_rng(1)
     for c in (1, 3, 9):
@@ -240,13 +238,13 @@ def values():
         expected = xp.asarray(np.ascontiguousarray(np.moveaxis(host[mesh.tets], (1, 2), (0, 1))))
         print(f"\nvalues of {c}; bound {1e3 * moved / BANDWIDTH:.5f} ms")
         fraction_line("present", moved, milliseconds([functools.partial(element.tet_values, *s) for s in sets]))
-        for block, stream in ((64, 1), (128, 0), (128, 1), (256, 0), (256, 1)):
+        for block, stream in ((128, 1),):
             if late():
                 return
-            names = [f"v_values_direct<{c}, {per}>" for per in (1, 2, 4)]
+            names = [f"v_values_direct<{c}, {per}>" for per in (1, 2)]
             small = 4 * c * (block + 6) * 8 + 16 * block < 49152
             names += [f"v_values<{c}, {r}>" for r in ("true", "false")] if small else []
-            for align in (2, 16):
+            for align in (2,):
                 f = built(names, BLOCK=block, STREAM=stream, ALIGN=align)
                 for name in names:
                     if align == 16 and "true" not in name:
@@ -294,45 +292,54 @@ def sums():
     mesh = mesh_of()
     rng = np.random.default_rng(1)
     text = "".join(KERNEL_MODULES["fem/element"].source().partition("// Element quantities")[0]) + (HERE / "sum_variants.cu").read_text()
-    tested = [("mesh order", mesh.tets), ("by first node", mesh.tets[mesh.tets[:, 0].argsort(kind="stable")])]
+    mesh = mesh.renumbered("rcm") if "rcm" in sys.argv else mesh
+    tested = [("by first node", mesh.tets[mesh.tets[:, 0].argsort(kind="stable")])]
     for label, tets in tested:
         assembly = ElementAssembly(tets, mesh.n_nodes)
         made = assembly.map
         slots, n_rows, nnz = made.slots.reshape(-1, 4), mesh.n_nodes, assembly.graph.nnz
-        for width in (1, 4):
-            moved = 8 * (slots.size + nnz) * width
-            sets = []
-            host = rng.standard_normal((slots.size, width))
-            for _ in range(1 if EMULATED else 3):
-                sets.append((xp.asarray(host), xp.empty((nnz, width))))
-            expected = xp.asarray(gather_sums(*assembly._matrix_sources, host, None))
-            print(f"\nmatrices, {label}, {width} samples; bound of values {1e3 * moved / BANDWIDTH:.5f} ms")
-            if not EMULATED:
-                places = assembly._arrays_on(sets[0][0], "matrix", assembly._matrix_sources)
-                fraction_line("gather", moved, milliseconds([functools.partial(gather_sums, *places, *s) for s in sets]))
-                tables = staging(assembly._gather, 4, width, sets[0][0])
-                fraction_line("staged", moved, milliseconds([functools.partial(staged_sums, tables, *s) for s in sets]))
-            for block, unrolled in ((64, 4), (64, 8), (128, 2), (128, 4), (128, 8), (256, 4)):
-                if late():
-                    return
-                slices, table, rows, _ = sliced(made.first, made.incidences, slots, None, block, width)
-                rows_here = block // width
-                n_blocks = rows.size // rows_here
-                bounds = np.minimum(np.arange(n_blocks + 1) * rows_here, n_rows)
-                bases = made.indptr[bounds].astype(np.int32)
-                offsets = (made.indptr[np.minimum(rows, n_rows)] - np.repeat(bases[:-1], rows_here)).astype(np.int32)
-                shared = int(np.diff(bases).max()) * 8 * width
-                name = "v_row_sums" if width == 1 else f"v_row_sums_of<{width}>"
-                source = text
-                if EMULATED:
-                    source = text.replace("extern __shared__ __align__(16) char memory[];", f"static __attribute__((aligned(16))) char memory[{shared}];")
-                f = module(source, (*ONE_VALUE.options("int"), f"-DBLOCK={block}", f"-DUNROLLED={unrolled}"), [name]).get_function(name)
-                there = [xp.asarray(a) for a in (slices, table, offsets, bases)]
-                calls = [functools.partial(f, (n_blocks,), (block,), (*there, *s), shared_mem=shared) for s in sets]
-                sets[0][1].fill(7.0)
-                calls[0]()
-                right = "" if bool((sets[0][1] == expected).all()) else "  WRONG"
-                fraction_line(f"rows, block {block}, {unrolled} pairs at once, table {table.nbytes / 1e6:.1f} MB, shared {shared}" + right, moved, milliseconds(calls))
+        moved = 8 * (slots.size + nnz)
+        host = rng.standard_normal((slots.size, 1))
+        sets = [(xp.asarray(host), xp.empty((nnz, 1))) for _ in range(1 if EMULATED else 3)]
+        expected = xp.asarray(gather_sums(*assembly._matrix_sources, host, None))
+        print(f"\nmatrices, {label}; bound of values {1e3 * moved / BANDWIDTH:.5f} ms")
+        if not EMULATED:
+            places = assembly._arrays_on(sets[0][0], "matrix", assembly._matrix_sources)
+            fraction_line("gather", moved, milliseconds([functools.partial(gather_sums, *places, *s) for s in sets]))
+        for name, block, unrolled, load in (
+            ("v_row_sums_t", 64, 4, "__ldg"), ("v_row_sums_t", 64, 8, "__ldg"), ("v_row_sums_t", 128, 8, "__ldg"), ("v_row_sums_t", 64, 8, "__ldcs"),
+            ("v_row_sums_t", 32, 8, "__ldg"), ("v_row_sums_4", 64, 4, "__ldg"), ("v_row_sums_4", 128, 4, "__ldg"), ("v_row_sums_4", 128, 8, "__ldg"), ("v_row_sums_4", 128, 12, "__ldg"),
+            ("v_row_sums_4", 256, 8, "__ldg"), ("v_row_sums_4", 128, 8, "__ldcs"), ("v_row_sums", 32, 8, "__ldg"),
+        ):
+            if late():
+                return
+            width = 4 if name == "v_row_sums_4" else 1
+            slices, table, rows, _ = sliced(made.first, made.incidences, slots, None, block, width)
+            rows_here = block // width
+            n_blocks = rows.size // rows_here
+            bounds = np.minimum(np.arange(n_blocks + 1) * rows_here, n_rows)
+            bases = made.indptr[bounds].astype(np.int32)
+            begins = made.indptr[np.minimum(rows, n_rows)].astype(np.int32)
+            offsets = (begins - np.repeat(bases[:-1], rows_here)).astype(np.int32)
+            shared = int(np.diff(bases).max()) * 8
+            tables = (slices, table, offsets, bases)
+            if name == "v_row_sums_t":
+                lengths = (made.indptr[np.minimum(rows + 1, n_rows)] - begins).astype(np.int32)
+                heights = np.concatenate([[0], np.cumsum(lengths.reshape(-1, 32).max(axis=1))]).astype(np.int32)
+                shared = int(np.diff(heights[:: block // 32]).max()) * 256
+                tables = (slices, table, heights, begins, lengths)
+            source = text
+            if EMULATED:
+                source = text.replace("extern __shared__ __align__(16) char memory[];", f"static __attribute__((aligned(16))) char memory[{shared}];")
+            f = module(source, (*ONE_VALUE.options("int"), f"-DBLOCK={block}", f"-DUNROLLED={unrolled}", f"-DLOAD={load}"), [name]).get_function(name)
+            if shared > 49152 and not EMULATED:
+                f.max_dynamic_shared_size_bytes = shared
+            there = [xp.asarray(a) for a in tables]
+            calls = [functools.partial(f, (n_blocks,), (block,), (*there, *s), shared_mem=shared) for s in sets]
+            sets[0][1].fill(7.0)
+            calls[0]()
+            right = "" if bool((sets[0][1] == expected).all()) else "  WRONG"
+            fraction_line(f"{name}, {block}, {unrolled} at once, {load}, table {table.nbytes / 1e6:.1f} MB, shared {shared}" + right, moved, milliseconds(calls))
         host = rng.standard_normal((slots.shape[0], 1))
         sets = [(xp.asarray(host), xp.empty((n_rows, 1))) for _ in range(1 if EMULATED else 10)]
         expected = xp.asarray(gather_sums(made.first, made.incidences, host, None))
@@ -341,7 +348,7 @@ def sums():
         if not EMULATED:
             places = [xp.asarray(a) for a in (made.first, made.incidences)]
             fraction_line("gather", moved, milliseconds([functools.partial(gather_sums, *places, *s) for s in sets]))
-        for block, unrolled in ((64, 4), (64, 8), (128, 4), (128, 8), (128, 16), (256, 8)):
+        for block, unrolled in ((64, 8), (128, 4), (128, 8), (128, 16)):
             if late():
                 return
             slices, table, rows, who = sliced(made.first, made.incidences, None, None, block, 1)
@@ -368,36 +375,29 @@ def forms():
     eight = list(STEP_FORMS.values())
     cases = {
         "Laplace and mass": ([laplace, mass], {}), "diffusion, 32": ([diffusion], many),
-        "momentum": ([STEP_FORMS["momentum"]], step), "divergence": ([STEP_FORMS["divergence"]], step), "temperature": ([STEP_FORMS["temperature"]], step),
-        "pressure diffusion": ([STEP_FORMS["pressure diffusion"]], step),
-        "four scalars": (eight[:4], step), "eight": (eight, step), "all but momentum": ([f for n, f in STEP_FORMS.items() if n != "momentum"], step),
+        "momentum": ([STEP_FORMS["momentum"]], step), "temperature": ([STEP_FORMS["temperature"]], step),
+        "pressure diffusion": ([STEP_FORMS["pressure diffusion"]], step), "eight": (eight, step),
     }
-    usual = (form_cuda.SHARED_BYTES, form_cuda.THREADS, form_cuda.BLOCKS, form_cuda.CAPACITIES, form_cuda.MOST_BYTES)
+    usual = dict(SHARED_BYTES=48 << 10, THREADS=256, BLOCKS=5, CAPACITIES=(512, 256, 192, 128, 96, 64), MOST_BYTES=96 << 10, STORE="store_once")
     settings = {
-        "present": usual,
-        "most 64 KiB": (*usual[:4], 64 << 10),
-        "shared 32 KiB": (32 << 10, *usual[1:]),
-        "shared 24 KiB": (24 << 10, *usual[1:]),
-        "shared 72 KiB": (72 << 10, *usual[1:]),
-        "128 threads": (24 << 10, 128, 10, *usual[3:]),
-        "512 threads": (usual[0], 512, 2, *usual[3:]),
-        "4 blocks": (*usual[:2], 4, *usual[3:]),
-        "8 blocks, 24 KiB": (24 << 10, 256, 8, *usual[3:]),
-        "capacity 128, 4 blocks": (*usual[:2], 4, (128, 96, 64), usual[4]),
-        "most 40 KiB, passes": (40 << 10, *usual[1:3], (64, 48), 40 << 10),
+        "present": {}, "plain stores": {"STORE": "store"}, "shared 72 KiB": {"SHARED_BYTES": 72 << 10}, "shared 96 KiB": {"SHARED_BYTES": 96 << 10},
+        "shared 96 KiB, 512 threads": {"SHARED_BYTES": 96 << 10, "THREADS": 512, "BLOCKS": 2},
+        "128 threads, 24 KiB": {"SHARED_BYTES": 24 << 10, "THREADS": 128, "BLOCKS": 8}, "6 blocks, 36 KiB": {"SHARED_BYTES": 36 << 10, "BLOCKS": 6},
     }
+    chosen = sys.argv[2:] or list(cases)
     for label, numbers in settings.items():
-        if late():
-            return
-        form_cuda.SHARED_BYTES, form_cuda.THREADS, form_cuda.BLOCKS, form_cuda.CAPACITIES, form_cuda.MOST_BYTES = numbers
+        for key, value in (usual | numbers).items():
+            setattr(form_cuda, key, value)
         form_cuda._kernel.cache_clear()
         print(f"\n{label}")
         for name, (fs, fields) in cases.items():
             if late():
                 return
+            if name not in chosen:
+                continue
             try:
                 call = lambda: fem.assemble(mesh, *fs, backend="cupy", check=False, **fields)
-                ms = milliseconds([call], launches=8, rounds=3, cycles=20_000_000)
+                ms = milliseconds([call], launches=6, rounds=3, cycles=20_000_000)
                 print(f"  {name:<30} {ms:9.5f} ms", flush=True)
             except Exception as error:
                 print(f"  {name:<30} {type(error).__name__}: {str(error)[:150]}", flush=True)

@@ -35,7 +35,7 @@ SAMPLES = 32
 
 
 class Run(NamedTuple):
-    """One kernel: what it computes from inputs with `out`, its bytes, published milliseconds (A100), and NumPy's answer."""
+    """One kernel: what it computes from inputs with `out`, its bytes, published times (A100), and NumPy's answer."""
 
     call: Callable[[Any, Any], Any]
     moved: float

@@ -20,7 +20,18 @@ from ensemble._compile.memory import empty_like
 from ensemble._compile.streams import stream_number
 from ensemble._typing import Array
 
-__all__ = ["KERNEL_MODULES", "KernelModule", "Layout", "chunked", "is_wide", "layout_of", "output", "sources", "sums"]
+__all__ = [
+    "KERNEL_MODULES",
+    "KernelModule",
+    "Layout",
+    "chunked",
+    "is_wide",
+    "layout_of",
+    "layout_of_width",
+    "output",
+    "sources",
+    "sums",
+]
 
 FOLDER = Path(__file__).parents[1]
 THREADS = 128
@@ -63,11 +74,12 @@ def layout_of(n_samples: int, *arrays: Array) -> Layout:
         places |= device.address(array)
     while vector > 1 and (n_samples % vector or places % (vector * size)):
         vector //= 2
-    return _layout("double" if size == 8 else "float", n_samples, vector)
+    return layout_of_width("double" if size == 8 else "float", n_samples, vector)
 
 
 @functools.cache
-def _layout(real: str, n_samples: int, vector: int) -> Layout:
+def layout_of_width(real: str, n_samples: int, vector: int) -> Layout:
+    """The layout of `n_samples` samples, of which a thread carries `vector`."""
     for lanes in (32, 16, 8, 4, 2, 1):
         tiles = -(-n_samples // (lanes * vector))
         if tiles * lanes * vector <= 1.25 * n_samples:  # threads without a sample are idle

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.cuda import Layout, layout_of, output, sources
+from ensemble._compile.cuda import Layout, layout_of, layout_of_width, output, sources
 from ensemble._compile.device import raw_module
 from ensemble._compile.trace.cuda_source import OPTIONS, device_function
 from ensemble._kernels.fem.form_plan import Element, patterns
@@ -29,7 +29,7 @@ from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, 
 from ensemble._kernels.fem.form_text import GEOMETRY, KERNEL, ONE_PASS, PASSES, STAGED_SOURCES
 from ensemble._typing import Array
 
-__all__ = ["assemble_on_device", "assembly_source"]
+__all__ = ["assemble_on_device", "assembly_source", "suit_one_kernel"]
 
 SHARED_BYTES = 48 << 10
 """Shared memory of a block, where a row does not need more."""
@@ -43,11 +43,17 @@ THREADS, BLOCKS = 256, 5
 ORDINARY = 32
 """Elements around a node that most meshes seldom exceed: a block has room for so many, whatever the samples."""
 
+MANY_PAIRS = 256
+"""Pairs for which a block has room where forms are joined that have nothing in common."""
+
 MOST_BYTES = 96 << 10
 """Shared memory that a block may have at most: what devices from compute capability 7.0 on can give."""
 
 STATIC_BYTES = 48 << 10
 """Shared memory that a kernel may have without asking for more."""
+
+STORE = "store_once"
+"""How entries are written."""
 
 UNROLL = '_Pragma("unroll")'
 
@@ -272,7 +278,7 @@ class _Source:
         for form, (rows, columns) in enumerate(self.form.block_shapes):
             for a, b in itertools.product(range(rows), range(columns)):
                 value = f"total{of[form, a, b]}" if (form, a, b) in of else "spread(0)"
-                lines.append(f"store({self.place(form, a, b)}, {value});")
+                lines.append(f"{STORE}({self.place(form, a, b)}, {value});")
         return lines
 
 
@@ -285,6 +291,13 @@ def pair_bytes(source: _Source, layout: Layout) -> int:
 def shared_bytes(source: _Source, layout: Layout, capacity: int) -> int:
     """Shared memory of so many pairs: the packs after the factors begin at a multiple of 16 bytes."""
     return capacity * pair_bytes(source, layout) + 8 * (capacity * source.n_factors % 2)
+
+
+def suit_one_kernel(joint: FormTerms, alone: Sequence[FormTerms], element: Element, n_samples: int) -> bool:
+    """Whether forms are faster as one kernel: they share what they stage, or it leaves room for many pairs."""
+    layout = layout_of_width("double", n_samples, 1)
+    together = pair_bytes(_Source(joint, element), layout)
+    return together <= max(SHARED_BYTES // MANY_PAIRS, *(pair_bytes(_Source(form, element), layout) for form in alone))
 
 
 def fitting_layout(form: FormTerms, element: Element, layout: Layout, longest: int, n_samples: int) -> Layout:
