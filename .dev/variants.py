@@ -96,23 +96,52 @@ def bandwidth():
     n = 20_000 if EMULATED else 80_000_000
     outs = [xp.empty(n) for _ in range(2)]
     try:
-        fraction_line("memset", 8 * n, milliseconds([lambda o=o: o.data.memset_async(0, 8 * n, xp.cuda.get_current_stream()) for o in outs]))
-        fraction_line("copy by the runtime", 16 * n, milliseconds([lambda: outs[0].data.copy_from_device_async(outs[1].data, 8 * n, xp.cuda.get_current_stream())]))
+        fraction_line(
+            "memset",
+            8 * n,
+            milliseconds([lambda o=o: o.data.memset_async(0, 8 * n, xp.cuda.get_current_stream()) for o in outs]),
+        )
+        fraction_line(
+            "copy by the runtime",
+            16 * n,
+            milliseconds(
+                [lambda: outs[0].data.copy_from_device_async(outs[1].data, 8 * n, xp.cuda.get_current_stream())]
+            ),
+        )
     except Exception as error:
         print(error)
     for block, stream in itertools.product((256, 512), (0, 1)):
         f = built(["v_fill", "v_copy", "v_fill_rows"], BLOCK=block, STREAM=stream)
-        fraction_line(f"fill by 16 bytes, {block}, stream {stream}, a grid of all", 8 * n,
-                      milliseconds([lambda o=o: f["v_fill"]((-(-n // (2 * block)),), (block,), (o, np.int64(n))) for o in outs]))
+        fraction_line(
+            f"fill by 16 bytes, {block}, stream {stream}, a grid of all",
+            8 * n,
+            milliseconds([lambda o=o: f["v_fill"]((-(-n // (2 * block)),), (block,), (o, np.int64(n))) for o in outs]),
+        )
         if not EMULATED:
-            fraction_line(f"fill by 16 bytes, {block}, stream {stream}, 132 x 8", 8 * n,
-                          milliseconds([lambda o=o: f["v_fill"]((132 * 8,), (block,), (o, np.int64(n))) for o in outs]))
-        fraction_line(f"copy by 16 bytes, {block}, stream {stream}", 16 * n,
-                      milliseconds([lambda: f["v_copy"]((-(-n // (2 * block)),), (block,), (outs[0], outs[1], np.int64(n)))]))
+            fraction_line(
+                f"fill by 16 bytes, {block}, stream {stream}, 132 x 8",
+                8 * n,
+                milliseconds([lambda o=o: f["v_fill"]((132 * 8,), (block,), (o, np.int64(n))) for o in outs]),
+            )
+        fraction_line(
+            f"copy by 16 bytes, {block}, stream {stream}",
+            16 * n,
+            milliseconds([lambda: f["v_copy"]((-(-n // (2 * block)),), (block,), (outs[0], outs[1], np.int64(n)))]),
+        )
         for rows in (143, 48, 12):
             e = n // rows // 2 * 2
-            fraction_line(f"fill {rows} rows by 16 bytes, {block}, stream {stream}", 8 * rows * e,
-                          milliseconds([lambda o=o: f["v_fill_rows"]((-(-e // (2 * block)),), (block,), (o, np.int32(rows), np.int64(e))) for o in outs]))
+            fraction_line(
+                f"fill {rows} rows by 16 bytes, {block}, stream {stream}",
+                8 * rows * e,
+                milliseconds(
+                    [
+                        lambda o=o: f["v_fill_rows"](
+                            (-(-e // (2 * block)),), (block,), (o, np.int32(rows), np.int64(e))
+                        )
+                        for o in outs
+                    ]
+                ),
+            )
 
 
 # --- element kernels
@@ -125,17 +154,32 @@ KINDS = {"TRANSFORM": 13, "LENGTHS": 9, "FIRST": 12, "MASS": 1}
 
 def elements():
     from ensemble.apps import fem
+
     mesh = mesh_of()
     e, n = mesh.n_elements, mesh.n_nodes
     _, w = fem.tetrahedron_rule(4)
-    cases = [("TRANSFORM", 11, 143), ("LENGTHS", 11, 99), ("FIRST", 1, 48), ("MASS", 1, 16), ("TRANSFORM", 1, 13), ("LENGTHS", 1, 9)]
+    cases = [
+        ("TRANSFORM", 11, 143),
+        ("LENGTHS", 11, 99),
+        ("FIRST", 1, 48),
+        ("MASS", 1, 16),
+        ("TRANSFORM", 1, 13),
+        ("LENGTHS", 1, 9),
+    ]
     if len(sys.argv) > 2:
         mesh = mesh.renumbered("rcm") if sys.argv[2] == "rcm" else mesh
     modules = {}
     for kind, copies, n_rows in cases:
         moved = 16 * e + 24 * n + 8 * n_rows * e
-        sets = [(xp.asarray(mesh.points[..., None].copy()), xp.asarray(mesh.tets.copy()), xp.asarray(w[:copies].copy() if copies > 1 else np.ones(1)), xp.empty((n_rows, e, 1)))
-                for _ in range(copies_for(moved))]
+        sets = [
+            (
+                xp.asarray(mesh.points[..., None].copy()),
+                xp.asarray(mesh.tets.copy()),
+                xp.asarray(w[:copies].copy() if copies > 1 else np.ones(1)),
+                xp.empty((n_rows, e, 1)),
+            )
+            for _ in range(copies_for(moved))
+        ]
         print(f"\n{kind}, {copies} copies, {n_rows} rows; bound {1e3 * moved / BANDWIDTH:.5f} ms")
 
         def current(p, t, weights, o):
@@ -151,7 +195,10 @@ def elements():
 
         def timed(name, function, block, per=1, ny=1):
             grid = (-(-e // (block * per)), ny)
-            calls = [functools.partial(function, grid, (block,), (*s, np.int32(copies), np.int32(n_rows), np.int64(e))) for s in sets]
+            calls = [
+                functools.partial(function, grid, (block,), (*s, np.int32(copies), np.int32(n_rows), np.int64(e)))
+                for s in sets
+            ]
             sets[0][3].fill(7.0)
             calls[0]()
             right = "" if bool((sets[0][3] == expected).all()) else "  WRONG"
@@ -175,7 +222,11 @@ def matrices():
     rng = np.random.default_rng(1)
     e, Q = (1000 if EMULATED else 554394), 11
     shape = xp.asarray(rng.uniform(0, 1, (Q, 4)))
-    products = xp.asarray(np.ascontiguousarray((shape[:, :, None] * shape[:, None, :]))) if EMULATED else shape[:, :, None] * shape[:, None, :]
+    products = (
+        xp.asarray(np.ascontiguousarray((shape[:, :, None] * shape[:, None, :])))
+        if EMULATED
+        else shape[:, :, None] * shape[:, None, :]
+    )
     text = KERNEL_MODULES["fem/element_matrices"].source() + (HERE / "matrix_variants.cu").read_text()
 
     def random(*size):
@@ -187,9 +238,16 @@ def matrices():
         if n_points == 11:
             tensors, total = random(n_points, 3, 3, e, 1), (176 * Q + 128) * e
             dshape, out = random(n_points, 4, 3, e, 1), xp.empty((16, e, 1))
-            fraction_line("gradient tensor, present", total, milliseconds([lambda: tet_gradient_tensor(dshape, tensors, None, weights[0], out)]))
+            fraction_line(
+                "gradient tensor, present",
+                total,
+                milliseconds([lambda: tet_gradient_tensor(dshape, tensors, None, weights[0], out)]),
+            )
             del tensors
-        sets = [(shape[:n_points], random(n_points, 4, 3, e, 1), weights[k % len(weights)], xp.empty((48, e, 1))) for k in range(2 if not EMULATED else 1)]
+        sets = [
+            (shape[:n_points], random(n_points, 4, 3, e, 1), weights[k % len(weights)], xp.empty((48, e, 1)))
+            for k in range(2 if not EMULATED else 1)
+        ]
         print(f"\nshape_dshape, {n_points} points; bound {1e3 * moved / BANDWIDTH:.5f} ms")
         fraction_line("present", moved, milliseconds([functools.partial(tet_shape_dshape, *s) for s in sets]))
         expected = sets[0][3].copy()
@@ -200,7 +258,10 @@ def matrices():
             made = module(text, (*ONE_VALUE.options("int"), f"-DBLOCK={block}", f"-DSTREAM={stream}"), names)
             for name in names:
                 f = made.get_function(name)
-                calls = [functools.partial(f, (-(-e // (block // 3)),), (block,), (*s, np.int32(n_points), np.int64(e))) for s in sets]
+                calls = [
+                    functools.partial(f, (-(-e // (block // 3)),), (block,), (*s, np.int32(n_points), np.int64(e)))
+                    for s in sets
+                ]
                 sets[0][3].fill(7.0)
                 calls[0]()
                 right = "" if bool((sets[0][3] == expected).all()) else "  WRONG"
@@ -218,7 +279,10 @@ def matrices():
             made = module(text, (*ONE_VALUE.options("int"), f"-DBLOCK={block}", f"-DSTREAM={stream}"), names)
             for name in names:
                 f, per = made.get_function(name), int(name[14])
-                calls = [functools.partial(f, (-(-e // (block * per)),), (block,), (*s, np.int32(n_points), np.int64(e))) for s in sets]
+                calls = [
+                    functools.partial(f, (-(-e // (block * per)),), (block,), (*s, np.int32(n_points), np.int64(e)))
+                    for s in sets
+                ]
                 sets[0][2].fill(7.0)
                 calls[0]()
                 right = "" if bool((sets[0][2] == expected).all()) else "  WRONG"
@@ -234,7 +298,10 @@ def values():
     for c in (1, 3, 9):
         moved = (16 + 32 * c) * e + 8 * c * n
         host = rng.standard_normal((n, c, 1))
-        sets = [(xp.asarray(host.copy()), xp.asarray(mesh.tets.copy()), xp.empty((4, c, e, 1))) for _ in range(copies_for(moved))]
+        sets = [
+            (xp.asarray(host.copy()), xp.asarray(mesh.tets.copy()), xp.empty((4, c, e, 1)))
+            for _ in range(copies_for(moved))
+        ]
         expected = xp.asarray(np.ascontiguousarray(np.moveaxis(host[mesh.tets], (1, 2), (0, 1))))
         print(f"\nvalues of {c}; bound {1e3 * moved / BANDWIDTH:.5f} ms")
         fraction_line("present", moved, milliseconds([functools.partial(element.tet_values, *s) for s in sets]))
@@ -250,11 +317,15 @@ def values():
                     if align == 16 and "true" not in name:
                         continue
                     per = int(name[-2]) if "direct" in name else 1
-                    calls = [functools.partial(f[name], (-(-e // (block * per)),), (block,), (*s, np.int64(e))) for s in sets]
+                    calls = [
+                        functools.partial(f[name], (-(-e // (block * per)),), (block,), (*s, np.int64(e))) for s in sets
+                    ]
                     sets[0][2].fill(7.0)
                     calls[0]()
                     right = "" if bool((sets[0][2] == expected).all()) else "  WRONG"
-                    fraction_line(f"{name}, block {block}, stream {stream}, align {align}" + right, moved, milliseconds(calls))
+                    fraction_line(
+                        f"{name}, block {block}, stream {stream}, align {align}" + right, moved, milliseconds(calls)
+                    )
 
 
 # --- sums
@@ -291,7 +362,10 @@ def sums():
 
     mesh = mesh_of()
     rng = np.random.default_rng(1)
-    text = "".join(KERNEL_MODULES["fem/element"].source().partition("// Element quantities")[0]) + (HERE / "sum_variants.cu").read_text()
+    text = (
+        "".join(KERNEL_MODULES["fem/element"].source().partition("// Element quantities")[0])
+        + (HERE / "sum_variants.cu").read_text()
+    )
     mesh = mesh.renumbered("rcm") if "rcm" in sys.argv else mesh
     tested = [("by first node", mesh.tets[mesh.tets[:, 0].argsort(kind="stable")])]
     for label, tets in tested:
@@ -307,9 +381,18 @@ def sums():
             places = assembly._arrays_on(sets[0][0], "matrix", assembly._matrix_sources)
             fraction_line("gather", moved, milliseconds([functools.partial(gather_sums, *places, *s) for s in sets]))
         for name, block, unrolled, load in (
-            ("v_row_sums_t", 64, 4, "__ldg"), ("v_row_sums_t", 64, 8, "__ldg"), ("v_row_sums_t", 128, 8, "__ldg"), ("v_row_sums_t", 64, 8, "__ldcs"),
-            ("v_row_sums_t", 32, 8, "__ldg"), ("v_row_sums_4", 64, 4, "__ldg"), ("v_row_sums_4", 128, 4, "__ldg"), ("v_row_sums_4", 128, 8, "__ldg"), ("v_row_sums_4", 128, 12, "__ldg"),
-            ("v_row_sums_4", 256, 8, "__ldg"), ("v_row_sums_4", 128, 8, "__ldcs"), ("v_row_sums", 32, 8, "__ldg"),
+            ("v_row_sums_t", 64, 4, "__ldg"),
+            ("v_row_sums_t", 64, 8, "__ldg"),
+            ("v_row_sums_t", 128, 8, "__ldg"),
+            ("v_row_sums_t", 64, 8, "__ldcs"),
+            ("v_row_sums_t", 32, 8, "__ldg"),
+            ("v_row_sums_4", 64, 4, "__ldg"),
+            ("v_row_sums_4", 128, 4, "__ldg"),
+            ("v_row_sums_4", 128, 8, "__ldg"),
+            ("v_row_sums_4", 128, 12, "__ldg"),
+            ("v_row_sums_4", 256, 8, "__ldg"),
+            ("v_row_sums_4", 128, 8, "__ldcs"),
+            ("v_row_sums", 32, 8, "__ldg"),
         ):
             if late():
                 return
@@ -330,8 +413,15 @@ def sums():
                 tables = (slices, table, heights, begins, lengths)
             source = text
             if EMULATED:
-                source = text.replace("extern __shared__ __align__(16) char memory[];", f"static __attribute__((aligned(16))) char memory[{shared}];")
-            f = module(source, (*ONE_VALUE.options("int"), f"-DBLOCK={block}", f"-DUNROLLED={unrolled}", f"-DLOAD={load}"), [name]).get_function(name)
+                source = text.replace(
+                    "extern __shared__ __align__(16) char memory[];",
+                    f"static __attribute__((aligned(16))) char memory[{shared}];",
+                )
+            f = module(
+                source,
+                (*ONE_VALUE.options("int"), f"-DBLOCK={block}", f"-DUNROLLED={unrolled}", f"-DLOAD={load}"),
+                [name],
+            ).get_function(name)
             if shared > 49152 and not EMULATED:
                 f.max_dynamic_shared_size_bytes = shared
             there = [xp.asarray(a) for a in tables]
@@ -339,7 +429,12 @@ def sums():
             sets[0][1].fill(7.0)
             calls[0]()
             right = "" if bool((sets[0][1] == expected).all()) else "  WRONG"
-            fraction_line(f"{name}, {block}, {unrolled} at once, {load}, table {table.nbytes / 1e6:.1f} MB, shared {shared}" + right, moved, milliseconds(calls))
+            fraction_line(
+                f"{name}, {block}, {unrolled} at once, {load}, table {table.nbytes / 1e6:.1f} MB, shared {shared}"
+                + right,
+                moved,
+                milliseconds(calls),
+            )
         host = rng.standard_normal((slots.shape[0], 1))
         sets = [(xp.asarray(host), xp.empty((n_rows, 1))) for _ in range(1 if EMULATED else 10)]
         expected = xp.asarray(gather_sums(made.first, made.incidences, host, None))
@@ -352,10 +447,21 @@ def sums():
             if late():
                 return
             slices, table, rows, who = sliced(made.first, made.incidences, None, None, block, 1)
-            source = text.replace("extern __shared__ __align__(16) char memory[];", "static __attribute__((aligned(16))) char memory[16];") if EMULATED else text
-            f = module(source, (*ONE_VALUE.options("int"), f"-DBLOCK={block}", f"-DUNROLLED={unrolled}"), ["v_vector_sums"]).get_function("v_vector_sums")
+            source = (
+                text.replace(
+                    "extern __shared__ __align__(16) char memory[];",
+                    "static __attribute__((aligned(16))) char memory[16];",
+                )
+                if EMULATED
+                else text
+            )
+            f = module(
+                source, (*ONE_VALUE.options("int"), f"-DBLOCK={block}", f"-DUNROLLED={unrolled}"), ["v_vector_sums"]
+            ).get_function("v_vector_sums")
             there = [xp.asarray(np.ascontiguousarray(a)) for a in (slices, table[:, 0], who.astype(np.int32))]
-            calls = [functools.partial(f, (rows.size // block,), (block,), (*there, *s, np.int32(n_rows))) for s in sets]
+            calls = [
+                functools.partial(f, (rows.size // block,), (block,), (*there, *s, np.int32(n_rows))) for s in sets
+            ]
             sets[0][1].fill(7.0)
             calls[0]()
             right = "" if bool((sets[0][1] == expected).all()) else "  WRONG"
@@ -374,15 +480,29 @@ def forms():
     step = on_device(step_fields(mesh))
     eight = list(STEP_FORMS.values())
     cases = {
-        "Laplace and mass": ([laplace, mass], {}), "diffusion, 32": ([diffusion], many),
-        "momentum": ([STEP_FORMS["momentum"]], step), "temperature": ([STEP_FORMS["temperature"]], step),
-        "pressure diffusion": ([STEP_FORMS["pressure diffusion"]], step), "eight": (eight, step),
+        "Laplace and mass": ([laplace, mass], {}),
+        "diffusion, 32": ([diffusion], many),
+        "momentum": ([STEP_FORMS["momentum"]], step),
+        "temperature": ([STEP_FORMS["temperature"]], step),
+        "pressure diffusion": ([STEP_FORMS["pressure diffusion"]], step),
+        "eight": (eight, step),
     }
-    usual = dict(SHARED_BYTES=48 << 10, THREADS=256, BLOCKS=5, CAPACITIES=(512, 256, 192, 128, 96, 64), MOST_BYTES=96 << 10, STORE="store_once")
+    usual = dict(
+        SHARED_BYTES=48 << 10,
+        THREADS=256,
+        BLOCKS=5,
+        CAPACITIES=(512, 256, 192, 128, 96, 64),
+        MOST_BYTES=96 << 10,
+        STORE="store_once",
+    )
     settings = {
-        "present": {}, "plain stores": {"STORE": "store"}, "shared 72 KiB": {"SHARED_BYTES": 72 << 10}, "shared 96 KiB": {"SHARED_BYTES": 96 << 10},
+        "present": {},
+        "plain stores": {"STORE": "store"},
+        "shared 72 KiB": {"SHARED_BYTES": 72 << 10},
+        "shared 96 KiB": {"SHARED_BYTES": 96 << 10},
         "shared 96 KiB, 512 threads": {"SHARED_BYTES": 96 << 10, "THREADS": 512, "BLOCKS": 2},
-        "128 threads, 24 KiB": {"SHARED_BYTES": 24 << 10, "THREADS": 128, "BLOCKS": 8}, "6 blocks, 36 KiB": {"SHARED_BYTES": 36 << 10, "BLOCKS": 6},
+        "128 threads, 24 KiB": {"SHARED_BYTES": 24 << 10, "THREADS": 128, "BLOCKS": 8},
+        "6 blocks, 36 KiB": {"SHARED_BYTES": 36 << 10, "BLOCKS": 6},
     }
     chosen = sys.argv[2:] or list(cases)
     for label, numbers in settings.items():
@@ -404,4 +524,11 @@ def forms():
 
 
 if __name__ == "__main__":
-    {"bandwidth": bandwidth, "elements": elements, "values": values, "matrices": matrices, "sums": sums, "forms": forms}[sys.argv[1]]()
+    {
+        "bandwidth": bandwidth,
+        "elements": elements,
+        "values": values,
+        "matrices": matrices,
+        "sums": sums,
+        "forms": forms,
+    }[sys.argv[1]]()

@@ -66,6 +66,11 @@ class Layout(NamedTuple):
         return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in macros.items()))
 
 
+def aligned(array: Array) -> Array:
+    """`array`, or a copy where it does not begin at a multiple of 16 bytes: for kernels that load so many at once."""
+    return array if device.address(array) % VECTOR_BYTES == 0 else array.copy()
+
+
 def layout_of(n_samples: int, *arrays: Array) -> Layout:
     """The layout for arrays of `n_samples` columns: 16-byte loads where every row of every array allows them."""
     size = arrays[0].dtype.itemsize

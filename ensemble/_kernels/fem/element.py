@@ -317,7 +317,7 @@ def _(field, tets, out):
     out = cuda.output(out, field, (4, n_components, tets.shape[0], n_samples))
     count = tets.shape[0] * n_samples
     function = f"tet_values_of_one<{n_components}>" if n_samples == 1 and n_components in STAGED else "tet_values"
-    launch(CUDA, function, count, n_samples, (field, tets, out, np.int32(n_components)))
+    launch(CUDA, function, count, n_samples, (field, cuda.aligned(tets), out, np.int32(n_components)))
     return out
 
 
@@ -325,7 +325,7 @@ def _(field, tets, out):
 def _(points, tets, weights, out):
     n_elements, n_samples = tets.shape[0], points.shape[2]
     out = cuda.output(out, points, (13 * weights.size, n_elements, n_samples))
-    arguments = (points, tets, weights, out, np.int32(weights.size))
+    arguments = (points, cuda.aligned(tets), weights, out, np.int32(weights.size))
     launch(CUDA, f"tet_transform<{_one(n_samples)}>", n_elements * n_samples, n_samples, arguments)
     return out
 
@@ -335,7 +335,7 @@ def _(points, tets, derivatives, out):
     n_elements, n_samples = tets.shape[0], points.shape[2]
     out = cuda.output(out, points, (48 if derivatives else 16, n_elements, n_samples))
     function = f"tet_closed_form<{_one(n_samples)}, {'true' if derivatives else 'false'}>"
-    launch(CUDA, function, n_elements * n_samples, n_samples, (points, tets, out))
+    launch(CUDA, function, n_elements * n_samples, n_samples, (points, cuda.aligned(tets), out))
     return out
 
 
@@ -343,6 +343,6 @@ def _(points, tets, derivatives, out):
 def _(points, tets, copies, out):
     n_elements, n_samples = tets.shape[0], points.shape[2]
     out = cuda.output(out, points, (9 * copies, n_elements, n_samples))
-    arguments = (points, tets, out, np.int32(copies))
+    arguments = (points, cuda.aligned(tets), out, np.int32(copies))
     launch(CUDA, f"tet_edge_lengths<{_one(n_samples)}>", n_elements * n_samples, n_samples, arguments)
     return out

@@ -354,7 +354,7 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
         geometry=joined(GEOMETRY.split("\n") if element.simplex else [], 3),
         exact=joined(source.exact(), 3), numbers=joined([*source.numbers(), *source.nodal_values()], 3),
         element=joined(source.element_values(), 3), quadrature=joined(source.quadrature(), 3),
-        totals=joined(source.totals(passes), 3), factors_size=capacity * source.n_factors + capacity * source.n_factors % 2,
+        totals=joined(source.totals(passes), 3), factors_size=-(-capacity * source.n_factors // 2) * 2,
         starts="source_starts" if bilinear else "row_starts", n_columns=source.n_columns,
         n_sums=len(source.summed) * source.n_columns, staged_sources=STAGED_SOURCES if bilinear else "",
         source=parts["bilinear" if bilinear else "linear"], pass_begin=parts["pass_begin"], pass_end=parts["pass_end"],

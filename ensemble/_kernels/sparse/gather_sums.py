@@ -193,5 +193,7 @@ def staged_sums(tables: Staging, values: Any, out: Any) -> Any:
     layout = cuda.Layout("double" if values.dtype.itemsize == 8 else "float", 1, 1, 1)
     extra = (f"-DWIDTH={width}", f"-DROW={tables.k * width}", f"-DCAPACITY={tables.capacity}")
     n_blocks = tables.pairs.shape[0] - 1
-    CUDA.launch("staged_sums", layout, (n_blocks,), STAGED_THREADS, (*tables[:6], values, out), False, extra)
+    CUDA.launch(
+        "staged_sums", layout, (n_blocks,), STAGED_THREADS, (*tables[:6], cuda.aligned(values), out), False, extra
+    )
     return out

@@ -43,8 +43,8 @@ def assemble(
 
     A pass computes the geometry of an element once and reads each field once. Bilinear forms without samples share a
     pass, bilinear forms with samples share another; linear forms likewise. Within a pass all terms that need
-    quadrature use the rule of the highest degree, so values may differ in the last bits from those of a form alone. On a
-    CUDA device a pass is as many kernels as keep it busy; values are those of one.
+    quadrature use the rule of the highest degree, so values may differ in the last bits from those of a form alone.
+    On a CUDA device a pass is as many kernels as keep it busy; values are those of one.
 
     Parameters
     ----------
