@@ -74,7 +74,8 @@ def fraction_line(name, n_bytes, ms):
 
 
 def element_text():
-    return KERNEL_MODULES["fem/element"].source() + (HERE / "element_variants.cu").read_text()
+    head = KERNEL_MODULES["fem/element"].source().partition("// Element quantities")[0]
+    return head + (HERE / "old_element.cu").read_text() + (HERE / "element_variants.cu").read_text()
 
 
 def built(names, **macros):
