@@ -1,7 +1,8 @@
 """Sums of element matrices on a CUDA device, and products of block matrices, against their bytes.
 
-`python -m benchmarks elements-device` compares three ways to add element matrices that lie on the device (blocks of
-rows in shared memory, a gather by entries, atomic additions) and block with scalar storage. Record: `elements-cuda`.
+`python -m benchmarks elements-device` compares three ways to add element matrices that lie on the device (by rows of
+the matrix in shared memory, a gather by entries, atomic additions), and block with scalar storage. Launches follow each
+other, on copies of what they read and write. Record: `elements-cuda`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from benchmarks.bench_forms_device import BANDWIDTH
 from benchmarks.common import SEED, cuda_device, save, show
 from benchmarks.device_clock import copies_for, milliseconds_in_turn
 from benchmarks.mountain import mountain_mesh
-from ensemble._kernels.sparse.gather_sums import gather_sums, staged_sums, staging
+from ensemble._kernels.sparse.gather_sums import gather_sums
+from ensemble._kernels.sparse.row_sums import row_sums
 from ensemble.linalg import BcrsMatrix, ElementAssembly
 
 ATOMIC = r"""
@@ -35,7 +37,7 @@ def element_rows(repeats: int) -> list[dict[str, Any]]:
     mesh = mountain_mesh()
     order = mesh.tets[:, 0].argsort(kind="stable")
     assembly = ElementAssembly(mesh.tets[order], mesh.n_nodes)
-    k, rng, rows = 4, np.random.default_rng(SEED), []
+    rng, rows = np.random.default_rng(SEED), []
     targets = (assembly.map.indptr[:-1][assembly.dofs][:, :, None] + assembly.map.slots).astype(np.int32).reshape(-1)
     there = cupy.asarray(targets)
     scatter = cupy.RawKernel(ATOMIC, "scatter")
@@ -46,7 +48,7 @@ def element_rows(repeats: int) -> list[dict[str, Any]]:
         sets = [(cupy.asarray(host), cupy.empty_like(expected)) for _ in range(copies_for(n_bytes))]
         values = sets[0][0]
         places = assembly._arrays_on(values, "matrix", assembly._matrix_sources)
-        tables = staging(assembly._gather, k, n_samples, values)
+        tables = assembly._row_tables(values)
 
         def atomic(values: Any, out: Any, n_samples: int = n_samples) -> None:
             out.fill(0.0)
@@ -55,7 +57,8 @@ def element_rows(repeats: int) -> list[dict[str, Any]]:
 
         ways: dict[str, Any] = {"gather": partial(gather_sums, *places), "atomic": atomic}
         if tables is not None:
-            ways["staged"] = partial(staged_sums, tables)
+            arrays = assembly._arrays_on(values, f"rows of {n_samples}", tables[:4])
+            ways["rows"] = partial(row_sums, arrays, assembly.graph.nnz, tables.capacity)
         for name, way in ways.items():
             ms = checked_milliseconds(name, way, sets, expected, repeats)
             rows.append(row(name, mesh, n_samples, ms, n_bytes))

@@ -74,18 +74,6 @@ __device__ inline Pack load_once(const real* from)
     }
 }
 
-// Past the caches: what no kernel reads soon. Lines that others read stay there.
-__device__ inline void store_once(real* to, const Pack& pack)
-{
-    if constexpr (sizeof(Pack) == 16) {
-        __stcs(reinterpret_cast<int4*>(to), *reinterpret_cast<const int4*>(&pack));
-    } else if constexpr (sizeof(Pack) == 8) {
-        __stcs(reinterpret_cast<int2*>(to), *reinterpret_cast<const int2*>(&pack));
-    } else {
-        store(to, pack);
-    }
-}
-
 // --- one row per LANES threads; blockIdx.y counts tiles of LANES * VECTOR samples
 __device__ inline int64 row_here() { return (int64)blockIdx.x * ROWS + threadIdx.x / LANES; }
 

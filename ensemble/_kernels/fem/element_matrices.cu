@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(DERIVATIVE_THREADS)
 #pragma unroll
     for (int i = 0; i < 4; ++i)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) __stcs(out + (4 * i + j) * count, total[i][j]);
+        for (int j = 0; j < 4; ++j) out[(4 * i + j) * count] = total[i][j];
 }
 
 template <bool SAME>

@@ -52,9 +52,6 @@ MOST_BYTES = 96 << 10
 STATIC_BYTES = 48 << 10
 """Shared memory that a kernel may have without asking for more."""
 
-STORE = "store_once"
-"""How entries are written."""
-
 UNROLL = '_Pragma("unroll")'
 
 
@@ -278,7 +275,7 @@ class _Source:
         for form, (rows, columns) in enumerate(self.form.block_shapes):
             for a, b in itertools.product(range(rows), range(columns)):
                 value = f"total{of[form, a, b]}" if (form, a, b) in of else "spread(0)"
-                lines.append(f"{STORE}({self.place(form, a, b)}, {value});")
+                lines.append(f"store({self.place(form, a, b)}, {value});")
         return lines
 
 
@@ -322,7 +319,10 @@ def capacity_of(source: _Source, layout: Layout, longest: int) -> int:
     """The pairs of row and element that a block carries at a time."""
     pair = pair_bytes(source, layout)
     for capacity in CAPACITIES:
-        if capacity >= longest and shared_bytes(source, layout, capacity) <= SHARED_BYTES:
+        limit = (
+            MOST_BYTES if capacity * layout.lanes <= THREADS // 2 else SHARED_BYTES
+        )  # threads without a pair are idle
+        if capacity >= longest and shared_bytes(source, layout, capacity) <= limit:
             return capacity
     most = (MOST_BYTES - 8) // pair
     return max(1, min(max(longest, CAPACITIES[-1]), most))
