@@ -319,9 +319,8 @@ def capacity_of(source: _Source, layout: Layout, longest: int) -> int:
     """The pairs of row and element that a block carries at a time."""
     pair = pair_bytes(source, layout)
     for capacity in CAPACITIES:
-        limit = (
-            MOST_BYTES if capacity * layout.lanes <= THREADS // 2 else SHARED_BYTES
-        )  # threads without a pair are idle
+        many_idle = capacity * layout.lanes <= THREADS // 2  # threads without a pair
+        limit = MOST_BYTES if many_idle else SHARED_BYTES
         if capacity >= longest and shared_bytes(source, layout, capacity) <= limit:
             return capacity
     most = (MOST_BYTES - 8) // pair

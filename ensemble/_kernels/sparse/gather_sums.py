@@ -4,8 +4,8 @@ Row m of the result is ``values[sources[starts[m]]] + values[sources[starts[m] +
 number per sample, or per sample and entry of a block. No two threads write one row, so that bits depend on neither
 threads nor samples.
 
-Bytes that must move (float64, T sources, M sums, W numbers a row): ``8 T W + 4 T + 4 M + 8 M W``. Element matrices of few
-numbers go to `row_sums` on a device.
+Bytes that must move (float64, T sources, M sums, W numbers a row): ``8 T W + 4 T + 4 M + 8 M W``. Element matrices of
+few numbers go to `row_sums` on a device.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ neighbouring threads read a row of an element matrix as one piece, and its four 
 bytes of one word. Rows of a block stand in the order of their number of elements; the rows of a warp lie side by side
 in a table.
 
-Bytes that must move (float64, P rows of element matrices, M entries, W numbers each): ``32 P W + 8 P + 8 M W``. A mesh of
-554,394 tetrahedra with one sample (P = 2.2e6, M = 1.4e6) moves 71 + 18 + 12 MB so.
+Bytes that must move (float64, P rows of element matrices, M entries, W numbers each): ``32 P W + 8 P + 8 M W``. A mesh
+of 554,394 tetrahedra with one sample (P = 2.2e6, M = 1.4e6) moves 71 + 18 + 12 MB so.
 """
 
 from __future__ import annotations
