@@ -19,6 +19,8 @@ struct Operand {
 };
 
 // Results are written past the caches. PER neighbouring values a thread, of which two are one access.
+#define WEIGHTS_AT_ONCE 11
+
 template <int PER>
 __global__ void __launch_bounds__(THREADS)
     tet_shape_shape(const real* __restrict__ products, const real* __restrict__ detwei, real* __restrict__ out,
@@ -27,22 +29,29 @@ __global__ void __launch_bounds__(THREADS)
     const int64 at = ((int64)blockIdx.x * THREADS + threadIdx.x) * PER;
     if (at >= count) return;
     real total[4][4][PER] = {};
-#pragma unroll 11
-    for (int q = 0; q < n_points; ++q) {
-        real weight[PER];
-        if (PER == 2) {
-            const double2 both = __ldcs((const double2*)(detwei + q * count + at));
-            weight[0] = both.x, weight[PER - 1] = both.y;
-        } else {
-            weight[0] = __ldcs(detwei + q * count + at);
+    for (int q = 0; q < n_points; q += WEIGHTS_AT_ONCE) {
+        real weight[WEIGHTS_AT_ONCE][PER];
+#pragma unroll
+        for (int u = 0; u < WEIGHTS_AT_ONCE; ++u) {
+            if (q + u >= n_points) continue;
+            if (PER == 2) {
+                const double2 both = __ldcs((const double2*)(detwei + (q + u) * count + at));
+                weight[u][0] = both.x, weight[u][PER - 1] = both.y;
+            } else {
+                weight[u][0] = __ldcs(detwei + (q + u) * count + at);
+            }
         }
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
+        for (int u = 0; u < WEIGHTS_AT_ONCE; ++u) {
+            if (q + u >= n_points) continue;
 #pragma unroll
-            for (int j = 0; j <= i; ++j)
+            for (int i = 0; i < 4; ++i)
 #pragma unroll
-                for (int p = 0; p < PER; ++p)
-                    total[i][j][p] = total[i][j][p] + __ldg(products + 16 * q + 4 * i + j) * weight[p];
+                for (int j = 0; j <= i; ++j)
+#pragma unroll
+                    for (int p = 0; p < PER; ++p)
+                        total[i][j][p] = total[i][j][p] + __ldg(products + 16 * (q + u) + 4 * i + j) * weight[u][p];
+        }
     }
     out += at;
 #pragma unroll
