@@ -32,6 +32,7 @@ __all__ = [
     "is_wide",
     "layout_of",
     "layout_of_aligned",
+    "layout_of_width",
     "output",
     "sources",
     "sums",
@@ -70,6 +71,11 @@ class Layout(NamedTuple):
         return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in macros.items()))
 
 
+def aligned(array: Array) -> Array:
+    """`array`, or a copy where it does not begin at a multiple of 16 bytes: for kernels that load so many at once."""
+    return array if device.address(array) % VECTOR_BYTES == 0 else array.copy()
+
+
 def layout_of(n_samples: int, *arrays: Array) -> Layout:
     """The layout for arrays of `n_samples` columns: 16-byte loads where every row of every array allows them."""
     places = 0
@@ -83,11 +89,12 @@ def layout_of_aligned(n_samples: int, itemsize: int, places: int = 0) -> Layout:
     vector = VECTOR_BYTES // itemsize
     while vector > 1 and (n_samples % vector or places % (vector * itemsize)):
         vector //= 2
-    return _layout("double" if itemsize == 8 else "float", n_samples, vector)
+    return layout_of_width("double" if itemsize == 8 else "float", n_samples, vector)
 
 
 @functools.cache
-def _layout(real: str, n_samples: int, vector: int) -> Layout:
+def layout_of_width(real: str, n_samples: int, vector: int) -> Layout:
+    """The layout of `n_samples` samples, of which a thread carries `vector`."""
     for lanes in (32, 16, 8, 4, 2, 1):
         tiles = -(-n_samples // (lanes * vector))
         if tiles * lanes * vector <= 1.25 * n_samples:  # threads without a sample are idle
