@@ -1,0 +1,134 @@
+"""Copies of host arrays to a device beside its kernels: threads fill pinned buffers, a stream empties them.
+
+Memory that a device can read by itself has to be pinned. An array in pageable memory is divided into pieces. Each thread
+has two pinned buffers in turn: while the device reads one, the thread copies the next piece into the other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import numpy as np
+
+from ensemble._typing import Array
+
+__all__ = ["HostStream", "StagedCopies", "StagedCopy"]
+
+LARGEST_PIECE, SMALLEST_PIECE = 4 << 20, 256 << 10
+"""Bytes of a piece: the copies of one must take longer than starting them."""
+
+
+class HostStream:
+    """What `CopyStream` does for a device, where the destination is memory of the host."""
+
+    def activate(self) -> None:
+        """There is nothing to select."""
+
+    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An uninitialised array."""
+        return np.empty(shape, dtype)
+
+    def is_pinned(self, array: np.ndarray) -> bool:
+        """Every array can be read without a buffer."""
+        return True
+
+    def destination(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An uninitialised array."""
+        return np.empty(shape, dtype)
+
+    def copy(self, pinned: np.ndarray, out: np.ndarray, start: int) -> Any:
+        """Copy at once."""
+        out.reshape(-1).view(np.uint8)[start : start + pinned.nbytes] = pinned.reshape(-1).view(np.uint8)
+        return _Done()
+
+
+class _Done:
+    """The event of a copy that was made at once."""
+
+    def synchronize(self) -> None:
+        """It is done."""
+
+
+class StagedCopy:
+    """A copy on its way: `wait` ends when all of it is there."""
+
+    def __init__(self, out: Array, parts: list[Future[None]]) -> None:
+        self._out, self._parts = out, parts
+
+    def done(self) -> bool:
+        """Whether `wait` would return at once."""
+        return all(part.done() for part in self._parts)
+
+    def wait(self) -> Array:
+        """The array on the device, once its values are there; from then on the source may be changed."""
+        wait(self._parts)
+        for part in self._parts:
+            part.result()
+        return self._out
+
+
+class StagedCopies:
+    """Threads that copy arrays through pinned buffers of their own, in the order in which `start` was called.
+
+    Parameters
+    ----------
+    stream : CopyStream or HostStream
+    threads : int
+    """
+
+    def __init__(self, stream: Any, threads: int) -> None:
+        self.stream, self.threads = stream, threads
+        self._local = threading.local()
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = 0
+
+    def start(self, source: np.ndarray) -> StagedCopy:
+        """Begin to copy the contiguous `source`, which must not be changed before the copy's `wait` returns."""
+        out = self.stream.destination(source.shape, source.dtype)
+        submit, octets = self._executor().submit, source.reshape(-1).view(np.uint8)
+        if self.stream.is_pinned(source):
+            return StagedCopy(out, [submit(self._direct, octets, out)])
+        size = _piece(octets.size, self.threads)
+        starts = range(0, octets.size, size)
+        parts = [submit(self._staged, octets, out, starts[t :: self.threads], size) for t in range(self.threads)]
+        return StagedCopy(out, parts)
+
+    def _executor(self) -> Callable[..., Future[None]] | Any:
+        """The threads; a forked process, which has none of them, makes its own."""
+        if self._pool is None or self._process != os.getpid():
+            self._local, self._process = threading.local(), os.getpid()
+            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="ensemble-copies")
+        return self._pool
+
+    def _direct(self, octets: np.ndarray, out: Array) -> None:
+        self.stream.activate()
+        self.stream.copy(octets, out, 0).synchronize()
+
+    def _staged(self, octets: np.ndarray, out: Array, starts: range, size: int) -> None:
+        """Copy the pieces that begin at `starts`."""
+        self.stream.activate()
+        local = self._local.__dict__
+        if "buffers" not in local:
+            local["buffers"] = [self.stream.pinned((LARGEST_PIECE,), np.uint8) for _ in range(2)]
+        events: list[Any] = [None, None]
+        try:
+            for n, start in enumerate(starts):
+                buffer, piece = local["buffers"][n % 2], octets[start : start + size]
+                if events[n % 2] is not None:
+                    events[n % 2].synchronize()  # the device has read what the buffer held
+                np.copyto(buffer[: piece.size], piece)
+                events[n % 2] = self.stream.copy(buffer[: piece.size], out, start)
+        finally:
+            for event in events:
+                if event is not None:
+                    event.synchronize()
+
+
+def _piece(n_bytes: int, threads: int) -> int:
+    """Bytes of a piece: four per thread where that is neither too little nor too much; a multiple of a page."""
+    wanted = -(-n_bytes // (4 * threads))
+    return min(LARGEST_PIECE, max(SMALLEST_PIECE, -(-wanted // 4096) * 4096))
