@@ -1,7 +1,9 @@
 """Staged copies: the bits arrive, no buffer is filled before its copy was made, and errors are those of the copy."""
 
 import os
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -91,8 +93,9 @@ def test_the_source_may_be_changed_after_wait(rng, small_pieces):
 def test_a_copy_that_fails_raises_its_error_once_no_part_is_under_way(rng, small_pieces):
     class Failing(LateStream):
         def copy(self, pinned, out, start):
-            if start == 3 * 4096:
+            if start == 0:
                 raise MemoryError("no more")
+            time.sleep(0.05)
             return super().copy(pinned, out, start)
 
     stream = Failing()
@@ -115,5 +118,6 @@ def test_a_forked_process_copies_with_threads_of_its_own(rng):
     copies.start(source).wait()
     child = os.fork()
     if child == 0:
+        signal.alarm(20)  # a copy that no thread makes
         os._exit(0 if np.array_equal(copies.start(source).wait(), source) else 3)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

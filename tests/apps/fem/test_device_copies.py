@@ -37,7 +37,7 @@ def test_views_and_ensembles_keep_values_and_sample_set(copies, rng):
     source = rng.normal(size=(50_000, 3, 4))
     view = source[::2, ::-1]
     np.testing.assert_array_equal(on_host(copies.start(view).wait()), view)
-    kept = SampleSet.monte_carlo(4)
+    kept = SampleSet.monte_carlo(4, 2, seed=1)
     made = copies.start(Ensemble(source, kept)).wait()
     assert isinstance(made, Ensemble) and made.sample_set is kept
     np.testing.assert_array_equal(on_host(made.samples), source)
