@@ -1,14 +1,13 @@
 """Copies of host arrays to a device beside its kernels: threads fill pinned buffers, a stream empties them.
 
-Memory that a device can read by itself has to be pinned. An array in pageable memory is divided into pieces. Each thread
-has two pinned buffers in turn: while the device reads one, the thread copies the next piece into the other.
+Memory that a device can read by itself has to be pinned. An array in pageable memory is divided into pieces. Each
+thread has two pinned buffers in turn: while the device reads one, the thread copies the next piece into the other.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -97,7 +96,7 @@ class StagedCopies:
         parts = [submit(self._staged, octets, out, starts[t :: self.threads], size) for t in range(self.threads)]
         return StagedCopy(out, parts)
 
-    def _executor(self) -> Callable[..., Future[None]] | Any:
+    def _executor(self) -> ThreadPoolExecutor:
         """The threads; a forked process, which has none of them, makes its own."""
         if self._pool is None or self._process != os.getpid():
             self._local, self._process = threading.local(), os.getpid()

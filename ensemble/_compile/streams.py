@@ -136,9 +136,7 @@ class CopyStream:
 
         runtime = cupy.cuda.runtime
         target = out.data.ptr + start
-        runtime.memcpyAsync(
-            target, pinned.ctypes.data, pinned.nbytes, runtime.memcpyHostToDevice, self._stream.ptr
-        )
+        runtime.memcpyAsync(target, pinned.ctypes.data, pinned.nbytes, runtime.memcpyHostToDevice, self._stream.ptr)
         event = cupy.cuda.Event(disable_timing=True)
         event.record(self._stream)
         return event

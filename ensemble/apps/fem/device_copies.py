@@ -90,6 +90,11 @@ class DeviceCopies:
         prototype(backend)
         self._copies = StagedCopies(CopyStream() if backend == "cupy" else HostStream(), n_threads)
 
+    @property
+    def threads(self) -> int:
+        """The number of threads that fill pinned buffers."""
+        return self._copies.threads
+
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
         """An uninitialised array of NumPy in pinned memory, from which `start` copies without buffers.
 
@@ -105,7 +110,8 @@ class DeviceCopies:
         -------
         array, shape `shape`
         """
-        return self._copies.stream.pinned(tuple(shape), dtype)
+        made: np.ndarray = self._copies.stream.pinned(tuple(shape), dtype)
+        return made
 
     def start(self, values: Any) -> DeviceCopy:
         """Begin a copy; `values` must not be changed until `DeviceCopy.wait` has returned.

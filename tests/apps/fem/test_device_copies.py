@@ -111,7 +111,7 @@ def test_bad_input_is_refused():
     copies = fem.DeviceCopies(backend="numpy")
     with pytest.raises(TypeError, match=r"DeviceCopies.start: values must be an array of NumPy, .* got builtins.list"):
         copies.start([1.0, 2.0])
-    with pytest.raises(TypeError, match="DeviceCopies.start: values must hold numbers; got dtype object"):
+    with pytest.raises(TypeError, match=r"DeviceCopies.start: values must hold numbers; got dtype object"):
         copies.start(np.array([None]))
 
 
