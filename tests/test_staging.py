@@ -31,16 +31,18 @@ class LateStream:
     def destination(self, shape, dtype):
         return np.zeros(shape, dtype)
 
-    def copy(self, pinned, out, start):
-        event = Event(self)
+    def event(self):
+        return Event(self)
+
+    def copy(self, pinned, out, start, event):
         with self.lock:
+            event.done = False
             self.queue.append((event, pinned, out.reshape(-1).view(np.uint8)[start : start + pinned.size]))
-        return event
 
 
 class Event:
     def __init__(self, stream):
-        self.stream, self.done = stream, False
+        self.stream, self.done = stream, True
 
     def synchronize(self):
         with self.stream.lock:
@@ -54,6 +56,7 @@ class Event:
 def small_pieces(monkeypatch):
     monkeypatch.setattr(staging, "SMALLEST_PIECE", 4096)
     monkeypatch.setattr(staging, "LARGEST_PIECE", 8192)
+    monkeypatch.setattr(staging, "THREAD_BYTES", 4096)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -92,11 +95,11 @@ def test_the_source_may_be_changed_after_wait(rng, small_pieces):
 
 def test_a_copy_that_fails_raises_its_error_once_no_part_is_under_way(rng, small_pieces):
     class Failing(LateStream):
-        def copy(self, pinned, out, start):
+        def copy(self, pinned, out, start, event):
             if start == 0:
                 raise MemoryError("no more")
             time.sleep(0.05)
-            return super().copy(pinned, out, start)
+            super().copy(pinned, out, start, event)
 
     stream = Failing()
     copy = StagedCopies(stream, 2).start(rng.normal(size=4096))
@@ -105,10 +108,13 @@ def test_a_copy_that_fails_raises_its_error_once_no_part_is_under_way(rng, small
     assert copy.done() and not stream.queue
 
 
-@pytest.mark.parametrize("n_bytes, threads", [(1, 4), (829_080, 4), (8_870_304, 4), (1 << 30, 4), (1 << 30, 1)])
-def test_pieces_are_whole_pages_of_bounded_size(n_bytes, threads):
-    size = staging._piece(n_bytes, threads)
-    assert staging.SMALLEST_PIECE <= size <= staging.LARGEST_PIECE and size % 4096 == 0
+@pytest.mark.parametrize(
+    "n_bytes, threads, used",
+    [(0, 4, 1), (1, 4, 1), (829_080, 4, 1), (8_870_304, 4, 2), (1 << 30, 4, 4), (1 << 30, 1, 1)],
+)
+def test_pieces_are_whole_pages_and_small_arrays_take_few_threads(n_bytes, threads, used):
+    count, size = staging._division(n_bytes, threads)
+    assert count == used and staging.SMALLEST_PIECE <= size <= staging.LARGEST_PIECE and size % 4096 == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

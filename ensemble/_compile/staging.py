@@ -17,8 +17,11 @@ from ensemble._typing import Array
 
 __all__ = ["HostStream", "StagedCopies", "StagedCopy"]
 
-LARGEST_PIECE, SMALLEST_PIECE = 4 << 20, 256 << 10
+LARGEST_PIECE, SMALLEST_PIECE = 4 << 20, 1 << 20
 """Bytes of a piece: the copies of one must take longer than starting them."""
+
+THREAD_BYTES = 4 << 20
+"""Bytes for which a further thread is worth its start and the waiting for Python's lock."""
 
 
 class HostStream:
@@ -39,10 +42,13 @@ class HostStream:
         """An uninitialised array."""
         return np.empty(shape, dtype)
 
-    def copy(self, pinned: np.ndarray, out: np.ndarray, start: int) -> Any:
+    def event(self) -> Any:
+        """The end of copies that are made at once."""
+        return _Done()
+
+    def copy(self, pinned: np.ndarray, out: np.ndarray, start: int, event: Any) -> None:
         """Copy at once."""
         out.reshape(-1).view(np.uint8)[start : start + pinned.nbytes] = pinned.reshape(-1).view(np.uint8)
-        return _Done()
 
 
 class _Done:
@@ -91,9 +97,9 @@ class StagedCopies:
         submit, octets = self._executor().submit, source.reshape(-1).view(np.uint8)
         if self.stream.is_pinned(source):
             return StagedCopy(out, [submit(self._direct, octets, out)])
-        size = _piece(octets.size, self.threads)
+        threads, size = _division(octets.size, self.threads)
         starts = range(0, octets.size, size)
-        parts = [submit(self._staged, octets, out, starts[t :: self.threads], size) for t in range(self.threads)]
+        parts = [submit(self._staged, octets, out, starts[t::threads], size) for t in range(threads)]
         return StagedCopy(out, parts)
 
     def _executor(self) -> ThreadPoolExecutor:
@@ -105,29 +111,29 @@ class StagedCopies:
 
     def _direct(self, octets: np.ndarray, out: Array) -> None:
         self.stream.activate()
-        self.stream.copy(octets, out, 0).synchronize()
+        event = self.stream.event()
+        self.stream.copy(octets, out, 0, event)
+        event.synchronize()
 
     def _staged(self, octets: np.ndarray, out: Array, starts: range, size: int) -> None:
         """Copy the pieces that begin at `starts`."""
         self.stream.activate()
         local = self._local.__dict__
         if "buffers" not in local:
-            local["buffers"] = [self.stream.pinned((LARGEST_PIECE,), np.uint8) for _ in range(2)]
-        events: list[Any] = [None, None]
+            local["buffers"] = [(self.stream.pinned((LARGEST_PIECE,), np.uint8), self.stream.event()) for _ in range(2)]
         try:
             for n, start in enumerate(starts):
-                buffer, piece = local["buffers"][n % 2], octets[start : start + size]
-                if events[n % 2] is not None:
-                    events[n % 2].synchronize()  # the device has read what the buffer held
+                (buffer, event), piece = local["buffers"][n % 2], octets[start : start + size]
+                event.synchronize()  # the device has read what the buffer held
                 np.copyto(buffer[: piece.size], piece)
-                events[n % 2] = self.stream.copy(buffer[: piece.size], out, start)
+                self.stream.copy(buffer[: piece.size], out, start, event)
         finally:
-            for event in events:
-                if event is not None:
-                    event.synchronize()
+            for _, event in local["buffers"]:
+                event.synchronize()
 
 
-def _piece(n_bytes: int, threads: int) -> int:
-    """Bytes of a piece: four per thread where that is neither too little nor too much; a multiple of a page."""
-    wanted = -(-n_bytes // (4 * threads))
-    return min(LARGEST_PIECE, max(SMALLEST_PIECE, -(-wanted // 4096) * 4096))
+def _division(n_bytes: int, threads: int) -> tuple[int, int]:
+    """Threads that copy `n_bytes`, and the bytes of a piece: some for each thread, whole pages."""
+    used = max(1, min(threads, n_bytes // THREAD_BYTES))
+    pages = -(-n_bytes // (4 * used * 4096))
+    return used, min(LARGEST_PIECE, max(SMALLEST_PIECE, 4096 * pages))

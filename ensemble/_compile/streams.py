@@ -88,7 +88,7 @@ def to_device_of(array: Array, like: Array) -> Array:
 class CopyStream:
     """A stream of the current CUDA device for copies from the host, beside the stream of the kernels.
 
-    Copies from pinned memory are queued and return at once; the event that `copy` returns says when one is done.
+    Copies from pinned memory are queued, and `copy` returns at once; an event says when one is done.
     """
 
     def __init__(self) -> None:
@@ -130,16 +130,19 @@ class CopyStream:
             self._stream.wait_event(cupy.cuda.get_current_stream().record())
         return made
 
-    def copy(self, pinned: np.ndarray, out: Array, start: int) -> Any:
-        """Queue a copy of `pinned` to byte `start` of `out`; returns the event of its end, with `synchronize`."""
+    def event(self) -> Any:
+        """What `copy` marks the end of a copy with; `synchronize` waits for it."""
         import cupy
 
-        runtime = cupy.cuda.runtime
-        target = out.data.ptr + start
+        return cupy.cuda.Event(disable_timing=True)
+
+    def copy(self, pinned: np.ndarray, out: Array, start: int, event: Any) -> None:
+        """Queue a copy of `pinned` to byte `start` of `out`, and `event` after it."""
+        import cupy
+
+        runtime, target = cupy.cuda.runtime, out.data.ptr + start
         runtime.memcpyAsync(target, pinned.ctypes.data, pinned.nbytes, runtime.memcpyHostToDevice, self._stream.ptr)
-        event = cupy.cuda.Event(disable_timing=True)
         event.record(self._stream)
-        return event
 
 
 class CudaGraph:

@@ -44,10 +44,10 @@ def test_views_and_ensembles_keep_values_and_sample_set(copies, rng):
 
 
 def test_every_step_reads_its_own_field(copies, request, rng):
-    """Fields of 13 MB in turn in two host arrays, as a program fills them; each step's matrix is that of its field."""
-    mesh = fem.TetMesh.box(6)
+    """Fields of 10 MB in turn in two host arrays, as a program fills them; each step's matrix is that of its field."""
+    mesh = fem.TetMesh.box(12)
     backend = request.node.callspec.params["copies"]
-    winds = [rng.normal(size=(mesh.n_elements, 3, 400)) for _ in range(6)]
+    winds = [rng.normal(size=(mesh.n_elements, 3, 40)) for _ in range(6)]
     expected = [carried.assemble(mesh, wind=Ensemble(wind), backend=backend).values.copy() for wind in winds]
     held = [copies.empty(winds[0].shape), np.empty(winds[0].shape)]
     held[0][...] = winds[0]
