@@ -1,7 +1,7 @@
 """Where the entries of element matrices go in a sparse matrix: worked out once per mesh, on the host.
 
-Rows are worked out in an order in which neighbours follow each other, and are numbered by it meanwhile: what a row reads
-and writes then lies near what the row before did. On a mesh with scattered numbers that takes half the time.
+Rows are worked out in an order in which neighbours follow each other, and are numbered by it meanwhile: what a row
+reads and writes then lies near what the row before did. On a mesh with scattered numbers that takes half the time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ensemble._compile.memory import empty
 from ensemble._compile.numba import compiled, compiled_serial, prange, thread_count
 
 __all__ = ["ElementMap", "element_map"]
@@ -155,13 +156,13 @@ def element_map(unknowns: np.ndarray, n_unknowns: int, order: np.ndarray | None 
     n_elements, k = unknowns.shape
     flat, corners = np.ascontiguousarray(unknowns).reshape(-1), (0,) * k
     first = np.zeros(n_unknowns + 1, dtype=np.int32 if n_elements * k < 2**31 else np.int64)
-    ranks, incidences = np.empty(flat.size, np.int32), np.empty(flat.size, first.dtype)
+    ranks, incidences = empty((flat.size,), np.int32), empty((flat.size,), first.dtype)
     _incidences(flat, order, ranks, first, incidences)
     offset, length = np.zeros((2, n_unknowns), np.int64)
-    slots = np.empty((n_elements, k, k), np.int16)
+    slots = empty((n_elements, k, k), np.int16)
     rows, longest = max(128, -(-n_unknowns // (PARTS * thread_count()))), int(np.diff(first).max(initial=0))
     begins = first[:-1:rows].astype(np.int64) * k  # each part at its upper bound
-    columns = np.empty(n_elements * k * k, np.int32)
+    columns = empty((n_elements * k * k,), np.int32)
     _fill_rows(
         order, first, incidences, ranks, corners, rows, longest, begins, columns, offset, length, slots.reshape(-1)
     )
@@ -172,6 +173,6 @@ def element_map(unknowns: np.ndarray, n_unknowns: int, order: np.ndarray | None 
     np.cumsum(indptr, out=indptr)
     if indptr[-1] < 2**31:
         indptr = indptr.astype(np.int32)
-    indices = np.empty(int(indptr[-1]), np.int32)
+    indices = empty((int(indptr[-1]),), np.int32)
     _scatter_rows(order, offset, columns, indptr, indices)
     return ElementMap(indptr, indices, slots, order, first, incidences)
