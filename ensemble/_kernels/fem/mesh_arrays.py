@@ -153,12 +153,13 @@ def order_of_keys(keys, order):
 
 
 @compiled
-def rows_in_order(rows, order, out):
-    """out[m] = rows[order[m]]."""
+def rows_in_order(rows, order, corners, out):
+    """Row m of `out` is row ``order[m]`` of `rows`; flat arrays of rows of ``len(corners)`` numbers."""
+    k = len(corners)  # a constant of the compiled loop
     for m in prange(order.size):
-        i = U(order[m])
-        for c in range(rows.shape[1]):
-            out[U(m), U(c)] = rows[i, U(c)]
+        at, to = U(order[m]) * U(k), U(m) * U(k)
+        for c in range(k):
+            out[to + U(c)] = rows[at + U(c)]
 
 
 @compiled

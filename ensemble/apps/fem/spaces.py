@@ -78,8 +78,8 @@ class Space:
     @functools.cached_property
     def visited_unknowns(self) -> np.ndarray:
         """`unknowns` in the order of `visits`, int32."""
-        visited = empty(self.unknowns.shape, np.int32)
-        rows_in_order(self.unknowns, self.visits, visited)
+        visited, rows = empty(self.unknowns.shape, np.int32), np.ascontiguousarray(self.unknowns)
+        rows_in_order(rows.reshape(-1), self.visits, (0,) * rows.shape[1], visited.reshape(-1))
         return visited
 
     @property
