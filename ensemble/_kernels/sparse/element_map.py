@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ensemble._compile.lanes.types import prefetch
 from ensemble._compile.memory import empty
 from ensemble._compile.numba import compiled, compiled_serial, prange, thread_count
 
@@ -24,6 +25,9 @@ PARTS = 4
 
 BLOCK = 16
 """Columns that are compared at a time."""
+
+AHEAD = 32
+"""Elements of rows by which their unknowns and places are prefetched."""
 
 NONE, LARGEST = np.int32(-1), np.int32(2**31 - 1)
 
@@ -99,6 +103,7 @@ def _fill_rows(order, first, incidences, ranks, corners, rows, longest, begins, 
     `first`, `incidences` and `ranks` number the rows by `order`, the columns are those before.
     """
     n_rows, k = first.size - 1, len(corners)  # a constant of the compiled loop
+    end = first[n_rows] - 1
     for part in prange((n_rows + rows - 1) // rows):
         seen = np.empty(n_rows, np.int32)  # the last row in which a column was met
         for j in range(n_rows):
@@ -110,8 +115,10 @@ def _fill_rows(order, first, incidences, ranks, corners, rows, longest, begins, 
             m = np.int32(i)
             count = U(0)
             for t in range(first[m], first[m + 1]):
-                p = U(incidences[t])
-                e = p // U(k) * U(k)
+                e = U(incidences[min(t + AHEAD, end)]) // U(k) * U(k)
+                prefetch(ranks, np.int64(e), 16)
+                prefetch(slots, np.int64(e * U(k)), 32)
+                e = U(incidences[t]) // U(k) * U(k)
                 for b in range(k):
                     j = U(ranks[e + U(b)])
                     met[count] = j
