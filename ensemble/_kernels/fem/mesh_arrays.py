@@ -66,8 +66,8 @@ def has_doubles(tets, keys):
 
     Almost all keys differ already in the bit of a small table that they choose. The others are compared.
     """
-    bits = (32 * keys.size).bit_length()
-    seen, again = np.zeros(1 << (bits - 3), np.uint8), np.zeros(max(1, 1 << (bits - 7)), np.uint8)
+    bits = max(10, (32 * keys.size).bit_length())
+    seen, again = np.zeros(1 << (bits - 3), np.uint8), np.zeros(1 << (bits - 7), np.uint8)
     if not _mark_repeated(keys, seen, again):
         return False
     chosen = np.empty(keys.size, dtype=np.int32)
