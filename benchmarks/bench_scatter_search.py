@@ -2,12 +2,13 @@
 
 `python -m benchmarks scatter-search` compares the scatter of Fluidity-Atmosphere (Li et al., section 4.3), which looks
 for the column of each entry in its sorted row, with `CrsMatrix.from_elements`, whose table of places is made once per
-mesh. Record: `scatter-search-1threads`; on a device `scatter-search-device`.
+mesh. Milliseconds are processor time. Record: `scatter-search-1threads`; on a device `scatter-search-device`.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from typing import Any
 
 import numba
@@ -76,7 +77,7 @@ def main() -> None:
 
         search()
         assert bool((table().values == values).all())  # both add elements in ascending order
-        seconds = interleaved({"search": search, "table of places": table}, options.rounds)
+        seconds = interleaved({"search": search, "table of places": table}, options.rounds, time.process_time)
         rows.append({
             "samples": n_samples,
             "search, ms": 1e3 * median(seconds["search"]),
