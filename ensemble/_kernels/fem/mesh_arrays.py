@@ -61,7 +61,7 @@ def count_faulty_tets(points, tets, flat, volumes, keys, used, faulty):
         faulty[chunk] = count
 
 
-def has_doubles(tets, keys):
+def has_doubles(tets: np.ndarray, keys: np.ndarray) -> bool:
     """Whether two of the tetrahedra `tets` (a flat array) have the same nodes; `keys` as of `count_faulty_tets`.
 
     Almost all keys differ already in the bit of a small table that they choose. The others are compared.
@@ -73,7 +73,7 @@ def has_doubles(tets, keys):
     chosen = np.empty(keys.size, dtype=np.int32)
     chosen = chosen[: _marked(keys, again, chosen)]
     table = np.full(1 << (2 * chosen.size).bit_length(), -1, dtype=np.int32)
-    return _has_doubles(tets, keys, chosen, table)
+    return bool(_has_doubles(tets, keys, chosen, table))
 
 
 @compiled_serial
