@@ -45,6 +45,7 @@ __all__ = [
     "LANES",
     "Function",
     "Group",
+    "Indices",
     "Integers",
     "Numbers",
     "Register",
@@ -66,10 +67,13 @@ Numbers = Any
 Integers = Any
 """A flat array of int64."""
 
+Indices = Any
+"""A flat array of int32, read as int64; nothing is written to it."""
+
 Register = Any
 """A value in a register; as an argument of an entry, `Lanes`, whose width is that of all registers."""
 
-I1, I64 = ir.IntType(1), ir.IntType(64)
+I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 ARITHMETIC = {"Add": "add", "Sub": "sub", "Mult": "mul"}
 COMPARISONS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">="}
@@ -122,7 +126,7 @@ EPS: Any = OfType(float(np.finfo(np.float64).eps), float(np.finfo(np.float32).ep
 class Function:
     """What functions of this language call.
 
-    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers``, ``Integers`` or ``Register``;
+    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers``, ``Integers``, ``Indices`` or ``Register``;
     `returned` is a list of kinds, ``["None"]`` for nothing.
     """
 
@@ -223,7 +227,7 @@ class Group:
         self.size = 8 if self.is_double else 4
         self.register = ir.VectorType(number, lanes or ROW_BYTES // self.size)
         self.kinds = {"int": I64, "bool": I1, "float": number, "Register": self.register, "None": ir.VoidType()}
-        self.kinds |= {"Numbers": number.as_pointer(), "Integers": I64.as_pointer()}
+        self.kinds |= {"Numbers": number.as_pointer(), "Integers": I64.as_pointer(), "Indices": I32.as_pointer()}
         self.written: dict[int, ir.Function] = {}
         self.rules: tuple[Any, ...] | None = None
 
@@ -489,7 +493,8 @@ class _Body:
         return self.constant({"np.nan": np.nan, "np.inf": np.inf}[ast.unparse(node)])
 
     def value_Subscript(self, node: ast.Subscript) -> Any:
-        return self.builder.load(self.place(node))
+        value = self.builder.load(self.place(node))
+        return self.builder.sext(value, I64) if value.type == I32 else value
 
     def value_UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.value(node.operand)
