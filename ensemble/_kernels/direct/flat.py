@@ -11,48 +11,49 @@ The functions of one tile are `plain`; code that Numba compiles calls them as `f
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
-from ensemble._compile.lanes.types import zeros
-from ensemble._compile.memory import empty
-from ensemble._compile.numba import compiled, compiled_serial, inner, prange
-from ensemble._compile.plain_code import LANES, Indices, Numbers, Register, behind, entry, inlined, load, plain, store
-from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
-from ensemble._kernels.direct.tiles import runs_of_tiles
+from ensemble._compile.numba import compiled_serial
+from ensemble._compile.plain_code import (
+    LANES,
+    Indices,
+    Numbers,
+    Register,
+    behind,
+    entry,
+    inlined,
+    load,
+    plain,
+    prefetch,
+    store,
+)
 
-__all__ = ["LU", "SYMMETRIC", "TRANSPOSED", "factor_one", "factorized_flat", "flat_list", "solve_one", "solved_flat"]
+__all__ = ["LU", "SYMMETRIC", "TRANSPOSED", "factor_one", "flat_list", "solve_one"]
 
 LU, TRANSPOSED, SYMMETRIC = 0, 1, 2
 """Orders of substitution."""
 
-WIDE = 32
-"""Samples of a wide tile; a narrow one has 64 bytes of them. The last tile of either may be partly empty."""
+AHEAD = 16
+"""Values ahead of the present one whose entries of the matrix are prefetched."""
 
-CACHED, REUSED = 1 << 20, 4
-"""Bytes of the values of a wide tile, and multiply-adds for each value, above both of which tiles are narrow."""
-
-SMALL = 1 << 17
-"""Numbers of the values of all samples below which one thread works."""
-
-HEAD = 9
+HEAD = 11
 """Numbers before the first part of a list: its rows, its values, and the places of its parts."""
 
 
 # --- the list
 @compiled_serial
-def _pairs(symmetric, sources, lower_starts, lower, across, upper_starts, upper, first, diagonal, out):
+def _pairs(symmetric, n_values, lower_starts, lower, across, upper_starts, upper, first, diagonal, out):
     """Write what each value is made of; returns the number of integers.
 
-    Of every row: the values left and right of the diagonal. Of every value: its source, the number of its pairs, left
-    of the diagonal the place of the reciprocal pivot, and the pairs.
+    Of every row: the values left and right of the diagonal. Of every value: the number of its pairs, left of the
+    diagonal the place of the reciprocal pivot, and the pairs.
     """
     n = diagonal.size
     place = np.full(n, -1, np.int64)  # of the values of the row, by column
-    counts = np.zeros(sources.size, np.int64)
-    cursor = np.empty(sources.size, np.int64)
+    counts = np.zeros(n_values, np.int64)
+    cursor = np.empty(n_values, np.int64)
     at = 0
     for i in range(n):
         low, high = lower_starts[i], lower_starts[i + 1]
@@ -82,8 +83,8 @@ def _pairs(symmetric, sources, lower_starts, lower, across, upper_starts, upper,
                 out[at], out[at + 1] = own - begin, first[i + 1] - own - 1
                 at += 2
                 for e in range(begin, first[i + 1]):
-                    out[at], out[at + 1] = sources[e], counts[e]
-                    at += 2
+                    out[at] = counts[e]
+                    at += 1
                     if e < own:
                         out[at] = diagonal[lower[low + e - begin]]
                         at += 1
@@ -95,12 +96,12 @@ def _pairs(symmetric, sources, lower_starts, lower, across, upper_starts, upper,
 def flat_list(plan: Any) -> np.ndarray:
     """All indices of an elimination, int32: those of its solutions, and the pairs of its factorisation."""
     parts = [plan.first, plan.diagonal, plan.lower_starts, plan.upper_starts, plan.rows, plan.columns]
-    parts += [plan.lower, plan.upper]
+    parts += [plan.lower, plan.upper, plan.sources, np.full(AHEAD, -1)]
     places = HEAD + np.cumsum([0, *(part.size for part in parts)])
-    size = 2 * plan.diagonal.size + 2 * plan.n_values + plan.lower.size + 2 * plan.multiply_adds
+    size = 2 * plan.diagonal.size + plan.n_values + plan.lower.size + 2 * plan.multiply_adds
     pairs = np.empty(size, np.int32)
     count = _pairs(
-        plan.symmetric, plan.sources, plan.lower_starts, plan.lower, plan.across, plan.upper_starts, plan.upper,
+        plan.symmetric, plan.n_values, plan.lower_starts, plan.lower, plan.across, plan.upper_starts, plan.upper,
         plan.first, plan.diagonal, pairs,
     )  # fmt: skip
     head = [plan.diagonal.size, *places[1:]]
@@ -116,6 +117,13 @@ def _reciprocal(pivot: Register) -> Register:
 
 
 @inlined
+def _started(given: Numbers, stride: int, sources: Indices, e: int, zero: Register) -> Register:
+    """The entry of the matrix that value e begins as."""
+    prefetch(given, sources[e + AHEAD] * stride)
+    return load(given, sources[e] * stride) if sources[e] >= 0 else zero
+
+
+@inlined
 def _gathered(total: Register, pairs: Indices, low: int, high: int, left: Numbers, right: Numbers) -> Register:
     """`total` less the products of pairs."""
     for p in range(low, high, 2):
@@ -125,46 +133,48 @@ def _gathered(total: Register, pairs: Indices, low: int, high: int, left: Number
 
 @plain
 def factor_tile(
-    values: Numbers, first: int, stride: int, out: Numbers, scaled: Numbers, broken: Numbers, program: Indices,
-    symmetric: bool, zero: Register,
+    values: Numbers, first: int, stride: int, factors: Numbers, to: int, scaled: Numbers, broken: Numbers, bad: int,
+    program: Indices, symmetric: bool, zero: Register,
 ) -> None:  # fmt: skip
-    """The values of the factorisation of a tile in `out`, and in `broken` NaN where one is not finite, else zero.
+    """The values of the factorisation of a tile from ``factors[to]`` on.
 
-    Entry k of the matrix lies at ``values[first + k * stride]``. Of LDL^T, `scaled` is free for as many numbers as
-    `out`.
+    Entry k of the matrix lies at ``values[first + k * stride]``. Of LDL^T, `scaled` is free for as many numbers. From
+    ``broken[bad]`` on there will be NaN where a value is not finite, else zero.
     """
-    given, pairs, check, e, at = behind(values, first), behind(program, program[8]), zero, 0, 0
+    out, given = behind(factors, to), behind(values, first)
+    sources, pairs = behind(program, program[8]), behind(program, program[10])
+    check, e, at = zero, 0, 0
     for _i in range(program[0]):
         end, last = e + pairs[at], e + pairs[at] + pairs[at + 1]
         at += 2
         while e < end:
-            source, high = pairs[at], at + 3 + 2 * pairs[at + 1]
-            total = load(given, source * stride) if source >= 0 else zero
-            total = _gathered(total, pairs, at + 3, high, out, out) * load(out, pairs[at + 2] * LANES)
+            high = at + 2 + 2 * pairs[at]
+            total = _started(given, stride, sources, e, zero)
+            total = _gathered(total, pairs, at + 2, high, out, out) * load(out, pairs[at + 1] * LANES)
             check = check + (total - total)
             store(out, e * LANES, total)
             e, at = e + 1, high
-        source, high = pairs[at], at + 2 + 2 * pairs[at + 1]
-        total = load(given, source * stride) if source >= 0 else zero
+        high = at + 1 + 2 * pairs[at]
+        total = _started(given, stride, sources, e, zero)
         if symmetric:
-            pivot = _reciprocal(_gathered(total, pairs, at + 2, high, scaled, out))
+            pivot = _reciprocal(_gathered(total, pairs, at + 1, high, scaled, out))
         else:
-            pivot = _reciprocal(_gathered(total, pairs, at + 2, high, out, out))
+            pivot = _reciprocal(_gathered(total, pairs, at + 1, high, out, out))
         check = check + (pivot - pivot)
         store(out, e * LANES, pivot)
         e, at = e + 1, high
         while e <= last:
-            source, high = pairs[at], at + 2 + 2 * pairs[at + 1]
-            total = load(given, source * stride) if source >= 0 else zero
+            high = at + 1 + 2 * pairs[at]
+            total = _started(given, stride, sources, e, zero)
             if symmetric:
-                total = _gathered(total, pairs, at + 2, high, scaled, out)
+                total = _gathered(total, pairs, at + 1, high, scaled, out)
                 store(scaled, e * LANES, total * pivot)
             else:
-                total = _gathered(total, pairs, at + 2, high, out, out)
+                total = _gathered(total, pairs, at + 1, high, out, out)
             check = check + (total - total)
             store(out, e * LANES, total)
             e, at = e + 1, high
-    store(broken, 0, check)
+    store(broken, bad, check)
 
 
 @inlined
@@ -263,119 +273,3 @@ def solve_tile(
 
 
 factor_one, solve_one = entry(factor_tile), entry(solve_tile)
-
-
-# --- all samples
-@inner
-def _read(source, n_samples, first, count, tile, width):
-    """Rows of a tile: `count` samples from `first` on, the last one again in the lanes that are left."""
-    for row in range(tile.size // width):
-        for lane in range(width):
-            tile[row * width + lane] = source[row * n_samples + first + min(lane, count - 1)]
-
-
-@inner
-def _write(tile, width, target, n_samples, first, count):
-    """The first `count` lanes of a tile to the samples from `first` on."""
-    for row in range(tile.size // width):
-        for lane in range(count):
-            target[row * n_samples + first + lane] = tile[row * width + lane]
-
-
-@functools.cache
-def _factor(width: int) -> Any:
-    @compiled
-    def loop(values, out, broken, program, n_values, symmetric, n_samples, begin, n_tiles):
-        run = runs_of_tiles(n_tiles)
-        for r in prange((n_tiles + run - 1) // run):
-            entries, bad = values.size // n_samples, np.empty(width, values.dtype)
-            work = out if n_samples == width else np.empty(n_values * width, values.dtype)
-            scaled = np.empty(n_values * width if symmetric else 0, values.dtype)
-            nothing = zeros(values, width)
-            for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
-                first = begin + tile * width
-                count = min(np.int64(width), n_samples - first)
-                if count == width:
-                    given, stride, start = values, n_samples, first
-                else:
-                    given, stride, start = np.empty(entries * width, values.dtype), np.int64(width), np.int64(0)
-                    _read(values, n_samples, first, count, given, width)
-                factor_one(given, start, stride, work, scaled, bad, program, symmetric, nothing)
-                if n_samples != width:
-                    _write(work, width, out, n_samples, first, count)
-                for lane in range(count):
-                    broken[first + lane] = bad[lane]
-
-    return loop
-
-
-@functools.cache
-def _solve(width: int) -> Any:
-    @compiled
-    def loop(factors, program, b, x, n, k, shared, order, n_samples, begin, n_tiles):
-        run = runs_of_tiles(n_tiles)
-        for r in prange((n_tiles + run - 1) // run):
-            y, nothing = np.empty(n * width, factors.dtype), zeros(factors, width)
-            for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
-                first = begin + tile * width
-                count = min(np.int64(width), n_samples - first)
-                if count == width:
-                    for c in range(k):
-                        start, far = (c, k) if shared else (c * n_samples + first, k * n_samples)
-                        solve_one(
-                            factors, first, n_samples, program, b, start, far, shared, x, c * n_samples + first,
-                            k * n_samples, y, order, nothing,
-                        )  # fmt: skip
-                else:
-                    w = np.int64(width)
-                    own = np.empty(factors.size // n_samples * width, factors.dtype)
-                    _read(factors, n_samples, first, count, own, width)
-                    given, made = b, np.empty(n * k * width, factors.dtype)
-                    if not shared:
-                        given = np.empty(n * k * width, factors.dtype)
-                        _read(b, n_samples, first, count, given, width)
-                    for c in range(k):
-                        start, far = (c, k) if shared else (c * w, k * w)
-                        solve_one(
-                            own, 0, w, program, given, start, far, shared, made, c * w, k * w, y, order, nothing
-                        )  # fmt: skip
-                    _write(made, width, x, n_samples, first, count)
-
-    return loop
-
-
-def _tiles(plan: Any, n_samples: int, itemsize: int) -> list[tuple[int, int, int]]:
-    """``(first, width, n_tiles)``: wide tiles, then narrow ones; a half-filled tile may be the last."""
-    narrow = 64 // itemsize
-    n_wide = (n_samples + WIDE // 2 - 1) // WIDE
-    if WIDE * itemsize * plan.n_values > CACHED and plan.multiply_adds > REUSED * plan.n_values:
-        n_wide = 0
-    rest = n_samples - n_wide * WIDE
-    found = [(0, WIDE, n_wide)] if n_wide else []
-    return [*found, (n_wide * WIDE, narrow, -(-rest // narrow))] if rest > 0 else found
-
-
-def factorized_flat(values: Any, plan: Any, out: Any, broken: Any) -> None:
-    """`factors.factorized` by the plan's list."""
-    n_samples, itemsize = values.shape[1], values.itemsize
-    flat_values, flat_out = values.reshape(-1), out.reshape(-1)
-    threads = ONE_THREAD if out.size <= SMALL else ALL_THREADS
-    for first, width, count in _tiles(plan, n_samples, itemsize):
-        _factor(width)(
-            flat_values, flat_out, broken, plan.flat, plan.n_values, plan.symmetric, n_samples, first, count,
-            threads=threads,
-        )  # fmt: skip
-
-
-def solved_flat(factors: Any, plan: Any, b: Any, order: int, out: Any) -> Any:
-    """`triangular.factor_solve` by the plan's list; `b` may have one sample for all."""
-    n_samples, (n, k, given) = factors.shape[1], b.shape
-    out = empty((n, k, n_samples), b.dtype) if out is None else out
-    flat_factors, flat_b, flat_x = factors.reshape(-1), b.reshape(-1), out.reshape(-1)
-    threads = ONE_THREAD if factors.size <= SMALL else ALL_THREADS
-    for first, width, count in _tiles(plan, n_samples, b.itemsize):
-        _solve(width)(
-            flat_factors, plan.flat, flat_b, flat_x, n, k, given != n_samples, order, n_samples, first, count,
-            threads=threads,
-        )  # fmt: skip
-    return out

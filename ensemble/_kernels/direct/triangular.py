@@ -18,7 +18,7 @@ from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled, inner, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED, solved_flat
+from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED
 from ensemble._kernels.direct.tiles import runs_of_tiles, tiles_by_width
 
 __all__ = ["factor_solve"]
@@ -31,10 +31,7 @@ U = np.uint64  # an unsigned index needs no test for a negative one
 
 @kernel
 def factor_solve(factors, plan, b, transposed, out):
-    """x in ``A x = b`` or ``A^T x = b``: `factors` of shape (n_values, n_samples or 1), b and x (n, k, n_samples).
-
-    `b` may have one sample for all.
-    """
+    """x in ``A x = b`` or ``A^T x = b``: `factors` of shape (n_values, n_samples or 1), b and x (n, k, n_samples)."""
     xp = array_namespace(b)
     factors = xp.astype(factors, b.dtype, copy=False)
     rows, columns = (plan.columns, plan.rows) if transposed else (plan.rows, plan.columns)
@@ -179,10 +176,6 @@ def _solve(width, order, shared):
 @factor_solve.register("numba")
 def _(factors: np.ndarray, plan: Elimination, b: np.ndarray, transposed: bool, out: Any) -> Any:
     order = SYMMETRIC if plan.symmetric else TRANSPOSED if transposed else LU
-    if plan.flat is not None and factors.shape[1] > 1 and factors.dtype == b.dtype:
-        return solved_flat(factors, plan, b, order, out)
-    if b.shape[2] == 1 < factors.shape[1]:
-        b = np.ascontiguousarray(np.broadcast_to(b, (*b.shape[:2], factors.shape[1])))
     n, k, n_samples = b.shape
     out = empty_like(b) if out is None else out
     if not out.size:
