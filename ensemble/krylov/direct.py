@@ -178,7 +178,7 @@ def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
         return A, None
     xp = array_namespace(A.values)
     with np.errstate(all="ignore"):
-        largest = to_numpy(xp.max(xp.abs(A.values), axis=0))
+        largest = to_numpy(xp.maximum(xp.max(A.values, axis=0), -xp.min(A.values, axis=0)))
     exponent = np.where(np.isfinite(largest) & (largest > 0.0), np.frexp(largest)[1], 0)
     if np.abs(exponent).max() <= FAR:
         return A, None
@@ -203,8 +203,18 @@ class _Solution:
 
     def solve(self, r: Any) -> Any:
         """The product of the inverse that the factorisation stands for with `r`."""
-        x = self.F.apply(r)
+        x = self.F.apply(r) if self.F.dtype.itemsize == r.dtype.itemsize else self.solve_scaled(r)
         return x if self.unit is None else x / self.unit
+
+    def solve_scaled(self, r: Any) -> Any:
+        """The same in the type of the factorisation, of `r` over the power of two next to its largest number."""
+        xp = array_namespace(r)
+        with np.errstate(all="ignore"):
+            largest = to_numpy(xp.maximum(xp.max(r, axis=0), -xp.min(r, axis=0))) if r.shape[0] else np.ones(r.shape[1])
+            exponent = np.where(np.isfinite(largest) & (largest > 0.0), np.frexp(largest)[1] - 1, 0)
+            unit = asarray_like(np.ldexp(1.0, exponent), r)
+            narrow = contiguous(xp.astype(r / unit, getattr(xp, self.F.dtype.name)))
+            return xp.astype(self.F.apply(narrow), r.dtype) * unit
 
     def judged(self, x: Any) -> tuple[Any, np.ndarray]:
         """The residual and the backward errors of `x`."""
