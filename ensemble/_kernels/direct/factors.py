@@ -1,11 +1,10 @@
 """Numbers of a factorisation without exchanges, all samples at once.
 
 Every entry is ``a_ij - l_i0 u_0j - l_i1 u_1j - ...``, products subtracted in ascending order and never fused. A dense
-row of one tile of samples is reduced by the rows above. No index but the columns is read: a list of the two operands of
-every multiply-add, each entry gathering its sum in a register, took 1.5 to 4 times as long.
+row of one tile of samples is reduced by the rows above. No index but the columns is read.
 
 Operations: a multiply-add loads one value, and a fourth of a load and a store of the dense row where four rows are
-nested. Graphs with many multiply-adds for each value are treated in `supernodal`.
+nested. Graphs with few multiply-adds are treated in `flat`, those with many for each value in `supernodal`.
 """
 
 from __future__ import annotations
