@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import floating, message
+from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._norms import norms
@@ -178,7 +179,7 @@ def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
         return A, None
     xp = array_namespace(A.values)
     with np.errstate(all="ignore"):
-        largest = to_numpy(xp.max(xp.abs(A.values), axis=0))
+        largest = to_numpy(xp.maximum(xp.max(A.values, axis=0), -xp.min(A.values, axis=0)))
     exponent = np.where(np.isfinite(largest) & (largest > 0.0), np.frexp(largest)[1], 0)
     if np.abs(exponent).max() <= FAR:
         return A, None
@@ -194,17 +195,30 @@ class _Solution:
         self.unit = None if unit is None else asarray_like(unit, system.b)
         n_samples = self.b.shape[1]
         self.tolerance = ROUNDOFFS * float(array_namespace(self.b).finfo(self.b.dtype).eps)
-        self.x = self.solve(self.b)
+        self.norm_b = _norms(self.b)
+        self.x = self.solve(self.b, self.norm_b)
         self.r, self.error = self.judged(self.x)
         self.iterations = np.zeros(n_samples, np.int64)
         self.repaired = np.zeros(n_samples, bool)
-        self.norm_b, self.norm = _norms(self.b), _norms(self.r)
+        self.norm = _norms(self.r)
         self.history = [self.norm.copy()]
 
-    def solve(self, r: Any) -> Any:
-        """The product of the inverse that the factorisation stands for with `r`."""
-        x = self.F.apply(r)
+    def solve(self, r: Any, norm: np.ndarray) -> Any:
+        """The product of the inverse that the factorisation stands for with `r`, whose norms are given."""
+        x = self.F.apply(r) if self.F.dtype.itemsize == r.dtype.itemsize else self.solve_scaled(r, norm)
         return x if self.unit is None else x / self.unit
+
+    def solve_scaled(self, r: Any, norm: np.ndarray) -> Any:
+        """The same in the type of the factorisation, of `r` over the power of two next to its norm."""
+        with np.errstate(all="ignore"):
+            exponent = np.where(np.isfinite(norm) & (norm > 0.0), np.frexp(norm)[1] - 1, 0)
+            unit = asarray_like(np.ldexp(1.0, exponent), r)
+            if isinstance(r, np.ndarray):
+                narrow = np.divide(r, unit, out=empty(r.shape, self.F.dtype), casting="same_kind")
+                return np.multiply(self.F.apply(narrow), unit, out=empty(r.shape, r.dtype))
+            xp = array_namespace(r)
+            narrow = contiguous(xp.astype(r / unit, getattr(xp, self.F.dtype.name)))
+            return xp.astype(self.F.apply(narrow), r.dtype) * unit
 
     def judged(self, x: Any) -> tuple[Any, np.ndarray]:
         """The residual and the backward errors of `x`."""
@@ -225,7 +239,7 @@ class _Solution:
         for _ in range(REFINEMENTS):
             if not active.any():
                 return
-            corrected = self.x + self.solve(self.r)
+            corrected = self.x + self.solve(self.r, self.norm)
             r, error = self.judged(corrected)
             norm = _norms(r)
             better = active & (norm < self.norm) & np.isfinite(error)

@@ -14,9 +14,11 @@ from ensemble.krylov import Status, direct, newton
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix, orderings
 
 
-@pytest.fixture(params=["rows", "supernodes"])
+@pytest.fixture(params=["flat", "rows", "supernodes"])
 def form(request, monkeypatch):
-    """Both forms of the numbers, whatever the counts."""
+    """Every form of the numbers, whatever the counts."""
+    if request.param != "flat":
+        monkeypatch.setattr(orderings, "FLAT", -1)
     monkeypatch.setattr(orderings, "SUPERNODAL", 0 if request.param == "supernodes" else np.inf)
     monkeypatch.setattr(orderings, "SYMMETRIC_SHARE", 0.0)
 
