@@ -53,6 +53,9 @@ struct double2 { double x, y; };
 template <class T> static T __ldg(const T* p) { return *p; }
 template <class T> static T __ldcs(const T* p) { return *p; }
 
+// Dynamic shared memory: kernels declare theirs by this macro.
+#define SHARED_VALUES(name) static real name[1 << 15]
+
 static ucontext_t scheduler;
 static jmp_buf back;  // swapping contexts asks the system each time, jumping does not
 static std::vector<ucontext_t> fibers;

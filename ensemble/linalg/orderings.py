@@ -198,7 +198,7 @@ def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: 
     nodes = None if runs is None else supernodes_of(runs, upper_starts, right, lower_starts, first, symmetric)
     return Elimination(
         symmetric, orders[0], orders[1], lower_starts, left, across, upper_starts, right, first, diagonal, sources,
-        count, nested, nodes,
+        count, nested, nodes, {},
     )  # fmt: skip
 
 
