@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import floating, message, one_of, require, samples_text
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.factors import factorized
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs

@@ -19,7 +19,6 @@ from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.levels import factorized_by_levels
 from ensemble._kernels.direct.supernodal import factorized_panels
 from ensemble._kernels.direct.tiles import reciprocal, runs_of_tiles, tiles_by_width
 
@@ -262,9 +261,3 @@ def _(values: np.ndarray, plan: Elimination, out: Any) -> Any:
         loop = _factorized(width, plan.symmetric, staged)
         loop(values.reshape(-1), arrays, out.reshape(-1), broken, n_samples, first, count)
     return out, broken
-
-
-@factorized.register("cuda")
-def _(values: Any, plan: Elimination, out: Any) -> Any:
-    made, broken, _ = factorized_by_levels(values, plan, None)
-    return into(out, made), broken

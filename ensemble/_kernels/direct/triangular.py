@@ -18,7 +18,6 @@ from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled, inner, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.levels import solved_by_levels
 from ensemble._kernels.direct.tiles import runs_of_tiles, tiles_by_width
 
 __all__ = ["factor_solve"]
@@ -191,8 +190,3 @@ def _(factors: np.ndarray, plan: Elimination, b: np.ndarray, transposed: bool, o
         loop = _solve(width, order, factors.shape[1] != n_samples)
         loop(factors.reshape(-1), *graph, b.reshape(-1), out.reshape(-1), k, n_samples, first, count)
     return out
-
-
-@factor_solve.register("cuda")
-def _(factors: Any, plan: Elimination, b: Any, transposed: bool, out: Any) -> Any:
-    return solved_by_levels(factors, plan, b, transposed, out)
