@@ -10,7 +10,6 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._check import floating, message, one_of, require, samples_text
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.on_device import factorized_with_solution
-from ensemble._kernels.direct.factors import factorized
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph
@@ -59,17 +58,19 @@ class TriangularFactors(LinearOperator):
         plan: Elimination = A.graph.kept(key, lambda: self._planned(A.graph, symmetric, ordering))
         return plan
 
-    def _put(self, A: CrsMatrix) -> None:
-        """The numbers of the matrix `A` on this graph."""
+    def _put(self, A: CrsMatrix, b: Any = None) -> Any:
+        """The numbers of the matrix `A` on this graph; the product with bare `b` of the same samples, if given."""
         xp = array_namespace(A.values)
         values = contiguous(xp.astype(A.values, getattr(xp, self.dtype.name), copy=False))
         with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-            self.values, broken = factorized(values, self.plan, None)
+            self.values, broken, x = factorized_with_solution(values, self.plan, b)
         self.sample_set, self.n_samples = A.sample_set, int(self.values.shape[1])
         broken = to_numpy(broken)
         self.broken = broken != broken
         if self.broken.any():  # half of its values may be numbers
-            self.values[:, asarray_like(self.broken, self.values)] = np.nan
+            for array in (self.values,) if x is None else (self.values, x):
+                array[:, asarray_like(self.broken, array)] = np.nan
+        return x
 
     def _with_plan(self) -> Self:
         """Another object on the same graph, without values."""
@@ -98,6 +99,13 @@ class TriangularFactors(LinearOperator):
         made = self._with_plan()
         made._put(A)
         return made
+
+    def _update_and_apply(self, A: CrsMatrix, b: Any) -> tuple[Self, Any]:
+        """`update` for a matrix on this graph, and its product with a bare right-hand side, shape (n, n_samples)."""
+        made = self._with_plan()
+        together = b.dtype == getattr(array_namespace(b), self.dtype.name) and b.shape[1] == A.values.shape[1]
+        x = made._put(A, b if together else None)
+        return made, made.apply(b) if x is None else x
 
     # --- what it is
     @property

@@ -1,24 +1,38 @@
-"""Factorisations by the kernels of a device, on the emulator: the bits of the CPU in every form."""
+"""Factorisations by the kernels of a device, on the emulator or a device: the bits of the CPU in every form."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._kernels.direct import levels, on_device
 from ensemble._kernels.direct.chains import is_chain
 from ensemble._kernels.direct.factors import factorized
-from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.triangular import factor_solve
-from ensemble.linalg import CrsGraph, Factorization, IncompleteFactorization
+from ensemble.krylov import direct
+from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, IncompleteFactorization
 from ensemble.linalg.orderings import elimination_of
+from ensemble.scalar import Ensemble
 
-pytestmark = [pytest.mark.usefixtures("on_cpu"), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+factorized_with_solution = on_device.factorized_with_solution.implementations["cuda"]
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+@pytest.fixture(params=["emulator", pytest.param("device", marks=pytest.mark.cuda)])
+def put(request):
+    """What moves an array to the device, which on the emulator is the CPU."""
+    if request.param == "emulator":
+        request.getfixturevalue("on_cpu")
+        return lambda array: array
+    return lambda array: None if array is None else asarray_like(array, prototype("cupy"))
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
+def small_blocks(request, monkeypatch):
     """The emulator takes its time for each thread."""
-    monkeypatch.setattr(levels, "MOST_THREADS", 24)
+    if "[device" not in request.node.name:
+        monkeypatch.setattr(levels, "MOST_THREADS", 24)
 
 
 def matrices(base, n_samples, dtype=float, seed=70913):
@@ -55,7 +69,7 @@ GRAPHS = {"network": (network(), None), "tridiagonal": (banded(29, 1), np.arange
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, monkeypatch):
+def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, put, monkeypatch):
     """Values in shared memory or not, and a right-hand side with the values or after them."""
     base, order = GRAPHS[name]
     graph, values = matrices(base, 5, dtype)
@@ -68,10 +82,10 @@ def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, monkeypatch)
     for staged in (1 << 20, 0):
         monkeypatch.setattr(levels, "STAGED_BYTES", staged)
         for rhs in (None, b):
-            got, marks, solution = factorized_with_solution(values, plan, rhs)
-            np.testing.assert_array_equal(got, expected)
-            np.testing.assert_array_equal(marks, broken)
-            assert solution is None or np.array_equal(solution, x, equal_nan=True)
+            got, marks, solution = factorized_with_solution(put(values), plan, put(rhs))
+            np.testing.assert_array_equal(to_numpy(got), expected)
+            np.testing.assert_array_equal(to_numpy(marks), broken)
+            assert solution is None or np.array_equal(to_numpy(solution), x, equal_nan=True)
 
 
 def elimination(graph, symmetric, order):
@@ -81,7 +95,7 @@ def elimination(graph, symmetric, order):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_solutions_have_the_bits_of_the_cpu(name, symmetric, transposed):
+def test_solutions_have_the_bits_of_the_cpu(name, symmetric, transposed, put):
     base, order = GRAPHS[name]
     graph, values = matrices(base, 5)
     plan = elimination(graph, symmetric, order)
@@ -90,19 +104,19 @@ def test_solutions_have_the_bits_of_the_cpu(name, symmetric, transposed):
     single = factors.astype(np.float32)
     for given in (factors, single, single[:, :1].copy()):
         expected = factor_solve.implementations["numba"](given, plan, b, transposed, None)
-        got = factor_solve.implementations["cuda"](given, plan, b, transposed, None)
-        np.testing.assert_array_equal(got, expected)
-        place = b.copy()
-        factor_solve.implementations["cuda"](given, plan, place, transposed, place)
-        np.testing.assert_array_equal(place, expected)
+        got = factor_solve.implementations["cuda"](put(given), plan, put(b), transposed, None)
+        np.testing.assert_array_equal(to_numpy(got), expected)
+        place = put(b.copy())
+        factor_solve.implementations["cuda"](put(given), plan, place, transposed, place)
+        np.testing.assert_array_equal(to_numpy(place), expected)
 
 
-def test_a_sample_has_the_bits_of_its_own_run(as_device):
+def test_a_sample_has_the_bits_of_its_own_run(put):
     graph, values = matrices(network(), 40)
     plan = elimination(graph, False, None)
-    together = factorized_with_solution(values, plan, None)[0]
+    together = to_numpy(factorized_with_solution(put(values), plan, None)[0])
     for s in (0, 31, 32, 37):
-        alone = factorized_with_solution(values[:, s : s + 1].copy(), plan, None)[0]
+        alone = to_numpy(factorized_with_solution(put(values[:, s : s + 1].copy()), plan, None)[0])
         np.testing.assert_array_equal(together[:, s], alone[:, 0])
 
 
@@ -127,3 +141,23 @@ def test_what_has_no_list_is_factorized_on_the_cpu(as_device, monkeypatch):
     monkeypatch.setattr(on_device, "factorized_by_levels", None)
     for got, right in zip(factorized_with_solution(values, plan, b), expected, strict=True):
         np.testing.assert_array_equal(got, right)
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+@pytest.mark.parametrize("where", ["emulator", pytest.param("device", marks=pytest.mark.cuda)])
+def test_direct_solves_have_the_bits_of_the_cpu(where, dtype, request):
+    """Also those of samples that are refined, go through a pivoting solver, or are singular."""
+    graph, values = matrices(network(), 6)
+    values[graph.diagonal_entries[40], 1] = 1e-17  # a pivot that loses all digits
+    A, b = CrsMatrix(graph, values), Ensemble(np.random.default_rng(7).standard_normal((60, 6)))
+    expected = direct(A, b, dtype=dtype)
+    if where == "emulator":
+        request.getfixturevalue("as_device")
+    else:
+        like = prototype("cupy")
+        A, b = CrsMatrix(graph, asarray_like(values, like)), Ensemble(asarray_like(b.samples, like))
+    got = direct(A, b, dtype=dtype)
+    assert got.repaired.sum() and not got.converged[-1] and got.converged[:4].all()
+    for name in ("status", "iterations", "repaired", "backward_errors"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(expected, name))
+    np.testing.assert_array_equal(to_numpy(got.x.samples), expected.x.samples)

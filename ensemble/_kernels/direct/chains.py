@@ -44,7 +44,9 @@ def is_chain(plan: Elimination) -> bool:
     line = np.arange(n - 1)
     if not (np.array_equal(plan.upper_starts[: n - 1], line) and np.array_equal(plan.upper, line + 1)):
         return False
-    return plan.symmetric or bool(np.array_equal(plan.lower_starts[1:], np.arange(n)) and np.array_equal(plan.lower, line))
+    return plan.symmetric or bool(
+        np.array_equal(plan.lower_starts[1:], np.arange(n)) and np.array_equal(plan.lower, line)
+    )
 
 
 def _orders(plan: Elimination, like: Any) -> Any:

@@ -34,9 +34,6 @@ STAGED_BYTES = 32 << 10
 STAGED_SAMPLES = 8
 """Samples of a block whose values are in shared memory: 64 bytes of each value."""
 
-BLOCKS = 2
-"""Blocks for each multiprocessor that are worth fewer samples a block."""
-
 FLAGS = ("false", "true")
 
 CUDA = cuda.KernelModule(
@@ -250,8 +247,10 @@ def _moved(lists: Any, like: Any) -> Any:
     if isinstance(lists, np.ndarray):
         return asarray_like(lists, like)
     if isinstance(lists, tuple):
-        return type(lists)(*map(lambda each: _moved(each, like), lists)) if hasattr(lists, "_fields") else tuple(
-            _moved(each, like) for each in lists
+        return (
+            type(lists)(*map(lambda each: _moved(each, like), lists))
+            if hasattr(lists, "_fields")
+            else tuple(_moved(each, like) for each in lists)
         )
     return lists
 
@@ -259,12 +258,7 @@ def _moved(lists: Any, like: Any) -> Any:
 # --- launches
 def _block(n_samples: int, n_blocks: int, widest: int, like: Any) -> tuple[int, int]:
     """Samples and rows of threads of a block, of which there are `n_blocks` for each tile of samples."""
-    wanted = BLOCKS * (device.multiprocessors() if hasattr(like.data, "ptr") else 1)
-    lanes = 32
-    while lanes > 4 and n_blocks * -(-n_samples // lanes) < wanted:
-        lanes //= 2
-    while lanes > 1 and lanes // 2 >= n_samples:
-        lanes //= 2
+    lanes = device.lanes_of(n_samples, n_blocks, like)
     return lanes, max(1, min(MOST_THREADS // lanes, widest))
 
 
