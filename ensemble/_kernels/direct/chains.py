@@ -1,8 +1,8 @@
 """Tridiagonal matrices on a device, one sample per thread (the algorithm of Thomas), rows in elimination order.
 
-Bytes that must move, float64, n rows: ``48 n S`` for a factorisation, ``40 n S`` for a solution with it. Operations and
-bits are those of `levels`; where samples are few, an order by nested dissection gives those kernels log2(n) levels, which
-is cyclic reduction.
+Bytes that must move, float64, n rows: ``48 n S`` for a factorisation, ``40 n S`` for a solution with it. Operations
+and bits are those of `levels`; where samples are few, an order by nested dissection gives those kernels log2(n) levels,
+which is cyclic reduction.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def _int32(*columns: Any) -> np.ndarray:
 
 
 class FactorLists(NamedTuple):
-    """What a factorisation goes through: its values, then the rows left of the diagonal that pivots are divided into."""
+    """What a factorisation goes through: values of each level, then those left of the diagonal times their pivots."""
 
     values: Tasks
     scaled_starts: Any
@@ -306,7 +306,7 @@ def _layout(array: Any) -> cuda.Layout:
 
 def solved_by_levels(factors: Any, plan: Elimination, b: Any, transposed: bool, out: Any) -> Any:
     """x in ``A x = b`` or ``A^T x = b``; the arrays are those of `factor_solve`."""
-    n, k, n_samples = b.shape
+    _, k, n_samples = b.shape
     out = empty_like(b) if out is None else out
     if not out.size:
         return out
