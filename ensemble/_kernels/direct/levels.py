@@ -247,11 +247,8 @@ def _moved(lists: Any, like: Any) -> Any:
     if isinstance(lists, np.ndarray):
         return asarray_like(lists, like)
     if isinstance(lists, tuple):
-        return (
-            type(lists)(*map(lambda each: _moved(each, like), lists))
-            if hasattr(lists, "_fields")
-            else tuple(_moved(each, like) for each in lists)
-        )
+        moved = [_moved(each, like) for each in lists]
+        return type(lists)(*moved) if hasattr(lists, "_fields") else tuple(moved)
     return lists
 
 

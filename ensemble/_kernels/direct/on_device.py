@@ -21,7 +21,7 @@ __all__ = ["factorized_with_solution"]
 
 @kernel
 def factorized_with_solution(values, plan, b):
-    """`factorized`, and x in ``A x = b``: b of shape (n, n_samples) and the type of `values`, or None, then x is None."""
+    """`factorized`, and x in ``A x = b``: b of shape (n, n_samples) and the type of `values`, or None."""
     made, broken = factorized(values, plan, None)
     return made, broken, None if b is None else factor_solve(made, plan, b[:, None, :], False, None)[:, 0, :]
 
