@@ -8,7 +8,6 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._compile.numba import output
-from ensemble._kernels.direct.triangular import factor_solve
 from ensemble._kernels.multigrid.dense import ASYMMETRY, dense_inverses, dense_product
 from ensemble.linalg import BcrsMatrix, CrsMatrix, Factorization, SymmetricCrsMatrix
 from ensemble.multigrid.precision import amplification
@@ -92,9 +91,7 @@ class CoarseSolver:
         if self.factors is None:
             return dense_product(self.inverse, b, out)
         wide, x = b.astype(np.float64, copy=False), output(out, b.shape, b.dtype)
-        with np.errstate(all="ignore"):
-            found = factor_solve(self.factors.values, self.factors.plan, wide[:, None, :], False, None)
-        x[...] = found[:, 0, :]
+        x[...] = self.factors.apply(wide)
         if self.others.size:
             x[:, self.others] = dense_product(self.inverse, np.ascontiguousarray(b[:, self.others]), None)
         return x
