@@ -12,7 +12,7 @@
 
 #define MOST_THREADS 512
 #ifndef BOUNDS
-#define BOUNDS __launch_bounds__(MOST_THREADS)
+#define BOUNDS __launch_bounds__(MOST_THREADS, 2)  // 64 registers: loads in flight need threads more than registers
 #endif
 #define AHEAD 4
 
