@@ -2,7 +2,9 @@
 
 `python -m benchmarks direct-device` times launches between CUDA events, and `krylov.direct` as a whole. Bounds are the
 larger of two times: that of the bytes of the matrices, of the values once, of b and of x at the device's bandwidth; and
-that of multiplications and subtractions, each an instruction, at its rate for doubles. Record: `direct-cuda`.
+that of multiplications and subtractions, each an instruction, at its rate for doubles. "cache of bound": all that a
+factorisation's tasks read and write, at the bandwidth of the second-level cache, which is measured by copies of 8 MB.
+Record: `direct-cuda`.
 """
 
 from __future__ import annotations
@@ -175,7 +177,16 @@ def cudss_milliseconds(A: CrsMatrix, repeats: int) -> float | None:
         return None
 
 
-def row(name: str, repeats: int, pool: Any, workers: int) -> dict[str, Any]:
+def cache_bandwidth() -> float:
+    """Bytes per second of copies that the second-level cache holds."""
+    import cupy
+
+    source, target = cupy.zeros(1 << 20), cupy.zeros(1 << 20)
+    ms = milliseconds(lambda: [cupy.copyto(target, source) for _ in range(100)], 5)
+    return 100 * 2 * source.nbytes / (1e-3 * ms)
+
+
+def row(name: str, repeats: int, pool: Any, workers: int, cache: float) -> dict[str, Any]:
     """Times of one case."""
     import cupy
 
@@ -198,6 +209,8 @@ def row(name: str, repeats: int, pool: Any, workers: int) -> dict[str, Any]:
         "solve": 8 * n_samples * (F.n_values * (1 if kind == "lu" else 2) + 2 * n) / BANDWIDTH,
         "both": max(8 * n_samples * (read + F.n_values + 2 * n) / BANDWIDTH, arithmetic),
     }
+    operands = (2 if kind == "lu" else 3) * F.multiply_adds + 3 * (0 if kind == "ldlt" else F.plan.lower.size)
+    touched = 8 * n_samples * (read + F.n_values + operands)
     few = min(n_samples, max(2, int(2e5 / A.nnz)))
     per_second = splu_per_second(pool, workers, base, cupy.asnumpy(A.values[:, :few].T)) if n_samples > 100 else None
     splu_ms = None if per_second is None else 1e3 * n_samples / per_second
@@ -205,6 +218,7 @@ def row(name: str, repeats: int, pool: Any, workers: int) -> dict[str, Any]:
     return {
         "case": name, "n": n, "n_samples": n_samples, "n_values": F.n_values, "multiply-adds": F.multiply_adds,
         "factor ms": factor, "of bound": 1e3 * bounds["factor"] / factor,
+        "cache of bound": 1e3 * touched / cache / factor,
         "solve ms": solve, "solve of bound": 1e3 * bounds["solve"] / solve,
         "both ms": both, "both of bound": 1e3 * bounds["both"] / both, "direct ms": whole,
         "splu ms": splu_ms, "x splu": splu_ms and splu_ms / both, "direct x splu": splu_ms and splu_ms / whole,
@@ -224,9 +238,11 @@ def main() -> None:
     # Processes are made before the device is used. Threads hold each other up: splu keeps Python's lock.
     with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
         list(pool.map(abs, range(workers)))
+        cache = cache_bandwidth()
+        print(f"second-level cache: {1e-12 * cache:.2f} TB/s", flush=True)
         for name in arguments.cases:
-            rows.append(row(name, arguments.repeats, pool, workers))
+            rows.append(row(name, arguments.repeats, pool, workers, cache))
             print(rows[-1], flush=True)
             if arguments.name:
-                save(arguments.name, rows, **cuda_device())
+                save(arguments.name, rows, cache_bandwidth=cache, **cuda_device())
     show(f"Factorisation and solution, {workers} cores for splu", rows)

@@ -5,7 +5,10 @@
 #define NAN __int_as_float(0x7fffffff)
 #endif
 
-#define DEPTH 8
+#define DEPTH 16
+
+// An index, or the number itself where the list is that of all numbers.
+__device__ __forceinline__ int64 index_at(const int* __restrict__ list, int64 i) { return list != nullptr ? __ldg(list + i) : i; }
 
 __device__ __forceinline__ real reciprocal(real pivot)
 {
@@ -27,12 +30,12 @@ __device__ __forceinline__ Row row_of(const real* __restrict__ A, const real* __
     Row row{0, 0, 0, 0};
     if (i >= n) return row;
     const int64 own = pivot_of<SYMMETRIC>(i);
-    const int left = SYMMETRIC || i == 0 ? -1 : __ldg(sources + own - 1), pivot = __ldg(sources + own);
-    const int right = i + 1 == n ? -1 : __ldg(sources + own + 1);
+    const int64 left = SYMMETRIC || i == 0 ? -1 : index_at(sources, own - 1), pivot = index_at(sources, own);
+    const int64 right = i + 1 == n ? -1 : index_at(sources, own + 1);
     if (left >= 0) row.left = A[left * n_samples + s];
     if (pivot >= 0) row.pivot = A[pivot * n_samples + s];
     if (right >= 0) row.right = A[right * n_samples + s];
-    if (b != nullptr) row.b = b[__ldg(rows + i) * n_samples + s];
+    if (b != nullptr) row.b = b[index_at(rows, i) * n_samples + s];
     return row;
 }
 
@@ -51,20 +54,16 @@ __global__ void __launch_bounds__(32)
 #pragma unroll
     for (int k = 0; k < DEPTH; ++k) ahead[k] = row_of<SYMMETRIC>(A, b, sources, rows, k, n, stride, s);
     for (int begin = 0; begin < n; begin += DEPTH) {
-        Row now[DEPTH];
-#pragma unroll
-        for (int k = 0; k < DEPTH; ++k) {
-            now[k] = ahead[k];
-            ahead[k] = row_of<SYMMETRIC>(A, b, sources, rows, begin + DEPTH + k, n, stride, s);
-        }
 #pragma unroll
         for (int k = 0; k < DEPTH; ++k) {
             const int i = begin + k;
+            const Row now = ahead[k];
+            ahead[k] = row_of<SYMMETRIC>(A, b, sources, rows, i + DEPTH, n, stride, s);
             if (i < n) {
                 const int64 own = pivot_of<SYMMETRIC>(i);
-                real pivot = now[k].pivot, next = now[k].b;
+                real pivot = now.pivot, next = now.b;
                 if (i > 0) {
-                    const real factor = (SYMMETRIC ? right : now[k].left) * inverse;
+                    const real factor = (SYMMETRIC ? right : now.left) * inverse;
                     pivot = pivot - factor * right;
                     next = next - (SYMMETRIC ? right * (y * inverse) : factor * y);
                     if (!SYMMETRIC) {
@@ -72,14 +71,14 @@ __global__ void __launch_bounds__(32)
                         values[(own - 1) * stride + s] = factor;
                     }
                 }
-                inverse = reciprocal(pivot), right = now[k].right, y = next;
+                inverse = reciprocal(pivot), right = now.right, y = next;
                 check = check + (inverse - inverse);
                 values[own * stride + s] = inverse;
                 if (i + 1 < n) {
                     check = check + (right - right);
                     values[(own + 1) * stride + s] = right;
                 }
-                if (x != nullptr) x[__ldg(columns + i) * stride + s] = y;
+                if (x != nullptr) x[index_at(columns, i) * stride + s] = y;
             }
         }
     }
@@ -112,7 +111,7 @@ __device__ __forceinline__ Step step_of(const F* __restrict__ values, int64 stri
     if (!first) step.factor = real(values[factor * stride + at]);
     if ((DOWN ? KIND == TRANSPOSED || (KIND == LDLT && !first) : KIND != TRANSPOSED))
         step.pivot = real(values[pivot * stride + at]);
-    step.y = y[__ldg(rows + i) * row_size + here];
+    step.y = y[index_at(rows, i) * row_size + here];
     return step;
 }
 
@@ -127,21 +126,16 @@ __device__ __forceinline__ void chain_pass(const F* __restrict__ values, int64 s
     for (int k = 0; k < DEPTH; ++k)
         ahead[k] = step_of<KIND, DOWN, F>(values, stride, at, from, row_size, here, rows, DOWN ? k : n - 1 - k, n);
     for (int begin = 0; begin < n; begin += DEPTH) {
-        Step now[DEPTH];
 #pragma unroll
         for (int k = 0; k < DEPTH; ++k) {
-            const int j = begin + DEPTH + k;
-            now[k] = ahead[k];
+            const int j = begin + DEPTH + k, i = DOWN ? begin + k : n - 1 - begin - k;
+            const Step now = ahead[k];
             ahead[k] = step_of<KIND, DOWN, F>(values, stride, at, from, row_size, here, rows, DOWN ? j : n - 1 - j, n);
-        }
-#pragma unroll
-        for (int k = 0; k < DEPTH; ++k) {
-            const int i = DOWN ? begin + k : n - 1 - begin - k;
             if (i >= 0 && i < n) {
-                real total = now[k].y;
-                if (DOWN ? i > 0 : i + 1 < n) total = total - now[k].factor * (DOWN && KIND == LDLT ? y * now[k].pivot : y);
-                y = (DOWN ? KIND == TRANSPOSED : KIND != TRANSPOSED) ? total * now[k].pivot : total;
-                x[__ldg(columns + i) * row_size + here] = y;
+                real total = now.y;
+                if (DOWN ? i > 0 : i + 1 < n) total = total - now.factor * (DOWN && KIND == LDLT ? y * now.pivot : y);
+                y = (DOWN ? KIND == TRANSPOSED : KIND != TRANSPOSED) ? total * now.pivot : total;
+                x[index_at(columns, i) * row_size + here] = y;
             }
         }
     }

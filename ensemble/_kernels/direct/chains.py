@@ -50,14 +50,22 @@ def is_chain(plan: Elimination) -> bool:
 
 
 def _orders(plan: Elimination, like: Any) -> Any:
-    """(sources, rows, columns) on the device of `like`, or None for a plan that is no chain; worked out once."""
+    """(sources, rows, columns) on the device of `like`, or None for a plan that is no chain; worked out once.
+
+    None stands for a list of all numbers in their order.
+    """
     kept: dict[Any, Any] = plan.lists if plan.lists is not None else {}
     key = "chain", device.current_device() if hasattr(like.data, "ptr") else None
     if key not in kept:
         orders = (plan.sources, plan.rows, plan.columns)
-        made = tuple(asarray_like(np.ascontiguousarray(each, np.int32), like) for each in orders)
+        made = tuple(_moved(each, like) for each in orders)
         kept[key] = made if is_chain(plan) else None
     return kept[key]
+
+
+def _moved(order: np.ndarray, like: Any) -> Any:
+    plain = np.array_equal(order, np.arange(order.size))
+    return None if plain else asarray_like(np.ascontiguousarray(order, np.int32), like)
 
 
 def _layout(array: Any) -> cuda.Layout:

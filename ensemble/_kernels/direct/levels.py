@@ -34,9 +34,6 @@ STAGED_BYTES = 32 << 10
 STAGED_SAMPLES = 8
 """Samples of a block whose values are in shared memory: 64 bytes of each value."""
 
-OPTIONS: tuple[str, ...] = ()
-"""Further options of the compiler."""
-
 FLAGS = ("false", "true")
 
 CUDA = cuda.KernelModule(
@@ -57,8 +54,7 @@ class Tasks(NamedTuple):
     tasks: Any
     """Four numbers for each task."""
     rows: Any
-    """Of a substitution, the row of b, or in elimination order; of a factorisation, the place of the reciprocal pivot
-    that a value left of the diagonal is multiplied by, else -1."""
+    """Of a substitution, the row of b, or in elimination order."""
     pairs: Any
     """Two operands of each multiply-add."""
     scales: Any
@@ -166,7 +162,15 @@ def _int32(*columns: Any) -> np.ndarray:
     return np.ascontiguousarray(np.stack(columns, axis=-1).astype(np.int32))
 
 
-def _factor_lists(plan: Elimination, nnz: int, with_rhs: bool) -> Tasks:
+class FactorLists(NamedTuple):
+    """What a factorisation goes through: values of each level, then those left of the diagonal times their pivots."""
+
+    values: Tasks
+    scaled_starts: Any
+    scaled: Any
+
+
+def _factor_lists(plan: Elimination, nnz: int, with_rhs: bool) -> FactorLists:
     """The tasks of a factorisation; with those of forward substitution as one more column, if wanted."""
     row_level, n_levels = _last_levels(plan.lower_starts, plan.lower, plan.upper_starts, plan.upper)
     left, right = _triangles(plan)
@@ -174,10 +178,11 @@ def _factor_lists(plan: Elimination, nnz: int, with_rhs: bool) -> Tasks:
     level = np.empty(n_values, np.int64)
     level[plan.diagonal] = row_level
     level[right[2]] = row_level[right[0]]
-    pivot = np.full(n_values, -1)
+    scaled = np.empty((0, 2), np.int64), np.zeros(n_levels + 1, np.int32)
     if not plan.symmetric:
         level[left[2]] = row_level[left[1]]
-        pivot[left[2]] = plan.diagonal[left[1]]
+        order, starts = _sorted(level[left[2]], n_levels, np.zeros(left[2].size))
+        scaled = _int32(left[2], plan.diagonal[left[1]])[order], starts
     starts, pairs, scales = _multiply_adds(plan)
     place, source = np.arange(n_values), plan.sources.copy()
     place[plan.diagonal] = ~plan.diagonal
@@ -185,14 +190,15 @@ def _factor_lists(plan: Elimination, nnz: int, with_rhs: bool) -> Tasks:
     if with_rhs:  # row i is value n_values + i: less the products of its left values with the rows above
         own = np.searchsorted(left[0], np.arange(n + 1)) + starts[-1]
         place, source = np.append(place, n_values + np.arange(n)), np.append(source, nnz + plan.rows)
-        pivot = np.append(pivot, np.full(n, -1))
         level, begin, end = np.append(level, row_level), np.append(begin, own[:-1]), np.append(end, own[1:])
         above = n_values + left[1]
         pairs = np.concatenate([pairs, _int32(*((above, left[2]) if plan.symmetric else (left[2], above)))])
         scales = np.append(scales, plan.diagonal[left[1]]) if plan.symmetric else scales
     order, level_starts = _sorted(level, n_levels, end - begin)
     tasks = _int32(place, source, begin, end)[order]
-    return Tasks(level_starts, tasks, pivot[order].astype(np.int32), pairs, scales.astype(np.int32))
+    return FactorLists(
+        Tasks(level_starts, tasks, None, pairs, scales.astype(np.int32)), scaled[1], scaled[0].astype(np.int32)
+    )
 
 
 def _pass(plan: Elimination, triangle: Any, sources: Any, rows: Any, own: Any, down: bool, scales: bool) -> Tasks:
@@ -264,7 +270,7 @@ def factorized_by_levels(values: Any, plan: Elimination, b: Any) -> tuple[Any, A
     n, n_values = plan.diagonal.size, plan.n_values
     rows = n_values + (0 if b is None else n)
     make = lambda: _with_widest(_factor_lists(plan, nnz, b is not None))
-    widest, tasks = _kept(plan, values, ("factor", nnz, b is not None), make)
+    widest, lists = _kept(plan, values, ("factor", nnz, b is not None), make)
     back = None if b is None else _kept(plan, values, ("back",), lambda: _back_lists(plan))
     staged = rows * STAGED_SAMPLES * values.dtype.itemsize <= STAGED_BYTES
     lanes, height = _block(n_samples, 1, widest, values)
@@ -274,20 +280,21 @@ def factorized_by_levels(values: Any, plan: Elimination, b: Any) -> tuple[Any, A
     out = empty_like(values, (n_values if staged else rows, n_samples))
     x = None if b is None else empty_like(b)
     broken = empty_like(values, (n_samples,))
+    tasks, own = lists.values, (lists.scaled_starts, lists.scaled)
     behind = (None,) * 4 if back is None else (back.starts, back.tasks, back.rows, back.pairs)
     arguments = (
-        values, b, out, x, broken, tasks.starts, tasks.tasks, tasks.pairs, tasks.scales, tasks.rows, *behind,
+        values, b, out, x, broken, tasks.starts, tasks.tasks, tasks.pairs, tasks.scales, *own, *behind,
         np.int32(nnz), np.int32(n_values), np.int32(tasks.starts.shape[0] - 1), np.int32(n_samples),
     )  # fmt: skip
     name = f"factor<{FLAGS[staged]}, {FLAGS[plan.symmetric]}>"
     shared = rows * lanes * values.dtype.itemsize if staged else 0
     grid = (-(-n_samples // lanes),)
-    CUDA.launch(name, _layout(values), grid, (lanes, height), arguments, False, OPTIONS, shared)
+    CUDA.launch(name, _layout(values), grid, (lanes, height), arguments, shared=shared)
     return out[:n_values, ...], broken, x
 
 
-def _with_widest(tasks: Tasks) -> tuple[int, Tasks]:
-    return _widest(tasks.starts), tasks
+def _with_widest(lists: FactorLists) -> tuple[int, FactorLists]:
+    return _widest(lists.values.starts), lists
 
 
 def _layout(array: Any) -> cuda.Layout:
@@ -314,5 +321,5 @@ def solved_by_levels(factors: Any, plan: Elimination, b: Any, transposed: bool, 
         np.int32(factors.shape[1] == 1 and n_samples != 1), np.int32(n_samples),
     )  # fmt: skip
     name = f"substitutions<{'double' if factors.dtype.itemsize == 8 else 'float'}>"
-    CUDA.launch(name, _layout(b), (-(-n_samples // lanes), k), (lanes, height), arguments, False, OPTIONS)
+    CUDA.launch(name, _layout(b), (-(-n_samples // lanes), k), (lanes, height), arguments)
     return out
