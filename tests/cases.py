@@ -757,6 +757,11 @@ def factor_cases(name, seed):
             plan = elimination_of(graph, symmetric, np.arange(n), "amd")
             values = numbers(rng, (graph.nnz, s), dtype)
             values[graph.diagonal_entries] += 8
+            if name == "factorized_with_solution":
+                for b in (None, numbers(rng, (n, s), dtype)):
+                    text = f"{label}{'_symmetric' * symmetric}{'_alone' * (b is None)}"
+                    yield Case(name, text, (values, plan, b))
+                continue
             if name == "factorized":
                 yield Case(name, f"{label}{'_symmetric' * symmetric}", (values, plan, None))
                 continue
@@ -775,6 +780,7 @@ def factor_cases(name, seed):
 
 CASES = {
     "factorized": lambda seed: factor_cases("factorized", seed),
+    "factorized_with_solution": lambda seed: factor_cases("factorized_with_solution", seed),
     "factor_solve": lambda seed: factor_cases("factor_solve", seed),
     "selected_inverse": lambda seed: factor_cases("selected_inverse", seed),
     "backward_error": lambda seed: square_cases("backward_error", seed, lambda rng, n, s, dtype, width: (

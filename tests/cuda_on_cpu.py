@@ -58,6 +58,9 @@ template <class T> static void __stcs(T* p, const T& v) { *p = v; }
 static double2 make_double2(double x, double y) { return {x, y}; }
 static int2 make_int2(int x, int y) { return {x, y}; }
 
+// Dynamic shared memory: kernels declare theirs by this macro.
+#define SHARED_VALUES(name) static real name[1 << 15]
+
 static ucontext_t scheduler;
 static jmp_buf back;  // swapping contexts asks the system each time, jumping does not
 static std::vector<ucontext_t> fibers;

@@ -166,12 +166,16 @@ class KernelModule:
 
     def launch(
         self, function: str, layout: Layout, grid: tuple[int, ...], threads: Any, arguments: tuple[Any, ...],
-        wide: bool = False, extra: tuple[str, ...] = (),
+        wide: bool = False, extra: tuple[str, ...] = (), shared: int = 0,
     ) -> None:  # fmt: skip
-        """Queue one kernel; `wide`: matrix positions are 64-bit. An empty grid does nothing."""
+        """Queue one kernel; `wide`: matrix positions are 64-bit. An empty grid does nothing.
+
+        `shared` are the bytes of dynamic shared memory that a block gets, 48 KiB at most.
+        """
         if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)
-            self.function(function, layout, wide, extra)(grid, block, tuple([_argument(value) for value in arguments]))
+            kernel, given = self.function(function, layout, wide, extra), tuple([_argument(a) for a in arguments])
+            kernel(grid, block, given, shared_mem=shared)
 
     def rows(
         self, function: str, n_rows: int, n_samples: int, arguments: tuple[Any, ...], layout: Layout,

@@ -20,11 +20,15 @@ __all__ = [
     "device_empties",
     "device_empty",
     "in_thread",
+    "lanes_of",
     "multiprocessors",
     "ordered_matrix_units",
     "raw_module",
     "release_device_memory",
 ]
+
+BLOCKS = 2
+"""Blocks for each multiprocessor, below which blocks with fewer samples each serve better."""
 
 SHARED_BYTES = 1 << 22
 """Bytes up to which arrays that are allocated in one call share one allocation: it is freed with the last of them."""
@@ -77,6 +81,20 @@ def multiprocessors() -> int:
     import cupy
 
     return int(cupy.cuda.Device().attributes["MultiProcessorCount"])
+
+
+def lanes_of(n_samples: int, n_blocks: int, array: Array, narrowest: int = 4) -> int:
+    """Samples of a block whose threads share the rows, where each tile of samples has `n_blocks`.
+
+    As many as keep all multiprocessors at work, 32 at most.
+    """
+    wanted = BLOCKS * (multiprocessors() if hasattr(array.data, "ptr") else 1)
+    lanes = 32
+    while lanes > narrowest and n_blocks * -(-n_samples // lanes) < wanted:
+        lanes //= 2
+    while lanes > 1 and lanes // 2 >= n_samples:
+        lanes //= 2
+    return lanes
 
 
 def ordered_matrix_units() -> int:

@@ -145,14 +145,14 @@ def _solved(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, pl
     tile = 64 // plan.dtype.itemsize
     size = max(BUDGET // max(plan.n_values * plan.dtype.itemsize, 1) // tile, 1) * tile
     if scaled.n_samples <= size:
-        return _Solution(system, A, plan.update(scaled), unit).finish()
+        return _Solution(system, A, *plan._update_and_apply(scaled, system.b), unit).finish()
     parts = []
     for first in range(0, scaled.n_samples, size):
         chosen = np.arange(first, min(first + size, scaled.n_samples))
         rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
         part = replace(system, b=contiguous(system.b[:, first : first + size]), rtol=rtol)
-        F = plan.update(scaled.take_samples(chosen))
-        own = _Solution(part, A.take_samples(chosen), F, None if unit is None else unit[chosen]).finish()
+        F, x = plan._update_and_apply(scaled.take_samples(chosen), part.b)
+        own = _Solution(part, A.take_samples(chosen), F, x, None if unit is None else unit[chosen]).finish()
         del own.F, F  # before the next one is made
         parts.append(own)
     return _joined(parts)
@@ -190,13 +190,17 @@ def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
 class _Solution:
     """Solutions of all samples, with their residuals and backward errors."""
 
-    def __init__(self, system: LinearSystem, A: CrsMatrix, F: Factorization, unit: np.ndarray | None) -> None:
+    def __init__(self, system: LinearSystem, A: CrsMatrix, F: Factorization, x: Any, unit: np.ndarray | None) -> None:
+        """`x` is the product of `F`, the factorisation of A over `unit`, with the right-hand side."""
         self.system, self.A, self.F, self.b = system, A, F, system.b
         self.unit = None if unit is None else asarray_like(unit, system.b)
         n_samples = self.b.shape[1]
         self.tolerance = ROUNDOFFS * float(array_namespace(self.b).finfo(self.b.dtype).eps)
         self.norm_b = _norms(self.b)
-        self.x = self.solve(self.b, self.norm_b)
+        if x is None:
+            self.x = self.solve(self.b, self.norm_b)
+        else:
+            self.x = x if self.unit is None else x / self.unit
         self.r, self.error = self.judged(self.x)
         self.iterations = np.zeros(n_samples, np.int64)
         self.repaired = np.zeros(n_samples, bool)
@@ -262,9 +266,9 @@ class _Solution:
         bad = np.flatnonzero(~(self.error <= self.tolerance))
         if not bad.size:
             return
-        values = to_numpy(self.A.values)
-        for s in bad.tolist():
-            own = values[:, s if values.shape[1] > 1 else 0]
+        values = to_numpy(self.A.take_samples(bad).values)
+        for i, s in enumerate(bad.tolist()):
+            own = values[:, i if values.shape[1] > 1 else 0]
             b = to_numpy(self.b[:, s])
             if not (np.isfinite(own).all() and np.isfinite(b).all()):
                 continue

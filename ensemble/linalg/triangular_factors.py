@@ -10,8 +10,8 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import floating, message, one_of, require, samples_text
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.factors import factorized
 from ensemble._kernels.direct.flat_tiles import Tiles, factorized_tiles, solved_tiles
+from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph
@@ -64,23 +64,28 @@ class TriangularFactors(LinearOperator):
         plan: Elimination = A.graph.kept(key, lambda: self._planned(A.graph, symmetric, ordering))
         return plan
 
-    def _put(self, A: CrsMatrix) -> None:
-        """The numbers of the matrix `A` on this graph."""
+    def _put(self, A: CrsMatrix, b: Any = None) -> Any:
+        """The numbers of the matrix `A` on this graph.
+
+        Where it takes no more passes, also the product with bare `b` of the same samples, if given; else None.
+        """
         self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
         if self.plan.flat is not None and type(A.values) is np.ndarray and self.n_samples > 1:
             self.tiles, broken = factorized_tiles(np.ascontiguousarray(A.values, self.dtype), self.plan)
             self.broken = broken != broken
             if self.broken.any():
                 self.tiles.fill(np.flatnonzero(self.broken), np.nan)
-            return
+            return None
         xp = array_namespace(A.values)
         values = contiguous(xp.astype(A.values, getattr(xp, self.dtype.name), copy=False))
         with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-            self.values, broken = factorized(values, self.plan, None)
+            self.values, broken, x = factorized_with_solution(values, self.plan, b)
         broken = to_numpy(broken)
         self.broken = broken != broken
         if self.broken.any():  # half of its values may be numbers
-            self.values[:, asarray_like(self.broken, self.values)] = np.nan
+            for array in (self.values,) if x is None else (self.values, x):
+                array[:, asarray_like(self.broken, array)] = np.nan
+        return x
 
     @cached_property
     def values(self) -> Any:
@@ -116,6 +121,12 @@ class TriangularFactors(LinearOperator):
         made = self._with_plan()
         made._put(A)
         return made
+
+    def _update_and_apply(self, A: CrsMatrix, b: Any) -> tuple[Self, Any]:
+        """`update` for a matrix on this graph; its product with bare `b`, (n, n_samples), or None: see `_put`."""
+        made = self._with_plan()
+        together = b.dtype == getattr(array_namespace(b), self.dtype.name) and b.shape[1] == A.values.shape[1]
+        return made, made._put(A, b if together else None)
 
     # --- what it is
     @property

@@ -195,6 +195,8 @@ class Elimination(NamedTuple):
     """The runs of rows that are treated as one, where the count of operations is in favour of that form."""
     flat: np.ndarray | None = None
     """The list of `flat.flat_list`, where there are few multiply-adds."""
+    lists: dict[Any, Any] | None = None
+    """Where lists of a device's tasks are kept."""
 
     @property
     def n_values(self) -> int:
