@@ -202,7 +202,7 @@ def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: 
     nodes = None if runs is None else supernodes_of(runs, upper_starts, right, lower_starts, first, symmetric)
     plan = Elimination(
         symmetric, orders[0], orders[1], lower_starts, left, across, upper_starts, right, first, diagonal, sources,
-        count, nested, nodes, {},
+        count, nested, nodes, None, {},
     )  # fmt: skip
     return plan._replace(flat=flat_list(plan)) if nodes is None and count <= FLAT else plan
 
