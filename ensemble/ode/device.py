@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
 from ensemble._compile import device
 from ensemble._kernels.ode import launch
-from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.problem import Problem, Solution
 

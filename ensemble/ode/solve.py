@@ -198,7 +198,7 @@ def solve(
         system = System(f, n, p.shape[0], space, dtype=dtype)
     else:
         system = StochasticSystem(f, noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
-    problem = Problem(system, chosen, functions, terminal, sides, max_roots, *placed, n_samples, dtype)
+    problem = Problem(system, chosen, functions, terminal, sides, max_roots, *placed, n_samples, dtype)  # type: ignore[call-arg]
     solution = _run(problem, progress)
     return _result(solution, problem, t_eval_given, sample_set, method)
 
@@ -272,6 +272,7 @@ def stacked(value: Any, name: str) -> Ensemble:
     if not isinstance(value, Ensemble):
         array = value if is_array(value) else np.asarray(value, dtype=None if len(value) else np.float64)
         value = Ensemble(array[..., None])
+    assert isinstance(value, Ensemble)
     require(value.ndim == 1, NAME, name, "have one axis", f"shape {value.shape}")
     kinds = str(value.dtype)
     require(kinds.startswith(("float", "int", "uint")), NAME, name, "be real numbers", kinds, "Split complex unknowns.")

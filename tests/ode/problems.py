@@ -9,6 +9,17 @@ from ensemble.ode.methods import METHODS
 from ensemble.ode.system import System
 
 
+SOLVERS = {"tsit5": {}, "dop853": {}, "taylor": {}, "rodas4": {}, "rk4": {"step": 0.003}}
+"""Methods that `ode.solve` is tested with, and their options."""
+
+RHO = np.linspace(0.0, 21.0, 37)
+TIMES = np.linspace(0.0, 1.0, 7)
+
+
+def passage(t, y, p, xp):
+    return y[0]
+
+
 def pendulum(t, y, p, xp):
     """A forced pendulum: smooth, nonlinear, not autonomous, separable."""
     return [y[1], -p[0] * xp.sin(y[0]) + 0.3 * xp.cos(t)]

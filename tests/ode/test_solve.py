@@ -12,11 +12,7 @@ from ensemble import Ensemble, gallery, ode
 from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble.ode import compiled
 from ensemble.ode.result import OdeStatus
-from tests.ode.problems import lorenz
-
-METHODS = {"tsit5": {}, "dop853": {}, "taylor": {}, "rodas4": {}, "rk4": {"step": 0.003}}
-RHO = np.linspace(0.0, 21.0, 37)
-TIMES = np.linspace(0.0, 1.0, 7)
+from tests.ode.problems import RHO, SOLVERS, TIMES, lorenz, passage
 
 
 def oscillator(t, y, p, xp):
@@ -24,11 +20,11 @@ def oscillator(t, y, p, xp):
 
 
 def lorenz_of(rho, method="tsit5", **options):
-    options = {"rtol": 1e-8, "atol": 1e-10, **METHODS[method], **options}
+    options = {"rtol": 1e-8, "atol": 1e-10, **SOLVERS[method], **options}
     return ode.solve(lorenz, [1.0, 1.0, 1.0], (0.0, 1.0), p=[Ensemble(rho)], method=method, **options)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SOLVERS)
 def test_lorenz_agrees_with_scipy(method):
     result = lorenz_of(RHO, method)
     for s in (0, 17, 36):
@@ -40,7 +36,7 @@ def test_lorenz_agrees_with_scipy(method):
     assert result.succeeded.all()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SOLVERS)
 def test_a_sample_has_the_bits_of_its_own_run(method):
     whole = lorenz_of(RHO, method, t_eval=TIMES)
     for samples in ([0], [3, 17, 36], list(range(33))):
@@ -49,7 +45,7 @@ def test_a_sample_has_the_bits_of_its_own_run(method):
         np.testing.assert_array_equal(part.n_steps, whole.n_steps[samples])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SOLVERS)
 def test_nan_and_divergence_stay_in_their_samples(method):
     rho = RHO.copy()
     rho[5] = np.nan
@@ -76,7 +72,7 @@ def test_too_many_steps_are_an_outcome():
     assert (result.n_steps == 5).all() and (result.t_reached.samples < 9.0).all()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SOLVERS)
 def test_output_times_do_not_change_the_steps(method):
     result, alone = lorenz_of(RHO, method, t_eval=TIMES), lorenz_of(RHO, method)
     np.testing.assert_array_equal(result.y.samples[-1], alone.y.samples)
@@ -117,10 +113,6 @@ def test_samples_have_tolerances_and_intervals_of_their_own():
     assert result.n_steps[1] > 3 * result.n_steps[0]
 
 
-def passage(t, y, p, xp):
-    return y[0]
-
-
 def turn(t, y, p, xp):
     return y[1]
 
@@ -144,7 +136,7 @@ def test_events_of_an_oscillator(method):
     np.testing.assert_array_equal(np.isnan(result.y.samples[1, 0]), after)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SOLVERS)
 def test_an_untraced_function_gives_the_same_answers(method):
     def opaque(t, y, p, xp):
         if not hasattr(y[0], "n_samples"):
@@ -155,7 +147,7 @@ def test_an_untraced_function_gives_the_same_answers(method):
         with pytest.raises(TypeError, match="traceable for the method"):
             ode.solve(opaque, [1.0, 1.0, 1.0], (0.0, 1.0), p=[28.0], method=method)
         return
-    options = {"rtol": 1e-8, "atol": 1e-10, **METHODS[method]}
+    options = {"rtol": 1e-8, "atol": 1e-10, **SOLVERS[method]}
     result = ode.solve(opaque, [1.0, 1.0, 1.0], (0.0, 1.0), p=[Ensemble(RHO)], method=method,
                        t_eval=TIMES, events=(passage, turn), **options)  # fmt: skip
     expected = lorenz_of(RHO, method, t_eval=TIMES, events=(passage, turn))

@@ -9,10 +9,9 @@ from ensemble._compile.trace.cuda_source import OPTIONS
 from ensemble._kernels.ode import launch
 from ensemble.ode import compiled, device
 from tests import cuda_on_cpu, nvrtc
-from tests.ode.problems import lorenz
-from tests.ode.test_solve import METHODS, RHO, TIMES, passage
+from tests.ode.problems import RHO, SOLVERS, TIMES, lorenz, passage
 
-CASES = {name: {"method": name, **options} for name, options in METHODS.items()}
+CASES = {name: {"method": name, **options} for name, options in SOLVERS.items()}
 CASES |= {f"{name}, times": {**options, "t_eval": TIMES} for name, options in CASES.items()}
 CASES["events"] = {"method": "dop853", "t_eval": TIMES, "events": (passage, lambda t, y, p, xp: y[0] - 1.5)}
 CASES["steps of their own"] = {"method": "rk4", "step": Ensemble(np.linspace(0.01, 0.013, RHO.size))}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble import Ensemble, gallery, ode
+from ensemble import gallery, ode
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._command.shared import toml_values as kinds
 from ensemble._command.shared.backend import require_backend
@@ -21,6 +21,7 @@ from ensemble._command.shared.toml_values import read
 from ensemble._command.study.configuration import inputs_from_table
 from ensemble._files import write_whole
 from ensemble._progress import say
+from ensemble.scalar import Ensemble, plot_histogram
 
 __all__ = ["run"]
 
@@ -72,7 +73,8 @@ def run(options: argparse.Namespace) -> int:
         arrays = {"y": to_numpy(result.y.samples), "t": to_numpy(getattr(result.t, "samples", result.t)),
                   "status": status, "n_steps": to_numpy(result.n_steps)}  # fmt: skip
         options.output.write(
-            options.out, lambda: write_whole(options.out, lambda file: np.savez_compressed(file, **arrays))
+            options.out,
+            lambda: write_whole(options.out, lambda file: np.savez_compressed(file, **arrays)),  # type: ignore[arg-type]
         )
     if options.plot is not None:
         options.output.write(options.plot, lambda: save_figure(figure(problem, result), options.plot))
@@ -158,7 +160,8 @@ def as_table(found: dict[str, Any]) -> str:
     """The outcome as text."""
     ends = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found["status"].items())
     lines = [
-        f"{found['problem']}: {found['samples']} samples, t from {found['t'][0]:g} to {found['t'][1]:g}, {found['method']}",
+        f"{found['problem']}, {found['method']}: {found['samples']} samples, t from {found['t'][0]:g} to "
+        f"{found['t'][1]:g}",
         f"{ends}; {found['steps'][0]} to {found['steps'][1]} steps per sample",
         f"{found['seconds']:.2f} s with compilation, {found['samples per second']:.4g} samples per second",
         "",
@@ -173,8 +176,6 @@ def as_table(found: dict[str, Any]) -> str:
 def figure(problem: Problem, result: ode.OdeResult) -> Any:
     """Fan charts of the first components over time, or histograms of the last states."""
     from matplotlib.figure import Figure
-
-    from ensemble import plot_histogram
 
     n = min(result.y.shape[-1], 6)
     drawing = Figure(figsize=(7.0, 2.2 * n), layout="constrained")

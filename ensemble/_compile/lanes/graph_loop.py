@@ -18,7 +18,7 @@ from ensemble._compile.lanes import arithmetic, circular, functions, quotients
 from ensemble._compile.lanes import tables as _tables
 from ensemble._compile.lanes import types as _types
 from ensemble._compile.lanes.arithmetic import instruction
-from ensemble._compile.lanes.types import Lanes, fill_lanes
+from ensemble._compile.lanes.types import Lanes
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.operations import OPERATIONS, Table
 
@@ -180,7 +180,7 @@ class _Body:
             lanes = Lanes(KINDS[node.dtype], self.width)
             return arithmetic.converted(builder, KINDS[kinds[0]], KINDS[node.dtype], operands[0], lanes)
         if name in DIRECT and (real or DIRECT[name][1]):
-            return getattr(builder, DIRECT[name][0 if real else 1])(*operands)
+            return getattr(builder, str(DIRECT[name][0 if real else 1]))(*operands)
         if name == "bits":
             return builder.bitcast(operands[0], ir.VectorType(ir.IntType(int(node.dtype[3:])), self.width))
         if name == "from_bits":

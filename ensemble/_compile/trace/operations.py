@@ -159,9 +159,7 @@ OPERATIONS = {operation.name: operation for operation in _ALL}
 INTERNAL = {
     "fma": Operation("fma", 3, "float", "fma({0}, {1}, {2})", "fma({0}, {1}, {2})"),
     "bits": Operation("bits", 1, "same", "bits({0})", "bits_of({0})"),
-    "high_word": Operation(
-        "high_word", 1, "same", "high_word({0})", "((long long)((unsigned long long){0} >> 32))"
-    ),
+    "high_word": Operation("high_word", 1, "same", "high_word({0})", "((long long)((unsigned long long){0} >> 32))"),
     "from_bits": Operation("from_bits", 1, "same", "from_bits({0})", "from_bits({0})"),
 }
 """Operations that no body of a user can call: the graph passes and the library's own bodies make them."""

@@ -212,9 +212,9 @@ def solve_range(
             t_old, h, t_new = rows[place, c], rows[place + 1, c], rows[row_t, c]
             moved = t_new != t_old
             for j in range(n_events):
-                if moved and kinds[j, 1] > 0 and found[j, c] < limit:
-                    if event_counts[j, s] + 1 >= kinds[j, 1]:
-                        limit, ended = found[j, c], True
+                last_root = 0 < kinds[j, 1] <= event_counts[j, s] + 1
+                if moved and last_root and found[j, c] < limit:
+                    limit, ended = found[j, c], True
             for j in range(n_events):
                 if moved and found[j, c] <= limit and found[j, c] <= 1.0:
                     if event_counts[j, s] < event_times.shape[1]:

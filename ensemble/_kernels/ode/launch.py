@@ -106,7 +106,7 @@ class _Text:
         lines += [f"v{k} = n{k};" for k in range(self.n_loop)]
         if shape.dense:
             lines += ["bool ended = false;", f"REAL t_last = v{r.t}, last_theta = REAL(1.5);", "if (now) {"]
-            lines += self.outputs() + ["}"]
+            lines += [*self.outputs(), "}"]
         return lines
 
     def counts(self) -> bool:
