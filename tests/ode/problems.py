@@ -8,7 +8,6 @@ from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble.ode.methods import METHODS
 from ensemble.ode.system import System
 
-
 SOLVERS = {"tsit5": {}, "dop853": {}, "taylor": {}, "rodas4": {}, "rk4": {"step": 0.003}}
 """Methods that `ode.solve` is tested with, and their options."""
 
