@@ -177,7 +177,7 @@ def row(name: str, rounds: int, speed: float) -> dict[str, Any]:
         "n_samples": n_samples,
         "n_values": F.n_values,
         "multiply-adds": F.multiply_adds,
-        "form": "rows" if F.plan.supernodes is None else "supernodes",
+        "form": "supernodes" if F.plan.supernodes is not None else "rows" if F.tiles is None else "list",
         "factor us": micro["factor"],
         "solve us": micro["solve"],
         "Gflop/s": 2e-3 * F.multiply_adds / micro["factor"],

@@ -1,15 +1,16 @@
 """Element kernels on tetrahedra on a CUDA device, against the bytes that they must move.
 
 `python -m benchmarks element-kernels-device` checks each kernel against NumPy, then times it between CUDA events on the
-mountain mesh. The device's cache is emptied before each run. Paper-shaped kernels read or write a copy of the gradients
-for each of 11 quadrature points, collapsed ones a single copy. Bytes are those of compulsory reads and writes, where
-nodes are read once. Published times (Fluidity-Atmosphere, Li et al., on an A100) are of kernels that read coordinates
-of the corners of each element. Record: `element-kernels-cuda`.
+mountain mesh: launches that follow each other, on copies of all arrays that no cache holds. Paper-shaped kernels read
+or write a copy of the gradients for each of 11 quadrature points, collapsed ones a single copy. Bytes are those of
+compulsory reads and writes, where nodes are read once. Published times (Fluidity-Atmosphere, Li et al., on an A100) are
+of kernels that read coordinates of the corners of each element. Record: `element-kernels-cuda`.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -18,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.bench_forms_device import BANDWIDTH
-from benchmarks.bench_forms_device import milliseconds as device_milliseconds
 from benchmarks.common import SEED, cuda_device, save, show
+from benchmarks.device_clock import copies_for, milliseconds_in_turn
 from benchmarks.mountain import mountain_mesh
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
@@ -34,9 +35,9 @@ SAMPLES = 32
 
 
 class Run(NamedTuple):
-    """One kernel: what it computes with `out`, its bytes, the published milliseconds (A100), and NumPy's answer."""
+    """One kernel: what it computes from inputs with `out`, its bytes, published times (A100), and NumPy's answer."""
 
-    call: Callable[[Any], Any]
+    call: Callable[[Any, Any], Any]
     moved: float
     published: float | None
     expected: Callable[[np.ndarray], np.ndarray]
@@ -92,6 +93,19 @@ class Inputs:
         return np.asarray(fem.edge_lengths(sub, "paper")).reshape(-1, 9)
 
 
+class Copies:
+    """The same inputs in memory of their own; each array is copied when it is first used."""
+
+    def __init__(self, given: Inputs) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._given, name)
+        copied = {c: array.copy() for c, array in value.items()} if isinstance(value, dict) else value.copy()
+        setattr(self, name, copied)
+        return copied
+
+
 def runs(given: Inputs) -> dict[str, Run]:
     """Every kernel; bytes are per element, but for nodes."""
     e, n = given.mesh.n_elements, given.mesh.n_nodes
@@ -103,30 +117,30 @@ def runs(given: Inputs) -> dict[str, Run]:
     ):
         values = to_numpy(field)[at_nodes].reshape(-1, 4 * c)
         found[f"element_values, {name}"] = Run(
-            lambda out, field=field: tet_values(field, given.tets, out),  # type: ignore[misc]
+            lambda x, out, c=c: tet_values(x.fields[c], x.tets, out),  # type: ignore[misc]
             (16 + 32 * c) * e + 8 * c * n, ms, lambda got, values=values: values)  # type: ignore[misc]  # fmt: skip
     flat = g.reshape(-1, 12)
     paper = np.concatenate([np.tile(flat, Q), volume[:, None] * weights], axis=1)
     found["transform, paper-shaped"] = Run(
-        lambda out: tet_transform(given.points, given.tets, given.weights, out),
+        lambda x, out: tet_transform(x.points, x.tets, x.weights, out),
         (16 + 104 * Q) * e + 24 * n, 3.964, lambda got: paper)  # fmt: skip
     found["transform, collapsed"] = Run(
-        lambda out: tet_transform(given.points, given.tets, given.ones, out),
+        lambda x, out: tet_transform(x.points, x.tets, x.ones, out),
         (16 + 104) * e + 24 * n, None, lambda got: np.concatenate([flat, volume[:, None]], axis=1))  # fmt: skip
     mass = volume[:, None] * ((np.ones((4, 4)) + np.eye(4)) / 20.0).reshape(16)
     first = np.einsum("e,ejd->edj", volume / 4.0, g)[:, :, None, :].repeat(4, axis=2).reshape(-1, 48)
-    for kind, count, ms_mass, ms_first in (("paper-shaped", Q, 1.012, 1.371), ("collapsed", 1, None, None)):
-        detwei, dshape = (given.detwei, given.dshape) if count == Q else (given.volume, given.gradients)
-        products, shape = (given.products, given.table) if count == Q else (given.mass, given.quarter)
-        found[f"shape_shape, {kind}"] = Run(
-            lambda out, p=products, w=detwei: tet_shape_shape(p, w, out),  # type: ignore[misc]
-            (8 * count + 128) * e, ms_mass, lambda got: mass)  # fmt: skip
-        found[f"shape_dshape, {kind}"] = Run(
-            lambda out, s=shape, d=dshape, w=detwei: tet_shape_dshape(s, d, w, out),  # type: ignore[misc]
-            (104 * count + 384) * e, ms_first, lambda got: first)  # fmt: skip
+    calls = {
+        "paper-shaped": (Q, 1.012, 1.371, lambda x, out: tet_shape_shape(x.products, x.detwei, out),
+                         lambda x, out: tet_shape_dshape(x.table, x.dshape, x.detwei, out)),
+        "collapsed": (1, None, None, lambda x, out: tet_shape_shape(x.mass, x.volume, out),
+                      lambda x, out: tet_shape_dshape(x.quarter, x.gradients, x.volume, out)),
+    }  # fmt: skip
+    for kind, (count, ms_mass, ms_first, shape_shape, shape_dshape) in calls.items():
+        found[f"shape_shape, {kind}"] = Run(shape_shape, (8 * count + 128) * e, ms_mass, lambda got: mass)
+        found[f"shape_dshape, {kind}"] = Run(shape_dshape, (104 * count + 384) * e, ms_first, lambda got: first)
     for name, rows, derivatives, expected in (("shape_shape", 16, False, mass), ("shape_dshape", 48, True, first)):
         found[f"{name}, from points"] = Run(
-            lambda out, d=derivatives: tet_closed_form(given.points, given.tets, d, out),  # type: ignore[misc]
+            lambda x, out, d=derivatives: tet_closed_form(x.points, x.tets, d, out),  # type: ignore[misc]
             (16 + 8 * rows) * e + 24 * n, None, lambda got, x=expected: x)  # type: ignore[misc]  # fmt: skip
     return found | tensor_runs(given, g, volume, weights) | length_runs(given)
 
@@ -139,19 +153,18 @@ def tensor_runs(given: Inputs, g: np.ndarray, volume: np.ndarray, weights: np.nd
     one = np.einsum("eik,ekl,ejl,e->eij", g, tensors[0], g, volume, optimize=True).reshape(-1, 16)
     many = given.of(given.many)[:, 0]
     each = np.einsum("eik,ekls,ejl,e->eijs", g, many, g, volume, optimize=True).reshape(-1, 16 * SAMPLES)
-    first = given.tensors[:1]
     return {
         "dshape_tensor_dshape, paper-shaped": Run(
-            lambda out: tet_gradient_tensor(given.dshape, given.tensors, None, given.detwei, out),
+            lambda x, out: tet_gradient_tensor(x.dshape, x.tensors, None, x.detwei, out),
             (176 * Q + 128) * e, 1.969, lambda got: sums),
         "dshape_tensor_dshape, paper-shaped, two arrays": Run(
-            lambda out: tet_gradient_tensor(given.dshape, given.tensors, given.other, given.detwei, out),
+            lambda x, out: tet_gradient_tensor(x.dshape, x.tensors, x.other, x.detwei, out),
             (272 * Q + 128) * e, 3.689, lambda got: sums),
         "dshape_tensor_dshape, collapsed": Run(
-            lambda out: tet_gradient_tensor(given.gradients, first, None, given.volume, out),
+            lambda x, out: tet_gradient_tensor(x.gradients, x.tensors[:1], None, x.volume, out),
             (176 + 128) * e, None, lambda got: one),
         f"dshape_tensor_dshape, collapsed, {SAMPLES} samples": Run(
-            lambda out: tet_gradient_tensor(given.gradients, given.many, None, given.volume, out),
+            lambda x, out: tet_gradient_tensor(x.gradients, x.many, None, x.volume, out),
             (104 + SAMPLES * (72 + 128)) * e, None, lambda got: each),
     }  # fmt: skip
 
@@ -161,7 +174,7 @@ def length_runs(given: Inputs) -> dict[str, Run]:
     e, n, lengths = given.mesh.n_elements, given.mesh.n_nodes, given.lengths()
     return {
         f"edge_lengths, {kind}": Run(
-            lambda out, copies=copies: tet_edge_lengths(given.points, given.tets, copies, out),  # type: ignore[misc]
+            lambda x, out, copies=copies: tet_edge_lengths(x.points, x.tets, copies, out),  # type: ignore[misc]
             (16 + 72 * copies) * e + 24 * n, published,
             lambda got, copies=copies: np.tile(lengths, copies), 1e-11)  # type: ignore[misc]
         for kind, copies, published in (("paper-shaped", Q, 7.476), ("collapsed", 1, None))
@@ -177,6 +190,12 @@ def check(name: str, run: Run, out: Any, given: Inputs) -> None:
     error = float((np.abs(got - expected) / size).max())
     if not error <= run.tolerance:
         raise AssertionError(f"{name}: the result differs from NumPy's by {error:.1e}")
+
+
+def device_milliseconds(run: Run, given: Inputs, out: Any, repeats: int) -> float:
+    """Median time of launches that follow each other on copies of all arrays."""
+    sets = [(Copies(given), out.copy()) for _ in range(copies_for(run.moved))]
+    return milliseconds_in_turn([functools.partial(run.call, *each) for each in sets], repeats)
 
 
 def host_milliseconds(call: Callable[[], Any], repeats: int) -> float:
@@ -203,10 +222,12 @@ def main() -> None:
     given = Inputs(mesh, prototype(options.backend))
     rows: list[dict[str, Any]] = []
     for name, run in runs(given).items():
-        out = run.call(None)
+        out = run.call(given, None)
         check(name, run, out, given)
-        clock = device_milliseconds if on_device else host_milliseconds
-        ms = clock(lambda run=run, out=out: run.call(out), options.repeats)  # type: ignore[misc]
+        if on_device:
+            ms = device_milliseconds(run, given, out, options.repeats)
+        else:
+            ms = host_milliseconds(lambda run=run, out=out: run.call(given, out), options.repeats)  # type: ignore[misc]
         bound = 1e3 * run.moved / BANDWIDTH
         rows.append({
             "kernel": name, "MB": run.moved / 1e6, "bound ms": bound, "ms": ms, "fraction": bound / ms,

@@ -1,7 +1,8 @@
 """Sums of element matrices on a CUDA device, and products of block matrices, against their bytes.
 
-`python -m benchmarks elements-device` compares three ways to add element matrices that lie on the device (blocks of
-rows in shared memory, a gather by entries, atomic additions) and block with scalar storage. Record: `elements-cuda`.
+`python -m benchmarks elements-device` compares three ways to add element matrices that lie on the device (by rows of
+the matrix in shared memory, a gather by entries, atomic additions), and block with scalar storage. Launches follow each
+other, on copies of what they read and write. Record: `elements-cuda`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_forms_device import BANDWIDTH, milliseconds
+from benchmarks.bench_forms_device import BANDWIDTH
 from benchmarks.common import SEED, cuda_device, save, show
+from benchmarks.device_clock import copies_for, milliseconds_in_turn
 from benchmarks.mountain import mountain_mesh
-from ensemble._kernels.sparse.gather_sums import gather_sums, staged_sums, staging
+from ensemble._kernels.sparse.gather_sums import gather_sums
+from ensemble._kernels.sparse.row_sums import row_sums
 from ensemble.linalg import BcrsMatrix, ElementAssembly
 
 ATOMIC = r"""
@@ -28,40 +31,70 @@ extern "C" __global__ void scatter(const int* targets, const double* values, dou
 
 
 def element_rows(repeats: int) -> list[dict[str, Any]]:
-    """Milliseconds of each way, per number of samples."""
+    """Milliseconds of each way, per number of samples, on copies of all arrays in turn."""
     import cupy
 
     mesh = mountain_mesh()
     order = mesh.tets[:, 0].argsort(kind="stable")
     assembly = ElementAssembly(mesh.tets[order], mesh.n_nodes)
-    k, rng, rows = 4, np.random.default_rng(SEED), []
+    rng, rows = np.random.default_rng(SEED), []
     targets = (assembly.map.indptr[:-1][assembly.dofs][:, :, None] + assembly.map.slots).astype(np.int32).reshape(-1)
     there = cupy.asarray(targets)
     scatter = cupy.RawKernel(ATOMIC, "scatter")
     for n_samples in (1, 4, 32):
         host = rng.standard_normal((targets.size, n_samples))
-        values = cupy.asarray(host)
         expected = gather_sums(*assembly._matrix_sources, host, None)
-        out = cupy.empty((assembly.graph.nnz, n_samples))
+        n_bytes = host.nbytes + expected.nbytes
+        sets = [(cupy.asarray(host), cupy.empty_like(expected)) for _ in range(copies_for(n_bytes))]
+        values = sets[0][0]
         places = assembly._arrays_on(values, "matrix", assembly._matrix_sources)
-        tables = staging(assembly._gather, k, n_samples, values)
+        tables = assembly._row_tables(values)
 
-        def atomic(values: Any = values, out: Any = out, n_samples: int = n_samples) -> None:
+        def atomic(values: Any, out: Any, n_samples: int = n_samples) -> None:
             out.fill(0.0)
             count = -(-values.size // 256)
             scatter((count,), (256,), (there, values, out, np.int64(targets.size), np.int32(n_samples)))
 
-        ways: dict[str, Any] = {"gather": partial(gather_sums, *places, values, out), "atomic": atomic}
+        ways: dict[str, Any] = {"gather": partial(gather_sums, *places), "atomic": atomic}
         if tables is not None:
-            ways["staged"] = partial(staged_sums, tables, values, out)
-        least = (host.nbytes + expected.nbytes) / BANDWIDTH * 1e3
-        for name, call in ways.items():
-            call()
-            error = abs(cupy.asnumpy(out) - expected).max()
-            assert error == 0.0 or (name == "atomic" and error < 1e-12), (name, error)
-            ms = milliseconds(call, repeats)
-            rows.append({"way": name, "elements": mesh.n_elements, "samples": n_samples, "ms": ms, "least ms": least})
+            arrays = assembly._arrays_on(values, f"rows of {n_samples}", tables[:4])
+            ways["rows"] = partial(row_sums, arrays, assembly.graph.nnz, tables.capacity)
+        for name, way in ways.items():
+            ms = checked_milliseconds(name, way, sets, expected, repeats)
+            rows.append(row(name, mesh, n_samples, ms, n_bytes))
+        del sets, values
+    return rows + vector_rows(assembly, mesh, repeats)
+
+
+def vector_rows(assembly: ElementAssembly, mesh: Any, repeats: int) -> list[dict[str, Any]]:
+    """Milliseconds of right-hand sides from element vectors."""
+    import cupy
+
+    rng, rows = np.random.default_rng(SEED), []
+    for n_samples in (1, 32):
+        host = rng.standard_normal((mesh.n_elements, 4, n_samples))
+        expected = assembly.vector(host)
+        n_bytes = host.nbytes + expected.nbytes
+        sets = [(cupy.asarray(host), None) for _ in range(copies_for(n_bytes))]
+        ms = checked_milliseconds("vector", lambda x, out: assembly.vector(x), sets, expected, repeats)
+        rows.append(row("right-hand side", mesh, n_samples, ms, n_bytes))
     return rows
+
+
+def checked_milliseconds(name: str, way: Any, sets: list[Any], expected: np.ndarray, repeats: int) -> float:
+    """The time of `way` on sets of (values, out) in turn, after a check of the first."""
+    import cupy
+
+    made = way(*sets[0])
+    error = abs(cupy.asnumpy(sets[0][1] if made is None else made) - expected).max()
+    assert error == 0.0 or (name == "atomic" and error < 1e-12), (name, error)
+    return milliseconds_in_turn([partial(way, *each) for each in sets], repeats)
+
+
+def row(name: str, mesh: Any, n_samples: int, ms: float, n_bytes: int) -> dict[str, Any]:
+    """A line of the table."""
+    least = n_bytes / BANDWIDTH * 1e3
+    return {"way": name, "elements": mesh.n_elements, "samples": n_samples, "ms": ms, "least ms": least}
 
 
 def product_rows(repeats: int) -> list[dict[str, Any]]:
@@ -72,13 +105,15 @@ def product_rows(repeats: int) -> list[dict[str, Any]]:
     graph, rows = ElementAssembly(mesh.tets, mesh.n_nodes).graph, []
     for n_samples in (1, 4, 32):
         A = BcrsMatrix(graph, cupy.random.standard_normal((graph.nnz, 3, 3, n_samples)))
+        B = BcrsMatrix(graph, A.values.copy())
         x = cupy.random.standard_normal((A.shape[1], n_samples))
-        scalar, y, z = A.to_crs(), cupy.empty_like(x), cupy.empty_like(x)
+        y, z = cupy.empty_like(x), cupy.empty_like(x)
+        blocks, scalars = (A, B), (A.to_crs(), B.to_crs())
         A.apply(x, y)
-        assert bool((y == scalar.apply(x, z)).all())
+        assert bool((y == scalars[0].apply(x, z)).all())
         n_bytes = A.values.nbytes + 4 * graph.nnz + 4 * graph.shape[0] + 2 * x.nbytes
-        for name, operator in (("blocks", A), ("entries", scalar)):
-            ms = milliseconds(partial(operator.apply, x, y), repeats)
+        for name, pair in (("blocks", blocks), ("entries", scalars)):
+            ms = milliseconds_in_turn([partial(operator.apply, x, y) for operator in pair], repeats)
             least = n_bytes / BANDWIDTH * 1e3
             rows.append({"storage": name, "rows": A.shape[0], "samples": n_samples, "ms": ms, "least ms": least})
     return rows

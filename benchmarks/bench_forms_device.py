@@ -1,20 +1,19 @@
 """Assembly on tetrahedra on a CUDA device: matrices of one and of many samples, and the eight of a time step.
 
-`python -m benchmarks forms-device` checks each matrix against the CPU, then times launches between CUDA events. The
-device's cache is emptied before each. Record: `forms-cuda`.
+`python -m benchmarks forms-device` checks each matrix against the CPU, then times what an assembly queues between CUDA
+events, after a large buffer was read. Record: `forms-cuda`.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from benchmarks.bench_forms import diffusion, diffusivities, laplace, mass
 from benchmarks.common import cuda_device, save, show
+from benchmarks.device_clock import milliseconds
 from benchmarks.mountain import STEP_FORMS, mountain_mesh, step_fields
 from ensemble import Ensemble
 from ensemble.apps import fem
@@ -25,26 +24,6 @@ BANDWIDTH = 4.8e12
 PUBLISHED = {"temperature": 11.566, "water vapour": 11.251, "cloud water": 11.296, "rain water": 9.481,
              "momentum": 46.363, "divergence": 21.497, "pressure diffusion": 28.507, "projection": 10.944}  # fmt: skip
 """Milliseconds on an A100, Fluidity-Atmosphere (Li et al.), table 8."""
-
-
-def milliseconds(call: Callable[[], Any], repeats: int, cold: bool = True) -> float:
-    """Median time of what a call queues."""
-    import cupy
-
-    flush = cupy.zeros(1 << 25, dtype=cupy.float64) if cold else None
-    start, end = cupy.cuda.Event(), cupy.cuda.Event()
-    for _ in range(3):
-        call()
-    times = []
-    for _ in range(repeats):
-        if flush is not None:
-            flush += 1.0
-        start.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end))
-    return statistics.median(times)
 
 
 def on_device(fields: dict[str, Any]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from ensemble.scalar import (
 )
 
 if TYPE_CHECKING:
-    from ensemble import apps, gallery, krylov, linalg, multigrid, ode, uq
+    from ensemble import apps, gallery, krylov, linalg, multigrid, ode, quadrature, uq
     from ensemble.scalar import xp
     from ensemble.uq import Categorical, Inputs, fields, plan, propagate, sobol_indices, vectorize
 
@@ -84,6 +84,7 @@ __all__ = [
     "plot_ribbon",
     "probability",
     "propagate",
+    "quadrature",
     "record_divergence",
     "run",
     "sample_confidence_interval",
@@ -106,7 +107,7 @@ __all__ = [
     "xp",
 ]
 
-SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "ode", "uq")
+SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "ode", "quadrature", "uq")
 """What is imported when it is first used: kernels, and with them Numba and SciPy."""
 
 LATE = {

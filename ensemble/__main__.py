@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import NoReturn
 
-from ensemble._command.parsers import add_diffusion, add_gbees, add_study
+from ensemble._command.parsers import add_diffusion, add_gbees, add_ode, add_study
 from ensemble._command.shared.output import Output, flush_stdout
 from ensemble._progress import say
 from ensemble._version import __version__
@@ -37,6 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=OneLineParser)
     add_diffusion(commands)
     add_gbees(commands)
+    add_ode(commands)
     add_study(commands)
     options = parser.parse_args(argv)
     options.output = Output()

@@ -46,6 +46,8 @@ class Replacements:
 
     def commit(self) -> None:
         """Put the files written so far in place."""
+        if not self._pending and not self._folders:
+            return
         if self._durable:
             sync(self._pending.values())
         for path, part in self._pending.items():

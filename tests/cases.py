@@ -386,6 +386,21 @@ def coupled_cases(seed):
             yield Case("coupled_rows", label + "_symmetric", ((*graph[:2], graph[3]), stored))
 
 
+def reciprocal_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        d = numbers(rng, (n, s), dtype)
+        d[: n // 3], d[n // 3 : n // 2] = 0.0, -np.finfo(dtype).smallest_normal / 4
+        yield Case("reciprocal", label, (d,), (0,))
+
+
+def too_small_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        size = np.abs(numbers(rng, (n, s), dtype))
+        size[: n // 2, ::2] *= dtype(1e-6)
+        size[n // 2 :, 1::2] = 0.0
+        yield Case("too_small", label, (size, np.exp2(rng.integers(-3, 4, s)).astype(dtype), 1e-5))
+
+
 def galerkin_setting(rng, n, per_row=3):
     a = random_graph(rng, n, n, square_diagonal=True)
     n_coarse = max(1, n // 3)
@@ -742,6 +757,11 @@ def factor_cases(name, seed):
             plan = elimination_of(graph, symmetric, np.arange(n), "amd")
             values = numbers(rng, (graph.nnz, s), dtype)
             values[graph.diagonal_entries] += 8
+            if name == "factorized_with_solution":
+                for b in (None, numbers(rng, (n, s), dtype)):
+                    text = f"{label}{'_symmetric' * symmetric}{'_alone' * (b is None)}"
+                    yield Case(name, text, (values, plan, b))
+                continue
             if name == "factorized":
                 yield Case(name, f"{label}{'_symmetric' * symmetric}", (values, plan, None))
                 continue
@@ -760,6 +780,7 @@ def factor_cases(name, seed):
 
 CASES = {
     "factorized": lambda seed: factor_cases("factorized", seed),
+    "factorized_with_solution": lambda seed: factor_cases("factorized_with_solution", seed),
     "factor_solve": lambda seed: factor_cases("factor_solve", seed),
     "selected_inverse": lambda seed: factor_cases("selected_inverse", seed),
     "backward_error": lambda seed: square_cases("backward_error", seed, lambda rng, n, s, dtype, width: (
@@ -849,6 +870,8 @@ CASES = {
     "small_eigh3": lambda seed: symmetric3_cases("small_eigh3", seed),
     "small_root3": lambda seed: symmetric3_cases("small_root3", seed),
     "coupled_rows": coupled_cases,
+    "reciprocal": reciprocal_cases,
+    "too_small": too_small_cases,
     "product_values": product_values_cases,
     "galerkin_values": galerkin_cases,
     "smooth_prolongator": prolongator_cases,

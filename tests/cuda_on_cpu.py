@@ -1,6 +1,7 @@
 """CUDA kernels without a GPU: the same sources compiled by g++, each thread of a block a coroutine.
 
 Slow, and blind to races between blocks; but it runs every kernel's arithmetic, indexing and barriers without a device.
+An access to an address that is no multiple of its type's alignment stops the kernel with an error, as on a device.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ HEADER = r"""
 #include <cmath>
 #include <csetjmp>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ucontext.h>
@@ -38,9 +40,9 @@ using std::min;
 using std::sqrt;
 struct dim3 { unsigned x, y, z; };
 static dim3 gridDim, blockDim, blockIdx, threadIdx;
-struct int2 { int x, y; };
-struct int4 { int x, y, z, w; };
-struct double2 { double x, y; };
+struct alignas(8) int2 { int x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(16) double2 { double x, y; };
 
 #define __global__ static
 #define __device__
@@ -52,6 +54,12 @@ struct double2 { double x, y; };
 #define __noinline__ __attribute__((noinline))
 template <class T> static T __ldg(const T* p) { return *p; }
 template <class T> static T __ldcs(const T* p) { return *p; }
+template <class T> static void __stcs(T* p, const T& v) { *p = v; }
+static double2 make_double2(double x, double y) { return {x, y}; }
+static int2 make_int2(int x, int y) { return {x, y}; }
+
+// Dynamic shared memory: kernels declare theirs by this macro.
+#define SHARED_VALUES(name) static real name[1 << 15]
 
 static ucontext_t scheduler;
 static jmp_buf back;  // swapping contexts asks the system each time, jumping does not
@@ -131,6 +139,17 @@ static void mma_16_8_4(double* c, double a0, double a1, double b)
         for (int k = 0; k < 4; ++k) c[i] = fma(a[k], column[i % 2 * 4 + k], c[i]);
     }
 }
+// Where the compiler checks the alignment of an access, this is called if it does not hold.
+struct Access { const char* file; unsigned line, column; const void* type; unsigned char log_alignment, kind; };
+static jmp_buf stopped;
+static char misaligned[256];
+extern "C" __attribute__((visibility("hidden"))) void __ubsan_handle_type_mismatch_v1_abort(void* access, void* address)
+{
+    const Access& at = *static_cast<Access*>(access);
+    std::snprintf(misaligned, sizeof misaligned, "%u:%d:%zu", at.line, 1 << at.log_alignment, (size_t)address);
+    _longjmp(stopped, 1);
+}
+
 static void enter()  // a context goes on with the next block: making one takes longer than most kernels
 {
     for (;;) {
@@ -139,8 +158,13 @@ static void enter()  // a context goes on with the next block: making one takes 
     }
 }
 
-static void run(void (*kernel)(void**), void** given, dim3 grid, dim3 block)
+static const char* run(void (*kernel)(void**), void** given, dim3 grid, dim3 block)
 {
+    misaligned[0] = 0;
+    if (_setjmp(stopped)) {  // the contexts are left within the kernel
+        started.assign(fibers.size(), 0), fibers.clear(), marks.clear();
+        return misaligned;
+    }
     const size_t n = block.x * block.y * block.z, stack = 1 << 16;
     static char* stacks = static_cast<char*>(std::malloc(1024 * stack));
     launched = kernel, arguments = given, gridDim = grid, blockDim = block;
@@ -173,6 +197,7 @@ static void run(void (*kernel)(void**), void** given, dim3 grid, dim3 block)
             }
         }
     }
+    return misaligned;
 }
 
 template <class... A, size_t... I>
@@ -187,16 +212,17 @@ template <class... A> static void call(void (*kernel)(A...), void** given)
 """
 
 ENTRY = r"""
-extern "C" void launch_{k}(void** given, const unsigned* g, const unsigned* b)
+extern "C" const char* launch_{k}(void** given, const unsigned* g, const unsigned* b)
 {{
-    run([](void** a) {{ call({name}, a); }}, given, {{g[0], g[1], g[2]}}, {{b[0], b[1], b[2]}});
+    return run([](void** a) {{ call({name}, a); }}, given, {{g[0], g[1], g[2]}}, {{b[0], b[1], b[2]}});
 }}
 """
 
 
 # Without -fno-gnu-unique the shared memory of a function template is one array in all libraries of a process,
 # as long as the first one needs it.
-COMMAND = [str(COMPILER), "-O1", "-w", "-ffp-contract=off", "-fno-gnu-unique", "-fPIC"]
+CHECKS = ["-fsanitize=alignment", "-fno-sanitize-recover=alignment"]
+COMMAND = [str(COMPILER), "-O1", "-w", "-ffp-contract=off", "-fno-gnu-unique", "-fPIC", *CHECKS]
 
 
 def built(name: str, text: str, options: list[str]) -> Path:
@@ -229,11 +255,12 @@ class Module:
         # Where the compiled header does not go with the options, the compiler reads its text.
         header = built(".hpp.gch", HEADER, ["-x", "c++-header", *standard]).with_suffix("")
         library = built(".cpp.so", text, ["-shared", "-include", str(header), *flags, "-x", "c++"])
-        self.library = ctypes.CDLL(str(library))
+        self.library, self.lines = ctypes.CDLL(str(library)), text.splitlines()
         self.names = {name: k for k, name in enumerate(instances)}
 
     def get_function(self, name: str) -> Any:
         launch = getattr(self.library, f"launch_{self.names[name]}")
+        launch.restype = ctypes.c_char_p
 
         def run(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], shared_mem: int = 0) -> None:
             guarded = Guarded(a for a in arguments if isinstance(a, np.ndarray) and a.ndim and a.size)
@@ -243,7 +270,13 @@ class Module:
             ]
             given = (ctypes.c_void_p * len(held))(*(a.ctypes.data for a in held))
             sizes = [np.array([*size, 1, 1][:3], np.uint32) for size in (grid, block)]
-            launch(given, *(ctypes.c_void_p(size.ctypes.data) for size in sizes))
+            misaligned = launch(given, *(ctypes.c_void_p(size.ctypes.data) for size in sizes))
+            if misaligned:
+                line, alignment, address = map(int, misaligned.split(b":"))
+                raise AssertionError(
+                    f"{name}: address {address:#x} is no multiple of {alignment} in line {line}: "
+                    f"{self.lines[line - 1].strip() if line <= len(self.lines) else ''}"
+                )
             guarded.copy_back(name)
 
         return run

@@ -249,7 +249,8 @@ def test_plots_of_fields_are_written(folder, capsys, kind):
 
 
 def test_a_study_of_failed_samples_has_no_picture(folder, capsys):
-    ensemble(capsys, "run", "model.py:raises", "-n", 64, "--store", "run.zarr", "--quiet")
+    options = ("-n", 64, "--on-failure", "mask", "--store", "run.zarr", "--quiet")
+    ensemble(capsys, "run", "model.py:raises", *options)
     status, _, err = ensemble(capsys, "plot", "run.zarr", "run.png")
     assert status == 2 and "run.zarr must have a sample that did not fail; got 64 failed." in err
 
@@ -335,7 +336,7 @@ def test_inputs_are_looked_for_in_the_model_without_a_file(folder, capsys):
 
 
 def test_a_model_that_raises_everywhere_has_no_statistics(folder, capsys):
-    status, out, _ = ensemble(capsys, "run", "model.py:raises", "-n", 32, "--quiet")
+    status, out, _ = ensemble(capsys, "run", "model.py:raises", "-n", 32, "--on-failure", "mask", "--quiet")
     assert status == 1 and "32 failed" in out and "RuntimeError: no" in out
 
 

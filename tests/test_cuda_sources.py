@@ -15,7 +15,7 @@ from ensemble.apps.fem.solves import memory
 from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.multigrid import Chebyshev, GaussSeidel, Jacobi, smoothed_aggregation
 from tests import nvrtc
-from tests.cases import SEED, SUMS_DIFFER, device_cases, results, tolerance
+from tests.cases import SEED, SUMS_DIFFER, device_cases, rebuilt, results, tolerance
 from tests.device_problems import affine_arrays, block_problem, convection, problem, solved, solved_by_reduction
 from tests.krylov.problems import nonsymmetric
 
@@ -35,6 +35,45 @@ def test_device_kernel_matches_reference(case, on_cpu):
             np.testing.assert_array_equal(got, expected)
         else:
             np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance(expected))
+
+
+def shifted(argument):
+    """Arrays that begin one item after a multiple of 16 bytes, as slices of a device's arrays may."""
+    if isinstance(argument, tuple):
+        return rebuilt(argument, map(shifted, argument))
+    if not isinstance(argument, np.ndarray) or not argument.ndim:
+        return argument
+    memory = np.zeros(argument.nbytes + 32, np.uint8)
+    begin = -memory.ctypes.data % 16 + argument.itemsize
+    moved = memory[begin : begin + argument.nbytes].view(argument.dtype).reshape(argument.shape)
+    moved[...] = argument
+    return moved
+
+
+LOADS_OF_16_BYTES = [
+    case for case in CASES
+    if (case.kernel.startswith("tet_") and case.label.startswith("5_by_3"))
+    or (case.kernel == "diffusion_residual" and case.label == "one_sample")
+    or (case.kernel in ("spmv", "gather_sums") and case.label == "odd_samples")
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("case", LOADS_OF_16_BYTES, ids=str)
+def test_arrays_may_begin_at_any_address(case, on_cpu):
+    k = KERNELS[case.kernel]
+    for got, expected in zip(
+        results(k.implementations["cuda"], case, shifted), results(k.reference, case), strict=True
+    ):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_terms_of_affine_matrices_may_begin_at_any_address(on_cpu):
+    """An even number of terms is read 16 bytes at a time."""
+    arrays = affine_arrays(61, 4, 8)
+    k = KERNELS["affine_spmv"]
+    got = k.implementations["cuda"](*map(shifted, arrays), None)
+    np.testing.assert_array_equal(got, k.implementations["numba"](*arrays, None))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.kernel == "galerkin_values"], ids=str)

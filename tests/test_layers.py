@@ -19,7 +19,7 @@ LAYERS = {
     "_kernels": 2,
     "scalar": 3,
     "linalg": 4,
-    "krylov": 5, "multigrid": 5, "ode": 5, "uq": 5,
+    "krylov": 5, "multigrid": 5, "ode": 5, "quadrature": 5, "uq": 5,
     "apps": 6, "gallery": 6,
     "_command": 7, "__init__": 7,
     "__main__": 8,
@@ -92,6 +92,8 @@ USERS = {
     "kalman": {"apps/kalman"},
     "gbees": {"apps/gbees"},
     "ode": {"ode"},
+    "oscillator": {"apps/analyses"},
+    "quadrature": {"quadrature", "uq"},
 }
 """Which packages import from a folder of kernels; `sparse` and `krylov` are for all of them."""
 

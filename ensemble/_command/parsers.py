@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BACKENDS", "LIMITERS", "add_diffusion", "add_gbees", "add_study"]
+__all__ = ["BACKENDS", "LIMITERS", "add_diffusion", "add_gbees", "add_ode", "add_study"]
 
 SAMPLERS = ("sobol", "monte-carlo")
 
@@ -176,6 +176,34 @@ def levels(text: str) -> tuple[float, ...]:
     return found
 
 
+def add_ode(commands: Any) -> None:
+    """Add ``ode`` and its options."""
+    parser = commands.add_parser(
+        "ode",
+        help="samples of an initial value problem",
+        description="Integrate dy/dt = f(t, y, p) for many samples of its start and parameters. PROBLEM is a name of "
+        "ensemble.gallery, as lorenz63, robertson or hires, or FILE.py:FUNCTION with f(t, y, p, xp). The TOML file has "
+        "y0, p and t (numbers, or names of [inputs]), and the options method, step, rtol, atol, times.",
+    )
+    add = parser.add_argument
+    add("problem", metavar="PROBLEM", help="a name, or FILE.py:FUNCTION")
+    add("-c", "--config", type=Path, metavar="FILE.toml", help="start, parameters, times and [inputs]")
+    add("-n", "--samples", type=at_least(1), default=1024, metavar="N", help="of the inputs (default: %(default)s)")
+    add("--sampler", choices=STUDY_SAMPLERS, default="sobol", help="how inputs are drawn (default: %(default)s)")
+    add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the sampler (default: %(default)s)")
+    add("--method", metavar="NAME", help="tsit5, dop853, taylor, rodas4, rk4, ... (default: tsit5)")
+    add("--step", type=float, metavar="H", help="fixed step length")
+    add("--rtol", type=float, metavar="X", help="relative tolerance (default: 1e-6)")
+    add("--atol", type=float, metavar="X", help="absolute tolerance (default: 1e-9)")
+    add("--times", type=at_least(2), metavar="M", help="output at M equidistant times instead of the end alone")
+    add("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy: on a CUDA device (default: %(default)s)")
+    add("--out", type=Path, metavar="FILE.npz", help="write states, status and steps to this file")
+    add("--plot", type=Path, metavar="FILE.png", help="draw fan charts over time, or histograms of the end")
+    add("--json", action="store_true", help="print one JSON object instead of the table")
+    add("--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(run=command("ode.command"), prog=parser.prog)
+
+
 def add_study(commands: Any) -> None:
     """Add ``run`` and the commands that work on its store: ``resume``, ``status``, ``stats``, ``plot``, ``export``."""
     add_run(commands)
@@ -252,7 +280,8 @@ def add_execution(add: Callable[..., Any]) -> None:
     """The options of how samples are run, which change no result."""
     add("--ensemble-size", type=size, metavar="S", help="samples in one call of the model (default: auto)")
     add("--group-by", metavar="INPUT", help="samples in one call have equal values of this input")
-    add("--on-failure", choices=ON_FAILURE, help="what to do when the model raises an error (default: mask)")
+    help_text = "what to do when the model raises an error (default: mask, but end at once if it always does)"
+    add("--on-failure", choices=ON_FAILURE, help=help_text)
     add("--workers", type=at_least(1), metavar="N", help="processes (default: this one alone)")
     add("--json", action="store_true", help="print one JSON object instead of the table")
     add("--quiet", action="store_true", help="no progress on stderr")

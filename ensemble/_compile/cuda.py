@@ -2,7 +2,8 @@
 
 A kernel module is one ``.cu`` file after `samples.cuh`. It is compiled once for each layout of samples (value type,
 threads per row, samples per thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a
-solve that removes finished samples compiles nothing. Launches go to CuPy's current stream and allocate nothing but the
+solve that removes finished samples compiles nothing. `compile_ahead` starts compilations in threads: the compiler of
+CUDA takes several modules at a time. Launches go to CuPy's current stream and allocate nothing but the
 outputs that the caller does not pass.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Iterable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +23,20 @@ from ensemble._compile.memory import empty_like
 from ensemble._compile.streams import stream_number
 from ensemble._typing import Array
 
-__all__ = ["KERNEL_MODULES", "KernelModule", "Layout", "chunked", "is_wide", "layout_of", "output", "sources", "sums"]
+__all__ = [
+    "KERNEL_MODULES",
+    "KernelModule",
+    "Layout",
+    "chunked",
+    "compile_ahead",
+    "is_wide",
+    "layout_of",
+    "layout_of_aligned",
+    "layout_of_width",
+    "output",
+    "sources",
+    "sums",
+]
 
 FOLDER = Path(__file__).parents[1]
 THREADS = 128
@@ -55,19 +71,30 @@ class Layout(NamedTuple):
         return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in macros.items()))
 
 
+def aligned(array: Array) -> Array:
+    """`array`, or a copy where it does not begin at a multiple of 16 bytes: for kernels that load so many at once."""
+    return array if device.address(array) % VECTOR_BYTES == 0 else array.copy()
+
+
 def layout_of(n_samples: int, *arrays: Array) -> Layout:
     """The layout for arrays of `n_samples` columns: 16-byte loads where every row of every array allows them."""
-    size = arrays[0].dtype.itemsize
-    vector, places = VECTOR_BYTES // size, 0
+    places = 0
     for array in arrays:
         places |= device.address(array)
-    while vector > 1 and (n_samples % vector or places % (vector * size)):
+    return layout_of_aligned(n_samples, arrays[0].dtype.itemsize, places)
+
+
+def layout_of_aligned(n_samples: int, itemsize: int, places: int = 0) -> Layout:
+    """The layout of floats of `itemsize` bytes; `places` are the addresses of all arrays, combined by OR."""
+    vector = VECTOR_BYTES // itemsize
+    while vector > 1 and (n_samples % vector or places % (vector * itemsize)):
         vector //= 2
-    return _layout("double" if size == 8 else "float", n_samples, vector)
+    return layout_of_width("double" if itemsize == 8 else "float", n_samples, vector)
 
 
 @functools.cache
-def _layout(real: str, n_samples: int, vector: int) -> Layout:
+def layout_of_width(real: str, n_samples: int, vector: int) -> Layout:
+    """The layout of `n_samples` samples, of which a thread carries `vector`."""
     for lanes in (32, 16, 8, 4, 2, 1):
         tiles = -(-n_samples // (lanes * vector))
         if tiles * lanes * vector <= 1.25 * n_samples:  # threads without a sample are idle
@@ -97,6 +124,7 @@ class KernelModule:
         self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
         self.widest, self.only, self.apart = widest, only, apart
         self._functions: dict[tuple[Any, ...], Any] = {}
+        self._compiling: dict[tuple[Any, ...], Future[dict[tuple[Any, ...], Any]]] = {}
         KERNEL_MODULES[name] = self
 
     def layout_of(self, n_samples: int, *arrays: Array) -> Layout:
@@ -116,20 +144,38 @@ class KernelModule:
         """A compiled kernel; the first one of a layout compiles the module. `extra` are further options."""
         key = (*layout[:3], wide, extra)
         if (name, *key) not in self._functions:
-            options = (*layout.options("long long" if wide else "int"), *extra)
             wanted = (name,) if self.apart else self.instances
-            module = device.raw_module(self.source(), options, wanted)
-            self._functions.update({(each, *key): module.get_function(each) for each in wanted})
+            started = self._compiling.pop((wanted, *key), None)
+            self._functions.update(self._compile(wanted, *key) if started is None else started.result())
         return self._functions[name, *key]
+
+    def _compile(
+        self, wanted: tuple[str, ...], real: str, lanes: int, vector: int, wide: bool, extra: tuple[str, ...]
+    ) -> dict[tuple[Any, ...], Any]:
+        options = (*Layout(real, lanes, vector, 0).options("long long" if wide else "int"), *extra)
+        module = device.raw_module(self.source(), options, wanted)
+        return {(each, real, lanes, vector, wide, extra): module.get_function(each) for each in wanted}
+
+    def compile_ahead(self, layout: Layout, names: tuple[str, ...] = (), extra: tuple[str, ...] = ()) -> None:
+        """Start to compile the kernels of a layout in threads; of a module that is `apart`, those in `names`."""
+        key = (*layout[:3], False, extra)
+        for wanted in ((name,) for name in names) if self.apart else (self.instances,):
+            if (wanted[0], *key) not in self._functions and (wanted, *key) not in self._compiling:
+                task = functools.partial(self._compile, wanted, *key)
+                self._compiling[wanted, *key] = device.in_thread(task)
 
     def launch(
         self, function: str, layout: Layout, grid: tuple[int, ...], threads: Any, arguments: tuple[Any, ...],
-        wide: bool = False, extra: tuple[str, ...] = (),
+        wide: bool = False, extra: tuple[str, ...] = (), shared: int = 0,
     ) -> None:  # fmt: skip
-        """Queue one kernel; `wide`: matrix positions are 64-bit. An empty grid does nothing."""
+        """Queue one kernel; `wide`: matrix positions are 64-bit. An empty grid does nothing.
+
+        `shared` are the bytes of dynamic shared memory that a block gets, 48 KiB at most.
+        """
         if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)
-            self.function(function, layout, wide, extra)(grid, block, tuple([_argument(value) for value in arguments]))
+            kernel, given = self.function(function, layout, wide, extra), tuple([_argument(a) for a in arguments])
+            kernel(grid, block, given, shared_mem=shared)
 
     def rows(
         self, function: str, n_rows: int, n_samples: int, arguments: tuple[Any, ...], layout: Layout,
@@ -139,6 +185,15 @@ class KernelModule:
         blocks = -(-n_rows * layout.lanes // THREADS)
         extent = (np.int64(n_rows), np.int32(n_samples))
         self.launch(function, layout, (blocks, layout.tiles), THREADS, (*arguments, *extent), wide, extra)
+
+
+def compile_ahead(requests: Iterable[tuple[str, Layout, tuple[str, ...], tuple[str, ...]]]) -> None:
+    """Start to compile modules in threads: a module's name, its layout, names of kernels and options of each.
+
+    A launch waits for its own module. Names and options are those of `KernelModule.compile_ahead`.
+    """
+    for module, layout, names, extra in requests:
+        KERNEL_MODULES[module].compile_ahead(layout, names, extra)
 
 
 def _argument(value: Any) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,11 +19,16 @@ __all__ = [
     "device_array",
     "device_empties",
     "device_empty",
+    "in_thread",
+    "lanes_of",
     "multiprocessors",
     "ordered_matrix_units",
     "raw_module",
     "release_device_memory",
 ]
+
+BLOCKS = 2
+"""Blocks for each multiprocessor, below which blocks with fewer samples each serve better."""
 
 SHARED_BYTES = 1 << 22
 """Bytes up to which arrays that are allocated in one call share one allocation: it is freed with the last of them."""
@@ -75,6 +83,20 @@ def multiprocessors() -> int:
     return int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
 
+def lanes_of(n_samples: int, n_blocks: int, array: Array, narrowest: int = 4) -> int:
+    """Samples of a block whose threads share the rows, where each tile of samples has `n_blocks`.
+
+    As many as keep all multiprocessors at work, 32 at most.
+    """
+    wanted = BLOCKS * (multiprocessors() if hasattr(array.data, "ptr") else 1)
+    lanes = 32
+    while lanes > narrowest and n_blocks * -(-n_samples // lanes) < wanted:
+        lanes //= 2
+    while lanes > 1 and lanes // 2 >= n_samples:
+        lanes //= 2
+    return lanes
+
+
 def ordered_matrix_units() -> int:
     """How many multiprocessors of the current CUDA device have matrix units for doubles that add one after another.
 
@@ -107,3 +129,21 @@ def raw_module(source: str, options: tuple[str, ...], instances: tuple[str, ...]
     import cupy
 
     return cupy.RawModule(code=source, options=options, name_expressions=instances)
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), "ensemble-cuda")
+
+
+def in_thread(task: Callable[[], Any]) -> Future[Any]:
+    """Start `task` in a thread of its own, on the current CUDA device."""
+    import cupy
+
+    device = cupy.cuda.Device()
+
+    def on_device() -> Any:
+        with device:
+            return task()
+
+    return _pool().submit(on_device)

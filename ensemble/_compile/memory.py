@@ -1,8 +1,8 @@
 """Memory for large arrays that is used again: fresh pages cost more than the work done on them.
 
 The first write to memory newly allocated by the system runs at a fraction of the bandwidth, and NumPy gives
-large arrays back to the system when they are freed. `empty` keeps freed memory for the next array of about the same
-size, up to `LIMIT` bytes; `release_memory` gives it all back.
+large arrays back to the system when they are freed. `empty` keeps freed memory, in pieces of a few sizes, for the next
+array of about the same size, up to `LIMIT` bytes; `release_memory` gives it all back.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ensemble._typing import Array
 __all__ = ["empty", "empty_like", "release_memory"]
 
 LINE = 64
-SMALLEST = 1 << 20
-"""Bytes below which an array is left to NumPy."""
+SMALLEST = 1 << 16
+"""Bytes below which an array is left to NumPy; the C library gives larger memory back to the system."""
 
 LIMIT = min(4 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
 """Bytes of dead arrays that are kept."""
 
-_spare: dict[int, np.ndarray] = {}  # by id; single operations are atomic: finalizers run in any thread at any moment
+_spare: dict[int, list[np.ndarray]] = {}  # by size; single operations are atomic: finalizers run in any thread
 
 
 class _Block:
@@ -38,21 +38,24 @@ class _Block:
         }  # fmt: skip
 
     def __del__(self) -> None:
-        if sum(piece.nbytes for piece in list(_spare.values())) + self.raw.nbytes <= LIMIT:
-            _spare[id(self.raw)] = self.raw
+        size = self.raw.nbytes
+        if sum(each * len(pieces) for each, pieces in list(_spare.items())) + size <= LIMIT:
+            _spare.setdefault(size, []).append(self.raw)
 
 
 def _piece(n_bytes: int) -> np.ndarray:
-    """Memory of at least `n_bytes`: a free piece at most an eighth larger, or new."""
-    for raw in sorted([*_spare.values()], key=lambda piece: piece.nbytes):
-        fits = n_bytes <= raw.nbytes <= n_bytes + n_bytes // 8
-        if fits and _spare.pop(id(raw), None) is not None:
-            return raw
+    """Memory of at least `n_bytes`, at most an eighth more: a free piece or a new one."""
+    step = max(n_bytes.bit_length() - 4, 0)
+    size = -(-n_bytes >> step) << step
     try:
-        return np.empty(n_bytes, np.uint8)
+        return _spare[size].pop()
+    except (KeyError, IndexError):  # none is free
+        pass
+    try:
+        return np.empty(size, np.uint8)
     except MemoryError:
         release_memory()
-        return np.empty(n_bytes, np.uint8)
+        return np.empty(size, np.uint8)
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

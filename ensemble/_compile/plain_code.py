@@ -15,9 +15,9 @@ functions of a group are translated together, once.
 The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, arithmetic, comparisons, ``and``, ``or``,
 ``not``, ``a if c else b``, assignments, ``if``, ``while``, ``for`` over ranges with a constant step, ``break``,
 ``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
-``np.isnan``, `local_array`, `numbers_at`, `behind`, `fma`, `load` and `store`. A variable has the type of its first
-value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`. A register holds as many of them as fill
-`ROW_BYTES`, or as the `Register` that the entry is given; a number beside a register is broadcast to its lanes.
+``np.isnan``, `local_array`, `numbers_at`, `behind`, `fma`, `load`, `store` and `prefetch`. A variable has the type of
+its first value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`. A register holds as many of them
+as fill `ROW_BYTES`, or as the `Register` that the entry is given; a number beside a register is broadcast to its lanes.
 Division of integers by ``//`` and ``%`` is that of numbers that are not negative. Nothing is reassociated or
 contracted. Indices are not checked.
 """
@@ -45,6 +45,7 @@ __all__ = [
     "LANES",
     "Function",
     "Group",
+    "Indices",
     "Integers",
     "Numbers",
     "Register",
@@ -56,6 +57,7 @@ __all__ = [
     "local_array",
     "numbers_at",
     "plain",
+    "prefetch",
     "rolled",
     "store",
 ]
@@ -66,10 +68,13 @@ Numbers = Any
 Integers = Any
 """A flat array of int64."""
 
+Indices = Any
+"""A flat array of int32, read as int64; nothing is written to it."""
+
 Register = Any
 """A value in a register; as an argument of an entry, `Lanes`, whose width is that of all registers."""
 
-I1, I64 = ir.IntType(1), ir.IntType(64)
+I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 ARITHMETIC = {"Add": "add", "Sub": "sub", "Mult": "mul"}
 COMPARISONS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">="}
@@ -105,6 +110,11 @@ def store(numbers: Numbers, first: int, register: Any) -> None:
     raise NotImplementedError("store: only in functions of this language")
 
 
+def prefetch(numbers: Numbers, first: int) -> None:
+    """Start to load the cache lines of a register from entry `first` on; there need not be such an entry."""
+    raise NotImplementedError("prefetch: only in functions of this language")
+
+
 class OfType:
     """A constant that depends on the type of numbers: of float64, of float32."""
 
@@ -122,8 +132,8 @@ EPS: Any = OfType(float(np.finfo(np.float64).eps), float(np.finfo(np.float32).ep
 class Function:
     """What functions of this language call.
 
-    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers``, ``Integers`` or ``Register``;
-    `returned` is a list of kinds, ``["None"]`` for nothing.
+    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers``, ``Integers``, ``Indices`` or
+    ``Register``; `returned` is a list of kinds, ``["None"]`` for nothing.
     """
 
     attribute = "noinline"
@@ -223,7 +233,7 @@ class Group:
         self.size = 8 if self.is_double else 4
         self.register = ir.VectorType(number, lanes or ROW_BYTES // self.size)
         self.kinds = {"int": I64, "bool": I1, "float": number, "Register": self.register, "None": ir.VoidType()}
-        self.kinds |= {"Numbers": number.as_pointer(), "Integers": I64.as_pointer()}
+        self.kinds |= {"Numbers": number.as_pointer(), "Integers": I64.as_pointer(), "Indices": I32.as_pointer()}
         self.written: dict[int, ir.Function] = {}
         self.rules: tuple[Any, ...] | None = None
 
@@ -256,6 +266,15 @@ class Group:
         stored = builder.store(value, place)
         stored.align = self.size
         return stored
+
+    def prefetch(self, builder: Any, numbers: Any, first: Any) -> None:
+        """Prefetch the lines of the register of the entries from `first` on, into the second-level cache."""
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+        function = cgutils.get_or_insert_function(self.module, kind, "llvm.prefetch.p0i8")
+        start = builder.bitcast(builder.gep(numbers, [first]), byte)
+        for line in range(0, self.register.count * self.size, 64):
+            builder.call(function, [builder.gep(start, [I64(line)]), I32(0), I32(3), I32(1)])
 
     def keep_rolled(self, branch: Any) -> None:
         """Note for LLVM, on the branch back of a loop, that it is not to be unrolled or vectorised."""
@@ -489,7 +508,8 @@ class _Body:
         return self.constant({"np.nan": np.nan, "np.inf": np.inf}[ast.unparse(node)])
 
     def value_Subscript(self, node: ast.Subscript) -> Any:
-        return self.builder.load(self.place(node))
+        value = self.builder.load(self.place(node))
+        return self.builder.sext(value, I64) if value.type == I32 else value
 
     def value_UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.value(node.operand)
@@ -594,6 +614,8 @@ class _Body:
             return self.builder.gep(values[0], [values[1]], inbounds=True)
         if name == "fma":
             return instruction(self.builder, "fma", self.alike(*values))
+        if name == "prefetch":
+            return self.group.prefetch(self.builder, values[0], values[1])
         if name in ("load", "store"):
             place = self.group.registers(self.builder, values[0], values[1])
             if name == "load":

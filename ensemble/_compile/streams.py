@@ -1,7 +1,8 @@
-"""Streams of a device, and runs of launches that are recorded once and replayed."""
+"""Streams of a device, copies from pinned memory, and runs of launches that are recorded once and replayed."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import numpy as np
 from ensemble._typing import Array
 
 __all__ = [
+    "CopyStream",
     "CudaGraph",
     "copy_between_devices",
     "on_device_of",
@@ -81,6 +83,66 @@ def to_cuda_device(array: Array, device: int) -> Array:
 def to_device_of(array: Array, like: Array) -> Array:
     """`array` on the device of `like`, where both are CuPy's; else itself."""
     return to_cuda_device(array, like.device.id) if hasattr(array.data, "ptr") else array
+
+
+class CopyStream:
+    """A stream of the current CUDA device for copies from the host, beside the stream of the kernels.
+
+    Copies from pinned memory are queued, and `copy` returns at once; an event says when one is done.
+    """
+
+    def __init__(self) -> None:
+        import cupy
+
+        self._device = cupy.cuda.Device()
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+
+    def activate(self) -> None:
+        """Let the calling thread use the device of the stream."""
+        self._device.use()
+
+    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An uninitialised array in pinned memory of the host."""
+        import cupy
+
+        dtype, count = np.dtype(dtype), math.prod(shape)
+        memory = cupy.cuda.alloc_pinned_memory(max(1, count * dtype.itemsize))
+        made: np.ndarray = np.frombuffer(memory, dtype, count).reshape(shape)
+        return made
+
+    def is_pinned(self, array: np.ndarray) -> bool:
+        """Whether the contiguous `array` lies in pinned memory."""
+        import cupy
+
+        runtime, first = cupy.cuda.runtime, array.ctypes.data
+        host = runtime.memoryTypeHost
+        return all(runtime.pointerGetAttributes(at).type == host for at in (first, first + max(1, array.nbytes) - 1))
+
+    def destination(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """An uninitialised array on the device; copies queued from now on wait for the work queued before this call.
+
+        The memory belongs to the current stream, whose queued kernels may still read what it held before.
+        """
+        import cupy
+
+        with self._device:
+            made = cupy.ndarray(shape, dtype)
+            self._stream.wait_event(cupy.cuda.get_current_stream().record())
+        return made
+
+    def event(self) -> Any:
+        """What `copy` marks the end of a copy with; `synchronize` waits for it."""
+        import cupy
+
+        return cupy.cuda.Event(disable_timing=True)
+
+    def copy(self, pinned: np.ndarray, out: Array, start: int, event: Any) -> None:
+        """Queue a copy of `pinned` to byte `start` of `out`, and `event` after it."""
+        import cupy
+
+        runtime, target = cupy.cuda.runtime, out.data.ptr + start
+        runtime.memcpyAsync(target, pinned.ctypes.data, pinned.nbytes, runtime.memcpyHostToDevice, self._stream.ptr)
+        event.record(self._stream)
 
 
 class CudaGraph:

@@ -2,7 +2,7 @@
 
 from ensemble._compile.registry import KERNELS
 from ensemble._kernels.dense import small, symmetric3  # noqa: F401
-from ensemble._kernels.direct import factors, inverse, triangular  # noqa: F401
+from ensemble._kernels.direct import factors, inverse, on_device, triangular  # noqa: F401
 from ensemble._kernels.fem import assembly, element, element_matrices, matrix_free  # noqa: F401
 from ensemble._kernels.kalman import recursions, sums  # noqa: F401
 from ensemble._kernels.krylov import backward_error, basis, bicgstab, minres, vectors  # noqa: F401
@@ -11,12 +11,13 @@ from ensemble._kernels.multigrid import (  # noqa: F401
     dense,
     galerkin,
     gauss_seidel,
+    measures,
     reduction,
     relaxation,
     scaling,
     splitting,
     symmetric,
 )
-from ensemble._kernels.sparse import affine, bcrs, crs, gather_sums  # noqa: F401
+from ensemble._kernels.sparse import affine, bcrs, crs, gather_sums, row_sums  # noqa: F401
 
 __all__ = ["KERNELS"]

@@ -4,9 +4,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ensemble.apps import fem, gbees, kalman
+    from ensemble.apps import analyses, fem, gbees, kalman
 
-__all__ = ["fem", "gbees", "kalman"]
+__all__ = ["analyses", "fem", "gbees", "kalman"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import floating, message
+from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._norms import norms
@@ -144,14 +145,14 @@ def _solved(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, pl
     tile = 64 // plan.dtype.itemsize
     size = max(BUDGET // max(plan.n_values * plan.dtype.itemsize, 1) // tile, 1) * tile
     if scaled.n_samples <= size:
-        return _Solution(system, A, plan.update(scaled), unit).finish()
+        return _Solution(system, A, *plan._update_and_apply(scaled, system.b), unit).finish()
     parts = []
     for first in range(0, scaled.n_samples, size):
         chosen = np.arange(first, min(first + size, scaled.n_samples))
         rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
         part = replace(system, b=contiguous(system.b[:, first : first + size]), rtol=rtol)
-        F = plan.update(scaled.take_samples(chosen))
-        own = _Solution(part, A.take_samples(chosen), F, None if unit is None else unit[chosen]).finish()
+        F, x = plan._update_and_apply(scaled.take_samples(chosen), part.b)
+        own = _Solution(part, A.take_samples(chosen), F, x, None if unit is None else unit[chosen]).finish()
         del own.F, F  # before the next one is made
         parts.append(own)
     return _joined(parts)
@@ -178,7 +179,7 @@ def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
         return A, None
     xp = array_namespace(A.values)
     with np.errstate(all="ignore"):
-        largest = to_numpy(xp.max(xp.abs(A.values), axis=0))
+        largest = to_numpy(xp.maximum(xp.max(A.values, axis=0), -xp.min(A.values, axis=0)))
     exponent = np.where(np.isfinite(largest) & (largest > 0.0), np.frexp(largest)[1], 0)
     if np.abs(exponent).max() <= FAR:
         return A, None
@@ -189,22 +190,39 @@ def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
 class _Solution:
     """Solutions of all samples, with their residuals and backward errors."""
 
-    def __init__(self, system: LinearSystem, A: CrsMatrix, F: Factorization, unit: np.ndarray | None) -> None:
+    def __init__(self, system: LinearSystem, A: CrsMatrix, F: Factorization, x: Any, unit: np.ndarray | None) -> None:
+        """`x` is the product of `F`, the factorisation of A over `unit`, with the right-hand side."""
         self.system, self.A, self.F, self.b = system, A, F, system.b
         self.unit = None if unit is None else asarray_like(unit, system.b)
         n_samples = self.b.shape[1]
         self.tolerance = ROUNDOFFS * float(array_namespace(self.b).finfo(self.b.dtype).eps)
-        self.x = self.solve(self.b)
+        self.norm_b = _norms(self.b)
+        if x is None:
+            self.x = self.solve(self.b, self.norm_b)
+        else:
+            self.x = x if self.unit is None else x / self.unit
         self.r, self.error = self.judged(self.x)
         self.iterations = np.zeros(n_samples, np.int64)
         self.repaired = np.zeros(n_samples, bool)
-        self.norm_b, self.norm = _norms(self.b), _norms(self.r)
+        self.norm = _norms(self.r)
         self.history = [self.norm.copy()]
 
-    def solve(self, r: Any) -> Any:
-        """The product of the inverse that the factorisation stands for with `r`."""
-        x = self.F.apply(r)
+    def solve(self, r: Any, norm: np.ndarray) -> Any:
+        """The product of the inverse that the factorisation stands for with `r`, whose norms are given."""
+        x = self.F.apply(r) if self.F.dtype.itemsize == r.dtype.itemsize else self.solve_scaled(r, norm)
         return x if self.unit is None else x / self.unit
+
+    def solve_scaled(self, r: Any, norm: np.ndarray) -> Any:
+        """The same in the type of the factorisation, of `r` over the power of two next to its norm."""
+        with np.errstate(all="ignore"):
+            exponent = np.where(np.isfinite(norm) & (norm > 0.0), np.frexp(norm)[1] - 1, 0)
+            unit = asarray_like(np.ldexp(1.0, exponent), r)
+            if isinstance(r, np.ndarray):
+                narrow = np.divide(r, unit, out=empty(r.shape, self.F.dtype), casting="same_kind")
+                return np.multiply(self.F.apply(narrow), unit, out=empty(r.shape, r.dtype))
+            xp = array_namespace(r)
+            narrow = contiguous(xp.astype(r / unit, getattr(xp, self.F.dtype.name)))
+            return xp.astype(self.F.apply(narrow), r.dtype) * unit
 
     def judged(self, x: Any) -> tuple[Any, np.ndarray]:
         """The residual and the backward errors of `x`."""
@@ -225,7 +243,7 @@ class _Solution:
         for _ in range(REFINEMENTS):
             if not active.any():
                 return
-            corrected = self.x + self.solve(self.r)
+            corrected = self.x + self.solve(self.r, self.norm)
             r, error = self.judged(corrected)
             norm = _norms(r)
             better = active & (norm < self.norm) & np.isfinite(error)
@@ -248,9 +266,9 @@ class _Solution:
         bad = np.flatnonzero(~(self.error <= self.tolerance))
         if not bad.size:
             return
-        values = to_numpy(self.A.values)
-        for s in bad.tolist():
-            own = values[:, s if values.shape[1] > 1 else 0]
+        values = to_numpy(self.A.take_samples(bad).values)
+        for i, s in enumerate(bad.tolist()):
+            own = values[:, i if values.shape[1] > 1 else 0]
             b = to_numpy(self.b[:, s])
             if not (np.isfinite(own).all() and np.isfinite(b).all()):
                 continue

@@ -61,7 +61,8 @@ def newton(
         u -> its derivative, whatever `solver` takes.
     u0 : Ensemble or array, shape (n,)
     solver : callable, optional
-        ``solver(J, r)`` -> SolveResult of ``J x = r``; plain `cg` by default.
+        ``solver(J, r)`` -> SolveResult of ``J x = r``; plain `cg` by default. `direct` serves small and unsymmetric
+        systems: its order of elimination is worked out once where all Jacobians share one graph.
     rtol, atol : float, dimensionless and in units of the residual
     reference : array, shape (n_samples,), optional
         The norms that `rtol` is a fraction of; by default each sample's at `u0`. A warm start, whose first residual is

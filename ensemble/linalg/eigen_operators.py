@@ -20,6 +20,10 @@ BELOW = 1e-6
 """Distance of a shift from Gershgorin's bound, or from the one where a pivot is zero, by the norm of A."""
 
 
+ROUNDOFFS = 16.0
+"""Backward error of a solution with the shifted matrix, in units of rounding, above which it is corrected."""
+
+
 class Pencil:
     """A and M of a problem ``A x = value M x``, and the operator whose largest values are wanted."""
 
@@ -40,6 +44,7 @@ class Pencil:
                 shift = Ensemble(_lower_bound(A, self.norm_A))
             self.shift = shift
             self.shifted: CrsMatrix | None = None
+            self.norm_shifted = np.ones(1)
             self.factors: Factorization | None = None
             if shift is not None:
                 self.factorise(A, Diagonal(np.ones(self.n, A.dtype)) if M is None else M)
@@ -55,6 +60,7 @@ class Pencil:
                 return
             moved = np.where(broken, shifts + (factor * BELOW * self.norm_A / self.norm_M).astype(A.dtype), shifts)
             self.shifted = as_crs(A - Ensemble(moved) * M)
+            self.norm_shifted = _norms(self.shifted)
             self.factors = Factorization(self.shifted, kind="ldlt")
 
     @property
@@ -74,7 +80,7 @@ class Pencil:
         for name in ("A", "M", "shifted", "factors"):
             own = getattr(self, name)
             setattr(made, name, None if own is None else own.take_samples(samples))
-        for name in ("norm_A", "norm_M"):
+        for name in ("norm_A", "norm_M", "norm_shifted"):
             own = getattr(self, name)
             setattr(made, name, own if own.size == 1 else own[samples])
         made.n_samples = samples.size
@@ -87,7 +93,14 @@ class Pencil:
         if self.shifted is None:
             return self._solve(products(self.A, vectors))
         found = self._solve(images)
-        return found + self._solve(images - products(self.shifted, found)) if self.refines else found
+        return self._refined(found, images) if self.refines else found
+
+    def _refined(self, found: np.ndarray, images: np.ndarray) -> np.ndarray:
+        """Solutions with the shifted matrix, with a correction in the samples whose residual is large."""
+        defects = images - products(self.shifted, found)
+        size = (self.norm_shifted * np.abs(found).max(axis=1) + np.abs(images).max(axis=1)).astype(found.dtype)
+        large = np.any(np.abs(defects).max(axis=1) > ROUNDOFFS * np.finfo(found.dtype).eps * size, axis=0)
+        return np.where(large, found + self._solve(defects), found) if large.any() else found
 
     def _solve(self, vectors: np.ndarray) -> np.ndarray:
         """The inverse of the factorised matrix times all vectors in one pass."""

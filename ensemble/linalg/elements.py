@@ -10,11 +10,10 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous
 from ensemble._check import integer, message, require
-from ensemble._kernels.sparse.crs import far_columns
 from ensemble._kernels.sparse.element_map import element_map
-from ensemble._kernels.sparse.gather import Gather
-from ensemble._kernels.sparse.gather_sums import element_sums, gather_sums, staged_sums, staging
+from ensemble._kernels.sparse.gather_sums import element_sums, gather_sums
 from ensemble._kernels.sparse.product_graphs import transpose_graph
+from ensemble._kernels.sparse.row_sums import RowTables, row_sums, row_tables
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.operators import as_real, numbers_of, shape_text, with_sample_axis
 from ensemble.scalar import Ensemble
@@ -88,11 +87,12 @@ class ElementAssembly:
         inner = tuple(matrices.shape[3:])
         values = _rows(matrices, n_elements * k * k, inner)
         backend = backend_of(values)
-        tables = staging(self._gather, k, values.shape[1], values) if backend == "cuda" else None
+        tables = self._row_tables(values) if backend == "cuda" else None
         if backend == "numba":
             sums = element_sums(self.map, values)
         elif tables is not None:
-            sums = staged_sums(tables, values, None)
+            arrays = self._arrays_on(values, f"rows of {values.shape[1]}", tables[:4])
+            sums = row_sums(arrays, self.graph.nnz, tables.capacity, values, None)
         else:
             sums = gather_sums(*self._arrays_on(values, "matrix", self._matrix_sources), values, None)
         return array_namespace(sums).reshape(sums, (self.graph.nnz, *inner))
@@ -134,13 +134,11 @@ class ElementAssembly:
         entries = self.map.indptr[:-1][self.dofs][:, :, None] + self.map.slots
         return _transposed(entries.reshape(-1), self.graph.nnz)
 
-    @functools.cached_property
-    def _gather(self) -> Gather:
-        """Rows in an order in which neighbours in the graph are neighbours in memory."""
-        graph, n = self.graph, self.n_unknowns
-        scattered = bool(far_columns(graph.indptr, graph.indices)) if n else False
-        rows = graph.reordered().rows.astype(np.int32) if scattered else np.arange(n, dtype=np.int32)
-        return Gather(self.map, rows)
+    def _row_tables(self, values: Any) -> RowTables | None:
+        """The tables of `row_sums` for values of this width; None where it does not suit."""
+        key = ("row tables", values.shape[1], values.dtype.itemsize)
+        found: RowTables | None = self.graph.kept(key, lambda: row_tables(self.map, *key[1:]))
+        return found
 
 
 def add_elements(dofs: Any, vectors: Any, n_unknowns: int) -> Any:

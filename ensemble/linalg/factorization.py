@@ -105,17 +105,19 @@ class Factorization(TriangularFactors):
     @property
     def _pivots(self) -> Any:
         """Reciprocals of the pivots, shape (n, n_samples)."""
+        if self.tiles is not None:
+            return self.tiles.rows(self.plan.diagonal)
         return array_namespace(self.values).take(self.values, asarray_like(self.plan.diagonal, self.values), axis=0)
 
     def logdet(self) -> Any:
         """The logarithm of the determinant's magnitude, an Ensemble of shape (); NaN for a broken sample."""
-        xp, pivots = array_namespace(self.values), self._pivots
+        xp, pivots = array_namespace(self.reference_array), self._pivots
         logarithms = xp.log(xp.abs(pivots))
         return Ensemble(-dot(logarithms, xp.ones_like(logarithms), None), self.sample_set)
 
     def sign(self) -> Any:
         """The sign of the determinant, 1 or -1, an Ensemble of shape (); NaN for a broken sample."""
-        xp = array_namespace(self.values)
+        xp = array_namespace(self.reference_array)
         signs = xp.prod(xp.sign(self._pivots), axis=0)
         return Ensemble(signs * _parity(self.plan.rows) * _parity(self.plan.columns), self.sample_set)
 

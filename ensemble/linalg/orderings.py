@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching, min_weight_full_bip
 from ensemble._check import message, require
 from ensemble._kernels.direct import elimination as kernels
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.flat import flat_list
 from ensemble._kernels.direct.inverse import FilledGraph
 from ensemble._kernels.direct.minimum_degree import minimum_degree
 from ensemble._kernels.direct.nested_dissection import nested_dissection
@@ -33,6 +34,9 @@ EXACT_MULTIPLY_ADDS = 1 << 26
 
 SUPERNODAL = 30
 """Multiply-adds for each value from which on neighbouring rows are treated as one."""
+
+FLAT = 1 << 19
+"""Multiply-adds up to which their pairs of values are listed, 8 bytes each."""
 
 LARGE = 500
 """Rows from which on nested dissection is considered."""
@@ -196,10 +200,11 @@ def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: 
     nested = kernels.nested_rows(upper_starts, right)
     count = int(kernels.count_multiply_adds(lower_starts, left, upper_starts, symmetric))
     nodes = None if runs is None else supernodes_of(runs, upper_starts, right, lower_starts, first, symmetric)
-    return Elimination(
+    plan = Elimination(
         symmetric, orders[0], orders[1], lower_starts, left, across, upper_starts, right, first, diagonal, sources,
-        count, nested, nodes,
+        count, nested, nodes, None, {},
     )  # fmt: skip
+    return plan._replace(flat=flat_list(plan)) if nodes is None and count <= FLAT else plan
 
 
 def _sources(

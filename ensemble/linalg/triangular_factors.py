@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import floating, message, one_of, require, samples_text
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.factors import factorized
+from ensemble._kernels.direct.flat_tiles import Tiles, factorized_tiles, solved_tiles
+from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph
@@ -17,6 +19,8 @@ from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import places_of, premultiply, samples_of, wrap_like
 from ensemble.linalg.orderings import checked_order
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
+from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import common_set
 
 __all__ = ["TransposedFactors", "TriangularFactors", "matrix_of", "real_dtype"]
 
@@ -26,6 +30,8 @@ class TriangularFactors(LinearOperator):
 
     __array_ufunc__ = None
     _orderings: tuple[str, ...] = ("auto",)
+    tiles: Tiles | None = None
+    """The values of many samples in NumPy's arrays, where the elimination has a flat list."""
 
     def __init__(self, A: Any, kind: str, ordering: Any, dtype: Any) -> None:
         self._put(self._plan(A, kind, ordering, dtype))
@@ -58,17 +64,34 @@ class TriangularFactors(LinearOperator):
         plan: Elimination = A.graph.kept(key, lambda: self._planned(A.graph, symmetric, ordering))
         return plan
 
-    def _put(self, A: CrsMatrix) -> None:
-        """The numbers of the matrix `A` on this graph."""
+    def _put(self, A: CrsMatrix, b: Any = None) -> Any:
+        """The numbers of the matrix `A` on this graph.
+
+        Where it takes no more passes, also the product with bare `b` of the same samples, if given; else None.
+        """
+        self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
+        if self.plan.flat is not None and type(A.values) is np.ndarray and self.n_samples > 1:
+            self.tiles, broken = factorized_tiles(np.ascontiguousarray(A.values, self.dtype), self.plan)
+            self.broken = broken != broken
+            if self.broken.any():
+                self.tiles.fill(np.flatnonzero(self.broken), np.nan)
+            return None
         xp = array_namespace(A.values)
         values = contiguous(xp.astype(A.values, getattr(xp, self.dtype.name), copy=False))
         with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-            self.values, broken = factorized(values, self.plan, None)
-        self.sample_set, self.n_samples = A.sample_set, int(self.values.shape[1])
+            self.values, broken, x = factorized_with_solution(values, self.plan, b)
         broken = to_numpy(broken)
         self.broken = broken != broken
         if self.broken.any():  # half of its values may be numbers
-            self.values[:, asarray_like(self.broken, self.values)] = np.nan
+            for array in (self.values,) if x is None else (self.values, x):
+                array[:, asarray_like(self.broken, array)] = np.nan
+        return x
+
+    @cached_property
+    def values(self) -> Any:
+        """The values of the factorisation, shape (n_values, n_samples)."""
+        assert self.tiles is not None
+        return self.tiles.rows(slice(None))
 
     def _with_plan(self) -> Self:
         """Another object on the same graph, without values."""
@@ -90,13 +113,20 @@ class TriangularFactors(LinearOperator):
         ValueError
             If `A` has another graph.
         """
-        A, name = matrix_of(A, self.name), self.name
-        advice = f"Make a new {name}."
-        require(self.graph.same_as(A.graph), f"{name}.update", "A", "have the same graph", repr(A.graph), advice)
-        real_dtype(A, name)
+        if not (type(A) is CrsMatrix and A.graph is self.graph and A.values.dtype == self.dtype):
+            A, name = matrix_of(A, self.name), self.name
+            advice = f"Make a new {name}."
+            require(self.graph.same_as(A.graph), f"{name}.update", "A", "have the same graph", repr(A.graph), advice)
+            real_dtype(A, name)
         made = self._with_plan()
         made._put(A)
         return made
+
+    def _update_and_apply(self, A: CrsMatrix, b: Any) -> tuple[Self, Any]:
+        """`update` for a matrix on this graph; its product with bare `b`, (n, n_samples), or None: see `_put`."""
+        made = self._with_plan()
+        together = b.dtype == getattr(array_namespace(b), self.dtype.name) and b.shape[1] == A.values.shape[1]
+        return made, made._put(A, b if together else None)
 
     # --- what it is
     @property
@@ -112,7 +142,7 @@ class TriangularFactors(LinearOperator):
     @property
     def reference_array(self) -> Any:
         """An array in the library and on the device of the values."""
-        return self.values
+        return self.values if self.tiles is None else self.tiles.data
 
     def take_samples(self, samples: Any) -> Self:
         """The factorisation of the samples named, in that order; a shared one is its own answer."""
@@ -131,6 +161,8 @@ class TriangularFactors(LinearOperator):
         return self._solve(x[:, None, :], False, None if out is None else out[:, None, :])[:, 0, :]
 
     def _solve(self, b: Any, transposed: bool, out: Any = None) -> Any:
+        if self.tiles is not None and type(b) is np.ndarray and b.dtype == self.dtype:
+            return solved_tiles(self.tiles, self.plan, b, transposed, out)
         values = self.values
         if values.shape[1] != 1 and b.shape[2] == 1:
             b = contiguous(array_namespace(b).broadcast_to(b, (*b.shape[:2], values.shape[1])))
@@ -138,6 +170,8 @@ class TriangularFactors(LinearOperator):
             return factor_solve(values, self.plan, b, transposed, out)
 
     def _multiply(self, x: Any, transposed: bool) -> Any:
+        if self.tiles is not None and (quick := self._multiply_vector(x, transposed)) is not None:
+            return quick
         name, n, own = self.name + (".T" if transposed else ""), self.shape[0], self.n_samples
         samples = samples_of(x)
         require(
@@ -159,6 +193,18 @@ class TriangularFactors(LinearOperator):
             y = self._solve(contiguous(xp.reshape(samples, (n, count, given)), dtype), transposed)
         return wrap_like(x, xp.reshape(y, (n, *columns, max(own, given))), own, self.sample_set)
 
+    def _multiply_vector(self, x: Any, transposed: bool) -> Ensemble | None:
+        """The product with one vector for all samples, or one for each, that needs no conversion; else None."""
+        given = type(x) is Ensemble
+        samples, wanted = (x.samples, (self.shape[0], self.n_samples)) if given else (x, self.shape[:1])
+        fits = type(samples) is np.ndarray and samples.shape == wanted and samples.dtype == self.dtype
+        if not (fits and samples.flags.c_contiguous):
+            return None
+        assert self.tiles is not None
+        b = samples[:, None, :] if given else samples[:, None, None]
+        own = common_set(x.sample_set, self.sample_set) if given else self.sample_set
+        return Ensemble(solved_tiles(self.tiles, self.plan, b, transposed, None)[:, 0, :], own)
+
     def __matmul__(self, x: Any) -> Any:
         return NotImplemented if hasattr(x, "tocsr") else self._multiply(x, False)
 
@@ -179,7 +225,7 @@ class TransposedFactors(LinearOperator):
     def __init__(self, factors: TriangularFactors) -> None:
         self.T = factors
         self.shape, self.n_samples, self.dtype = factors.shape, factors.n_samples, factors.dtype
-        self.sample_set, self.reference_array = factors.sample_set, factors.values
+        self.sample_set, self.reference_array = factors.sample_set, factors.reference_array
 
     def __repr__(self) -> str:
         return f"{self.T!r}.T"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels.multigrid.aggregation import aggregate, coupled_rows
-from ensemble._kernels.sparse.product_graphs import product_graph
+from ensemble._kernels.sparse.product_graphs import product_graph, transpose_graph
 from ensemble.linalg import CrsGraph
 from ensemble.multigrid.hierarchy import entry_by_entry
 
@@ -48,3 +48,11 @@ def node_graph(graph: CrsGraph, block_size: int) -> tuple[np.ndarray, np.ndarray
     to_node = (np.arange(graph.shape[0] + 1, dtype=np.int32), rows // block_size)  # row -> its node
     by_node = product_graph(*gather, graph.indptr, graph.indices, graph.shape[1])
     return product_graph(*by_node, *to_node, n_nodes)
+
+
+def compile_graph_functions() -> None:
+    """Compile, or load, what each set-up calls on the host, for a thread beside other compilations."""
+    graph = np.array([0, 1], np.int32), np.zeros(1, np.int32)
+    aggregate(*graph, np.ones(1, bool))
+    product_graph(*graph, *graph, 1)
+    transpose_graph(*graph, 1)

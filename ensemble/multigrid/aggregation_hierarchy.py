@@ -17,7 +17,7 @@ from ensemble.multigrid.cycle import Workspace, v_cycle
 from ensemble.multigrid.gauss_seidel import GaussSeidel, GaussSeidelSmoother
 from ensemble.multigrid.hierarchy import Hierarchy, entry_by_entry, require_graph, stored_matrix
 from ensemble.multigrid.jacobi import Jacobi
-from ensemble.multigrid.precision import amplification, in_single_precision, relative_energy, single_precision_serves
+from ensemble.multigrid.precision import in_single_precision, relative_energy, single_precision_serves
 from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
 from ensemble.multigrid.relaxation import (
     Chebyshev,
@@ -189,7 +189,7 @@ class AggregationHierarchy(Hierarchy):
         if self.precision.fits is None:
             return
         energies = [level.energy for level in self.levels if level.energy is not None]
-        amplified = None if self.coarse is None else amplification(self.levels[-1].A, self.coarse.inverse)
+        amplified = None if self.coarse is None else self.coarse.amplification(self.levels[-1].A)
         samples = np.flatnonzero(~single_precision_serves(self.precision.fits, energies, amplified))
         if not samples.size:
             return

@@ -1,12 +1,18 @@
-"""The coarsest level: its choice, and its dense inverses, one per sample, applied to all samples at once."""
+"""The coarsest level: its choice, and its direct solver, applied to all samples at once."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ensemble._backend import array_namespace, asarray_like, contiguous
-from ensemble._kernels.multigrid.dense import dense_inverses, dense_product
-from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
+from ensemble._compile.numba import output
+from ensemble._kernels.multigrid.dense import ASYMMETRY, dense_inverses, dense_product
+from ensemble.linalg import BcrsMatrix, CrsMatrix, Factorization, SymmetricCrsMatrix
+from ensemble.multigrid.precision import amplification
+
+EPS = float(np.finfo(float).eps)
 
 LARGEST_COARSEST = 500
 """Rows below which a level may be chosen as the coarsest."""
@@ -16,6 +22,9 @@ LARGEST_DENSE = 4000
 
 LEVEL_ENTRIES = 1000
 """Fixed cost of one more level (kernel launches), in stored entries of a smoothed level."""
+
+FACTORIZED = 64
+"""Rows from which on a coarsest matrix is factorised: below, products with the inverse are as fast as solutions."""
 
 NEGLIGIBLE = 1 / 8
 """Cost of the dense inverse, relative to that of the finer levels, below which further levels gain nothing."""
@@ -45,22 +54,102 @@ def is_coarsest(entries: list[int], rows: int, coarse_rows: int) -> bool:
 
 
 class CoarseSolver:
-    """Inverses of the coarsest matrices, shape (n, n, n_samples): a singular sample gets its pseudo-inverse."""
+    """Direct solver of the coarsest matrices.
+
+    On the CPU, from `FACTORIZED` rows on, LDL^T in double precision of the samples that are safely positive definite.
+    Dense inverses, shape (n, n, number of them), of the others, a pseudo-inverse for a singular one; of all samples on
+    a device, where there are fewer rows, and where the graph is not symmetric. Which of them a sample has depends on
+    the graph and its own values alone.
+
+    Attributes
+    ----------
+    factors : Factorization or None
+        Of all samples; solutions of `others` with it are not used.
+    others : array of int
+        The samples that have dense inverses.
+    inverse : array
+        Their inverses.
+    """
 
     def __init__(self, A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix) -> None:
-        if not isinstance(A, CrsMatrix):
-            A = A.to_crs()
-        self.inverse = dense_inverses(*A.graph.coordinates_on(A.values), A.values, A.shape[0], None)
+        matrix = A if isinstance(A, CrsMatrix) else A.to_crs()
+        self.n_samples = matrix.n_samples
+        self.factors, accepted = None, np.zeros(self.n_samples, bool)
+        if isinstance(matrix.values, np.ndarray) and matrix.shape[0] >= FACTORIZED and has_symmetric_graph(matrix):
+            self.factors, accepted = safely_factorized(matrix, not isinstance(A, SymmetricCrsMatrix))
+        self.others = np.flatnonzero(~accepted)
+        if not accepted.any():
+            self.factors = None
+        elif self.others.size:
+            matrix = matrix.take_samples(self.others)
+        empty = self.factors is not None and not self.others.size
+        n, coordinates = matrix.shape[0], matrix.graph.coordinates_on(matrix.values)
+        self.inverse = None if empty else dense_inverses(*coordinates, matrix.values, n, None)
 
     def apply(self, b: Any, out: Any) -> Any:
         """The coarse solution for a right-hand side of shape (n, n_samples)."""
-        return dense_product(self.inverse, b, out)
+        if self.factors is None:
+            return dense_product(self.inverse, b, out)
+        wide, x = b.astype(np.float64, copy=False), output(out, b.shape, b.dtype)
+        x[...] = self.factors.apply(wide)
+        if self.others.size:
+            x[:, self.others] = dense_product(self.inverse, np.ascontiguousarray(b[:, self.others]), None)
+        return x
 
     def take_samples(self, samples: Any) -> CoarseSolver:
         """The solver of the samples named."""
-        if self.inverse.shape[2] == 1:
+        if self.n_samples == 1:
             return self
         new = object.__new__(CoarseSolver)
-        xp = array_namespace(self.inverse)
-        new.inverse = contiguous(xp.take(self.inverse, asarray_like(samples, self.inverse), axis=2))
+        samples = np.asarray(to_numpy(samples))
+        samples = np.flatnonzero(samples) if samples.dtype == bool else samples
+        new.n_samples, new.factors, new.inverse = samples.size, None, None
+        new.others = np.flatnonzero(np.isin(samples, self.others))
+        if new.others.size < samples.size:
+            assert self.factors is not None
+            new.factors = self.factors.take_samples(samples)
+        if new.others.size:
+            xp, places = array_namespace(self.inverse), np.searchsorted(self.others, samples[new.others])
+            new.inverse = contiguous(xp.take(self.inverse, asarray_like(places, self.inverse), axis=2))
         return new
+
+    def amplification(self, A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix) -> np.ndarray:
+        """`precision.amplification` of the matrices that this solver was made of, one value per sample."""
+        if self.factors is None:
+            return amplification(A, self.inverse)
+        size = A.diagonal().samples * self.factors.inverse_diagonal().samples
+        largest: np.ndarray = np.maximum(size.max(axis=0).astype(np.float64), 1.0)
+        if self.others.size:
+            largest[self.others] = amplification(A.take_samples(self.others), self.inverse)
+        return largest
+
+
+def has_symmetric_graph(A: CrsMatrix) -> bool:
+    """Whether for each stored entry the one across the diagonal is stored, and the diagonal is; worked out once."""
+    graph = A.graph
+
+    def compared() -> bool:
+        indptr, indices, _ = graph.transposed
+        same = np.array_equal(indptr, graph.indptr) and np.array_equal(indices, graph.indices)
+        return same and bool(np.all(graph.diagonal_entries >= 0))
+
+    return bool(graph.kept(("symmetric",), compared))
+
+
+def safely_factorized(A: CrsMatrix, compare: bool) -> tuple[Factorization, np.ndarray]:
+    """LDL^T in double precision, and which samples pass the tests of `dense_inverses`: positive pivots of one size.
+
+    With `compare`, also whether entries across the diagonal are equal up to roundoff of single precision. A pivot is
+    what its row adds to the rows before it; over the diagonal it has no unit.
+    """
+    wide = CrsMatrix(A.graph, A.values.astype(np.float64))
+    factors = Factorization(wide, kind="ldlt")
+    diagonal = wide.diagonal().samples
+    with np.errstate(all="ignore"):
+        pivots = 1.0 / (factors.values[factors.plan.diagonal] * diagonal[factors.plan.columns])
+        accepted = (diagonal > 0).all(axis=0) & (pivots.min(axis=0) > A.shape[0] * EPS * pivots.max(axis=0))
+        if compare:
+            size = np.sqrt(diagonal)
+            skew = np.abs(wide.values - wide.values[A.graph.transposed[2]])
+            accepted &= (skew <= ASYMMETRY * size[A.graph.row_of_entry] * size[A.graph.indices]).all(axis=0)
+    return factors, accepted & ~factors.broken

@@ -14,14 +14,12 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._compile.memory import empty_like
+from ensemble._kernels.multigrid.measures import too_small
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble._kernels.sparse.crs import spmv_transpose
 from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
 
 __all__ = ["amplification", "in_single_precision", "relative_energy", "single_precision_serves"]
-
-ROWS_AT_ONCE = 1024
-"""Rows that are compared at once on the host: they fit the cache."""
 
 LARGEST_RATIO = 2.0**80
 """Largest ratio of two diagonal entries of a sample: its inverse, and squares of its root, are normal float32."""
@@ -50,25 +48,11 @@ def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     diagonal = A.diagonal().samples  # a new array: its memory is used for the absolute values
     size = xp.abs(diagonal, out=diagonal)
     units = entry_units(size, asarray_like(np.ones(A.n_samples), A.values), None)[0]
-    unit, fits = to_numpy(units), ~too_small(size, units)
+    unit, fits = to_numpy(units), ~too_small(size, units, 1.0 / LARGEST_RATIO)
     wide = A.flat_values if isinstance(A, BcrsMatrix) else A.values
     values = empty_like(wide, dtype=xp.float32)
     narrowed(wide, units, values)
     return A.with_flat_values(values) if isinstance(A, BcrsMatrix) else type(A)(A.graph, values), unit, fits
-
-
-def too_small(size: Any, units: Any) -> np.ndarray:
-    """Which samples have a positive entry of `size` below 1 / `LARGEST_RATIO` in its unit: one value per sample.
-
-    On the host by runs of rows that the cache holds: memory for whole vectors of answers would cost more than the work.
-    """
-    xp, found = array_namespace(size), np.zeros(size.shape[1], bool)
-    step = ROWS_AT_ONCE if isinstance(size, np.ndarray) else max(size.shape[0], 1)
-    with np.errstate(all="ignore"):
-        for start in range(0, size.shape[0], step):
-            part = size[start : start + step]
-            found |= to_numpy(xp.any((part > 0) & (part * units < 1.0 / LARGEST_RATIO), axis=0))
-    return found
 
 
 def relative_energy(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
@@ -77,12 +61,13 @@ def relative_energy(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
     The diagonal of the Galerkin matrix `coarse` of `A` over ``sum_i T_iJ^2 a_ii``: where it is small, `coarse` holds
     differences of almost equal numbers. `T` is the same for all samples.
     """
-    xp = array_namespace(A.values)
     squares = asarray_like(to_numpy(T.values).astype(A.dtype) ** 2, A.values)
     alone = spmv_transpose(*T.graph.transposed_arrays_on(A.values), squares, A.diagonal().samples, None)
+    alone, own = to_numpy(alone), to_numpy(coarse.diagonal().samples)
     with np.errstate(all="ignore"):
-        ratio = xp.where(alone == 0, xp.ones_like(alone), coarse.diagonal().samples / alone)
-    return np.minimum(to_numpy(xp.min(ratio, axis=0)).astype(np.float64), 1.0)
+        ratio = np.where(alone == 0, np.ones_like(alone), own / alone)
+    smallest: np.ndarray = np.minimum(np.min(ratio, axis=0).astype(np.float64), 1.0)
+    return smallest
 
 
 def amplification(A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray:
@@ -97,9 +82,10 @@ def amplification(A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix, inverse: Any) 
     xp = array_namespace(inverse)
     at = asarray_like(A.graph.row_of_entry.astype(np.int64) * n + A.graph.indices.astype(np.int64), inverse)
     flat = xp.reshape(inverse, (n * n, inverse.shape[2]))
-    trace = to_numpy(xp.sum(A.values * xp.take(flat, at, axis=0), axis=0))
-    size = A.diagonal().samples * xp.take(flat, asarray_like(np.arange(n) * (n + 1), inverse), axis=0)
-    largest, smallest = (to_numpy(most(size, axis=0)).astype(np.float64) for most in (xp.max, xp.min))
+    trace = np.sum(to_numpy(A.values) * to_numpy(xp.take(flat, at, axis=0)), axis=0)
+    own = to_numpy(xp.take(flat, asarray_like(np.arange(n) * (n + 1), inverse), axis=0))
+    size = to_numpy(A.diagonal().samples) * own
+    largest, smallest = (most(size, axis=0).astype(np.float64) for most in (np.max, np.min))
     definite = (smallest >= 0.5) & (np.abs(n - trace) < 0.5)
     return np.where(definite, np.maximum(largest, 1.0), np.inf)
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels.multigrid.galerkin import product_values
+from ensemble._kernels.multigrid.measures import reciprocal
 from ensemble._kernels.multigrid.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
 from ensemble._kernels.sparse.crs import spmv
 from ensemble.linalg import CrsGraph, CrsMatrix
-from ensemble.multigrid.relaxation import reciprocal
 from ensemble.multigrid.splitting import Part, SharedStrength, coarse_rows, part_of, places_in, sorted_graph
 
 

@@ -12,6 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._check import integer, positive, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid import relaxation as kernels
+from ensemble._kernels.multigrid.measures import reciprocal
 from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
 
 
@@ -66,15 +67,6 @@ def inverse_diagonal(A: Any) -> Any:
     What is small depends on the units of A, so only zero and subnormal entries count as none.
     """
     return reciprocal(A.diagonal().samples)
-
-
-def reciprocal(d: Any) -> Any:
-    """1 / d in the memory of `d`; 0 where `d` is zero or subnormal."""
-    tiny = np.finfo(d.dtype).smallest_normal
-    none = (d < tiny) & (d > -tiny)
-    if none.any():
-        d[none] = np.inf
-    return array_namespace(d).divide(1.0, d, out=d)
 
 
 @functools.lru_cache(maxsize=16)

@@ -133,7 +133,9 @@ def _after_step(
     for j, g in enumerate(events):
         before, now = ends[2 + n + n * degree + j], outputs[rows.events + j]
         up, down = (before < 0.0) & (now >= 0.0), (before > 0.0) & (now <= 0.0)
-        crosses = moved & ((up if problem.sides[j] >= 0 else ~moved & moved) | (down if problem.sides[j] <= 0 else ~moved & moved))
+        crosses = moved & (
+            (up if problem.sides[j] >= 0 else ~moved & moved) | (down if problem.sides[j] <= 0 else ~moved & moved)
+        )
         theta = _root(g, before, state, t_old, h, values_of_p(problem, ids), xp) if bool(xp.any(crosses)) else t_old
         found.append(xp.where(crosses, theta, xp.full_like(t_old, 2.0)))
     for j, theta in enumerate(found):

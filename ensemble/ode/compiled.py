@@ -70,7 +70,7 @@ def _bodies(
 
     def traced_event(g: Callable[..., Any]) -> Callable[..., Any]:
         def value(t: Any, y: list[Any], p: list[Any], xp: Any) -> Any:
-            return xp.astype(g(t, y, p, xp), getattr(xp, dtype)) 
+            return xp.astype(g(t, y, p, xp), getattr(xp, dtype))
 
         return value
 

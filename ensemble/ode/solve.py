@@ -244,7 +244,9 @@ def _run(problem: Problem, progress: bool) -> Solution:
         return compiled.run(problem, report)
 
 
-def _result(solution: Solution, problem: Problem, has_times: bool, sample_set: SampleSet | None, name: str) -> OdeResult:
+def _result(
+    solution: Solution, problem: Problem, has_times: bool, sample_set: SampleSet | None, name: str
+) -> OdeResult:
     status = solution.status
     y = solution.y_out if has_times else without_failed(solution.y, status)
     reached = wrap(solution.t, sample_set)

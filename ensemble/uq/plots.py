@@ -17,6 +17,7 @@ from ensemble.scalar.statistics.quantiles import sample_quantile
 
 __all__ = [
     "fan_of",
+    "only_output",
     "plot_fan",
     "plot_field",
     "plot_histogram_with_interval",
@@ -35,6 +36,15 @@ def _axes(ax: Any) -> Any:
     from matplotlib import pyplot
 
     return pyplot.gca()
+
+
+def only_output(name: str | None, outputs: Sequence[str], function: str) -> str:
+    """`name`, or the only output."""
+    if name is not None:
+        return name
+    seen = ", ".join(map(repr, outputs))
+    require(len(outputs) == 1, function, "name", f"be one of {seen}", None)
+    return outputs[0]
 
 
 def plot_indices(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import require
-from ensemble.uq.plots import fan_of, plot_field, plot_histogram_with_interval, plot_scatter, tails_of
+from ensemble.uq.plots import fan_of, only_output, plot_field, plot_histogram_with_interval, plot_scatter, tails_of
 
 __all__ = ["StudyPlots"]
 
@@ -25,12 +25,7 @@ class StudyPlots:
         self._result = result
 
     def _named(self, name: str | None, function: str) -> str:
-        names = self._result.names
-        if name is None:
-            seen = ", ".join(map(repr, names))
-            require(len(names) == 1, f"UqResult.plot.{function}", "name", f"be one of {seen}", None)
-            return str(names[0])
-        return name
+        return only_output(name, self._result.names, f"UqResult.plot.{function}")
 
     def hist(self, name: str | None = None, *, level: float = 0.95, ax: Any = None, bins: Any = "auto") -> Any:
         """A histogram of an output of shape (), its mean, and the interval of the mean.

@@ -395,3 +395,27 @@ def test_the_upper_triangle_is_that_of_the_full_matrix(options):
 def test_advection_leaves_no_symmetric_matrix():
     with pytest.raises(ValueError, match="symmetric must be False with advection"):
         RandomDiffusion(3, advection=1.0).assemble(np.zeros(5), symmetric=True)
+
+
+def test_small_systems_are_solved_directly():
+    """As by conjugate gradients to their tolerance, and each sample as by itself."""
+    problem = RandomDiffusion(3, source=1.0)
+    y = np.random.default_rng(1).uniform(-1.0, 1.0, (5, 3))
+    y[0, 2] = np.nan
+    y = Ensemble(y)
+    result = problem.solve(y, solver="direct", rtol=1e-10)
+    assert result.newton.converged.tolist() == [True, True, False]
+    usual = problem.solve(y, rtol=1e-10, cg_rtol=1e-11)
+    np.testing.assert_allclose(result.u.samples[:, :2], usual.u.samples[:, :2], rtol=1e-9)
+    auto = problem.solve(y, solver="auto", rtol=1e-10)
+    np.testing.assert_array_equal(auto.u.samples, result.u.samples)
+    alone = problem.solve(y.sample(0), solver="direct", rtol=1e-10)
+    np.testing.assert_array_equal(alone.u, result.u.samples[:, 0])
+
+
+@pytest.mark.parametrize("options", [{"operator": "affine"}, {"coupling": "ensemble"}])
+def test_direct_solves_need_stored_matrices_of_each_sample(options):
+    problem = RandomDiffusion(3)
+    with pytest.raises(ValueError, match=r"solver must not be .direct. with another operator.*Use operator=.stored."):
+        problem.solve(Ensemble(np.zeros((5, 2))), solver="direct", **options)
+    assert problem.solve(Ensemble(np.zeros((5, 2))), solver="auto", **options).newton.converged.all()

@@ -14,9 +14,11 @@ from ensemble.krylov import Status, direct, newton
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix, orderings
 
 
-@pytest.fixture(params=["rows", "supernodes"])
+@pytest.fixture(params=["flat", "rows", "supernodes"])
 def form(request, monkeypatch):
-    """Both forms of the numbers, whatever the counts."""
+    """Every form of the numbers, whatever the counts."""
+    if request.param != "flat":
+        monkeypatch.setattr(orderings, "FLAT", -1)
     monkeypatch.setattr(orderings, "SUPERNODAL", 0 if request.param == "supernodes" else np.inf)
     monkeypatch.setattr(orderings, "SYMMETRIC_SHARE", 0.0)
 
@@ -142,8 +144,8 @@ def test_samples_that_are_solved_part_by_part_have_the_same_bits(dtype, size, mo
     rtol = np.geomspace(1e-14, 1e-6, 37)
     together = direct(A, b, dtype=dtype, rtol=rtol)
     made = []
-    update = Factorization.update
-    monkeypatch.setattr(Factorization, "update", lambda F, A: made.append(A.n_samples) or update(F, A))
+    put = Factorization._put
+    monkeypatch.setattr(Factorization, "_put", lambda F, A, b: made.append(A.n_samples) or put(F, A, b))
     monkeypatch.setattr(import_module("ensemble.krylov.direct"), "BUDGET", 1)
     parts = direct(A, b, dtype=dtype, rtol=rtol)
     assert made == [size] * (37 // size) + [37 % size]

@@ -254,6 +254,18 @@ def test_preconditioners_that_are_not_positive_definite_break_down(rng):
     assert minres(A, b, M=Diagonal(np.zeros(20))).status[0] == Status.breakdown
 
 
+def test_a_negative_length_of_a_later_vector_is_a_breakdown(rng):
+    """r . M r is positive at the start, that of the second Lanczos vector is negative: no space ends there."""
+    n = 12
+    A = sp.diags_array([np.ones(n - 1), 4.0 * np.ones(n), np.ones(n - 1)], offsets=[-1, 0, 1]).tocsr()
+    b = np.zeros(n)
+    b[0] = 1.0
+    bad = np.where(np.arange(n) == 1, -1.0, 1.0)
+    result = minres(CrsMatrix.from_scipy([A, A]), b, M=Diagonal(Ensemble(np.stack([np.ones(n), bad], axis=1))))
+    assert result.status.tolist() == [Status.converged, Status.breakdown]
+    assert result.iterations[1] == 0 and not result.x.samples[:, 1].any()
+
+
 def test_an_unsymmetric_matrix_is_never_called_solved(rng):
     A, b = nonsymmetric(30, 4, 71003, spread=0.5), rng.standard_normal((30, 4))
     result = minres(A, Ensemble(b), max_iterations=300)

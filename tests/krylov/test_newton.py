@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from ensemble import gallery
-from ensemble.krylov import Status, cg, newton
+from ensemble.krylov import Status, cg, direct, newton
 from ensemble.linalg import CrsMatrix
 from ensemble.scalar import Ensemble
 
 
-def semilinear(n_samples, strength):
-    """A u + strength u^3 = 1 on a chain, and its Jacobian."""
+def semilinear(n_samples, strength, chosen=None):
+    """A u + strength u^3 = 1 on a chain, and its Jacobian, of all samples or of those chosen."""
     A = gallery.poisson((12,), n_samples)
+    A = A if chosen is None else A.take_samples(chosen)
     on_diagonal = A.graph.diagonal_entries
 
     def residual(u):
@@ -27,6 +28,21 @@ def semilinear(n_samples, strength):
 
 def tight(J, r):
     return cg(J, r, rtol=1e-13)
+
+
+def test_steps_are_solved_directly():
+    """A sample that is not finite is flagged, a sample with others takes the steps of its own run."""
+    strength = np.array([0.0, 1.0, 100.0])
+    start = np.full((12, 3), 0.1)
+    start[0, 1] = np.nan
+    residual, jacobian = semilinear(3, Ensemble(strength))
+    result = newton(residual, jacobian, Ensemble(start), solver=direct, rtol=1e-12, max_iterations=20)
+    assert result.status.tolist() == [Status.converged, Status.breakdown, Status.converged]
+    for i in (0, 2):
+        residual, jacobian = semilinear(3, strength[i], [i])
+        alone = newton(residual, jacobian, Ensemble(start[:, i : i + 1]), solver=direct, rtol=1e-12, max_iterations=20)
+        np.testing.assert_array_equal(alone.u.samples[:, 0], result.u.samples[:, i])
+        assert alone.iterations[0] == result.iterations[i]
 
 
 def test_every_sample_converges_quadratically():

@@ -7,7 +7,9 @@ import scipy.sparse as sp
 
 from ensemble import gallery
 from ensemble.krylov import SolveError, Status
-from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix, eigen, eigsh, kron
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix, eigen, eigen_operators, eigsh, kron
+from ensemble.linalg.eigen_operators import Pencil
+from ensemble.linalg.ritz import products
 from ensemble.scalar import Ensemble, SampleSet
 from tests.linalg.problems import random_matrix
 
@@ -262,6 +264,42 @@ def test_a_basis_replaces_what_depends_on_the_rest():
     for s in range(2):
         v = basis.vectors[:, :, s]
         np.testing.assert_allclose(v @ v.T, np.eye(3), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_vector_that_depends_in_one_sample_changes_no_other(weighted):
+    """Two of a kind, a zero vector, and one that depends on the rest: the other sample has the bits of its own run."""
+    rng, n = np.random.default_rng(80178), 25
+    M = mass(n) if weighted else None
+    spare = rng.standard_normal((6, n))
+    block = rng.standard_normal((4, n, 2))
+    block[1, :, 1], block[2, :, 1] = block[0, :, 1], 0.0
+    block[3, :, 1] = 1e-17 * block[3, :, 1] + block[0, :, 1]
+    together, own = eigen.RitzBasis(np.empty((n, 2)), M, spare), eigen.RitzBasis(np.empty((n, 1)), M, spare)
+    with np.errstate(all="ignore"):
+        together.extend(block)
+    own.extend(np.ascontiguousarray(block[:, :, :1]))
+    np.testing.assert_array_equal(together.vectors[:, :, :1], own.vectors)
+    for s in range(2):
+        v, mv = together.vectors[:, :, s], together.images[:, :, s]
+        np.testing.assert_allclose(v @ mv.T, np.eye(4), rtol=0, atol=1e-13)
+
+
+def test_solutions_with_small_pivots_are_corrected(monkeypatch):
+    """Pivots of 1e-7: without the correction residuals stay a million times above their targets."""
+    n, shift = 120, 1e-7
+    pair = sp.block_diag([np.array([[0.0, 1.0 + 0.01 * i], [1.0 + 0.01 * i, 0.3]]) for i in range(n // 2)])
+    A = CrsMatrix.from_scipy([sp.csr_array(pair), sp.csr_array(pair + sp.eye_array(n))])
+    check(eigsh(A, 2, sigma=shift), A)
+    pencil = Pencil(A, None, shift, "LM", "eigsh")
+    images = np.random.default_rng(80179).standard_normal((2, n, 2))
+    found = pencil.operate(images, images)
+    plain = pencil._solve(images)
+    defects = [np.abs(images - products(pencil.shifted, x)).max(axis=(0, 1)) for x in (found, plain)]
+    assert defects[0][0] < 1e-13 and defects[1][0] > 1e-10
+    np.testing.assert_array_equal(found[:, :, 1], plain[:, :, 1])  # good enough as it is
+    monkeypatch.setattr(eigen_operators, "ROUNDOFFS", np.inf)
+    assert np.array_equal(pencil.operate(images, images), plain)
 
 
 @pytest.mark.parametrize(

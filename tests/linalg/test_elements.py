@@ -1,5 +1,7 @@
 """Matrices and vectors from coordinates and from elements: against sums in dense matrices, sample by sample."""
 
+import importlib
+
 import array_api_strict as strict
 import numpy as np
 import pytest
@@ -7,9 +9,11 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble._kernels.sparse import gather_sums as kernels
+from ensemble._kernels.sparse.row_sums import row_sums, row_tables
 from ensemble.linalg import BcrsMatrix, CrsMatrix, ElementAssembly, add_elements
 from ensemble.scalar import Ensemble, SampleSet
+
+elements_module = importlib.import_module("ensemble.linalg.elements")
 
 
 def elements(rng, n_elements, k, n):
@@ -110,25 +114,28 @@ def test_other_libraries_give_the_same_numbers(rng):
     np.testing.assert_array_equal(np.asarray(moved.values), CrsMatrix.from_elements(dofs, matrices, (12, 12)).values)
 
 
-@pytest.mark.parametrize(("k", "inner"), [(4, (1,)), (3, (3,)), (4, (2,)), (10, (1,))])
+@pytest.mark.parametrize(("k", "inner"), [(4, (1,)), (4, (2, 2)), (4, (8,)), (4, (3,)), (3, (1,))])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_staged_sums_of_a_device_have_the_bits_of_the_cpu(k, inner, dtype, rng, as_device, monkeypatch):
+def test_sums_of_a_device_have_the_bits_of_the_cpu(k, inner, dtype, rng, as_device, monkeypatch):
+    """By rows for four unknowns and few numbers per entry, else by entries; an unknown without elements is last."""
     dofs = elements(rng, 150, k, 60)
     matrices = rng.standard_normal((150, k, k, *inner)).astype(dtype)
-    assembly, used = ElementAssembly(dofs, 60), []
-    expected = np.zeros((60, 60, *inner), dtype)
+    assembly, used = ElementAssembly(dofs, 61), []
+    expected = np.zeros((61, 61, *inner), dtype)
     for nodes, matrix in zip(dofs, matrices, strict=True):
         expected[np.ix_(nodes, nodes)] += matrix
-    elements_module = __import__("ensemble.linalg.elements", fromlist=["x"])
-    longest = assembly._gather.longest
-    monkeypatch.setattr(kernels, "STAGED_BYTES", (longest + 7) * k * inner[0] * np.dtype(dtype).itemsize)
     monkeypatch.setattr(elements_module, "backend_of", lambda *arrays: "cuda")
-    launch = kernels.staged_sums
-    monkeypatch.setattr(elements_module, "staged_sums", lambda *a: used.append(1) or launch(*a))
+    monkeypatch.setattr(elements_module, "row_sums", lambda *a: used.append(1) or row_sums(*a))
     values = assembly.matrix_values(matrices)
-    assert used
+    assert bool(used) == (k == 4 and inner != (3,))
     rows = assembly.graph.row_of_entry
     np.testing.assert_array_equal(values, expected[rows, assembly.graph.indices])
+
+
+def test_long_rows_are_summed_entry_by_entry():
+    around = np.stack([np.zeros(300, int), 1 + np.arange(300), 2 + np.arange(300), 3 + np.arange(300)], axis=1)
+    assert row_tables(ElementAssembly(around, 303).map, 1, 8) is None
+    assert row_tables(ElementAssembly(around[:250], 303).map, 1, 8) is not None
 
 
 def test_bad_elements_and_coordinates_are_refused(rng):

@@ -35,6 +35,15 @@ def grid(cells):
     return sp.csr_array(sp.kron(line, sp.eye_array(cells)) + sp.kron(sp.eye_array(cells), line))
 
 
+@pytest.fixture(params=["flat", "rows", "supernodes"])
+def form(request, monkeypatch):
+    """Every form of the numbers, whatever the counts."""
+    monkeypatch.setattr(orderings, "SUPERNODAL", 0 if request.param == "supernodes" else np.inf)
+    monkeypatch.setattr(orderings, "SYMMETRIC_SHARE", 0.0)
+    monkeypatch.setattr(orderings, "FLAT", np.inf if request.param == "flat" else -1)
+    return request.param
+
+
 # --- orderings
 @pytest.mark.parametrize("n, density", [(0, 0.0), (1, 0.0), (2, 1.0), (30, 0.1), (40, 0.5), (60, 0.03)])
 def test_minimum_degree_is_a_permutation(n, density, rng):
@@ -75,7 +84,9 @@ def test_fill_that_nothing_reaches_is_left_out():
 # --- kernels
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("n_samples", [1, 5, 33])
-def test_compiled_kernels_give_the_bits_of_their_references(symmetric, n_samples, rng):
+@pytest.mark.parametrize("limit", [-1, np.inf])
+def test_compiled_kernels_give_the_bits_of_their_references(symmetric, n_samples, limit, rng, monkeypatch):
+    monkeypatch.setattr(orderings, "FLAT", limit)
     A = family(rng, 30, n_samples, symmetric=symmetric)
     F = Factorization(A, kind="ldlt" if symmetric else "lu")
     expected, broken = factors.factorized.reference(A.values, F.plan, None)
@@ -85,6 +96,9 @@ def test_compiled_kernels_give_the_bits_of_their_references(symmetric, n_samples
     for transposed in (False, True):
         x = triangular.factor_solve(F.values, F.plan, b, transposed, None)
         np.testing.assert_array_equal(x, triangular.factor_solve.reference(F.values, F.plan, b, transposed, None))
+        np.testing.assert_array_equal(F._solve(b, transposed), x)
+        shared = np.ascontiguousarray(np.broadcast_to(b[..., :1], b.shape))
+        np.testing.assert_array_equal(F._solve(b[..., :1].copy(), transposed), F._solve(shared, transposed))
     graph = filled_graph(F.plan)
     z = inverse.selected_inverse(F.values, graph, None)
     np.testing.assert_array_equal(z, inverse.selected_inverse.reference(F.values, graph, None))
@@ -92,6 +106,7 @@ def test_compiled_kernels_give_the_bits_of_their_references(symmetric, n_samples
 
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
 def test_staged_and_strided_values_have_the_same_bits(kind, rng, monkeypatch):
+    monkeypatch.setattr(orderings, "FLAT", -1)
     A = family(rng, 30, 37, symmetric=True)
     F = Factorization(A, kind=kind)
     monkeypatch.setattr(factors, "LARGE", 0)
@@ -112,12 +127,10 @@ def test_supernodes_have_the_bits_of_the_reference(kind, density, rng, monkeypat
 # --- the law
 @pytest.mark.parametrize("n_samples", [1, 3, 8, 32, 33])
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
-@pytest.mark.parametrize("supernodal", [0, np.inf])
-def test_samples_equal_their_own_runs_to_the_bit(kind, n_samples, supernodal, rng, monkeypatch):
-    monkeypatch.setattr(orderings, "SUPERNODAL", supernodal)
-    monkeypatch.setattr(orderings, "SYMMETRIC_SHARE", 0.0)
+def test_samples_equal_their_own_runs_to_the_bit(kind, n_samples, form, rng):
     A = family(rng, 25, n_samples, symmetric=kind == "ldlt")
     F, b = Factorization(A, kind=kind), Ensemble(rng.standard_normal((25, 2, n_samples)))
+    assert (F.tiles is not None) == (form == "flat" and n_samples > 1)
     results = lambda F, b: (F @ b, F.T @ b, F.logdet(), F.sign(), F.inverse_diagonal())
     together = results(F, b)
     for s in {0, n_samples // 2, n_samples - 1}:
@@ -128,9 +141,7 @@ def test_samples_equal_their_own_runs_to_the_bit(kind, n_samples, supernodal, rn
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
-@pytest.mark.parametrize("supernodal", [0, np.inf])
-def test_a_broken_sample_changes_no_other(bad, kind, supernodal, rng, monkeypatch):
-    monkeypatch.setattr(orderings, "SUPERNODAL", supernodal)
+def test_a_broken_sample_changes_no_other(bad, kind, form, rng):
     A = family(rng, 20, 5, symmetric=True)
     b = rng.standard_normal(20)
     good = Factorization(A, kind=kind)
@@ -149,11 +160,22 @@ def test_a_broken_sample_changes_no_other(bad, kind, supernodal, rng, monkeypatc
         assert F.inertia()[:, 2].tolist() == [-1, -1]
 
 
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_forms_have_the_same_bits_in_float32(kind, rng, monkeypatch):
+    A, b = family(rng, 25, 21, symmetric=True).astype("float32"), rng.standard_normal(25).astype(np.float32)
+    found = []
+    for limit in (-1, np.inf):
+        monkeypatch.setattr(orderings, "FLAT", limit)
+        F = Factorization(CrsMatrix(CrsGraph(A.graph.indptr, A.graph.indices, A.shape), A.values), kind=kind)
+        assert (F.tiles is not None) == (limit > 0) and F.values.dtype == np.float32
+        found.append((F.values, (F @ b).samples, (F.T @ b).samples, F.logdet().samples))
+    for listed, by_rows in zip(*found, strict=True):
+        np.testing.assert_array_equal(listed, by_rows)
+
+
 # --- mathematics
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
-@pytest.mark.parametrize("supernodal", [0, np.inf])
-def test_solutions_agree_with_splu(kind, supernodal, rng, monkeypatch):
-    monkeypatch.setattr(orderings, "SUPERNODAL", supernodal)
+def test_solutions_agree_with_splu(kind, form, rng):
     A = family(rng, 60, 4, symmetric=kind == "ldlt")
     F, b = Factorization(A, kind=kind), rng.standard_normal((60, 3))
     x, y = F @ b, F.T @ b

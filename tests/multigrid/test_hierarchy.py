@@ -12,7 +12,7 @@ from ensemble._kernels.multigrid.aggregation import aggregate
 from ensemble._kernels.multigrid.dense import inverse_of
 from ensemble.krylov import cg
 from ensemble.linalg import CrsGraph, CrsMatrix
-from ensemble.multigrid import Chebyshev, smoothed_aggregation
+from ensemble.multigrid import Chebyshev, coarse, smoothed_aggregation
 from ensemble.multigrid.aggregation import aggregates_of
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.relaxation import inverse_diagonal, largest_eigenvalue, start_vector
@@ -239,6 +239,35 @@ def test_nan_stays_in_its_sample(rng):
     z = (smoothed_aggregation(A, coarse_size=12) @ r).samples
     assert np.isnan(z[:, 1]).any()
     assert np.array_equal(np.delete(z, 1, axis=1), np.delete(clean, 1, axis=1))
+
+
+def test_a_coarsest_matrix_is_factorized_where_that_is_safe(monkeypatch):
+    """Singular, unsymmetric and indefinite samples and NaN keep their dense inverses, alone as among others."""
+    n = 80
+    off = -np.ones(n - 1)
+    poisson = sp.diags_array([off, 2.0 * np.ones(n), off], offsets=[-1, 0, 1]).tocsr()
+    neumann = sp.diags_array([off, np.r_[1.0, 2.0 * np.ones(n - 2), 1.0], off], offsets=[-1, 0, 1]).tocsr()
+    skew = sp.diags_array([2.0 * off, 3.0 * np.ones(n), off], offsets=[-1, 0, 1]).tocsr()
+    A = CrsMatrix.from_scipy([poisson, neumann, 3.0 * poisson, skew, -1.0 * poisson, np.nan * poisson])
+    solver, b = CoarseSolver(A), np.random.default_rng(3).standard_normal((n, 6))
+    assert solver.others.tolist() == [1, 3, 4, 5] and solver.inverse.shape == (n, n, 4)
+    x = solver.apply(b, None)
+    amplified = solver.amplification(A)
+    for i in range(6):
+        alone = CoarseSolver(A.take_samples([i]))
+        np.testing.assert_array_equal(alone.apply(b[:, i : i + 1].copy(), None)[:, 0], x[:, i])
+        np.testing.assert_array_equal(alone.amplification(A.take_samples([i])), amplified[i : i + 1])
+    part = solver.take_samples(np.array([3, 0, 5]))
+    np.testing.assert_array_equal(part.apply(b[:, [3, 0, 5]], None), x[:, [3, 0, 5]])
+    np.testing.assert_array_equal(solver.take_samples([2, 0]).apply(b[:, [2, 0]], None), x[:, [2, 0]])
+    narrow = CrsMatrix(A.graph, A.values.astype(np.float32))
+    single = CoarseSolver(narrow).apply(b.astype(np.float32), None)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single[:, :5], x[:, :5], rtol=0, atol=1e-4 * np.nanmax(np.abs(x)))
+    monkeypatch.setattr(coarse, "FACTORIZED", 1000)
+    dense = CoarseSolver(A)
+    np.testing.assert_allclose(x, dense.apply(b, None), rtol=0, atol=1e-11 * np.nanmax(np.abs(x)))
+    np.testing.assert_allclose(amplified, dense.amplification(A), rtol=1e-9)
 
 
 def test_singular_coarse_matrix_gets_its_pseudo_inverse():

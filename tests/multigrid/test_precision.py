@@ -6,10 +6,11 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
+from ensemble._kernels.multigrid.measures import too_small
 from ensemble.krylov import cg
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import scaled_aggregation, smoothed_aggregation
-from ensemble.multigrid.precision import LARGEST_RATIO, too_small
+from ensemble.multigrid.precision import LARGEST_RATIO
 from ensemble.scalar import Ensemble
 
 OPTIONS = {"coarse_size": 60}
@@ -167,10 +168,11 @@ def test_a_scaled_hierarchy_takes_samples_of_any_magnitude(rng):
 
 @pytest.mark.parametrize("row", [0, 1023, 1024, 2047, 2048, 2499])
 def test_an_entry_out_of_range_is_found_in_any_row(row):
+    least = 1.0 / LARGEST_RATIO
     size = np.ones((2500, 4))
     size[row] = [0.0, 0.5 / LARGEST_RATIO, np.nan, 1.0 / LARGEST_RATIO]
-    np.testing.assert_array_equal(too_small(size, np.ones(4)), [False, True, False, False])
-    assert not too_small(np.ones((0, 4)), np.ones(4)).any()
+    np.testing.assert_array_equal(too_small(size, np.ones(4), least), [False, True, False, False])
+    assert not too_small(np.ones((0, 4)), np.ones(4), least).any()
 
 
 def test_a_matrix_in_single_precision_stays_as_it_is(rng):

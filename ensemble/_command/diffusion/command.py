@@ -20,12 +20,14 @@ from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, req
 from ensemble._command.shared.progress import Progress
 from ensemble._progress import say
 from ensemble.apps.fem import RandomDiffusion
+from ensemble.apps.fem.solves.device_kernels import compile_device_kernels
+from ensemble.krylov import cg
 from ensemble.scalar import Ensemble
 
 __all__ = ["run"]
 
-WARM_UP_CELLS = 10
-"""Enough for two multigrid levels, so that most kernels of a run of one ensemble are compiled before it."""
+WARM_UP_CELLS = 20
+"""Enough for three multigrid levels: the third computes with the kernels of all later ones."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,13 +95,19 @@ def problem_of(options: argparse.Namespace, cells: int | tuple[int, ...]) -> Ran
 
 
 def prepare(options: argparse.Namespace) -> Record:
-    """Set up the problem and its samples, and refuse what cannot be solved, before any solve."""
+    """Set up the problem and its samples, and refuse what cannot be solved, before any solve.
+
+    On a device the compilation of its kernels starts here, in threads.
+    """
     n = options.samples
+    # A short run needs no wide ensemble; a power of two keeps it one tile of SIMD lanes.
+    size = min(options.ensemble_size, 1 << (n - 1).bit_length())
+    if options.backend == "cupy":
+        for n_samples in (size, 1) if options.scalar_runs else (size,):
+            compile_device_kernels(n_samples, np.dtype(np.float64), reacts=options.source != 0.0)
     problem = problem_of(options, options.cells)
     points = uniform_points(n, options.terms, options.sampler, options.seed)
     problem.check(Ensemble(points))
-    # A short run needs no wide ensemble; a power of two keeps it one tile of SIMD lanes.
-    size = min(options.ensemble_size, 1 << (n - 1).bit_length())
     n_z = problem.mesh.cells[2] + 1
 
     def whole() -> np.ndarray:
@@ -128,6 +136,7 @@ def solve_all(record: Record, progress: Progress) -> None:
     tolerances = {"rtol": options.rtol, "cg_rtol": options.rtol}
     line = middle_line(record.problem)
     several = options.samples > size
+    warm_up_cells = min(WARM_UP_CELLS, int(np.max(options.cells)))
 
     def solve(first: int, timed: bool) -> None:
         n = min(size, options.samples - first)
@@ -142,11 +151,11 @@ def solve_all(record: Record, progress: Progress) -> None:
     start = time.perf_counter()
     progress.say("compiling kernels, or loading them where they were compiled before ...")
     try:
-        with OneSampleCompilation(options, WARM_UP_CELLS) as second_process:
+        with OneSampleCompilation(options, warm_up_cells) as second_process:
             if several:
                 solve(0, timed=False)
             else:
-                problem_of(options, WARM_UP_CELLS).solve(Ensemble(np.zeros((options.terms, size))), **tolerances)
+                warm_up(problem_of(options, warm_up_cells), size, tolerances)
             if options.scalar_runs:
                 second_process.wait()
                 solve_alone(0)
@@ -160,6 +169,19 @@ def solve_all(record: Record, progress: Progress) -> None:
         solve(first, timed=True)
         progress.advance(record.done - before, record.iterations[: record.done])
     record.scalar_seconds += [solve_alone(i) for i in range(min(options.scalar_runs, options.samples))]
+
+
+def warm_up(problem: RandomDiffusion, n_samples: int, tolerances: dict[str, Any]) -> None:
+    """Compile the kernels of a solve on a small problem.
+
+    Conjugate gradients without a hierarchy come first: when the process of `OneSampleCompilation` comes to the graph
+    functions of a hierarchy, its parent has compiled them.
+    """
+    y = Ensemble(np.zeros((problem.field.n_terms, n_samples)))
+    if problem.discretization.stores_upper:
+        matrix, residual = problem.assemble(y, symmetric=True)
+        cg(matrix, residual, max_iterations=2)
+    problem.solve(y, **tolerances)
 
 
 def middle_line(problem: RandomDiffusion) -> np.ndarray:

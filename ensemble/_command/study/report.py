@@ -14,6 +14,8 @@ __all__ = ["as_json", "as_text", "chosen_outputs"]
 LARGEST = 1000
 """Entries of an output up to which its statistics are listed; of larger ones the range is."""
 
+TITLES = {"mean": "mean", "mean_real": "mean, real part", "mean_imaginary": "mean, imaginary part", "std": "std"}
+
 
 def chosen_outputs(result: UqResult, names: Sequence[str] | None) -> tuple[str, ...]:
     """The outputs called for, by default all."""
@@ -45,7 +47,9 @@ def statistics(result: UqResult, name: str, quantiles: Sequence[float], level: f
     mean = np.asarray(result.mean(name))
     found: dict[str, Any] = {"shape": list(mean.shape)}
     if mean.dtype.kind == "c":
-        return found | {"mean_real": plain(mean.real), "mean_imaginary": plain(mean.imag)}
+        with np.errstate(invalid="ignore"):
+            parts = {"mean_real": plain(mean.real), "mean_imaginary": plain(mean.imag), "std": plain(result.std(name))}
+        return found | parts
     with np.errstate(invalid="ignore"):
         found |= {"mean": plain(mean), "std": plain(result.std(name))}
     if not result.no_interval():
@@ -74,7 +78,7 @@ def as_text(result: UqResult, names: Sequence[str], quantiles: Sequence[float], 
     for name in names:
         lines.append(f"{name}:")
         found = statistics(result, name, quantiles, level)
-        rows: list[tuple[str, Any]] = [(key, found[key]) for key in ("mean", "std") if key in found]
+        rows: list[tuple[str, Any]] = [(title, found[key]) for key, title in TITLES.items() if key in found]
         if "low" in found:
             rows += [(f"{level:.4g} interval, low", found["low"]), (f"{level:.4g} interval, high", found["high"])]
         rows += [(f"quantile {q}", value) for q, value in found.get("quantiles", {}).items()]

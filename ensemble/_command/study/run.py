@@ -14,7 +14,7 @@ from ensemble._progress import say
 
 __all__ = ["carry_out", "run"]
 
-DEFAULTS = {"n": 1024, "sampler": "sobol", "seed": 1, "ensemble_size": "auto", "on_failure": "mask"}
+DEFAULTS = {"n": 1024, "sampler": "sobol", "seed": 1, "ensemble_size": "auto"}
 
 
 def run(options: argparse.Namespace) -> int:

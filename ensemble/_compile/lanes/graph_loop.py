@@ -29,7 +29,11 @@ KINDS: dict[str, Any] = {**REALS, "int64": types.int64, "int32": types.int32, "b
 
 DIRECT = {"add": ("fadd", "add"), "subtract": ("fsub", "sub"), "multiply": ("fmul", "mul"), "divide": ("fdiv", None)}
 COMPARED = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
-LOGICAL = {f"{kind}_{name}": method for kind in ("logical", "bitwise") for name, method in (("and", "and_"), ("or", "or_"), ("xor", "xor"))}
+LOGICAL = {
+    f"{kind}_{name}": method
+    for kind in ("logical", "bitwise")
+    for name, method in (("and", "and_"), ("or", "or_"), ("xor", "xor"))
+}
 
 
 def described(graph: Graph) -> str:
@@ -133,7 +137,11 @@ class _Body:
         phis = [builder.phi(self.vector) for _ in range(n_carried)]
         count = builder.phi(integer)
         outputs = self.evaluate([*phis, *self.inputs[n_carried:]])
-        new, (at_once, waiting), rest = outputs[:n_carried], outputs[n_carried : n_carried + 2], outputs[n_carried + 2 :]
+        new, (at_once, waiting), rest = (
+            outputs[:n_carried],
+            outputs[n_carried : n_carried + 2],
+            outputs[n_carried + 2 :],
+        )
         made = builder.add(count, integer(1))
         ends = builder.icmp_unsigned("!=", self.packed(at_once), self.packed(at_once).type(0))
         enough = builder.icmp_signed(">=", self.counted(waiting), threshold)

@@ -21,7 +21,7 @@ from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.operations import INTERNAL, OPERATIONS
 from ensemble._typing import Array
 
-__all__ = ["OPTIONS", "PRELUDE", "Access", "device_function", "elementwise_source", "launch"]
+__all__ = ["OPTIONS", "PRELUDE", "Access", "device_function", "elementwise_source", "expression", "launch", "tables"]
 
 OPTIONS = ("--fmad=false", "--std=c++17")
 
@@ -60,6 +60,11 @@ def _expression(graph: Graph, node: Node) -> str:
     operation = OPERATIONS.get(node.operation) or INTERNAL[node.operation]
     text = operation.text("cuda", integer).format(*operands)
     return f"static_cast<{kind}>({text})"
+
+
+def expression(graph: Graph, node: Node) -> str:
+    """The right-hand side of one definition, with operands `t<k>`."""
+    return _expression(graph, node)
 
 
 def kinds_of(graph: Graph) -> dict[str, str]:

@@ -29,6 +29,7 @@ from ensemble._compile.trace.operations import OPERATIONS, WEAK
 __all__ = [
     "cache_folder",
     "elementwise_source",
+    "expression",
     "imports_of",
     "is_marked",
     "lanes_function",
@@ -77,6 +78,11 @@ def _function(graph: Graph, name: str, expression: Callable[[Graph, Node], str])
     lines = [f"def {name}({', '.join(graph.parameters)}):"]
     lines += [f"    t{k} = {text}" for k, text in graph.definitions(expression)]
     return "\n".join([*lines, f"    return {', '.join(f't{k}' for k in graph.outputs)}"])
+
+
+def expression(graph: Graph, node: Node, lanes: bool) -> str:
+    """The right-hand side of one assignment, with operands `t<k>`: a number, or lanes of them."""
+    return _on_lanes(graph, node) if lanes else _expression(graph, node)
 
 
 def tables(graph: Graph) -> str:

@@ -193,6 +193,10 @@ class Elimination(NamedTuple):
     """`nested_rows` of the entries right of the diagonal."""
     supernodes: Supernodes | None = None
     """The runs of rows that are treated as one, where the count of operations is in favour of that form."""
+    flat: np.ndarray | None = None
+    """The list of `flat.flat_list`, where there are few multiply-adds."""
+    lists: dict[Any, Any] | None = None
+    """Where lists of a device's tasks are kept."""
 
     @property
     def n_values(self) -> int:

@@ -1,11 +1,10 @@
 """Numbers of a factorisation without exchanges, all samples at once.
 
 Every entry is ``a_ij - l_i0 u_0j - l_i1 u_1j - ...``, products subtracted in ascending order and never fused. A dense
-row of one tile of samples is reduced by the rows above. No index but the columns is read: a list of the two operands of
-every multiply-add, each entry gathering its sum in a register, took 1.5 to 4 times as long.
+row of one tile of samples is reduced by the rows above. No index but the columns is read.
 
 Operations: a multiply-add loads one value, and a fourth of a load and a store of the dense row where four rows are
-nested. Graphs with many multiply-adds for each value are treated in `supernodal`.
+nested. Graphs with few multiply-adds are treated in `flat`, those with many for each value in `supernodal`.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.flat_tiles import factorized_tiles
 from ensemble._kernels.direct.supernodal import factorized_panels
 from ensemble._kernels.direct.tiles import reciprocal, runs_of_tiles, tiles_by_width
 
@@ -248,6 +248,9 @@ def _factorized(width, symmetric, staged):
 @factorized.register("numba")
 def _(values: np.ndarray, plan: Elimination, out: Any) -> Any:
     n_samples = values.shape[1]
+    if plan.flat is not None:
+        tiles, broken = factorized_tiles(values, plan)
+        return into(out, tiles.rows(slice(None))), broken
     out = output(out, (plan.n_values, n_samples), values.dtype)
     broken = np.zeros(n_samples, values.dtype)
     if plan.supernodes is not None:

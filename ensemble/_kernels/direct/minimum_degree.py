@@ -7,141 +7,135 @@ supervariable, whose number of variables is `size`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
-from ensemble._compile.numba import compiled_serial, inner
+from ensemble._compile.numba import compiled_serial
+from ensemble._compile.plain_code import Integers, behind, entry, plain
 
 __all__ = ["minimum_degree"]
 
 
-class Quotient(NamedTuple):
-    """The quotient graph, one number per node in every array."""
+START, LENGTH, N_ELEMENTS = 0, 1, 2
+"""Arrays of the quotient graph, one number per node: where the list is, its length, and the elements in it."""
 
-    start: Any
-    length: Any
-    n_elements: Any
-    size: Any
-    """Variables of a supervariable; 0 for an absorbed one, negative while it belongs to the new element."""
-    degree: Any
-    mark: Any
-    """Time stamps; 0 for an absorbed element."""
-    head: Any
-    """First variable of each degree, -1 for none."""
-    following: Any
-    previous: Any
-    absorbed_by: Any
-    bucket: Any
-    """First variable of each hash value."""
-    next_in_bucket: Any
-    pivot: Any
-    """The position of an element among the pivots, -1 for other nodes."""
+SIZE, DEGREE = 3, 4
+"""Variables of a supervariable, 0 for an absorbed one, negative while it belongs to the new element; its degree."""
 
+MARK = 5
+"""Time stamps; 0 for an absorbed element."""
 
-@inner
-def _list_variable(q, v):
-    d = q.degree[v]
-    q.previous[v] = -1
-    q.following[v] = q.head[d]
-    if q.head[d] >= 0:
-        q.previous[q.head[d]] = v
-    q.head[d] = v
+HEAD, FOLLOWING, PREVIOUS = 6, 7, 8
+"""The first variable of each degree, -1 for none, and the lists that it starts."""
+
+ABSORBED_BY = 9
+
+BUCKET, NEXT_IN_BUCKET = 10, 11
+"""The first variable of each hash value, and the lists that it starts."""
+
+PIVOT = 12
+"""The position of an element among the pivots, -1 for other nodes."""
+
+N_ARRAYS = 13
 
 
-@inner
-def _unlist_variable(q, v):
-    before, after = q.previous[v], q.following[v]
+@plain
+def _list_variable(q: Integers, n: int, v: int) -> None:
+    degree_of, head, following = behind(q, DEGREE * n), behind(q, HEAD * n), behind(q, FOLLOWING * n)
+    previous = behind(q, PREVIOUS * n)
+    d = degree_of[v]
+    previous[v] = -1
+    following[v] = head[d]
+    if head[d] >= 0:
+        previous[head[d]] = v
+    head[d] = v
+
+
+@plain
+def _unlist_variable(q: Integers, n: int, v: int) -> None:
+    degree_of, head, following = behind(q, DEGREE * n), behind(q, HEAD * n), behind(q, FOLLOWING * n)
+    previous = behind(q, PREVIOUS * n)
+    before, after = previous[v], following[v]
     if after >= 0:
-        q.previous[after] = before
+        previous[after] = before
     if before >= 0:
-        q.following[before] = after
+        following[before] = after
     else:
-        q.head[q.degree[v]] = after
+        head[degree_of[v]] = after
 
 
-@inner
-def _compact(q, lists):
-    """Live lists in a fresh workspace, and where its free part starts."""
-    fresh, free = np.empty_like(lists), 0
-    for v in range(q.size.size):
-        live = q.mark[v] != 0 if q.pivot[v] >= 0 else q.size[v] != 0
-        if live:
-            first = q.start[v]
-            for k in range(q.length[v]):
-                fresh[free + k] = lists[first + k]
-            q.start[v] = free
-            free += q.length[v]
-    return fresh, free
-
-
-@inner
-def _form_element(q, lists, me, free):
+@plain
+def _form_element(q: Integers, n: int, lists: Integers, me: int, free: int) -> tuple[int, int]:
     """Write the variables of the new element `me` from `free` on; returns the end, and the number of variables."""
+    start, length, elements_of = behind(q, START * n), behind(q, LENGTH * n), behind(q, N_ELEMENTS * n)
+    size, mark, absorbed_by = behind(q, SIZE * n), behind(q, MARK * n), behind(q, ABSORBED_BY * n)
     end, degree = free, 0
-    n_elements, first = q.n_elements[me], q.start[me]
+    n_elements, first = elements_of[me], start[me]
     for k in range(n_elements + 1):
         if k < n_elements:
             e = lists[first + k]
-            if q.mark[e] == 0:
+            if mark[e] == 0:
                 continue
-            low, high = q.start[e], q.start[e] + q.length[e]
+            low, high = start[e], start[e] + length[e]
         else:
             e = me
-            low, high = first + n_elements, first + q.length[me]
+            low, high = first + n_elements, first + length[me]
         for p in range(low, high):
             v = lists[p]
-            if q.size[v] > 0:
-                degree += q.size[v]
-                _unlist_variable(q, v)
-                q.size[v] = -q.size[v]
+            if size[v] > 0:
+                degree += size[v]
+                _unlist_variable(q, n, v)
+                size[v] = -size[v]
                 lists[end] = v
                 end += 1
         if e != me:
-            q.mark[e] = 0
-            q.absorbed_by[e] = me
+            mark[e] = 0
+            absorbed_by[e] = me
     return end, degree
 
 
-@inner
-def _measure_overlaps(q, lists, low, high, stamp):
+@plain
+def _measure_overlaps(q: Integers, n: int, lists: Integers, low: int, high: int, stamp: int) -> None:
     """``mark[e] - stamp`` = variables of the element e outside the new one, for every e that touches it."""
+    start, elements_of, size = behind(q, START * n), behind(q, N_ELEMENTS * n), behind(q, SIZE * n)
+    degree_of, mark = behind(q, DEGREE * n), behind(q, MARK * n)
     for p in range(low, high):
         v = lists[p]
-        for k in range(q.start[v], q.start[v] + q.n_elements[v]):
+        for k in range(start[v], start[v] + elements_of[v]):
             e = lists[k]
-            if q.mark[e] >= stamp:
-                q.mark[e] += q.size[v]  # negative here
-            elif q.mark[e] != 0:
-                q.mark[e] = q.degree[e] + stamp + q.size[v]
+            if mark[e] >= stamp:
+                mark[e] += size[v]  # negative here
+            elif mark[e] != 0:
+                mark[e] = degree_of[e] + stamp + size[v]
 
 
-@inner
-def _shorten_list(q, lists, v, me, stamp):
+@plain
+def _shorten_list(q: Integers, n: int, lists: Integers, v: int, me: int, stamp: int) -> tuple[int, int]:
     """Remove from the list of `v` what the element `me` covers; returns the degree outside of it and a hash."""
-    first, total, code = q.start[v], 0, np.int64(0)
+    start, length, elements_of = behind(q, START * n), behind(q, LENGTH * n), behind(q, N_ELEMENTS * n)
+    size, mark, absorbed_by = behind(q, SIZE * n), behind(q, MARK * n), behind(q, ABSORBED_BY * n)
+    first, total, code = start[v], 0, 0
     end = first
-    n_elements = q.n_elements[v]
+    n_elements = elements_of[v]
     for k in range(first, first + n_elements):
         e = lists[k]
-        if q.mark[e] == 0:
+        if mark[e] == 0:
             continue
-        outside = q.mark[e] - stamp
+        outside = mark[e] - stamp
         if outside > 0:
             total += outside
             code += e
             lists[end] = e
             end += 1
         else:  # all of its variables belong to `me`
-            q.mark[e] = 0
-            q.absorbed_by[e] = me
+            mark[e] = 0
+            absorbed_by[e] = me
     variables = first + n_elements
-    last = first + q.length[v]
+    last = first + length[v]
     count = 0
     for k in range(variables, last):
         j = lists[k]
-        if q.size[j] > 0:
-            total += q.size[j]
+        if size[j] > 0:
+            total += size[j]
             code += j
             lists[variables + count] = j
             count += 1
@@ -153,124 +147,168 @@ def _shorten_list(q, lists, v, me, stamp):
         for k in range(count - 1, -1, -1):
             lists[target + k] = lists[variables + k]
     lists[end] = me
-    q.n_elements[v] = target - first
-    q.length[v] = target - first + count
+    elements_of[v] = target - first
+    length[v] = target - first + count
     return total, code
 
 
-@inner
-def _same_lists(q, lists, a, b, stamp):
+@plain
+def _same_lists(q: Integers, n: int, lists: Integers, a: int, b: int, stamp: int) -> bool:
     """Whether the list of `b` holds what the marks of `a` say."""
-    if q.length[a] != q.length[b] or q.n_elements[a] != q.n_elements[b]:
+    start, length, elements_of = behind(q, START * n), behind(q, LENGTH * n), behind(q, N_ELEMENTS * n)
+    mark = behind(q, MARK * n)
+    if length[a] != length[b] or elements_of[a] != elements_of[b]:
         return False
-    k, end = q.start[b], q.start[b] + q.length[b]
-    while k < end and q.mark[lists[k]] == stamp:
+    k, end = start[b], start[b] + length[b]
+    while k < end and mark[lists[k]] == stamp:
         k += 1
     return k == end
 
 
-@inner
-def _merge_alike(q, lists, low, high, codes, stamp):
+@plain
+def _merge_alike(q: Integers, n: int, lists: Integers, low: int, high: int, codes: Integers, stamp: int) -> int:
     """Merge variables of the new element whose lists are equal; returns the next time stamp."""
-    n = q.size.size
+    start, length, size = behind(q, START * n), behind(q, LENGTH * n), behind(q, SIZE * n)
+    mark, absorbed_by, bucket = behind(q, MARK * n), behind(q, ABSORBED_BY * n), behind(q, BUCKET * n)
+    next_in_bucket = behind(q, NEXT_IN_BUCKET * n)
     for p in range(low, high):
         a = lists[p]
-        if q.size[a] == 0:
+        if size[a] == 0:
             continue
-        chain = q.bucket[codes[a] % n]
-        q.bucket[codes[a] % n] = -1
+        chain = bucket[codes[a] % n]
+        bucket[codes[a] % n] = -1
         while chain >= 0:
-            if q.size[chain] != 0 and q.next_in_bucket[chain] >= 0:
-                for k in range(q.start[chain], q.start[chain] + q.length[chain]):
-                    q.mark[lists[k]] = stamp
-                before, other = chain, q.next_in_bucket[chain]
+            if size[chain] != 0 and next_in_bucket[chain] >= 0:
+                for k in range(start[chain], start[chain] + length[chain]):
+                    mark[lists[k]] = stamp
+                before, other = chain, next_in_bucket[chain]
                 while other >= 0:
-                    after = q.next_in_bucket[other]
-                    if codes[other] == codes[chain] and _same_lists(q, lists, chain, other, stamp):
-                        q.size[chain] += q.size[other]
-                        q.size[other] = 0
-                        q.absorbed_by[other] = chain
-                        q.next_in_bucket[before] = after
+                    after = next_in_bucket[other]
+                    if codes[other] == codes[chain] and _same_lists(q, n, lists, chain, other, stamp):
+                        size[chain] += size[other]
+                        size[other] = 0
+                        absorbed_by[other] = chain
+                        next_in_bucket[before] = after
                     else:
                         before = other
                     other = after
                 stamp += 1
-            chain = q.next_in_bucket[chain]
+            chain = next_in_bucket[chain]
     return stamp
 
 
-@inner
-def _relist(q, lists, low, high, degree, left):
+@plain
+def _relist(q: Integers, n: int, lists: Integers, low: int, high: int, degree: int, left: int) -> tuple[int, int]:
     """Degrees of the variables of the new element; returns its end, and the least degree."""
+    size, degree_of = behind(q, SIZE * n), behind(q, DEGREE * n)
     end, least = low, left
     for p in range(low, high):
         v = lists[p]
-        if q.size[v] == 0:
+        if size[v] == 0:
             continue
-        q.size[v] = -q.size[v]
-        d = min(q.degree[v] + degree - q.size[v], left - q.size[v])
-        q.degree[v] = max(d, 0)
-        least = min(least, q.degree[v])
-        _list_variable(q, v)
+        size[v] = -size[v]
+        d = min(degree_of[v] + degree - size[v], left - size[v])
+        degree_of[v] = max(d, 0)
+        least = min(least, degree_of[v])
+        _list_variable(q, n, v)
         lists[end] = v
         end += 1
     return end, least
 
 
-@inner
-def _eliminate(q, lists, codes, me, free, stamp, left):
+@plain
+def _eliminate(
+    q: Integers, n: int, lists: Integers, codes: Integers, me: int, free: int, stamp: int, left: int
+) -> tuple[int, int, int, int]:
     """Make the variable `me` an element; returns the end of its list, a time stamp, variables left, a least degree."""
-    _unlist_variable(q, me)
-    pivots = q.size[me]
-    q.size[me] = 0
-    end, degree = _form_element(q, lists, me, free)
-    q.start[me], q.n_elements[me] = free, 0
-    q.mark[me] = stamp - 1
-    _measure_overlaps(q, lists, free, end, stamp)
-    n = q.size.size
+    start, length, elements_of = behind(q, START * n), behind(q, LENGTH * n), behind(q, N_ELEMENTS * n)
+    size, degree_of, mark = behind(q, SIZE * n), behind(q, DEGREE * n), behind(q, MARK * n)
+    absorbed_by, bucket, next_in_bucket = (
+        behind(q, ABSORBED_BY * n),
+        behind(q, BUCKET * n),
+        behind(q, NEXT_IN_BUCKET * n),
+    )
+    _unlist_variable(q, n, me)
+    pivots = size[me]
+    size[me] = 0
+    end, degree = _form_element(q, n, lists, me, free)
+    start[me], elements_of[me] = free, 0
+    mark[me] = stamp - 1
+    _measure_overlaps(q, n, lists, free, end, stamp)
     for p in range(free, end):
         v = lists[p]
-        outside, code = _shorten_list(q, lists, v, me, stamp)
-        if q.length[v] == 1:  # nothing but `me`: eliminated together with it
-            pivots -= q.size[v]
-            degree += q.size[v]
-            q.size[v] = 0
-            q.absorbed_by[v] = me
+        outside, code = _shorten_list(q, n, lists, v, me, stamp)
+        if length[v] == 1:  # nothing but `me`: eliminated together with it
+            pivots -= size[v]
+            degree += size[v]
+            size[v] = 0
+            absorbed_by[v] = me
         else:
-            q.degree[v] = min(q.degree[v], outside)
+            degree_of[v] = min(degree_of[v], outside)
             codes[v] = code
-            q.next_in_bucket[v] = q.bucket[code % n]
-            q.bucket[code % n] = v
-    stamp = _merge_alike(q, lists, free, end, codes, stamp + n + 1)
+            next_in_bucket[v] = bucket[code % n]
+            bucket[code % n] = v
+    stamp = _merge_alike(q, n, lists, free, end, codes, stamp + n + 1)
     left -= pivots
-    end, least = _relist(q, lists, free, end, degree, left)
-    q.length[me], q.degree[me], q.mark[me] = end - free, degree, stamp
+    end, least = _relist(q, n, lists, free, end, degree, left)
+    length[me], degree_of[me], mark[me] = end - free, degree, stamp
     if end == free:
-        q.mark[me] = 0
+        mark[me] = 0
     return end, stamp + 1, left, least
 
 
-@compiled_serial
-def _order(q, lists, codes, free, left):
-    """Eliminate all variables; pivots are numbered in `q.pivot`."""
-    stamp, least, count = np.int64(2), 0, 0
+@plain
+def _compact(q: Integers, n: int, lists: Integers, fresh: Integers) -> int:
+    """Move live lists to the front of the workspace; returns where its free part starts."""
+    start, length, size = behind(q, START * n), behind(q, LENGTH * n), behind(q, SIZE * n)
+    mark, pivot = behind(q, MARK * n), behind(q, PIVOT * n)
+    free = 0
+    for v in range(n):
+        live = mark[v] != 0 if pivot[v] >= 0 else size[v] != 0
+        if live:
+            first = start[v]
+            for k in range(length[v]):
+                fresh[free + k] = lists[first + k]
+            start[v] = free
+            free += length[v]
+    for k in range(free):
+        lists[k] = fresh[k]
+    return free
+
+
+@plain
+def _order(q: Integers, n: int, lists: Integers, room: int, fresh: Integers, codes: Integers, state: Integers) -> None:
+    """Eliminate variables, numbered in `pivot`, until none is left or the workspace is too small.
+
+    `state`: the end of the lists, the variables left, a time stamp, a least degree and the number of pivots.
+    """
+    start, length, elements_of = behind(q, START * n), behind(q, LENGTH * n), behind(q, N_ELEMENTS * n)
+    head, pivot = behind(q, HEAD * n), behind(q, PIVOT * n)
+    free, left, stamp, least, count = state[0], state[1], state[2], state[3], state[4]
     while left > 0:
-        while q.head[least] < 0:
+        while head[least] < 0:
             least += 1
-        me = q.head[least]
-        need = q.length[me]
-        for k in range(q.start[me], q.start[me] + q.n_elements[me]):
-            need += q.length[lists[k]]
-        if free + need > lists.size:
-            lists, free = _compact(q, lists)
-            if free + need > lists.size:
-                larger = np.empty(free + need + lists.size // 2, lists.dtype)
-                larger[:free] = lists[:free]
-                lists = larger
-        q.pivot[me] = count
+        me = head[least]
+        need = length[me]
+        for k in range(start[me], start[me] + elements_of[me]):
+            need += length[lists[k]]
+        if free + need > room:
+            free = _compact(q, n, lists, fresh)
+            if free + need > room:
+                break
+        pivot[me] = count
         count += 1
-        free, stamp, left, least_of_element = _eliminate(q, lists, codes, me, free, stamp, left)
+        free, stamp, left, least_of_element = _eliminate(q, n, lists, codes, me, free, stamp, left)
         least = min(least, least_of_element)
+    state[0], state[1], state[2], state[3], state[4] = free, left, stamp, least, count
+
+
+_ordered = entry(_order, "float64")
+
+
+@compiled_serial
+def _run(q, n, lists, fresh, codes, state):
+    _ordered(q, n, lists, lists.size, fresh, codes, state)
 
 
 def minimum_degree(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -286,26 +324,28 @@ def minimum_degree(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
         kept = ~(dense[rows] | dense[indices])
         indices = indices[kept]
         length = np.bincount(rows[kept], minlength=n).astype(np.int64)
-    start = np.cumsum(length) - length
+    q = np.full((N_ARRAYS, n), -1, np.int64)
+    q[START], q[LENGTH], q[N_ELEMENTS] = np.cumsum(length) - length, length, 0
+    q[SIZE], q[DEGREE], q[MARK] = np.where(dense, 0, 1), length, 1
+    degree_of, head, following, previous = q[DEGREE], q[HEAD], q[FOLLOWING], q[PREVIOUS]
+    for v in np.flatnonzero(~dense)[::-1].tolist():
+        d = degree_of[v]
+        following[v] = head[d]
+        if head[d] >= 0:
+            previous[head[d]] = v
+        head[d] = v
     lists = np.empty(indices.size + indices.size // 2 + n + 1, np.int64)
     lists[: indices.size] = indices
-    blank = lambda value: np.full(n, value, np.int64)
-    q = Quotient(
-        start, length.copy(), blank(0), np.where(dense, 0, 1), length.copy(), blank(1), blank(-1), blank(-1),
-        blank(-1), blank(-1), blank(-1), blank(-1), blank(-1),
-    )  # fmt: skip
-    for v in np.flatnonzero(~dense)[::-1].tolist():
-        d = q.degree[v]
-        q.following[v] = q.head[d]
-        if q.head[d] >= 0:
-            q.previous[q.head[d]] = v
-        q.head[d] = v
-    _order(q, lists, blank(0), indices.size, int(n - dense.sum()))
-    root, absorbed = np.arange(n), q.absorbed_by
+    codes, state = np.full(n, -1, np.int64), np.array([indices.size, n - dense.sum(), 2, 0, 0])
+    while state[1] > 0:
+        _run(q.reshape(-1), n, lists, np.empty_like(lists), codes, state)
+        if state[1] > 0:  # the workspace is too small
+            lists = np.concatenate([lists, np.empty(lists.size // 2 + n, np.int64)])
+    root, absorbed, pivot = np.arange(n), q[ABSORBED_BY], q[PIVOT]
     while True:  # the pivot that each variable was eliminated with
-        further = (q.pivot[root] < 0) & (absorbed[root] >= 0)
+        further = (pivot[root] < 0) & (absorbed[root] >= 0)
         if not further.any():
             break
         root = np.where(further, absorbed[root], root)
-    place = np.where(dense, n, q.pivot[root])
+    place = np.where(dense, n, pivot[root])
     return np.lexsort((np.arange(n), place))

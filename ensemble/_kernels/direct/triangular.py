@@ -18,12 +18,10 @@ from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled, inner, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED
 from ensemble._kernels.direct.tiles import runs_of_tiles, tiles_by_width
 
 __all__ = ["factor_solve"]
-
-LU, TRANSPOSED, SYMMETRIC = 0, 1, 2
-"""Orders of substitution."""
 
 WIDEST, VECTOR_BYTES = 32, 1 << 26
 """Samples of a tile, and bytes of its vectors above which it has fewer."""
@@ -177,11 +175,11 @@ def _solve(width, order, shared):
 
 @factor_solve.register("numba")
 def _(factors: np.ndarray, plan: Elimination, b: np.ndarray, transposed: bool, out: Any) -> Any:
+    order = SYMMETRIC if plan.symmetric else TRANSPOSED if transposed else LU
     n, k, n_samples = b.shape
     out = empty_like(b) if out is None else out
     if not out.size:
         return out
-    order = SYMMETRIC if plan.symmetric else TRANSPOSED if transposed else LU
     rows, columns = (plan.columns, plan.rows) if transposed else (plan.rows, plan.columns)
     graph = (plan.lower_starts, plan.lower, plan.upper_starts, plan.upper, plan.first, plan.diagonal, rows, columns)
     fits = VECTOR_BYTES // (n * k * b.itemsize)

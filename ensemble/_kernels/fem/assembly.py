@@ -293,6 +293,8 @@ def _run_on_device(with_matrix, mesh, tables, kappa, u, indptr, slots, values, r
     layout = cuda.layout_of(n_samples, u, kappa, *written)
     reacts = tables[2].shape[0] > 0
     rows = ROW_THREADS // layout.lanes
+    interpolation, stiffness, *others = tables
+    tables = (interpolation, cuda.aligned(stiffness), *others)
     arguments = (*mesh, *tables, kappa, u, indptr, slots, values, residual, np.int64(n_rows), np.int32(n_samples))
     name = f"gather_rows<{str(reacts).lower()}, {str(with_matrix).lower()}>"
     grid = (-(-n_rows // rows), layout.tiles)

@@ -36,69 +36,36 @@ __device__ inline Vector3 point_at(const real* __restrict__ points, int node, in
     return {__ldg(from), __ldg(from + n_samples), __ldg(from + 2 * n_samples)};
 }
 
-// --- one sample: what the elements of a block need from nodes goes through shared memory
-// Neighbouring threads read the C neighbouring numbers of a node, not C times one number each of scattered nodes: a load
-// touches fewer lines. PITCH puts the numbers that a half-warp writes into different banks.
-#define PITCH (THREADS + 6)
-
-template <int C> struct Staged {
-    real at[4 * C][PITCH];  // of the block's elements: component k of corner a in row a * C + k
-    int node[4][THREADS];
-
-    // By all threads of a block.
-    __device__ inline void read(const real* __restrict__ field, const int* __restrict__ tets, offset here, int64 count)
-    {
-        const int t = threadIdx.x;
-        const int4 corner = here < count ? __ldg((const int4*)tets + here) : int4{0, 0, 0, 0};
-        node[0][t] = corner.x, node[1][t] = corner.y, node[2][t] = corner.z, node[3][t] = corner.w;
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < 4 * C; ++i) {
-            const int a = i / C, item = t + THREADS * (i % C), element = item / C, k = item % C;
-            at[a * C + k][element] = __ldg(field + (int64)node[a][element] * C + k);
-        }
-        __syncthreads();
-    }
-
-    __device__ inline Vector3 point(int a) const
-    {
-        const int t = threadIdx.x;
-        return {at[a * C][t], at[a * C + 1][t], at[a * C + 2][t]};
-    }
-};
-
 struct Edges {
     Vector3 a, b, c;  // from corner 0 to the others
 };
 
-// By all threads of a block; ONE tells that there is one sample.
-template <bool ONE>
 __device__ inline Edges edges_of(const real* __restrict__ points, const int* __restrict__ tets, offset at,
-                                 int n_samples, int64 count)
+                                 int n_samples)
 {
+    const Corners here = corners_of(tets, at, n_samples);
     Vector3 corner[4];
-    if constexpr (ONE) {
-        __shared__ Staged<3> staged;
-        staged.read(points, tets, at, count);
-        for (int a = 0; a < 4; ++a) corner[a] = staged.point(a);
-    } else {
-        const Corners here = corners_of(tets, at < count ? at : 0, n_samples);
-        for (int a = 0; a < 4; ++a) corner[a] = point_at(points, here.node[a], here.sample, n_samples);
-    }
+#pragma unroll
+    for (int a = 0; a < 4; ++a) corner[a] = point_at(points, here.node[a], here.sample, n_samples);
     return {corner[1] - corner[0], corner[2] - corner[0], corner[3] - corner[0]};
 }
 
+// --- nodal values; results go past the caches, which nodes need
 template <int C>
 __global__ void __launch_bounds__(THREADS)
     tet_values_of_one(const real* __restrict__ field, const int* __restrict__ tets, real* __restrict__ out, int,
                       int, int64 count)
 {
-    __shared__ Staged<C> staged;
     const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
-    staged.read(field, tets, at, count);
     if (at >= count) return;
+    const int4 node = __ldcs((const int4*)tets + at);
+    const real* from[4] = {field + (int64)node.x * C, field + (int64)node.y * C, field + (int64)node.z * C,
+                           field + (int64)node.w * C};
+    out += at;
 #pragma unroll
-    for (int row = 0; row < 4 * C; ++row) out[row * count + at] = staged.at[row][threadIdx.x];
+    for (int a = 0; a < 4; ++a)
+#pragma unroll
+        for (int k = 0; k < C; ++k) __stcs(out + (a * C + k) * count, __ldg(from[a] + k));
 }
 
 __global__ void __launch_bounds__(THREADS)
@@ -113,8 +80,17 @@ __global__ void __launch_bounds__(THREADS)
     for (int a = 0; a < 4; ++a) {
         const real* from = field + (int64)here.node[a] * n_components * n_samples + here.sample;
 #pragma unroll 9
-        for (int k = 0; k < n_components; ++k) out[(a * n_components + k) * count] = __ldg(from + k * n_samples);
+        for (int k = 0; k < n_components; ++k)
+            __stcs(out + (a * n_components + k) * count, __ldg(from + k * n_samples));
     }
+}
+
+// --- quantities of the geometry: few values, written to many rows
+enum Quantity { TRANSFORM, MASS, FIRST, LENGTHS };
+
+template <Quantity KIND> __device__ constexpr int n_values()
+{
+    return KIND == TRANSFORM ? 13 : KIND == MASS ? 1 : KIND == FIRST ? 12 : 9;
 }
 
 struct Gradients {
@@ -133,56 +109,8 @@ struct Gradients {
     }
 };
 
-template <bool ONE>
-__global__ void __launch_bounds__(THREADS)
-    tet_transform(const real* __restrict__ points, const int* __restrict__ tets, const real* __restrict__ weights,
-                  real* __restrict__ out, int n_points, int n_samples, int64 count)
+__device__ inline void lengths_of(const Edges& edge, real* root)
 {
-    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
-    const Edges edge = edges_of<ONE>(points, tets, at, n_samples, count);
-    if (at >= count) return;
-    const Gradients gradient(edge);
-    real* to = out + at;
-    for (int q = 0; q < n_points; ++q)
-#pragma unroll
-        for (int i = 0; i < 4; ++i, to += 3 * count)
-            to[0] = gradient.of[i].x, to[count] = gradient.of[i].y, to[2 * count] = gradient.of[i].z;
-    for (int q = 0; q < n_points; ++q, to += count) *to = gradient.volume * __ldg(weights + q);
-}
-
-template <bool ONE, bool DERIVATIVES>
-__global__ void __launch_bounds__(THREADS)
-    tet_closed_form(const real* __restrict__ points, const int* __restrict__ tets, real* __restrict__ out,
-                    int n_samples, int64 count)
-{
-    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
-    const Edges edge = edges_of<ONE>(points, tets, at, n_samples, count);
-    if (at >= count) return;
-    const Gradients gradient(edge);
-    real* to = out + at;
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j, to += count) {
-            if (DERIVATIVES) {
-                const real weight = (real)0.25 * gradient.volume;
-                to[0] = weight * gradient.of[j].x;
-                to[16 * count] = weight * gradient.of[j].y;
-                to[32 * count] = weight * gradient.of[j].z;
-            } else {
-                to[0] = gradient.volume * (i == j ? 0.1 : 0.05);
-            }
-        }
-}
-
-template <bool ONE>
-__global__ void __launch_bounds__(THREADS)
-    tet_edge_lengths(const real* __restrict__ points, const int* __restrict__ tets, real* __restrict__ out, int copies,
-                     int n_samples, int64 count)
-{
-    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
-    const Edges edge = edges_of<ONE>(points, tets, at, n_samples, count);
-    if (at >= count) return;
     const Vector3 all[6] = {edge.a, edge.b, edge.c, edge.b - edge.a, edge.c - edge.a, edge.c - edge.b};
     real e[6][3];
 #pragma unroll
@@ -208,7 +136,6 @@ __global__ void __launch_bounds__(THREADS)
     }
     const real second = sqrt(two + 2 * three * x);
     const real scale = 1 / (x * second - three), diagonal = x * three, linear = x * x - second;
-    real root[9];
 #pragma unroll
     for (int k = 0; k < 3; ++k)
 #pragma unroll
@@ -218,8 +145,92 @@ __global__ void __launch_bounds__(THREADS)
             if (k == m) total = total + diagonal;
             root[3 * k + m] = total * scale;
         }
+}
+
+template <Quantity KIND> __device__ inline void values_of(const Edges& edge, real* values)
+{
+    if (KIND == LENGTHS) {
+        lengths_of(edge, values);
+        return;
+    }
+    const Gradients gradient(edge);
+    if (KIND == MASS) {
+        values[0] = gradient.volume;
+        return;
+    }
+    const real weight = KIND == FIRST ? (real)0.25 * gradient.volume : (real)1;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        values[3 * j] = weight * gradient.of[j].x;
+        values[3 * j + 1] = weight * gradient.of[j].y;
+        values[3 * j + 2] = weight * gradient.of[j].z;
+    }
+    if (KIND == TRANSFORM) values[12] = gradient.volume;
+}
+
+// The value that a row holds, and what it is multiplied by.
+template <Quantity KIND> __device__ inline int source_of(int row, int copies, const real* weights, real& factor)
+{
+    factor = 1;
+    if (KIND == TRANSFORM) {
+        if (row < 12 * copies) return row % 12;
+        factor = __ldg(weights + row - 12 * copies);
+        return 12;
+    }
+    if (KIND == MASS) factor = row / 4 == row % 4 ? 0.1 : 0.05;
+    return KIND == MASS ? 0 : KIND == FIRST ? 3 * (row % 4) + row / 16 : row % 9;
+}
+
+// Few rows: a thread writes what it has.
+template <Quantity KIND>
+__global__ void __launch_bounds__(THREADS)
+    tet_quantity(const real* __restrict__ points, const int* __restrict__ tets, const real* __restrict__ weights,
+                 real* __restrict__ out, int copies, int, int n_samples, int64 count)
+{
+    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
+    if (at >= count) return;
+    real values[n_values<KIND>()];
+    values_of<KIND>(edges_of(points, tets, at, n_samples), values);
     real* to = out + at;
+    constexpr int ROWS_OF_COPY = KIND == MASS ? 16 : KIND == FIRST ? 48 : KIND == LENGTHS ? 9 : 12;
     for (int copy = 0; copy < copies; ++copy)
 #pragma unroll
-        for (int i = 0; i < 9; ++i, to += count) *to = root[i];
+        for (int row = 0; row < ROWS_OF_COPY; ++row, to += count) {
+            real factor;
+            const int source = source_of<KIND>(row, 1, weights, factor);
+            __stcs(to, values[source] * factor);
+        }
+    if (KIND == TRANSFORM)
+        for (int q = 0; q < copies; ++q, to += count) __stcs(to, values[12 % n_values<KIND>()] * __ldg(weights + q));
+}
+
+// Many rows: values go through shared memory, and a warp writes a row of the block at a time. Memory takes long pieces of
+// few rows faster than short ones of many.
+#define WIDE_THREADS 256
+
+template <Quantity KIND>
+__global__ void __launch_bounds__(WIDE_THREADS)
+    tet_quantity_by_rows(const real* __restrict__ points, const int* __restrict__ tets,
+                         const real* __restrict__ weights, real* __restrict__ out, int copies, int n_rows,
+                         int n_samples, int64 count)
+{
+    __shared__ real held[n_values<KIND>()][WIDE_THREADS + 6];
+    const int64 first = (int64)blockIdx.x * WIDE_THREADS, at = first + threadIdx.x;
+    real values[n_values<KIND>()];
+    values_of<KIND>(edges_of(points, tets, (offset)(at < count ? at : count - 1), n_samples), values);
+#pragma unroll
+    for (int i = 0; i < n_values<KIND>(); ++i) held[i][threadIdx.x] = values[i];
+    __syncthreads();
+    const int lane = threadIdx.x % 32, n = count - first < WIDE_THREADS ? (int)(count - first) : WIDE_THREADS;
+    for (int row = threadIdx.x / 32; row < n_rows; row += WIDE_THREADS / 32) {
+        real factor;
+        const real* from = held[source_of<KIND>(row, copies, weights, factor)];
+        real* to = out + row * count + first;
+        const int odd = (int)((size_t)to / sizeof(real) % 2);  // pairs begin at multiples of 16 bytes
+#pragma unroll 2
+        for (int i = 2 * lane - odd; i < n; i += 64) {
+            if (i >= 0 && i + 1 < n) __stcs((double2*)(to + i), make_double2(from[i] * factor, from[i + 1] * factor));
+            else __stcs(to + max(i, 0), from[max(i, 0)] * factor);
+        }
+    }
 }

@@ -47,16 +47,24 @@ NEWTON_STEPS = 4
 
 ROOT_2 = math.sqrt(2.0)
 
-STAGED = (3, 9)
-"""Components of a field of one sample that a device reads through shared memory."""
+FIXED = (1, 3, 9)
+"""Components of a field of one sample whose number a device's kernel knows."""
+
+QUANTITIES = ("TRANSFORM", "MASS", "FIRST", "LENGTHS")
+"""What kernels of a device make of the geometry: gradients and weights, the two closed forms, edge lengths."""
+
+MANY_ROWS = 40
+"""Rows of a result from which on a block of a device writes them one by one."""
+
+WIDE_THREADS = 256
+"""Threads of a block that does."""
 
 CUDA = cuda.KernelModule(
     "fem/element",
     [
         "tet_values",
-        *(f"tet_values_of_one<{c}>" for c in STAGED),
-        *(f"tet_{name}<{one}>" for name in ("transform", "edge_lengths") for one in ("true", "false")),
-        *(f"tet_closed_form<{one}, {d}>" for one in ("true", "false") for d in ("true", "false")),
+        *(f"tet_values_of_one<{c}>" for c in FIXED),
+        *(f"{name}<{kind}>" for name in ("tet_quantity", "tet_quantity_by_rows") for kind in QUANTITIES),
     ],
     only=ONE_VALUE,
 )
@@ -307,42 +315,37 @@ def _(points, tets, copies, out):
 
 
 # --- devices
-def _one(n_samples):
-    return "true" if n_samples == 1 else "false"
-
-
 @tet_values.register("cuda")
 def _(field, tets, out):
     n_components, n_samples = field.shape[1:]
     out = cuda.output(out, field, (4, n_components, tets.shape[0], n_samples))
     count = tets.shape[0] * n_samples
-    function = f"tet_values_of_one<{n_components}>" if n_samples == 1 and n_components in STAGED else "tet_values"
-    launch(CUDA, function, count, n_samples, (field, tets, out, np.int32(n_components)))
+    function = f"tet_values_of_one<{n_components}>" if n_samples == 1 and n_components in FIXED else "tet_values"
+    launch(CUDA, function, count, n_samples, (field, cuda.aligned(tets), out, np.int32(n_components)))
+    return out
+
+
+def _quantity(kind, n_rows, points, tets, weights, copies, out):
+    """Queue the kernel that writes `n_rows` rows of values of the geometry."""
+    n_elements, n_samples = tets.shape[0], points.shape[2]
+    out = cuda.output(out, points, (n_rows, n_elements, n_samples))
+    many = n_rows >= MANY_ROWS
+    name, threads = ("tet_quantity_by_rows", WIDE_THREADS) if many else ("tet_quantity", cuda.THREADS)
+    arguments = (points, cuda.aligned(tets), weights, out, np.int32(copies), np.int32(n_rows))
+    launch(CUDA, f"{name}<{kind}>", n_elements * n_samples, n_samples, arguments, threads)
     return out
 
 
 @tet_transform.register("cuda")
 def _(points, tets, weights, out):
-    n_elements, n_samples = tets.shape[0], points.shape[2]
-    out = cuda.output(out, points, (13 * weights.size, n_elements, n_samples))
-    arguments = (points, tets, weights, out, np.int32(weights.size))
-    launch(CUDA, f"tet_transform<{_one(n_samples)}>", n_elements * n_samples, n_samples, arguments)
-    return out
+    return _quantity("TRANSFORM", 13 * weights.size, points, tets, weights, weights.size, out)
 
 
 @tet_closed_form.register("cuda")
 def _(points, tets, derivatives, out):
-    n_elements, n_samples = tets.shape[0], points.shape[2]
-    out = cuda.output(out, points, (48 if derivatives else 16, n_elements, n_samples))
-    function = f"tet_closed_form<{_one(n_samples)}, {'true' if derivatives else 'false'}>"
-    launch(CUDA, function, n_elements * n_samples, n_samples, (points, tets, out))
-    return out
+    return _quantity("FIRST" if derivatives else "MASS", 48 if derivatives else 16, points, tets, None, 1, out)
 
 
 @tet_edge_lengths.register("cuda")
 def _(points, tets, copies, out):
-    n_elements, n_samples = tets.shape[0], points.shape[2]
-    out = cuda.output(out, points, (9 * copies, n_elements, n_samples))
-    arguments = (points, tets, out, np.int32(copies))
-    launch(CUDA, f"tet_edge_lengths<{_one(n_samples)}>", n_elements * n_samples, n_samples, arguments)
-    return out
+    return _quantity("LENGTHS", 9 * copies, points, tets, None, copies, out)

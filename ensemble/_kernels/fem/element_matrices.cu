@@ -18,59 +18,93 @@ struct Operand {
     }
 };
 
+// Results are written past the caches. PER neighbouring values a thread, of which two are one access.
+#define WEIGHTS_AT_ONCE 11
+
+template <int PER>
 __global__ void __launch_bounds__(THREADS)
     tet_shape_shape(const real* __restrict__ products, const real* __restrict__ detwei, real* __restrict__ out,
                     int n_points, int n_samples, int64 count)
 {
-    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
+    const int64 at = ((int64)blockIdx.x * THREADS + threadIdx.x) * PER;
     if (at >= count) return;
-    real total[4][4] = {};
-#pragma unroll 11
-    for (int q = 0; q < n_points; ++q) {
-        const real weight = __ldcs(detwei + q * count + at);
+    real total[4][4][PER] = {};
+    for (int q = 0; q < n_points; q += WEIGHTS_AT_ONCE) {
+        real weight[WEIGHTS_AT_ONCE][PER];
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
+        for (int u = 0; u < WEIGHTS_AT_ONCE; ++u) {
+            if (q + u >= n_points) continue;
+            if (PER == 2) {
+                const double2 both = __ldcs((const double2*)(detwei + (q + u) * count + at));
+                weight[u][0] = both.x, weight[u][PER - 1] = both.y;
+            } else {
+                weight[u][0] = __ldcs(detwei + (q + u) * count + at);
+            }
+        }
 #pragma unroll
-            for (int j = 0; j <= i; ++j) total[i][j] = total[i][j] + __ldg(products + 16 * q + 4 * i + j) * weight;
+        for (int u = 0; u < WEIGHTS_AT_ONCE; ++u) {
+            if (q + u >= n_points) continue;
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+#pragma unroll
+                for (int j = 0; j <= i; ++j)
+#pragma unroll
+                    for (int p = 0; p < PER; ++p)
+                        total[i][j][p] = total[i][j][p] + __ldg(products + 16 * (q + u) + 4 * i + j) * weight[u][p];
+        }
     }
     out += at;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) out[(4 * i + j) * count] = i < j ? total[j][i] : total[i][j];
+        for (int j = 0; j < 4; ++j) {
+            const real* value = i < j ? total[j][i] : total[i][j];
+            real* to = out + (4 * i + j) * count;
+            if (PER == 2) __stcs((double2*)to, make_double2(value[0], value[PER - 1]));
+            else __stcs(to, value[0]);
+        }
 }
 
-__global__ void __launch_bounds__(THREADS)
+// A thread has one derivative of an element, so that its sums fit registers; POINTS_AT_ONCE keep enough loads on the way.
+#define DERIVATIVE_THREADS 192
+#define OF_DERIVATIVE (DERIVATIVE_THREADS / 3)
+#define POINTS_AT_ONCE 4
+
+__global__ void __launch_bounds__(DERIVATIVE_THREADS)
     tet_shape_dshape(const real* __restrict__ shape, const real* __restrict__ dshape, const real* __restrict__ detwei,
                      real* __restrict__ out, int own, int n_points, int n_samples, int64 count)
 {
-    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
+    const int d = threadIdx.x / OF_DERIVATIVE;
+    const offset at = (offset)blockIdx.x * OF_DERIVATIVE + threadIdx.x % OF_DERIVATIVE;
     if (at >= count) return;
-    Operand gradient(dshape, own, at, n_samples, count);
-    real total[3][4][4] = {};
-    for (int q = 0; q < n_points; ++q) {
-        const real weight = __ldcs(detwei + q * count + at);
-        real slope[4][3];
+    const Operand gradient(dshape, own, at, n_samples, count);
+    const real* from = gradient.from + d * gradient.stride;
+    real total[4][4] = {};
+    for (int q = 0; q < n_points; q += POINTS_AT_ONCE) {
+        real slope[POINTS_AT_ONCE][4], weight[POINTS_AT_ONCE];
 #pragma unroll
-        for (int j = 0; j < 4; ++j)
+        for (int u = 0; u < POINTS_AT_ONCE; ++u) {
+            if (q + u >= n_points) continue;
+            weight[u] = __ldg(detwei + (q + u) * count + at);
 #pragma unroll
-            for (int d = 0; d < 3; ++d) slope[j][d] = gradient.next();
+            for (int j = 0; j < 4; ++j) slope[u][j] = __ldcs(from + (12 * (q + u) + 3 * j) * gradient.stride);
+        }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const real scaled = __ldg(shape + 4 * q + i) * weight;
+        for (int u = 0; u < POINTS_AT_ONCE; ++u) {
+            if (q + u >= n_points) continue;
 #pragma unroll
-            for (int d = 0; d < 3; ++d)
+            for (int i = 0; i < 4; ++i) {
+                const real scaled = __ldg(shape + 4 * (q + u) + i) * weight[u];
 #pragma unroll
-                for (int j = 0; j < 4; ++j) total[d][i][j] = total[d][i][j] + scaled * slope[j][d];
+                for (int j = 0; j < 4; ++j) total[i][j] = total[i][j] + scaled * slope[u][j];
+            }
         }
     }
-    out += at;
+    out += 16 * d * count + at;
 #pragma unroll
-    for (int d = 0; d < 3; ++d)
+    for (int i = 0; i < 4; ++i)
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-#pragma unroll
-            for (int j = 0; j < 4; ++j) out[(16 * d + 4 * i + j) * count] = total[d][i][j];
+        for (int j = 0; j < 4; ++j) out[(4 * i + j) * count] = total[i][j];
 }
 
 template <bool SAME>
@@ -114,5 +148,5 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int i = 0; i < 4; ++i)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) out[(4 * i + j) * count] = total[i][j];
+        for (int j = 0; j < 4; ++j) __stcs(out + (4 * i + j) * count, total[i][j]);
 }

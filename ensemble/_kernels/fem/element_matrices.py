@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._compile import cuda
+from ensemble._compile import cuda, device
 from ensemble._compile.lanes.arithmetic import gather
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, output, per_width, prange, spliced
@@ -25,9 +25,18 @@ from ensemble._kernels.fem.tet_geometry import ONE_VALUE, TILES, launch, places_
 
 __all__ = ["tet_gradient_tensor", "tet_shape_dshape", "tet_shape_shape"]
 
+DERIVATIVE_THREADS = 192
+"""Threads of a block of a device in which each has one of three derivatives."""
+
 CUDA = cuda.KernelModule(
     "fem/element_matrices",
-    ["tet_shape_shape", "tet_shape_dshape", "tet_gradient_tensor<true>", "tet_gradient_tensor<false>"],
+    [
+        "tet_shape_shape<1>",
+        "tet_shape_shape<2>",
+        "tet_shape_dshape",
+        "tet_gradient_tensor<true>",
+        "tet_gradient_tensor<false>",
+    ],
     only=ONE_VALUE,
 )
 
@@ -218,7 +227,11 @@ def _(a, tensor, b, detwei, out):
 def _(products, detwei, out):
     n_points, n_elements, n_samples = detwei.shape
     out = cuda.output(out, detwei, (16, n_elements, n_samples))
-    launch(CUDA, "tet_shape_shape", n_elements * n_samples, n_samples, (products, detwei, out, np.int32(n_points)))
+    count = n_elements * n_samples
+    pairs = count % 2 == 0 and (device.address(detwei) | device.address(out)) % 16 == 0
+    per = 2 if pairs else 1
+    arguments = (products, detwei, out, np.int32(n_points))
+    launch(CUDA, f"tet_shape_shape<{per}>", count, n_samples, arguments, cuda.THREADS, per * cuda.THREADS)
     return out
 
 
@@ -227,7 +240,8 @@ def _(shape, dshape, detwei, out):
     n_points, n_elements, n_samples = detwei.shape
     out = cuda.output(out, detwei, (48, n_elements, n_samples))
     arguments = (shape, dshape, detwei, out, np.int32(dshape.shape[-1] == n_samples), np.int32(n_points))
-    launch(CUDA, "tet_shape_dshape", n_elements * n_samples, n_samples, arguments)
+    count = n_elements * n_samples
+    launch(CUDA, "tet_shape_dshape", count, n_samples, arguments, DERIVATIVE_THREADS, DERIVATIVE_THREADS // 3)
     return out
 
 

@@ -7,6 +7,8 @@ steps, with shared memory between them:
 2. LANES threads per (row, element), VECTOR samples each: coefficients, and the terms summed over quadrature points;
 3. LANES threads per entry: the sum over its elements, in the order of the CPU, written once.
 
+A row whose elements do not fit shared memory is a block of its own, which takes the steps again for each part of them.
+
 Bytes that must move: as in `form_loops`; for each (row, element) 4 bytes, and 4 for each of its entries.
 """
 
@@ -19,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.cuda import Layout, layout_of, output, sources
+from ensemble._compile.cuda import Layout, layout_of, layout_of_width, output, sources
 from ensemble._compile.device import raw_module
 from ensemble._compile.trace.cuda_source import OPTIONS, device_function
 from ensemble._kernels.fem.form_plan import Element, patterns
 from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, Term, fields_of
-from ensemble._kernels.fem.form_text import GEOMETRY, KERNEL, STAGED_SOURCES
+from ensemble._kernels.fem.form_text import GEOMETRY, KERNEL, ONE_PASS, PASSES, STAGED_SOURCES
 from ensemble._typing import Array
 
-__all__ = ["assemble_on_device", "assembly_source"]
+__all__ = ["assemble_on_device", "assembly_source", "suit_one_kernel"]
 
 SHARED_BYTES = 48 << 10
 """Shared memory of a block, where a row does not need more."""
@@ -37,6 +39,12 @@ CAPACITIES = (512, 256, 192, 128, 96, 64)
 
 THREADS, BLOCKS = 256, 5
 """Threads of a block; blocks that a multiprocessor should hold of forms without quadrature, which limits registers."""
+
+ORDINARY = 32
+"""Elements around a node that most meshes seldom exceed: a block has room for so many, whatever the samples."""
+
+MANY_PAIRS = 256
+"""Pairs for which a block has room where forms are joined that have nothing in common."""
 
 MOST_BYTES = 96 << 10
 """Shared memory that a block may have at most: what devices from compute capability 7.0 on can give."""
@@ -247,6 +255,19 @@ class _Source:
             lines.append(f"total{n} = total{n} + ({' + '.join(parts)});")
         return lines
 
+    def totals(self, passes: bool) -> list[str]:
+        """Lines that define the sums of an entry; those of a later pass go on where the one before left them."""
+        lines = []
+        for n, pattern in enumerate(self.patterns):
+            before = f"done ? load({self.place(*pattern.blocks[0])}) : spread(0)" if passes else "spread(0)"
+            lines.append(f"Pack total{n} = {before};")
+        return lines
+
+    def place(self, form: int, a: int, b: int) -> str:
+        """Where a block of an entry is written."""
+        rows, columns = self.form.block_shapes[form]
+        return f"out{form} + (place * {rows * columns} + {a * columns + b}) * n_samples + s"
+
     def written(self) -> list[str]:
         """Lines that write all blocks of an entry."""
         of = {block: n for n, pattern in enumerate(self.patterns) for block in pattern.blocks}
@@ -254,8 +275,7 @@ class _Source:
         for form, (rows, columns) in enumerate(self.form.block_shapes):
             for a, b in itertools.product(range(rows), range(columns)):
                 value = f"total{of[form, a, b]}" if (form, a, b) in of else "spread(0)"
-                place = f"place * {rows * columns} + {a * columns + b}"
-                lines.append(f"store(out{form} + ({place}) * n_samples + s, {value});")
+                lines.append(f"store({self.place(form, a, b)}, {value});")
         return lines
 
 
@@ -265,30 +285,54 @@ def pair_bytes(source: _Source, layout: Layout) -> int:
     return 8 * (source.n_factors + values * layout.lanes * layout.vector) + 2 * source.cell.n_functions
 
 
+def shared_bytes(source: _Source, layout: Layout, capacity: int) -> int:
+    """Shared memory of so many pairs: the packs after the factors begin at a multiple of 16 bytes."""
+    return capacity * pair_bytes(source, layout) + 8 * (capacity * source.n_factors % 2)
+
+
+def suit_one_kernel(joint: FormTerms, alone: Sequence[FormTerms], element: Element, n_samples: int) -> bool:
+    """Whether forms are faster as one kernel: they share what they stage, or it leaves room for many pairs."""
+    layout = layout_of_width("double", n_samples, 1)
+    together = pair_bytes(_Source(joint, element), layout)
+    return together <= max(SHARED_BYTES // MANY_PAIRS, *(pair_bytes(_Source(form, element), layout) for form in alone))
+
+
 def fitting_layout(form: FormTerms, element: Element, layout: Layout, longest: int, n_samples: int) -> Layout:
-    """`layout` with so few samples per tile that a row of `longest` elements fits the shared memory of a block."""
+    """`layout` with so few samples per tile that the elements of an ordinary row fit the shared memory of a block."""
     source = _Source(form, element)
-    while longest * pair_bytes(source, layout) > MOST_BYTES and layout.lanes * layout.vector > 1:
+    wanted = min(longest, ORDINARY)
+    while shared_bytes(source, layout, wanted) > MOST_BYTES and layout.lanes * layout.vector > 1:
         if layout.lanes > 1:
             layout = layout._replace(lanes=layout.lanes // 2)
         else:
             layout = layout._replace(vector=layout.vector // 2)
-    needed = longest * pair_bytes(source, layout)
+    needed = shared_bytes(source, layout, 1)
     if needed > MOST_BYTES:
         raise ValueError(
-            f"form: a row of the matrix must need at most {MOST_BYTES} bytes of shared memory on a device; got "
-            f"{needed} for {longest} elements around one node. Assemble on the CPU."
+            f"form: an element must need at most {MOST_BYTES} bytes of shared memory on a device; got {needed}. "
+            "Assemble on the CPU."
         )
     return layout._replace(tiles=-(-n_samples // (layout.lanes * layout.vector)))
+
+
+def capacity_of(source: _Source, layout: Layout, longest: int) -> int:
+    """The pairs of row and element that a block carries at a time."""
+    pair = pair_bytes(source, layout)
+    for capacity in CAPACITIES:
+        many_idle = capacity * layout.lanes <= THREADS // 2  # threads without a pair
+        limit = MOST_BYTES if many_idle else SHARED_BYTES
+        if capacity >= longest and shared_bytes(source, layout, capacity) <= limit:
+            return capacity
+    most = (MOST_BYTES - 8) // pair
+    return max(1, min(max(longest, CAPACITIES[-1]), most))
 
 
 def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: int) -> tuple[str, int, int]:
     """The kernel for rows of at most `longest` elements, the pairs that a block may carry, and its shared memory."""
     source = _Source(form, element)
-    pair = pair_bytes(source, layout)
-    capacity = next((c for c in CAPACITIES if c >= longest and c * pair <= SHARED_BYTES), 0)
-    if not capacity:
-        capacity = max(longest, min(CAPACITIES[-1], MOST_BYTES // pair))
+    capacity = capacity_of(source, layout, longest)
+    passes = longest > capacity
+    parts = PASSES if passes else ONE_PASS
     values = len(source.staged) + len(source.summed) * source.n_columns
     bodies = []
     for name, coefficients in (("element_coefficients", form.element), ("point_coefficients", form.point)):
@@ -306,17 +350,16 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
         n_coefficients=len(source.staged), n_factors_loop="count" if source.n_factors else "0",
         n_values_loop="(s < n_samples ? count : 0)" if values else "0",
         bounds=f"THREADS, {BLOCKS}" if not source.summed else "THREADS",
-        geometry=joined(GEOMETRY.split("\n") if element.simplex else [], 2),
-        exact=joined(source.exact(), 2), numbers=joined([*source.numbers(), *source.nodal_values()], 2),
-        element=joined(source.element_values(), 2), quadrature=joined(source.quadrature(), 2),
-        totals=joined([f"Pack total{n} = spread(0);" for n in range(len(source.patterns))], 2),
+        geometry=joined(GEOMETRY.split("\n") if element.simplex else [], 3),
+        exact=joined(source.exact(), 3), numbers=joined([*source.numbers(), *source.nodal_values()], 3),
+        element=joined(source.element_values(), 3), quadrature=joined(source.quadrature(), 3),
+        totals=joined(source.totals(passes), 3), factors_size=-(-capacity * source.n_factors // 2) * 2,
         starts="source_starts" if bilinear else "row_starts", n_columns=source.n_columns,
         n_sums=len(source.summed) * source.n_columns, staged_sources=STAGED_SOURCES if bilinear else "",
-        source="const int pair = from[source - sources_begin], t = pair / K, j = pair % K;" if bilinear
-        else "const int t = source - begin, j = 0;",
-        added=joined(source.added(), 3), written=joined(source.written(), 2),
+        source=parts["bilinear" if bilinear else "linear"], pass_begin=parts["pass_begin"], pass_end=parts["pass_end"],
+        added=joined(source.added(), 4), written=joined(source.written(), 3),
     )  # fmt: skip
-    return text, capacity, capacity * pair
+    return text, capacity, shared_bytes(source, layout, capacity)
 
 
 @functools.cache

@@ -23,7 +23,10 @@ from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, 
 __all__ = ["assembly_loop", "assembly_source"]
 
 AHEAD = 8
-"""Elements by which fields given per element are prefetched: they are visited in another order than they lie in."""
+"""Elements by which points, fields and entries are prefetched: they are visited in another order than they lie in."""
+
+ROW = 24
+"""Numbers of a row that are prefetched at once where an entry is one number."""
 
 HEAD = '''"""The assembly loop of a finite-element form, written by ensemble; it may be deleted at any time."""
 
@@ -250,21 +253,52 @@ class _Source:
         return lines
 
     def prefetches(self, width: int) -> list[str]:
-        """Lines that prefetch the fields given per element."""
-        lines = []
+        """Lines that prefetch what a later element reads and adds to."""
+        lines = [
+            f"soon = np.int64(part_elements[min(t + {AHEAD}, part_first[part + 1] - 1)])",
+            "near = np.int64(elements[soon])",
+            f"for i in range({self.k}):",
+            f"    node, row = np.int64(nodes[soon * {self.k} + i]), np.int64(unknowns[soon * {self.k} + i])",
+        ]
+        lines += ["    prefetch(points, node * 3, 4)"] if self.cell.simplex else []
         for field in self.form.used_fields:
             kind = self.form.fields[field]
-            if kind.place == "element":
-                stride = "n_samples" if kind.per_sample else "1"
-                if width == 1 or not kind.per_sample:
-                    lines.append(f"prefetch(f{field}, near * {kind.size} * {stride}, {max(kind.size, 4)})")
-                else:
-                    first = f"(near * {kind.size} + {{}}) * n_samples + first"
-                    lines += [f"prefetch(f{field}, {first.format(c)}, WIDTH)" for c in range(kind.size)]
-        if lines:
-            last = "part_first[part + 1] - 1"
-            lines.insert(0, f"near = np.int64(elements[part_elements[min(t + {AHEAD}, {last})]])")
+            if kind.place == "node":
+                lines += self._field_prefetches(field, "node", width, "    ")
+        lines += ["    " + line for line in self._row_prefetches(width)]
+        for field in self.form.used_fields:
+            if self.form.fields[field].place == "element":
+                lines += self._field_prefetches(field, "near", width, "")
         return lines
+
+    def _field_prefetches(self, field: int, place: str, width: int, indent: str) -> list[str]:
+        """Lines that prefetch the value of a field at a node or element."""
+        kind = self.form.fields[field]
+        if width == 1 or not kind.per_sample:
+            stride = "n_samples" if kind.per_sample else "1"
+            return [f"{indent}prefetch(f{field}, {place} * {kind.size} * {stride}, {max(kind.size, 4)})"]
+        first = f"({place} * {kind.size} + {{}}) * n_samples + first"
+        return [f"{indent}prefetch(f{field}, {first.format(c)}, WIDTH)" for c in range(kind.size)]
+
+    def _row_prefetches(self, width: int) -> list[str]:
+        """Lines that prefetch what row i of the element is added to: whole rows of numbers, or entry by entry."""
+        shapes = enumerate(self.form.block_shapes)
+        if not self.form.is_bilinear:
+            return [
+                f"prefetch(out{n}, row * {a * b} * n_samples + first, {max(a * b, width, 4)})" for n, (a, b) in shapes
+            ]
+        lines, entries = ["start = np.int64(indptr[row])"], []
+        for n, (a, b) in shapes:
+            if width == a * b == 1:
+                lines.append(f"prefetch(out{n}, start * n_samples + first, {ROW})")
+            elif width == 1:
+                entries.append(f"    prefetch(out{n}, place * {a * b} * n_samples + first, {max(a * b, 4)})")
+            else:
+                at = f"(place * {a * b} + {{}}) * n_samples + first"
+                entries += [f"    prefetch(out{n}, {at.format(c)}, WIDTH)" for c in range(a * b)]
+        if entries:
+            lines += [f"for j in range({self.k}):", f"    place = start + slots[(soon * {self.k} + i) * {self.k} + j]"]
+        return lines + entries
 
     def clear(self) -> list[str]:
         """Lines that set the rows of a part to zero."""

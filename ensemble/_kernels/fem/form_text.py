@@ -1,6 +1,6 @@
 """The CUDA kernel of a form as a template: what `form_cuda` fills in."""
 
-__all__ = ["GEOMETRY", "KERNEL", "STAGED_SOURCES"]
+__all__ = ["GEOMETRY", "KERNEL", "ONE_PASS", "PASSES", "STAGED_SOURCES"]
 
 GEOMETRY = """
 const int4 corner = ((const int4*)pair_nodes)[begin + t];
@@ -20,8 +20,33 @@ for (int d = 0; d < 3; ++d) gradient[d] = -(gradient[3 + d] + gradient[6 + d] + 
 """
 """As in `form_loops`; points are padded to four numbers, which lie in one sector of memory."""
 
-STAGED_SOURCES = """for (int m = threadIdx.x; m < count * K; m += THREADS)
+STAGED_SOURCES = """for (int m = threadIdx.x; m < min(n_pairs, CAPACITY) * K; m += THREADS)
         from[m] = (unsigned short)(sources[sources_begin + m] - sources_begin);"""
+
+ONE_PASS = {
+    "pass_begin": "{ const int begin = first_pair, count = n_pairs;",
+    "pass_end": "}",
+    "bilinear": "const int pair = from[source - sources_begin], t = pair / K, j = pair % K;",
+    "linear": "const int t = source - begin, j = 0;",
+}
+"""Where every block of rows fits shared memory."""
+
+PASSES = {
+    "pass_begin": """int done = 0;
+    do {
+        const int begin = first_pair + done, count = min(n_pairs - done, CAPACITY);
+        if (done) __syncthreads();""",
+    "pass_end": """done += CAPACITY;
+    } while (done < n_pairs);""",
+    "bilinear": """const int pair = n_pairs > CAPACITY ? sources[source] - sources_begin : from[source - sources_begin];
+                    const int t = pair / K - done, j = pair % K;
+                    if (t < 0) continue;
+                    if (t >= count) break;""",
+    "linear": """const int t = source - begin, j = 0;
+                    if (t < 0) continue;
+                    if (t >= count) break;""",
+}
+"""Where a row may have more elements than fit: the sums of its entries go on where the pass before left them."""
 
 KERNEL = """
 // Written by ensemble: the assembly of a finite-element form.
@@ -52,49 +77,50 @@ extern "C" __global__ void __launch_bounds__({bounds}) assemble(
 {{
     extern __shared__ __align__(16) char memory[];
     double* factors = (double*)memory;
-    Pack* coefficients = (Pack*)(factors + CAPACITY * {n_factors});
+    Pack* coefficients = (Pack*)(factors + {factors_size});
     Pack* sums = coefficients + CAPACITY * {n_coefficients} * LANES;
     unsigned short* from = (unsigned short*)(sums + CAPACITY * {n_sums} * LANES);
     const int row_begin = blocks[blockIdx.x], row_end = blocks[blockIdx.x + 1];
-    const int begin = row_starts[row_begin], count = row_starts[row_end] - begin;
+    const int first_pair = row_starts[row_begin], n_pairs = row_starts[row_end] - first_pair;
     const int lane = threadIdx.x % LANES, s = sample_here();
     const int m0 = entry_starts[blockIdx.x] + threadIdx.x / LANES, entry_end = entry_starts[blockIdx.x + 1];
     const int first0 = m0 < entry_end ? {starts}[m0] : 0, last0 = m0 < entry_end ? {starts}[m0 + 1] : 0;
     const int target0 = m0 < entry_end ? targets[m0] : 0;
-    const int sources_begin = begin * {n_columns};
+    const int sources_begin = first_pair * {n_columns};
     {staged_sources}
-    for (int t = threadIdx.x; t < {n_factors_loop}; t += THREADS) {{
-        const int a = incidences[begin + t] % K;
-        double* stage = factors + t * {n_factors};
-        {geometry}
-        {exact}
-    }}
-    __syncthreads();
-    for (int t = threadIdx.x / LANES; t < {n_values_loop}; t += ROWS) {{
-        const int p = incidences[begin + t];
-        const int e = p / K, a = p % K;
-        const int64 g = pair_elements[begin + t];
-        const double* stage = factors + t * {n_factors};
-        {numbers}
-        {element}
-        {quadrature}
-    }}
-    __syncthreads();
-    if (s >= n_samples) return;
-    int next = first0, last = last0;
-    int64 place = target0;
-    for (int m = m0; m < entry_end;) {{
-        {totals}
-        for (int source = next; source < last; ++source) {{
-            {source}
-            {added}
+    {pass_begin}
+        for (int t = threadIdx.x; t < {n_factors_loop}; t += THREADS) {{
+            const int a = incidences[begin + t] % K;
+            double* stage = factors + t * {n_factors};
+            {geometry}
+            {exact}
         }}
-        {written}
-        m += ROWS;
-        if (m < entry_end) {{
-            next = {starts}[m], last = {starts}[m + 1];
-            place = targets[m];
+        __syncthreads();
+        for (int t = threadIdx.x / LANES; t < {n_values_loop}; t += ROWS) {{
+            const int p = incidences[begin + t];
+            const int e = p / K, a = p % K;
+            const int64 g = pair_elements[begin + t];
+            const double* stage = factors + t * {n_factors};
+            {numbers}
+            {element}
+            {quadrature}
         }}
-    }}
+        __syncthreads();
+        int next = first0, last = last0;
+        int64 place = target0;
+        for (int m = m0; m < entry_end && s < n_samples;) {{
+            {totals}
+            for (int source = next; source < last; ++source) {{
+                {source}
+                {added}
+            }}
+            {written}
+            m += ROWS;
+            if (m < entry_end) {{
+                next = {starts}[m], last = {starts}[m + 1];
+                place = targets[m];
+            }}
+        }}
+    {pass_end}
 }}
 """

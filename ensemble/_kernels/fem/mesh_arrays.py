@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.lanes.types import prefetch
 from ensemble._compile.numba import compiled, compiled_serial, inner, prange
 
-__all__ = ["CHUNK", "count_faulty_tets", "has_doubles", "spatial_keys"]
-
-AHEAD = 16
-"""Elements by which the table of `has_doubles` is prefetched."""
+__all__ = ["CHUNK", "bounds_of", "count_faulty_tets", "has_doubles", "order_of_keys", "rows_in_order", "spatial_keys"]
 
 CHUNK = 4096
 """Elements that a thread takes at a time."""
@@ -65,14 +61,56 @@ def count_faulty_tets(points, tets, flat, volumes, keys, used, faulty):
         faulty[chunk] = count
 
 
+def has_doubles(tets: np.ndarray, keys: np.ndarray) -> bool:
+    """Whether two of the tetrahedra `tets` (a flat array) have the same nodes; `keys` as of `count_faulty_tets`.
+
+    Almost all keys differ already in the bit of a small table that they choose. The others are compared.
+    """
+    bits = max(10, (32 * keys.size).bit_length())
+    seen, again = np.zeros(1 << (bits - 3), np.uint8), np.zeros(1 << (bits - 7), np.uint8)
+    if not _mark_repeated(keys, seen, again):
+        return False
+    chosen = np.empty(keys.size, dtype=np.int32)
+    chosen = chosen[: _marked(keys, again, chosen)]
+    table = np.full(1 << (2 * chosen.size).bit_length(), -1, dtype=np.int32)
+    return bool(_has_doubles(tets, keys, chosen, table))
+
+
 @compiled_serial
-def has_doubles(tets, keys, table):
-    """Whether two elements have the same nodes; `table` has a power of two of places, -1 each."""
+def _mark_repeated(keys, seen, again):
+    """How many keys choose a bit of `seen` that one before chose; they are marked in `again`."""
+    count = 0
+    for e in range(keys.size):
+        key = U(keys[U(e)])
+        place = key & U(8 * seen.size - 1)
+        bit = U(1) << (place & U(7))
+        found = U(seen[place >> U(3)])
+        if found & bit:
+            mark = key & U(8 * again.size - 1)
+            again[mark >> U(3)] |= U(1) << (mark & U(7))
+            count += 1
+        seen[place >> U(3)] = found | bit
+    return count
+
+
+@compiled_serial
+def _marked(keys, again, chosen):
+    """Fill `chosen` with the elements whose keys are marked; their number."""
+    count = U(0)
+    for e in range(keys.size):
+        mark = U(keys[U(e)]) & U(8 * again.size - 1)
+        chosen[count] = e
+        count += U(again[mark >> U(3)]) >> (mark & U(7)) & U(1)
+    return count
+
+
+@compiled_serial
+def _has_doubles(tets, keys, chosen, table):
+    """Whether two of the elements `chosen` have the same nodes; `table` has a power of two of places, -1 each."""
     mask = U(table.size - 1)
-    last = tets.size // 4 - 1
-    for e in range(last + 1):
-        at, place = U(e) * U(4), U(keys[U(e)]) & mask
-        prefetch(table, np.int64(U(keys[U(min(e + AHEAD, last))]) & mask), 1)
+    for n in range(chosen.size):
+        e = U(chosen[n])
+        at, place = e * U(4), U(keys[e]) & mask
         while table[place] >= 0:
             other = U(table[place]) * U(4)
             common = 0
@@ -87,12 +125,54 @@ def has_doubles(tets, keys, table):
 
 
 @compiled
-def spatial_keys(points, low, scale, spread, keys):
-    """The place of each point on a Z-curve through a grid of ``spread.size`` cells per axis."""
+def bounds_of(points, rows, low, high):
+    """The least and the largest coordinate of ``points[rows]`` per axis, for each chunk of rows."""
+    dim = points.shape[1]
+    for chunk in prange(low.shape[0]):
+        for d in range(dim):
+            least, most = np.inf, -np.inf
+            for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, rows.size)):
+                x = points[U(rows[U(i)]), U(d)]
+                least, most = min(least, x), max(most, x)
+            low[chunk, d], high[chunk, d] = least, most
+
+
+@compiled_serial
+def order_of_keys(keys, order):
+    """The stable order of ascending keys from 0 to 32767."""
+    place = np.zeros(1 << 15, np.int64)
+    for i in range(keys.size):
+        place[U(keys[U(i)])] += 1
+    total = 0
+    for key in range(place.size):
+        place[key], total = total, total + place[key]
+    for i in range(keys.size):
+        key = U(keys[U(i)])
+        order[U(place[key])] = i
+        place[key] += 1
+
+
+@compiled
+def rows_in_order(rows, order, corners, out):
+    """Row m of `out` is row ``order[m]`` of `rows`; flat arrays of rows of ``len(corners)`` numbers."""
+    k = len(corners)  # a constant of the compiled loop
+    for m in prange(order.size):
+        at, to = U(order[m]) * U(k), U(m) * U(k)
+        for c in range(k):
+            out[to + U(c)] = rows[at + U(c)]
+
+
+@compiled
+def spatial_keys(points, rows, low, scale, spread, keys):
+    """The place of each of ``points[rows]`` on a Z-curve through a grid of ``spread.size`` cells per axis.
+
+    A coordinate that lies in no cell, as NaN, counts as one of the first.
+    """
     dim = points.shape[1]
     for chunk in prange((keys.size + CHUNK - 1) // CHUNK):
         for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, keys.size)):
-            key = 0
+            key, j = 0, U(rows[U(i)])
             for d in range(dim):
-                key += np.int64(spread[U((points[U(i), U(d)] - low[U(d)]) * scale[U(d)])]) << d
+                place = (points[j, U(d)] - low[U(d)]) * scale[U(d)]
+                key += np.int64(spread[U(place if 0.0 <= place < spread.size else 0.0)]) << d
             keys[U(i)] = key

@@ -99,9 +99,9 @@ def square(x, y, z):
 
 
 # --- devices
-def launch(module, function, count, n_samples, arguments):
-    """Queue a kernel of one thread per pair of element and sample."""
+def launch(module, function, count, n_samples, arguments, threads=cuda.THREADS, per_block=None):
+    """Queue a kernel over `count` pairs of element and sample, a thread each or `per_block` in a block of `threads`."""
     extent = (np.int32(n_samples), np.int64(count))
-    grid = (-(-count // cuda.THREADS),)
-    wide = count >= 2**31 - cuda.THREADS
-    module.launch(function, ONE_VALUE, grid, cuda.THREADS, (*arguments, *extent), wide)
+    grid = (-(-count // (per_block or threads)),)
+    wide = count >= 2**31 - threads
+    module.launch(function, ONE_VALUE, grid, threads, (*arguments, *extent), wide)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._compile import cuda, device
 from ensemble._compile.lanes.arithmetic import absolute
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.memory import empty_like
@@ -19,6 +20,11 @@ __all__ = ["backward_error"]
 
 WIDEST = 32
 """Samples of a tile."""
+
+MOST_THREADS, WIDE = 512, 32
+"""Threads of a block, as in backward_error.cu, and samples of one."""
+
+CUDA = cuda.KernelModule("krylov/backward_error", ["backward_error"], only=cuda.Layout("double", 1, 1, 1))
 
 U = np.uint64  # an unsigned index needs no test for a negative one
 
@@ -81,4 +87,17 @@ def _(indptr, indices, values, x, b):
         loop(
             indptr, indices, values.reshape(-1), x.reshape(-1), b.reshape(-1), r.reshape(-1), error, n_samples, first, 1
         )
+    return r, error
+
+
+@backward_error.register("cuda")
+def _(indptr, indices, values, x, b):
+    n_rows, n_samples = x.shape
+    r, error = empty_like(x), empty_like(x, (n_samples,))
+    lanes = device.lanes_of(n_samples, 1, x)
+    layout = cuda.Layout("double" if x.dtype.itemsize == 8 else "float", 1, 1, 1)
+    shared = values.shape[1] == 1 and n_samples != 1
+    arguments = (indptr, indices, values, x, b, r, error, np.int32(n_rows), np.int32(shared), np.int32(n_samples))
+    threads = lanes, max(1, min(MOST_THREADS // lanes, n_rows))
+    CUDA.launch("backward_error", layout, (-(-n_samples // lanes),), threads, arguments, cuda.is_wide(indptr))
     return r, error

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
+from ensemble._compile import cuda
 from ensemble._compile.numba import compiled, compiled_serial, prange
 from ensemble._compile.registry import kernel
+from ensemble._kernels.multigrid import measures
 
 __all__ = ["aggregate", "coupled_rows", "square_on_graph"]
 
@@ -51,6 +53,17 @@ def _(graph, values):
     coupled = np.empty(graph[0].size - 1, np.bool_)
     _coupled_rows(*graph[:2], graph[-1], len(graph) == 3, values, coupled)
     return coupled
+
+
+@coupled_rows.register("cuda")
+def _(graph, values):
+    (indptr, indices, *entries), n_samples = graph, values.shape[1]
+    n_rows, xp = indptr.shape[0] - 1, array_namespace(values)
+    renamed = xp.astype(entries[0], indptr.dtype, copy=False) if entries else None
+    coupled, layout = xp.zeros(n_rows, dtype=xp.bool), cuda.layout_of(n_samples, values)
+    arguments = (indptr, indices, renamed, values, coupled)
+    measures.CUDA.rows("coupled_rows", n_rows, n_samples, arguments, layout, cuda.is_wide(indptr))
+    return to_numpy(coupled)
 
 
 @compiled_serial

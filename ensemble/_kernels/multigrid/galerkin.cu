@@ -108,6 +108,19 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+// For each entry of P its row, and its entry in T, whose entries are all entries of P, or -1.
+__global__ void __launch_bounds__(THREADS)
+    own_entries(const offset* __restrict__ indptr_p, const int* __restrict__ indices_p,
+                const offset* __restrict__ indptr_t, const int* __restrict__ indices_t, int* rows, offset* own,
+                int64 n_rows)
+{
+    const int64 i = (int64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n_rows) return;
+    for (offset k = indptr_p[i]; k < indptr_p[i + 1]; ++k) rows[k] = i, own[k] = -1;
+    for (offset m = indptr_t[i]; m < indptr_t[i + 1]; ++m)
+        own[place_of(indices_p, indptr_p[i], indptr_p[i + 1], indices_t[m])] = m;
+}
+
 // cuts[e, target]: the first of the target's pairs whose right factor is not before `edges[e]`; they ascend.
 __global__ void __launch_bounds__(THREADS)
     cut_pairs(const int64* __restrict__ starts, const offset* __restrict__ right, const int64* __restrict__ edges,

@@ -71,6 +71,7 @@ __device__ inline void invert_pivot(real (*m)[PIVOT + 1], int count, bool first,
     constexpr int SPAN = PIVOT * PIVOT / TILE_THREADS;
     const int c = threadIdx.x % PIVOT, i0 = threadIdx.x / PIVOT * SPAN;
     real least = 0, most = 0;
+#pragma unroll 1  // unrolled, this loop and the one over `c` below take the compiler seconds
     for (int p = 0; p < PIVOT; ++p) {
         __syncthreads();
         const real pivot = m[p][p], inverse = 1 / pivot, row = m[p][c], factor = row * inverse;
@@ -192,6 +193,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 4)
                     entries[i][j] = right[a][x + j];
                 else if (in_columns) {
                     real sum = 0;
+#pragma unroll 4
                     for (int c = 0; c < PIVOT; ++c) sum = fma(left[c][y + i], d[c][b], sum);
                     entries[i][j] = sum;
                 }

@@ -32,6 +32,7 @@ CUDA = cuda.KernelModule(
     [
         *(f"sum_products<{a}, {b}>" for a in ("false", "true") for b in ("false", "true")),
         "restrict_slab<false>", "restrict_slab<true>", "smooth_prolongator", "count_pairs", "fill_pairs", "cut_pairs",
+        "own_entries",
     ],
 )  # fmt: skip
 
@@ -44,18 +45,21 @@ class Pairs(NamedTuple):
     right: Any
 
 
+def _of_one_type(*graphs):
+    """The arrays of graphs on a device as kernels take them, graph by graph; whether positions need 64 bits."""
+    xp = array_namespace(graphs[0][0])
+    wide = any(cuda.is_wide(graph[0]) for graph in graphs)
+    types = (xp.int64 if wide else xp.int32, xp.int32)
+    return [xp.astype(array, t, copy=False) for graph in graphs for array, t in zip(graph, types, strict=True)], wide
+
+
 def pairs_of(graph_a, graph_b, graph_c, entries=None):
     """The pairs of the product on `graph_c`, in the order in which the CPU kernels add; graphs are on a device."""
-    indptrs = [graph[0] for graph in (graph_a, graph_b, graph_c)]
-    xp = array_namespace(indptrs[0])
-    dtype = xp.int64 if any(map(cuda.is_wide, indptrs)) else xp.int32
-    graphs = [
-        xp.astype(array, t, copy=False) for g in (graph_a, graph_b, graph_c) for array, t in zip(g, (dtype, xp.int32))
-    ]
+    graphs, wide = _of_one_type(graph_a, graph_b, graph_c)
+    xp, dtype = array_namespace(graphs[0]), graphs[0].dtype
     entries = None if entries is None else xp.astype(entries, dtype, copy=False)
     n_rows, nnz = graph_c[0].shape[0] - 1, graph_c[1].shape[0]
-    wide, grid = dtype == xp.int64, (-(-n_rows // cuda.THREADS),)
-    layout = cuda.Layout("double", 1, 1, 1)
+    grid, layout = (-(-n_rows // cuda.THREADS),), cuda.Layout("double", 1, 1, 1)
     counts = xp.zeros(nnz + 1, dtype=xp.int64)
     CUDA.launch("count_pairs", layout, grid, cuda.THREADS, (*graphs, counts[1:], np.int64(n_rows)), wide)
     starts = xp.cumulative_sum(counts)
@@ -86,20 +90,13 @@ class ProlongatorPairs(NamedTuple):
 
 def prolongator_pairs(graph_a, graph_t, graph_p):
     """The pairs for `smooth_prolongator`, of graphs on a device."""
-    xp = array_namespace(graph_a[0])
-    rows, rows_t = (
-        xp.repeat(xp.arange(g[0].shape[0] - 1, dtype=xp.int64), xp.astype(g[0][1:] - g[0][:-1], xp.int64))
-        for g in (graph_p, graph_t)
-    )
-    pairs = pairs_of(graph_a, graph_t, graph_p)
-    dtype = pairs.left.dtype
-    n_coarse = 1 + max((int(xp.max(g[1])) for g in (graph_p, graph_t) if g[1].shape[0]), default=0)
-    keys, keys_t = rows * n_coarse + graph_p[1], rows_t * n_coarse + graph_t[1]  # both ascend
-    own = xp.full(keys.shape, -1, dtype=dtype)
-    if keys.shape[0]:
-        place = xp.searchsorted(keys, keys_t)
-        own[place] = xp.arange(keys_t.shape[0], dtype=dtype)
-    return ProlongatorPairs(pairs, xp.astype(rows, xp.int32), own)
+    graphs, wide = _of_one_type(graph_p, graph_t)
+    pairs, nnz = pairs_of(graph_a, graph_t, graph_p), graph_p[1].shape[0]
+    xp, n_rows = array_namespace(graphs[0]), graph_p[0].shape[0] - 1
+    rows, own = xp.empty(nnz, dtype=xp.int32), xp.empty(nnz, dtype=graphs[0].dtype)
+    layout, grid = cuda.Layout("double", 1, 1, 1), (-(-n_rows // cuda.THREADS),)
+    CUDA.launch("own_entries", layout, grid, cuda.THREADS, (*graphs, rows, own, np.int64(n_rows)), wide)
+    return ProlongatorPairs(pairs, rows, xp.astype(own, pairs.left.dtype, copy=False))
 
 
 N_SLABS = 16

@@ -65,12 +65,52 @@ def roots(rows, event_rows, event_at, j, place, n, degree, n_parameters, first_p
 
 @compiled_serial
 def solve_range(
-    first, last, start_at, loop_at, event_at, places, sources, shared, varying, kinds, t_eval,
-    y, t, status, n_steps, n_rejected, y_out, event_times, event_counts, rows, event_rows, started,
+    first,
+    last,
+    start_at,
+    loop_at,
+    event_at,
+    places,
+    sources,
+    shared,
+    varying,
+    kinds,
+    t_eval,
+    y,
+    t,
+    status,
+    n_steps,
+    n_rejected,
+    y_out,
+    event_times,
+    event_counts,
+    rows,
+    event_rows,
+    started,
 ):
     """Solve samples `first` to `last`; `started` has a column for each of them, `rows` and `event_rows` are aligned."""
-    (row_t, row_y, row_h, row_carried, row_steps, row_rejections, row_status, row_events, row_t0, row_t1,
-     row_direction, row_t_out, row_p, place, n, n_carried, degree, n_events, n_parameters, n_fixed) = places[:20]
+    (
+        row_t,
+        row_y,
+        row_h,
+        row_carried,
+        row_steps,
+        row_rejections,
+        row_status,
+        row_events,
+        row_t0,
+        row_t1,
+        row_direction,
+        row_t_out,
+        row_p,
+        place,
+        n,
+        n_carried,
+        degree,
+        n_events,
+        n_parameters,
+        n_fixed,
+    ) = places[:20]
     width, n_times = rows.shape[1], t_eval.shape[0]
     shared_times = t_eval.shape[1] == 1
     owner, at = np.full(width, -1), np.zeros(width, np.int64)

@@ -20,14 +20,14 @@ SIGNATURE = "int64(CPointer({dtype}), int64, int64)"
 {functions}
 '''
 
-FUNCTION = '''
+FUNCTION = """
 run_{name} = graph_loop(graph_of({graph}), {n_carried}, {width}, "{dtype}")
 
 
 @c_function(SIGNATURE)
 def {name}(rows, threshold, limit):
     return run_{name}(rows, threshold, limit)
-'''
+"""
 
 
 class Addresses(NamedTuple):

@@ -65,7 +65,9 @@ class _Text:
         r, shape = self.rows, self.shape
         entries = [(r.y + i, "y0", i) for i in range(shape.n)] + [(r.p + j, "p", j) for j in range(shape.n_parameters)]
         entries += [(r.t, "t0", 0), (r.t0, "t0", 0), (r.t1, "t1", 0), (r.h, "h", 0), (r.max_steps, "max_steps", 0)]
-        entries += [(r.rtol, "rtol", 0), (r.longest, "longest", 0)] + [(r.atol + i, "atol", i) for i in range(shape.n_atol)]
+        entries += [(r.rtol, "rtol", 0), (r.longest, "longest", 0)] + [
+            (r.atol + i, "atol", i) for i in range(shape.n_atol)
+        ]
         lines = [f"v{row} = {name}[{i} * ({name}_step ? S : 1) + s * {name}_step];" for row, name, i in entries]
         lines.append(f"v{r.direction} = v{r.t1} > v{r.t0} ? REAL(1) : v{r.t1} < v{r.t0} ? REAL(-1) : REAL(0);")
         lines += [f"v{row} = 0;" for row in (r.n_steps, r.n_rejected, r.rejected, r.status)]
@@ -121,7 +123,9 @@ class _Text:
         lines = []
         for i in range(self.shape.n):
             lines.append(f"REAL y{suffix}{i} = d{i}_{self.shape.degree - 1};")
-            lines += [f"y{suffix}{i} = y{suffix}{i} * {theta} + d{i}_{k};" for k in range(self.shape.degree - 2, -1, -1)]
+            lines += [
+                f"y{suffix}{i} = y{suffix}{i} * {theta} + d{i}_{k};" for k in range(self.shape.degree - 2, -1, -1)
+            ]
             lines.append(f"y{suffix}{i} = y{suffix}{i} * {theta} + old{i};")
         return lines
 
@@ -166,10 +170,7 @@ class _Text:
             f"    const bool at_end = wanted == v{r.t};",
             "    const REAL theta = (wanted - t_old) / h_used;",
             *(f"    {line}" for line in self.state("theta", "o")),
-            *(
-                f"    y_out[((i64)at * {shape.n} + {i}) * S + s] = at_end ? v{r.y + i} : yo{i};"
-                for i in range(shape.n)
-            ),
+            *(f"    y_out[((i64)at * {shape.n} + {i}) * S + s] = at_end ? v{r.y + i} : yo{i};" for i in range(shape.n)),
             "    ++at;",
             "}",
             f"v{r.t_out} = at < n_times ? TIME(at) : INFINITY * v{r.direction};",
@@ -184,7 +185,11 @@ class _Text:
     def event_call(self) -> str:
         r, shape = self.rows, self.shape
         inputs = ["t_now", *(f"ye{i}" for i in range(shape.n)), *(f"v{r.p + j}" for j in range(shape.n_parameters))]
-        return "" if self.event is None else _call("event_body", self.event, inputs, [f"g{k}" for k in range(shape.n_events)])
+        return (
+            ""
+            if self.event is None
+            else _call("event_body", self.event, inputs, [f"g{k}" for k in range(shape.n_events)])
+        )
 
     def finish(self, code: str) -> list[str]:
         """Lines that write the end of a sample."""

@@ -89,4 +89,5 @@ def queue(
         product(function, n_rows, n_terms, n_samples, arguments, wide)
         return
     layout = cuda.layout_of(n_samples, *vectors)
+    arguments = (*arguments[:2], cuda.aligned(terms), *arguments[3:])
     plain.rows(function, n_rows, n_samples, arguments, layout, wide, (f"-DTERMS={n_terms}",))

@@ -101,12 +101,16 @@ class Gather:
         return self._pair_elements
 
     def blocks(self, capacity: int) -> np.ndarray:
-        """Places at which blocks of consecutive rows begin that have at most `capacity` pairs each; and the end."""
+        """Places at which blocks of consecutive rows begin that have at most `capacity` pairs each; and the end.
+
+        A row of more pairs is a block of its own.
+        """
         if capacity not in self._blocks:
             bounds, n_rows = [0], self.rows.size
             while bounds[-1] < n_rows:
                 limit = self.starts[bounds[-1]] + capacity
-                bounds.append(int(np.searchsorted(self.starts, limit, side="right")) - 1)
+                end = int(np.searchsorted(self.starts, limit, side="right")) - 1
+                bounds.append(max(end, bounds[-1] + 1))
             self._blocks[capacity] = np.array(bounds, dtype=np.int32)
         return self._blocks[capacity]
 

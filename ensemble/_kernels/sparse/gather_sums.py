@@ -4,20 +4,17 @@ Row m of the result is ``values[sources[starts[m]]] + values[sources[starts[m] +
 number per sample, or per sample and entry of a block. No two threads write one row, so that bits depend on neither
 threads nor samples.
 
-Bytes that must move (float64, T sources, M sums, W numbers a row): ``8 T W + 4 T + 4 M + 8 M W``. On a device, element
-matrices of few numbers (`staged_sums`) are read in whole rows of ``8 k W`` bytes by blocks of matrix rows that follow
-each other in space, and the places of sources within a block take two bytes: ``8 T W + 2 T + 4 T / k + 8 M + 8 M W``
-with k unknowns per element. A mesh of 554,394 tetrahedra with one sample (T = 8.87e6, M = 1.4e6) moves 71 + 18 + 9 + 11
-+ 11 MB so.
+Bytes that must move (float64, T sources, M sums, W numbers a row): ``8 T W + 4 T + 4 M + 8 M W``. Element matrices of
+few numbers go to `row_sums` on a device.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, library_and_device
+from ensemble._backend import array_namespace
 from ensemble._compile import cuda
 from ensemble._compile.lanes.arithmetic import REGISTER_BYTES
 from ensemble._compile.lanes.types import load, prefetch, store, zeros
@@ -26,9 +23,8 @@ from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.bcrs import grouped_tiles
 from ensemble._kernels.sparse.crs import run_of_rows
 from ensemble._kernels.sparse.element_map import ElementMap
-from ensemble._kernels.sparse.gather import Gather
 
-__all__ = ["Staging", "element_sums", "gather_sums", "staged_sums", "staging"]
+__all__ = ["element_sums", "gather_sums"]
 
 AHEAD = 24
 """Sources ahead of its use that a row is prefetched."""
@@ -36,19 +32,7 @@ AHEAD = 24
 PAIRS_AHEAD = 4
 """Rows of element matrices that are prefetched ahead of their use."""
 
-STAGED_BYTES = 24576
-"""Bytes of element matrices that a block of threads holds at once."""
-
-STAGED_WIDTH = 9
-"""Numbers per row up to which element matrices are staged: wider rows fill lines of memory by themselves."""
-
-STAGED_THREADS = 256
-
-CUDA = cuda.KernelModule(
-    "sparse/gather_sums",
-    ["gather_sums", "staged_sums"],
-    extras=(("-DWIDTH=1", "-DROW=4", "-DCAPACITY=768"), ("-DWIDTH=3", "-DROW=9", "-DCAPACITY=341")),
-)
+CUDA = cuda.KernelModule("sparse/gather_sums", ["gather_sums"])
 
 
 @kernel
@@ -96,8 +80,8 @@ def _(starts, sources, values, out):
 def _(starts, sources, values, out):
     n, width = starts.shape[0] - 1, values.shape[1]
     out = cuda.output(out, values, (n, width))
-    layout, extra = cuda.layout_of(width, values, out), ("-DWIDTH=1", "-DROW=1", "-DCAPACITY=1")
-    CUDA.rows("gather_sums", n, width, (starts, sources, values, out), layout, cuda.is_wide(starts), extra)
+    layout = cuda.layout_of(width, values, out)
+    CUDA.rows("gather_sums", n, width, (starts, sources, values, out), layout, cuda.is_wide(starts))
     return out
 
 
@@ -138,60 +122,4 @@ def element_sums(made: ElementMap, values: Any) -> Any:
     arrays = made.indptr, made.first, made.incidences, made.slots.reshape(-1, k)
     for start, width, n_tiles in grouped_tiles(stride, max(1, REGISTER_BYTES // (2 * values.itemsize))):
         _element_sums(width)(*arrays, *flat, stride, start, n_tiles)
-    return out
-
-
-# --- few numbers per entry on a device
-class Staging(NamedTuple):
-    """Tables of `staged_sums`: blocks of matrix rows with as many rows of element matrices as a thread block holds.
-
-    Attributes
-    ----------
-    pairs, entries : arrays of int32, shape (n_blocks + 1,)
-        Where the (element, local row) pairs and the entries of each block begin.
-    incidences : array of int32
-        The row of element matrices, ``element * k + local row``, of each pair.
-    starts, sources : arrays of int32 and uint16
-        Entry m is the sum over ``sources[starts[m]:starts[m + 1]]``, counted in columns from the block's first pair.
-    targets : array of int32
-        The place of each entry in the matrix.
-    k, capacity : int
-        Columns of a pair, and pairs of a block at most.
-    """
-
-    pairs: Any
-    entries: Any
-    incidences: Any
-    starts: Any
-    sources: Any
-    targets: Any
-    k: int
-    capacity: int
-
-
-def staging(gather: Gather, k: int, width: int, like: Any) -> Staging | None:
-    """The tables for rows of `width` numbers, where `like` lives; None where a row of the matrix does not fit."""
-    capacity = STAGED_BYTES // (k * width * like.dtype.itemsize)
-    if width > STAGED_WIDTH or gather.longest > capacity or capacity * k > np.iinfo(np.uint16).max:
-        return None
-    key = ("staging", k, capacity, library_and_device(like))
-    if key not in gather.copies:
-        blocks = gather.blocks(capacity)
-        entries, starts, sources, targets = gather.entries(capacity)
-        pairs = gather.starts[blocks]
-        own = np.repeat(np.repeat(pairs[:-1], np.diff(entries)), np.diff(starts))
-        tables = (pairs, entries, gather.incidences, starts, (sources - own * k).astype(np.uint16), targets)
-        gather.copies[key] = Staging._make((*(asarray_like(table, like) for table in tables), k, capacity))
-    found: Staging = gather.copies[key]
-    return found
-
-
-def staged_sums(tables: Staging, values: Any, out: Any) -> Any:
-    """On a device: the entries of a sparse matrix from element matrices, shape (n_elements * k * k, width)."""
-    width = values.shape[1]
-    out = cuda.output(out, values, (tables.targets.shape[0], width))
-    layout = cuda.Layout("double" if values.dtype.itemsize == 8 else "float", 1, 1, 1)
-    extra = (f"-DWIDTH={width}", f"-DROW={tables.k * width}", f"-DCAPACITY={tables.capacity}")
-    n_blocks = tables.pairs.shape[0] - 1
-    CUDA.launch("staged_sums", layout, (n_blocks,), STAGED_THREADS, (*tables[:6], values, out), False, extra)
     return out

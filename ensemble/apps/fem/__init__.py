@@ -3,6 +3,7 @@
 from ensemble.apps.fem.arguments import Vector, ddot, div, dot, grad, mul, sym_grad, transpose
 from ensemble.apps.fem.assembly import assemble
 from ensemble.apps.fem.boundary_space import BoundarySpace
+from ensemble.apps.fem.device_copies import DeviceCopies, DeviceCopy
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
 from ensemble.apps.fem.element_arrays import TetArrays, Transform
 from ensemble.apps.fem.element_kernels import (
@@ -30,6 +31,8 @@ from ensemble.uq.fields.unit_cube import KarhunenLoeve, exponential_covariance
 __all__ = [
     "BilinearForm",
     "BoundarySpace",
+    "DeviceCopies",
+    "DeviceCopy",
     "DiffusionOperator",
     "DiffusionResult",
     "Field",

@@ -7,9 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, is_writable, library_and_device, prototype
+from ensemble._backend import (
+    array_namespace,
+    asarray_like,
+    backend_of,
+    contiguous,
+    is_writable,
+    library_and_device,
+    prototype,
+)
 from ensemble._check import message, one_of, require
 from ensemble._compile.trace.tracer import Scalar, Traced, trace
+from ensemble._kernels.fem.form_cuda import suit_one_kernel
 from ensemble._kernels.fem.form_terms import CONSTANT, FieldKind, FormTerms, Input, form_terms
 from ensemble._kernels.fem.forms import assemble as assemble_terms
 from ensemble._typing import Array
@@ -35,6 +44,7 @@ def assemble(
     A pass computes the geometry of an element once and reads each field once. Bilinear forms without samples share a
     pass, bilinear forms with samples share another; linear forms likewise. Within a pass all terms that need
     quadrature use the rule of the highest degree, so values may differ in the last bits from those of a form alone.
+    On a CUDA device a pass is as many kernels as keep it busy; values are those of one.
 
     Parameters
     ----------
@@ -124,13 +134,41 @@ def assembled(
         tables = space.tables(terms.degree if degree is None else degree)
         _require_points(name, space, given, terms, terms.degree if degree is None else degree)
         n_samples = given.n_samples if per_sample else 1
-        used = {j: arrays[j] for j in terms.used_fields}
-        values = assemble_terms(terms, tables, used, n_samples, like, [buffers[n] for n in members])
         sample_set = given.sample_set if per_sample else None
-        for n, block, own in zip(members, terms.components, values, strict=True):
-            results[n] = _result(forms[n], space, block, own, sample_set) if outs[n] is None else outs[n]
-            results[n].sample_set = sample_set if n_samples > 1 else None
+        for part, own_terms in _launches(terms, forms, members, given.kinds, space, tables.element, n_samples, like):
+            used = {j: arrays[j] for j in own_terms.used_fields}
+            values = assemble_terms(own_terms, tables, used, n_samples, like, [buffers[n] for n in part])
+            for n, block, own in zip(part, own_terms.components, values, strict=True):
+                results[n] = _result(forms[n], space, block, own, sample_set) if outs[n] is None else outs[n]
+                results[n].sample_set = sample_set if n_samples > 1 else None
     return results
+
+
+def _launches(
+    joint: FormTerms, forms: Sequence[Any], members: list[int], kinds: tuple[FieldKind, ...], space: Space,
+    element: Any, n_samples: int, like: Array,
+) -> list[tuple[list[int], FormTerms]]:  # fmt: skip
+    """The forms of a pass that are computed together, with their terms: all of them, but on a device.
+
+    There a form goes to the first of the groups before it with which it suits one kernel.
+    """
+    if len(members) == 1 or backend_of(like) != "cuda":
+        return [(members, joint)]
+    cache: dict[Any, tuple[list[list[int]], list[FormTerms]]] = forms[members[0]].traced
+    key = ("launches", joint, element, n_samples)
+    if key not in cache:
+        alone = [_terms([forms[n]], kinds, space.dim) for n in members]
+        parts: list[list[int]] = []
+        for m in range(len(members)):
+            for part in parts:
+                both = _terms([forms[members[i]] for i in (*part, m)], kinds, space.dim)
+                if suit_one_kernel(both, [alone[i] for i in (*part, m)], element, n_samples):
+                    part.append(m)
+                    break
+            else:
+                parts.append([m])
+        cache[key] = parts, [_terms([forms[members[i]] for i in part], kinds, space.dim) for part in parts]
+    return [([members[i] for i in part], terms) for part, terms in zip(*cache[key], strict=True)]
 
 
 # --- fields

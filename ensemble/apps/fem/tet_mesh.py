@@ -88,8 +88,7 @@ class TetMesh:
         flat = self.tets.reshape(-1)
         keys = np.empty(self.n_elements, dtype=np.uint32)
         count_faulty_tets(self.points.reshape(-1), flat, FLAT, volumes, keys, used, faulty)
-        table = np.full(1 << (3 * self.n_elements // 2).bit_length(), -1, dtype=np.int32)
-        if faulty.any() or not used.all() or has_doubles(flat, keys, table):
+        if faulty.any() or not used.all() or has_doubles(flat, keys):
             self._name_faulty()
         self.__dict__["volumes"] = volumes
 

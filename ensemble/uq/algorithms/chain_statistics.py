@@ -20,16 +20,18 @@ def autocorrelation_time(chain: np.ndarray) -> np.ndarray:
     are used.
     """
     places = np.linspace(0, chain.shape[2] - 1, min(chain.shape[2], MAX_CHAINS)).astype(np.intp)
-    return np.array([_time_of(chain[:, k, places]) for k in range(chain.shape[1])])
+    return np.array([_time_of(chain[:, k].take(places, axis=1)) for k in range(chain.shape[1])])
 
 
 def _time_of(x: np.ndarray) -> float:
     n_steps = x.shape[0]
-    deviations = x - x.mean()
     length = scipy.fft.next_fast_len(2 * n_steps, real=True)
-    covariance = np.zeros(n_steps)
+    covariance, mean = np.zeros(n_steps), x.mean()
+    padded = np.zeros((length, min(x.shape[1], 64)))
     for first in range(0, x.shape[1], 64):
-        transform = scipy.fft.rfft(deviations[:, first : first + 64], length, axis=0)
+        part = padded[:, : min(64, x.shape[1] - first)]
+        np.subtract(x[:, first : first + 64], mean, out=part[:n_steps])
+        transform = scipy.fft.rfft(part, axis=0)
         power = (transform.real**2 + transform.imag**2).sum(axis=1)
         covariance += scipy.fft.irfft(power, length)[:n_steps]
     if not covariance[0] > 0.0:
@@ -44,9 +46,16 @@ def split_r_hat(chain: np.ndarray) -> np.ndarray:
     half = chain.shape[0] // 2
     if half < 2:
         return np.full(chain.shape[1], np.inf)
-    parts = np.concatenate([chain[:half], chain[chain.shape[0] - half :]], axis=2)
-    within = parts.var(axis=0, ddof=1).mean(axis=1)
-    between = parts.mean(axis=0).var(axis=1, ddof=1)
+    parts, n_chains = (chain[:half], chain[chain.shape[0] - half :]), chain.shape[2]
+    means, variances = np.empty((2, chain.shape[1], 2 * n_chains))
+    for k in range(chain.shape[1]):  # one quantity at a time: its values fit into a cache
+        for part, columns in zip(parts, (slice(0, n_chains), slice(n_chains, None)), strict=True):
+            x = part[:, k]
+            mean = x.mean(axis=0)
+            deviations = x - mean
+            deviations *= deviations
+            means[k, columns], variances[k, columns] = mean, deviations.sum(axis=0) / (half - 1)
+    within, between = variances.mean(axis=1), means.var(axis=1, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio: np.ndarray = np.sqrt((half - 1) / half + between / within)
     return ratio

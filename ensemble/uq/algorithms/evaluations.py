@@ -95,6 +95,7 @@ class Evaluations:
         self.n_germs = integer(count, function, "inputs", minimum=1, advice=advice)
         size = ensemble_size if ensemble_size is None else integer(ensemble_size, function, "ensemble_size", minimum=1)
         self.model, self.inputs, self.function, self.name = model, inputs, function, argument
+        self._called = (lambda x: model(Ensemble(x.z))) if self.plain else model
         self.output, self.ensemble_size, self.infinite = output, size, infinite
         self.n_evaluations = self.n_failed = 0
         self.n_values: int | None = None
@@ -110,23 +111,26 @@ class Evaluations:
 
         `first` is the lasting number of the first sample.
         """
-        size = self.ensemble_size or z.shape[1]
-        starts = range(0, z.shape[1], size)
-        groups = [
-            self._group(z[:, i : i + size], np.arange(first + i, first + min(i + size, z.shape[1]))) for i in starts
-        ]
-        values, failed = groups[0] if len(groups) == 1 else (np.concatenate(v, axis=-1) for v in zip(*groups))
-        self.n_evaluations += z.shape[1]
+        n_samples = z.shape[1]
+        size = self.ensemble_size or n_samples
+        if size >= n_samples:
+            values, failed = self._group(z, np.arange(first, first + n_samples))
+        else:
+            starts = range(0, n_samples, size)
+            groups = [
+                self._group(z[:, i : i + size], np.arange(first + i, first + min(i + size, n_samples))) for i in starts
+            ]
+            values, failed = (np.concatenate(v, axis=-1) for v in zip(*groups))
+        self.n_evaluations += n_samples
         self.n_failed += int(np.count_nonzero(failed))
         return values, failed
 
     def _group(self, z: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """One call of the model; where it raises, one call per sample."""
         samples = NormalSamples(z, ids) if self.plain else self.inputs.from_normal(z.T, ids)
-        model = (lambda x: self.model(Ensemble(x.z))) if self.plain else self.model
-        outcome = evaluate(model, samples, "mask")
+        outcome = evaluate(self._called, samples, "mask")
         if not outcome.outputs and z.shape[1] > 1:
-            outcome = evaluate(model, samples, "retry")
+            outcome = evaluate(self._called, samples, "retry")
         if outcome.reasons and not self.reason:
             self.reason = outcome.reasons[min(outcome.reasons)]
         if not outcome.outputs:
@@ -141,12 +145,12 @@ class Evaluations:
 
     def _values(self, outcome: Outcome) -> np.ndarray:
         """The output of a call as float64, shape (m, n_samples)."""
-        names = list(outcome.outputs)
-        name = names[0] if self.output is None and len(names) == 1 else self.output
-        advice = "Name it by output=..."
-        requirement = "be one of the model's outputs"
-        require(name in names, self.function, "output", requirement, f"{name!r} of {', '.join(names)}", advice)
-        values = outcome.outputs[str(name)]
+        outputs = outcome.outputs
+        name = next(iter(outputs)) if self.output is None and len(outputs) == 1 else self.output
+        if name not in outputs:
+            seen, advice = f"{name!r} of {', '.join(outputs)}", "Name it by output=..."
+            raise ValueError(message(self.function, "output", "be one of the model's outputs", seen, advice))
+        values = outputs[str(name)]
         if values.dtype.kind == "c":
             raise TypeError(message(self.function, self.name, "return real numbers", f"dtype {values.dtype}"))
         shape = values.shape[:-1]

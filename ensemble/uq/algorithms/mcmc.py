@@ -236,9 +236,9 @@ class _Density:
 
     def __call__(self, z: np.ndarray) -> np.ndarray:
         values, failed = self.evaluations(z)
-        _check.require(len(values) == 1, "mcmc", "log_likelihood", "return one number per sample", f"{len(values)}")
-        failed = failed | (values[0] == np.inf)
+        _check.require(len(values) == 1, "mcmc", "log_likelihood", "return one number per sample", len(values))
         log_density: np.ndarray = values[0]
+        failed = failed | (log_density == np.inf)
         if failed.any():
             self.n_failed += int(np.count_nonzero(failed))
             log_density = np.where(failed, np.nan, log_density)
@@ -282,15 +282,16 @@ def _run(
     n_germs, n_chains = z.shape
     half = n_chains // 2
     sides = (slice(0, half), slice(half, None))
+    halves = [np.ascontiguousarray(z[:, side]) for side in sides]
+    numbers = _RandomNumbers(seed, n_chains, n_germs, stretch)
     chain, history = empty((n_steps, n_germs, n_chains), np.float64), empty((n_steps, n_chains), np.float64)
     accepted = np.zeros(n_chains, dtype=np.int64)
     for k in range(n_steps):
         place = (first + k) % BLOCK
         if k == 0 or place == 0:
-            factors, partners, thresholds = _random_numbers(seed, (first + k) // BLOCK, n_chains, n_germs, stretch)
-        for mine, other in (sides, sides[::-1]):
-            own = z[:, mine]
-            proposal = np.take(z[:, other], partners[place, mine], axis=1)
+            factors, partners, thresholds = numbers.draw((first + k) // BLOCK)
+        for mine, own, other in zip(sides, halves, halves[::-1], strict=True):
+            proposal = other.take(partners[place, mine], axis=1)
             move = own - proposal
             move *= factors[place, mine]
             proposal += move
@@ -299,14 +300,29 @@ def _run(
             np.copyto(own, proposal, where=accept)
             np.copyto(log_density[mine], proposed, where=accept)
             accepted[mine] += accept
-        chain[k], history[k] = z, log_density
+            chain[k, :, mine] = own
+        history[k] = log_density
     return chain, history, accepted
 
 
-def _random_numbers(seed: int, block: int, n_chains: int, n_germs: int, stretch: float) -> tuple[np.ndarray, ...]:
-    """Stretch factors, partners, and log thresholds of acceptance of 64 steps, each of shape (64, n_chains)."""
-    generator, shape = random_generator(seed, 1, block), (BLOCK, n_chains)
-    factors = ((stretch - 1.0) * generator.random(shape) + 1.0) ** 2 / stretch
-    partners = generator.integers(0, n_chains // 2, shape)
-    thresholds = -generator.standard_exponential(shape) - (n_germs - 1) * np.log(factors)
-    return factors, partners, thresholds
+class _RandomNumbers:
+    """Random numbers of 64 steps at a time, in memory that is used again: new memory costs as much as the numbers."""
+
+    def __init__(self, seed: int, n_chains: int, n_germs: int, stretch: float) -> None:
+        self.seed, self.n_chains, self.n_germs, self.stretch = seed, n_chains, n_germs, stretch
+        self.factors, self.thresholds, self.scratch = (empty((BLOCK, n_chains), np.float64) for _ in range(3))
+
+    def draw(self, block: int) -> tuple[np.ndarray, ...]:
+        """Stretch factors, partners, and log thresholds of acceptance, each of shape (64, n_chains)."""
+        generator, factors, thresholds = random_generator(self.seed, 1, block), self.factors, self.thresholds
+        generator.random(out=factors)
+        factors *= self.stretch - 1.0
+        factors += 1.0
+        factors *= factors
+        factors /= self.stretch
+        partners = generator.integers(0, self.n_chains // 2, factors.shape)
+        np.negative(generator.standard_exponential(out=thresholds), out=thresholds)
+        np.log(factors, out=self.scratch)
+        self.scratch *= self.n_germs - 1
+        thresholds -= self.scratch
+        return factors, partners, thresholds

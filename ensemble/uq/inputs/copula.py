@@ -73,19 +73,26 @@ class GaussianCopula:
             raise TypeError(message("Inputs", "correlation", wanted, repr(key)))
         first, second = (self._component(part) for part in key)
         require(first != second, "Inputs", "correlation", "name two different inputs", repr(key))
+        joint = first[0] == second[0] and not self.variables[first[0]].components()
+        advice = "Give the joint normal another covariance."
+        wanted = "leave the germs of one field or joint normal independent"
+        require(not joint, "Inputs", "correlation", wanted, repr(key), advice)
         return first, second
 
     def _component(self, part: Any) -> Component:
         name, k = part if isinstance(part, tuple) and len(part) == 2 else (part, None)
         known = ", ".join(self.variables)
         require(isinstance(name, str) and name in self.variables, "Inputs", "correlation", f"name {known}", repr(part))
-        parts = self.variables[name].components()
+        n_parts = len(self.variables[name].components())
+        germs = self.kind == "normal" and not n_parts  # of a field or a joint normal, whose germs have no distributions
         advice = "A vector's component is ('name', number)."
         wanted = "name inputs of one number each, or components of vectors"
+        if not n_parts and self.variables[name].n_germs and not germs:
+            advice = "Germs of a field or a joint normal, ('name', number), go with correlation_kind='normal'."
         if k is None:
-            require(len(parts) == 1, "Inputs", "correlation", wanted, repr(part), advice)
+            require(n_parts == 1, "Inputs", "correlation", wanted, repr(part), advice)
             k = 0
-        good = isinstance(k, int) and 0 <= k < len(parts)
+        good = isinstance(k, int) and 0 <= k < (self.variables[name].n_germs if germs else n_parts)
         require(good, "Inputs", "correlation", wanted, repr(part), advice)
         return name, k
 
@@ -93,9 +100,9 @@ class GaussianCopula:
         self, first: Component, second: Component, number: float, series: dict[Component, HermiteSeries]
     ) -> float:
         """The correlation of two germs for which values or ranks have the correlation `number`."""
-        parts = [self.variables[name].components()[k] for name, k in (first, second)]
         if self.kind == "normal" or number == 0.0:
             return number
+        parts = [self.variables[name].components()[k] for name, k in (first, second)]
         smooth = not any(is_category(part) or part.breaks().size for part in parts)
         if self.kind == "spearman" and smooth:
             return float(2.0 * np.sin(np.pi * number / 6.0))

@@ -30,7 +30,8 @@ class Inputs:
     ----------
     correlation : mapping, optional
         ``{("E", "nu"): -0.3}``: dependence by a Gaussian copula, pair by pair; others are independent. Component k of
-        a vector ``v`` is ``("v", k)``.
+        a vector ``v`` is ``("v", k)``. Of a field it is the germ of coefficient k, of a joint normal, ``mean + L z``,
+        the number ``z[k]``: with the kind "normal", and with other inputs.
     correlation_kind : {"normal", "pearson", "spearman"}
         What the numbers mean: the correlation of the normal numbers that the inverses are taken of, of the values
         themselves (exact, by Nataf's transformation [1]_, for discrete distributions too), or of their ranks (ties at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from ensemble.scalar import Ensemble
 if TYPE_CHECKING:
     from ensemble.uq.inputs.variable import Variable
 
-__all__ = ["InputSamples", "PlainSample", "UnknownInputError"]
+__all__ = ["InputSamples", "PlainSample", "UnknownInputError", "differing"]
 
 
 class UnknownInputError(AttributeError):
@@ -116,7 +117,9 @@ class InputSamples:
         IndexError
             If a place is not there.
         """
-        numbers = np.arange(self.n_samples)[np.asarray(places)]
+        numbers = np.asarray(places)
+        if numbers.dtype.kind not in "iu":
+            numbers = np.arange(self.n_samples)[numbers]
         values = {
             name: value if self._variables[name].n_germs == 0 else np.ascontiguousarray(value[..., numbers])
             for name, value in self._values.items()
@@ -178,3 +181,16 @@ class PlainSample(SimpleNamespace):
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name != "_id")
         return f"PlainSample({shown})"
+
+
+def differing(samples: Any, variables: Mapping[str, Variable]) -> list[str]:
+    """The names of those of `variables` that are others than the inputs of `samples`, as far as these tell."""
+    drawn: Mapping[str, Any] = vars(samples).get("_variables", {})
+    described: Mapping[str, Any] = vars(samples).get("described", {})  # of a stored study
+    found = []
+    for name, variable in variables.items():
+        if name in drawn and drawn[name] is not variable:
+            described = {**described, name: drawn[name].description()}
+        if name in described and json.dumps(described[name]) != json.dumps(variable.description()):
+            found.append(name)
+    return found

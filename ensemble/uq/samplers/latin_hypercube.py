@@ -74,10 +74,16 @@ class LatinHypercube(Sampler):
         return result
 
     def _design(self, number: int, n_germs: int, seed: int) -> np.ndarray:
-        from scipy.stats import qmc
-
-        stream = np.random.SeedSequence(seed, spawn_key=(number,))
-        points: np.ndarray = qmc.LatinHypercube(n_germs, rng=np.random.default_rng(stream)).random(self.block)
+        """One design, with the bits of `scipy.stats.qmc.LatinHypercube`, whose constructor takes longer than this."""
+        block = int(self.block or 1)
+        generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number, 0))))
+        inside = generator.random((block, n_germs))
+        strata = np.empty((n_germs, block), np.int64)
+        strata[:] = np.arange(1, block + 1)
+        for column in strata:
+            generator.shuffle(column)
+        points: np.ndarray = np.subtract(strata.T, inside, out=inside)
+        points /= block
         return points
 
     def description(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ensemble._check import integer, one_of, require
+from ensemble._kernels.quadrature.rules import HIGHEST_ORDER, smolyak
 from ensemble.uq.samplers.rules import RULES, Rule, gauss_rule, germ_distributions
 from ensemble.uq.samplers.sampler import Sampler, checked_ids
 
@@ -21,15 +21,6 @@ __all__ = ["Gauss", "SparseGrid"]
 
 MOST_POINTS = 2**40
 """Of a tensor product: its points are made when they are drawn."""
-
-MOST_SPARSE = 50_000_000
-"""Coordinates of the points of all the tensor products that a sparse grid adds up."""
-
-MOST_PRODUCTS = 500_000
-"""Tensor products that a sparse grid adds up."""
-
-HIGHEST_ORDER = 150
-"""Up to which nodes and weights are right to rounding."""
 
 
 class Gauss(Sampler):
@@ -172,7 +163,7 @@ class SparseGrid(Sampler):
                 known[id(part)] = [RULES[self.rule](part, level) for level in range(self.level + 1)]
             rules.append(known[id(part)])
         settled = SparseGrid(self.level, rule=self.rule)
-        settled._grid = smolyak(rules, self.level)
+        settled._grid = smolyak(rules, self.level, "SparseGrid")
         return settled
 
     def count(self) -> int | None:
@@ -217,58 +208,3 @@ def distributions_of(inputs: Inputs) -> list[tuple[str, Variable | None]]:
     for column in inputs.copula.columns:
         found[column] = found[column][0], None
     return found
-
-
-def smolyak(rules: list[list[Rule]], level: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights of the combination of tensor products of `rules`, by germ and level."""
-    dimension = len(rules)
-    if dimension == 0:
-        return np.zeros((1, 0)), np.ones(1)
-    products = math.comb(level + dimension, dimension)
-    wanted = f"need at most {MOST_PRODUCTS} tensor products"
-    require(products <= MOST_PRODUCTS, "SparseGrid", "level", wanted, products, "Take a lower one.")
-    numbered = [numbered_nodes(levels) for levels in rules]
-    indices = [index for total in range(level + 1) for index in compositions(total, dimension)]
-    kept = [index for index in indices if level - sum(index) < dimension]
-    size = sum(math.prod(rules[k][j][0].size for k, j in enumerate(index)) for index in kept)
-    wanted = f"need at most {MOST_SPARSE} coordinates"
-    require(size * dimension <= MOST_SPARSE, "SparseGrid", "level", wanted, size * dimension, "Take a lower one.")
-    places = np.empty((size, dimension), dtype=np.int32)
-    weights = np.empty(size)
-    first = 0
-    for index in kept:
-        gap = level - sum(index)
-        factor = (-1.0) ** gap * math.comb(dimension - 1, gap)
-        last = first + math.prod(rules[k][j][0].size for k, j in enumerate(index))
-        rest, shares = np.arange(last - first), np.full(last - first, factor)
-        for k, j in enumerate(index):
-            rest, digits = np.divmod(rest, rules[k][j][0].size)
-            places[first:last, k] = numbered[k][1][j][digits]
-            shares *= rules[k][j][1][digits]
-        weights[first:last] = shares
-        first = last
-    return merged(places, weights, [nodes for nodes, _ in numbered])
-
-
-def merged(places: np.ndarray, weights: np.ndarray, nodes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Each point once, with the sum of its weights; without those whose weights cancel."""
-    unique, inverse = np.unique(places, axis=0, return_inverse=True)
-    total = np.bincount(inverse.ravel(), weights, minlength=unique.shape[0])
-    size = np.bincount(inverse.ravel(), np.abs(weights), minlength=unique.shape[0])
-    kept = np.abs(total) > 1e-13 * size
-    points = np.stack([values[unique[kept, k]] for k, values in enumerate(nodes)], axis=1)
-    return points, total[kept]
-
-
-def numbered_nodes(levels: list[Rule]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """All nodes of the rules of one germ, ascending, and their numbers in each rule; nodes within 1e-12 are one."""
-    every = np.sort(np.concatenate([z for z, _ in levels]))
-    new = np.concatenate([[True], np.diff(every) > 1e-12 * np.maximum(1.0, np.abs(every[1:]))])
-    nodes = every[new]
-    return nodes, [np.abs(nodes[:, None] - z).argmin(axis=0) for z, _ in levels]
-
-
-def compositions(total: int, parts: int) -> list[tuple[int, ...]]:
-    """All ways to write `total` as a sum of `parts` integers from 0."""
-    bars = itertools.combinations(range(total + parts - 1), parts - 1)
-    return [tuple(b - a - 1 for a, b in itertools.pairwise((-1, *bar, total + parts - 1))) for bar in bars]

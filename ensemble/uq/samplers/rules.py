@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ensemble._check import require
+from ensemble._kernels.quadrature.rules import Rule, hermite_rule, legendre_rule
 from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.orthogonal import recurrence
@@ -16,9 +17,6 @@ from ensemble.uq.inputs.univariate import FrozenDistribution
 from ensemble.uq.inputs.variable import Variable
 
 __all__ = ["Rule", "fejer_rule", "gauss_rule", "germ_distributions"]
-
-Rule = tuple[np.ndarray, np.ndarray]
-"""Points of normal space, ascending, and weights that add up to 1."""
 
 MOST_VALUES = 1000
 """Of a discrete distribution in a quadrature."""
@@ -47,17 +45,11 @@ def gauss_rule(distribution: Variable | None, order: int) -> Rule:
     if isinstance(distribution, Categorical) or getattr(distribution, "discrete", False):
         return discrete_rule(distribution)
     if getattr(distribution, "law", "") == "uniform":
-        x, w = np.polynomial.legendre.leggauss(order)
-        return normal_point(0.5 * (1.0 + x)), 0.5 * w
+        x, w = legendre_rule(order)
+        return normal_point(0.5 * (1.0 + x)), w
     if isinstance(distribution, Mixture) and distribution.breaks().size:
         return jump_rule(distribution, order)
     return orthogonal_rule(distribution, order)
-
-
-def hermite_rule(order: int) -> Rule:
-    """Gauss-Hermite nodes of the standard normal distribution."""
-    z, w = np.polynomial.hermite_e.hermegauss(order)
-    return z, w / w.sum()
 
 
 def normal_point(u: np.ndarray) -> np.ndarray:
@@ -87,7 +79,7 @@ def discrete_rule(distribution: Variable) -> Rule:
 def jump_rule(distribution: Mixture, order: int) -> Rule:
     """One node for each value of positive probability, `order` nodes in each interval of probabilities between."""
     ends = np.concatenate([[0.0], ndtr(distribution.breaks()), [1.0]])
-    x, w = np.polynomial.legendre.leggauss(order)
+    x, w = legendre_rule(order)
     nodes, weights = [], []
     for low, high in itertools.pairwise(ends):
         middle = np.array([0.5 * (low + high)])
@@ -97,7 +89,7 @@ def jump_rule(distribution: Mixture, order: int) -> Rule:
             weights.append(np.array([high - low]))
         else:
             nodes.append(middle + 0.5 * (high - low) * x)
-            weights.append(0.5 * (high - low) * w)
+            weights.append((high - low) * w)
     return normal_point(np.concatenate(nodes)), np.concatenate(weights)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import integer, message, one_of, positive, require
-from ensemble.uq.inputs.samples import InputSamples
+from ensemble.uq.inputs.samples import InputSamples, differing
 from ensemble.uq.inputs.variable import inside
 from ensemble.uq.sensitivity.chaos_basis import Basis
 from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
@@ -102,6 +102,11 @@ def chaos(
     require(inputs.n_germs > 0, "chaos", "inputs", "have one that is not constant", repr(inputs))
     samples, values, notes = _observations(study, outputs)
     require(samples.names == inputs.names, "chaos", "study", "have samples of the inputs", ", ".join(samples.names))
+    others = differing(samples, inputs.variables)
+    advice = "Give the Inputs of the study."
+    require(
+        not others, "chaos", "inputs", "be those of the study", f"other distributions of {', '.join(others)}", advice
+    )
     polynomials = Basis(inputs, degree, norm, basis)
     germs = _germs(polynomials, samples, getattr(study, "sampler", None)) if polynomials.needs_germs else None
     weights = samples.weights

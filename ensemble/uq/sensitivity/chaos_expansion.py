@@ -172,27 +172,10 @@ class ChaosExpansion:
         return found
 
     def plot(self, name: str | None = None, *, along: Any = None, ax: Any = None) -> Any:
-        """Draw the Sobol' indices of one output as bars, or along its entries as lines.
+        """Draw the Sobol' indices of one output, without intervals; all else as `SobolIndices.plot`."""
+        from ensemble.uq.plots import only_output, plot_indices
 
-        Parameters
-        ----------
-        name : str, optional
-            Default: the only output.
-        along : array, shape (n,), optional
-            Coordinates of the entries of an output of shape (n,).
-        ax : matplotlib.axes.Axes, optional
-            Default: the current ones.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
-        from ensemble.uq.plots import plot_indices
-
-        if name is None:
-            seen = ", ".join(map(repr, self.outputs))
-            require(len(self.outputs) == 1, "ChaosExpansion.plot", "name", f"be one of {seen}", None)
-            name = self.outputs[0]
+        name = only_output(name, self.outputs, "ChaosExpansion.plot")
         self._named(name, "plot")
         kinds = {"first": self.first[name], "total": self.total[name]}
         return plot_indices(

@@ -212,13 +212,9 @@ class SensitivityIndices:
         ValueError
             If there are several outputs and no `name`, or the output has more than one axis.
         """
-        from ensemble.uq.plots import plot_indices
+        from ensemble.uq.plots import only_output, plot_indices
 
-        if name is None:
-            seen = ", ".join(map(repr, self.outputs))
-            if len(self.outputs) > 1:
-                raise ValueError(message(f"{type(self).__name__}.plot", "name", f"be one of {seen}", None))
-            name = self.outputs[0]
+        name = only_output(name, self.outputs, f"{type(self).__name__}.plot")
         self._checked(name, None, "plot")
         values = {kind: (self._values[kind][name], self._half_widths[kind][name]) for kind in self.kinds}
         return plot_indices(values, self.inputs, along=along, ax=ax)

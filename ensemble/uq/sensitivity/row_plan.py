@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import prototype
-from ensemble._check import integer, message, one_of
+from ensemble._check import message
 from ensemble.uq.sensitivity.indices import SensitivityIndices
 from ensemble.uq.sensitivity.row_sums import RowSums
 from ensemble.uq.sensitivity.rows import Rows
-from ensemble.uq.study.executors import Crew, workers_of
 from ensemble.uq.study.plan import Plan
-from ensemble.uq.study.propagate import SIZE_BEFORE_TIMING, Run, Serial, hand_over
-from ensemble.uq.study.watch import Watch
+from ensemble.uq.study.propagate import carried_out, checked_size
 
 __all__ = ["RowPlan", "RowStream", "run_rows"]
 
@@ -107,38 +104,22 @@ def run_rows(
     seed: int | None,
     ensemble_size: Any,
     backend: str,
-    on_failure: str,
+    on_failure: str | None,
     store: Any,
     resume: bool | str,
     progress: bool,
     executor: Any,
 ) -> Any:
     """All rows through the model, and their indices."""
-    if not callable(model):
-        raise TypeError(message(function, "model", "be callable", f"a {type(model).__name__}"))
-    one_of(on_failure, ("mask", "retry", "raise"), function, "on_failure")
-    one_of(backend, ("numpy", "cupy"), function, "backend")
-    prototype(backend)
-    auto = ensemble_size == "auto"
-    size = SIZE_BEFORE_TIMING if auto else integer(ensemble_size, function, "ensemble_size", minimum=1)
-    runner: Serial | Crew = Serial(model, on_failure, backend)
-    if executor is not None:
-        runner = Crew(workers_of(executor), model, on_failure, backend)
-    try:
-        study = RowPlan(
+    size = checked_size(function, model, ensemble_size, on_failure, backend)
+
+    def make_study() -> RowPlan:
+        return RowPlan(
             inputs, n, sampler=sampler, analysis=analysis, seed=seed, ensemble_size=size, store=store, resume=resume,
             model=model, function=function,
         )  # fmt: skip
-        with Watch(study, quiet=not progress) as watch:
-            run = Run(study, runner, watch, math.inf, None)
-            try:
-                if auto:
-                    run.choose_ensemble_size()
-                result = run.to_the_end()
-                study.close()
-            except BaseException as error:
-                hand_over(error, study)
-                raise
-    finally:
-        runner.close()
-    return result
+
+    return carried_out(
+        make_study, model, auto=ensemble_size == "auto", on_failure=on_failure, backend=backend, progress=progress,
+        executor=executor,
+    )  # fmt: skip

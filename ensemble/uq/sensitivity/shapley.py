@@ -27,7 +27,7 @@ def shapley_effects(
     sampler: Any = "sobol",
     ensemble_size: int | Literal["auto"] = "auto",
     backend: str = "numpy",
-    on_failure: str = "mask",
+    on_failure: str | None = None,
     store: Any = None,
     resume: bool | str = False,
     progress: bool = True,

@@ -33,7 +33,7 @@ def sobol_indices(
     sampler: Any = "sobol",
     ensemble_size: int | Literal["auto"] = "auto",
     backend: str = "numpy",
-    on_failure: str = "mask",
+    on_failure: str | None = None,
     store: Any = None,
     resume: bool | str = False,
     progress: bool = True,

@@ -18,9 +18,10 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._files import Replacements
-from ensemble.uq.store.index import Index, gather
+from ensemble.uq.store.checksums import Checksums
+from ensemble.uq.store.index import Index, Part, gather
 from ensemble.uq.store.journal import Journal, Output
-from ensemble.uq.store.manifest import text_of
+from ensemble.uq.store.manifest import by_lines, text_of
 from ensemble.uq.store.zarr_array import ZarrArray, fill_value
 
 __all__ = ["GROUP_FILE", "MASKS", "RESERVED", "compact", "read_masks", "read_reasons", "supported"]
@@ -42,7 +43,7 @@ def supported(dtype: np.dtype) -> bool:
 
 def reasons_text(reasons: Mapping[int, str]) -> bytes:
     """The bytes of the file ``reasons.json``."""
-    return json.dumps({str(i): reasons[i] for i in sorted(reasons)}, indent=1).encode() + b"\n"
+    return by_lines({str(i): reasons[i] for i in sorted(reasons)})
 
 
 def read_reasons(private: Path) -> dict[int, str]:
@@ -51,26 +52,36 @@ def read_reasons(private: Path) -> dict[int, str]:
     return {int(i): reason for i, reason in json.loads(path.read_bytes()).items()} if path.exists() else {}
 
 
-def read_masks(folder: Path, n: int) -> list[np.ndarray]:
+def read_masks(folder: Path, n: int, checksums: Checksums) -> list[np.ndarray]:
     """The compacted masks of the first `n` samples, done and failed; False where nothing is compacted."""
     masks = np.zeros((len(MASKS), 1, n), dtype=bool)
     for output, mask in zip(MASKS, masks, strict=True):
-        ZarrArray(folder / output.name, output).read(np.arange(n), np.arange(n), mask)
+        ZarrArray(folder / output.name, output, checksums=checksums).read(np.arange(n), np.arange(n), mask)
     return [mask[0] for mask in masks]
 
 
 class Writer:
     """Replacements that are put in place whenever `FLUSH_BYTES` are waiting."""
 
-    def __init__(self, files: Replacements) -> None:
-        self.files, self.waiting = files, 0
+    def __init__(self, files: Replacements, checksums: Checksums) -> None:
+        self.files, self.checksums, self.waiting = files, checksums, 0
 
-    def write(self, path: Path, contents: bytes) -> None:
+    def write(self, path: Path, contents: Any) -> None:
         self.files.write(path, lambda file: file.write(contents))
         self.waiting += len(contents)
         if self.waiting > FLUSH_BYTES:
-            self.files.commit()
-            self.waiting = 0
+            self.commit()
+
+    def write_chunk(self, path: Path, contents: np.ndarray) -> None:
+        """Write a chunk and note its checksum."""
+        self.checksums.note(path, contents)
+        self.write(path, contents)
+
+    def commit(self) -> None:
+        """Put in place what is waiting."""
+        self.checksums.write(self.files)
+        self.files.commit()
+        self.waiting = 0
 
     def write_changed(self, path: Path, contents: bytes) -> None:
         """Write `contents` unless the file has them."""
@@ -80,22 +91,24 @@ class Writer:
 
 def compact(
     folder: Path, private: Path, manifest: dict[str, Any], outputs: Iterable[Output], journal: Journal, index: Index,
-    inputs: Mapping[str, np.ndarray],
+    inputs: Mapping[str, np.ndarray], checksums: Checksums,
 ) -> None:  # fmt: skip
     """Bring the Zarr group in `folder` up to the journal's state; the journal stays as it is."""
     n = len(index.done)
     fresh = index.journaled()
-    arrays = [ZarrArray(folder / o.name, o, dims=dims_of(manifest, o)) for o in outputs]
+    arrays = [ZarrArray(folder / o.name, o, dims=dims_of(manifest, o), checksums=checksums) for o in outputs]
     coordinates = coordinate_arrays(folder, {array.output.name for array in arrays}, inputs, n)
     masks = {ZarrArray(folder / o.name, o): getattr(index, o.name) for o in MASKS}
     ids = ZarrArray(folder / SAMPLE.name, SAMPLE)
     with Replacements(durable=True) as files:
-        writer = Writer(files)
+        writer = Writer(files, checksums)
+        source = Source(journal, index, fresh)
         for array in arrays:
-            write_outputs(writer, array, journal, index, fresh)
+            write_outputs(writer, array, source)
         for array, values in {**coordinates, ids: np.arange(n)}.items():
             write_values(writer, array, values, written_ids(array, index, fresh))
-        writer.write_changed(private / "reasons.json", reasons_text(index.reasons))
+        if index.reasons:
+            writer.write_changed(private / "reasons.json", reasons_text(index.reasons))
         writer.write(private / "manifest.json", text_of(manifest))
         files.sync_folder(folder.parent)  # `create` leaves all to the first flush
         for array, values in masks.items():
@@ -107,6 +120,8 @@ def compact(
             writer.write_changed(folder / name / "zarr.json", json_text(metadata))
         names = [*(array.output.name for array in coordinates), *kept]
         writer.write_changed(folder / GROUP_FILE, group_text(manifest, names, members))
+        writer.commit()
+    checksums.settle()
 
 
 def dims_of(manifest: dict[str, Any], output: Output) -> tuple[str, ...] | None:
@@ -136,7 +151,7 @@ def coordinate_arrays(
     return found
 
 
-def read_coordinates(folder: Path, outputs: Iterable[str], n: int) -> dict[str, np.ndarray]:
+def read_coordinates(folder: Path, outputs: Iterable[str], n: int, checksums: Checksums) -> dict[str, np.ndarray]:
     """The input values of the first `n` samples; fill where nothing is compacted."""
     path = folder / GROUP_FILE
     if not path.exists():
@@ -147,7 +162,7 @@ def read_coordinates(folder: Path, outputs: Iterable[str], n: int) -> dict[str, 
         member = group["consolidated_metadata"]["metadata"][name]
         output = Output(name, np.dtype(member["data_type"]).newbyteorder("<"), tuple(member["shape"][:-1]))
         values = np.full((output.size, n), fill_value(output.dtype), dtype=output.dtype)
-        ZarrArray(folder / name, output).read(np.arange(n), np.arange(n), values)
+        ZarrArray(folder / name, output, checksums=checksums).read(np.arange(n), np.arange(n), values)
         found[name.removesuffix("_input") if name in taken else name] = values.reshape(*output.shape, n)
     return found
 
@@ -177,20 +192,37 @@ def write_values(writer: Writer, array: ZarrArray, values: np.ndarray, ids: np.n
             part = flat[block.start : block.stop, column * width : (column + 1) * width]
             chunk = np.full((len(part), width), array.fill, dtype=array.output.dtype)
             chunk[:, : part.shape[1]] = part
-            writer.write(array.path(block, int(column)), array.chunk_bytes(chunk))
+            writer.write_chunk(array.path(block, int(column)), array.chunk_bytes(chunk))
 
 
-def write_outputs(writer: Writer, array: ZarrArray, journal: Journal, index: Index, fresh: np.ndarray) -> None:
+class Source:
+    """The samples of the journal by record, for the columns of chunks that are being written."""
+
+    def __init__(self, journal: Journal, index: Index, fresh: np.ndarray) -> None:
+        self.journal, self.index, self.fresh = journal, index, fresh
+        self._last: tuple[Any, list[Part]] = (None, [])
+
+    def parts(self, panel: np.ndarray, width: int) -> list[Part]:
+        """The samples of the columns `panel` of chunks; those of the last call are kept for the next output."""
+        key = (width, panel.tobytes())
+        if self._last[0] != key:
+            columns = self.fresh // width
+            inside = np.isin(columns, panel)
+            chosen = self.fresh[inside]
+            places = np.searchsorted(panel, columns[inside]) * width + chosen % width
+            self._last = key, self.index.parts(chosen, places)
+        return self._last[1]
+
+
+def write_outputs(writer: Writer, array: ZarrArray, source: Source) -> None:
     """Write the chunks of an output, as many columns of chunks at a time as `PANEL_BYTES` hold."""
-    width = array.n_chunk
-    columns = np.unique(written_ids(array, index, fresh) // width)
+    width, journal, index = array.n_chunk, source.journal, source.index
+    columns = np.unique(written_ids(array, index, source.fresh) // width)
     older = np.unique(np.flatnonzero(index.done & (index.record_of < 0)) // width)
     per_panel = max(1, PANEL_BYTES // (array.n_rows * width * array.output.dtype.itemsize))
     for first in range(0, len(columns), per_panel):
         panel = columns[first : first + per_panel]
-        chosen = fresh[np.isin(fresh // width, panel)]
-        places = np.searchsorted(panel, chosen // width) * width + chosen % width
-        parts = index.parts(chosen, places)
+        parts = source.parts(panel, width)
         for block in array.row_blocks():
             tile = np.full((block.stop - block.start, len(panel) * width), array.fill, dtype=array.output.dtype)
             for k, column in enumerate(panel):
@@ -200,12 +232,12 @@ def write_outputs(writer: Writer, array: ZarrArray, journal: Journal, index: Ind
             gather(journal, parts, array.output, block.start, block.stop, tile)
             for k, column in enumerate(panel):
                 chunk = tile[:, k * width : (k + 1) * width]
-                writer.write(array.path(block, int(column)), array.chunk_bytes(chunk))
+                writer.write_chunk(array.path(block, int(column)), array.chunk_bytes(chunk))
 
 
 def json_text(contents: Mapping[str, Any]) -> bytes:
-    """The bytes of a metadata file."""
-    return json.dumps(contents, indent=2).encode() + b"\n"
+    """The bytes of a metadata file, a key on a line: `json` indents in Python code, ten times as slow."""
+    return by_lines(contents)
 
 
 def group_text(manifest: dict[str, Any], coordinates: list[str], members: dict[str, Any]) -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ensemble.uq.store.journal import Group, Journal, Output, Record
-from ensemble.uq.store.places import places_by_key
+from ensemble.uq.store.places import as_slice, places_by_key
 
 __all__ = ["Index", "Part", "gather"]
 
@@ -19,8 +19,8 @@ class Part(NamedTuple):
     """The requested samples that one record holds: places in the request and places in the record."""
 
     record: Record
-    requested: np.ndarray
-    stored: np.ndarray
+    requested: np.ndarray | slice
+    stored: np.ndarray | slice
 
 
 class Index:
@@ -42,18 +42,22 @@ class Index:
         self.record_of = np.append(self.record_of, np.full(more, -1, dtype=np.int32))
         self.place_of = np.append(self.place_of, np.zeros(more, dtype=np.int32))
 
-    def add(self, group: Group) -> None:
-        """Note a record of the journal."""
-        ids, failed, places = group.ids, group.failed, np.arange(len(group.ids))
-        inside = ids < len(self.done)  # a writer may have let the study grow after this reader has read the manifest
-        if not inside.all():
-            ids, failed, places = ids[inside], failed[inside], places[inside]
+    def add(self, group: Group, checked: Any = None) -> None:
+        """Note a record of the journal; `checked` are its ids or their slice, where they are known to be in range."""
+        ids: Any = group.ids if checked is None else checked
+        failed, places = group.failed, np.arange(len(group.ids))
+        if checked is None:
+            inside = ids < len(self.done)  # a writer may have extended the study after this reader read the manifest
+            if not inside.all():
+                ids, failed, places = ids[inside], failed[inside], places[inside]
+            ids = as_slice(ids)
         self.done[ids] = True
         self.failed[ids] = failed
         self.record_of[ids] = len(self.records)
         self.place_of[ids] = places
         self.records.append(group.record)
-        self.reasons.update(group.reasons)
+        if group.reasons:
+            self.reasons.update(group.reasons)
 
     def add_compacted(self, done: np.ndarray, failed: np.ndarray, reasons: dict[int, str]) -> None:
         """Note the samples that are in the Zarr group."""
@@ -73,7 +77,7 @@ class Index:
     def parts(self, ids: np.ndarray, places: np.ndarray) -> list[Part]:
         """The samples `ids`, all in the journal, by record; sample k is wanted at ``places[k]``."""
         return [
-            Part(self.records[number], places[chosen], self.place_of[ids[chosen]])
+            Part(self.records[number], as_slice(places[chosen]), as_slice(self.place_of[ids[chosen]]))
             for number, chosen in places_by_key(self.record_of[ids])
         ]
 

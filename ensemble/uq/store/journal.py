@@ -168,6 +168,8 @@ class Journal:
             if array.nbytes:
                 parts += (array, PADDING[: -array.nbytes % ALIGNMENT])
                 n_bytes += aligned(array.nbytes)
+        if n_bytes <= ONE_WRITE:
+            parts = [b"".join(parts)]
         checksum = 0
         for part in parts:
             checksum = zlib.crc32(part, checksum)

@@ -26,8 +26,33 @@ __all__ = ["source_digest"]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, np.generic, np.dtype)
 
-SPARSE = ("shape", "data", "indices", "indptr", "coords", "offsets")
-"""What the sparse matrices of SciPy are made of, in one format or another."""
+KNOWN = {
+    "scipy.sparse": ("shape", "data", "indices", "indptr", "coords", "offsets"),
+    "scipy.stats": (
+        "dist",
+        "args",
+        "kwds",
+        "name",
+        "xk",
+        "pk",
+        "a",
+        "b",
+        "mean",
+        "cov_object",
+        "covariance",
+        "dataset",
+        "weights",
+        "factor",
+        "_original_parameters",
+    ),
+    "scipy.spatial": ("data", "points", "simplices"),
+    "numpy": ("coef", "domain", "window"),
+    "ensemble.linalg": ("shape", "values", "graph", "indptr", "indices"),
+}
+"""What objects of installed packages are made of: matrices, distributions, sets of points, polynomials."""
+
+STATEFUL = ("scipy.interpolate",)
+"""Packages of objects that are what their attributes are."""
 
 
 def source_digest(model: Callable[..., Any]) -> str:
@@ -35,8 +60,10 @@ def source_digest(model: Callable[..., Any]) -> str:
 
     Covered, for `model` and for every function and class that is reached from it by name: the source text without
     comments, blank lines and indentation of the whole; default values; and the values of the global and enclosed
-    variables that it names, where they are numbers, text, None, NumPy arrays, Ensembles, sparse matrices of
-    SciPy, or tuples, lists, sets and dicts of these. A name is followed as a global or enclosed variable, as an
+    variables that it names, where they are numbers, text, None, NumPy arrays, Ensembles, matrices of `ensemble`,
+    `Inputs`, samplers and fields, sparse matrices, frozen distributions, interpolators and trees of SciPy, polynomials
+    of NumPy, or tuples, lists, sets and dicts of these; other objects by their ``repr``, unless it is an address. A
+    name is followed as a global or enclosed variable, as an
     attribute of a module that is one, through decorators that set ``__wrapped__`` or ``py_func``,
     ``functools.partial``, methods, and the class and attributes of an object.
 
@@ -103,7 +130,7 @@ class Walk:
             self.visit(f"{name}.__self__", value.__self__)
         elif hasattr(value, "__wrapped__") or hasattr(value, "py_func"):
             self.visit(name, getattr(value, "__wrapped__", None) or value.py_func)
-            if inspect.isfunction(value) and not foreign(Path(value.__code__.co_filename).resolve()):
+            if inspect.isfunction(value) and not foreign(value.__code__.co_filename):
                 self.parts.append(f"wrapper of {name}: {code_source(value.__code__)}")
                 self._visit_names(value)
         elif inspect.isfunction(value):
@@ -166,18 +193,32 @@ class Walk:
         """An object: its class, and what it holds if the class is the user's."""
         self.parts.append(f"{name}: {getattr(value, '__qualname__', getattr(value, '__name__', ''))}")
         self.visit(f"type of {name}", type(value))
-        if type(value).__module__.startswith("scipy.sparse"):
-            for attribute in SPARSE:
-                self.visit(f"{name}.{attribute}", getattr(value, attribute, None))
-        if own(type(value)):
-            held_by_name = dict(getattr(value, "__dict__", {}))
-            for kind in type(value).__mro__:
-                slots = vars(kind).get("__slots__", ())
-                for slot in (slots,) if isinstance(slots, str) else slots:
-                    if not slot.startswith("__") and hasattr(value, slot):
-                        held_by_name[slot] = getattr(value, slot)
-            for attribute, held in held_by_name.items():
-                self.visit(f"{name}.{attribute}", held)
+        module = type(value).__module__
+        if own(type(value)) or module.startswith(STATEFUL):
+            self._visit_state(name, value)
+            return
+        if module.startswith("ensemble.uq") and callable(getattr(value, "description", None)):
+            self.visit(f"{name}.description()", value.description())
+        for package, attributes in KNOWN.items():
+            if module.startswith(package):
+                for attribute in attributes:
+                    if hasattr(value, attribute):
+                        self.visit(f"{name}.{attribute}", getattr(value, attribute))
+        told: Any = type(value).__repr__
+        text = repr(value) if told is not object.__repr__ else ""
+        if " at 0x" not in text and not module.startswith(("builtins", "functools", *KNOWN)):
+            self.parts.append(f"{name}: {text}")
+
+    def _visit_state(self, name: str, value: Any) -> None:
+        """What an object holds."""
+        held_by_name = dict(getattr(value, "__dict__", {}))
+        for kind in type(value).__mro__:
+            slots = vars(kind).get("__slots__", ())
+            for slot in (slots,) if isinstance(slots, str) else slots:
+                if not slot.startswith("__") and hasattr(value, slot):
+                    held_by_name[slot] = getattr(value, slot)
+        for attribute, held in held_by_name.items():
+            self.visit(f"{name}.{attribute}", held)
 
 
 def enclosed(function: Any) -> dict[str, Any]:
@@ -204,8 +245,10 @@ def foreign_folders() -> tuple[Path, ...]:
     return (*python, Path(_check.__file__).resolve().parent)
 
 
-def foreign(path: Path) -> bool:
+@functools.lru_cache(maxsize=1024)
+def foreign(file: str) -> bool:
     """Whether a module's file belongs to Python, to an installed package or to this library."""
+    path = Path(file).resolve()
     installed = {"site-packages", "dist-packages"} & set(path.parts)
     return bool(installed) or any(path.is_relative_to(folder) for folder in foreign_folders())
 
@@ -219,7 +262,7 @@ def own(value: Any) -> bool:
     path: str | None = getattr(module, "__file__", None)
     if path is None:
         return name == "__main__"
-    return not foreign(Path(path).resolve())
+    return not foreign(path)
 
 
 def source_of(value: Any) -> str:

@@ -18,7 +18,8 @@ from ensemble import _check
 from ensemble._files import Replacements, sync
 from ensemble.uq.store import compaction
 from ensemble.uq.store import manifest as manifests
-from ensemble.uq.store.checks import group_checked, require_empty, seconds_checked, writing
+from ensemble.uq.store.checks import Writing, group_checked, require_empty, seconds_checked
+from ensemble.uq.store.checksums import Checksums
 from ensemble.uq.store.index import Index, gather
 from ensemble.uq.store.journal import EMPTY, Group, Journal, Output
 from ensemble.uq.store.lock import Lock
@@ -84,7 +85,8 @@ class Store:
             self._index.add(group)
             if group.record.layout.outputs and not self.outputs:
                 self._learn(group.record.layout.outputs)
-        done, failed = compaction.read_masks(path, self.n)
+        self._checksums = Checksums(path, self._private)
+        done, failed = compaction.read_masks(path, self.n, self._checksums)
         self._index.add_compacted(done, failed, compaction.read_reasons(self._private))
         if journal.torn is not None and lock is not None:
             warnings.warn(f"Store.open: {journal.cut()}", RuntimeWarning, stacklevel=3)
@@ -152,7 +154,7 @@ class Store:
             not cls.exists(folder), "Store.create", "path", "be a new one", f"a study at {Path(path)}", advice
         )
         require_empty("Store.create", Path(path), PRIVATE)
-        with writing("Store.create", folder):
+        with Writing("Store.create", folder):
             (folder / PRIVATE).mkdir(parents=True, exist_ok=True)
             lock = Lock("Store.create", folder / PRIVATE / "lock")
             try:
@@ -218,7 +220,7 @@ class Store:
             return cls(folder, manifests.read("Store.open", private / "manifest.json"), journal, None, 0.0)
         given = manifests.checked("Store.open", manifest)
         seconds = seconds_checked("Store.open", sync_seconds)
-        with writing("Store.open", folder):
+        with Writing("Store.open", folder):
             lock = Lock("Store.open", private / "lock")
             try:
                 stored = manifests.read("Store.open", private / "manifest.json")
@@ -234,7 +236,7 @@ class Store:
         """Let the study have `n` samples, at least as many as now."""
         self._require_writable("Store.extend")
         n = _check.integer(n, "Store.extend", "n", minimum=self.n)
-        with writing("Store.extend", self.path):
+        with Writing("Store.extend", self.path):
             manifest = {**self.manifest, "n": n}
             manifests.write(self._private, manifest)
         self.manifest = manifest
@@ -270,11 +272,11 @@ class Store:
         """
         self._require_writable("Store.append")
         group = group_checked(ids, outputs, failed, reasons, self.outputs, self._index.done)
-        with writing("Store.append", self.path, "Nothing stored is lost: free space, then resume."):
+        with Writing("Store.append", self.path, "Nothing stored is lost: free space, then resume."):
             record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons)
         if group.outputs and not self.outputs:
             self._learn(record.layout.outputs)
-        self._index.add(Group(record, group.ids, group.failed, group.reasons))
+        self._index.add(Group(record, group.ids, group.failed, group.reasons), group.places)
         if time.monotonic() - self._synced >= self._sync_seconds:
             self._sync()
 
@@ -326,7 +328,7 @@ class Store:
 
     def inputs(self) -> dict[str, np.ndarray]:
         """The compacted values of the inputs, each (\\*shape, n); NaN (0, False) for samples not compacted yet."""
-        return compaction.read_coordinates(self.path, self.outputs, self.n)
+        return compaction.read_coordinates(self.path, self.outputs, self.n, self._checksums)
 
     def compact(self, inputs: Mapping[str, np.ndarray] | None = None) -> None:
         """Move the samples in the journal into the Zarr group.
@@ -350,10 +352,10 @@ class Store:
         writes the same files. Less than 256 MiB are in memory at a time, besides `inputs`.
         """
         self._require_writable("Store.compact")
-        with writing("Store.compact", self.path, "Nothing stored is lost: free space, then compact again."):
+        with Writing("Store.compact", self.path, "Nothing stored is lost: free space, then compact again."):
             compaction.compact(
                 self.path, self._private, self.manifest, self.outputs.values(), self._journal, self._index,
-                inputs or {},
+                inputs or {}, self._checksums,
             )  # fmt: skip
             self._on_disk = True
             if self._journal.n_bytes:
@@ -363,7 +365,7 @@ class Store:
     def close(self) -> None:
         """Flush the journal to the disk and let other processes write."""
         if self._lock is not None and self._lock.owner == os.getpid():
-            with writing("Store.close", self.path):
+            with Writing("Store.close", self.path):
                 self._sync()
             self._lock.release()
         self._lock = None
@@ -398,7 +400,10 @@ class Store:
             result[:, places] = fill_value(output.dtype)
             gather(self._journal, self._index.parts(ids[places], places), output, 0, output.size, result)
         if not in_journal.all():
-            array, places = ZarrArray(self.path / output.name, output), np.flatnonzero(~in_journal)
+            array, places = (
+                ZarrArray(self.path / output.name, output, checksums=self._checksums),
+                np.flatnonzero(~in_journal),
+            )
             array.read(ids, places, result)
         return result.reshape(*output.shape, len(ids))
 

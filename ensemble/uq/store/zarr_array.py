@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble.uq.store.checksums import Checksums
 from ensemble.uq.store.journal import Output
 from ensemble.uq.store.places import places_by_key
 
@@ -32,6 +33,10 @@ COLUMN_BYTES = 1 << 26
 
 CHUNK_BYTES = 1 << 22
 """Length of a chunk: the output's own axes are split to stay below."""
+
+
+SEPARATOR = "."
+"""Between the numbers in a chunk's name: the chunks of an array are in its folder, as folders cost more than files."""
 
 
 class RowBlock(NamedTuple):
@@ -58,8 +63,10 @@ def fill_value(dtype: np.dtype) -> Any:
 class ZarrArray:
     """An array of shape ``(*output.shape, n_samples)`` in the folder `folder`; the last axis is called sample."""
 
-    def __init__(self, folder: Path, output: Output, *, dims: tuple[str, ...] | None = None) -> None:
-        self.folder, self.output = folder, output
+    def __init__(
+        self, folder: Path, output: Output, *, dims: tuple[str, ...] | None = None, checksums: Checksums | None = None
+    ) -> None:
+        self.folder, self.output, self.checksums = folder, output, checksums
         self.fill = fill_value(output.dtype)
         self.n_chunk = samples_per_chunk(output)
         self.dims = tuple(f"{output.name}_dim_{k}" for k in range(len(output.shape))) if dims is None else dims
@@ -93,7 +100,7 @@ class ZarrArray:
             "shape": [*self.output.shape, n_samples],
             "data_type": dtype.name,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [*self.chunk, self.n_chunk]}},
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": SEPARATOR}},
             "fill_value": fill,
             "codecs": [codec],
             "attributes": attributes or {},
@@ -118,7 +125,7 @@ class ZarrArray:
 
     def path(self, block: RowBlock, column: int) -> Path:
         """The file of the chunk with the samples ``column * n_chunk`` on."""
-        return self.folder.joinpath("c", *(str(k) for k in (*block.key, column)))
+        return self.folder / SEPARATOR.join(("c", *map(str, (*block.key, column))))
 
     def chunk_values(self, block: RowBlock, column: int) -> np.ndarray | None:
         """The chunk, (n values, n_chunk), mapped into memory; None where there is none."""
@@ -130,14 +137,17 @@ class ZarrArray:
             return None
         if found != expected:
             raise ValueError(f"Store: {path} is damaged: it has {found} bytes and not {expected}.")
-        return np.memmap(path, dtype=dtype, mode="r", shape=(self.n_rows, self.n_chunk))[: block.stop - block.start]
+        values = np.memmap(path, dtype=dtype, mode="r", shape=(self.n_rows, self.n_chunk))
+        if self.checksums is not None:
+            self.checksums.check(path, values.reshape(-1).view(np.uint8))
+        return values[: block.stop - block.start]
 
-    def chunk_bytes(self, values: np.ndarray) -> bytes:
-        """The file of a chunk that holds `values`, (n values, n_chunk); the rest of it is fill."""
+    def chunk_bytes(self, values: np.ndarray) -> np.ndarray:
+        """The bytes of the file of a chunk that holds `values`, (n values, n_chunk); the rest of it is fill."""
         missing = self.n_rows - len(values)
         if missing:
             values = np.concatenate([values, np.full((missing, self.n_chunk), self.fill, dtype=self.output.dtype)])
-        return values.tobytes()
+        return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
     def read(self, ids: np.ndarray, places: np.ndarray, result: np.ndarray) -> None:
         """Copy the samples ``ids[places]`` to ``result[:, places]``; fill where there is no chunk."""

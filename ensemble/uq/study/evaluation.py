@@ -13,11 +13,20 @@ from ensemble._check import samples_text
 from ensemble.scalar import DivergenceError
 from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.study.backend import BackendSamples
-from ensemble.uq.study.outputs import Outcome, OutputError, blank, check_layout, layout_of, named_outputs, non_finite
+from ensemble.uq.study.outputs import (
+    CallError,
+    Outcome,
+    OutputError,
+    blank,
+    check_layout,
+    layout_of,
+    named_outputs,
+    non_finite,
+)
 
 __all__ = ["SampleError", "evaluate"]
 
-ERRORS_OF_PROGRAMS = (OutputError, UnknownInputError, NameError, ImportError, SyntaxError, DivergenceError)
+ERRORS_OF_PROGRAMS = (OutputError, CallError, UnknownInputError, NameError, ImportError, SyntaxError, DivergenceError)
 """What no choice of samples mends; of these, a sample alone never raises `DivergenceError`."""
 
 
@@ -25,13 +34,20 @@ class SampleError(RuntimeError):
     """Samples failed, and ``on_failure="raise"`` makes that an error."""
 
 
-def evaluate(model: Callable[[Any], Any], samples: Any, on_failure: str, backend: str = "numpy") -> Outcome:
-    """Call the model once on `samples`; with "retry" once more on each failed sample alone."""
+def evaluate(
+    model: Callable[[Any], Any], samples: Any, on_failure: str, backend: str = "numpy", probe: bool = False
+) -> Outcome:
+    """Call the model once on `samples`; with "retry" once more on each failed sample alone.
+
+    With `probe`, a model that raises the same error on all samples and on some of them alone raises it here.
+    """
     start = time.perf_counter()
     if backend != "numpy":
         given, like = model, prototype(backend)
         model = lambda x: given(BackendSamples(x, like))
     outcome = _call(model, samples, on_failure)
+    if probe and outcome.raised and not outcome.out_of_memory and samples.n_samples > 1:
+        _raise_where_alone_too(model, samples, outcome.raised)
     if on_failure == "retry" and samples.n_samples > 1 and np.any(outcome.failed):
         outcome = _retried(model, samples, outcome)
     outcome.seconds = time.perf_counter() - start
@@ -54,7 +70,9 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
             error.add_note(f"propagate: the model raised this on {samples_text(samples.ids)}.")
             raise
         return _all_failed(n, error)
-    reasons: dict[int, str] = {int(place): str(reason) for place, reason in samples.failures.items()}
+    reasons: dict[int, str] = {}
+    if samples.failures:
+        reasons = {int(place): str(reason) for place, reason in samples.failures.items()}
     outputs = named_outputs({} if returned is None else returned, n, "propagate")
     if not outputs and len(reasons) < n:
         raise OutputError("propagate: the model must return at least one output; got none. Return {'y': y}.")
@@ -62,7 +80,8 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
         for place in non_finite(array):
             reasons.setdefault(place, f"output {name!r} is not finite")
     failed = np.zeros(n, bool)
-    failed[list(reasons)] = True
+    if reasons:
+        failed[list(reasons)] = True
     if on_failure == "raise" and reasons:
         ids = [samples.ids[k] for k in sorted(reasons)]
         text = f"propagate: {len(ids)} of {n} samples of a group failed ({samples_text(ids)}; {reasons[min(reasons)]})."
@@ -72,7 +91,27 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
 
 def _all_failed(n: int, error: Exception) -> Outcome:
     reason = f"{type(error).__name__}: {error}".strip(": ")
-    return Outcome({}, np.ones(n, bool), dict.fromkeys(range(n), reason), out_of_memory=isinstance(error, MemoryError))
+    failed, reasons, memory = np.ones(n, bool), dict.fromkeys(range(n), reason), isinstance(error, MemoryError)
+    return Outcome({}, failed, reasons, out_of_memory=memory, raised=type(error).__qualname__)
+
+
+def _raise_where_alone_too(model: Callable[[Any], Any], samples: Any, raised: str) -> None:
+    """Raise what the model raises if that is `raised` for the first, middle and last sample alone, too."""
+    last = samples.n_samples - 1
+    error: Exception | None = None
+    for place in sorted({0, last // 2, last}):
+        try:
+            _call(model, samples.take(np.array([place])), "raise")
+        except Exception as found:
+            if type(found).__qualname__ != raised:
+                return
+            error = found
+        else:
+            return
+    assert error is not None
+    text = "propagate: so it does on all samples of the first call together, and on those that were tried alone."
+    error.add_note(f"{text} on_failure='mask' takes them for failed samples and goes on.")
+    raise error
 
 
 def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outcome:

@@ -29,9 +29,9 @@ SECONDS_BETWEEN_LOOKS = 0.5
 """How long a wait for a future may keep an interrupt from being seen."""
 
 
-def run_pickled(model: bytes, samples: Any, on_failure: str, backend: str) -> Outcome:
+def run_pickled(model: bytes, samples: Any, on_failure: str, backend: str, probe: bool) -> Outcome:
     """`evaluate` in a worker."""
-    return evaluate(unpickled(model), samples, on_failure, backend)
+    return evaluate(unpickled(model), samples, on_failure, backend, probe)
 
 
 @functools.lru_cache(maxsize=4)
@@ -129,6 +129,7 @@ class Crew:
 
     def __init__(self, workers: Workers, model: Any, on_failure: str, backend: str) -> None:
         self.workers, self.on_failure, self.backend = workers, on_failure, backend
+        self.probe = False
         local = isinstance(workers.executor, ThreadPoolExecutor)
         self.work: Callable[..., Outcome] = evaluate if local else run_pickled
         self.model = model if local else pickled(model)
@@ -156,8 +157,10 @@ class Crew:
             yield from self._next()
 
     def _submit(self, group: Group, deaths: int) -> None:
+        probe, self.probe = self.probe, False
+        arguments = self.model, group.samples, self.on_failure, self.backend, probe
         try:
-            future = self.workers.executor.submit(self.work, self.model, group.samples, self.on_failure, self.backend)
+            future = self.workers.executor.submit(self.work, *arguments)
         except Exception as error:
             if not is_death(error):
                 raise

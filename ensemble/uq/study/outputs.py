@@ -12,17 +12,31 @@ from ensemble._backend import is_array, to_numpy
 from ensemble._check import message
 from ensemble.scalar import Ensemble
 
-__all__ = ["Layout", "Outcome", "OutputError", "blank", "check_layout", "layout_of", "named_outputs", "non_finite"]
+__all__ = [
+    "CallError",
+    "Layout",
+    "Outcome",
+    "OutputError",
+    "blank",
+    "check_layout",
+    "layout_of",
+    "named_outputs",
+    "non_finite",
+]
 
 Layout = dict[str, tuple[tuple[int, ...], np.dtype]]
 """Shape of one sample and data type of every output."""
 
-RESERVED = ("sample", "done", "failed", "sample_weight")
+RESERVED = ("sample", "done", "failed", "sample_weight", "zarr.json")
 """What a store and a dataset have beside the outputs."""
 
 
 class OutputError(ValueError):
     """A model returned outputs of the wrong kind, shape or type: an error of the program, not of a sample."""
+
+
+class CallError(TypeError):
+    """A model does not take what it is called with: an error of the program, not of a sample."""
 
 
 @dataclass
@@ -35,6 +49,8 @@ class Outcome:
     """By place in the group."""
     seconds: float = 0.0
     out_of_memory: bool = False
+    raised: str = ""
+    """The type of what the call raised."""
 
 
 def _refuse(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> OutputError:
@@ -43,12 +59,13 @@ def _refuse(function: str, argument: str, requirement: str, seen: Any, advice: s
 
 def named_outputs(value: Any, n_samples: int, function: str, *, arrays: bool = False) -> dict[str, np.ndarray]:
     """The outputs by name as NumPy arrays ``(*shape, n_samples)``; shared values and numbers are repeated."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, (dict, Mapping)):  # dict first: the check of an abstract class costs a microsecond
         value = {"y": value}
     result = {}
     for name, one in value.items():
-        if not isinstance(name, str) or not name or "/" in name:
-            raise _refuse(function, "the name of an output", "be a string without '/'", repr(name))
+        if not isinstance(name, str) or not name or name[0] in "._" or "/" in name or "\0" in name:
+            requirement = "be a string without '/' that does not begin with '.' or '_'"
+            raise _refuse(function, "the name of an output", requirement, repr(name))
         if name in RESERVED:
             raise _refuse(function, "the name of an output", f"be none of {', '.join(RESERVED)}", repr(name))
         result[name] = _samples_of(one, n_samples, f"output {name!r}", function, arrays)
@@ -57,13 +74,13 @@ def named_outputs(value: Any, n_samples: int, function: str, *, arrays: bool = F
 
 def _samples_of(value: Any, n_samples: int, argument: str, function: str, arrays: bool) -> np.ndarray:
     """The samples of one output."""
-    shareable = isinstance(value, (Ensemble, int, float, complex, np.generic))
+    shareable = True
     if isinstance(value, Ensemble):
         samples = to_numpy(value.samples)
-    elif shareable:
+    elif isinstance(value, (int, float, complex, np.generic)):
         samples = np.asarray(value)[None]
     elif arrays and is_array(value):
-        samples = to_numpy(value)
+        samples, shareable = to_numpy(value), False
     else:
         what = (
             "an Ensemble, an array with samples in its last axis, or a number" if arrays else "an Ensemble or a number"
@@ -90,6 +107,8 @@ def layout_of(outputs: Mapping[str, np.ndarray]) -> Layout:
 
 def check_layout(expected: Layout, found: Layout, function: str) -> None:
     """Raise unless a later group has the outputs of the first."""
+    if expected == found:
+        return
     if expected.keys() != found.keys():
         raise _refuse(
             function,

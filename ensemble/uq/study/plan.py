@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, message, one_of, require, samples_text
 from ensemble.uq.samplers.choice import settled_sampler
+from ensemble.uq.store.places import as_slice
 from ensemble.uq.study.dataset import check_names, weighted_columns
 from ensemble.uq.study.groups import Group, GroupKey, order_of_samples
 from ensemble.uq.study.memory import MemoryStore
@@ -30,6 +31,9 @@ __all__ = ["KEEP_MEMORY", "Plan", "plan"]
 
 KEEP_MEMORY = 2**30
 """Bytes of outputs up to which ``keep=None`` keeps every sample."""
+
+JOURNAL_BYTES = 2**30
+"""Length of a journal from which its groups are moved into the Zarr group before the end."""
 
 WATCHED_MEMORY = 2**26
 """Bytes of an output up to which its stored samples are read for a display."""
@@ -248,16 +252,21 @@ class Plan:
         outputs = outcome.outputs
         if outputs:
             found = layout_of(outputs)
-            check_layout(self.layout or found, found, function)
-            if not self.layout:
+            if self.layout:
+                check_layout(self.layout, found, function)
+            else:
                 check_names(found, self.inputs.names, function)
                 self._start(found)
-        reasons = {int(ids[place]): text for place, text in outcome.reasons.items()}
+        reasons = {int(ids[place]): text for place, text in outcome.reasons.items()} if outcome.reasons else {}
         self.store.append(ids, outputs, outcome.failed, reasons)
-        self.is_done[ids] = True
-        self.failed[ids] = outcome.failed
-        self.reasons.update(reasons)
-        self._watch(ids, outputs, outcome.failed)
+        places = as_slice(ids)
+        self.is_done[places] = True
+        self.failed[places] = outcome.failed
+        if reasons:
+            self.reasons.update(reasons)
+        self._watch(ids, outputs, outcome.failed, places)
+        if getattr(self.store, "journal_bytes", 0) >= JOURNAL_BYTES:
+            self.store.compact(weighted_columns(self.samples))
 
     def _start(self, layout: Layout) -> None:
         """Prepare for outputs of this layout."""
@@ -289,18 +298,19 @@ class Plan:
         """An empty stream for each output."""
         return empty_streams(self.layout, self.sampler.n_replicates, histograms=histograms)
 
-    def _watch(self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray) -> None:
+    def _watch(self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray, places: Any = None) -> None:
         """Add to the streams, and to the first entries that a display shows; no outputs where all samples failed."""
-        weights = None if self.samples.weights is None else self.samples.weights[ids]
-        for name, stream in (self.streams or {}).items():
-            stream.add(ids, outputs.get(name), ~failed, weights)
+        if self.streams:
+            weights = None if self.samples.weights is None else self.samples.weights[ids]
+            for name, stream in self.streams.items():
+                stream.add(ids, outputs.get(name), ~failed, weights)
         first = next(iter(outputs.values()), None)
         if first is not None and first.dtype.kind != "c" and first.size:
-            self._first_entries[ids] = np.where(failed, np.nan, first.reshape(-1, ids.size)[0])
+            self._first_entries[ids if places is None else places] = first.reshape(-1, ids.size)[0]
 
     def first_entries(self) -> np.ndarray:
         """The first entry of the first output, shape (n,), NaN where there is none yet: for a display."""
-        return self._first_entries
+        return np.where(self.failed, np.nan, self._first_entries)
 
     def result(self) -> UqResult:
         """Statistics of the samples told so far.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,7 +14,7 @@ from ensemble.uq.study.ensemble_size import choose_ensemble_size
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.executors import Crew, workers_of
 from ensemble.uq.study.groups import Group, GroupKey
-from ensemble.uq.study.outputs import Outcome
+from ensemble.uq.study.outputs import Outcome, layout_of
 from ensemble.uq.study.persistence import discard
 from ensemble.uq.study.plan import Plan
 from ensemble.uq.study.result import UqResult
@@ -32,11 +33,13 @@ class Serial:
 
     def __init__(self, model: Callable[[Any], Any], on_failure: str, backend: str) -> None:
         self.model, self.on_failure, self.backend = model, on_failure, backend
+        self.probe = False
 
     def run(self, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
         """Outcomes in the order of the groups."""
         for group in groups:
-            yield group, evaluate(self.model, group.samples, self.on_failure, self.backend)
+            probe, self.probe = self.probe, False
+            yield group, evaluate(self.model, group.samples, self.on_failure, self.backend, probe)
 
     def close(self) -> None:
         """Nothing to do."""
@@ -64,10 +67,9 @@ class Run:
 
     def keep(self, group: Group, outcome: Outcome) -> None:
         """Tell the plan of an outcome."""
-        first = not self.study.layout
+        if self.target is not None and not self.study.layout and outcome.outputs:
+            self.target.check_outputs(layout_of(outcome.outputs))
         self.study.accept(group.ids, outcome)
-        if first and self.study.layout and self.target is not None:
-            self.target.check_names(self.study.layout)
         self.watch.advance(group.n_samples)
 
     def timed(self, group: Group) -> Outcome | None:
@@ -123,7 +125,7 @@ def propagate(
     seed: int | None = None,
     backend: str = "numpy",
     group_by: GroupKey = None,
-    on_failure: str = "mask",
+    on_failure: str | None = None,
     store: Any = None,
     resume: bool | str = False,
     progress: bool = True,
@@ -160,10 +162,12 @@ def propagate(
         Samples of a similar value run together: the name of a scalar input, or a function of `InputSamples` that gives
         a number for each sample, say predicted iterations. Unless `keep` is "all", samples are reordered among 256
         (or eight groups) only, so that blocks of samples are complete early.
-    on_failure : {"mask", "retry", "raise"}
+    on_failure : {"mask", "retry", "raise"}, optional
         What to do with samples on which the model raises, which it marks, or whose outputs are not finite: leave them
         out of the statistics; run each once more, alone; or raise. Where the model raises, all samples of that call
-        fail. Errors of the program, as a wrong name or outputs of changing shapes, are always raised.
+        fail. Errors of the program, as a wrong name or outputs of changing shapes, are always raised. Default: "mask",
+        but where the model raises in the first call, and the same type of error on the first, middle and last of its
+        samples alone, that error ends the study.
     store : path, optional
         A folder that keeps finished groups; at the end it is a Zarr group, which ``xarray.open_zarr`` opens. A kill
         loses the groups that were running, and no other.
@@ -211,23 +215,12 @@ def propagate(
     >>> round(float(result.mean("tip")), 3), result.n_failed
     (0.335, 0)
     """
-    if not callable(model):
-        raise TypeError(message("propagate", "model", "be callable", f"a {type(model).__name__}"))
-    one_of(on_failure, ("mask", "retry", "raise"), "propagate", "on_failure")
-    one_of(backend, ("numpy", "cupy"), "propagate", "backend")
-    prototype(backend)
-    size = (
-        SIZE_BEFORE_TIMING
-        if ensemble_size == "auto"
-        else integer(ensemble_size, "propagate", "ensemble_size", minimum=1)
-    )
-    seconds = float("inf") if max_seconds is None else positive(max_seconds, "propagate", "max_seconds")
+    size = checked_size("propagate", model, ensemble_size, on_failure, backend)
+    seconds = math.inf if max_seconds is None else positive(max_seconds, "propagate", "max_seconds")
     goal = Target.of(n, target, max_n)
-    runner: Serial | Crew = Serial(model, on_failure, backend)
-    if executor is not None:
-        runner = Crew(workers_of(executor), model, on_failure, backend)
-    try:
-        study = Plan(
+
+    def make_study() -> Plan:
+        return Plan(
             inputs,
             n if goal is None else goal.first_n,  # type: ignore[arg-type]
             sampler=sampler,
@@ -242,10 +235,50 @@ def propagate(
             most=None if goal is None else goal.max_n,
             check_sampler=None if goal is None else goal.check_sampler,
         )
+
+    result: UqResult = carried_out(
+        make_study, model, auto=ensemble_size == "auto", on_failure=on_failure, backend=backend, progress=progress,
+        executor=executor, seconds=seconds, target=goal,
+    )  # fmt: skip
+    return result
+
+
+def checked_size(function: str, model: Any, ensemble_size: Any, on_failure: str | None, backend: str) -> int:
+    """The ensemble size to begin with; raises if an argument of every study is of the wrong kind."""
+    if not callable(model):
+        raise TypeError(message(function, "model", "be callable", f"a {type(model).__name__}"))
+    if on_failure is not None:
+        one_of(on_failure, ("mask", "retry", "raise"), function, "on_failure")
+    one_of(backend, ("numpy", "cupy"), function, "backend")
+    prototype(backend)
+    return (
+        SIZE_BEFORE_TIMING if ensemble_size == "auto" else integer(ensemble_size, function, "ensemble_size", minimum=1)
+    )
+
+
+def carried_out(
+    make_study: Callable[[], Plan],
+    model: Callable[[Any], Any],
+    *,
+    auto: bool,
+    on_failure: str | None,
+    backend: str,
+    progress: bool,
+    executor: Any,
+    seconds: float = math.inf,
+    target: Target | None = None,
+) -> Any:
+    """The result of a study whose arguments are checked: all its groups through the model."""
+    runner: Serial | Crew = Serial(model, on_failure or "mask", backend)
+    if executor is not None:
+        runner = Crew(workers_of(executor), model, on_failure or "mask", backend)
+    try:
+        study = make_study()
+        runner.probe = on_failure is None and not study.n_done
         with Watch(study, quiet=not progress) as watch:
-            run = Run(study, runner, watch, time.perf_counter() + seconds, goal)
+            run = Run(study, runner, watch, time.perf_counter() + seconds, target)
             try:
-                if ensemble_size == "auto":
+                if auto:
                     run.choose_ensemble_size()
                 result = run.to_the_end()
                 study.close()
@@ -262,6 +295,7 @@ def hand_over(error: BaseException, study: Plan) -> None:
     path = study.store.path
     place = "in error.result" if path is None else f"in the store {str(path)!r}: resume=True goes on"
     text = f"propagate: {study.n_done:,} of {study.n:,} samples were done; they are {place}."
+    text = text if study.n_done else f"propagate: none of {study.n:,} samples was done."
     if isinstance(error, KeyboardInterrupt):
         error.args = (text,)
     else:

@@ -39,8 +39,8 @@ class StoredSampler(Sampler):
 class StoredInputs:
     """The values of the inputs, as far as the store has them."""
 
-    def __init__(self, values: dict[str, np.ndarray], weights: Any, ids: np.ndarray) -> None:
-        self._values, self.weights, self.ids = values, weights, ids
+    def __init__(self, values: dict[str, np.ndarray], weights: Any, ids: np.ndarray, described: Any) -> None:
+        self._values, self.weights, self.ids, self.described = values, weights, ids, described
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,7 +59,8 @@ class StoredInputs:
         """The samples at some places."""
         numbers = np.arange(self.n_samples)[np.asarray(places)]
         values = {name: np.ascontiguousarray(value[..., numbers]) for name, value in self._values.items()}
-        return StoredInputs(values, None if self.weights is None else self.weights[numbers], self.ids[numbers])
+        weights = None if self.weights is None else self.weights[numbers]
+        return StoredInputs(values, weights, self.ids[numbers], self.described)
 
 
 class StoredStudy:
@@ -77,7 +78,8 @@ class StoredStudy:
         self.ensemble_size = None
         values, weighted = store.inputs(), store.manifest.get("statistics", {}).get("weighted")
         weights = self._weights(values.pop(WEIGHTS, None)) if weighted else None
-        self.samples = StoredInputs(values, weights, np.arange(self.n))
+        described = store.manifest.get("inputs", {}).get("inputs", {})
+        self.samples = StoredInputs(values, weights, np.arange(self.n), described)
         self.sampler = StoredSampler(store.manifest)
 
     def _weights(self, stored: np.ndarray | None) -> np.ndarray:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ensemble.scalar import Ensemble, Moments
+from ensemble.uq.store.places import as_slice, places_by_key
 from ensemble.uq.study.histograms import Histograms
 from ensemble.uq.study.outputs import Layout, blank
 
@@ -75,40 +77,49 @@ class Stream:
         self.histograms = Histograms(math.prod(shape)) if histograms and dtype.kind in "biuf" else None
         self._merged = Summary([Moments() for _ in range(n_replicates)])
         self._next = 0
-        self._waiting: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._waiting: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._missing: dict[int, int] = {}
         self._complete: dict[int, Summary] = {}
 
     def add(
         self, ids: np.ndarray, values: np.ndarray | None, good: np.ndarray, weights: np.ndarray | None = None
     ) -> None:
         """Add samples, shape ``(*shape, len(ids))``; those that are not `good` only count as there."""
-        if np.any(ids[1:] < ids[:-1]):
-            order = np.argsort(ids)
-            ids, good, values = ids[order], good[order], _chosen(values, order)
-            weights = None if weights is None else weights[order]
-        weight = np.where(good, 1.0 if weights is None else weights, 0.0)
-        blocks = ids // self.block
-        for number in np.unique(blocks):
-            places = np.flatnonzero(blocks == number)
-            if places.size == self.block:
-                self._finish(int(number), ids[places], _chosen(values, places), weight[places])
-            else:
-                self._gather(int(number), ids[places], _chosen(values, places), weight[places])
+        weight = good.astype(np.float64) if weights is None else np.where(good, weights, 0.0)
+        number, last = int(ids[0]) // self.block, int(ids[-1]) // self.block
+        places = as_slice(ids)
+        if isinstance(places, slice) and number == last:
+            first = number * self.block
+            self._put(number, slice(places.start - first, places.stop - first), values, weight)
+        else:
+            self._add_scattered(ids, values, weight)
         while self._next in self._complete:
             self._merged.merge(self._complete.pop(self._next))
             self._next += 1
 
-    def _gather(self, number: int, ids: np.ndarray, values: np.ndarray | None, weight: np.ndarray) -> None:
+    def _add_scattered(self, ids: np.ndarray, values: np.ndarray | None, weight: np.ndarray) -> None:
+        """Add samples of several blocks, in any order."""
+        order = np.argsort(ids)
+        blocks, places = np.divmod(ids[order], self.block)
+        for number, chosen in places_by_key(blocks):
+            inside = order[chosen]
+            self._put(number, as_slice(places[chosen]), _chosen(values, inside), weight[inside])
+
+    def _put(self, number: int, places: Any, values: np.ndarray | None, weight: np.ndarray) -> None:
+        """Add samples of one block; take its statistics once it is complete."""
+        if weight.size == self.block:
+            self._finish(number, number * self.block + np.arange(self.block), values, weight)
+            return
         if number not in self._waiting:
-            there = np.zeros(self.block, bool)
-            self._waiting[number] = blank(self.shape, self.dtype, self.block), np.zeros(self.block), there
-        held, weights, there = self._waiting[number]
-        places = ids - number * self.block
+            self._waiting[number] = blank(self.shape, self.dtype, self.block), np.zeros(self.block)
+            self._missing[number] = self.block
+        held, weights = self._waiting[number]
         if values is not None:
             held[..., places] = values
-        weights[places], there[places] = weight, True
-        if np.all(there):
-            del self._waiting[number]
+        weights[places] = weight
+        self._missing[number] -= weight.size
+        if not self._missing[number]:
+            del self._waiting[number], self._missing[number]
             self._finish(number, number * self.block + np.arange(self.block), held, weights)
 
     def _finish(self, number: int, ids: np.ndarray, values: np.ndarray | None, weights: np.ndarray) -> None:
@@ -138,7 +149,7 @@ class Stream:
         result = Summary([Moments().merge(own) for own in self._merged.moments], self._merged.low, self._merged.high)
         histograms = None if self.histograms is None else self.histograms.copy()
         parts = dict(self._complete)
-        for number, (held, weights, _) in self._waiting.items():
+        for number, (held, weights) in self._waiting.items():
             parts[number] = self._summary(number * self.block + np.arange(self.block), held, weights)
             if histograms is not None:
                 histograms.add(held.reshape(-1, self.block)[:, weights > 0.0])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from ensemble._check import integer, message, one_of, positive, require
+from ensemble.uq.study.outputs import Layout
 from ensemble.uq.study.result import UqResult, without_interval
 
 __all__ = ["Target"]
@@ -60,10 +61,15 @@ class Target:
         advice = "Use replicates, as sampler='sobol' does."
         require(not reason, "propagate", "sampler", "give confidence intervals for n='auto'", reason, advice)
 
-    def check_names(self, names: Iterable[str]) -> None:
-        """Raise unless every output of the target is there."""
+    def check_outputs(self, layout: Layout) -> None:
+        """Raise unless every output of the target is there and real."""
         for name in self.widths:
-            one_of(name, names, "propagate", "target")
+            one_of(name, layout, "propagate", "target")
+            dtype = layout[name][1]
+            if dtype.kind == "c":
+                advice = "Return its real and imaginary part, or its modulus, as an output."
+                wanted = "name real outputs, whose means have intervals"
+                raise TypeError(message("propagate", "target", wanted, f"{name!r} of dtype {dtype}", advice))
 
     def is_met(self, result: UqResult) -> bool:
         """Whether every interval is narrow enough."""

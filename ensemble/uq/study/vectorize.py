@@ -12,7 +12,7 @@ import numpy as np
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import message
 from ensemble.scalar import Ensemble
-from ensemble.uq.study.outputs import OutputError, blank
+from ensemble.uq.study.outputs import CallError, OutputError, blank
 
 __all__ = ["VectorizedModel", "vectorize"]
 
@@ -33,6 +33,11 @@ class VectorizedModel:
             except (NameError, ImportError, SyntaxError):
                 raise
             except Exception as error:
+                if isinstance(error, TypeError) and error.__traceback__ and error.__traceback__.tb_next is None:
+                    given = ", ".join(x.names) if self.keywords else "one argument, the sample"
+                    advice = "keywords=True gives it the inputs by name."
+                    text = message("vectorize", "model", f"take {given}", error, "" if self.keywords else advice)
+                    raise CallError(text) from error  # by the call itself, not inside the model
                 mask = np.arange(x.n_samples) == place
                 x.fail(mask, f"{type(error).__name__}: {error}".strip(": "))
                 continue

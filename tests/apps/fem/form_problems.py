@@ -17,6 +17,15 @@ def mesh_of(cells=(3, 4, 2), seed=51907):
     return fem.TetMesh.box(cells, lengths=(1.0, 1.5, 0.8), jitter=0.15, seed=seed).renumbered("shuffled", seed=seed)
 
 
+def fan(n_elements):
+    """Elements round an axis of two nodes, each of which has all of them."""
+    angle = np.linspace(0.0, 2.0 * np.pi, n_elements, endpoint=False)
+    ring = np.stack([np.cos(angle), np.sin(angle), np.zeros(n_elements)], axis=1)
+    here = np.arange(n_elements)
+    tets = np.stack([np.zeros_like(here), np.ones_like(here), 2 + here, 2 + (here + 1) % n_elements], axis=1)
+    return fem.TetMesh(np.concatenate([[[0.0, 0.0, -0.5], [0.0, 0.0, 0.5]], ring]), tets)
+
+
 @fem.bilinear_form
 def laplace(u, v, w):
     return fem.dot(fem.grad(u), fem.grad(v))
@@ -132,5 +141,5 @@ def emulated(form, element, layout, longest):
     """The kernel of a form, its capacity and shared memory, compiled for the CPU."""
     text, capacity, shared = form_cuda.assembly_source(form, element, layout, longest)
     assert EXTERN in text
-    text = text.replace(EXTERN, f"static __attribute__((aligned(64))) char memory[{max(shared, 16)}];")
+    text = text.replace(EXTERN, f"static __attribute__((aligned(16))) char memory[{max(shared, 16)}];")
     return cuda_on_cpu.Module(text, (), ("assemble",)).get_function("assemble"), capacity, shared

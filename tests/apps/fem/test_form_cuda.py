@@ -1,5 +1,6 @@
 """CUDA kernels of forms: compiled without a GPU, run on the CPU, and run on a device where there is one."""
 
+import importlib
 import itertools
 
 import numpy as np
@@ -12,7 +13,23 @@ from ensemble._kernels.fem.form_plan import Element
 from ensemble.apps import fem
 from ensemble.scalar import Ensemble
 from tests import cuda_on_cpu, nvrtc
-from tests.apps.fem.form_problems import CASES, cases, diffusion, elasticity, emulated, mesh_of, momentum, values_of
+from tests.apps.fem.form_problems import (
+    CASES,
+    advection,
+    cases,
+    diffusion,
+    elasticity,
+    emulated,
+    fan,
+    laplace,
+    mass,
+    mesh_of,
+    momentum,
+    tensor_diffusion,
+    values_of,
+)  # fmt: skip
+
+assembly = importlib.import_module("ensemble.apps.fem.assembly")
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +41,52 @@ def mesh():
 @pytest.mark.parametrize("k", CASES)
 @pytest.mark.parametrize("n_samples", [1, 6])
 def test_device_code_gives_the_values_of_the_cpu(mesh, k, n_samples, monkeypatch):
+    agrees_with_the_cpu(mesh, k, n_samples, monkeypatch)
+
+
+def agrees_with_the_cpu(mesh, k, n_samples, monkeypatch):
     form, fields = cases(mesh, np.random.default_rng(557), n_samples)[k]
     expected = values_of(form.assemble(mesh, **fields))
     monkeypatch.setattr(form_kernels, "backend_of", lambda *arrays: "cuda")
     monkeypatch.setattr(form_cuda, "_kernel", emulated)
     got = values_of(form.assemble(mesh, **fields))
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-15 * abs(expected).max())
+
+
+@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
+@pytest.mark.parametrize("k", [6, pytest.param(10, marks=pytest.mark.slow)])
+def test_packs_in_shared_memory_are_aligned(mesh, k, monkeypatch):
+    """Blocks of odd numbers of pairs, with odd numbers of factors each."""
+    agrees_with_the_cpu(mesh, k, 32, monkeypatch)
+
+
+@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
+@pytest.mark.parametrize(
+    "k, n_samples", [(6, 32), (9, 1), (11, 2), (15, 32), pytest.param(0, 1, marks=pytest.mark.slow)]
+)
+def test_nodes_of_many_elements_take_several_passes(k, n_samples, monkeypatch):
+    many = fan(300)
+    monkeypatch.setattr(form_cuda, "MOST_BYTES", 24 << 10)
+    monkeypatch.setattr(form_cuda, "SHARED_BYTES", 24 << 10)
+    assert fem.LinearSpace(many).tables(2).gather.longest == 300
+    agrees_with_the_cpu(many, k, n_samples, monkeypatch)
+
+
+@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
+def test_forms_that_share_nothing_are_kernels_of_their_own(mesh, monkeypatch):
+    rng = np.random.default_rng(557)
+    fields = {"kappa": rng.uniform(0.5, 2.0, (mesh.n_elements, 3, 3)), "wind": rng.normal(size=(mesh.n_nodes, 3))}
+    forms, kernels = (tensor_diffusion, advection, tensor_diffusion, momentum), []
+    expected = fem.assemble(mesh, *forms, **fields)
+    for module in (form_kernels, assembly):
+        monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")
+    monkeypatch.setattr(form_cuda, "_kernel", lambda *key: kernels.append(key) or emulated(*key))
+    for got, wanted in zip(fem.assemble(mesh, *forms, **fields), expected, strict=True):
+        np.testing.assert_array_equal(got.values, wanted.values)
+    assert [len(key[0].components) for key in kernels] == [2, 1, 1]
+    kernels.clear()
+    fem.assemble(mesh, laplace, mass)
+    assert [len(key[0].components) for key in kernels] == [2]
 
 
 def test_blocks_of_rows_carry_no_more_than_their_capacity(mesh):
@@ -118,7 +175,7 @@ def test_every_kind_of_element_fits_a_block(mesh):
         element = Element(functions, points, 3, False)
         layout = form_cuda.fitting_layout(terms, element, Layout("double", 16, 2, 1), longest, 32)
         _, capacity, shared = form_cuda.assembly_source(terms, element, layout, longest)
-        assert capacity >= longest and shared <= form_cuda.MOST_BYTES
+        assert capacity >= min(longest, form_cuda.ORDINARY) and shared <= form_cuda.MOST_BYTES
         assert layout.tiles * layout.lanes * layout.vector >= 32
-    with pytest.raises(ValueError, match="form: a row of the matrix must need at most 98304 bytes of shared memory"):
-        form_cuda.fitting_layout(terms, Element(27, 27, 3, False), layout, 4000, 32)
+    with pytest.raises(ValueError, match="form: an element must need at most 98304 bytes of shared memory on a device"):
+        form_cuda.fitting_layout(terms, Element(40000, 27, 3, False), layout, 8, 32)

@@ -6,6 +6,7 @@ from scipy import stats
 
 import ensemble as en
 from ensemble import uq
+from ensemble.uq.fields import KarhunenLoeve
 
 PAIRS = {
     "lognormal": (stats.lognorm(1.0), stats.lognorm(0.5), 0.5),
@@ -161,3 +162,38 @@ def test_correlations_that_cannot_be_are_refused(correlation, error, match):
 def test_correlations_that_two_distributions_do_not_allow_are_refused(a, b, number, kind, match):
     with pytest.raises(ValueError, match=match):
         en.Inputs(a=a, b=b, correlation={("a", "b"): number}, correlation_kind=kind)
+
+
+def test_germs_of_fields_and_joint_normals_are_correlated_with_other_inputs():
+    joint = stats.multivariate_normal([1.0, 2.0], [[4.0, 1.0], [1.0, 3.0]])
+    field = KarhunenLoeve.exponential([(0.0, 1.0)], 0.4, 3)
+    inputs = en.Inputs(
+        v=joint, kappa=field, load=stats.expon(), correlation={(("v", 0), "load"): 0.6, (("kappa", 1), "load"): -0.5}
+    )
+    x = inputs.samples(4096, seed=81211)
+    load = stats.norm.ppf(stats.expon.cdf(x.load.samples))
+    columns = np.stack([*x.v.samples, *x.kappa.coefficients.samples, load])
+    expected = np.eye(6)
+    expected[0, 1] = expected[1, 0] = 1.0 / np.sqrt(12.0)
+    expected[0, 5] = expected[5, 0] = 0.6  # the first value of the joint normal is its first germ
+    expected[1, 5] = expected[5, 1] = 0.6 / np.sqrt(12.0)
+    expected[3, 5] = expected[5, 3] = -0.5
+    np.testing.assert_allclose(np.corrcoef(columns), expected, atol=0.02)
+    values = {"v": x.v.samples, "kappa": x.kappa.coefficients.samples, "load": x.load.samples}
+    again = inputs.from_normal(inputs.to_normal(values))
+    np.testing.assert_allclose(again.load.samples, x.load.samples, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "correlation, kind, match",
+    [
+        ({(("v", 0), "b"): 0.5}, "pearson", "go with correlation_kind='normal'"),
+        ({(("v", 2), "b"): 0.5}, "normal", "or components of vectors"),
+        ({(("v", 0), ("v", 1)): 0.5}, "normal", "leave the germs of one field or joint normal independent"),
+    ],
+)
+def test_correlations_of_germs_that_cannot_be_are_refused(correlation, kind, match):
+    with pytest.raises(ValueError, match=match):
+        en.Inputs(
+            v=stats.multivariate_normal([0.0, 0.0]), b=stats.norm(), correlation=correlation, correlation_kind=kind
+        )

@@ -39,3 +39,11 @@ def test_an_unsettled_block_is_told():
         uq.LatinHypercube().points([0], 1, seed=41104)
     with pytest.raises(ValueError, match="block must be an integer of at least 1"):
         uq.LatinHypercube(block=0)
+
+
+@pytest.mark.parametrize(("block", "n_germs"), [(1, 3), (33, 2), (64, 1)])
+def test_a_design_has_the_bits_of_scipys(block, n_germs):
+    stream = np.random.SeedSequence(41105, spawn_key=(3,))
+    expected = stats.qmc.LatinHypercube(n_germs, rng=np.random.default_rng(stream)).random(block)
+    points = uq.LatinHypercube(block=block, replicates=4).points(np.arange(3, 4 * block, 4), n_germs, seed=41105)
+    assert np.array_equal(points, expected)

@@ -304,3 +304,18 @@ def test_a_picture_has_first_and_total_indices():
     np.testing.assert_allclose([bar.get_height() for bar in ax.patches], [0.5, 0.0, 1.0, 0.5], atol=1e-12)
     with pytest.raises(ValueError, match=r"ChaosExpansion.plot: name must be one of 'y', 'z'; got None\."):
         expansion.plot()
+
+
+def test_inputs_that_are_not_the_studys_are_refused(tmp_path):
+    def inputs(width):
+        return en.Inputs(a=stats.norm(0.0, width), b=stats.uniform())
+
+    study = en.propagate(
+        lambda x: {"y": x.a + x.b}, inputs(1.0), 64, seed=3, progress=False, store=tmp_path / "run.zarr"
+    )
+    first = en.uq.chaos(inputs(1.0), study, degree=2).first["y"]
+    for known in (study, en.uq.open_study(tmp_path / "run.zarr")):
+        with pytest.raises(ValueError, match="inputs must be those of the study; got other distributions of a"):
+            en.uq.chaos(inputs(1.1), known, degree=2)
+    stored = en.uq.chaos(inputs(1.0), en.uq.open_study(tmp_path / "run.zarr"), degree=2)
+    assert np.array_equal(stored.first["y"], first)

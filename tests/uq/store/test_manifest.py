@@ -19,7 +19,7 @@ def checked(**changes):
 
 def test_a_manifest_reads_back_as_it_was_given(tmp_path):
     manifests.write(tmp_path, checked())
-    assert manifests.read("f", tmp_path / "manifest.json") == {"format": 1, **STUDY}
+    assert manifests.read("f", tmp_path / "manifest.json") == {"format": manifests.FORMAT, **STUDY}
 
 
 def test_the_versions_are_added():
@@ -104,7 +104,8 @@ def test_an_unreadable_file_is_refused(tmp_path, contents):
         manifests.read("f", tmp_path / "manifest.json")
 
 
-def test_a_newer_format_is_refused(tmp_path):
-    (tmp_path / "manifest.json").write_text(json.dumps({"format": 2}))
-    with pytest.raises(ValueError, match=r"path must be a store of format version 1 or earlier; got 2. Use a newer"):
+@pytest.mark.parametrize("version, advice", [(3, "Use a newer version"), (1, "Run the study again")])
+def test_another_format_is_refused(tmp_path, version, advice):
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": version}))
+    with pytest.raises(ValueError, match=rf"path must be a store of format version 2; got {version}. {advice}"):
         manifests.read("f", tmp_path / "manifest.json")

@@ -1,5 +1,6 @@
 """The digest changes where the model's own source or constants do, and only there."""
 
+import datetime
 import functools
 import importlib.util
 import subprocess
@@ -9,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy import interpolate, spatial, stats
 
 import ensemble as en
+from ensemble.linalg import CrsMatrix
 from ensemble.uq import source_digest
 
 HELPER = """
@@ -268,3 +271,40 @@ def held(factor):
 )
 def test_values_that_a_model_holds_count(made):
     assert source_digest(made(2.0)) == source_digest(made(2.0)) != source_digest(made(3.0))
+
+
+def using(value):
+    """A model that has `value` in its closure."""
+
+    def model(x):
+        return x.a * value
+
+    return model
+
+
+def of_matrix(number):
+    return CrsMatrix.from_scipy(scipy.sparse.csr_matrix(np.array([[1.0, number], [0.0, 2.0]])))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda s: stats.lognorm(s, scale=3.0),
+        lambda s: stats.norm(loc=s),
+        lambda s: stats.rv_discrete(values=([1, 2], [s, 1.0 - s])),
+        lambda s: stats.multivariate_normal([0.0, s]),
+        lambda s: stats.multivariate_normal([0.0, 0.0], [[1.0, s], [s, 1.0]]),
+        lambda s: stats.gaussian_kde([1.0, 2.0, s]),
+        lambda s: interpolate.CubicSpline([0.0, 1.0, 2.0], [s, 1.0, 2.0]),
+        lambda s: interpolate.RegularGridInterpolator(([0.0, 1.0],), np.array([s, 1.0])),
+        lambda s: spatial.cKDTree([[0.0, s]]),
+        lambda s: np.polynomial.Polynomial([s, 1.0]),
+        lambda s: en.Inputs(a=stats.norm(s)),
+        lambda s: en.uq.Sobol(replicates=int(10 * s)),
+        lambda s: datetime.timedelta(seconds=s),
+        of_matrix,
+    ],
+)
+def test_objects_of_packages_are_seen(make):
+    assert source_digest(using(make(0.2))) == source_digest(using(make(0.2)))
+    assert source_digest(using(make(0.2))) != source_digest(using(make(0.3)))

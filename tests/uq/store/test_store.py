@@ -308,8 +308,8 @@ def test_a_compaction_brings_all_that_was_created_to_the_disk(path, monkeypatch)
         append(store, [0])
         store.compact()
         files, folders = events
-        assert {".manifest.json.part", ".zarr.json.part", ".0.part"} <= files
-        assert {".ensemble", path.name, path.parent.name, "y", "c"} <= folders
+        assert {".manifest.json.part", ".zarr.json.part", ".c.0.part"} <= files
+        assert {".ensemble", path.name, path.parent.name, "y"} <= folders
         monkeypatch.setattr("ensemble.uq.store.store.sync", None)
         monkeypatch.setattr("os.fdatasync", None)
 
@@ -432,3 +432,21 @@ def test_appending_a_group_takes_little_time(path):
                 store.append(group, values)
             best = min(best, (time.process_time() - started) / 50)
     assert best < 200e-6
+
+
+def test_a_folder_that_is_read_only_is_told_and_can_be_read(path, monkeypatch):
+    with Store.create(path, STUDY) as store:
+        append(store, [0])
+    real = os.open
+
+    def read_only(name, flags, *rest, **options):  # permissions do not bind the superuser, who may run the tests
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(name))
+        return real(name, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", read_only)
+    with pytest.raises(
+        OSError, match=r"Store\.open: path must be a folder in which files can be written; got Read-only"
+    ):
+        Store.open(path, STUDY)
+    assert Store.open(path).done()[0]

@@ -1,6 +1,7 @@
 """`propagate`: the loop over groups, failures, targets, stores, interrupts."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ def test_errors_of_the_program_are_raised_in_every_mode(model, error, text):
 
 
 def test_a_study_in_which_all_failed_says_why():
-    result = run(lambda x: 1 / 0, n=64)
+    result = run(lambda x: 1 / 0, n=64, on_failure="mask")
     assert result.n_failed == 64 and "64 failed; first sample 0: ZeroDivisionError: division by zero" in repr(result)
     with pytest.raises(ValueError, match=r"must have a sample; got 64 failed of 64 that were run. First: ZeroDivision"):
         result.mean("y")
@@ -351,7 +352,8 @@ def test_resuming_what_is_not_there_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["sample", "done", "failed", "sample_weight"])
 @pytest.mark.parametrize("stored", [False, True])
 def test_names_of_a_dataset_are_no_outputs(tmp_path, name, stored):
-    text = rf"propagate: the name of an output must be none of sample, done, failed, sample_weight; got '{name}'"
+    reserved = r"sample, done, failed, sample_weight, zarr\.json"
+    text = rf"propagate: the name of an output must be none of {reserved}; got '{name}'"
     with pytest.raises(ValueError, match=text):
         en.propagate(lambda x: {name: x.load}, INPUTS, 8, store=tmp_path / "s" if stored else None, progress=False)
 
@@ -382,3 +384,74 @@ def test_a_store_stays_in_its_place_where_the_model_changes_folder(tmp_path, mon
 
     en.propagate(model, INPUTS, 8, store="s", progress=False)
     assert not os.listdir(tmp_path / "elsewhere") and (tmp_path / "s" / "zarr.json").exists()
+
+
+@pytest.mark.parametrize("executor", [None, "threads"])
+def test_a_model_that_raises_on_every_sample_of_the_first_call_ends_the_study(executor):
+    def of_two(x, y):
+        return x.load * y
+
+    executor = executor and ThreadPoolExecutor(2)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'y'") as caught:
+        run(of_two, executor=executor)
+    notes = " ".join(caught.value.__notes__)
+    assert "so it does on all samples of the first call together" in notes and "on_failure='mask'" in notes
+    assert run(of_two, on_failure="mask", executor=executor).n_failed == 256
+
+
+def test_a_first_call_that_raises_while_a_sample_alone_does_not_is_masked():
+    calls = []
+
+    def raising_at_first(x):
+        calls.append(x.n_samples)
+        if x.n_samples > 1 and x.ids[0] == 0:
+            raise ArithmeticError("these samples together")
+        return beam(x)
+
+    result = run(raising_at_first)
+    assert result.n_failed == 32 and calls == [32, 1, *7 * [32]]
+
+
+def test_a_later_call_that_raises_is_not_tried_again():
+    calls = []
+
+    def raising_later(x):
+        calls.append(x.n_samples)
+        if x.ids[0] >= 64:
+            raise ArithmeticError("late")
+        return beam(x)
+
+    assert run(raising_later).n_failed == 192 and calls == 8 * [32]
+
+
+@pytest.mark.parametrize("name", ["_y", ".y", "a/b", "zarr.json", ""])
+def test_names_of_outputs_that_a_store_cannot_have_are_refused(name):
+    with pytest.raises(OutputError, match="the name of an output must be"):
+        run(lambda x: {name: x.load})
+
+
+def test_a_target_of_a_complex_output_is_refused_after_the_first_group():
+    calls = []
+
+    def model(x):
+        calls.append(x.n_samples)
+        return {"y": x.load * (1.0 + 1.0j)}
+
+    with pytest.raises(TypeError, match=r"propagate: target must name real outputs, .*got 'y' of dtype complex128"):
+        run(model, "auto", target={"y": 0.01})
+    assert len(calls) == 1
+
+
+def test_a_long_journal_is_compacted_before_the_end(tmp_path, monkeypatch):
+    whole = run(store=tmp_path / "whole.zarr")
+    monkeypatch.setattr("ensemble.uq.study.plan.JOURNAL_BYTES", 5000)
+    lengths = []
+
+    def model(x):
+        lengths.append((tmp_path / "often.zarr" / ".ensemble" / "journal").stat().st_size)
+        return beam(x)
+
+    often = run(model, store=tmp_path / "often.zarr")
+    assert same_bits(often, whole) and max(lengths) < 5000 and lengths.count(16) == 2
+    for name in ("tip/c.0", "load/c.0", "done/c.0", ".ensemble/checksums.json"):
+        assert (tmp_path / "often.zarr" / name).read_bytes() == (tmp_path / "whole.zarr" / name).read_bytes()

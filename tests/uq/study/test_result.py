@@ -403,3 +403,40 @@ def test_an_opened_study_has_the_intervals_of_its_sampler(tmp_path, sampler):
     assert bool(there.no_interval()) == bool(here.no_interval())
     if not here.no_interval():
         assert there.confidence_interval("y") == here.confidence_interval("y")
+
+
+@pytest.mark.parametrize("of", ["var", "std"])
+def test_an_interval_of_a_deviation_needs_two_samples_in_each_replicate(of):
+    result = run(n=8)
+    assert result.confidence_interval("tip").low < result.mean("tip")
+    with pytest.raises(ValueError, match=f"two samples in each of 8 replicates for of='{of}'; got 1 in one"):
+        result.confidence_interval("tip", of=of)
+
+
+@pytest.mark.parametrize("name", ["tip", "field"])
+def test_the_skewness_is_scipys(name):
+    result = run(failing_above(1.3), n=2048)
+    values = result.values(name)[..., ~result.failed]
+    np.testing.assert_allclose(result.skewness(name), stats.skew(values, axis=-1), rtol=1e-12, atol=1e-12)
+
+
+def test_the_skewness_of_a_rule_is_exact():
+    result = run(lambda x: {"y": (x.x - 2.0) ** 2, "z": x.x * 1j}, None, NORMAL, sampler=Gauss(5))
+    np.testing.assert_allclose(result.skewness("y"), np.sqrt(8.0), rtol=1e-12)  # of chi-squared with one degree
+    with pytest.raises(TypeError, match="be real"):
+        result.skewness("z")
+
+
+def test_the_skewness_needs_kept_samples():
+    with pytest.raises(ValueError, match=r"UqResult\.skewness: the study must have kept its samples"):
+        run(keep="statistics").skewness("tip")
+
+
+def test_statistics_of_a_complex_output_are_printed_by_parts():
+    from ensemble._command.study.report import as_json, as_text
+
+    result = run(lambda x: {"wave": x.load * (1.0 + 2.0j)}, n=64)
+    text = as_text(result, ["wave"], [0.5], 0.95)
+    mean = result.mean("wave")
+    assert f"mean, real part       {mean.real:.6g}" in text and f"mean, imaginary part  {mean.imag:.6g}" in text
+    assert as_json(result)["outputs"]["wave"]["std"] == result.std("wave")

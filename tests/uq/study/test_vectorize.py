@@ -83,3 +83,21 @@ def test_labels_of_categories_reach_the_model():
     inputs = en.Inputs(material=en.Categorical({"steel": 0.5, "wood": 0.5}), load=stats.norm())
     found = en.vectorize(lambda x: x.material == "wood")(inputs.samples(64, seed=2))["y"]
     assert 0 < np.count_nonzero(found.samples) < 64
+
+
+def test_a_model_that_takes_other_arguments_is_an_error_of_the_program():
+    def model(load, length):
+        return load * length
+
+    with pytest.raises(TypeError, match=r"vectorize: model must take load, stiffness; got .* argument 'stiffness'"):
+        en.propagate(en.vectorize(model, keywords=True), INPUTS, 8, seed=7, progress=False, on_failure="mask")
+    with pytest.raises(TypeError, match=r"take one argument, the sample; got .* keywords=True gives it"):
+        en.propagate(en.vectorize(model), INPUTS, 8, seed=7, progress=False)
+
+
+def test_a_type_error_inside_the_model_fails_its_sample():
+    def model(x):
+        return x.load + (None if x.load > 1.0 else 0.0)
+
+    result = en.propagate(en.vectorize(model), INPUTS, 64, seed=7, progress=False)
+    assert 0 < result.n_failed < 64

@@ -1,0 +1,1 @@
+"""Random vibration of one oscillator for many samples: traced steps, and noise drawn from counters."""

@@ -1,0 +1,1 @@
+"""Quadrature rules, and sums of a traced integrand over their tensor products."""

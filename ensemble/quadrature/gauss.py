@@ -1,0 +1,306 @@
+"""Integrals by products of Gauss rules: a traced integrand in generated loops, any other one over arrays of points."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, prototype, to_numpy
+from ensemble._check import floating, integer, message, one_of, require
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._kernels.quadrature import launch
+from ensemble._kernels.quadrature.generated import tensor_sums
+from ensemble._kernels.quadrature.rules import (
+    HIGHEST_ORDER,
+    Rule,
+    hermite_rule,
+    laguerre_rule,
+    legendre_rule,
+    smolyak,
+)
+from ensemble.scalar import Ensemble
+
+__all__ = ["Integrand", "gauss"]
+
+RULES: dict[str, Callable[[int], Rule]] = {
+    "hermite": hermite_rule, "laguerre": laguerre_rule, "legendre": legendre_rule,
+}  # fmt: skip
+
+RULES = {name: functools.cache(rule) for name, rule in RULES.items()}
+
+MOST_POINTS = 1 << 40
+
+CHUNK = 1 << 16
+"""Points that an integrand which cannot be traced is evaluated at together."""
+
+
+class Integrand:
+    """A function that `gauss` traces at its first call only: later calls start at once.
+
+    What the function reads besides its arguments must not change. Parameters `p` may.
+
+    Parameters
+    ----------
+    f : callable
+        As of `gauss`.
+
+    Examples
+    --------
+    >>> f = Integrand(lambda q, p, xp: xp.exp(p[0] * q[0]))
+    >>> [round(float(gauss(f, 1, 9, p=[a])), 6) for a in (0.1, 0.2)]
+    [1.005013, 1.020201]
+    """
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self.f = f
+        self.graphs: dict[Any, Graph | None] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.f(*arguments)
+
+
+def gauss(
+    f: Callable[..., Any],
+    dim: int,
+    n_nodes: int | None = None,
+    rule: str = "hermite",
+    *,
+    p: Any = None,
+    kind: str = "tensor",
+    level: int | None = None,
+    bounds: Any = None,
+    dtype: Any = np.float64,
+    backend: str = "numpy",
+) -> Any:
+    """The integral of `f` over `dim` variables by Gauss rules [1]_, without storing points.
+
+    Parameters
+    ----------
+    f : callable or Integrand
+        ``f(q, xp)`` takes a tuple of `dim` numbers and the namespace of their functions and returns a number or a tuple
+        of numbers; with `p` it is ``f(q, p, xp)``. It is called once, with symbolic numbers, and compiled; see `fuse`
+        for what it may use. The compiled code is kept, the trace in an `Integrand` only. A function that cannot be
+        traced is called with arrays of points instead.
+    dim : int, at least 1
+    n_nodes : int, from 1 to 150
+        Nodes along each variable; exact for polynomials of degree ``2 n_nodes - 1`` in each variable.
+    rule : {"hermite", "legendre", "laguerre"}
+        "hermite": the mean for independent standard normal variables. "legendre": the integral over `bounds`.
+        "laguerre": the mean for independent standard exponential variables.
+    p : array or Ensemble, shape (k,), optional
+        Parameters of `f`. Of an Ensemble, each sample has an integral of its own.
+    kind : {"tensor", "sparse"}
+        "tensor": all ``n_nodes ** dim`` tuples of nodes. "sparse": Smolyak's grid [2]_ of `level`, exact for
+        polynomials of total degree ``2 level + 1``.
+    level : int, at least 0
+        Of the sparse grid.
+    bounds : array, shape (2,) or (dim, 2), optional
+        The lower and upper limits for "legendre"; (-1, 1) where there are none.
+    dtype : float64 or float32
+    backend : {"numpy", "cupy"}
+
+    Returns
+    -------
+    NumPy scalar or Ensemble of shape (), or a tuple of them
+        As `f` returns one or several numbers; an Ensemble where `p` is one.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the product has more than 2**40 points.
+    TypeError
+        If `f` returns something else than numbers.
+
+    Notes
+    -----
+    The product is a nest of loops, one for each variable. A value is computed in the loop over the innermost of the
+    variables that it depends on; for that, terms of sums and factors of products are reordered, so that the integrand
+    at a point is that of `f` to rounding. Every loop adds one term for each node, and the parts that threads compute
+    do not depend on their number: results have the same bits for every number of threads. A sample of an Ensemble has
+    the bits of its own parameters.
+
+    References
+    ----------
+    .. [1] Golub, Welsch (1969), Mathematics of Computation 23(106), 221-230.
+    .. [2] Gerstner, Griebel (1998), Numerical Algorithms 18, 209-232.
+
+    Examples
+    --------
+    >>> float(gauss(lambda q, xp: q[0] ** 2 + q[1] ** 4 + q[2], 3, 4).round(12))
+    4.0
+    >>> float(gauss(lambda q, xp: xp.exp(-q[0] * q[1]), 2, 12, "legendre", bounds=(0.0, 1.0)).round(12))
+    0.796599599297
+    """
+    name = "gauss"
+    dim = integer(dim, name, "dim", minimum=1)
+    one_of(rule, RULES, name, "rule")
+    one_of(kind, ("tensor", "sparse"), name, "kind")
+    one_of(backend, ("numpy", "cupy"), name, "backend")
+    dtype = floating(dtype, name, "dtype")
+    parameters, n_samples = checked_parameters(p, dtype)
+    limits = checked_bounds(bounds, dim, rule)
+    like = prototype(backend)
+    if kind == "tensor":
+        n_nodes = checked_order(n_nodes, "n_nodes")
+        require(level is None, name, "level", "be given with kind='sparse'", level)
+        require(n_nodes**dim <= MOST_POINTS, name, "n_nodes", f"give at most {MOST_POINTS} points",
+                f"{n_nodes}**{dim}", "Use kind='sparse'.")  # fmt: skip
+        nodes, weights = (part.astype(dtype) for part in RULES[rule](n_nodes))
+        graph = traced(f, dim, parameters, limits, dtype)
+        if graph is not None and backend == "cupy":
+            sums = launch.tensor_sums(graph, dim, nodes, weights, parameters)
+        elif graph is not None:
+            sums = tensor_sums(graph, dim, nodes, weights, parameters)
+        else:
+            points = tensor_points(nodes, weights, dim)
+            return over_arrays(f, points, limits, parameters, p, n_samples, like)
+        single = graph.structure == 0
+        return results(sums, single, isinstance(p, Ensemble))
+    require(n_nodes is None, name, "n_nodes", "be given with kind='tensor'", n_nodes)
+    level = integer(-1 if level is None else level, name, "level", minimum=0)
+    require(level < HIGHEST_ORDER, name, "level", f"be below {HIGHEST_ORDER}", level)
+    rules = [RULES[rule](k + 1) for k in range(level + 1)]
+    places, weights = smolyak([rules] * dim, level, name)
+    points = stored_points(places.astype(dtype), weights.astype(dtype))
+    return over_arrays(f, points, limits, parameters, p, n_samples, like)
+
+
+# --- arguments
+def checked_order(n_nodes: Any, argument: str) -> int:
+    """A number of nodes."""
+    number = integer(-1 if n_nodes is None else n_nodes, "gauss", argument, minimum=1)
+    require(number <= HIGHEST_ORDER, "gauss", argument, f"be at most {HIGHEST_ORDER}", number)
+    return number
+
+
+def checked_parameters(p: Any, dtype: Any) -> tuple[np.ndarray, int]:
+    """The parameters, shape (k, n_samples), on the host."""
+    if p is None:
+        return np.zeros((0, 1), dtype), 1
+    values = p.samples if isinstance(p, Ensemble) else np.asarray(p)[..., None]
+    values = values.get() if hasattr(values, "get") else np.asarray(values)
+    require(values.ndim == 2, "gauss", "p", "have one axis", f"shape {values.shape[:-1]}")
+    return np.ascontiguousarray(values, dtype), values.shape[1]
+
+
+def checked_bounds(bounds: Any, dim: int, rule: str) -> np.ndarray | None:
+    """The limits of each variable, shape (dim, 2); None for those of the rule itself."""
+    if bounds is None:
+        return np.broadcast_to([-1.0, 1.0], (dim, 2)) if rule == "legendre" else None
+    require(rule == "legendre", "gauss", "bounds", "be given with rule='legendre'", repr(rule))
+    limits = np.asarray(bounds, np.float64)
+    require(limits.shape in ((2,), (dim, 2)), "gauss", "bounds", f"have shape (2,) or ({dim}, 2)",
+            f"shape {limits.shape}")  # fmt: skip
+    require(bool(np.isfinite(limits).all()), "gauss", "bounds", "be finite", "others")
+    return np.broadcast_to(limits, (dim, 2))
+
+
+def results(sums: Any, single: bool, many: bool) -> Any:
+    """What `gauss` returns for sums of shape (n_outputs, n_samples)."""
+    values = [Ensemble(row) for row in sums] if many else [to_numpy(row)[0] for row in sums]
+    return values[0] if single else tuple(values)
+
+
+# --- the integrand
+def mapped_point(q: Any, limits: np.ndarray | None) -> tuple[tuple[Any, ...], float]:
+    """The point in the limits, and the volume that the weights are multiplied with."""
+    if limits is None:
+        return tuple(q), 1.0
+    middle, half = 0.5 * (limits[:, 0] + limits[:, 1]), 0.5 * (limits[:, 1] - limits[:, 0])
+    volume = float(np.prod(limits[:, 1] - limits[:, 0]))
+    if np.all(middle == 0.0) and np.all(half == 1.0):
+        return tuple(q), volume
+    return tuple(float(m) + float(h) * x for m, h, x in zip(middle, half, q, strict=True)), volume
+
+
+def traced(f: Any, dim: int, parameters: np.ndarray, limits: Any, dtype: Any) -> Graph | None:
+    """The graph of the integrand; None where it cannot be traced."""
+    if isinstance(f, Integrand):
+        key = (dim, parameters.shape[0], None if limits is None else limits.tobytes(), dtype.name)
+        if key not in f.graphs:
+            f.graphs[key] = traced(f.f, dim, parameters, limits, dtype)
+        return f.graphs[key]
+
+    def body(q: Any, p: Any) -> Any:
+        xp = q[0].__array_namespace__()
+        point, volume = mapped_point(q, limits)
+        found = f(point, xp) if p is None else f(point, p, xp)
+        several = isinstance(found, tuple | list)
+        values = [xp.astype(value, dtype) for value in (found if several else (found,))]
+        values = values if volume == 1.0 else [volume * value for value in values]
+        return tuple(values) if several else values[0]
+
+    number = Scalar(dtype.name)
+    given = (number,) * parameters.shape[0] if parameters.size else None
+    try:
+        return trace(body, (number,) * dim, given, function="gauss")
+    except (TypeError, AttributeError):
+        return None
+
+
+# --- over arrays of points
+def tensor_points(nodes: np.ndarray, weights: np.ndarray, dim: int) -> Any:
+    """``points(first, last)``: the coordinates, shape (dim, n), and weights of these tuples of nodes."""
+
+    def points(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        rest, product = np.arange(first, last), np.ones(last - first, weights.dtype)
+        found = np.empty((dim, last - first), nodes.dtype)
+        for j in range(dim - 1, -1, -1):
+            rest, digits = np.divmod(rest, nodes.size)
+            found[j] = nodes[digits]
+            product *= weights[digits]
+        return found, product
+
+    points.count = nodes.size**dim  # type: ignore[attr-defined]
+    return points
+
+
+def stored_points(places: np.ndarray, weights: np.ndarray) -> Any:
+    """The same for points that are stored, shape (n, dim)."""
+
+    def points(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.ascontiguousarray(places[first:last].T), weights[first:last]
+
+    points.count = weights.size  # type: ignore[attr-defined]
+    return points
+
+
+def over_arrays(f: Any, points: Any, limits: Any, parameters: np.ndarray, p: Any, n_samples: int, like: Any) -> Any:
+    """The weighted sum of an integrand that takes arrays: chunk by chunk, sample by sample."""
+    xp = array_namespace(like)
+    totals: list[list[Any]] = []
+    single = True
+    for s in range(n_samples):
+        given = None if p is None else tuple(value for value in parameters[:, s])
+        parts: list[list[Any]] = []
+        for first in range(0, points.count, CHUNK):
+            places, weights = points(first, min(first + CHUNK, points.count))
+            q, volume = mapped_point(tuple(xp.asarray(row) for row in places), limits)
+            found = f(q, xp) if given is None else f(q, given, xp)
+            single = not isinstance(found, tuple | list)
+            weighted = [one_value(value, xp, places) for value in ((found,) if single else found)]
+            factor = xp.asarray(weights)
+            parts.append([volume * xp.sum(value * factor) for value in weighted])
+        totals.append([pairwise(list(column)) for column in zip(*parts, strict=True)])
+    rows = [xp.stack(list(column)).astype(parameters.dtype) for column in zip(*totals, strict=True)]
+    return results(rows, single, isinstance(p, Ensemble))
+
+
+def one_value(value: Any, xp: Any, places: np.ndarray) -> Any:
+    """The integrand at all points; one number stands for each of them."""
+    shape = getattr(value, "shape", ())
+    if not isinstance(value, int | float | bool) and not hasattr(value, "dtype"):
+        raise TypeError(message("gauss", "f", "return numbers", f"a {type(value).__name__}"))
+    require(shape in ((), places.shape[1:]), "gauss", "f", "return one number for each point", f"shape {shape}")
+    return value if shape else xp.full(places.shape[1], value, dtype=places.dtype)
+
+
+def pairwise(values: list[Any]) -> Any:
+    """The sum of values in a tree of one shape."""
+    while len(values) > 1:
+        values = [sum(values[k : k + 2][1:], values[k]) for k in range(0, len(values), 2)]
+    return values[0]

@@ -1,0 +1,163 @@
+"""Factorisations by the kernels of a device, on the emulator or a device: the bits of the CPU in every form."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ensemble._backend import asarray_like, prototype, to_numpy
+from ensemble._kernels.direct import levels, on_device
+from ensemble._kernels.direct.chains import is_chain
+from ensemble._kernels.direct.factors import factorized
+from ensemble._kernels.direct.triangular import factor_solve
+from ensemble.krylov import direct
+from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, IncompleteFactorization
+from ensemble.linalg.orderings import elimination_of
+from ensemble.scalar import Ensemble
+
+factorized_with_solution = on_device.factorized_with_solution.implementations["cuda"]
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+@pytest.fixture(params=["emulator", pytest.param("device", marks=pytest.mark.cuda)])
+def put(request):
+    """What moves an array to the device, which on the emulator is the CPU."""
+    if request.param == "emulator":
+        request.getfixturevalue("on_cpu")
+        return lambda array: array
+    return lambda array: None if array is None else asarray_like(array, prototype("cupy"))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(request, monkeypatch):
+    """The emulator takes its time for each thread."""
+    if "[device" not in request.node.name:
+        monkeypatch.setattr(levels, "MOST_THREADS", 24)
+
+
+def matrices(base, n_samples, dtype=float, seed=70913):
+    """Graph and values around `base`; the last sample holds a NaN, the one before has a pivot of zero."""
+    base = sp.csr_array(base)
+    base.sort_indices()
+    graph = CrsGraph(base.indptr, base.indices, base.shape)
+    values = base.data[:, None] * np.exp(0.2 * np.random.default_rng(seed).standard_normal((base.nnz, n_samples)))
+    if n_samples > 2:
+        values[graph.diagonal_entries[graph.shape[0] // 2], -1] = np.nan
+        values[(graph.row_of_entry == 3) | (graph.indices == 3), -2] = 0.0
+    return graph, values.astype(dtype)
+
+
+def network(n=60, seed=40289):
+    """A tree with loops, its values unsymmetric."""
+    rng = np.random.default_rng(seed)
+    first = np.arange(1, n)
+    other = np.maximum(0, first - rng.integers(1, 9, n - 1))
+    rows, columns = np.append(first, rng.integers(0, n, n // 3)), np.append(other, rng.integers(0, n, n // 3))
+    half = sp.csr_array((rng.random(rows.size), (rows, columns)), shape=(n, n))
+    return sp.csr_array(half + 0.5 * half.T + 9.0 * sp.eye_array(n))
+
+
+def banded(n, half):
+    rng = np.random.default_rng(n)
+    offsets = range(-half, half + 1)
+    return sp.csr_array(sp.diags_array([rng.random(n - abs(k)) + 9.0 * (k == 0) for k in offsets], offsets=offsets))
+
+
+GRAPHS = {"network": (network(), None), "tridiagonal": (banded(29, 1), np.arange(29)), "band": (banded(20, 3), None)}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, put, monkeypatch):
+    """Values in shared memory or not, and a right-hand side with the values or after them."""
+    base, order = GRAPHS[name]
+    graph, values = matrices(base, 5, dtype)
+    plan = elimination(graph, symmetric, order)
+    b = np.random.default_rng(5).standard_normal((graph.shape[0], 5)).astype(dtype)
+    expected, broken = factorized.implementations["numba"](values, plan, None)
+    x = factor_solve.implementations["numba"](expected, plan, b[:, None, :], False, None)[:, 0, :]
+    assert (broken != broken).tolist() == [False] * 3 + [True] * 2
+    assert is_chain(plan) == (name == "tridiagonal")
+    for staged in (1 << 20, 0):
+        monkeypatch.setattr(levels, "STAGED_BYTES", staged)
+        for rhs in (None, b):
+            got, marks, solution = factorized_with_solution(put(values), plan, put(rhs))
+            np.testing.assert_array_equal(to_numpy(got), expected)
+            np.testing.assert_array_equal(to_numpy(marks), broken)
+            assert solution is None or np.array_equal(to_numpy(solution), x, equal_nan=True)
+
+
+def elimination(graph, symmetric, order):
+    return elimination_of(graph, symmetric, np.arange(graph.shape[0]), "amd" if order is None else order)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_solutions_have_the_bits_of_the_cpu(name, symmetric, transposed, put):
+    base, order = GRAPHS[name]
+    graph, values = matrices(base, 5)
+    plan = elimination(graph, symmetric, order)
+    factors = factorized.implementations["numba"](values, plan, None)[0]
+    b = np.random.default_rng(6).standard_normal((graph.shape[0], 2, 5))
+    single = factors.astype(np.float32)
+    for given in (factors, single, single[:, :1].copy()):
+        expected = factor_solve.implementations["numba"](given, plan, b, transposed, None)
+        got = factor_solve.implementations["cuda"](put(given), plan, put(b), transposed, None)
+        np.testing.assert_array_equal(to_numpy(got), expected)
+        place = put(b.copy())
+        factor_solve.implementations["cuda"](put(given), plan, place, transposed, place)
+        np.testing.assert_array_equal(to_numpy(place), expected)
+
+
+def test_a_sample_has_the_bits_of_its_own_run(put):
+    graph, values = matrices(network(), 40)
+    plan = elimination(graph, False, None)
+    together = to_numpy(factorized_with_solution(put(values), plan, None)[0])
+    for s in (0, 31, 32, 37):
+        alone = to_numpy(factorized_with_solution(put(values[:, s : s + 1].copy()), plan, None)[0])
+        np.testing.assert_array_equal(together[:, s], alone[:, 0])
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_operators_run_on_the_device(kind, as_device):
+    base = network()
+    base = base + base.T if kind == "ldlt" else base
+    matrix = [base, 2.0 * base]
+    b = np.linspace(1.0, 2.0, base.shape[0])
+    F = Factorization(matrix, kind=kind)
+    np.testing.assert_allclose(base @ (F @ b).samples[:, 0], b, rtol=1e-12)
+    np.testing.assert_allclose(base.T @ (2.0 * (F.T @ b).samples[:, 1]), b, rtol=1e-12)
+    made = IncompleteFactorization(matrix, kind=kind)
+    assert np.abs(base @ (made @ b).samples[:, 0] - b).max() < 1.0
+
+
+def test_what_has_no_list_is_factorized_on_the_cpu(as_device, monkeypatch):
+    graph, values = matrices(network(), 2)
+    plan, b = elimination(graph, False, None), np.ones((60, 2))
+    expected = factorized_with_solution(values, plan, b)
+    monkeypatch.setattr(on_device, "MOST_MULTIPLY_ADDS", 10)
+    monkeypatch.setattr(on_device, "factorized_by_levels", None)
+    for got, right in zip(factorized_with_solution(values, plan, b), expected, strict=True):
+        np.testing.assert_array_equal(got, right)
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+@pytest.mark.parametrize("where", ["emulator", pytest.param("device", marks=pytest.mark.cuda)])
+def test_direct_solves_have_the_bits_of_the_cpu(where, dtype, request):
+    """Also those of samples that are refined, go through a pivoting solver, or are singular."""
+    graph, values = matrices(network(), 6)
+    values[graph.diagonal_entries[40], 1] = 1e-17  # a pivot that loses all digits
+    A, b = CrsMatrix(graph, values), Ensemble(np.random.default_rng(7).standard_normal((60, 6)))
+    expected = direct(A, b, dtype=dtype)
+    if where == "emulator":
+        request.getfixturevalue("as_device")
+    else:
+        like = prototype("cupy")
+        A, b = CrsMatrix(graph, asarray_like(values, like)), Ensemble(asarray_like(b.samples, like))
+    got = direct(A, b, dtype=dtype)
+    assert got.repaired.sum() and not got.converged[-1] and got.converged[:4].all()
+    for name in ("status", "iterations", "repaired", "backward_errors"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(expected, name))
+    np.testing.assert_array_equal(to_numpy(got.x.samples), expected.x.samples)

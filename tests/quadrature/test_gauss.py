@@ -1,0 +1,237 @@
+"""Gauss rules over many variables: exact answers, generated loops, their fallback, and parameters of samples."""
+
+import math
+import sys
+
+import numpy as np
+import pytest
+
+import ensemble as en
+from ensemble._compile import device
+from ensemble._compile.trace.cuda_source import OPTIONS
+from ensemble._kernels.quadrature import generated, launch
+from ensemble._kernels.quadrature.levels import arranged, digit_order
+from ensemble.quadrature import Integrand, gauss
+from ensemble.quadrature.gauss import traced
+from tests import cuda_on_cpu, nvrtc
+
+MODULE = sys.modules["ensemble.quadrature.gauss"]
+NO_PARAMETERS = np.zeros((0, 1))
+
+
+@pytest.fixture(params=["numpy", "cupy"])
+def backend(request, monkeypatch):
+    """Both implementations, that for CUDA devices on the emulator."""
+    if request.param == "cupy":
+        if cuda_on_cpu.COMPILER is None:
+            pytest.skip("no g++")
+        monkeypatch.setattr(device, "raw_module", cuda_on_cpu.Module)
+        monkeypatch.setattr(device, "device_empty", np.empty)
+        monkeypatch.setattr(device, "device_array", np.array)
+        monkeypatch.setattr(MODULE, "prototype", lambda name: np.empty(0))
+        monkeypatch.setattr(launch, "THREADS_WANTED", 64)
+        launch.kernels_of.cache_clear()
+    return request.param
+
+
+def squares(q, xp):
+    return sum(x * x for x in q)
+
+
+def mixed(q, xp):
+    """Functions, tables, conditions, and terms in no order of the variables."""
+    total = 0.1
+    for i, x in enumerate(q):
+        total = total + (0.3 - 0.1 * i) * x * q[-1 - i] - xp.exp(-0.2 * x) / (2.0 + xp.cos(x + q[0]))
+    bounded = xp.where(total > 0.5, xp.sqrt(xp.abs(total)), 0.25 * total)
+    return bounded, xp.interp(q[0], [-1.0, 0.0, 2.0], [0.5, 1.0, -2.0]) * total, 1.0
+
+
+def tensor(f, dim, n, rule, p=None):
+    """The sum over all points, at once."""
+    nodes, weights = rule(n)
+    q = np.stack(np.meshgrid(*[nodes] * dim, indexing="ij")).reshape(dim, -1)
+    w = np.prod(np.stack(np.meshgrid(*[weights] * dim, indexing="ij")).reshape(dim, -1), axis=0)
+    found = f(tuple(q), np) if p is None else f(tuple(q), p, np)
+    return [math.fsum(value * w) for value in (found if isinstance(found, tuple) else (found,))]
+
+
+def hermite(n):
+    x, w = np.polynomial.hermite_e.hermegauss(n)
+    return x, w / w.sum()
+
+
+@pytest.mark.parametrize("dim, n, dtype", [(6, 4, np.float64), (6, 4, np.float32), (2, 3, np.float64)])
+def test_the_mean_of_the_squared_norm_of_normal_variables_is_their_number(backend, dtype, dim, n):
+    result = gauss(squares, dim, n, dtype=dtype, backend=backend)
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result, dim, rtol=20 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dim, n", [(1, 70), (2, 9), (5, 3)])
+def test_an_integrand_of_functions_is_the_sum_over_all_points(backend, dim, n):
+    expected = tensor(lambda q, xp: (*mixed(q, xp)[:2], np.ones_like(q[0])), dim, n, hermite)
+    np.testing.assert_allclose(gauss(mixed, dim, n, backend=backend), expected, rtol=2e-14, atol=1e-14)
+
+
+def test_a_quadratic_form_costs_two_multiply_adds_per_point():
+    dim = 8
+    weights = np.random.default_rng(52369).standard_normal((dim, dim))
+
+    def form(q, xp):
+        return sum(weights[i, j] * q[i] * q[j] for i in range(dim) for j in range(dim))
+
+    graph = traced(form, dim, NO_PARAMETERS, None, np.dtype(np.float64))
+    made = arranged(graph, digit_order(graph, dim), 0)
+    inner = [node.operation for node, level in zip(made.graph.nodes, made.levels, strict=True) if level == dim - 1]
+    assert sorted(inner) == ["add", "add", "input", "multiply", "multiply", "multiply"]
+    assert len(made.fused()) > dim
+
+
+def test_sums_that_are_used_twice_are_not_reordered():
+    """The rounding error of a sum, which is zero in exact arithmetic."""
+
+    def rest(q, xp):
+        small = q[1] * 2.0**-30
+        total = q[0] + small
+        return total, xp.abs((total - q[0]) - small) * 1e17
+
+    nodes, weights = hermite(5)
+    values = rest(np.meshgrid(nodes, nodes, indexing="ij"), np)[1]
+    expected = (values * np.outer(weights, weights)).sum()
+    assert abs(expected) > 0.1
+    np.testing.assert_allclose(gauss(rest, 2, 5)[1], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rule, exact", [("legendre", 2.0 * 3.0 * (1.0 / 3.0 + 4.0)), ("laguerre", 3.0)])
+def test_other_weights(backend, rule, exact):
+    bounds = [(-1.0, 1.0), (0.5, 3.5)] if rule == "legendre" else None
+    result = gauss(lambda q, xp: q[0] ** 2 + (2.0 * q[1] if bounds else q[1]), 2, 3, rule, bounds=bounds,
+                   backend=backend)  # fmt: skip
+    np.testing.assert_allclose(result, exact, rtol=1e-14)
+
+
+def with_parameters(q, p, xp):
+    return xp.exp(p[0] * q[0]) + p[1] * q[1] ** 2, p[1] + 0.0 * q[0]
+
+
+def test_each_sample_of_the_parameters_has_the_bits_of_its_own_run(backend):
+    values = np.random.default_rng(51413).uniform(0.1, 0.9, (2, 5))
+    values[1, 3] = np.nan
+    together = gauss(with_parameters, 2, 8, p=en.Ensemble(values), backend=backend)
+    for s in range(5):
+        alone = gauss(with_parameters, 2, 8, p=values[:, s], backend=backend)
+        for value, own in zip(together, alone, strict=True):
+            np.testing.assert_array_equal(value.sample(s), own)
+    expected = np.exp(values[0] ** 2 / 2) + values[1]
+    np.testing.assert_allclose(together[0].samples, expected, rtol=1e-9)
+    assert np.isnan(together[0].samples).tolist() == [False, False, False, True, False]
+
+
+def test_parts_of_a_large_ensemble_are_put_together(backend, monkeypatch):
+    monkeypatch.setattr(generated, "MOST_PARTIALS", 64)
+    monkeypatch.setattr(launch, "MOST_BLOCKS", 2)
+    values = np.linspace(0.1, 0.8, 22).reshape(2, 11)
+    result = gauss(with_parameters, 2, 8, p=en.Ensemble(values), backend=backend)
+    np.testing.assert_allclose(result[0].samples, np.exp(values[0] ** 2 / 2) + values[1], rtol=1e-9)
+
+
+def test_an_integrand_that_cannot_be_traced_gives_the_same_answers(monkeypatch):
+    monkeypatch.setattr(MODULE, "CHUNK", 100)
+
+    def untraceable(q, p, xp):
+        assert q[0].shape  # a traced value has none
+        return with_parameters(q, p, xp)
+
+    values = np.random.default_rng(50021).uniform(0.1, 0.9, (2, 3))
+    for p in (values[:, 0], en.Ensemble(values)):
+        got, expected = gauss(untraceable, 2, 13, p=p), gauss(with_parameters, 2, 13, p=p)
+        for a, b in zip(got, expected, strict=True):
+            np.testing.assert_allclose(getattr(a, "samples", a), getattr(b, "samples", b), rtol=1e-13)
+
+
+def test_an_integrand_is_traced_once_for_each_kind_of_call():
+    calls = []
+
+    def counted(q, p, xp):
+        calls.append(len(q))
+        return p[0] * q[0] ** 2 + 1.0
+
+    f = Integrand(counted)
+    for _ in range(2):
+        assert [float(gauss(f, 1, 4, p=[a]).round(12)) for a in (1.0, 2.0)] == [2.0, 3.0]
+        np.testing.assert_allclose(gauss(f, 2, 4, "legendre", p=[3.0], bounds=(0.0, 1.0)), 2.0)
+        np.testing.assert_allclose(gauss(f, 2, 4, "legendre", p=[3.0], bounds=(0.0, 2.0)), 20.0)
+    assert calls == [1, 2, 2]
+
+
+def test_sparse_grids_are_exact_to_their_degree(backend):
+    result = gauss(lambda q, xp: (q[0] ** 2 * q[7] ** 2 + q[3] ** 4, 2.5), 10, kind="sparse", level=2, backend=backend)
+    np.testing.assert_allclose(result, (4.0, 2.5), rtol=1e-12)
+
+
+def test_no_number_of_threads_changes_a_bit():
+    import numba
+
+    threads = numba.get_num_threads()
+    several = gauss(mixed, 9, 4)
+    try:
+        numba.set_num_threads(1)
+        assert gauss(mixed, 9, 4) == several
+    finally:
+        numba.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(
+    "arguments, options, error, text",
+    [
+        ((squares, 0, 4), {}, ValueError, "dim must be an integer of at least 1"),
+        ((squares, 3), {}, ValueError, "n_nodes must be an integer of at least 1"),
+        ((squares, 3, 151), {}, ValueError, "n_nodes must be at most 150"),
+        ((squares, 40, 4), {}, ValueError, "n_nodes must give at most 1099511627776 points; got 4\\*\\*40"),
+        ((squares, 3, 4, "simpson"), {}, ValueError, "rule must be one of"),
+        ((squares, 3, 4), {"kind": "dense"}, ValueError, "kind must be one of"),
+        ((squares, 3, 4), {"level": 2}, ValueError, "level must be given with kind='sparse'"),
+        ((squares, 3, 4), {"kind": "sparse", "level": 2}, ValueError, "n_nodes must be given with kind='tensor'"),
+        ((squares, 3), {"kind": "sparse"}, ValueError, "level must be an integer of at least 0"),
+        ((squares, 3, 4), {"bounds": (0, 1)}, ValueError, "bounds must be given with rule='legendre'"),
+        ((squares, 3, 4, "legendre"), {"bounds": (0, 1, 2)}, ValueError, r"bounds must have shape \(2,\) or \(3, 2\)"),
+        ((squares, 3, 4, "legendre"), {"bounds": (0, np.inf)}, ValueError, "bounds must be finite"),
+        ((squares, 3, 4), {"dtype": "int32"}, ValueError, "dtype must be float32 or float64"),
+        ((lambda q, xp: "text", 3, 4), {}, TypeError, "f must return numbers; got a str"),
+        ((lambda q, xp: np.ones(3), 2, 4), {}, ValueError, "f must return one number for each point"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_refused(arguments, options, error, text):
+    with pytest.raises(error, match=f"gauss: {text}"):
+        gauss(*arguments, **options)
+
+
+def test_the_innermost_operations_are_packed():
+    """The machine code of qTq multiplies and adds whole registers only."""
+    graph = traced(squares, 6, NO_PARAMETERS, None, np.dtype(np.float64))
+    block = generated.load_module(generated.source(graph, generated.shape_of(6, 4, "float64"))).block
+    nodes = np.ones(4)
+    block(0, nodes, np.ones(32), nodes, np.ones(16), np.zeros((0, 1)), np.zeros(1 << 12))
+    (code,) = block.inspect_asm().values()
+    lines = [line for line in code.split("\n") if "fmadd" in line]
+    packed = [line for line in lines if "pd\t" in line or "pd " in line]
+    assert len(packed) > len(lines) // 2
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dim, n", [(15, 4), (3, 20)])
+def test_cuda_source_compiles(dtype, dim, n):
+    library = nvrtc.library()
+    if library is None:
+        pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
+    graph = traced(mixed, dim, NO_PARAMETERS, None, np.dtype(dtype))
+    nodes, weights = (part.astype(dtype) for part in hermite(n))
+    assert nvrtc.compiled(library, launch.source(graph, dim, nodes, weights), *OPTIONS)
+
+
+@pytest.mark.cuda
+def test_a_device_gives_the_sums_of_the_cpu():
+    for f, dim, n in ((squares, 15, 4), (mixed, 4, 9), (mixed, 1, 70)):
+        got = gauss(f, dim, n, backend="cupy")
+        np.testing.assert_allclose(got, gauss(f, dim, n), rtol=1e-12)
