@@ -235,3 +235,11 @@ def test_a_series_is_traced_without_terms_that_are_zero():
     # of order 0 to 3: two products of k + 1 terms, two by a number; from order 2 on three divisions by k
     assert products <= 2 * (1 + 2 + 3 + 4) + 2 * 4 + 3 * 3
     assert np.allclose(replay(series, [np.float64(v) for v in (0.0, 1.0, 2.0, 3.0, 28.0)], np)[1], 10.0)
+
+
+def test_the_series_of_a_square_takes_half_the_products():
+    graph = trace(lambda t, y: y * y, F64, F64)
+    series = trace(lambda t, y: taylor_coefficients(graph, t, [y], [], 7, t.__array_namespace__())[0], F64, F64)
+    # order k of 0 to 6: k // 2 + 1 products; doubled from order 1 on; divided by k + 1 from k = 1 on
+    assert sum(node.operation == "multiply" for node in series.nodes) <= (1 + 1 + 2 + 2 + 3 + 3 + 4) + 6 + 6
+    assert np.allclose(replay(series, [0.0, np.float64(0.5)], np), 0.5 ** np.arange(1, 9), rtol=1e-14)

@@ -66,9 +66,10 @@ def solve(
         Numbers or Ensembles of shape (). ``t1 < t0`` integrates backwards.
     p : array or Ensemble, shape (k,), or a list, optional
     method : str
-        Adaptive: "tsit5" (order 5), "dop853" (8), "taylor" (order from the tolerance), "rodas4" (stiff, order 4). Fixed
-        steps: "rk4", "euler"; "leapfrog", "yoshida4" for separable systems, whose unknowns are n/2 positions
-        followed by n/2 velocities. "tsit5", "dop853" and "rodas4" take fixed steps where `step` is given.
+        Adaptive: "tsit5" (order 5), "dop853" (8), "taylor" (order from the tolerance), "rodas4" (stiff, order 4; above
+        30 unknowns with one sparse factorisation of all samples). Fixed steps: "rk4", "euler"; "leapfrog", "yoshida4"
+        for separable systems, whose unknowns are n/2 positions followed by n/2 velocities; "euler-maruyama",
+        "milstein" with `noise`. "tsit5", "dop853" and "rodas4" take fixed steps where `step` is given.
     step : float or Ensemble, optional
         Fixed step length; the last step ends at t1 exactly. None: adaptive steps.
     rtol, atol : float or Ensemble

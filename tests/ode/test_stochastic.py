@@ -58,6 +58,8 @@ def test_the_noise_of_a_sample_depends_on_its_number_and_the_seed_alone():
     assert not np.isclose(drawn(10, 3, 2, seed=2), z).any()
     large = noise_numbers(np.array([3 + (5 << 24)]), (9 << 24) + 4, "float32")
     assert large[:, 0].tolist() == [3.0, 5.0, 4.0, 9.0]
+    far = noise_numbers(np.array([7 + (1 << 24)]), 1, "float64")
+    assert not np.isclose(normals(np.array([2.0]), far, 2, np), z[2, :, 7:8]).any()
     with pytest.raises(ValueError, match="seed must be less than"):
         noise_numbers(np.arange(3), 1 << 48, "float64")
 
