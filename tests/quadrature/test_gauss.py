@@ -170,6 +170,12 @@ def test_sparse_grids_are_exact_to_their_degree(backend):
     np.testing.assert_allclose(result, (4.0, 2.5), rtol=1e-12)
 
 
+def test_sources_of_many_loops_are_python():
+    """Two nodes in 36 variables: 7e10 points take minutes, but the source must be one that Python reads."""
+    graph = traced(squares, 36, NO_PARAMETERS, None, np.dtype(np.float64))
+    compile(generated.source(graph, generated.shape_of(36, 2, "float64")), "sums", "exec")
+
+
 def test_no_number_of_threads_changes_a_bit():
     import numba
 

@@ -27,12 +27,13 @@ __all__ = ["Shape", "shape_of", "source", "tensor_sums"]
 WIDEST = 64
 """Lanes of a block: eight registers of eight."""
 
-LANES_WANTED = 16
-
 BLOCKS_WANTED = 256
 
 SMALL = 1 << 15
 """Points of one block, at least."""
+
+MOST_LOOPS = 18
+"""Python compiles at most 20 nested blocks."""
 
 MOST_PARTIALS = 1 << 22
 """Partial sums that are held at a time."""
@@ -86,6 +87,7 @@ def shape_of(dim: int, n_nodes: int, dtype: str) -> Shape:
     blocks = 0
     while blocks < dim - lanes and n_nodes**blocks < BLOCKS_WANTED and n_nodes ** (dim - blocks - 1) >= SMALL:
         blocks += 1
+    blocks = max(blocks, dim - lanes - MOST_LOOPS)
     return Shape(dim, n_nodes, blocks, lanes, width, tiles)
 
 
