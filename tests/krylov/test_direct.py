@@ -208,3 +208,10 @@ def test_norms_and_targets_of_any_magnitude(rng):
     np.testing.assert_allclose(result.target, expected, rtol=1e-12)
     for s in range(4):
         assert result.target[s] == direct(A.sample(s), b[:, s], rtol=1e-6).target[0]
+
+
+def test_a_factorisation_of_another_graph_is_refused():
+    A = poisson((6,), n_samples=2)
+    other = CrsMatrix.from_scipy([A.to_scipy(s).tolil()[::-1].tocsr() for s in range(2)])
+    with pytest.raises(ValueError, match=r"Factorization.update: A must have the same graph"):
+        direct(A, np.ones(6), factorization=Factorization(other))
