@@ -191,7 +191,7 @@ class _Solution:
     """Solutions of all samples, with their residuals and backward errors."""
 
     def __init__(self, system: LinearSystem, A: CrsMatrix, F: Factorization, x: Any, unit: np.ndarray | None) -> None:
-        """`x` is the product of `F`, the factorisation of A over `unit`, with the right-hand side."""
+        """`x` is the product of `F`, the factorisation of A over `unit`, with the right-hand side, or None."""
         self.system, self.A, self.F, self.b = system, A, F, system.b
         self.unit = None if unit is None else asarray_like(unit, system.b)
         n_samples = self.b.shape[1]

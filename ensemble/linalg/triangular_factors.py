@@ -65,10 +65,7 @@ class TriangularFactors(LinearOperator):
         return plan
 
     def _put(self, A: CrsMatrix, b: Any = None) -> Any:
-        """The numbers of the matrix `A` on this graph.
-
-        Where it takes no more passes, also the product with bare `b` of the same samples, if given; else None.
-        """
+        """The numbers of the matrix `A` on this graph; the product with bare `b` of the same samples, or None."""
         self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
         if self.plan.flat is not None and type(A.values) is np.ndarray and self.n_samples > 1:
             self.tiles, broken = factorized_tiles(np.ascontiguousarray(A.values, self.dtype), self.plan)
@@ -113,18 +110,26 @@ class TriangularFactors(LinearOperator):
         ValueError
             If `A` has another graph.
         """
-        if not (type(A) is CrsMatrix and A.graph is self.graph and A.values.dtype == self.dtype):
-            A, name = matrix_of(A, self.name), self.name
-            advice = f"Make a new {name}."
-            require(self.graph.same_as(A.graph), f"{name}.update", "A", "have the same graph", repr(A.graph), advice)
-            real_dtype(A, name)
+        A = self._checked(A)
         made = self._with_plan()
         made._put(A)
         return made
 
+    def _checked(self, A: Any) -> CrsMatrix:
+        """`A` as a `CrsMatrix` on this graph."""
+        if type(A) is CrsMatrix and A.graph is self.graph and A.values.dtype == self.dtype:
+            return A
+        matrix, name = matrix_of(A, self.name), self.name
+        require(
+            self.graph.same_as(matrix.graph), f"{name}.update", "A", "have the same graph", repr(matrix.graph),
+            f"Make a new {name}.",
+        )  # fmt: skip
+        real_dtype(matrix, name)
+        return matrix
+
     def _update_and_apply(self, A: CrsMatrix, b: Any) -> tuple[Self, Any]:
-        """`update` for a matrix on this graph; its product with bare `b`, (n, n_samples), or None: see `_put`."""
-        made = self._with_plan()
+        """`update`, and the product with bare `b`, shape (n, n_samples), or None where that takes another pass."""
+        A, made = self._checked(A), self._with_plan()
         together = b.dtype == getattr(array_namespace(b), self.dtype.name) and b.shape[1] == A.values.shape[1]
         return made, made._put(A, b if together else None)
 
