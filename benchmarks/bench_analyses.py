@@ -170,7 +170,7 @@ def oscillator_table(device: bool, full: bool) -> list[dict[str, Any]]:
                     * n
                     * N_STEPS
                     * np.dtype(dtype).itemsize
-                    / row.get("device ms", row["all threads ms"])
+                    / (row["device ms"] if "device ms" in row else row["all threads ms"])
                 )
                 row["CGMA"] = FLOPS / accesses if accesses else 0.0
                 rows.append(row)
