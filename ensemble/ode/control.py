@@ -26,6 +26,9 @@ IDLE, RUNNING, FINISHED, STEP_TOO_SMALL, TOO_MANY_STEPS = -1.0, 0.0, 1.0, 2.0, 3
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 10.0
 """Of a new step over the old one."""
 
+LARGEST_DEFECT = 100.0
+"""Of a step that the method chose itself, over the tolerance: more shows that its estimate does not hold."""
+
 STRETCH = 1.01
 """A last step may be longer by this factor, so that no short one is left."""
 
@@ -225,16 +228,19 @@ def _adaptive_step(method: Method, system: System, s: State) -> tuple[Any, Any, 
     step = method.step(system.with_tolerances(*tolerances), s.t, h, s.y, s.carried_values, s.p)
     if method.own_step:
         last, h = last & (step.h_used == h), step.h_used
-        total = _sum([value - value for value in step.y])
-        accepted, factor = total == 0.0, None  # false where a value is not finite
-        proposed = _limited(s.t1 - (s.t + h), s, xp)
+        accepted = _squared_norm(step.error or [], _scales(step, s, xp)) <= LARGEST_DEFECT**2  # false for NaN
+        rest = xp.where(s.rejected > 0.0, s.direction * xp.minimum(xp.abs(s.t1 - (s.t + h)), 4.0 * xp.abs(h)),
+                        s.t1 - (s.t + h))  # fmt: skip
+        proposed = _limited(xp.where(accepted, rest, 0.25 * h), s, xp)
     else:
         accepted, factor = _judged(method, step, s, xp)
         proposed = _limited(h * xp.where(s.rejected > 0.0, xp.minimum(factor, xp.ones_like(factor)), factor), s, xp)
     t_new = xp.where(last, s.t1, s.t + h)
     count = s.n_steps + 1.0
     tiny = xp.abs(h) <= 10.0 * float(np.finfo(str(s.t.dtype)).eps) * xp.abs(s.t)
-    failed = ~accepted & (tiny | (xp.abs(proposed) == 0.0)) if not method.own_step else ~accepted | (tiny & ~last)
+    failed = ~accepted & (tiny | (xp.abs(proposed) == 0.0))
+    if method.own_step:
+        failed = failed | (tiny & ~last)
     status = xp.where(accepted & last, xp.full_like(s.t, FINISHED), xp.where(failed, xp.full_like(s.t, STEP_TOO_SMALL),
                       xp.where(count >= s.max_steps, xp.full_like(s.t, TOO_MANY_STEPS), s.status)))  # fmt: skip
     status = xp.where(running, status, s.status)
@@ -248,10 +254,7 @@ def _adaptive_step(method: Method, system: System, s: State) -> tuple[Any, Any, 
 
 def _judged(method: Method, step: Step, s: State, xp: Namespace) -> tuple[Any, Any]:
     """Whether the error is small enough, and the factor of the next step."""
-    scales = [
-        s.absolute(i) + s.rtol * xp.maximum(xp.abs(old), xp.abs(new))
-        for i, (old, new) in enumerate(zip(s.y, step.y, strict=True))
-    ]
+    scales = _scales(step, s, xp)
     square = _squared_norm(step.error or [], scales)
     if step.error_3 is not None:
         other = square + 0.01 * _squared_norm(step.error_3, scales)
@@ -261,6 +264,12 @@ def _judged(method: Method, step: Step, s: State, xp: Namespace) -> tuple[Any, A
     known = square <= most  # false for NaN
     bounded = xp.where(known, xp.maximum(square, xp.full_like(square, least)), xp.full_like(square, most))
     return square <= 1.0, SAFETY * inverse_root(bounded, m, xp)
+
+
+def _scales(step: Step, s: State, xp: Namespace) -> list[Any]:
+    """What the error of each unknown may be."""
+    pairs = enumerate(zip(s.y, step.y, strict=True))
+    return [s.absolute(i) + s.rtol * xp.maximum(xp.abs(old), xp.abs(new)) for i, (old, new) in pairs]
 
 
 def _limited(h: Any, s: State, xp: Namespace) -> Any:

@@ -27,6 +27,9 @@ __all__ = ["solve", "stacked"]
 
 NAME = "ode.solve"
 
+MOST_UNROLLED = 64
+"""Unknowns whose factorisation by `rodas4` is written out as one long body."""
+
 
 def solve(
     f: Callable[..., Any],
@@ -233,8 +236,12 @@ def _run(problem: Problem, progress: bool) -> Solution:
             from ensemble.ode import arrays
 
             return arrays.run(problem, report)
-        if problem.method.name == "rodas4" and system.n >= implicit.FROM and not (cuda or problem.events):
-            return implicit.run(problem, report)
+        if problem.method.name == "rodas4" and system.n >= implicit.FROM:
+            if not (cuda or problem.events):
+                return implicit.run(problem, report)
+            where, advice = "on a device" if cuda else "with events", "Use NumPy arrays without events."
+            require(system.n <= MOST_UNROLLED, NAME, "y0", f"have at most {MOST_UNROLLED} entries for rodas4 {where}",
+                    system.n, advice)  # fmt: skip
         if cuda:
             from ensemble.ode import device
 

@@ -66,6 +66,14 @@ def test_a_solution_that_ends_early_says_where():
         result.raise_if_failed()
 
 
+@pytest.mark.parametrize("k", [5, 20, 40])
+def test_a_taylor_step_whose_coefficients_vanish_is_not_accepted(k):
+    """All derivatives of ``t**k`` at zero up to the order of the method are zero, and its estimate of the step infinite."""
+    result = ode.solve(lambda t, y, p, xp: [(k + 1) * t**k], [0.0], (0.0, 1.0), method="taylor", rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(result.y.samples, 1.0, rtol=1e-7)
+    assert (result.n_rejected > 0).all() == (k > 5)
+
+
 def test_too_many_steps_are_an_outcome():
     with pytest.warns(ode.OdeWarning, match="too many steps: samples 0, 1"):
         result = ode.solve(oscillator, [1.0, 0.0], (0.0, 9.0), p=[Ensemble(np.array([1.0, 4.0]))], max_steps=5)
@@ -193,6 +201,12 @@ def test_bad_arguments_are_named(options, text):
     given = {"y0": [1.0, 0.0], "t": (0.0, 1.0), "p": [1.0], **options}
     with pytest.raises((ValueError, TypeError), match=text):
         ode.solve(oscillator, given.pop("y0"), given.pop("t"), **given)
+
+
+def test_a_large_stiff_system_with_events_is_refused():
+    problem = gallery.brusselator(40)
+    with pytest.raises(ValueError, match="at most 64 entries for rodas4 with events; got 80"):
+        ode.solve(problem.f, problem.y0, problem.t, p=problem.p, method="rodas4", events=passage)
 
 
 def test_no_time_no_step():
