@@ -68,7 +68,7 @@ def test_a_solution_that_ends_early_says_where():
 
 @pytest.mark.parametrize("k", [5, 20, 40])
 def test_a_taylor_step_whose_coefficients_vanish_is_not_accepted(k):
-    """The derivatives of ``t**k`` at zero vanish up to the order of the method, which then estimates an infinite step."""
+    """The derivatives of ``t**k`` at zero vanish up to the order of the method; the step would be infinite."""
     result = ode.solve(lambda t, y, p, xp: [(k + 1) * t**k], [0.0], (0.0, 1.0), method="taylor", rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(result.y.samples, 1.0, rtol=1e-7)
     assert (result.n_rejected > 0).all() == (k > 5)
