@@ -144,6 +144,7 @@ def test_the_table_tells_records_measurements_and_speed(folder, capsys):
     assert "compiling" in err
 
 
+@pytest.mark.slow
 def test_the_published_comparison_with_monte_carlo(folder, capsys):
     assert main(["gbees", "lorenz63", "--until", "1", "--monte-carlo", "20000", "--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)

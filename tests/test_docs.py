@@ -198,6 +198,7 @@ def check_gpu_page(text):
     assert names["run"].time == 0.5 and names["smooth"].mean.shape == (1000, 1)
 
 
+@pytest.mark.slow
 def test_code_of_the_page_on_gpus_runs_on_numpy_too():
     text = python_of(FOLDER / "gpu.md")
     check_gpu_page(

@@ -92,6 +92,7 @@ def mountain():
     return runpy.run_path(str(FOLDER / "mountain.py"))
 
 
+@pytest.mark.slow
 def test_the_wind_blows_along_the_ground(mountain):
     """No air flows through the ground: what enters at one end leaves at the other, in every column of the flow."""
     mesh, phi = mountain["mesh"], mountain["potentials"][0]
@@ -101,6 +102,7 @@ def test_the_wind_blows_along_the_ground(mountain):
     assert abs(through.sum()) < 1e-8 * abs(through).sum()
 
 
+@pytest.mark.slow
 def test_mass_is_kept_until_it_leaves(mountain):
     """The plume of the slowest sample is still inside: its mass is what was emitted."""
     inside, emitted = mountain["inside"].samples, mountain["emitted"]
@@ -108,6 +110,7 @@ def test_mass_is_kept_until_it_leaves(mountain):
     assert inside[np.argmin(mountain["speed"].samples)] > np.median(inside)
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_plume_has_the_bits_of_its_own_run(mountain):
     i, fem = 5, mountain["fem"]
     fields = {

@@ -311,7 +311,7 @@ def test_conjugate_gradients_refuse_advection():
     assert abs(B - B.T).max() > 1e-3
     with pytest.raises(ValueError, match=r"advection must be 0 for solver 'cg', .* got 0.5. Use 'gmres' or 'bicgstab'"):
         problem.solve(np.zeros(1), solver="cg")
-    with pytest.raises(ValueError, match="solver must be one of 'cg', 'bicgstab', 'gmres'; got 'lu'"):
+    with pytest.raises(ValueError, match="solver must be one of 'cg', 'bicgstab', 'gmres', 'direct', 'auto'; got 'lu'"):
         problem.solve(np.zeros(1), solver="lu")
 
 

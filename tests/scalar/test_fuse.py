@@ -17,7 +17,7 @@ COMPARISONS = ["less", "less_equal", "greater", "greater_equal", "equal", "not_e
 
 CONSTANTS = [2.0, -0.5, 3, 1.0]
 
-graphs = settings(max_examples=4, phases=[Phase.explicit, Phase.generate])
+graphs = settings(max_examples=2, phases=[Phase.explicit, Phase.generate])
 """Each example compiles: few of them, and no search for a smaller one."""
 
 

@@ -134,7 +134,7 @@ def test_out_of_the_wrong_kind_is_refused(rng):
         combined(x, x, x, out=(x, x))
 
 
-@pytest.mark.parametrize("n", [8192, 40_003])
+@pytest.mark.parametrize("n", [pytest.param(8192, marks=pytest.mark.slow), 40_003])
 def test_results_written_past_the_caches_are_the_same(n, rng, monkeypatch):
     @fuse
     def f(x, y, i):

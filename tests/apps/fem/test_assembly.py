@@ -29,6 +29,7 @@ def alone(form, mesh, fields):
     return form.assemble(mesh, **fields)
 
 
+@pytest.mark.slow  # compiles every form twice
 def test_each_form_of_a_pass_gives_what_it_gives_alone(mesh, fields):
     for form, made in zip(MIXED, fem.assemble(mesh, *MIXED, **fields), strict=True):
         expected = values_of(alone(form, mesh, fields))

@@ -38,8 +38,10 @@ def mesh():
 
 
 @pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
-@pytest.mark.parametrize("k", CASES)
-@pytest.mark.parametrize("n_samples", [1, 6])
+@pytest.mark.parametrize(
+    ("k", "n_samples"),
+    [pytest.param(k, n, marks=[pytest.mark.slow] * ((k + n) % 2)) for k in CASES for n in (1, 6)],  # half of them
+)
 def test_device_code_gives_the_values_of_the_cpu(mesh, k, n_samples, monkeypatch):
     agrees_with_the_cpu(mesh, k, n_samples, monkeypatch)
 
