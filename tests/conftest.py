@@ -23,7 +23,7 @@ if not os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH"):
 
 
 settings.register_profile(
-    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=100
+    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=50
 )
 settings.load_profile("ci")
 

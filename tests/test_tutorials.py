@@ -124,6 +124,7 @@ def test_a_sample_of_the_plume_has_the_bits_of_its_own_run(mountain):
         np.testing.assert_array_equal(values[0][..., 0], values[1][..., i])
 
 
+@pytest.mark.slow
 def test_the_mountain_reports_draws_and_writes(mountain, tmp_path, capsys):
     meshio = pytest.importorskip("meshio")
     mountain["report"]()
@@ -164,6 +165,7 @@ def plate():
     return runpy.run_path(str(FOLDER / "plate.py"))
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_plate_solves_the_equations_of_scikit_fem(plate):
     """The same conductivity by element through scikit-fem's assembly and SciPy's direct solver."""
     import skfem
