@@ -12,6 +12,7 @@ import numpy as np
 from ensemble._compile.numba import thread_count
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.ode.driver import solve_range
 from ensemble._kernels.ode.generated import addresses, width_of
@@ -44,13 +45,12 @@ class Bodies(NamedTuple):
 
 def bodies_of(problem: Problem) -> Bodies:
     """The bodies of a problem, traced."""
-    events = tuple(problem.events)
-    alike = problem.method.error_order is None and not problem.method.own_step and not events
+    events = events_graph(problem)
+    alike = problem.method.has_fixed_steps and events is None
     alike = alike and all(each.shape[-1] == 1 for each in (problem.t0, problem.t1, problem.step, problem.n_steps))
-    dense = problem.t_eval.shape[0] > 0 or bool(events)
-    graph = problem.system.graph
-    key = (graph.nodes, graph.outputs, problem.method.name, problem.method.order,
-           problem.method.error_order, problem.system.n_parameters, events, problem.atol.shape[0],
+    graph, dense = problem.system.graph, problem.is_dense
+    key = (graph.nodes, graph.outputs, events and (events.nodes, events.outputs), problem.method.name,
+           problem.method.order, problem.method.error_order, problem.system.n_parameters, problem.atol.shape[0],
            problem.dtype, dense, alike)  # fmt: skip
     if key not in _kept:
         if len(_kept) >= KEPT:
@@ -62,19 +62,28 @@ def bodies_of(problem: Problem) -> Bodies:
 _kept: dict[Any, Bodies] = {}
 
 
+def events_graph(problem: Problem) -> Graph | None:
+    """The trace of all event functions: inputs t, y and p. They are called each time, as f is: what they capture may
+    have changed."""
+    system, real = problem.system, Scalar(problem.dtype)
+
+    def body(t: Any, y: list[Any], p: list[Any]) -> Any:
+        xp = t.__array_namespace__()
+        return tuple(xp.astype(g(t, y, p, xp), getattr(xp, problem.dtype)) for g in problem.events)
+
+    arguments = (real, [real] * system.n, [real] * system.n_parameters)
+    return trace(body, *arguments, function="ode.solve") if problem.events else None
+
+
 def _bodies(
-    system: System, method: Method, events: tuple[Callable[..., Any], ...], n_atol: int, dtype: str, dense: bool,
-    alike: bool,
-) -> Bodies:  # fmt: skip
+    system: System, method: Method, events: Graph | None, n_atol: int, dtype: str, dense: bool, alike: bool
+) -> Bodies:
     n, k, real = system.n, system.n_parameters, Scalar(dtype)
 
-    def traced_event(g: Callable[..., Any]) -> Callable[..., Any]:
-        def value(t: Any, y: list[Any], p: list[Any], xp: Any) -> Any:
-            return xp.astype(g(t, y, p, xp), getattr(xp, dtype))
+    def event(graph: Graph, j: int) -> Callable[..., Any]:
+        return lambda t, y, p, xp: replay(graph, [t, *y, *p], xp)[j]
 
-        return value
-
-    given = [traced_event(g) for g in events]
+    given = [] if events is None else [event(events, j) for j in range(len(events.outputs))]
 
     def bound(values: list[Any]) -> System:
         return system.traced().bound(values[0].__array_namespace__())
@@ -90,7 +99,7 @@ def _bodies(
         return step.y
 
     trace(count, *[real] * (2 + n + k), function="ode.solve")
-    rows = rows_of(method, system, n_atol, len(events), degree)
+    rows = rows_of(method, system, n_atol, len(given), degree)
 
     def body(function: Callable[..., Any]) -> Graph:
         def whole(*values: Any) -> Any:
@@ -98,13 +107,8 @@ def _bodies(
 
         return contracted(trace(whole, *[real] * rows.n_inputs, function="ode.solve"))
 
-    def event(*values: Any) -> Any:
-        xp = values[0].__array_namespace__()
-        return tuple(g(values[0], values[1 : 1 + n], values[1 + n :], xp) for g in given)
-
-    event_graph = contracted(trace(event, *[real] * (1 + n + k), function="ode.solve")) if events else None
     steps = functools.partial(advance, dense=dense, alike=alike)
-    return Bodies(rows, body(start), body(steps), event_graph, degree, alike)
+    return Bodies(rows, body(start), body(steps), None if events is None else contracted(events), degree, alike)
 
 
 def loads_of(problem: Problem, rows: Rows) -> list[tuple[int, Array]]:
@@ -115,9 +119,7 @@ def loads_of(problem: Problem, rows: Rows) -> list[tuple[int, Array]]:
     direction = (direction > 0).astype(problem.dtype) - (direction < 0).astype(problem.dtype)
     loads += [(rows.t1, problem.t1), (rows.direction, direction), (rows.rtol, problem.rtol)]
     loads += [(rows.atol + i, row) for i, row in enumerate(problem.atol)]
-    fixed = problem.method.error_order is None and not problem.method.own_step
-    longest = problem.step if fixed else problem.longest
-    loads += [(rows.h, problem.step), (rows.longest, longest), (rows.max_steps, problem.n_steps)]
+    loads += [(rows.h, problem.step), (rows.longest, problem.longest_step), (rows.max_steps, problem.n_steps)]
     loads += [(rows.p + j, row) for j, row in enumerate(problem.p)]
     return loads
 

@@ -169,7 +169,7 @@ def advance(
     if alike:
         return _advance_alike(method, system, s, dense)
     running = s.status == RUNNING
-    if method.error_order is None and not method.own_step:
+    if method.has_fixed_steps:
         tried, accepted, controlled = _fixed_step(method, system, s)
     else:
         tried, accepted, controlled = _adaptive_step(method, system, s)

@@ -20,10 +20,10 @@ BLOCKS_PER_MULTIPROCESSOR = 64
 
 def text_of(problem: Problem, bodies: Bodies) -> str:
     """The source of the kernel."""
-    system, dense = problem.system, problem.t_eval.shape[0] > 0 or len(problem.events) > 0
+    system = problem.system
     n_carried = problem.method.n_carried(system)
     shape = launch.Shape(system.n, n_carried, system.n_parameters, problem.atol.shape[0], len(problem.events),
-                         bodies.degree, dense, bodies.alike, problem.dtype)  # fmt: skip
+                         bodies.degree, problem.is_dense, bodies.alike, problem.dtype)  # fmt: skip
     return launch.source(bodies.start, bodies.loop, bodies.event, bodies.rows, shape)
 
 
@@ -39,11 +39,10 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solu
         xp.zeros(S, **whole), xp.full((problem.t_eval.shape[0], n, S), xp.nan, dtype=real),
         xp.full((n_events, problem.max_roots, S), xp.nan, dtype=real), xp.zeros((n_events, S), **whole),
     )  # fmt: skip
-    fixed = problem.method.error_order is None and not problem.method.own_step
     arrays = {
         "y0": problem.y0, "p": problem.p, "t0": problem.t0, "t1": problem.t1, "h": problem.step,
         "max_steps": problem.n_steps, "rtol": problem.rtol, "atol": problem.atol,
-        "longest": problem.step if fixed else problem.longest, "times": problem.t_eval,
+        "longest": problem.longest_step, "times": problem.t_eval,
     }  # fmt: skip
     ready = {name: xp.asarray(array, order="C") for name, array in arrays.items()}
     tables = [asarray_like(np.array([*numbers, 0], np.int32), like) for numbers in (problem.sides, problem.terminal)]

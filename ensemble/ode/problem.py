@@ -45,6 +45,16 @@ class Problem(NamedTuple):
     n_samples: int
     dtype: str
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether there are output times or events: values within steps are needed."""
+        return self.t_eval.shape[0] > 0 or len(self.events) > 0
+
+    @property
+    def longest_step(self) -> Array:
+        """The full step length where steps are fixed, else the longest one. (S or 1,)"""
+        return self.step if self.method.has_fixed_steps else self.longest
+
 
 class Solution(NamedTuple):
     """What a solve leaves, of the problem's library."""

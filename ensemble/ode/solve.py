@@ -138,7 +138,7 @@ def solve(
     require(callable(f), NAME, "f", "be callable", repr(f))
     one_of(method, tuple(METHODS), NAME, "method")
     chosen = METHODS[method]
-    if chosen.error_order is None and not chosen.own_step:
+    if chosen.has_fixed_steps:
         require(step is not None, NAME, "step", f"be given for the fixed steps of {method}", None)
     require(not (chosen.own_step and step is not None), NAME, "step", f"be None for {method}", step)
     require(isinstance(t, list | tuple) and len(t) == 2, NAME, "t", "be a pair (t0, t1)", repr(t))

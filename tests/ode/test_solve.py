@@ -241,6 +241,21 @@ def test_a_change_of_a_captured_number_is_seen():
     np.testing.assert_allclose([first.y.samples[0, 0], second.y.samples[0, 0]], np.exp([-1.0, -2.0]), rtol=1e-7)
 
 
+def test_a_change_of_a_number_that_an_event_captures_is_seen():
+    level = 0.5
+
+    def below(t, y, p, xp):
+        return y[0] - level
+
+    def root():
+        result = ode.solve(lambda t, y, p, xp: [-y[0]], [1.0], (0.0, 3.0), rtol=1e-10, events=below)
+        return result.t_events[0].samples[0, 0]
+
+    first = root()
+    level = 0.25
+    np.testing.assert_allclose([first, root()], np.log([2.0, 4.0]), rtol=1e-8)
+
+
 def test_the_loop_is_made_of_packed_instructions(monkeypatch):
     """No product or sum of the steps is computed lane by lane."""
     seen = []

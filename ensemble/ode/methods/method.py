@@ -65,6 +65,11 @@ class Method(NamedTuple):
     check: Callable[[System], None] = unchecked
     """Raises ValueError for a system that the method cannot integrate; called once, before the first step."""
 
+    @property
+    def has_fixed_steps(self) -> bool:
+        """Whether steps are those that the user gives."""
+        return self.error_order is None and not self.own_step
+
 
 def weighted(weights: Sequence[float], values: Sequence[Any]) -> Any:
     """``sum weights[k] values[k]`` from left to right, without the terms of weight zero; None where all are."""
