@@ -277,7 +277,9 @@ def _compact(q: Integers, n: int, lists: Integers, fresh: Integers) -> int:
 
 
 @plain
-def _order(q: Integers, n: int, lists: Integers, room: int, fresh: Integers, codes: Integers, state: Integers) -> None:
+def _order(
+    q: Integers, n: int, lists: Integers, capacity: int, fresh: Integers, codes: Integers, state: Integers
+) -> None:
     """Eliminate variables, numbered in `pivot`, until none is left or the workspace is too small.
 
     `state`: the end of the lists, the variables left, a time stamp, a least degree and the number of pivots.
@@ -292,9 +294,9 @@ def _order(q: Integers, n: int, lists: Integers, room: int, fresh: Integers, cod
         need = length[me]
         for k in range(start[me], start[me] + elements_of[me]):
             need += length[lists[k]]
-        if free + need > room:
+        if free + need > capacity:
             free = _compact(q, n, lists, fresh)
-            if free + need > room:
+            if free + need > capacity:
                 break
         pivot[me] = count
         count += 1

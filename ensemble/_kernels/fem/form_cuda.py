@@ -41,10 +41,10 @@ THREADS, BLOCKS = 256, 5
 """Threads of a block; blocks that a multiprocessor should hold of forms without quadrature, which limits registers."""
 
 ORDINARY = 32
-"""Elements around a node that most meshes seldom exceed: a block has room for so many, whatever the samples."""
+"""Elements around a node that most meshes seldom exceed: the capacity of a block, whatever the samples."""
 
 MANY_PAIRS = 256
-"""Pairs for which a block has room where forms are joined that have nothing in common."""
+"""Capacity of a block in pairs where forms are joined that have nothing in common."""
 
 MOST_BYTES = 96 << 10
 """Shared memory that a block may have at most: what devices from compute capability 7.0 on can give."""
@@ -291,7 +291,7 @@ def shared_bytes(source: _Source, layout: Layout, capacity: int) -> int:
 
 
 def suit_one_kernel(joint: FormTerms, alone: Sequence[FormTerms], element: Element, n_samples: int) -> bool:
-    """Whether forms are faster as one kernel: they share what they stage, or it leaves room for many pairs."""
+    """Whether forms are faster as one kernel: they share what they stage, or a block still takes many pairs."""
     layout = layout_of_width("double", n_samples, 1)
     together = pair_bytes(_Source(joint, element), layout)
     return together <= max(SHARED_BYTES // MANY_PAIRS, *(pair_bytes(_Source(form, element), layout) for form in alone))
