@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._compile.allocation import new, new_full
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
@@ -126,10 +127,10 @@ def _selected(width, symmetric):
             starts, columns, _, _, diagonal = graph
             n, m = diagonal.size, columns.size
             right, left, row, column = (
-                np.empty(n * width, z.dtype), np.empty(n * width, z.dtype), np.empty(n * width, z.dtype),
-                np.empty(n * width, z.dtype),
+                new(n * width, z.dtype), new(n * width, z.dtype), new(n * width, z.dtype),
+                new(n * width, z.dtype),
             )  # fmt: skip
-            met = np.full(n, -1, np.int64)
+            met = new_full(n, -1, np.int64)
             nothing = zeros(z, width)
             first = begin + np.int64(tile) * width
             for i in range(n - 1, -1, -1):

@@ -17,6 +17,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, to_numpy
 from ensemble._compile import cuda
+from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import load, prefetch, splat, store, zeros
 from ensemble._compile.numba import compiled, empty, output, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
@@ -91,7 +92,7 @@ def _smooth_prolongator(width, mapped):
         n_rows = indptr_p.size - 1
         stride, start, last = U(n_samples), U(first), U(entries.size - 1)
         for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-            place = np.empty(n_coarse, np.int64)  # of each coarse column's entry in the row at hand
+            place = new(n_coarse, np.int64)  # of each coarse column's entry in the row at hand
             for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
                 begin, end = U(indptr_p[i]), U(indptr_p[i + U(1)])
                 if begin == end:
@@ -228,7 +229,7 @@ def _product_rows(width, shared_a, shared_p):
         base = np.int64(indptr_ap[begin])
         samples, start, last = U(n_samples), U(first), U(entries.size - 1)
         for chunk in prange((end - begin + ROW_CHUNK - 1) // ROW_CHUNK):
-            place = np.empty(n_coarse, np.int64)  # of each coarse column's entry in the row at hand
+            place = new(n_coarse, np.int64)  # of each coarse column's entry in the row at hand
             low = begin + chunk * ROW_CHUNK
             for i in range(U(low), U(min(low + ROW_CHUNK, end))):
                 for m in range(U(indptr_ap[i]), U(indptr_ap[i + U(1)])):
@@ -268,7 +269,7 @@ def _restrict_slab(width, shared_p):
         n_chunks = (task_end - task_begin + 15) // 16
         stride, start = U(n_samples), U(first)
         for chunk in prange(n_chunks):
-            place = np.empty(n_coarse, np.int64)  # of each column's entry in the coarse row at hand
+            place = new(n_coarse, np.int64)  # of each column's entry in the coarse row at hand
             for task in range(task_begin + chunk * 16, min(task_begin + (chunk + 1) * 16, task_end)):
                 row = rows[task]
                 for m in range(U(indptr_c[row]), U(indptr_c[row + 1])):

@@ -54,7 +54,8 @@ __all__ = [
     "symmetric_spmv_dot",
 ]
 
-PRODUCT, RESIDUAL, DOT, FIRST, STEP, LAST, POWER, FINISH = range(8)
+PRODUCT, RESIDUAL, FIRST, STEP, LAST, DOT, POWER, FINISH = range(8)
+"""What a pass does with the product; those from `DOT` on sum up inner products."""
 
 MASKED = 1 << 18
 """Bytes up to which a ring is lengthened to a power of two rows."""
@@ -218,7 +219,7 @@ def _pass(width, shared, masked, one_sample):
                         stream(out, here, answer)
                     else:
                         store(out, here, answer)
-                if kind == DOT or kind == POWER or kind == FINISH:
+                if kind >= DOT:
                     store(sums, block * n_samples + first, inner)
                 if kind == POWER:
                     store(squares, block * n_samples + first, square)
@@ -246,7 +247,7 @@ def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
     leave, r = (x if array is None else array for array in (leave, r))
     out = output(out, x.shape, r.dtype)
     shared = values.shape[1] != n_samples
-    sums, squares = (partial_sums(n_rows if kind in (DOT, POWER, FINISH) else 0, n_samples, r.dtype) for _ in range(2))
+    sums, squares = (partial_sums(n_rows if kind >= DOT else 0, n_samples, r.dtype) for _ in range(2))
     n_chunks = chunks_of(n_rows)
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, leave, r, out)]
     for first, width in tiles(n_samples):
