@@ -4,10 +4,16 @@ import subprocess
 import sys
 from argparse import Namespace
 
+import numpy as np
 import pytest
 
 from ensemble._command.diffusion import second_process
+from ensemble._command.diffusion.command import warm_up_coarsest
 from ensemble._command.diffusion.second_process import OneSampleCompilation
+from ensemble._compile.kernel_cache import KernelCache
+from ensemble.apps.fem import RandomDiffusion
+from ensemble.linalg import CrsMatrix
+from ensemble.multigrid.coarse import CoarseSolver
 
 OPTIONS = {
     "scalar_runs": 3, "backend": "numpy", "terms": 5, "correlation_length": 1.0, "mean": 1.0, "variance": 0.01,
@@ -68,3 +74,18 @@ def test_its_command_line_is_one_that_the_command_takes(started, capsys):
     with OneSampleCompilation(Namespace(**OPTIONS), 4):
         pass
     assert main(started.lines[0][3:]) == 0
+
+
+def test_the_warm_up_of_coarsest_levels_compiles_all_that_they_need(monkeypatch):
+    """The coarsest level of ``ensemble diffusion`` has 64 rows of up to 27 entries, in single precision."""
+    graph = RandomDiffusion((3, 3, 3)).discretization.graph
+    values = np.where(graph.indices == graph.row_of_entry, 30.0, -1.0).astype(np.float32)[:, None]
+    warm_up_coarsest(1)
+    load, sought = KernelCache.load_overload, []
+    monkeypatch.setattr(KernelCache, "load_overload", lambda *which: sought.append(which) or load(*which))
+    coarsest = CrsMatrix(graph, values)
+    solver = CoarseSolver(coarsest)
+    solver.amplification(coarsest)
+    solver.apply(np.ones((64, 1), np.float32), None)
+    assert solver.factors is not None
+    assert sought == []

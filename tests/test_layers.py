@@ -163,11 +163,13 @@ LLVM = {
 }  # fmt: skip
 """The files that write instructions of their own."""
 
+NUMBA = {"_compile/allocation.py", "_compile/kernel_cache.py", "_compile/numba.py"}
+
 
 @pytest.mark.parametrize(
     "module, users",
     [
-        ("numba", {"_compile/kernel_cache.py", "_compile/numba.py", *LLVM} - {"_compile/lanes/tiles.py"}),
+        ("numba", {*NUMBA, *LLVM} - {"_compile/lanes/tiles.py"}),
         ("llvmlite", LLVM),
         ("cupy", {"_backend.py", "_compile/device.py", "_compile/streams.py"}),
         ("array_api_compat", {"_backend.py"}),

@@ -60,7 +60,7 @@ STREAMED = 1 << 25
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)
 """Samples that one pass over the data may carry in registers."""
 
-compiled: Any = functools.partial(work_sharing, error_model="numpy", nogil=True)
+compiled: Any = functools.partial(work_sharing, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
 """Compile a function that ends in a loop ``for i in prange(n)`` over threads; the machine code is kept on disk."""
 
 
@@ -71,7 +71,7 @@ def compiled_regions(function: Callable[..., Any]) -> Any:
 
 def compiled_serial(function: Callable[..., Any]) -> Any:
     """Compile a function that runs on the calling thread; the machine code is kept on disk."""
-    return cached(numba.njit(error_model="numpy", nogil=True)(function))
+    return cached(numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)(function))
 
 
 inner: Any = functools.partial(

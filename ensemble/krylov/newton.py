@@ -100,7 +100,10 @@ def newton(
     history: list[np.ndarray] = []
     with np.errstate(all="ignore"):
         for step in range(max_iterations + 1):
-            samples = contiguous(xp.broadcast_to(samples_of(r), u.shape))
+            samples = samples_of(r)
+            if samples.shape != u.shape:
+                samples = xp.broadcast_to(samples, u.shape)
+            samples = contiguous(samples)  # of the same shape NumPy would give a read-only array: other kernels
             norm = norms(samples)
             if target is None:
                 target = np.maximum(rtol * (norm if reference is None else np.asarray(reference)), atol)

@@ -130,7 +130,7 @@ def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, orderin
     orders = pivots[ordering], ordering
     moved = _symmetric_pattern(i, j, n)
     upper = kernels.filled(moved.indptr, moved.indices, kernels.elimination_tree(moved.indptr, moved.indices))
-    lower = transpose_graph(*upper, n)
+    lower = _transposed(*upper, n)
     count = kernels.count_multiply_adds(*lower[:2], upper[0], symmetric)
     n_values = n + upper[1].size * (1 if symmetric else 2)
     if not symmetric and count <= EXACT_MULTIPLY_ADDS:
@@ -144,7 +144,7 @@ def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, orderin
         return _with_places(symmetric, orders, lower, upper, (i, j, entries))
     runs = merged_rows(*upper)
     upper = padded_columns(*upper, runs)
-    return _with_places(symmetric, orders, transpose_graph(*upper, n), upper, (i, j, entries), runs)
+    return _with_places(symmetric, orders, _transposed(*upper, n), upper, (i, j, entries), runs)
 
 
 def unfilled_elimination_of(
@@ -161,8 +161,15 @@ def unfilled_elimination_of(
     right = upper.indptr.astype(np.int64), upper.indices
     left = lower.indptr.astype(np.int64), lower.indices, np.empty(0, np.int64)
     if symmetric:
-        left = transpose_graph(*right, n)
+        left = _transposed(*right, n)
     return _with_places(symmetric, (pivots[order], order), left, right, (i, j, entries))
+
+
+def _transposed(starts: np.ndarray, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`transpose_graph`, whose code for indices of 32 bits every hierarchy needs too."""
+    narrow = np.int32 if columns.size < 2**31 else np.int64
+    new_starts, new_columns, entries = transpose_graph(starts.astype(narrow), columns, n)
+    return new_starts.astype(starts.dtype), new_columns, entries.astype(starts.dtype)
 
 
 def _inverse(order: np.ndarray) -> np.ndarray:

@@ -21,7 +21,10 @@ from ensemble._command.shared.progress import Progress
 from ensemble._progress import say
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.apps.fem.solves.device_kernels import compile_device_kernels
+from ensemble.gallery import poisson
 from ensemble.krylov import cg
+from ensemble.linalg import CrsMatrix
+from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.scalar import Ensemble
 
 __all__ = ["run"]
@@ -174,14 +177,25 @@ def solve_all(record: Record, progress: Progress) -> None:
 def warm_up(problem: RandomDiffusion, n_samples: int, tolerances: dict[str, Any]) -> None:
     """Compile the kernels of a solve on a small problem.
 
-    Conjugate gradients without a hierarchy come first: when the process of `OneSampleCompilation` comes to the graph
-    functions of a hierarchy, its parent has compiled them.
+    The direct solver of coarsest levels comes first, and conjugate gradients without a hierarchy: when the process of
+    `OneSampleCompilation` comes to the graph functions of a hierarchy, its parent has compiled them, and the parent
+    finds those of the direct solver, which it needs last.
     """
+    warm_up_coarsest(n_samples)
     y = Ensemble(np.zeros((problem.field.n_terms, n_samples)))
     if problem.discretization.stores_upper:
         matrix, residual = problem.assemble(y, symmetric=True)
         cg(matrix, residual, max_iterations=2)
     problem.solve(y, **tolerances)
+
+
+def warm_up_coarsest(n_samples: int) -> None:
+    """Compile what factorises a coarsest matrix: those of a small problem are inverted instead."""
+    graph, values = (matrix := poisson((9, 9))).graph, matrix.values.astype(np.float32)
+    coarsest = CrsMatrix(graph, np.repeat(values, n_samples, axis=1))
+    solver = CoarseSolver(coarsest)
+    solver.amplification(coarsest)
+    solver.apply(np.zeros((graph.shape[0], n_samples), np.float32), None)
 
 
 def middle_line(problem: RandomDiffusion) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble._compile.allocation import new, new_full
 from ensemble._compile.numba import compiled_serial
 from ensemble._kernels.direct.supernodes import Supernodes
 
@@ -30,7 +31,7 @@ NONE = -1
 def elimination_tree(indptr, indices):
     """The parent of each row of a symmetric graph, -1 for a root; paths are compressed by `ancestor`."""
     n = indptr.size - 1
-    parent, ancestor = np.full(n, NONE, np.int64), np.full(n, NONE, np.int64)
+    parent, ancestor = new_full(n, NONE, np.int64), new_full(n, NONE, np.int64)
     for i in range(n):
         for p in range(indptr[i], indptr[i + 1]):
             k = np.int64(indices[p])
@@ -47,12 +48,12 @@ def elimination_tree(indptr, indices):
 def postorder(parent):
     """Rows in an order in which each subtree is a run of rows, children in ascending order."""
     n = parent.size
-    child, sibling = np.full(n, NONE, np.int64), np.full(n, NONE, np.int64)
+    child, sibling = new_full(n, NONE, np.int64), new_full(n, NONE, np.int64)
     for v in range(n - 1, -1, -1):
         if parent[v] != NONE:
             sibling[v] = child[parent[v]]
             child[parent[v]] = v
-    order, stack, count = np.empty(n, np.int64), np.empty(n, np.int64), 0
+    order, stack, count = new(n, np.int64), new(n, np.int64), 0
     for root in range(n):
         if parent[root] != NONE:
             continue
@@ -75,7 +76,7 @@ def postorder(parent):
 def _row_subtrees(indptr, indices, parent, fill, starts, columns):
     """Count the entries right of the diagonal, ``starts[k + 1]`` in row k, or write their columns with `fill`."""
     n = parent.size
-    met = np.full(n, NONE, np.int64)
+    met = new_full(n, NONE, np.int64)
     place = starts.copy()
     for i in range(n):
         met[i] = i
@@ -129,8 +130,8 @@ def reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, f
     Returns one mark for each entry left, and one for each entry right of the diagonal.
     """
     n = indptr.size - 1
-    in_lower, in_upper = np.zeros(full_lower.size, np.bool_), np.zeros(full_upper.size, np.bool_)
-    met = np.full(n, NONE, np.int64)
+    in_lower, in_upper = new_full(full_lower.size, False, np.bool_), new_full(full_upper.size, False, np.bool_)
+    met = new_full(n, NONE, np.int64)
     for i in range(n):
         for p in range(indptr[i], indptr[i + 1]):
             met[indices[p]] = i
@@ -150,7 +151,7 @@ def reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, f
 def nested_rows(starts, columns):
     """Whether rows k to k + 3 are nested: each has the next one as its first column, and then that one's columns."""
     n = starts.size - 1
-    nested = np.zeros(n, np.bool_)
+    nested = new_full(n, False, np.bool_)
     run = 0  # rows from k on that are nested in the one before
     for k in range(n - 2, -1, -1):
         low, above, high = starts[k], starts[k + 1], starts[k + 2]

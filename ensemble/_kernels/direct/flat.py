@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.allocation import new, new_full
 from ensemble._compile.numba import compiled_serial
 from ensemble._compile.plain_code import (
     LANES,
@@ -51,9 +52,9 @@ def _pairs(symmetric, n_values, lower_starts, lower, across, upper_starts, upper
     diagonal the place of the reciprocal pivot, and the pairs.
     """
     n = diagonal.size
-    place = np.full(n, -1, np.int64)  # of the values of the row, by column
-    counts = np.zeros(n_values, np.int64)
-    cursor = np.empty(n_values, np.int64)
+    place = new_full(n, -1, np.int64)  # of the values of the row, by column
+    counts = new_full(n_values, 0, np.int64)
+    cursor = new(n_values, np.int64)
     at = 0
     for i in range(n):
         low, high = lower_starts[i], lower_starts[i + 1]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import zeros
 from ensemble._compile.memory import empty
 from ensemble._compile.numba import compiled, inner, prange
@@ -64,12 +65,12 @@ def _factor(width: int) -> Any:
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
             entries, w = values.size // n_samples, np.int64(width)
-            scaled, nothing = np.empty(n_values * w if symmetric else 0, values.dtype), zeros(values, width)
+            scaled, nothing = new(n_values * w if symmetric else 0, values.dtype), zeros(values, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = tile * w
                 given, stride, start = values, n_samples, first
                 if first + w > n_samples:
-                    given, stride, start = np.empty(entries * w, values.dtype), w, np.int64(0)
+                    given, stride, start = new(entries * w, values.dtype), w, np.int64(0)
                     _read(values, n_samples, first, n_samples - first, given, width)
                 factor_one(
                     given, start, stride, tiles, first * n_values, scaled, broken, first, program, symmetric, nothing
@@ -84,15 +85,15 @@ def _solve(width: int) -> Any:
     def loop(tiles, program, n_values, b, x, n, k, shared, order, n_samples, n_tiles):
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
-            y, w, nothing = np.empty(n * width, b.dtype), np.int64(width), zeros(b, width)
+            y, w, nothing = new(n * width, b.dtype), np.int64(width), zeros(b, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = tile * w
                 rest = n_samples - first
                 given, made, own, start = b, x, n_samples, first
                 if rest < w:  # the lanes of other samples belong to nobody here
-                    made, own, start = np.empty(n * k * w, b.dtype), w, np.int64(0)
+                    made, own, start = new(n * k * w, b.dtype), w, np.int64(0)
                     if not shared:
-                        given = np.empty(n * k * w, b.dtype)
+                        given = new(n * k * w, b.dtype)
                         _read(b, n_samples, first, rest, given, width)
                 for c in range(k):
                     at, far = (c, k) if shared else (c * own + start, k * own)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._compile.allocation import new, new_full
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
@@ -21,6 +22,9 @@ __all__ = ["FilledGraph", "selected_inverse"]
 
 WIDEST = 8
 """Samples of a tile."""
+
+PADDED = 1 << 17
+"""Numbers of the inverses up to which tiles are filled with copies of the last sample: one width is compiled."""
 
 
 class FilledGraph(NamedTuple):
@@ -126,10 +130,10 @@ def _selected(width, symmetric):
             starts, columns, _, _, diagonal = graph
             n, m = diagonal.size, columns.size
             right, left, row, column = (
-                np.empty(n * width, z.dtype), np.empty(n * width, z.dtype), np.empty(n * width, z.dtype),
-                np.empty(n * width, z.dtype),
+                new(n * width, z.dtype), new(n * width, z.dtype), new(n * width, z.dtype),
+                new(n * width, z.dtype),
             )  # fmt: skip
-            met = np.full(n, -1, np.int64)
+            met = new_full(n, -1, np.int64)
             nothing = zeros(z, width)
             first = begin + np.int64(tile) * width
             for i in range(n - 1, -1, -1):
@@ -152,6 +156,12 @@ def _selected(width, symmetric):
 def _(factors: np.ndarray, graph: FilledGraph, out: Any) -> np.ndarray:
     n, n_samples = graph.diagonal.size, factors.shape[1]
     out = output(out, (n + 2 * graph.columns.size, n_samples), factors.dtype)
+    widest = tiles_by_width(WIDEST, WIDEST)[0][1]
+    missing = -n_samples % widest
+    if n_samples and missing and out.shape[0] * (n_samples + missing) <= PADDED:
+        filled = np.concatenate([factors, np.repeat(factors[:, -1:], missing, axis=1)], axis=1)
+        out[...] = selected_inverse(filled, graph, None)[:, :n_samples]
+        return out
     for first, width, count in tiles_by_width(n_samples, WIDEST):
         loop = _selected(width, graph.symmetric)
         loop(factors.reshape(-1), graph[1:], out.reshape(-1), n_samples, first, count)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._compile.allocation import new
 from ensemble._compile.lanes.arithmetic import convert
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.memory import empty_like
@@ -149,7 +150,7 @@ def _solve(width, order, shared):
     ):  # fmt: skip
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
-            y = np.empty(diagonal.size * k * width, b.dtype)
+            y = new(diagonal.size * k * width, b.dtype)
             nothing = zeros(b, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = begin + tile * width

@@ -19,6 +19,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
+from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.numba import ROW_BLOCK, compiled, output, per_width, prange, spliced, tiles
 from ensemble._compile.registry import into, kernel
@@ -201,8 +202,8 @@ def _gather_rows(width, reacts, with_matrix):
     ):  # fmt: skip
         n_rows = fixed.size
         for block in prange((n_rows + ROW_BLOCK - 1) // ROW_BLOCK):
-            geometry = np.empty(64, kappa.dtype)
-            volume_u = np.empty(8 * width, kappa.dtype)
+            geometry = new(64, kappa.dtype)
+            volume_u = new(8 * width, kappa.dtype)
             for i in range(block * ROW_BLOCK, min(n_rows, (block + 1) * ROW_BLOCK)):
                 r = zeros(kappa, width)
                 row = np.int64(indptr[i]) if with_matrix else 0

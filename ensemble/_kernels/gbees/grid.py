@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.allocation import new
 from ensemble._compile.numba import array_at, c_function, compiled_serial, inner
 
 __all__ = [
@@ -64,6 +65,9 @@ GOOD, FULL, KEY_OVERFLOW = 0, 1, 2
 
 UNIT = 2.0**-58
 """Unit of masses in fixed point: sums of integers do not depend on the order."""
+
+SORTED_RUN = 16
+"""Numbers that are sorted by insertion."""
 
 GROUP = 2
 """Bits of a key that are its place in a line of the table: neighbours along the last dimension share a line."""
@@ -211,9 +215,10 @@ def mark_downwind(n, p, v, links, ungrown, kept, packing, end, limit):
     for cell in range(BASE, end):
         if p[cell] >= limit:
             kept[cell] = True
-            if not mark_targets(cell, n, v, links, kept, packing, False):
+            every = cell < BASE  # False; a constant would compile `mark_targets` once more
+            if not mark_targets(cell, n, v, links, kept, packing, every):
                 # the edge may be stored across the other face; a face outside bounds hides it from later steps
-                mark_targets(cell, n, v, links, kept, packing, True)
+                mark_targets(cell, n, v, links, kept, packing, not every)
                 ungrown[cell] = True
 
 
@@ -246,6 +251,38 @@ def to_units(p):
 
 
 @inner
+def stable_order(values):
+    """The places of numbers in ascending order, equal ones as they stand: merge sort of runs sorted by insertion.
+
+    Numba compiles `np.argsort` for a second and more.
+    """
+    n = values.size
+    order, merged = new(n, np.int64), new(n, np.int64)
+    ahead, behind = new(n, values.dtype), new(n, values.dtype)  # the values in these orders
+    for place in range(n):
+        value, k, low = values[place], place, place & ~(SORTED_RUN - 1)
+        while k > low and value < ahead[k - 1]:
+            order[k], ahead[k] = order[k - 1], ahead[k - 1]
+            k -= 1
+        order[k], ahead[k] = place, value
+    width = SORTED_RUN
+    while width < n:
+        for low in range(0, n, 2 * width):
+            middle, high = min(low + width, n), min(low + 2 * width, n)
+            left, right = low, middle
+            for k in range(low, high):
+                if left < middle and (right >= high or not ahead[right] < ahead[left]):
+                    merged[k], behind[k] = order[left], ahead[left]
+                    left += 1
+                else:
+                    merged[k], behind[k] = order[right], ahead[right]
+                    right += 1
+        order, merged, ahead, behind = merged, order, behind, ahead
+        width *= 2
+    return order
+
+
+@inner
 def keep_largest(p, kept, end, threshold, mass):
     """Mark the candidates that the sequential rule keeps.
 
@@ -265,14 +302,14 @@ def keep_largest(p, kept, end, threshold, mass):
                 gone += to_units(p[cell])
             else:
                 n_close += 1
-    close, values = np.empty(n_close, np.int64), np.empty(n_close, np.float64)
+    close, values = new(n_close, np.int64), new(n_close, np.float64)
     n_close = 0
     for cell in range(BASE, end):
         if not kept[cell] and not p[cell] < sure:
             close[n_close], values[n_close] = cell, p[cell]
             n_close += 1
     lost = True
-    for k in np.argsort(values, kind="mergesort"):
+    for k in stable_order(values):
         gone += to_units(values[k])
         lost = lost and values[k] / mass / (1.0 - gone * UNIT / mass) < threshold
         if not lost:
@@ -286,15 +323,15 @@ def ascending(keys, kept, end, sorted_end):
     for cell in range(BASE, end):
         n_kept += kept[cell]
         n_late += kept[cell] and cell >= sorted_end
-    late, late_keys = np.empty(n_late, np.int32), np.empty(n_late, np.int64)
+    late, late_keys = new(n_late, np.int32), new(n_late, np.int64)
     k = 0
     for cell in range(sorted_end, end):
         if kept[cell]:
             late[k], late_keys[k] = cell, keys[cell]
             k += 1
-    order = np.empty(n_kept, np.int32)
+    order = new(n_kept, np.int32)
     at, cell = 0, BASE
-    for k in np.argsort(late_keys, kind="mergesort"):
+    for k in stable_order(late_keys):
         while cell < sorted_end and keys[cell] < late_keys[k]:
             order[at] = cell
             at += kept[cell]
@@ -321,13 +358,18 @@ def permute(values, scratch, first, order):
 def clear(grid, n, first, last):
     """Set the positions from `first` up to `last` to zero."""
     size = grid[0].size
-    grid[1][first:last] = 0
-    grid[2][first:last] = 0
+    p, scratch, v, links, up, down = grid[1], grid[2], grid[3], grid[4], grid[5], grid[6]
+    for at in range(first, last):  # slices would compile messages for unequal shapes
+        p[at] = 0
+        scratch[at] = 0
     for i in range(n):
-        for part in (grid[3], grid[5], grid[6]):
-            part[i * size + first : i * size + last] = 0
+        for at in range(i * size + first, i * size + last):
+            v[at] = 0
+            up[at] = 0
+            down[at] = 0
     for i in range(2 * n):
-        grid[4][i * size + first : i * size + last] = 0
+        for at in range(i * size + first, i * size + last):
+            links[at] = 0
 
 
 @compiled_serial
@@ -351,7 +393,7 @@ def prune(n, grid, packing, end, sorted_end, threshold, mass, sequential):
         if not p[cell] >= limit:
             ungrown[cell] = True
     permute(ungrown, kept, 0, order)
-    late = np.empty(order.size, np.int64)
+    late = new(order.size, np.int64)
     permute(keys, late, 0, order)
     counted = np.int64(0)
     for cell in order:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import cuda
+from ensemble._compile.allocation import new_full
 from ensemble._compile.numba import compiled, compiled_serial, prange
 from ensemble._compile.registry import kernel
 from ensemble._kernels.multigrid import measures
@@ -79,7 +80,7 @@ def aggregate(indptr, indices, included):
     -1 marks an excluded node.
     """
     n = indptr.size - 1
-    member = np.full(n, -1, np.int32)
+    member = new_full(n, -1, np.int32)
     n_aggregates = 0
     for i in range(n):  # phase 1
         if not included[i] or member[i] >= 0:
@@ -98,8 +99,8 @@ def aggregate(indptr, indices, included):
                 if included[indices[k]]:
                     member[indices[k]] = n_aggregates
             n_aggregates += 1
-    joined = np.full(n, -1, np.int32)
-    edges = np.zeros(max(n_aggregates, 1), np.int64)
+    joined = new_full(n, -1, np.int32)
+    edges = new_full(max(n_aggregates, 1), 0, np.int64)
     for i in range(n):  # phase 2
         if not included[i] or member[i] >= 0:
             continue
@@ -134,7 +135,7 @@ def square_on_graph(indptr, indices, values, out):
     """The entries of the square of a matrix that lie on its own graph: one sample, to `out`, shape (nnz,)."""
     n = indptr.size - 1
     for chunk in prange((n + CHUNK - 1) // CHUNK):
-        place = np.full(n, -1, np.int64)  # of each column's entry in the row at hand; earlier rows' lie before it
+        place = new_full(n, -1, np.int64)  # of each column's entry in the row at hand; earlier rows' lie before it
         for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, n)):
             for k in range(indptr[i], indptr[i + 1]):
                 place[indices[k]] = k

@@ -17,6 +17,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, to_numpy
 from ensemble._compile import cuda
+from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import load, prefetch, splat, store, zeros
 from ensemble._compile.numba import compiled, empty, output, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
@@ -91,7 +92,7 @@ def _smooth_prolongator(width, mapped):
         n_rows = indptr_p.size - 1
         stride, start, last = U(n_samples), U(first), U(entries.size - 1)
         for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-            place = np.empty(n_coarse, np.int64)  # of each coarse column's entry in the row at hand
+            place = new(n_coarse, np.int64)  # of each coarse column's entry in the row at hand
             for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
                 begin, end = U(indptr_p[i]), U(indptr_p[i + U(1)])
                 if begin == end:
@@ -173,9 +174,9 @@ def _(graph_a, values, graph_b, b, graph_c, out):
     out = output(out, (graph_c[1].size, n_samples), values.dtype)
     n_columns = int(graph_c[1].max()) + 1 if graph_c[1].size else 0
     for first, width in tiles(n_samples):
-        _product_rows(width, *shared, False)(
+        _product_rows(width, *shared)(
             *graph_a, graph_a[1], values.reshape(-1), *graph_b, b.reshape(-1), *graph_c, out.reshape(-1), n_columns,
-            0, graph_a[0].size - 1, n_samples, first, n_samples, first,
+            0, graph_a[0].size - 1, n_samples, first, n_samples, first, False,
         )  # fmt: skip
     return out
 
@@ -217,18 +218,18 @@ def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, g
 
 
 @per_width
-def _product_rows(width, shared_a, shared_p, mapped):
+def _product_rows(width, shared_a, shared_p):
     """Rows `begin` to `end` of A P, whose first entry has the place 0 in `product`."""
 
     @compiled
     def loop(
         indptr_a, indices_a, entries, values, indptr_p, indices_p, p, indptr_ap, indices_ap, product, n_coarse, begin,
-        end, stride, offset, n_samples, first,
+        end, stride, offset, n_samples, first, mapped,
     ):  # fmt: skip
         base = np.int64(indptr_ap[begin])
         samples, start, last = U(n_samples), U(first), U(entries.size - 1)
         for chunk in prange((end - begin + ROW_CHUNK - 1) // ROW_CHUNK):
-            place = np.empty(n_coarse, np.int64)  # of each coarse column's entry in the row at hand
+            place = new(n_coarse, np.int64)  # of each coarse column's entry in the row at hand
             low = begin + chunk * ROW_CHUNK
             for i in range(U(low), U(min(low + ROW_CHUNK, end))):
                 for m in range(U(indptr_ap[i]), U(indptr_ap[i + U(1)])):
@@ -268,7 +269,7 @@ def _restrict_slab(width, shared_p):
         n_chunks = (task_end - task_begin + 15) // 16
         stride, start = U(n_samples), U(first)
         for chunk in prange(n_chunks):
-            place = np.empty(n_coarse, np.int64)  # of each column's entry in the coarse row at hand
+            place = new(n_coarse, np.int64)  # of each column's entry in the coarse row at hand
             for task in range(task_begin + chunk * 16, min(task_begin + (chunk + 1) * 16, task_end)):
                 row = rows[task]
                 for m in range(U(indptr_c[row]), U(indptr_c[row + 1])):
@@ -310,9 +311,9 @@ def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
     for first, width in tiles(n_samples):
         buffer = empty((longest * width,), values.dtype)
         for slab, (begin, end) in enumerate(itertools.pairwise(edges)):
-            _product_rows(width, shared_a, shared_p, len(graph_a) == 3)(
+            _product_rows(width, shared_a, shared_p)(
                 *graph_a[:2], graph_a[-1], values.reshape(-1), *graph_p, p.reshape(-1), indptr_ap, indices_ap, buffer,
-                n_coarse, begin, end, width, 0, n_samples, first,
+                n_coarse, begin, end, width, 0, n_samples, first, len(graph_a) == 3,
             )  # fmt: skip
             _restrict_slab(width, shared_p)(
                 rows, begins, ends, starts[slab], starts[slab + 1], indices_r, entries_r, p.reshape(-1),

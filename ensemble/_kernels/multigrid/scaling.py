@@ -165,9 +165,9 @@ def scaled_start(scale, enter, r, dinv, c, b, out):
 
 
 @per_width
-def _start(width, shared, scaled):
+def _start(width, shared):
     @compiled
-    def loop(scale, enter, r, dinv, c, b, x, past_cache, n_rows, n_samples, first):
+    def loop(scale, enter, r, dinv, c, b, x, past_cache, n_rows, n_samples, first, scaled):
         for i in prange(n_rows):
             here = np.int64(i) * n_samples + first
             entered = convert(load(enter, first, width) * load(r, here, width), b)
@@ -192,7 +192,7 @@ def _(scale, enter, r, dinv, c, b, out):
     flat = [array.reshape(-1) for array in (b if scale is None else scale, enter, r, dinv, c, b, out)]
     past_cache = streams(b) and streams(out)
     for first, width in tiles(n_samples):
-        _start(width, shared, scale is not None)(*flat, past_cache, n_rows, n_samples, first)
+        _start(width, shared)(*flat, past_cache, n_rows, n_samples, first, scale is not None)
     return b, out
 
 
@@ -220,11 +220,12 @@ def scaled_finish(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r,
 
 
 @per_width
-def _finish(width, shared, scaled):
+def _finish(width, shared):
     @compiled
     def loop(
-        scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out, partials, past_cache, n_samples, first
-    ):
+        scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out, partials, past_cache, n_samples, first,
+        scaled,
+    ):  # fmt: skip
         n_rows = indptr.size - 1
         for block in prange(partials.size // n_samples):
             inner = zeros(out, width)
@@ -258,9 +259,10 @@ def _(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out):
     partials = partial_sums(n_rows, n_samples, r.dtype)
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, r, out, partials)]
     for first, width in tiles(n_samples):
-        _finish(width, shared, scale is not None)(
-            (b if scale is None else scale).reshape(-1), leave, indptr, indices, *flat, streams(out), n_samples, first
-        )
+        _finish(width, shared)(
+            (b if scale is None else scale).reshape(-1), leave, indptr, indices, *flat, streams(out), n_samples, first,
+            scale is not None,
+        )  # fmt: skip
     return out, ordered_sum(partials)
 
 

@@ -54,7 +54,8 @@ __all__ = [
     "symmetric_spmv_dot",
 ]
 
-PRODUCT, RESIDUAL, DOT, FIRST, STEP, LAST, POWER, FINISH = range(8)
+PRODUCT, RESIDUAL, FIRST, STEP, LAST, DOT, POWER, FINISH = range(8)
+"""What a pass does with the product; those from `DOT` on sum up inner products."""
 
 MASKED = 1 << 18
 """Bytes up to which a ring is lengthened to a power of two rows."""
@@ -155,13 +156,13 @@ def upper_row(
 
 
 @per_width
-def _pass(width, shared, kind, masked, one_sample):
+def _pass(width, shared, masked, one_sample):
     """`masked` is what `ring_of` returns; `one_sample` means that there is one sample: strides are constants."""
 
     @compiled
     def loop(
         indptr, indices, starts, entries, reach, values, dinv, b, x, a, c, w, leave, r, out, ring, sums, squares,
-        ring_rows, n_chunks, past_cache, stride, offset,
+        ring_rows, n_chunks, past_cache, stride, offset, kind,
     ):  # fmt: skip
         n_samples, first = (1, 0) if one_sample else (stride, offset)
         ahead = U(PREFETCH_BYTES // (n_samples * values.itemsize))
@@ -195,19 +196,19 @@ def _pass(width, shared, kind, masked, one_sample):
                     if kind == RESIDUAL:
                         total = load(b, here, width) - total
                     elif kind == DOT:
-                        inner = inner + load(x, here, width) * total
+                        inner = inner + convert(load(x, here, width) * total, out)
                     elif kind == POWER:
                         inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
                         factor = load(c, first, width)
                         total = factor * (inverse * total)
-                        inner = inner + (factor * load(x, here, width)) * total
-                        square = square + total * total
+                        inner = inner + convert((factor * load(x, here, width)) * total, out)
+                        square = square + convert(total * total, out)
                     elif kind != PRODUCT:
                         inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
                         step = load(c, first, width) * (inverse * (load(b, here, width) - total))
                         if kind != FIRST:
                             step = load(a, first, width) * load(w, here, width) + step
-                        if kind not in (LAST, FINISH):
+                        if kind != LAST and kind != FINISH:
                             store(w, here, step)
                         total = load(x, here, width) + step
                     answer = convert(total, out)
@@ -218,7 +219,7 @@ def _pass(width, shared, kind, masked, one_sample):
                         stream(out, here, answer)
                     else:
                         store(out, here, answer)
-                if kind in (DOT, POWER, FINISH):
+                if kind >= DOT:
                     store(sums, block * n_samples + first, inner)
                 if kind == POWER:
                     store(squares, block * n_samples + first, square)
@@ -246,15 +247,15 @@ def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
     leave, r = (x if array is None else array for array in (leave, r))
     out = output(out, x.shape, r.dtype)
     shared = values.shape[1] != n_samples
-    sums, squares = (partial_sums(n_rows if kind in (DOT, POWER, FINISH) else 0, n_samples, r.dtype) for _ in range(2))
+    sums, squares = (partial_sums(n_rows if kind >= DOT else 0, n_samples, r.dtype) for _ in range(2))
     n_chunks = chunks_of(n_rows)
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, leave, r, out)]
     for first, width in tiles(n_samples):
         ring_rows, masked = ring_of(graph[-1], width * x.itemsize)
         ring = empty((n_chunks * ring_rows * width,), x.dtype)
-        _pass(width, shared, kind, masked, n_samples == 1)(
+        _pass(width, shared, masked, n_samples == 1)(
             *graph, *flat, ring, sums.reshape(-1), squares.reshape(-1), ring_rows, n_chunks, streams(out), n_samples,
-            first,
+            first, kind,
         )  # fmt: skip
     return out, sums, squares
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
+from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import load, prefetch, splat, store, stream, zeros
 from ensemble._compile.numba import (
     ROW_BLOCK,
@@ -150,7 +151,7 @@ def scattered_few_samples(indptr, indices, values, x):
 @compiled_serial
 def ordered_sum(partials):
     """The sum of the rows of `partials`, first to last, whatever the number of columns."""
-    total = np.empty(partials.shape[1], partials.dtype)
+    total = new(partials.shape[1], partials.dtype)
     for s in range(partials.shape[1]):
         total[s] = 0
     for block in range(partials.shape[0]):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.allocation import new, new_full
 from ensemble._compile.numba import compiled, compiled_serial, prange
 
 __all__ = ["ROW_CHUNK", "SLAB_ROWS", "product_graph", "slab_tasks", "transpose_graph"]
@@ -23,13 +24,13 @@ NO_ROW = np.uint64(2**64 - 1)
 @compiled_serial
 def transpose_graph(indptr, indices, n_columns):
     """The graph of the transpose: (indptr, indices, entries), entry k of it being entry ``entries[k]`` of the graph."""
-    new_indptr = np.zeros(n_columns + 1, indptr.dtype)
+    new_indptr = new_full(n_columns + 1, 0, indptr.dtype)
     for k in range(indices.size):
         new_indptr[indices[k] + 1] += 1
     for j in range(n_columns):
         new_indptr[j + 1] += new_indptr[j]
-    new_indices = np.empty(indices.size, indices.dtype)
-    entries = np.empty(indices.size, indptr.dtype)
+    new_indices = new(indices.size, indices.dtype)
+    entries = new(indices.size, indptr.dtype)
     place = new_indptr[:-1].copy()
     for i in range(indptr.size - 1):
         for k in range(indptr[i], indptr[i + 1]):
@@ -44,7 +45,7 @@ def transpose_graph(indptr, indices, n_columns):
 def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length):
     n_rows = indptr_a.size - 1
     for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-        marker = np.empty(n_columns, np.uint64)  # the last row in which a column was met
+        marker = new(n_columns, np.uint64)  # the last row in which a column was met
         for j in range(n_columns):
             marker[j] = NO_ROW
         for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
@@ -63,7 +64,7 @@ def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length):
 def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices):
     n_rows = indptr_a.size - 1
     for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-        marker = np.empty(n_columns, np.uint64)
+        marker = new(n_columns, np.uint64)
         for j in range(n_columns):
             marker[j] = NO_ROW
         for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
@@ -106,7 +107,7 @@ def slab_tasks(indptr_r, indices_r, n_fine):
     ``begins[t]:ends[t]`` of P^T into coarse row ``rows[t]``.
     """
     n_slabs = (n_fine + SLAB_ROWS - 1) // SLAB_ROWS
-    starts = np.zeros(n_slabs + 1, np.int64)
+    starts = new_full(n_slabs + 1, 0, np.int64)
     for i in range(indptr_r.size - 1):
         last = -1
         for k in range(indptr_r[i], indptr_r[i + 1]):
@@ -116,9 +117,9 @@ def slab_tasks(indptr_r, indices_r, n_fine):
                 last = slab
     for b in range(n_slabs):
         starts[b + 1] += starts[b]
-    rows = np.empty(starts[-1], np.int64)
-    begins = np.empty(starts[-1], np.int64)
-    ends = np.empty(starts[-1], np.int64)
+    rows = new(starts[-1], np.int64)
+    begins = new(starts[-1], np.int64)
+    ends = new(starts[-1], np.int64)
     place = starts[:-1].copy()
     for i in range(indptr_r.size - 1):
         last = -1

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numba.core import event
 
+from ensemble._compile.numba import compiled_serial
 from ensemble._compile.trace import numba_source
 from ensemble._kernels.gbees import grid as kernels
 from ensemble.apps.gbees import Gbees, lorenz96
@@ -254,3 +255,18 @@ def test_the_callback_may_interrupt(monkeypatch):
     assert 0.0 < done < 1.0 and other.n_cells == len(other.cells()[0])
     other.advance(0.0, 1.0, elapsed=done)
     assert bits(other) == bits(run)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+def test_numbers_are_ordered_as_numpys_stable_sort_orders_them(dtype, rng):
+    """Few numbers, runs sorted by insertion, and their merges; equal numbers keep their order."""
+
+    @compiled_serial
+    def ordered(values):
+        return kernels.stable_order(values)
+
+    run = kernels.SORTED_RUN
+    for n in (0, 1, 2, run - 1, run, run + 1, 2 * run, 3 * run + 5, 1000):
+        for values in (rng.integers(0, 1 + n // 3, n), rng.integers(0, 1 << 20, n), np.arange(n), np.arange(n)[::-1]):
+            values = np.ascontiguousarray(values, dtype)
+            np.testing.assert_array_equal(ordered(values), np.argsort(values, kind="stable"))
