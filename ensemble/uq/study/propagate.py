@@ -294,8 +294,8 @@ def hand_over(error: BaseException, study: Plan) -> None:
     """Give what was done along with an error, and close the store."""
     path = study.store.path
     place = "in error.result" if path is None else f"in the store {str(path)!r}: resume=True goes on"
-    text = f"propagate: {study.n_done:,} of {study.n:,} samples were done; they are {place}."
-    text = text if study.n_done else f"propagate: none of {study.n:,} samples was done."
+    text = f"{study.function}: {study.n_done:,} of {study.n:,} samples were done; they are {place}."
+    text = text if study.n_done else f"{study.function}: none of {study.n:,} samples was done."
     if isinstance(error, KeyboardInterrupt):
         error.args = (text,)
     else:
@@ -306,6 +306,6 @@ def hand_over(error: BaseException, study: Plan) -> None:
     try:
         study.close()
     except Exception as second:
-        error.add_note(f"propagate: the store was not compacted ({second}). Nothing in it is lost.")
+        error.add_note(f"{study.function}: the store was not compacted ({second}). Nothing in it is lost.")
     with suppress(Exception):
         error.result = study.result()  # type: ignore[attr-defined]
