@@ -101,7 +101,7 @@ def source(nx: int, ny: int, file: str) -> str:
     """The CUDA C++ source of one file for one size."""
     files = (*(f"{name}.cuh" for name in HEADERS), f"{file}.cu")
     types, kernels = (cuda.sources(*(f"_kernels/kalman/cuda/{name}" for name in names)) for names in (TYPES, files))
-    return "\n".join([types, device_functions(nx, ny), kernels])
+    return "\n".join([cuda.sources(cuda.COMMON_TYPES), types, device_functions(nx, ny), kernels])
 
 
 def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, int]:

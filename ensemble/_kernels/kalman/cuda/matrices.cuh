@@ -24,14 +24,14 @@ template <int N> struct Sym {
 __host__ __device__ constexpr int packet_bytes(int bytes) {
     return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : (int)sizeof(real);
 }
-template <int BYTES> struct alignas(BYTES) Packet { real x[BYTES / sizeof(real)]; };
+template <int BYTES> using Packet = PackOf<real, BYTES / (int)sizeof(real)>;
 
 template <int N> __device__ __forceinline__ void read(real* to, const real* from) {
     constexpr int bytes = N * sizeof(real);
     constexpr int size = packet_bytes(bytes), count = size / (int)sizeof(real);
     EACH(i, bytes / size) {
         const Packet<size> packet = ((const Packet<size>*)from)[i];
-        EACH(j, count) to[i * count + j] = packet.x[j];
+        EACH(j, count) to[i * count + j] = packet.lane[j];
     }
 }
 
@@ -40,7 +40,7 @@ template <int N> __device__ __forceinline__ void write(real* to, const real* fro
     constexpr int size = bytes % 16 == 0 ? 16 : (int)sizeof(real), count = size / (int)sizeof(real);
     EACH(i, bytes / size) {
         Packet<size> packet;
-        EACH(j, count) packet.x[j] = from[i * count + j];
+        EACH(j, count) packet.lane[j] = from[i * count + j];
         ((Packet<size>*)to)[i] = packet;
     }
 }
