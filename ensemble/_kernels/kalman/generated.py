@@ -358,9 +358,7 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
     direct = moving if width == 1 else recursion.shared
     at_prior = {"F": 1.0, "Q": 0.0, "u": 0.0} if n_stages == 1 and width == 1 and not back else {}
     at_prior = {n: value for n, value in at_prior.items() if n in names}
-    text = ["@plain",
-            "def tile(places: Integers, first: int, valid: int, n_steps: int, predict_first: bool) -> None:",
-            ]  # fmt: skip
+    text = ["@plain\ndef tile(places: Integers, first: int, valid: int, n_steps: int, predict_first: bool) -> None:"]
     for name in kept:
         text += [f"    {name} = local_array({counts[name] * width})",
                  f"    fetch(places, {row[name]}, {counts[name]}, 0, 1, first, valid, {name})"]  # fmt: skip
