@@ -89,7 +89,7 @@ def to_device_of(array: Array, like: Array) -> Array:
 class CopyStream:
     """A stream of the current CUDA device for copies from the host, beside the stream of the kernels.
 
-    Copies from pinned memory are queued, and `copy` returns at once; an event says when one is done.
+    Copies from pinned memory are queued, and `copy` returns at once; an event marks the end of each.
     """
 
     def __init__(self) -> None:
