@@ -60,19 +60,22 @@ def fused_products() -> float:
     return max(rates)
 
 
+def rk4_step(xp: Any, y: Any, rho: Any, h: float) -> Any:
+    """A step of the classical method, of the library `xp`."""
+    f = lambda y: xp.stack(lorenz(0.0, y, [rho], xp))
+    k1 = f(y)
+    k2 = f(y + 0.5 * h * k1)
+    k3 = f(y + 0.5 * h * k2)
+    k4 = f(y + h * k3)
+    return y + h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4)
+
+
 def numpy_rk4(rho: np.ndarray) -> np.ndarray:
     """The classical method over arrays of all trajectories."""
     y, h = np.ones((3, rho.size)), 1.0 / STEPS
 
-    def f(y: np.ndarray) -> np.ndarray:
-        return np.stack(lorenz(0.0, y, [rho], np))
-
     for _ in range(STEPS):
-        k1 = f(y)
-        k2 = f(y + 0.5 * h * k1)
-        k3 = f(y + 0.5 * h * k2)
-        k4 = f(y + h * k3)
-        y = y + h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4)
+        y = rk4_step(np, y, rho, h)
     return y
 
 
@@ -85,18 +88,8 @@ def jax_rk4() -> Callable[[np.ndarray], np.ndarray] | None:
     jax.config.update("jax_enable_x64", True)
     jnp, h = jax.numpy, 1.0 / STEPS
 
-    def f(y: Any, rho: Any) -> Any:
-        return jnp.stack(lorenz(0.0, y, [rho], jnp))
-
     def one(rho: Any) -> Any:
-        def step(_: Any, y: Any) -> Any:
-            k1 = f(y, rho)
-            k2 = f(y + 0.5 * h * k1, rho)
-            k3 = f(y + 0.5 * h * k2, rho)
-            k4 = f(y + h * k3, rho)
-            return y + h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4)
-
-        return jax.lax.fori_loop(0, STEPS, step, jnp.ones(3))
+        return jax.lax.fori_loop(0, STEPS, lambda _, y: rk4_step(jnp, y, rho, h), jnp.ones(3))
 
     run = jax.jit(jax.vmap(one))
     return lambda rho: np.asarray(run(rho)).T

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_ode import STEPS, lorenz
+from benchmarks.bench_ode import STEPS, lorenz, rk4_step
 from benchmarks.common import SEED, cuda_device, median, save, show
 from ensemble import Ensemble, gallery, ode
 from ensemble._kernels.ode import launch
@@ -89,18 +89,10 @@ def jax_fixed(dtype: str) -> Callable[[np.ndarray], Any] | None:
     jax.config.update("jax_enable_x64", True)
     jnp, h = jax.numpy, 1.0 / STEPS
 
-    def f(y: Any, rho: Any) -> Any:
-        return jnp.stack(lorenz(0.0, y, [rho], jnp))
+    def all_steps(y: Any, rho: Any) -> Any:
+        return jax.lax.fori_loop(0, STEPS, lambda _, y: rk4_step(jnp, y, rho, h), y)
 
-    def step(_: Any, carried: Any) -> Any:
-        y, rho = carried
-        k1 = f(y, rho)
-        k2 = f(y + 0.5 * h * k1, rho)
-        k3 = f(y + 0.5 * h * k2, rho)
-        k4 = f(y + h * k3, rho)
-        return y + h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4), rho
-
-    run = jax.jit(lambda y, rho: jax.lax.fori_loop(0, STEPS, step, (y, rho))[0])
+    run = jax.jit(all_steps)
 
     def call(rho: np.ndarray) -> Any:
         values = jnp.asarray(rho, dtype=dtype)

@@ -24,6 +24,7 @@ from ensemble._compile.streams import stream_number
 from ensemble._typing import Array
 
 __all__ = [
+    "COMMON_TYPES",
     "KERNEL_MODULES",
     "KernelModule",
     "Layout",
@@ -39,6 +40,9 @@ __all__ = [
 ]
 
 FOLDER = Path(__file__).parents[1]
+COMMON_TYPES = "_compile/include/types.cuh"
+"""What every source begins with."""
+
 THREADS = 128
 VECTOR_BYTES = 16
 CHUNK = 64
@@ -136,9 +140,7 @@ class KernelModule:
     def source(self) -> str:
         """The source text for the compiler."""
         headers = (f"_kernels/{header}" for header in self.headers)
-        return sources(
-            "_compile/include/packs.cuh", "_compile/include/samples.cuh", *headers, f"_kernels/{self.name}.cu"
-        )
+        return sources(COMMON_TYPES, "_compile/include/samples.cuh", *headers, f"_kernels/{self.name}.cu")
 
     def function(self, name: str, layout: Layout, wide: bool, extra: tuple[str, ...] = ()) -> Any:
         """A compiled kernel; the first one of a layout compiles the module. `extra` are further options."""

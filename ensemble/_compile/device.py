@@ -20,6 +20,7 @@ __all__ = [
     "device_empties",
     "device_empty",
     "in_thread",
+    "is_on_device",
     "lanes_of",
     "multiprocessors",
     "ordered_matrix_units",
@@ -88,7 +89,7 @@ def lanes_of(n_samples: int, n_blocks: int, array: Array, narrowest: int = 4) ->
 
     As many as keep all multiprocessors at work, 32 at most.
     """
-    wanted = BLOCKS * (multiprocessors() if hasattr(array.data, "ptr") else 1)
+    wanted = BLOCKS * (multiprocessors() if is_on_device(array) else 1)
     lanes = 32
     while lanes > narrowest and n_blocks * -(-n_samples // lanes) < wanted:
         lanes //= 2
@@ -112,9 +113,14 @@ def _ordered_matrix_units(device: int) -> int:
     return multiprocessors() if cupy.cuda.Device(device).compute_capability == "90" else 0
 
 
+def is_on_device(array: Array) -> bool:
+    """Whether an array's memory is that of a CUDA device."""
+    return hasattr(array.data, "ptr")
+
+
 def address(array: Array) -> int:
     """The address of the first element, in memory of the device or, where the emulator of CUDA is used, of the host."""
-    return int(array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data)
+    return int(array.data.ptr if is_on_device(array) else array.ctypes.data)
 
 
 def current_device() -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.device import is_on_device
 from ensemble._typing import Array
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 
 def stream_number(array: Array) -> int:
     """The identity of the current stream of the device of `array`; 0 off devices."""
-    if not hasattr(array.data, "ptr"):
+    if not is_on_device(array):
         return 0
     import cupy
 
@@ -36,7 +37,7 @@ def stream_number(array: Array) -> int:
 @contextmanager
 def on_device_of(array: Array) -> Iterator[None]:
     """Launches and allocations go to the device of `array`."""
-    if not hasattr(array.data, "ptr"):
+    if not is_on_device(array):
         yield
         return
     with array.device:
@@ -48,7 +49,7 @@ def copy_between_devices(array: Array, out: Array) -> None:
 
     The stream of `array` waits for the copy, so that its memory may be reused.
     """
-    if not hasattr(array.data, "ptr"):
+    if not is_on_device(array):
         out[...] = array
         return
     with array.device:
@@ -82,13 +83,13 @@ def to_cuda_device(array: Array, device: int) -> Array:
 
 def to_device_of(array: Array, like: Array) -> Array:
     """`array` on the device of `like`, where both are CuPy's; else itself."""
-    return to_cuda_device(array, like.device.id) if hasattr(array.data, "ptr") else array
+    return to_cuda_device(array, like.device.id) if is_on_device(array) else array
 
 
 class CopyStream:
     """A stream of the current CUDA device for copies from the host, beside the stream of the kernels.
 
-    Copies from pinned memory are queued, and `copy` returns at once; an event says when one is done.
+    Copies from pinned memory are queued, and `copy` returns at once; an event marks the end of each.
     """
 
     def __init__(self) -> None:
@@ -188,7 +189,7 @@ _streams = threading.local()
 @contextmanager
 def own_stream(array: Array) -> Iterator[bool]:
     """A stream on which launches can be recorded, in order with the caller's; returns whether there is one."""
-    if not hasattr(array.data, "ptr"):
+    if not is_on_device(array):
         yield False
         return
     import cupy

@@ -62,12 +62,8 @@ def bicgstab(
         "independent": each sample has coefficients of its own and the bits of its own scalar run; finished samples are
         frozen. "ensemble": all samples share their inner products, summed, as if they were one block-diagonal system;
         the iteration continues until every sample meets its own target.
-    compact : bool
-        Take finished samples out of vectors and matrices when at least half are done and more than a few iterations
-        lie ahead. Changes no result.
-    callback : callable, optional
-        Called as ``callback(iteration, residual_norms)`` after each iteration, norms of shape (n_samples,). Where it
-        returns True the samples that still run end as ``stopped``.
+    compact, callback
+        As in `cg`.
 
     Returns
     -------

@@ -61,12 +61,8 @@ def minres(
     max_iterations : int
     coupling : {"independent", "ensemble"}
         As in `cg`: samples with the bits of their own scalar runs, or inner products summed over the samples.
-    compact : bool
-        Take finished samples out of vectors and matrices when at least half are done and more than a few iterations
-        lie ahead. Changes no result.
-    callback : callable, optional
-        Called as ``callback(iteration, residual_norms)`` after each iteration, norms of shape (n_samples,). Where it
-        returns True the samples that still run end as ``stopped``.
+    compact, callback
+        As in `cg`.
 
     Returns
     -------

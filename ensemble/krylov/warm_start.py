@@ -21,7 +21,7 @@ LARGEST_WEIGHTS = 4.0
 class WarmStart:
     """Guess the solution of new samples from those of solved neighbours in input space.
 
-    ``add`` what was solved, ask ``guess`` for an ``x0``. A guess depends on the store and on its own sample's inputs
+    ``add`` stores solutions, ``guess`` returns an ``x0``. A guess depends on the store and on its own sample's inputs
     alone; what it saves depends on how smoothly the solution follows the inputs and how near the neighbours are.
 
     Parameters

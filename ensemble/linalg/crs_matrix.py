@@ -351,7 +351,7 @@ class TransposedMatrix(Selectable, MatrixArithmetic, MatrixOperator):
 
     @property
     def reference_array(self) -> Any:
-        """An array that lives where this matrix does."""
+        """An array of the library and the device of this matrix."""
         return self.T.reference_array
 
     def diagonal(self) -> Ensemble:

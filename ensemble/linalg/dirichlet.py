@@ -27,8 +27,9 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
 
     With I the rows and v the values: the rows and columns I of A become zero outside the diagonal,
     ``b_i - sum_{j in I} a_ij v_j`` stands on the right for i not in I, and ``a_ii v_i`` for i in I. The diagonal
-    entries keep their values, those that are zero become one: equations keep their units, so that the stopping test of
-    a Krylov method weighs them like their neighbours. A symmetric matrix stays so, a positive definite one too.
+    entries keep their values, those that are zero become one: equations keep their units, so that they
+    count like their neighbours in the norms of a Krylov method. A symmetric matrix stays so, a positive definite one
+    too.
 
     Parameters
     ----------

@@ -148,17 +148,11 @@ def smoothed_aggregation(
         dtype = floating(dtype, name, "dtype")
     affine = as_operator(A, name, "A")
     if isinstance(affine, AffineMatrix):
-        require(reorder is not True, name, "reorder", "be False or 'auto' for an AffineMatrix",
-                "True", "Build the AffineMatrix on A.graph.reordered().graph.")  # fmt: skip
-        require(not isinstance(smoother, GaussSeidel), name, "smoother",
-                "be a Chebyshev or a Jacobi for an AffineMatrix", repr(smoother))  # fmt: skip
-        mean = smoothed_aggregation(
-            affine.mean, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
+        return affine_hierarchy(
+            affine, dtype, reorder, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
             max_levels=max_levels, strength=strength, improve_candidates=improve_candidates, smoother=smoother,
-            damping=damping, dtype=affine.dtype, reorder=False,
+            damping=damping,
         )  # fmt: skip
-        assert isinstance(mean, AggregationHierarchy)
-        return AffineHierarchy(mean, affine.terms, np.dtype(affine.dtype if dtype is None else dtype)).update(affine)
     advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
     matrix = stored_matrix(A, name, "be a CrsMatrix, SymmetricCrsMatrix or AffineMatrix", advice, blocks=True)
     require_square_and_real(matrix, name)
@@ -194,6 +188,18 @@ def smoothed_aggregation(
     )
     hierarchy.hold_in_double(matrix)
     return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
+
+
+def affine_hierarchy(A: AffineMatrix, dtype: Any, reorder: bool | str, **options: Any) -> AffineHierarchy:
+    """The hierarchy of the mean of `A`, with the terms of `A` on every level; `options` of `smoothed_aggregation`."""
+    name = "smoothed_aggregation"
+    require(reorder is not True, name, "reorder", "be False or 'auto' for an AffineMatrix",
+            "True", "Build the AffineMatrix on A.graph.reordered().graph.")  # fmt: skip
+    require(not isinstance(options["smoother"], GaussSeidel), name, "smoother",
+            "be a Chebyshev or a Jacobi for an AffineMatrix", repr(options["smoother"]))  # fmt: skip
+    mean = smoothed_aggregation(A.mean, dtype=A.dtype, reorder=False, **options)
+    assert isinstance(mean, AggregationHierarchy)
+    return AffineHierarchy(mean, A.terms, np.dtype(A.dtype if dtype is None else dtype)).update(A)
 
 
 def require_options(

@@ -50,7 +50,7 @@ def noise_numbers(samples: Array, seed: int, dtype: str) -> Array:
 
 
 def without_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function ``(t, y, p, xp)`` of the user, who knows nothing of the numbers."""
+    """A function ``(t, y, p, xp)`` of the user, without the numbers among its parameters."""
 
     def call(t: Any, y: Any, p: Any, xp: Namespace) -> Any:
         return function(t, y, p[:-N_NUMBERS], xp)

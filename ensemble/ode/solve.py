@@ -1,4 +1,4 @@
-"""`solve`: the public door to all methods of integration."""
+"""`solve`: the public function of all methods of integration."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def _together(a: Array, b: Array, operation: Any) -> Array:
 
 
 def _placed(rows: list[Array], like: Array) -> list[Array]:
-    """The arrays on the device of `like`; NumPy's are small and travel together."""
+    """The arrays on the device of `like`; NumPy's are small and copied together."""
     host = [row for row in rows if isinstance(row, np.ndarray)]
     if isinstance(like, np.ndarray) or not host:
         return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -182,7 +182,7 @@ def checked_parameters(p: Any, dtype: Any) -> tuple[np.ndarray, int]:
     if p is None:
         return np.zeros((0, 1), dtype), 1
     values = p.samples if isinstance(p, Ensemble) else np.asarray(p)[..., None]
-    values = values.get() if hasattr(values, "get") else np.asarray(values)
+    values = to_numpy(values)
     require(values.ndim == 2, "gauss", "p", "have one axis", f"shape {values.shape[:-1]}")
     return np.ascontiguousarray(values, dtype), values.shape[1]
 
@@ -243,8 +243,16 @@ def traced(f: Any, dim: int, parameters: np.ndarray, limits: Any, dtype: Any) ->
 
 
 # --- over arrays of points
-def tensor_points(nodes: np.ndarray, weights: np.ndarray, dim: int) -> Any:
-    """``points(first, last)``: the coordinates, shape (dim, n), and weights of these tuples of nodes."""
+class Points(NamedTuple):
+    """The points of a rule, of which only some are in memory."""
+
+    size: int
+    between: Callable[[int, int], tuple[np.ndarray, np.ndarray]]
+    """The coordinates, shape (dim, n), and weights of the points from one number up to another."""
+
+
+def tensor_points(nodes: np.ndarray, weights: np.ndarray, dim: int) -> Points:
+    """All tuples of nodes."""
 
     def points(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         rest, product = np.arange(first, last), np.ones(last - first, weights.dtype)
@@ -255,21 +263,22 @@ def tensor_points(nodes: np.ndarray, weights: np.ndarray, dim: int) -> Any:
             product *= weights[digits]
         return found, product
 
-    points.count = nodes.size**dim  # type: ignore[attr-defined]
-    return points
+    return Points(nodes.size**dim, points)
 
 
-def stored_points(places: np.ndarray, weights: np.ndarray) -> Any:
-    """The same for points that are stored, shape (n, dim)."""
+def stored_points(places: np.ndarray, weights: np.ndarray) -> Points:
+    """Points that are stored, shape (n, dim)."""
 
     def points(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         return np.ascontiguousarray(places[first:last].T), weights[first:last]
 
-    points.count = weights.size  # type: ignore[attr-defined]
-    return points
+    return Points(weights.size, points)
 
 
-def over_arrays(f: Any, points: Any, limits: Any, parameters: np.ndarray, p: Any, n_samples: int, like: Any) -> Any:
+def over_arrays(
+    f: Callable[..., Any], points: Points, limits: np.ndarray | None, parameters: np.ndarray, p: Any, n_samples: int,
+    like: Any,
+) -> Any:  # fmt: skip
     """The weighted sum of an integrand that takes arrays: chunk by chunk, sample by sample."""
     xp = array_namespace(like)
     totals: list[list[Any]] = []
@@ -277,8 +286,8 @@ def over_arrays(f: Any, points: Any, limits: Any, parameters: np.ndarray, p: Any
     for s in range(n_samples):
         given = None if p is None else tuple(value for value in parameters[:, s])
         parts: list[list[Any]] = []
-        for first in range(0, points.count, CHUNK):
-            places, weights = points(first, min(first + CHUNK, points.count))
+        for first in range(0, points.size, CHUNK):
+            places, weights = points.between(first, min(first + CHUNK, points.size))
             q, volume = mapped_point(tuple(xp.asarray(row) for row in places), limits)
             found = f(q, xp) if given is None else f(q, given, xp)
             single = not isinstance(found, tuple | list)

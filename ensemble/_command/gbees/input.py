@@ -61,9 +61,9 @@ def configuration_of(problem: str) -> Configuration:
     raise ValueError(f"PROBLEM must be one of {names}, FILE.toml or FILE.py[:FUNCTION]; got {problem!r}.")
 
 
-def from_python(reference: str, beside: Path, default: str = "") -> Configuration:
+def from_python(reference: str, folder: Path, default: str = "") -> Configuration:
     """The result of a function of a Python file, or a `Configuration` in it."""
-    found = object_in(reference, beside, default, package="gbees_")
+    found = object_in(reference, folder, default, package="gbees_")
     if not isinstance(found, Configuration):
         try:
             found = found()
@@ -79,10 +79,10 @@ def from_toml(path: Path) -> Configuration:
     """A problem written down in TOML; ``docs/howto/gbees.md`` lists its keys."""
     text = toml_table(path)
     reject_unknown(path, text, KEYS)
-    beside, where = path.parent, str(path)
+    folder, where = path.parent, str(path)
     base = system_of(where, text) if "system" in text else None
     values: dict[str, Any] = {"name": path.stem}
-    drift = named_in(where, text, "drift", beside) if "drift" in text else None if base is None else base.drift
+    drift = named_in(where, text, "drift", folder) if "drift" in text else None if base is None else base.drift
     if drift is None:
         raise ValueError(f"{path} must have a system or a drift; got neither.")
     values["drift"] = with_parameters(path, drift, read(where, {"parameters": {}, **text}, "parameters", kinds.table))
@@ -92,7 +92,7 @@ def from_toml(path: Path) -> Configuration:
     for name in OPTIONS:
         if name in text:
             options[name] = read(where, text, name, KINDS[name]) if name in KINDS else text[name]
-    options |= {name: named_in(where, text, name, beside) for name in ("bounds", "start") if name in text}
+    options |= {name: named_in(where, text, name, folder) for name in ("bounds", "start") if name in text}
     values["options"] = options
     mean = values.get("mean", None if base is None else base.mean)
     n = None if mean is None else len(mean)
@@ -130,9 +130,9 @@ def system_of(where: str, text: dict[str, Any]) -> Configuration:
     return configuration(name)
 
 
-def named_in(where: str, text: dict[str, Any], name: str, beside: Path) -> Any:
+def named_in(where: str, text: dict[str, Any], name: str, folder: Path) -> Any:
     """The function given under `name` as FILE.py:NAME."""
-    return made(f"{where}: {name}", lambda: object_in(read(where, text, name, kinds.text), beside, package="gbees_"))
+    return made(f"{where}: {name}", lambda: object_in(read(where, text, name, kinds.text), folder, package="gbees_"))
 
 
 def with_parameters(path: Path, drift: Any, parameters: dict[str, float]) -> Any:
@@ -159,9 +159,9 @@ def initial_of(path: Path, text: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def gaussian_in(where: str, text: dict[str, Any], name: str, beside: Path) -> Any:
+def gaussian_in(where: str, text: dict[str, Any], name: str, folder: Path) -> Any:
     """The content of the public program's file given under `name`."""
-    file = beside / read(where, text, name, kinds.text)
+    file = folder / read(where, text, name, kinds.text)
     try:
         return made(f"{where}: {name}", lambda: read_gaussian(file))
     except OSError:

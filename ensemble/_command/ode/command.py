@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         chosen["t_eval"] = np.linspace(*problem.t, times) if np.ndim(times) == 0 else np.asarray(times)
     started = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ode.OdeWarning)  # the table tells it
+        warnings.simplefilter("ignore", ode.OdeWarning)  # the table has it
         result = ode.solve(problem.f, problem.y0, problem.t, p=problem.p, backend=options.backend,
                            progress=not options.quiet, **chosen)  # fmt: skip
         status = to_numpy(result.status)

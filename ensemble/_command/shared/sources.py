@@ -11,8 +11,8 @@ from typing import Any
 __all__ = ["object_in", "reject_unknown", "toml_table"]
 
 
-def object_in(reference: Any, beside: Path, default: str = "", *, package: str = "") -> Any:
-    """The object ``FILE.py:NAME``; FILE is relative to the folder `beside`.
+def object_in(reference: Any, folder: Path, default: str = "", *, package: str = "") -> Any:
+    """The object ``FILE.py:NAME``; FILE is relative to `folder`.
 
     The module is imported as `package` followed by the file's name without its ending, so that its functions can be
     sent to other processes by name where `package` is empty.
@@ -26,7 +26,7 @@ def object_in(reference: Any, beside: Path, default: str = "", *, package: str =
     name = name or default
     if not path.endswith(".py") or not name:
         raise ValueError(f"a function must be given as FILE.py:NAME; got {reference!r}.")
-    file = beside / path
+    file = folder / path
     if not file.is_file():
         raise ValueError(f"{reference}: there must be a file {str(file)!r}; got none.")
     spec = importlib.util.spec_from_file_location(f"{package}{file.stem}", file)

@@ -83,7 +83,7 @@ def pair_of(path: Path, key: str) -> tuple[Any, ...]:
     return tuple(part[1] if part[2] is None else (part[1], int(part[2])) for part in parts if part is not None)
 
 
-def one_input(where: str, entry: Any, beside: Path) -> Any:
+def one_input(where: str, entry: Any, folder: Path) -> Any:
     """What `Inputs` takes for one entry of ``[inputs]``."""
     if not isinstance(entry, dict):
         return read(where, {"value": entry}, "value", kinds.numbers)
@@ -94,10 +94,10 @@ def one_input(where: str, entry: Any, beside: Path) -> Any:
     named = [kind for kind in makers if kind in entry]
     if len(named) != 1:
         raise ValueError(f"{where} must be {KINDS}; got a table with {', '.join(entry) or 'nothing'}.")
-    return makers[named[0]](where, entry, beside)
+    return makers[named[0]](where, entry, folder)
 
 
-def distribution_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
+def distribution_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
     """A frozen distribution of `scipy.stats`, or a vector of independent ones."""
     from scipy import stats
 
@@ -117,27 +117,27 @@ def distribution_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
     return frozen
 
 
-def categories_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
+def categories_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
     """Labels with their probabilities."""
     reject_unknown(where, entry, {"categories"})
     table = read(where, entry, "categories", kinds.table)
     return made(where, lambda: uq.Categorical(table))
 
 
-def mixture_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
+def mixture_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
     """Distributions with weights."""
     reject_unknown(where, entry, {"mixture"})
     parts = read(where, entry, "mixture", kinds.tables)
     weights = [read(f"{where}: mixture {k}", {"weight": 1.0, **part}, "weight", kinds.positive)
                for k, part in enumerate(parts)]  # fmt: skip
     found = [
-        one_input(f"{where}: mixture {k}", {key: value for key, value in part.items() if key != "weight"}, beside)
+        one_input(f"{where}: mixture {k}", {key: value for key, value in part.items() if key != "weight"}, folder)
         for k, part in enumerate(parts)
     ]
     return made(where, lambda: uq.Mixture(found, [weight / sum(weights) for weight in weights]))
 
 
-def field_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
+def field_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
     """A Karhunen-Loeve expansion in closed form."""
     kind = read(where, entry, "field", kinds.text)
     options = {key: value for key, value in entry.items() if key != "field"}
@@ -146,10 +146,10 @@ def field_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
     return made(where, lambda: KarhunenLoeve.exponential(**options))
 
 
-def object_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
+def object_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
     """Any input that a Python file makes."""
     reject_unknown(where, entry, {"object"})
-    return made(where, lambda: object_in(read(where, entry, "object", kinds.text), beside))
+    return made(where, lambda: object_in(read(where, entry, "object", kinds.text), folder))
 
 
 def made(where: str, make: Callable[[], Any]) -> Any:

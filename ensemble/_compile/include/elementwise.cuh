@@ -1,12 +1,5 @@
 // The functions that traced code calls: NumPy's where C++ has another definition.
 
-#ifndef INFINITY
-#define INFINITY __int_as_float(0x7f800000)
-#endif
-#ifndef NAN
-#define NAN __int_as_float(0x7fffffff)
-#endif
-
 template <class T, int N> __device__ inline PackOf<T, N> gathered(const T* first, int64 step) {
     PackOf<T, N> pack;
 #pragma unroll

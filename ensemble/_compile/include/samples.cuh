@@ -7,7 +7,6 @@
 // Contraction to FMA is off and every sum has one order, whatever the number of samples: a sample on the device has the
 // bits of its own scalar run there, and all arithmetic but that of inner products has the bits of the CPU kernels.
 
-typedef REAL real;
 typedef OFFSET offset;
 
 #define ROWS (THREADS / LANES)

@@ -41,7 +41,6 @@ __all__ = [
     "rint",
     "spread",
     "trunc",
-    "with_lane",
     "zero_sums",
 ]
 
@@ -234,16 +233,6 @@ def lane(typingctx, a, position):
         return builder.extract_element(*arguments)
 
     return a.dtype(a, types.int64), codegen
-
-
-@intrinsic
-def with_lane(typingctx, a, position, number):
-    """The lanes with `number` in lane `position`."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.insert_element(arguments[0], arguments[2], arguments[1])
-
-    return a(a, types.int64, a.dtype), codegen
 
 
 def library_lanes(name: str, arity: int) -> Any:

@@ -41,7 +41,6 @@ __all__ = [
     "load",
     "load_some",
     "prefetch",
-    "register_of",
     "select",
     "splat",
     "sqrt",
@@ -254,17 +253,6 @@ def zeros(typingctx, array, width):
         return ir.Constant(ir.VectorType(context.get_value_type(array.dtype), n), None)
 
     return Lanes(array.dtype, n)(array, width), codegen
-
-
-@intrinsic
-def register_of(typingctx, array):
-    """Zeros that fill `ROW_BYTES`, in the dtype of `array`."""
-    lanes = Lanes(array.dtype, ROW_BYTES * 8 // array.dtype.bitwidth)
-
-    def codegen(context, builder, signature, arguments):
-        return ir.Constant(ir.VectorType(context.get_value_type(array.dtype), lanes.width), None)
-
-    return lanes(array), codegen
 
 
 @intrinsic

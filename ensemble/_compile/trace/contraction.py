@@ -1,7 +1,7 @@
 """Products followed by sums, contracted to fused multiply-adds by name.
 
-A compiler that contracts by itself does so differently for each width and target. Here the graph says which products
-are fused, so that all samples, widths and devices round alike.
+A compiler that contracts by itself does so differently for each width and target. Here the graph determines which
+products are fused, so that all samples, widths and devices round alike.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.cuda import sources
+from ensemble._compile.cuda import COMMON_TYPES, sources
 from ensemble._compile.device import address, raw_module
 from ensemble._compile.trace.broadcast import Layout
 from ensemble._compile.trace.graph import Graph, Node
@@ -29,7 +29,7 @@ THREADS = 256
 
 TYPES = {"bool": "bool", "int32": "int", "int64": "long long", "float32": "float", "float64": "double"}
 
-PRELUDE = sources("_compile/include/packs.cuh", "_compile/include/elementwise.cuh")
+PRELUDE = sources(COMMON_TYPES, "_compile/include/elementwise.cuh")
 
 
 def _constant(node: Node) -> str:

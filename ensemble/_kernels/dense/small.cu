@@ -1,9 +1,5 @@
 // Many small systems by Gaussian elimination, one per thread; what is computed stands in small.py.
 
-#ifndef NAN
-#define NAN __int_as_float(0x7fffffff)
-#endif
-
 // All indices are known to the compiler: the matrix stays in registers. Which rows were exchanged is kept as bits.
 template <int N>
 __global__ void __launch_bounds__(THREADS)

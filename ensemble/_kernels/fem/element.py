@@ -48,7 +48,7 @@ NEWTON_STEPS = 4
 ROOT_2 = math.sqrt(2.0)
 
 FIXED = (1, 3, 9)
-"""Components of a field of one sample whose number a device's kernel knows."""
+"""Components of a field of one sample whose number is a constant of a device's kernel."""
 
 QUANTITIES = ("TRANSFORM", "MASS", "FIRST", "LENGTHS")
 """What kernels of a device make of the geometry: gradients and weights, the two closed forms, edge lengths."""

@@ -342,7 +342,7 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
     text = KERNEL.format(
         lanes=layout.lanes, vector=layout.vector, threads=THREADS,
         headers=sources(
-            "_compile/include/packs.cuh", "_compile/include/samples.cuh", "_compile/include/elementwise.cuh"
+            "_compile/include/types.cuh", "_compile/include/samples.cuh", "_compile/include/elementwise.cuh"
         ),
         bodies="\n".join(bodies), k=element.n_functions, dim=element.dim, n_points=element.n_points, capacity=capacity,
         fields="".join(f"const real* __restrict__ f{j}, " for j in form.used_fields),

@@ -55,8 +55,8 @@ class Setting(NamedTuple):
 def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
     """(name, type, shape) of the fields of an instance: 8 bytes each, so that no compiler pads."""
     one: tuple[int, ...] = ()
-    pointers = [("keys", "u64*"), ("other_keys", "u64*"), ("p", "REAL*"), ("q", "REAL*"), ("T", "REAL*"),
-                ("neighbours", "int*"), ("table", "u64*"), ("places", "int*"), ("marks", "unsigned char*"),
+    pointers = [("keys", "uint64*"), ("other_keys", "uint64*"), ("p", "real*"), ("q", "real*"), ("T", "real*"),
+                ("neighbours", "int*"), ("table", "uint64*"), ("places", "int*"), ("marks", "unsigned char*"),
                 ("log", "double*")]  # fmt: skip
     given = ["capacity", "slots", "prune_every", "sequential", "prune_limit", "list_limit", "max_steps"]
     given += ["max_cell_steps", "only_prune"]
@@ -64,35 +64,32 @@ def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
     reals = ["time", "span", "elapsed", "velocity_time", "threshold", "cfl", "lower", "upper", "scale"]
     return [
         *((name, kind, one) for name, kind in pointers),
-        *((name, "i64", one) for name in (*given, *state)),
+        *((name, "int64", one) for name in (*given, *state)),
         *((name, "double", one) for name in reals),
         ("corner_rate", "double", one),
         *((name, "double", (n,)) for name in ("widths", "origin", "diffusion", "faces")),
         ("corners", "double", (n * n,)),
         ("rotation", "double", (n * n,)), ("parameters", "double", (max(n_parameters, 1),)),
-        *((name, "i64", (n,)) for name in ("shifts", "masks", "lows", "periods")),
+        *((name, "int64", (n,)) for name in ("shifts", "masks", "lows", "periods")),
         # each of these on its own cache line: threads spin on one while others add to another
-        ("padding_0", "i64", LINE), ("n", "i64", one), ("padding_1", "i64", LINE), ("arrivals", "u64", one),
-        ("padding_2", "i64", LINE), ("masses", "u64", (2,)), ("clips", "u64", (2,)),
-        ("padding_3", "i64", LINE), ("rates", "u64", (2,)),
-        ("padding_4", "i64", LINE), ("full", "i64", one), ("bad_key", "u64", one),
-        *((name, "i64", one) for name in ("listed", "kept")),
-        *((name, "u64", one) for name in ("candidates", "deleted_below", "deleted_listed", "kept_mass")),
-        ("padding_5", "i64", LINE),
+        ("padding_0", "int64", LINE), ("n", "int64", one), ("padding_1", "int64", LINE), ("arrivals", "uint64", one),
+        ("padding_2", "int64", LINE), ("masses", "uint64", (2,)), ("clips", "uint64", (2,)),
+        ("padding_3", "int64", LINE), ("rates", "uint64", (2,)),
+        ("padding_4", "int64", LINE), ("full", "int64", one), ("bad_key", "uint64", one),
+        *((name, "int64", one) for name in ("listed", "kept")),
+        *((name, "uint64", one) for name in ("candidates", "deleted_below", "deleted_listed", "kept_mass")),
+        ("padding_5", "int64", LINE),
     ]  # fmt: skip
 
 
 def layout(n: int, n_parameters: int) -> np.dtype[Any]:
     """The record of an instance."""
-    kinds = {"i64": "i8", "double": "f8"}
+    kinds = {"int64": "i8", "double": "f8"}
     return np.dtype([(name, kinds.get(kind, "u8"), shape) for name, kind, shape in fields(n, n_parameters)])
 
 
 def _struct(n: int, n_parameters: int) -> str:
-    lines = []
-    for name, kind, shape in fields(n, n_parameters):
-        kind = kind.replace("u64", "unsigned long long").replace("i64", "long long")
-        lines.append(f"    {kind} {name}{f'[{shape[0]}]' if shape else ''};")
+    lines = [f"    {kind} {name}{f'[{shape[0]}]' if shape else ''};" for name, kind, shape in fields(n, n_parameters)]
     return "\n".join(["struct Instance {", *lines, "};"])
 
 
@@ -112,15 +109,16 @@ def source(velocity: Graph, bounds: Graph | None, setting: Setting) -> str:
     axes = [f"g.origin[{i}]" for i in range(n)] + [f"g.rotation[{k}]" for k in range(n * n * rotated)]
     given = [*z, "t", *axes, *(f"g.parameters[{k}]" for k in range(setting.n_parameters))]
     flags = {
-        "N": n, "REAL": TYPES[setting.dtype], "CLUSTER": setting.cluster,
+        "N": n, "CLUSTER": setting.cluster,
         "THREADS": setting.threads, "BLOCKS": setting.blocks,
         "BOUNDED": int(bounds is not None), "TIME_VARYING": int(setting.time_varying),
         "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive), "MIXING": int(setting.mixing),
         "SECOND_ORDER": int(setting.time_order == 2), "SCANNED": SCANNED,
         "DIMENSIONS_AT_ONCE": 1 if setting.dtype == "float32" else 3,
     }  # fmt: skip
-    parts = [PRELUDE, *(f"#define {name} {value}" for name, value in flags.items()), _struct(n, setting.n_parameters)]
     limiter, real = trace_limiter(setting.limiter, setting.dtype), TYPES[setting.dtype]
+    parts = [f"#define REAL {real}", PRELUDE, *(f"#define {name} {value}" for name, value in flags.items())]
+    parts.append(_struct(n, setting.n_parameters))
     parts += [
         device_function(limiter, "limiter"),
         f"__device__ __forceinline__ {real} limited({real} a, {real} d) {{",

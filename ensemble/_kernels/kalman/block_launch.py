@@ -68,7 +68,7 @@ SIZES = np.dtype([("nx", np.int32), ("ny", np.int32), ("scratch", np.uint64), ("
 def source(file: str) -> str:
     """The CUDA C++ source of one file."""
     files = (*HEADERS, f"block_{file}.cu")
-    return cuda.sources(*(f"_kernels/kalman/cuda/{file}" for file in files))
+    return cuda.sources(cuda.COMMON_TYPES, *(f"_kernels/kalman/cuda/{file}" for file in files))
 
 
 def compile_options(dtype: str) -> tuple[str, ...]:

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels.kalman import step
+from ensemble._kernels.kalman.statements import CONSTANTS, Symbol, Writer
 
-__all__ = ["CONSTANTS", "RECURSIONS", "lanes_of", "module_source"]
+__all__ = ["RECURSIONS", "lanes_of", "module_source"]
 
 BLOCK = 4
 """Steps that a tile copies at a time."""
@@ -32,65 +33,6 @@ DESCRIPTOR = 4
 def lanes_of(dtype: Any) -> int:
     """Numbers in a SIMD register of the widest kind."""
     return 64 // np.dtype(dtype).itemsize
-
-
-CONSTANTS = {"zero": "0.0", "one": "1.0", "minus_half": "-0.5", "two_pi": repr(step.TWO_PI),
-             "least_pivot": "LEAST_PIVOT", "nan": "np.nan"}  # fmt: skip
-"""Constants by name, as they are written in a module."""
-
-
-class Writer:
-    """The operations that `step` takes: each on symbols is recorded as one assignment."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.groups: list[str] = []
-        self.zero, self.one, self.minus_half, self.two_pi, self.least_pivot, self.nan = (
-            Symbol(self, name) for name in CONSTANTS
-        )
-
-    def write(self, operation: str, *operands: Symbol) -> Symbol:
-        name = f"t{len(self.lines)}"
-        self.lines.append(" ".join([name, operation, *(operand.name for operand in operands)]))
-        return Symbol(self, name, operands if operation == "*" else None)
-
-    def where(self, condition: Symbol, a: Symbol, b: Symbol) -> Symbol:
-        return self.write("pick", condition, a, b)
-
-    def missing(self, y: Symbol) -> Symbol:
-        return self.write("!=", y, y)
-
-    def columns(self, A: list[list[Symbol]], symmetric: bool = False) -> list[list[Symbol]]:
-        """`A`, whose columns are groups of `straight_line`; of symmetric matrices down to the diagonal."""
-        for j in range(len(A[0])):
-            self.groups.append(" ".join(row[j].name if i <= j or not symmetric else "-" for i, row in enumerate(A)))
-        return A
-
-
-class Symbol:
-    """The name of a scalar. A product that is added or subtracted is fused: rounded once, with the sum."""
-
-    def __init__(self, writer: Writer, name: str, factors: tuple[Symbol, ...] | None = None) -> None:
-        self.writer, self.name, self.factors = writer, name, factors
-
-    def __add__(self, other: Symbol) -> Symbol:
-        if other.factors is None:
-            return self.writer.write("+", self, other)
-        return self.writer.write("fma", *other.factors, self)
-
-    def __sub__(self, other: Symbol) -> Symbol:
-        if other.factors is None:
-            return self.writer.write("-", self, other)
-        return self.writer.write("fnma", *other.factors, self)
-
-    def __mul__(self, other: Symbol) -> Symbol:
-        return self.writer.write("*", self, other)
-
-    def __truediv__(self, other: Symbol) -> Symbol:
-        return self.writer.write("/", self, other)
-
-    def __le__(self, other: Symbol) -> Symbol:
-        return self.writer.write("<=", self, other)
 
 
 @dataclass(frozen=True)
@@ -164,7 +106,7 @@ def _updated(o: Writer, nx: int, ny: int, m: Any, P: Any) -> dict[str, Any]:
 def _updated_with_gain(o: Writer, nx: int, ny: int, m: Any, P: Any) -> dict[str, Any]:
     """The update, which also writes its gains and the factors of S."""
     parts = (_matrix(o, "H", ny, nx), _symmetric(o, "R", ny), _vector(o, "d", ny), _vector(o, "y", ny))
-    m, P, quadratic, pivots, K, lower, inverses = step.update(o, *parts, m, P)
+    m, P, quadratic, pivots, K, lower, inverses, _ = step.update(o, *parts, m, P)
     lower = [[entry or o.zero for entry in row] for row in lower]
     results = {"m": m, "P": P, "mean": m, "cov": P, "quad": [quadratic], "piv": pivots}
     return {**results, "K": K, "low": lower, "inv": inverses}
@@ -416,9 +358,7 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
     direct = moving if width == 1 else recursion.shared
     at_prior = {"F": 1.0, "Q": 0.0, "u": 0.0} if n_stages == 1 and width == 1 and not back else {}
     at_prior = {n: value for n, value in at_prior.items() if n in names}
-    text = ["@plain",
-            "def tile(places: Integers, first: int, valid: int, n_steps: int, predict_first: bool) -> None:",
-            ]  # fmt: skip
+    text = ["@plain\ndef tile(places: Integers, first: int, valid: int, n_steps: int, predict_first: bool) -> None:"]
     for name in kept:
         text += [f"    {name} = local_array({counts[name] * width})",
                  f"    fetch(places, {row[name]}, {counts[name]}, 0, 1, first, valid, {name})"]  # fmt: skip

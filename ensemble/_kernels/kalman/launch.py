@@ -17,6 +17,7 @@ import numpy as np
 
 from ensemble._compile import cuda
 from ensemble._compile.device import current_device, device_empties, device_empty, raw_module
+from ensemble._kernels.kalman.cuda_step import device_functions
 from ensemble._typing import Array
 
 __all__ = [
@@ -65,7 +66,9 @@ GROUPS = (4, 2, 1)
 TERMS_PER_BLOCK = 32 * THREADS
 """Terms of a likelihood that one block adds."""
 
-HEADERS = ("arguments", "matrices", "elements", "steps", "prefetch", "scan", "recursion")
+TYPES = ("arguments.cuh", "matrices.cuh", "elements.cuh", "step_types.cuh")
+
+HEADERS = ("steps", "prefetch", "scan", "recursion")
 
 KERNEL_FILES = {
     "filter": (("filter_chunks",), "FQHRudy"),
@@ -94,10 +97,11 @@ INT, DOUBLE = np.dtype(np.int32), np.dtype(np.float64)
 PARTS = "FQHRudymP"  # in the order of `prefetch.cuh`
 
 
-def source(file: str) -> str:
-    """The CUDA C++ source of one file."""
+def source(nx: int, ny: int, file: str) -> str:
+    """The CUDA C++ source of one file for one size."""
     files = (*(f"{name}.cuh" for name in HEADERS), f"{file}.cu")
-    return cuda.sources(*(f"_kernels/kalman/cuda/{file}" for file in files))
+    types, kernels = (cuda.sources(*(f"_kernels/kalman/cuda/{name}" for name in names)) for names in (TYPES, files))
+    return "\n".join([cuda.sources(cuda.COMMON_TYPES), types, device_functions(nx, ny), kernels])
 
 
 def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, int]:
@@ -138,7 +142,7 @@ def compile_options(dtype: Any, nx: int, ny: int, file: str) -> tuple[str, ...]:
 @functools.cache
 def module(dtype: str, nx: int, ny: int, file: str, device: int) -> Any:
     """The compiled kernels of one file and size on one device."""
-    return raw_module(source(file), compile_options(dtype, nx, ny, file))
+    return raw_module(source(nx, ny, file), compile_options(dtype, nx, ny, file))
 
 
 def function(dtype: str, nx: int, ny: int, name: str) -> Any:

@@ -206,7 +206,7 @@ def _filter_series(
     places: Integers, s: int, n_steps: int, nx: int, ny: int, predict_first: bool, constant_observation: bool,
     constant_model: bool, w: Numbers,
 ) -> None:  # fmt: skip
-    """The filter of series s."""
+    """The filter of series s. Longer than 60 lines: all parts of a step share the work space and the addresses."""
     n, p = padded(nx), padded(ny)
     size, rows = n * n, ny * n
     P, ahead, before, Ft, FP = w, behind(w, size), behind(w, 2 * size), behind(w, 3 * size), behind(w, 4 * size)

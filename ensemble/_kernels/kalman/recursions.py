@@ -25,10 +25,11 @@ from ensemble._compile.numba import empty, thread_count
 from ensemble._compile.registry import kernel
 from ensemble._compile.trace.numba_source import load_module
 from ensemble._kernels.kalman import step
-from ensemble._kernels.kalman.generated import CONSTANTS, RECURSIONS, lanes_of, module_source
+from ensemble._kernels.kalman.generated import RECURSIONS, lanes_of, module_source
 from ensemble._kernels.kalman.loops import filter_workspace_size
 from ensemble._kernels.kalman.smoother_loops import smoother_workspace_size
 from ensemble._kernels.kalman.square_root_loops import SquareRootRecursion
+from ensemble._kernels.kalman.statements import CONSTANTS
 from ensemble._kernels.kalman.sums import THREADED
 from ensemble._kernels.sparse.fma import fma
 

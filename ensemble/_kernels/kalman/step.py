@@ -1,9 +1,9 @@
 """One step of the filter and of the smoother as scalar arithmetic, the source of the code for up to eight states.
 
-The reference kernels and the generated code for one series and for lanes run these functions. The same step stands
-again where matrices lie otherwise: with the same bits in `loops.py` and `smoother_loops.py` (any size, on the CPU), to
-rounding in `cuda/steps.cuh` (registers of a thread), `cuda/blocks.cuh` (shared memory of a block) and
-`apps/kalman/array/steps.py` (Array API).
+The reference kernels run these functions. The code of one series, of lanes (`generated.py`) and of a CUDA thread
+(`cuda_step.py`) is written from them, all with the same bits. The step stands again where matrices lie otherwise: with
+the same bits in `loops.py` and `smoother_loops.py` (any size, on the CPU), to rounding in `cuda/blocks.cuh` (shared
+memory of a block) and `apps/kalman/array/steps.py` (Array API).
 
 Matrices are nested lists of scalars: NumPy arrays with one value per series, or symbols that write source code. `o`
 offers `zero`, `one`, ``where(condition, a, b)``, ``missing(y)`` and ``columns(A)``, which gives A back and may keep
@@ -147,7 +147,7 @@ def update_mean(
 def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Matrix) -> tuple[Any, ...]:
     """Mean and covariance given `y`, ``r' S^-1 r``, the pivots of ``2 pi S``, 1 where missing.
 
-    Then the gain, and the triangle and the inverse pivots of ``S = L D L'``. The covariance is
+    Then the gain, the triangle and the inverse pivots of ``S = L D L'``, and ``L^-1 r``. The covariance is
     ``M = P - P H' S^-1 H P``, minus the part of Joseph's form that is zero but for the rounding errors of M: it is made
     of the residual ``G = K R - M H'``.
     """
@@ -173,7 +173,7 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
     M = o.columns([[_minus_dot(P[a][b], pairs[a][b], inverses) for b in range(nx)] for a in range(nx)])
     covariance = o.columns(_corrected(o, M, H, noise, K), symmetric=True)
     scaled = [o.where(is_missing[i], o.one, pivots[i] * o.two_pi) for i in range(ny)]
-    return mean, covariance, quadratic, scaled, K, lower, inverses
+    return mean, covariance, quadratic, scaled, K, lower, inverses, white
 
 
 def _corrected(o: Any, M: Matrix, H: Matrix, R: Matrix, K: Matrix) -> Matrix:

@@ -88,6 +88,8 @@ def _exchange(order, place, a, b):
 def split_rows(indptr, indices, indptr_t, indices_t):
     """True for the coarse rows of a graph of strong entries (no diagonal), by Ruge and Stueben (1987), section 4.6.
 
+    Longer than 60 lines: both passes change one set of counts.
+
     1. The weight of a row is the number of rows that depend on it, those already fine counted twice. The undecided row
        of the largest weight becomes coarse, the undecided rows that depend on it become fine. Rows on which no row
        depends are fine.

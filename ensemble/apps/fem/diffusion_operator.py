@@ -72,7 +72,7 @@ class DiffusionOperator(MatrixOperator):
 
     @property
     def reference_array(self) -> Any:
-        """An array that lives where this operator does."""
+        """An array of the library and the device of this operator."""
         return self.kappa
 
     @property

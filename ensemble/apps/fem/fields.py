@@ -1,4 +1,4 @@
-"""Fields of a form: where they are given, told by their shapes, and how an integrand sees them."""
+"""Fields of a form: where they are given, by their shapes, and their form in an integrand."""
 
 from __future__ import annotations
 

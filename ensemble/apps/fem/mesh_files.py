@@ -92,7 +92,7 @@ def write_mesh(
 ) -> None:
     """Write a mesh and fields on it to one file, in whole or not at all.
 
-    The file is written beside its place and then moved there: an earlier file stays as it is until the new one is
+    The file is written under another name and then renamed: an earlier file stays as it is until the new one is
     complete, and after an error.
 
     Parameters

@@ -269,12 +269,7 @@ class RandomDiffusion:
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
         if key not in self._workspaces:
-            copies = multigrid.matrix == "sample" and multigrid.dtype != key[1]
-            copy_dtype = np.float32 if multigrid.dtype is None else multigrid.dtype
-            copy_itemsize = np.dtype(copy_dtype).itemsize if copies else 0
-            require_memory(self.discretization, key[0], key[1].itemsize, operator, copy_itemsize)
-            if operator == "stored" and not isinstance(self.discretization.reference_array, np.ndarray):
-                compile_device_kernels(*key, reacts=self.discretization.source != 0.0)
+            self._prepare(*key, multigrid, operator)
         start_values = self.discretization.initial_guess(*key)
         guess = start_values if u0 is None else self._start(u0, start_values)
         work = self._workspaces.pop(key, Workspace())
@@ -303,14 +298,18 @@ class RandomDiffusion:
         self._workspaces[key] = work
         system.seconds["total"] = time.perf_counter() - start
         plain = not isinstance(y, Ensemble)
-        return DiffusionResult(
-            u[:, 0] if plain else outcome.u,
-            response[0] if plain else Ensemble(asarray_like(response, u), sample_set),
-            outcome.iterations,
-            np.asarray(outcome.linear_iterations),
-            outcome,
-            system.seconds,
-        )
+        of_samples = response[0] if plain else Ensemble(asarray_like(response, u), sample_set)
+        counts = outcome.iterations, np.asarray(outcome.linear_iterations)
+        return DiffusionResult(u[:, 0] if plain else outcome.u, of_samples, *counts, outcome, system.seconds)
+
+    def _prepare(self, n_samples: int, dtype: np.dtype, multigrid: Multigrid, operator: str) -> None:
+        """Before the first solve of so many samples: is there memory for it; start to compile a device's kernels."""
+        copies = multigrid.matrix == "sample" and multigrid.dtype != dtype
+        copy_dtype = np.float32 if multigrid.dtype is None else multigrid.dtype
+        copy_itemsize = np.dtype(copy_dtype).itemsize if copies else 0
+        require_memory(self.discretization, n_samples, dtype.itemsize, operator, copy_itemsize)
+        if operator == "stored" and not isinstance(self.discretization.reference_array, np.ndarray):
+            compile_device_kernels(n_samples, dtype, reacts=self.discretization.source != 0.0)
 
     def _solver(self, solver: str | None, can_be_direct: bool) -> str:
         """The name of the linear solver that is taken."""

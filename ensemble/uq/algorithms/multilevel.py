@@ -241,13 +241,13 @@ class _Estimate:
             wanted = self.wanted_numbers()
             more = np.maximum(wanted - [level.n for level in self.levels], 0)
             if np.any(more > WORTHWHILE * wanted) and not np.all(self.errors()[2] <= self.target()):
-                price = float(more @ [level.cost for level in self.levels])
+                cost = float(more @ [level.cost for level in self.levels])
                 left = self.max_cost - self.total_cost()
-                affordable = more if price <= left else np.floor(more * (max(left, 0.0) / price)).astype(np.int64)
+                affordable = more if cost <= left else np.floor(more * (max(left, 0.0) / cost)).astype(np.int64)
                 for level, n in zip(self.levels, affordable):
                     if n:
                         level.extend(int(n))
-                if price > left:
+                if cost > left:
                     return "converged" if np.all(self.errors()[2] <= self.target()) else "max_cost"
                 continue
             _, bias, error = self.errors()

@@ -29,7 +29,7 @@ class SubsetResult(AlgorithmResult):
         run lies in the event; "max_runs": the coefficient of variation is above `rtol`.
     probability : float
     coefficient_of_variation : float
-        Standard error over `probability`, estimated from the family tree of the samples: the first level is divided in
+        Standard error over `probability`, estimated from the descent of the samples: the first level is divided in
         20 parts, and what descends from one of them is one independent contribution. Correlation within and between
         levels is in it. The estimate itself is uncertain by a sixth.
     thresholds : ndarray, shape (n_levels,)

@@ -1,4 +1,4 @@
-"""One run of subset simulation: levels, chains of conditional samples, the family tree."""
+"""One run of subset simulation: levels, chains of conditional samples, and the first sample that each descends from."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class Categorical(Variable):
     Attributes
     ----------
     labels : tuple
-        In the order given. A model sees the place of a label among them, an int64; a model of plain numbers, called
-        with ``x.sample(i)``, sees the label.
+        In the order given. A model gets the place of a label among them, an int64; a model of plain numbers, called
+        with ``x.sample(i)``, gets the label.
     probabilities : ndarray, shape (n_labels,)
 
     Raises

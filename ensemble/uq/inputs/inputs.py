@@ -14,7 +14,7 @@ from ensemble.uq.inputs.copula import GaussianCopula
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.variable import inside
 from ensemble.uq.inputs.vector import rows_product
-from ensemble.uq.samplers.choice import settled_sampler
+from ensemble.uq.samplers.choice import resolved_sampler
 
 __all__ = ["Inputs"]
 
@@ -210,8 +210,8 @@ class Inputs:
         sampler : str or Sampler
             "sobol", "halton", "latin_hypercube", "monte_carlo", or a sampler with options.
         seed : int, optional
-            Equal seeds give equal samples; sample i is the same whatever `n` is. Default: a new one each time, which
-            the result's `seed` tells.
+            Equal seeds give equal samples; sample i is the same whatever `n` is. Default: a new one each time,
+            which is the attribute `seed` of the result.
         ids : array_like of int, optional
             Draw these of the n samples alone, in this order.
 
@@ -224,13 +224,13 @@ class Inputs:
         ValueError, TypeError
             If an argument is out of range.
         """
-        settled, count = settled_sampler(sampler, self, n)
+        resolved, count = resolved_sampler(sampler, self, n)
         if seed is None:
             seed = int(np.random.SeedSequence().entropy) % 2**63  # type: ignore[arg-type]
         numbers = np.arange(count) if ids is None else np.asarray(ids)
-        points = settled.points(numbers, self.n_germs, seed)
-        drawn = (self.from_normal if getattr(settled, "space", "") == "normal" else self.from_uniform)(points, numbers)
-        drawn.seed, drawn.weights = seed, settled.weights(numbers)
+        points = resolved.points(numbers, self.n_germs, seed)
+        drawn = (self.from_normal if getattr(resolved, "space", "") == "normal" else self.from_uniform)(points, numbers)
+        drawn.seed, drawn.weights = seed, resolved.weights(numbers)
         return drawn
 
     def description(self) -> dict[str, Any]:

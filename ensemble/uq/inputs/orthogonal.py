@@ -197,12 +197,12 @@ def _refined(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             parts = _on_intervals(variable, low), _on_intervals(variable, high)
             error = np.abs(parts[0][1] + parts[1][1] - moments)
             # values that are not finite do not become so by halving
-            settled = ~np.any(error > TOLERANCE * whole, axis=0) | (depth == MOST_HALVINGS)
-            kept += [points[:, settled].reshape(3, -1) for points, _ in parts]
-            edges = np.concatenate([low[:, ~settled], high[:, ~settled]], axis=1)
+            converged = ~np.any(error > TOLERANCE * whole, axis=0) | (depth == MOST_HALVINGS)
+            kept += [points[:, converged].reshape(3, -1) for points, _ in parts]
+            edges = np.concatenate([low[:, ~converged], high[:, ~converged]], axis=1)
             if edges.shape[1] == 0 or edges.shape[1] > MOST_INTERVALS:
                 break
-            moments = np.concatenate([part[1][:, ~settled] for part in parts], axis=1)
+            moments = np.concatenate([part[1][:, ~converged] for part in parts], axis=1)
     if edges.shape[1] > MOST_INTERVALS:
         seen = f"one with more than {MOST_INTERVALS} kinks or jumps"
         advice = "Take basis='hermite', polynomials of the normal coordinate."

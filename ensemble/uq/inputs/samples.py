@@ -20,7 +20,7 @@ __all__ = ["InputSamples", "PlainSample", "UnknownInputError", "differing"]
 
 
 class UnknownInputError(AttributeError):
-    """A model asks for an input that there is not."""
+    """A model reads an input that does not exist."""
 
 
 class InputSamples:

@@ -13,13 +13,13 @@ from ensemble.uq.samplers.sampler import Sampler
 if TYPE_CHECKING:
     from ensemble.uq.inputs.inputs import Inputs
 
-__all__ = ["settled_sampler"]
+__all__ = ["resolved_sampler"]
 
 SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in (MonteCarlo, LatinHypercube, Sobol, Halton)}
 
 
-def settled_sampler(sampler: Any, inputs: Inputs, n: int | None, function: str = "Inputs.samples") -> tuple[Any, int]:
-    """The sampler with all that depends on the inputs and on `n` settled, and the number of samples."""
+def resolved_sampler(sampler: Any, inputs: Inputs, n: int | None, function: str = "Inputs.samples") -> tuple[Any, int]:
+    """The sampler for these inputs and `n` samples, and the number of samples."""
     if isinstance(sampler, str):
         sampler = SAMPLERS[one_of(sampler, SAMPLERS, function, "sampler")]()
     if not callable(getattr(sampler, "points", None)):
@@ -28,10 +28,10 @@ def settled_sampler(sampler: Any, inputs: Inputs, n: int | None, function: str =
         raise TypeError(message(function, "sampler", f"be a Sampler, or one of {names}", seen))
     if n is not None:
         n = integer(n, function, "n", minimum=1)
-    settled = sampler.for_inputs(inputs, n)
-    count = settled.count()
+    resolved = sampler.for_inputs(inputs, n)
+    count = resolved.count()
     advice = "Leave n out." if count else "A sampler without end needs it."
     wanted = "be an integer" if count is None else f"be {count}, the points of {sampler!r}"
     good = n is not None if count is None else n in (None, count)
     require(good, function, "n", wanted, n, advice)
-    return settled, int(n or count)
+    return resolved, int(n or count)

@@ -50,7 +50,7 @@ class LatinHypercube(Sampler):
         self.n_replicates = integer(replicates, function, "replicates", minimum=1)
 
     def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
-        """The sampler with its block settled for `n` samples."""
+        """The sampler with the block of `n` samples."""
         if self.block is not None or n is None:
             return self
         each, rest = divmod(n, self.n_replicates)
@@ -60,7 +60,7 @@ class LatinHypercube(Sampler):
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
         """Points of the samples numbered `ids`: shape (len(ids), n_germs)."""
         numbers, seed = checked_ids(ids, "LatinHypercube.points"), checked_seed(seed, "LatinHypercube.points")
-        advice = "Inputs.samples settles it for a number of samples."
+        advice = "Inputs.samples chooses it for a number of samples."
         require(self.block is not None, "LatinHypercube.points", "block", "be given", None, advice)
         result = np.empty((numbers.size, n_germs))
         if n_germs == 0 or numbers.size == 0:

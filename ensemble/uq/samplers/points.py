@@ -81,17 +81,17 @@ class Points(Sampler):
 
     def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
         """The sampler with its values as points of normal space."""
-        settled = self
+        resolved = self
         if self.values is not None:
-            settled = Points(inputs.to_normal(self.values), weights=self._weights, space="normal")
-        assert settled._points is not None
-        count, columns = settled._points.shape
+            resolved = Points(inputs.to_normal(self.values), weights=self._weights, space="normal")
+        assert resolved._points is not None
+        count, columns = resolved._points.shape
         wanted = f"have {inputs.n_germs} columns, the germs of the inputs"
         require(columns == inputs.n_germs, "Points", "points", wanted, columns)
-        good = settled._weights is None or settled._weights.size == count
-        seen = 0 if settled._weights is None else settled._weights.size
+        good = resolved._weights is None or resolved._weights.size == count
+        seen = 0 if resolved._weights is None else resolved._weights.size
         require(good, "Points", "weights", f"be {count}, one for each point", seen)
-        return settled
+        return resolved
 
     def count(self) -> int | None:
         """The number of points."""

@@ -70,12 +70,12 @@ class Gauss(Sampler):
         for name, part in distributions_of(inputs):
             require(name in orders, "Gauss", "order", "have a number for each input", f"none for {name!r}")
             rules.append(gauss_rule(part, checked_order(orders[name])))
-        settled = Gauss(self.order)
-        settled.rules = rules
-        count = settled.count()
+        resolved = Gauss(self.order)
+        resolved.rules = rules
+        count = resolved.count()
         wanted = f"have at most {MOST_POINTS} points"
         require(count is not None and count <= MOST_POINTS, "Gauss", "order", wanted, count, "Use SparseGrid(level).")
-        return settled
+        return resolved
 
     def count(self) -> int | None:
         """The product of the nodes along each germ; None before the inputs are known."""
@@ -162,9 +162,9 @@ class SparseGrid(Sampler):
             if id(part) not in known:
                 known[id(part)] = [RULES[self.rule](part, level) for level in range(self.level + 1)]
             rules.append(known[id(part)])
-        settled = SparseGrid(self.level, rule=self.rule)
-        settled._grid = smolyak(rules, self.level, "SparseGrid")
-        return settled
+        resolved = SparseGrid(self.level, rule=self.rule)
+        resolved._grid = smolyak(rules, self.level, "SparseGrid")
+        return resolved
 
     def count(self) -> int | None:
         """The number of points; None before the inputs are known."""

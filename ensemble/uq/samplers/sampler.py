@@ -39,7 +39,7 @@ class Sampler:
     is_quadrature: bool = False
 
     def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
-        """The sampler with everything settled that depends on the inputs or on the number of samples."""
+        """The sampler with the values that depend on the inputs or on the number of samples."""
         return self
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:

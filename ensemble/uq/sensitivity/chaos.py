@@ -201,7 +201,7 @@ def _least_squares(
         text = f"chaos: the condition number is {condition:.2g} for {n_terms} terms and {n} samples: take more samples."
         warnings.warn(text, stacklevel=3)
     free = 1.0 - _row_squares(q)
-    free[free < 1e-12] = np.nan  # a sample that alone settles a coefficient cannot be left out
+    free[free < 1e-12] = np.nan  # a sample that alone determines a coefficient cannot be left out
     coefficients, errors = {}, {}
     for name, array in values.items():
         fitted, error = np.empty((n_terms, len(array))), np.empty(len(array))

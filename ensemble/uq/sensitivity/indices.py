@@ -77,7 +77,7 @@ class SensitivityIndices:
 
     def _failure_note(self) -> str:
         rows = f"{self.n_rows - self.n_used} of {self.n_rows} rows are left out"
-        return f"{self.n_failed} of {self.n_samples} samples failed: {rows}. `bounds` tells how far this may matter."
+        return f"{self.n_failed} of {self.n_samples} samples failed: {rows}. `bounds` has the largest possible effect."
 
     def _checked(self, name: str, kind: str | None, method: str) -> str:
         function = f"{type(self).__name__}.{method}"

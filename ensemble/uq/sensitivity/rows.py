@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from ensemble._check import message, require
 from ensemble.uq.inputs.variable import inside
 from ensemble.uq.inputs.vector import rows_product
-from ensemble.uq.samplers.choice import settled_sampler
+from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.samplers.sampler import Sampler
 
 __all__ = ["PermutedRows", "PickFreezeRows", "Rows"]
@@ -35,19 +35,19 @@ class Rows(Sampler):
         self.function = function
 
     def for_inputs(self, inputs: Any, n: int | None) -> Rows:
-        """These rows, with the sampler of their points settled for `n` samples."""
+        """These rows, with the sampler of their points for `n` samples."""
         if not isinstance(self.sampler, str) and not getattr(self.sampler, "extendable", True):
             advice = "Take 'sobol', 'halton' or 'monte_carlo'."
             raise ValueError(message(self.function, "sampler", "give points without end", repr(self.sampler), advice))
         stand_in: Any = SimpleNamespace(n_germs=self.n_columns)
-        settled = copy.copy(self)
+        resolved = copy.copy(self)
         n_rows = None if n is None else n // self.n_parts
-        settled.sampler = settled_sampler(self.sampler, stand_in, n_rows, self.function)[0]
+        resolved.sampler = resolved_sampler(self.sampler, stand_in, n_rows, self.function)[0]
         wanted = "give points of the unit cube"
-        require(settled.sampler.space == "uniform", self.function, "sampler", wanted, repr(self.sampler))
-        random = settled.sampler.name == "monte_carlo"
-        settled.n_replicates = RANDOM_REPLICATES if random else settled.sampler.n_replicates
-        return settled
+        require(resolved.sampler.space == "uniform", self.function, "sampler", wanted, repr(self.sampler))
+        random = resolved.sampler.name == "monte_carlo"
+        resolved.n_replicates = RANDOM_REPLICATES if random else resolved.sampler.n_replicates
+        return resolved
 
     def row_points(self, rows: np.ndarray, seed: int) -> np.ndarray:
         """The points of the other sampler for some rows."""

@@ -90,11 +90,11 @@ def shapley_effects(
     germs = random_inputs(inputs, function)
     rows = PermutedRows(sampler, list(germs.values()), inputs.copula, inputs.n_germs, function)
 
-    def make_sums(settled: PermutedRows, seed: int) -> ShapleySums:
+    def make_sums(resolved: PermutedRows, seed: int) -> ShapleySums:
         def orders(numbers: np.ndarray) -> np.ndarray:
-            return settled.orders(settled.row_points(numbers, seed))
+            return resolved.orders(resolved.row_points(numbers, seed))
 
-        return ShapleySums(len(germs), settled.n_replicates, orders)
+        return ShapleySums(len(germs), resolved.n_replicates, orders)
 
     analysis = {
         "make_sums": make_sums,

@@ -54,7 +54,7 @@ def sobol_indices(
     n : int
         The number of rows, of D + 2 samples each. Balanced are 8 times a power of two.
     seed : int, optional
-        Default: a new one, which the result tells.
+        Default: a new one, which is the attribute `seed` of the result.
     sampler : {"sobol", "halton", "monte_carlo"} or Sampler
         Of the rows. Intervals need replicates: those of the sampler, or 8 parts of independent points.
     ensemble_size, backend, on_failure, store, resume, progress, executor
@@ -106,7 +106,7 @@ def sobol_indices(
     require(not pairs, function, "inputs", "be independent", seen, advice)
     rows = PickFreezeRows(sampler, list(germs.values()), inputs.n_germs, function)
     analysis = {
-        "make_sums": lambda settled, _: SobolSums(len(germs), settled.n_replicates),
+        "make_sums": lambda rows, _: SobolSums(len(germs), rows.n_replicates),
         "kind": SobolIndices,
         "names": tuple(germs),
         "level": check_level(level, function),

@@ -1,6 +1,6 @@
 """Compaction: the samples in the journal are moved into the chunks of a Zarr group.
 
-Every file is written beside its path, flushed to the disk, and renamed; first the chunks of outputs and inputs, then
+Every file is written under another name, flushed to the disk, and renamed; first the chunks of outputs and inputs, then
 the masks, then the metadata. Only afterwards is the journal emptied. A process killed in between leaves the journal
 with all its records, and compacting again writes the same files.
 

@@ -95,7 +95,7 @@ class Record(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What a record says of its samples, without the outputs."""
+    """The part of a record about its samples, without the outputs."""
 
     record: Record
     ids: np.ndarray
@@ -232,7 +232,7 @@ class Journal:
             yield group
 
     def cut(self) -> str:
-        """Remove the incomplete end; says what is removed."""
+        """Remove the incomplete end; returns what is removed."""
         os.ftruncate(self._descriptor, self.end)
         record, offset, n_bytes = self.torn or (self._n_records, self.end, 0)
         return (

@@ -127,7 +127,7 @@ class Store:
         manifest : dict
             What makes the study this study and no other, of numbers, text, lists and dicts. ``n`` is the number of
             samples. ``source_digest``, ``versions`` (added if it is missing) and ``outputs`` (added with the first
-            group: name to ``{"dtype": ..., "shape": [...], "dims": [...]}``) have the meanings that `open` says.
+            group: name to ``{"dtype": ..., "shape": [...], "dims": [...]}``) are as in `open`.
         sync_seconds : float, s
             Longest time between two flushes of the journal to the disk while groups are appended; 0 flushes after
             every group, ``inf`` never.

@@ -22,11 +22,11 @@ from ensemble.uq.study.outputs import Outcome
 
 __all__ = ["Workers", "workers_of"]
 
-MOST_DEATHS = 3
-"""Deaths of workers after which the group that they ran is not tried again."""
+MOST_WORKER_FAILURES = 3
+"""Failures of workers after which the group that they ran is not tried again."""
 
-SECONDS_BETWEEN_LOOKS = 0.5
-"""How long a wait for a future may keep an interrupt from being seen."""
+SECONDS_BETWEEN_POLLS = 0.5
+"""Time limit of one wait for a future: an interrupt is handled after it."""
 
 
 def run_pickled(model: bytes, samples: Any, on_failure: str, backend: str, probe: bool) -> Outcome:
@@ -116,15 +116,15 @@ def processes(n: int) -> Any:
     return ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"))
 
 
-def is_death(error: BaseException) -> bool:
-    """Whether a worker died, instead of the model having raised."""
+def is_worker_failure(error: BaseException) -> bool:
+    """Whether a worker ended, instead of the model having raised."""
     return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"
 
 
-class Crew:
+class GroupScheduler:
     """Groups in flight on the workers, at most twice as many as these.
 
-    After a death each group that was in flight runs alone, so that the next death tells which group causes it.
+    After a worker fails, each group that was in flight runs alone: the next failure shows which group causes it.
     """
 
     def __init__(self, workers: Workers, model: Any, on_failure: str, backend: str) -> None:
@@ -139,34 +139,34 @@ class Crew:
         self.most = 2 * self.n_parallel
         self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.in_flight: dict[Any, tuple[Group, int]] = {}
-        self.suspects: deque[tuple[Group, int]] = deque()
+        self.run_alone: deque[tuple[Group, int]] = deque()
 
     def run(self, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
         """Outcomes in the order in which they come."""
         more = True
-        while more or self.in_flight or self.suspects:
-            if self.suspects:
+        while more or self.in_flight or self.run_alone:
+            if self.run_alone:
                 if not self.in_flight:
-                    self._submit(*self.suspects.popleft())
+                    self._submit(*self.run_alone.popleft())
             else:
-                while more and len(self.in_flight) < self.most and not self.suspects:
+                while more and len(self.in_flight) < self.most and not self.run_alone:
                     group = next(groups, None)
                     more = group is not None
                     if group is not None:
                         self._submit(group, 0)
             yield from self._next()
 
-    def _submit(self, group: Group, deaths: int) -> None:
+    def _submit(self, group: Group, failures: int) -> None:
         probe, self.probe = self.probe, False
         arguments = self.model, group.samples, self.on_failure, self.backend, probe
         try:
             future = self.workers.executor.submit(self.work, *arguments)
         except Exception as error:
-            if not is_death(error):
+            if not is_worker_failure(error):
                 raise
-            self._mourn(error, [(group, deaths)])
+            self._replace_executor(error, [(group, failures)])
             return
-        self.in_flight[future] = group, deaths
+        self.in_flight[future] = group, failures
         future.add_done_callback(self.finished.put)
 
     def _next(self) -> Iterator[tuple[Group, Outcome]]:
@@ -175,33 +175,35 @@ class Crew:
         future = None
         while future is None:
             with suppress(queue.Empty):
-                future = self.finished.get(timeout=SECONDS_BETWEEN_LOOKS)
+                future = self.finished.get(timeout=SECONDS_BETWEEN_POLLS)
         if future not in self.in_flight:
             return
-        group, deaths = self.in_flight.pop(future)
+        group, failures = self.in_flight.pop(future)
         try:
             outcome = future.result()
         except Exception as error:
-            if not is_death(error):
+            if not is_worker_failure(error):
                 raise
-            yield from self._died(error, group, deaths)
+            yield from self._after_failure(error, group, failures)
         else:
             yield group, outcome
 
-    def _died(self, error: Exception, group: Group, deaths: int) -> Iterator[tuple[Group, Outcome]]:
+    def _after_failure(self, error: Exception, group: Group, failures: int) -> Iterator[tuple[Group, Outcome]]:
         """A group whose worker died, and all others in flight on a broken executor."""
-        deaths += MOST_DEATHS - 1 if type(error).__name__ == "KilledWorker" else 1  # Dask has tried it again by itself
+        failures += (
+            MOST_WORKER_FAILURES - 1 if type(error).__name__ == "KilledWorker" else 1
+        )  # Dask has tried it again by itself
         others = list(self.in_flight.values()) if isinstance(error, BrokenExecutor) else []
         if others:
             self.in_flight.clear()
         kept = [(other, count + 1) for other, count in others]
-        if deaths < MOST_DEATHS:
-            kept.insert(0, (group, deaths))
+        if failures < MOST_WORKER_FAILURES:
+            kept.insert(0, (group, failures))
         elif self.on_failure == "retry" and group.n_samples > 1:
-            kept += [(single(group, place), MOST_DEATHS - 1) for place in range(group.n_samples)]
+            kept += [(single(group, place), MOST_WORKER_FAILURES - 1) for place in range(group.n_samples)]
         elif self.on_failure == "raise":
             text = (
-                f"propagate: the worker of samples {group.ids[0]} to {group.ids[-1]} died {deaths} times ({error!r})."
+                f"propagate: the worker of samples {group.ids[0]} to {group.ids[-1]} died {failures} times ({error!r})."
             )
             raise RuntimeError(f"{text} on_failure='mask' leaves them out.") from error
         else:
@@ -209,17 +211,17 @@ class Crew:
             failed = np.ones(group.n_samples, bool)
             yield group, Outcome({}, failed, dict.fromkeys(range(group.n_samples), reason))
         if isinstance(error, BrokenExecutor):
-            self._mourn(error, kept)
+            self._replace_executor(error, kept)
         else:
-            self.suspects.extend(kept)
+            self.run_alone.extend(kept)
 
-    def _mourn(self, error: Exception, groups: list[tuple[Group, int]]) -> None:
+    def _replace_executor(self, error: Exception, groups: list[tuple[Group, int]]) -> None:
         """Replace a broken executor; its groups run alone."""
         if not self.workers.own:
             seen = f"{type(error).__name__}: {error}"
             advice = "Call again with a new executor, or give a function that makes one: that replaces it by itself."
             raise RuntimeError(message("propagate", "the executor", "keep its workers", seen, advice)) from error
-        self.suspects.extend(groups)
+        self.run_alone.extend(groups)
         self.workers.replace()
 
     def close(self) -> None:

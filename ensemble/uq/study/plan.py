@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from ensemble._check import integer, message, one_of, require, samples_text
-from ensemble.uq.samplers.choice import settled_sampler
+from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.store.places import as_slice
 from ensemble.uq.study.dataset import check_names, weighted_columns
 from ensemble.uq.study.groups import Group, GroupKey, order_of_samples
@@ -80,8 +80,8 @@ class Plan:
         stored = stored_manifest(store, resume, function)
         wanted = n
         if stored is not None and n is not None:
-            n = min(integer(n, function, "n", minimum=1), stored["n"])  # as it was settled first
-        self.sampler, self.n = settled_sampler(sampler, inputs, n, function)
+            n = min(integer(n, function, "n", minimum=1), stored["n"])  # a study never shrinks
+        self.sampler, self.n = resolved_sampler(sampler, inputs, n, function)
         if check_sampler is not None:
             check_sampler(self.sampler)
         if seed is None:

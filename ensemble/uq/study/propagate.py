@@ -12,14 +12,14 @@ from ensemble._backend import prototype
 from ensemble._check import integer, message, one_of, positive
 from ensemble.uq.study.ensemble_size import choose_ensemble_size
 from ensemble.uq.study.evaluation import evaluate
-from ensemble.uq.study.executors import Crew, workers_of
+from ensemble.uq.study.executors import GroupScheduler, workers_of
 from ensemble.uq.study.groups import Group, GroupKey
 from ensemble.uq.study.outputs import Outcome, layout_of
 from ensemble.uq.study.persistence import discard
 from ensemble.uq.study.plan import Plan
+from ensemble.uq.study.progress import StudyProgress
 from ensemble.uq.study.result import UqResult
 from ensemble.uq.study.target import Target
-from ensemble.uq.study.watch import Watch
 
 __all__ = ["propagate"]
 
@@ -49,9 +49,14 @@ class Run:
     """One call of `propagate`: a plan, what runs its groups, and a display."""
 
     def __init__(
-        self, study: Plan, runner: Serial | Crew, watch: Watch, deadline: float, target: Target | None
+        self,
+        study: Plan,
+        runner: Serial | GroupScheduler,
+        display: StudyProgress,
+        deadline: float,
+        target: Target | None,
     ) -> None:
-        self.study, self.runner, self.watch = study, runner, watch
+        self.study, self.runner, self.display = study, runner, display
         self.deadline, self.target = deadline, target
 
     def groups(self) -> Iterator[Group]:
@@ -66,11 +71,11 @@ class Run:
         return time.perf_counter() >= self.deadline
 
     def keep(self, group: Group, outcome: Outcome) -> None:
-        """Tell the plan of an outcome."""
+        """Add an outcome to the plan and to the display."""
         if self.target is not None and not self.study.layout and outcome.outputs:
             self.target.check_outputs(layout_of(outcome.outputs))
         self.study.accept(group.ids, outcome)
-        self.watch.advance(group.n_samples)
+        self.display.advance(group.n_samples)
 
     def timed(self, group: Group) -> Outcome | None:
         """Run one group now; None where it does not fit into memory or its worker died."""
@@ -96,7 +101,7 @@ class Run:
         study.ensemble_size, why = choose_ensemble_size(
             study, self.timed, self.is_late, runner.n_parallel, runner.backend
         )
-        self.watch.say(f"ensemble size {study.ensemble_size}: {why}")
+        self.display.say(f"ensemble size {study.ensemble_size}: {why}")
 
     def to_the_end(self) -> UqResult:
         """All groups; with a target more samples until it is met."""
@@ -110,7 +115,7 @@ class Run:
             if result.target_met or result.n_done < result.n or n > self.target.max_n:
                 return result
             self.study.extend(n)
-            self.watch.extend()
+            self.display.extend()
             self.run()
             result = self.study.result()
 
@@ -155,7 +160,7 @@ def propagate(
     sampler : str or Sampler
         As in ``inputs.samples``.
     seed : int, optional
-        Default: a new one, which the result tells.
+        Default: a new one, which is the attribute `seed` of the result.
     backend : {"numpy", "cupy"}
         Where the inputs of the model are.
     group_by : str or callable, optional
@@ -269,14 +274,14 @@ def carried_out(
     target: Target | None = None,
 ) -> Any:
     """The result of a study whose arguments are checked: all its groups through the model."""
-    runner: Serial | Crew = Serial(model, on_failure or "mask", backend)
+    runner: Serial | GroupScheduler = Serial(model, on_failure or "mask", backend)
     if executor is not None:
-        runner = Crew(workers_of(executor), model, on_failure or "mask", backend)
+        runner = GroupScheduler(workers_of(executor), model, on_failure or "mask", backend)
     try:
         study = make_study()
         runner.probe = on_failure is None and not study.n_done
-        with Watch(study, quiet=not progress) as watch:
-            run = Run(study, runner, watch, time.perf_counter() + seconds, target)
+        with StudyProgress(study, quiet=not progress) as display:
+            run = Run(study, runner, display, time.perf_counter() + seconds, target)
             try:
                 if auto:
                     run.choose_ensemble_size()
@@ -294,8 +299,8 @@ def hand_over(error: BaseException, study: Plan) -> None:
     """Give what was done along with an error, and close the store."""
     path = study.store.path
     place = "in error.result" if path is None else f"in the store {str(path)!r}: resume=True goes on"
-    text = f"propagate: {study.n_done:,} of {study.n:,} samples were done; they are {place}."
-    text = text if study.n_done else f"propagate: none of {study.n:,} samples was done."
+    text = f"{study.function}: {study.n_done:,} of {study.n:,} samples were done; they are {place}."
+    text = text if study.n_done else f"{study.function}: none of {study.n:,} samples was done."
     if isinstance(error, KeyboardInterrupt):
         error.args = (text,)
     else:
@@ -306,6 +311,6 @@ def hand_over(error: BaseException, study: Plan) -> None:
     try:
         study.close()
     except Exception as second:
-        error.add_note(f"propagate: the store was not compacted ({second}). Nothing in it is lost.")
+        error.add_note(f"{study.function}: the store was not compacted ({second}). Nothing in it is lost.")
     with suppress(Exception):
         error.result = study.result()  # type: ignore[attr-defined]

@@ -61,7 +61,7 @@ class Threads:
         family = next(family for family, (names, _) in launch.KERNEL_FILES.items() if name in names)
         key = dtype, nx, ny, family
         if key not in self.modules:
-            text = "#define STAGES alignas(16) static char stages[STAGE_BYTES + 16];\n" + launch.source(family)
+            text = "#define STAGES alignas(16) static char stages[STAGE_BYTES + 16];\n" + launch.source(nx, ny, family)
             names = launch.KERNEL_FILES[family][0]
             self.modules[key] = cuda_on_cpu.Module(text, launch.compile_options(*key), names)
         return self.modules[key].get_function(name)

@@ -19,10 +19,10 @@ def test_every_design_has_one_point_in_each_stratum():
 
 def test_the_default_is_eight_designs_where_that_is_whole():
     inputs = en.Inputs(a=stats.uniform())
-    settled = uq.LatinHypercube().for_inputs(inputs, 80)
-    assert (settled.block, settled.n_replicates) == (10, 8)
-    settled = uq.LatinHypercube().for_inputs(inputs, 81)
-    assert (settled.block, settled.n_replicates) == (81, 1)
+    resolved = uq.LatinHypercube().for_inputs(inputs, 80)
+    assert (resolved.block, resolved.n_replicates) == (10, 8)
+    resolved = uq.LatinHypercube().for_inputs(inputs, 81)
+    assert (resolved.block, resolved.n_replicates) == (81, 1)
     x = inputs.samples(80, sampler="latin_hypercube", seed=41102).a.samples
     assert np.array_equal(np.sort(np.floor(10 * x[3::8])), np.arange(10.0))
 

@@ -172,7 +172,7 @@ def test_an_interrupted_study_goes_on(tmp_path):
         return ishigami(x)
 
     options = {"seed": 40617, "progress": False, "store": tmp_path / "study.zarr", "ensemble_size": 32}
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"sobol_indices: \d+ of 320 samples were done"):
         en.sobol_indices(model, ishigami_inputs(), 64, **options)
     indices = en.sobol_indices(
         model, ishigami_inputs(), 64, resume="force", **options

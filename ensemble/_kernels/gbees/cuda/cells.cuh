@@ -14,10 +14,6 @@
 // loads at once), and the flags BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
 // SECOND_ORDER (in time).
 
-typedef REAL real;
-typedef unsigned long long u64;
-typedef long long i64;
-
 #define EMPTY 0xffffffffffffffffULL
 #define UNIT 1152921504606846976.0  // 2^60
 #define MAX_PROBES 4096
@@ -27,16 +23,16 @@ enum Reason { RUNNING, FINISHED, PAUSED, PRUNE, FULL, KEY_OVERFLOW, NOT_FINITE, 
 enum Growth { UNGROWN, GROWN, TO_DELETE };
 
 struct Group {
-    i64 rank, size;  // of this thread among those that work on the instance
+    int64 rank, size;  // of this thread among those that work on the instance
     unsigned blocks, waits;
-    u64* arrivals;
+    uint64* arrivals;
 };
 
-__device__ inline i64 volatile_load(const i64* p) { return *const_cast<const volatile i64*>(p); }
-__device__ inline u64 volatile_load(const u64* p) { return *const_cast<const volatile u64*>(p); }
+__device__ inline int64 volatile_load(const int64* p) { return *const_cast<const volatile int64*>(p); }
+__device__ inline uint64 volatile_load(const uint64* p) { return *const_cast<const volatile uint64*>(p); }
 
 // Release: writes of the block before it are visible after the matching acquire.
-__device__ inline void arrive(u64* arrivals)
+__device__ inline void arrive(uint64* arrivals)
 {
 #ifdef __CUDA_ARCH__
     asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(arrivals) : "memory");
@@ -45,10 +41,10 @@ __device__ inline void arrive(u64* arrivals)
 #endif
 }
 
-__device__ inline u64 arrived(const u64* arrivals)
+__device__ inline uint64 arrived(const uint64* arrivals)
 {
 #ifdef __CUDA_ARCH__
-    u64 count;
+    uint64 count;
     asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(count) : "l"(arrivals) : "memory");
     return count;
 #else
@@ -66,7 +62,7 @@ __device__ inline void barrier(Group& group)
     __syncthreads();
     if (group.blocks > 1) {
         if (threadIdx.x == 0) {
-            const u64 everyone = (u64)++group.waits * group.blocks;
+            const uint64 everyone = (uint64)++group.waits * group.blocks;
             arrive(group.arrivals);
             while (arrived(group.arrivals) < everyone) {}
         }
@@ -75,7 +71,7 @@ __device__ inline void barrier(Group& group)
 #endif
 }
 
-#define EACH(c, n) for (i64 c = group.rank; c < (n); c += group.size)
+#define EACH(c, n) for (int64 c = group.rank; c < (n); c += group.size)
 
 template <class V> __device__ inline void swap_values(V& a, V& b)
 {
@@ -84,16 +80,16 @@ template <class V> __device__ inline void swap_values(V& a, V& b)
 }
 
 // --- sums in fixed point
-__device__ inline u64 to_fixed(double mass) { return __double2ull_rn(mass * UNIT); }
+__device__ inline uint64 to_fixed(double mass) { return __double2ull_rn(mass * UNIT); }
 
-__device__ inline double to_double(u64 sum) { return (double)sum / UNIT; }
+__device__ inline double to_double(uint64 sum) { return (double)sum / UNIT; }
 
-__device__ inline real reciprocal(u64 sum) { return (real)(UNIT / (double)sum); }
+__device__ inline real reciprocal(uint64 sum) { return (real)(UNIT / (double)sum); }
 
 // Adds the values of all threads of the block to *target. All threads of the block must call it.
-__device__ inline void block_add(u64* target, u64 value)
+__device__ inline void block_add(uint64* target, uint64 value)
 {
-    __shared__ u64 sums[32];
+    __shared__ uint64 sums[32];
     for (int step = 16; step; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
     __syncthreads();  // the previous sum has been read
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
@@ -103,17 +99,17 @@ __device__ inline void block_add(u64* target, u64 value)
     if (value) atomicAdd(target, value);
 }
 
-__device__ inline void atomic_maximum(u64* target, double value)
+__device__ inline void atomic_maximum(uint64* target, double value)
 {
-    const u64 bits = (u64)__double_as_longlong(value);  // bits of non-negative numbers are in the order of the numbers
+    const uint64 bits = (uint64)__double_as_longlong(value);  // bits of non-negative numbers are in the order of the numbers
     if (bits > volatile_load(target)) atomicMax(target, bits);
 }
 
 // --- positions and velocities
-__device__ __forceinline__ void unpack(const Instance& g, u64 key, int (&s)[N])
+__device__ __forceinline__ void unpack(const Instance& g, uint64 key, int (&s)[N])
 {
 #pragma unroll
-    for (int i = 0; i < N; ++i) s[i] = (int)((key >> g.shifts[i]) & (u64)g.masks[i]) + (int)g.lows[i];
+    for (int i = 0; i < N; ++i) s[i] = (int)((key >> g.shifts[i]) & (uint64)g.masks[i]) + (int)g.lows[i];
 }
 
 // The velocity through the upper face along j of the cell `offset` cells along j from s.
@@ -139,7 +135,7 @@ __device__ __forceinline__ double velocity(const Instance& g, const int (&s)[N],
     return v[j];
 }
 
-__device__ __noinline__ void velocities(const Instance& g, u64 key, double t, double (&v)[N])
+__device__ __noinline__ void velocities(const Instance& g, uint64 key, double t, double (&v)[N])
 {
     int s[N];
     unpack(g, key, s);
@@ -160,7 +156,7 @@ __device__ inline bool diffuses(const Instance& g, int i)
 __device__ inline bool flows(const Instance& g, int i, double v, int up) { return (up ? v > 0 : v < 0) || diffuses(g, i); }
 
 // One over the largest stable time step of a cell.
-__device__ inline double rate_of(const Instance& g, u64 key, double t)
+__device__ inline double rate_of(const Instance& g, uint64 key, double t)
 {
     double v[N], rate = 0;
     velocities(g, key, t, v);
@@ -177,7 +173,7 @@ __device__ inline double rate_of(const Instance& g, u64 key, double t)
 }
 
 // Updates the maximum by the rate of a cell; of cells whose rate is not finite, the smallest key is kept.
-__device__ inline void update_maximum_rate(Instance& shared, const Instance& g, u64 key, double t, u64* maximum)
+__device__ inline void update_maximum_rate(Instance& shared, const Instance& g, uint64 key, double t, uint64* maximum)
 {
     const double rate = rate_of(g, key, t);
     if (rate < 1.7e308) atomic_maximum(maximum, rate);
@@ -185,47 +181,47 @@ __device__ inline void update_maximum_rate(Instance& shared, const Instance& g, 
 }
 
 // --- keys and the hash table
-__device__ inline u64 slot_of(u64 key, i64 slots)
+__device__ inline uint64 slot_of(uint64 key, int64 slots)
 {
-    u64 h = key * 0x9e3779b97f4a7c15ULL;
+    uint64 h = key * 0x9e3779b97f4a7c15ULL;
     h ^= h >> 32;
     h *= 0xd6e8feb86659fd93ULL;
-    return __umul64hi(h, (u64)slots);
+    return __umul64hi(h, (uint64)slots);
 }
 
 // The key of the neighbour above or below along i, of a cell that is not at the limit of its keys.
-__device__ inline u64 neighbour_key(const Instance& g, u64 key, int i, int up)
+__device__ inline uint64 neighbour_key(const Instance& g, uint64 key, int i, int up)
 {
-    const u64 step = 1ULL << g.shifts[i];
+    const uint64 step = 1ULL << g.shifts[i];
 #if PERIODIC
     if (g.periods[i]) {
-        const i64 at = (i64)((key >> g.shifts[i]) & (u64)g.masks[i]);
-        if (up && at == g.periods[i] - 1) return key - step * (u64)at;
-        if (!up && at == 0) return key + step * (u64)(g.periods[i] - 1);
+        const int64 at = (int64)((key >> g.shifts[i]) & (uint64)g.masks[i]);
+        if (up && at == g.periods[i] - 1) return key - step * (uint64)at;
+        if (!up && at == 0) return key + step * (uint64)(g.periods[i] - 1);
     }
 #endif
     return up ? key + step : key - step;
 }
 
-__device__ inline bool at_key_limit(const Instance& g, u64 key, int i)
+__device__ inline bool at_key_limit(const Instance& g, uint64 key, int i)
 {
 #if PERIODIC
     if (g.periods[i]) return false;
 #endif
-    const u64 at = (key >> g.shifts[i]) & (u64)g.masks[i];
-    return at == 0 || at == (u64)g.masks[i];
+    const uint64 at = (key >> g.shifts[i]) & (uint64)g.masks[i];
+    return at == 0 || at == (uint64)g.masks[i];
 }
 
-__device__ inline int find(const Instance& g, u64 key)
+__device__ inline int find(const Instance& g, uint64 key)
 {
-    for (u64 slot = slot_of(key, g.slots);; slot = slot + 1 == (u64)g.slots ? 0 : slot + 1) {
-        const u64 seen = g.table[slot];
+    for (uint64 slot = slot_of(key, g.slots);; slot = slot + 1 == (uint64)g.slots ? 0 : slot + 1) {
+        const uint64 seen = g.table[slot];
         if (seen == key) return g.places[slot];
         if (seen == EMPTY) return -1;
     }
 }
 
-__device__ inline bool in_bounds(const Instance& g, u64 key)
+__device__ inline bool in_bounds(const Instance& g, uint64 key)
 {
 #if BOUNDED
     int s[N];
@@ -242,21 +238,21 @@ __device__ inline bool in_bounds(const Instance& g, u64 key)
 
 // Inserts a cell, unless it is stored or out of bounds. The compare-and-swap of the key decides which of several threads
 // inserts it. Where the arrays are full, `full` is set, and the host rebuilds the table without the surplus keys.
-__device__ __noinline__ void insert(Instance& shared, const Instance& g, u64 key)
+__device__ __noinline__ void insert(Instance& shared, const Instance& g, uint64 key)
 {
     if (!in_bounds(g, key)) return;
-    u64 slot = slot_of(key, g.slots);
+    uint64 slot = slot_of(key, g.slots);
     for (int tries = 0; tries < MAX_PROBES; ++tries) {
-        const u64 seen = atomicCAS(&g.table[slot], EMPTY, key);
+        const uint64 seen = atomicCAS(&g.table[slot], EMPTY, key);
         if (seen == EMPTY) {
-            const i64 c = (i64)atomicAdd((u64*)&shared.n, 1ULL);
+            const int64 c = (int64)atomicAdd((uint64*)&shared.n, 1ULL);
             if (c >= g.capacity) break;
             g.keys[c] = key, g.places[slot] = (int)c;
             g.p[c] = 0, g.marks[c] = UNGROWN;
             return;
         }
         if (seen == key) return;
-        slot = slot + 1 == (u64)g.slots ? 0 : slot + 1;
+        slot = slot + 1 == (uint64)g.slots ? 0 : slot + 1;
     }
     shared.full = FULL;
 }

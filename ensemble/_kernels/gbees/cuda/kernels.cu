@@ -10,8 +10,8 @@ __device__ inline Group group_of(Instance& shared, unsigned blocks)
 {
     Group group;
     group.blocks = blocks, group.waits = 0, group.arrivals = &shared.arrivals;
-    group.rank = (i64)(blockIdx.x % blocks) * blockDim.x + threadIdx.x;
-    group.size = (i64)blocks * blockDim.x;
+    group.rank = (int64)(blockIdx.x % blocks) * blockDim.x + threadIdx.x;
+    group.size = (int64)blocks * blockDim.x;
     return group;
 }
 
@@ -25,17 +25,17 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
     __syncthreads();
     Group group = group_of(shared, blocks);
     barrier(group);  // no write to `shared` before all blocks have copied it
-    i64 n = g.n, taken = 0, work = 0, count = g.count;
+    int64 n = g.n, taken = 0, work = 0, count = g.count;
     int parity = 0;
     double elapsed = g.elapsed, velocity_time = g.velocity_time;
     real scale = (real)g.scale;  // stored probabilities times this add up to 1
-    i64 reason = RUNNING;
+    int64 reason = RUNNING;
     if (g.only_prune)
         reason = n <= g.prune_limit && prune(shared, g, group, n, scale, velocity_time) ? FINISHED : PRUNE;
     while (reason == RUNNING) {
         const double t = g.time + elapsed;
         const int next = parity ^ 1;
-        u64* const rate = &shared.rates[TIME_VARYING ? parity : 0];
+        uint64* const rate = &shared.rates[TIME_VARYING ? parity : 0];
         // 1: growth, by the velocities of the previous step
         grow_all(shared, g, group, n, scale, velocity_time);
 #if TIME_VARYING
@@ -47,11 +47,11 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
             break;
         }
         // 2: links and rates of new cells
-        const i64 total = volatile_load(&shared.n);
+        const int64 total = volatile_load(&shared.n);
         if (total > n) {
-            const i64 added = total - n;
+            const int64 added = total - n;
             EACH(item, added * (2 * N + 1)) {
-                const i64 c = n + item % added, side = item / added;
+                const int64 c = n + item % added, side = item / added;
                 if (side < 2 * N) link(g, c, (int)side, n);
                 else update_maximum_rate(shared, g, g.keys[c], t, rate);
             }
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
         }
         velocity_time = t;
         const double left = g.span - elapsed;
-        const double stable = g.cfl / __longlong_as_double((i64)volatile_load(rate));
+        const double stable = g.cfl / __longlong_as_double((int64)volatile_load(rate));
         const bool last = !(stable < left);
         const double dt = last ? left : stable;
         if (!last && t + dt == t) {
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
         if (group.rank == 0) shared.masses[next] = shared.clips[next] = 0;
         barrier(group);
         // 4: fluxes, clipping and mass
-        u64 sum = 0, clipped = 0;
+        uint64 sum = 0, clipped = 0;
         EACH(c, n) {
             const real unclipped = updated(g, c, scale, velocity_time, dt), p = positive(unclipped);
             g.q[c] = p;
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(256) link_all(Instance* instance)
 __global__ void __launch_bounds__(256) link_some(Instance* instance)
 {
     ONE_GRID(instance)
-    const i64 some = (g.n + LINK_STRIDE - 1) / LINK_STRIDE;
+    const int64 some = (g.n + LINK_STRIDE - 1) / LINK_STRIDE;
     EACH(item, some * N) link_above(g, item % some * LINK_STRIDE, (int)(item / some), g.n);
 }
 
@@ -162,18 +162,18 @@ __global__ void __launch_bounds__(256) link_between(Instance* instance)
 {
     ONE_GRID(instance)
     EACH(item, g.n * N) {
-        const i64 c = item % g.n, start = c / LINK_STRIDE * LINK_STRIDE;
+        const int64 c = item % g.n, start = c / LINK_STRIDE * LINK_STRIDE;
         const int i = (int)(item / g.n);
         if (c == start) continue;
         const int first = ABOVE(i)[start];
-        const u64 wanted = neighbour_key(g, g.keys[c], i, 1);
-        i64 k = first + c - start;
+        const uint64 wanted = neighbour_key(g, g.keys[c], i, 1);
+        int64 k = first + c - start;
         if (first < 0 || k >= g.n) {
             link_above(g, c, i, g.n);
             continue;
         }
         int tries = 0;
-        u64 seen = g.keys[k];
+        uint64 seen = g.keys[k];
         const bool up = seen < wanted;
         while ((up ? seen < wanted && k + 1 < g.n : seen > wanted && k > 0) && ++tries < 2 * LINK_STRIDE)
             seen = g.keys[up ? ++k : --k];
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(256) mark_all(Instance* instance)
 {
     ONE_GRID(instance)
     const real scale = (real)g.scale;
-    u64 sum = 0;
+    uint64 sum = 0;
     EACH(c, g.n) {
         g.marks[c] = mark_of(g, c, scale);
         if (g.marks[c] == TO_DELETE) sum += to_fixed((double)(g.p[c] * scale));
@@ -207,11 +207,11 @@ __global__ void __launch_bounds__(256) mark_all(Instance* instance)
     block_add(&shared.candidates, sum);
 }
 
-__device__ inline i64 rank_of(const i64* sorted, i64 n, i64 key)
+__device__ inline int64 rank_of(const int64* sorted, int64 n, int64 key)
 {
-    i64 begin = 0, end = n;
+    int64 begin = 0, end = n;
     while (begin < end) {
-        const i64 middle = (begin + end) / 2;
+        const int64 middle = (begin + end) / 2;
         if (sorted[middle] < key) begin = middle + 1;
         else end = middle;
     }
@@ -220,20 +220,20 @@ __device__ inline i64 rank_of(const i64* sorted, i64 n, i64 key)
 
 // Compacts the kept cells in the order of their keys and divides them by `left`. The first `n_sorted` cells are sorted,
 // and `kept` is the running count of those kept; `late` are the other kept cells in the order of their keys `late_keys`.
-__global__ void __launch_bounds__(256) compact(Instance* instance, const int* kept, i64 n_sorted, const i64* late,
-    const i64* late_keys, i64 n_late, double left, i64* keys, real* p, unsigned char* marks)
+__global__ void __launch_bounds__(256) compact(Instance* instance, const int* kept, int64 n_sorted, const int64* late,
+    const int64* late_keys, int64 n_late, double left, int64* keys, real* p, unsigned char* marks)
 {
     ONE_GRID(instance)
-    const i64* const old_keys = reinterpret_cast<const i64*>(g.keys);
-    u64 sum = 0;
+    const int64* const old_keys = reinterpret_cast<const int64*>(g.keys);
+    uint64 sum = 0;
     EACH(item, n_sorted + n_late) {
-        i64 c = item, at;
+        int64 c = item, at;
         if (item < n_sorted) {
             if (g.marks[c] == TO_DELETE) continue;
             at = kept[c] - 1 + rank_of(late_keys, n_late, old_keys[c]);
         } else {
             c = late[item - n_sorted];
-            const i64 below = rank_of(old_keys, n_sorted, old_keys[c]);
+            const int64 below = rank_of(old_keys, n_sorted, old_keys[c]);
             at = item - n_sorted + (below ? kept[below - 1] : 0);
         }
         const real share = (real)((double)(g.p[c] * (real)g.scale) / left);

@@ -2,7 +2,7 @@
 
 // Marks the downwind neighbours of an active cell, over faces, and over edges past a stored face: one byte per cell, in
 // the memory of T. Several threads may write the same value to one byte.
-__device__ __forceinline__ void mark_downwind(const Instance& g, i64 c, real scale, double t)
+__device__ __forceinline__ void mark_downwind(const Instance& g, int64 c, real scale, double t)
 {
     if ((double)(g.p[c] * scale) < g.threshold) return;
     unsigned char* const downwind = reinterpret_cast<unsigned char*>(g.T);
@@ -37,7 +37,7 @@ __device__ __forceinline__ void mark_downwind(const Instance& g, i64 c, real sca
 
 // The mark of a cell after a prune. An active cell keeps its mark: its downwind neighbours are kept, too. With bounds an
 // edge neighbour may be stored without a face neighbour beside it, so such cells grow again.
-__device__ inline unsigned char mark_of(const Instance& g, i64 c, real scale)
+__device__ inline unsigned char mark_of(const Instance& g, int64 c, real scale)
 {
     const unsigned char* const downwind = reinterpret_cast<const unsigned char*>(g.T);
     if ((double)(g.p[c] * scale) < g.threshold) return downwind[c] ? UNGROWN : TO_DELETE;
@@ -45,11 +45,11 @@ __device__ inline unsigned char mark_of(const Instance& g, i64 c, real scale)
 }
 
 // Enters a cell in the empty table, clears its links below and updates the maximum rate.
-__device__ inline void insert_in_table(Instance& shared, const Instance& g, i64 c, double t, u64* maximum)
+__device__ inline void insert_in_table(Instance& shared, const Instance& g, int64 c, double t, uint64* maximum)
 {
-    const u64 key = g.keys[c];
-    u64 slot = slot_of(key, g.slots);
-    while (atomicCAS(&g.table[slot], EMPTY, key) != EMPTY) slot = slot + 1 == (u64)g.slots ? 0 : slot + 1;
+    const uint64 key = g.keys[c];
+    uint64 slot = slot_of(key, g.slots);
+    while (atomicCAS(&g.table[slot], EMPTY, key) != EMPTY) slot = slot + 1 == (uint64)g.slots ? 0 : slot + 1;
     g.places[slot] = (int)c;
 #pragma unroll
     for (int i = 0; i < N; ++i) BELOW(i)[c] = -1;
@@ -60,7 +60,7 @@ __device__ inline void insert_in_table(Instance& shared, const Instance& g, i64 
 
 // The prune, by the threads of the group. True: done, with g's buffers exchanged and n, scale and the maximum rate updated.
 // False: nothing changed, as more than `list_limit` cells are close to where the deletion stops, or none would be kept.
-__device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, real& scale, double t)
+__device__ bool prune(Instance& shared, Instance& g, Group& group, int64& n, real& scale, double t)
 {
     if (group.rank == 0) {
         shared.candidates = shared.deleted_below = shared.deleted_listed = shared.kept_mass = 0;
@@ -71,7 +71,7 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, real&
     barrier(group);
     EACH(c, n) mark_downwind(g, c, scale, t);
     barrier(group);
-    u64 sum = 0;
+    uint64 sum = 0;
     EACH(c, n) {
         g.marks[c] = mark_of(g, c, scale);
         if (g.marks[c] == TO_DELETE) sum += to_fixed((double)(g.p[c] * scale));
@@ -87,20 +87,20 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, real&
             if ((double)(g.p[c] * scale) < safe) {
                 sum += to_fixed((double)(g.p[c] * scale));
             } else {
-                const i64 k = (i64)atomicAdd((u64*)&shared.listed, 1ULL);
+                const int64 k = (int64)atomicAdd((uint64*)&shared.listed, 1ULL);
                 if (k < g.list_limit) list[k] = (int)c;
             }
         }
         block_add(&shared.deleted_below, sum);
         barrier(group);
-        const i64 listed = volatile_load(&shared.listed);
+        const int64 listed = volatile_load(&shared.listed);
         if (listed > g.list_limit) return false;
-        const u64 before = volatile_load(&shared.deleted_below);
+        const uint64 before = volatile_load(&shared.deleted_below);
         EACH(k, listed) {
             const int c = list[k];
             const real p = g.p[c] * scale;
-            u64 deleted = before;
-            for (i64 other = 0; other < listed; ++other) {
+            uint64 deleted = before;
+            for (int64 other = 0; other < listed; ++other) {
                 const int o = list[other];
                 const real q = g.p[o] * scale;
                 if (q < p || (q == p && g.keys[o] <= g.keys[c])) deleted += to_fixed((double)q);
@@ -117,7 +117,7 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, real&
     unsigned char* const marks = reinterpret_cast<unsigned char*>(g.T);
     sum = 0;
     EACH(c, n) if (g.marks[c] != TO_DELETE) {
-        const i64 k = (i64)atomicAdd((u64*)&shared.kept, 1ULL);
+        const int64 k = (int64)atomicAdd((uint64*)&shared.kept, 1ULL);
         const real p = (real)((double)(g.p[c] * scale) / left);
         g.other_keys[k] = g.keys[c], g.q[k] = p, marks[k] = g.marks[c];
         sum += to_fixed((double)p);

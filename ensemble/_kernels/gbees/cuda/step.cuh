@@ -11,19 +11,19 @@
 
 // Inserts target k of a cell: k counts pairs of dimensions, twice the same one for a face, and with diffusion also pairs
 // of sides.
-__device__ inline void make_target(Instance& shared, const Instance& g, i64 c, int k, double t)
+__device__ inline void make_target(Instance& shared, const Instance& g, int64 c, int k, double t)
 {
     int i = 0, j = k / SIGNS;
     while (j >= N - i) j -= N - i++;
     j += i;
-    const u64 key = g.keys[c];
+    const uint64 key = g.keys[c];
     int s[N];
     unpack(g, key, s);
     const double v_i = velocity(g, s, i, 0, t), v_j = velocity(g, s, j, 0, t);
     const int up = SIGNS == 4 ? k % 2 : v_i > 0, over = SIGNS == 4 ? k / 2 % 2 : v_j > 0;
     if (!flows(g, i, v_i, up) || !flows(g, j, v_j, over) || (i == j && over != up)) return;
     const int face = NEIGHBOUR(i, up)[c];
-    u64 wanted = neighbour_key(g, key, i, up);
+    uint64 wanted = neighbour_key(g, key, i, up);
     if (at_key_limit(g, wanted, i)) {
         shared.full = KEY_OVERFLOW;
         return;
@@ -45,18 +45,18 @@ __device__ inline void make_target(Instance& shared, const Instance& g, i64 c, i
 
 // Few cells grow in a step: each block lists its growing cells, then takes one thread per target. A cell is marked before
 // its targets are inserted: where the arrays are full, the host resets the marks.
-__device__ inline void grow_all(Instance& shared, const Instance& g, const Group& group, i64 n, real scale, double t)
+__device__ inline void grow_all(Instance& shared, const Instance& g, const Group& group, int64 n, real scale, double t)
 {
     __shared__ int listed[SCANNED * THREADS];
     __shared__ int n_listed[2];
     int parity = 0;
     if (threadIdx.x < 2) n_listed[threadIdx.x] = 0;
     __syncthreads();
-    for (i64 first = 0; first < n; first += SCANNED * group.size, parity ^= 1) {
+    for (int64 first = 0; first < n; first += SCANNED * group.size, parity ^= 1) {
         bool grows[SCANNED];
 #pragma unroll
         for (int k = 0; k < SCANNED; ++k) {
-            const i64 c = first + k * group.size + group.rank;
+            const int64 c = first + k * group.size + group.rank;
             const unsigned char mark = c < n ? g.marks[c] : GROWN;
             const real p = c < n ? g.p[c] : real(0);
             grows[k] = mark == UNGROWN && (double)(p * scale) >= g.threshold;
@@ -64,7 +64,7 @@ __device__ inline void grow_all(Instance& shared, const Instance& g, const Group
 #pragma unroll
         for (int k = 0; k < SCANNED; ++k)
             if (grows[k]) {
-                const i64 c = first + k * group.size + group.rank;
+                const int64 c = first + k * group.size + group.rank;
                 listed[atomicAdd(&n_listed[parity], 1)] = (int)c;
                 if (!TIME_VARYING) g.marks[c] = GROWN;
             }
@@ -78,7 +78,7 @@ __device__ inline void grow_all(Instance& shared, const Instance& g, const Group
 }
 
 // --- phase 2: links of new cells, in both directions
-__device__ inline void link(const Instance& g, i64 c, int side, i64 before)
+__device__ inline void link(const Instance& g, int64 c, int side, int64 before)
 {
     const int i = side / 2, up = side % 2, found = find(g, neighbour_key(g, g.keys[c], i, up));
     NEIGHBOUR(i, up)[c] = found;
@@ -86,9 +86,9 @@ __device__ inline void link(const Instance& g, i64 c, int side, i64 before)
 }
 
 // The link to the upper neighbour along i, and back; links to lower neighbours are empty before.
-__device__ inline void link_above(const Instance& g, i64 c, int i, i64 n)
+__device__ inline void link_above(const Instance& g, int64 c, int i, int64 n)
 {
-    const u64 wanted = neighbour_key(g, g.keys[c], i, 1);
+    const uint64 wanted = neighbour_key(g, g.keys[c], i, 1);
     const int found = i == N - 1 && c + 1 < n && g.keys[c + 1] == wanted ? (int)c + 1 : find(g, wanted);
     ABOVE(i)[c] = found;
     if (found >= 0) BELOW(i)[found] = (int)c;
@@ -100,11 +100,11 @@ __device__ __forceinline__ real negative(real x) { return x < 0 ? x : real(0); }
 
 // Loads come first and without conditions, so that their latencies overlap: for a missing neighbour the cell itself is
 // read, and the value is not used.
-__device__ __forceinline__ void transverse(const Instance& g, i64 c, real scale, double t, double dt)
+__device__ __forceinline__ void transverse(const Instance& g, int64 c, real scale, double t, double dt)
 {
     int lo[N], hi[N], s[N];
     real below[N], above[N];
-    const u64 key = g.keys[c];
+    const uint64 key = g.keys[c];
     const real here = g.p[c] * scale;
 #pragma unroll
     for (int i = 0; i < N; ++i) lo[i] = BELOW(i)[c], hi[i] = ABOVE(i)[c];
@@ -138,7 +138,7 @@ __device__ __forceinline__ real absolute(real x) { return x < 0 ? -x : x; }
 
 // The change by fluxes along the dimensions from FIRST on; DIMENSIONS_AT_ONCE of them are loaded at once.
 template <int FIRST> __device__ __forceinline__ real change_along(
-    const Instance& g, i64 c, const int (&s)[N], real here, real T, real scale, double t, double dt)
+    const Instance& g, int64 c, const int (&s)[N], real here, real T, real scale, double t, double dt)
 {
     constexpr int END = FIRST + DIMENSIONS_AT_ONCE < N ? FIRST + DIMENSIONS_AT_ONCE : N;
     int los[DIMENSIONS_AT_ONCE], his[DIMENSIONS_AT_ONCE], lolos[DIMENSIONS_AT_ONCE], hihis[DIMENSIONS_AT_ONCE];
@@ -198,7 +198,7 @@ template <int FIRST> __device__ __forceinline__ real change_along(
 
 #if MIXING
 // Twice the exchange in unit time with the neighbours over edges that are reached over a stored face neighbour.
-__device__ inline real over_edges(const Instance& g, i64 c, real here, real scale)
+__device__ inline real over_edges(const Instance& g, int64 c, real here, real scale)
 {
     real sum = 0;
     for (int i = 0; i < N; ++i)
@@ -215,10 +215,10 @@ __device__ inline real over_edges(const Instance& g, i64 c, real here, real scal
 #endif
 
 // The probability of a cell after the step; it may be negative.
-__device__ __forceinline__ real updated(const Instance& g, i64 c, real scale, double t, double dt)
+__device__ __forceinline__ real updated(const Instance& g, int64 c, real scale, double t, double dt)
 {
     int s[N];
-    const u64 key = g.keys[c];
+    const uint64 key = g.keys[c];
     const real here = g.p[c] * scale, T = g.T[c];
     unpack(g, key, s);
     const real after = here - change_along<0>(g, c, s, here, T, scale, t, dt);

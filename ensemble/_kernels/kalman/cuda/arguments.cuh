@@ -1,7 +1,4 @@
-// The arguments that every kernel takes, and the number types, named as in `_compile/include/samples.cuh`.
-
-typedef REAL real;  // float or double
-typedef long long int64;
+// The arguments that every kernel takes.
 
 #define TWO_PI 6.283185307179586476925286766559
 

@@ -81,7 +81,7 @@ filter_chunks(MODEL, int* flags, real* totals, real* chunk_elements, real* chunk
         if (replay.is_active(lane, i)) {
             predict(s, x);
             update(o, x, g);
-            const real term = log_density(o, g);
+            const real term = log_density(g);
             writer.buffer(i, term);
             log_likelihood += term;
         }

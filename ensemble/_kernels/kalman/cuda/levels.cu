@@ -126,7 +126,7 @@ filter_states(MODEL, int64 n_series, const real* elements, real* mean, real* cov
     }
     predict(s, x);
     update(o, x, g);
-    terms[series * n_steps + k] = log_density(o, g);
+    terms[series * n_steps + k] = log_density(g);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

@@ -24,14 +24,14 @@ template <int N> struct Sym {
 __host__ __device__ constexpr int packet_bytes(int bytes) {
     return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : (int)sizeof(real);
 }
-template <int BYTES> struct alignas(BYTES) Packet { real x[BYTES / sizeof(real)]; };
+template <int BYTES> using Packet = PackOf<real, BYTES / (int)sizeof(real)>;
 
 template <int N> __device__ __forceinline__ void read(real* to, const real* from) {
     constexpr int bytes = N * sizeof(real);
     constexpr int size = packet_bytes(bytes), count = size / (int)sizeof(real);
     EACH(i, bytes / size) {
         const Packet<size> packet = ((const Packet<size>*)from)[i];
-        EACH(j, count) to[i * count + j] = packet.x[j];
+        EACH(j, count) to[i * count + j] = packet.lane[j];
     }
 }
 
@@ -40,7 +40,7 @@ template <int N> __device__ __forceinline__ void write(real* to, const real* fro
     constexpr int size = bytes % 16 == 0 ? 16 : (int)sizeof(real), count = size / (int)sizeof(real);
     EACH(i, bytes / size) {
         Packet<size> packet;
-        EACH(j, count) packet.x[j] = from[i * count + j];
+        EACH(j, count) packet.lane[j] = from[i * count + j];
         ((Packet<size>*)to)[i] = packet;
     }
 }
@@ -55,22 +55,6 @@ template <int N> __device__ __forceinline__ void write_symmetric(real* to, const
     real full[N * N];
     EACH(i, N) EACH(j, N) full[i * N + j] = from(i, j);
     write<N * N>(to, full);
-}
-
-// S = L D L' by elimination without pivoting: S keeps the pivots D on its diagonal. True where a pivot is no more than `part`
-// of its entry of `scale`.
-template <int N> __device__ __forceinline__ bool factor(
-    Sym<N>& S, const real scale[N], real part, real lower[N][N], real inverse[N]) {
-    bool lost = false;
-    EACH(j, N) {
-        lost = lost || !(S(j, j) > part * scale[j]);
-        inverse[j] = real(1) / S(j, j);
-        FROM(i, j + 1, N) {
-            lower[i][j] = S(j, i) * inverse[j];
-            FROM(k, i, N) S(i, k) -= lower[i][j] * S(j, k);
-        }
-    }
-    return lost;
 }
 
 // out = A S A' + B, S symmetric

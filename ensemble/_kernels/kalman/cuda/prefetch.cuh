@@ -414,20 +414,11 @@ template <class From, class I> __device__ __forceinline__ void load(Transition& 
     }
 }
 
-// r holds y - d; missing entries have zero rows in H and the identity in R
 template <class From, class I> __device__ __forceinline__ void load(Observation& o, const From& from, I i) {
-    real offset[NY];
-    read<NY>(o.r, from.template at<PART_Y>(i));
-    read<NY>(offset, from.template at<PART_D>(i));
+    read<NY>(o.y, from.template at<PART_Y>(i));
+    read<NY>(o.d, from.template at<PART_D>(i));
     read<NY * NX>(&o.H[0][0], from.template at<PART_H>(i));
     read_symmetric(o.R, from.template at<PART_R>(i));
-    EACH(a, NY) o.missing[a] = o.r[a] != o.r[a];
-    EACH(a, NY) {
-        o.r[a] = o.missing[a] ? real(0) : o.r[a] - offset[a];
-        EACH(b, NX) o.H[a][b] = o.missing[a] ? real(0) : o.H[a][b];
-        o.R(a, a) = o.missing[a] ? real(1) : o.R(a, a);
-        FROM(b, a + 1, NY) o.R(a, b) = o.missing[a] || o.missing[b] ? real(0) : o.R(a, b);
-    }
 }
 
 template <class From, class I> __device__ __forceinline__ void load(State& x, const From& from, I i) {

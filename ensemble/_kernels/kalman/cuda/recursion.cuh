@@ -23,7 +23,7 @@ __device__ void filter_one_series(MODEL, int64 series, real* mean, real* covaria
         const int64 at = series * n_steps + k;
         write<NX>(mean + at * NX, x.m);
         write_symmetric(covariance + at * NX * NX, x.P);
-        const real term = log_density(o, g);
+        const real term = log_density(g);
         terms[at] = term;
         total += term;
     }

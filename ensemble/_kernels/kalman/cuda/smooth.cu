@@ -58,9 +58,8 @@ smooth_chunks(MODEL, int* flags, real* totals, const real* mean, const real* cov
         load(s, replay, i, false);
         load(x, replay, i);
         if (replay.is_active(lane, i)) {
-            SmootherElement one;
-            smoother_element(s, x, one);
-            advance(one, later);
+            real E[NX][NX];
+            smooth(s, x, later, E);
         }
         writer.buffer(i, later);
     });

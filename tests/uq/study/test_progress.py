@@ -7,7 +7,7 @@ import pytest
 
 import ensemble as en
 from ensemble.uq import MonteCarlo, Sobol
-from ensemble.uq.study import watch as module
+from ensemble.uq.study import progress as module
 from tests.uq.study.models import INPUTS, beam, failing_above
 
 

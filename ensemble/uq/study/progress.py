@@ -14,12 +14,12 @@ from ensemble.uq.study.table import interval_text
 if TYPE_CHECKING:
     from ensemble.uq.study.plan import Plan
 
-__all__ = ["Watch"]
+__all__ = ["StudyProgress"]
 
 SECONDS_BETWEEN_INTERVALS = 1.0
 
 
-class Watch(Display):
+class StudyProgress(Display):
     """Count finished samples of a plan.
 
     Parameters
