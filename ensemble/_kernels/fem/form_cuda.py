@@ -357,7 +357,7 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
             "_compile/include/packs.cuh", "_compile/include/samples.cuh", "_compile/include/elementwise.cuh"
         ),
         bodies="\n".join(bodies), k=element.n_functions, dim=element.dim, n_points=element.n_points, capacity=capacity,
-        n_nodes=node_capacity(source, capacity), staged_points=STAGED_POINTS if staged_points else "",
+        n_nodes=node_capacity(source, capacity), staged_points=STAGED_POINTS if staged_points else "const bool near = false;",
         geometry_barrier="__syncthreads();" if geometry_is_read else "",
         fields="".join(f"const real* __restrict__ f{j}, " for j in form.used_fields),
         outs=" ".join(f"real* __restrict__ out{n}," for n in range(len(form.components))), n_factors=source.n_factors,
