@@ -137,7 +137,8 @@ class ElementAssembly:
     def _row_tables(self, values: Any) -> RowTables | None:
         """The tables of `row_sums` for values of this width; None where it does not suit."""
         key = ("row tables", values.shape[1], values.dtype.itemsize)
-        found: RowTables | None = self.graph.kept(key, lambda: row_tables(self.map, self.graph.reordered().rows, *key[1:]))
+        order = self.graph.reordered().rows
+        found: RowTables | None = self.graph.kept(key, lambda: row_tables(self.map, order, *key[1:]))
         return found
 
 

@@ -343,7 +343,7 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
     capacity = capacity_of(source, layout, longest)
     passes = longest > capacity
     parts = PASSES if passes else ONE_PASS
-    staged_points = node_capacity(source, capacity) > 0
+    staged_points = STAGED_POINTS if node_capacity(source, capacity) else "const bool near = false;"
     geometry_is_read = source.summed or source.with_gradients
     values = len(source.staged) + len(source.summed) * source.n_columns
     bodies = []
@@ -357,7 +357,7 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
             "_compile/include/packs.cuh", "_compile/include/samples.cuh", "_compile/include/elementwise.cuh"
         ),
         bodies="\n".join(bodies), k=element.n_functions, dim=element.dim, n_points=element.n_points, capacity=capacity,
-        n_nodes=node_capacity(source, capacity), staged_points=STAGED_POINTS if staged_points else "const bool near = false;",
+        n_nodes=node_capacity(source, capacity), staged_points=staged_points,
         geometry_barrier="__syncthreads();" if geometry_is_read else "",
         fields="".join(f"const real* __restrict__ f{j}, " for j in form.used_fields),
         outs=" ".join(f"real* __restrict__ out{n}," for n in range(len(form.components))), n_factors=source.n_factors,
