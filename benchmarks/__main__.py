@@ -16,6 +16,7 @@ FOLDER = Path(__file__).parent
 
 FURTHER = {
     "affine-variants": ("bench_affine", "variants"),
+    "forms-samples": ("bench_forms", "samples"),
     "iterations": ("bench_multigrid", "iterations"),
     "memory": ("bench_cost", "memory"),
     "spmv-orders": ("bench_spmv", "orders_main"),

@@ -30,7 +30,7 @@ extern "C" __global__ void scatter(const int* targets, const double* values, dou
 """
 
 
-def element_rows(repeats: int) -> list[dict[str, Any]]:
+def element_rows(repeats: int, samples: list[int]) -> list[dict[str, Any]]:
     """Milliseconds of each way, per number of samples, on copies of all arrays in turn."""
     import cupy
 
@@ -41,7 +41,7 @@ def element_rows(repeats: int) -> list[dict[str, Any]]:
     targets = (assembly.map.indptr[:-1][assembly.dofs][:, :, None] + assembly.map.slots).astype(np.int32).reshape(-1)
     there = cupy.asarray(targets)
     scatter = cupy.RawKernel(ATOMIC, "scatter")
-    for n_samples in (1, 4, 32):
+    for n_samples in samples:
         host = rng.standard_normal((targets.size, n_samples))
         expected = gather_sums(*assembly._matrix_sources, host, None)
         n_bytes = host.nbytes + expected.nbytes
@@ -57,8 +57,8 @@ def element_rows(repeats: int) -> list[dict[str, Any]]:
 
         ways: dict[str, Any] = {"gather": partial(gather_sums, *places), "atomic": atomic}
         if tables is not None:
-            arrays = assembly._arrays_on(values, f"rows of {n_samples}", tables[:4])
-            ways["rows"] = partial(row_sums, arrays, assembly.graph.nnz, tables.capacity)
+            arrays = assembly._arrays_on(values, f"rows of {n_samples}", tables[:6])
+            ways["rows"] = partial(row_sums, arrays, assembly.graph.nnz, tables)
         for name, way in ways.items():
             ms = checked_milliseconds(name, way, sets, expected, repeats)
             rows.append(row(name, mesh, n_samples, ms, n_bytes))
@@ -123,8 +123,9 @@ def main() -> None:
     """Run and keep both tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=30, help="launches of which the median is taken (default 30)")
-    repeats = parser.parse_args().repeats
-    sums, products = element_rows(repeats), product_rows(repeats)
+    parser.add_argument("--samples", type=int, nargs="+", default=[1, 4, 32], help="of the element matrices")
+    options = parser.parse_args()
+    sums, products = element_rows(options.repeats, options.samples), product_rows(options.repeats)
     show("sums of element matrices", sums)
     show("products with 3 x 3 blocks", products)
     save("elements-cuda", [*sums, *products], **cuda_device())

@@ -22,6 +22,8 @@ from ensemble.linalg import apply_dirichlet
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble
 
+SAMPLES = (1, 2, 4, 8, 16, 32, 64)
+
 
 @fem.bilinear_form
 def laplace(u: Any, v: Any, w: Any) -> Any:
@@ -179,6 +181,24 @@ def script_table(levels: int, n_samples: int, rounds: int) -> list[dict[str, Any
             "x scikit-fem": ratio(seconds["scikit-fem"], seconds["ours"], n_samples),
         },
     ]  # fmt: skip
+
+
+def samples() -> None:
+    """Diffusion on tetrahedra against the number of samples."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks forms-samples", description=samples.__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    numba.set_num_threads(options.threads)
+    mesh = mountain_mesh()
+    given = {s: diffusivities(mesh, s) for s in SAMPLES}
+    calls = {str(s): (lambda kappa=kappa: diffusion.assemble(mesh, kappa=kappa)) for s, kappa in given.items()}
+    rows = []
+    for n_samples, seconds in zip(SAMPLES, interleaved(calls, options.rounds, clock()).values(), strict=True):
+        ms = 1e3 * median(seconds)
+        rows.append({"samples": n_samples, "ms": ms, "ms per sample": ms / n_samples})
+    show(f"Diffusion, {mesh.n_elements} tetrahedra, {mesh.n_nodes} nodes", rows)
+    save(f"forms-samples-{options.threads}threads", rows, elements=mesh.n_elements, nodes=mesh.n_nodes)
 
 
 def main() -> None:

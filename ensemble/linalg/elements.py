@@ -91,8 +91,8 @@ class ElementAssembly:
         if backend == "numba":
             sums = element_sums(self.map, values)
         elif tables is not None:
-            arrays = self._arrays_on(values, f"rows of {values.shape[1]}", tables[:4])
-            sums = row_sums(arrays, self.graph.nnz, tables.capacity, values, None)
+            arrays = self._arrays_on(values, f"rows of {values.shape[1]}", tables[:6])
+            sums = row_sums(arrays, self.graph.nnz, tables, values, None)
         else:
             sums = gather_sums(*self._arrays_on(values, "matrix", self._matrix_sources), values, None)
         return array_namespace(sums).reshape(sums, (self.graph.nnz, *inner))
@@ -137,7 +137,8 @@ class ElementAssembly:
     def _row_tables(self, values: Any) -> RowTables | None:
         """The tables of `row_sums` for values of this width; None where it does not suit."""
         key = ("row tables", values.shape[1], values.dtype.itemsize)
-        found: RowTables | None = self.graph.kept(key, lambda: row_tables(self.map, *key[1:]))
+        order = self.graph.reordered().rows
+        found: RowTables | None = self.graph.kept(key, lambda: row_tables(self.map, order, *key[1:]))
         return found
 
 

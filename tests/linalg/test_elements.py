@@ -133,9 +133,9 @@ def test_sums_of_a_device_have_the_bits_of_the_cpu(k, inner, dtype, rng, as_devi
 
 
 def test_long_rows_are_summed_entry_by_entry():
-    around = np.stack([np.zeros(300, int), 1 + np.arange(300), 2 + np.arange(300), 3 + np.arange(300)], axis=1)
-    assert row_tables(ElementAssembly(around, 303).map, 1, 8) is None
-    assert row_tables(ElementAssembly(around[:250], 303).map, 1, 8) is not None
+    around = np.stack([np.zeros(2000, int), 1 + np.arange(2000), 2 + np.arange(2000), 3 + np.arange(2000)], axis=1)
+    assert row_tables(ElementAssembly(around, 2003).map, np.arange(2003, dtype=np.int32), 1, 8) is None
+    assert row_tables(ElementAssembly(around[:1000], 1003).map, np.arange(1003, dtype=np.int32), 1, 8) is not None
 
 
 def test_bad_elements_and_coordinates_are_refused(rng):

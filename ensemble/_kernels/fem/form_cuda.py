@@ -3,7 +3,8 @@
 A block carries some rows that lie near each other in space, and for each row the elements around it. It works in three
 steps, with shared memory between them:
 
-1. a thread per (row, element): the geometry, as the factors of the terms that are integrated in closed form;
+1. a thread per (row, element): the geometry, as the factors of the terms that are integrated in closed form; the nodes
+   of the elements are copied first, each once;
 2. LANES threads per (row, element), VECTOR samples each: coefficients, and the terms summed over quadrature points;
 3. LANES threads per entry: the sum over its elements, in the order of the CPU, written once.
 
@@ -26,7 +27,7 @@ from ensemble._compile.device import raw_module
 from ensemble._compile.trace.cuda_source import OPTIONS, device_function
 from ensemble._kernels.fem.form_plan import Element, patterns
 from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, Term, fields_of
-from ensemble._kernels.fem.form_text import GEOMETRY, KERNEL, ONE_PASS, PASSES, STAGED_SOURCES
+from ensemble._kernels.fem.form_text import GEOMETRY, KERNEL, ONE_PASS, PASSES, STAGED_POINTS, STAGED_SOURCES
 from ensemble._typing import Array
 
 __all__ = ["assemble_on_device", "assembly_source", "suit_one_kernel"]
@@ -48,6 +49,9 @@ MANY_PAIRS = 256
 
 MOST_BYTES = 96 << 10
 """Shared memory that a block may have at most: what devices from compute capability 7.0 on can give."""
+
+NODE_BYTES = 24
+"""Shared memory of a node."""
 
 STATIC_BYTES = 48 << 10
 """Shared memory that a kernel may have without asking for more."""
@@ -285,9 +289,15 @@ def pair_bytes(source: _Source, layout: Layout) -> int:
     return 8 * (source.n_factors + values * layout.lanes * layout.vector) + 2 * source.cell.n_functions
 
 
+def node_capacity(source: _Source, capacity: int) -> int:
+    """Nodes that a block of so many pairs stages, an even number: few blocks of a conforming mesh have more."""
+    return 2 * -(-3 * capacity // 8) if source.cell.simplex and source.n_factors else 0
+
+
 def shared_bytes(source: _Source, layout: Layout, capacity: int) -> int:
     """Shared memory of so many pairs: the packs after the factors begin at a multiple of 16 bytes."""
-    return capacity * pair_bytes(source, layout) + 8 * (capacity * source.n_factors % 2)
+    nodes = NODE_BYTES * node_capacity(source, capacity)
+    return capacity * pair_bytes(source, layout) + 8 * (capacity * source.n_factors % 2) + nodes
 
 
 def suit_one_kernel(joint: FormTerms, alone: Sequence[FormTerms], element: Element, n_samples: int) -> bool:
@@ -323,7 +333,7 @@ def capacity_of(source: _Source, layout: Layout, longest: int) -> int:
         limit = MOST_BYTES if many_idle else SHARED_BYTES
         if capacity >= longest and shared_bytes(source, layout, capacity) <= limit:
             return capacity
-    most = (MOST_BYTES - 8) // pair
+    most = (MOST_BYTES - 8 - 2 * NODE_BYTES) // (pair + 3 * NODE_BYTES // 4)
     return max(1, min(max(longest, CAPACITIES[-1]), most))
 
 
@@ -333,6 +343,8 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
     capacity = capacity_of(source, layout, longest)
     passes = longest > capacity
     parts = PASSES if passes else ONE_PASS
+    staged_points = STAGED_POINTS if node_capacity(source, capacity) else "const bool near = false;"
+    geometry_is_read = source.summed or source.with_gradients
     values = len(source.staged) + len(source.summed) * source.n_columns
     bodies = []
     for name, coefficients in (("element_coefficients", form.element), ("point_coefficients", form.point)):
@@ -345,6 +357,8 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
             "_compile/include/types.cuh", "_compile/include/samples.cuh", "_compile/include/elementwise.cuh"
         ),
         bodies="\n".join(bodies), k=element.n_functions, dim=element.dim, n_points=element.n_points, capacity=capacity,
+        n_nodes=node_capacity(source, capacity), staged_points=staged_points,
+        geometry_barrier="__syncthreads();" if geometry_is_read else "",
         fields="".join(f"const real* __restrict__ f{j}, " for j in form.used_fields),
         outs=" ".join(f"real* __restrict__ out{n}," for n in range(len(form.components))), n_factors=source.n_factors,
         n_coefficients=len(source.staged), n_factors_loop="count" if source.n_factors else "0",

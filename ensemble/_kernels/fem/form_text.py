@@ -1,11 +1,18 @@
 """The CUDA kernel of a form as a template: what `form_cuda` fills in."""
 
-__all__ = ["GEOMETRY", "KERNEL", "ONE_PASS", "PASSES", "STAGED_SOURCES"]
+__all__ = ["GEOMETRY", "KERNEL", "ONE_PASS", "PASSES", "STAGED_POINTS", "STAGED_SOURCES"]
 
 GEOMETRY = """
-const int4 corner = ((const int4*)pair_nodes)[begin + t];
-const Point p0 = ((const Point*)points)[corner.x], p1 = ((const Point*)points)[corner.y];
-const Point p2 = ((const Point*)points)[corner.z], p3 = ((const Point*)points)[corner.w];
+Point p0, p1, p2, p3;
+if (near) {
+    const Corners corner = ((const Corners*)pair_corners)[begin + t];
+    p0 = point_of(xy, z, corner.at[0]), p1 = point_of(xy, z, corner.at[1]);
+    p2 = point_of(xy, z, corner.at[2]), p3 = point_of(xy, z, corner.at[3]);
+} else {
+    const int4 corner = ((const int4*)nodes)[incidences[begin + t] / K];
+    p0 = ((const Point*)points)[corner.x], p1 = ((const Point*)points)[corner.y];
+    p2 = ((const Point*)points)[corner.z], p3 = ((const Point*)points)[corner.w];
+}
 const double ax = p1.x - p0.x, ay = p1.y - p0.y, az = p1.z - p0.z;
 const double bx = p2.x - p0.x, by = p2.y - p0.y, bz = p2.z - p0.z;
 const double cx = p3.x - p0.x, cy = p3.y - p0.y, cz = p3.z - p0.z;
@@ -19,6 +26,15 @@ double gradient[12] = {0, 0, 0, ux * inverse, uy * inverse, uz * inverse, vx * i
 for (int d = 0; d < 3; ++d) gradient[d] = -(gradient[3 + d] + gradient[6 + d] + gradient[9 + d]);
 """
 """As in `form_loops`; points are padded to four numbers, which lie in one sector of memory."""
+
+STAGED_POINTS = """const int first_node = node_starts[blockIdx.x], n_nodes = node_starts[blockIdx.x + 1] - first_node;
+    const bool near = n_nodes <= NODES;
+    for (int m = threadIdx.x; near && m < n_nodes; m += THREADS) {
+        const Point p = ((const Point*)points)[block_nodes[first_node + m]];
+        xy[m] = {p.x, p.y}, z[m] = p.z;
+    }
+    __syncthreads();"""
+"""The nodes of a block's elements, each of which several elements read."""
 
 STAGED_SOURCES = """for (int m = threadIdx.x; m < min(n_pairs, CAPACITY) * K; m += THREADS)
         from[m] = (unsigned short)(sources[sources_begin + m] - sources_begin);"""
@@ -62,21 +78,36 @@ KERNEL = """
 #define DIM {dim}
 #define POINTS {n_points}
 #define CAPACITY {capacity}
+#define NODES {n_nodes}
 
 struct alignas(16) Point {{
     double x, y, z, unused;
 }};
+struct alignas(16) Xy {{
+    double x, y;
+}};
+struct alignas(8) Corners {{
+    unsigned short at[4];
+}};
+
+__device__ inline Point point_of(const Xy* xy, const double* z, int place)
+{{
+    return {{xy[place].x, xy[place].y, z[place], 0}};
+}}
 
 extern "C" __global__ void __launch_bounds__({bounds}) assemble(
     const double* __restrict__ points, const int* __restrict__ pair_elements, const int* __restrict__ nodes,
     const double* __restrict__ shape, const double* __restrict__ weights, const double* __restrict__ gradients,
-    const double* __restrict__ dx, const int* __restrict__ pair_nodes, const int* __restrict__ blocks,
+    const double* __restrict__ dx, const unsigned short* __restrict__ pair_corners,
+    const int* __restrict__ node_starts, const int* __restrict__ block_nodes, const int* __restrict__ blocks,
     const int* __restrict__ row_starts, const int* __restrict__ entry_starts, const int* __restrict__ incidences,
     const int* __restrict__ source_starts, const int* __restrict__ sources, const int* __restrict__ targets,
     {fields} {outs} const int n_samples)
 {{
     extern __shared__ __align__(16) char memory[];
-    double* factors = (double*)memory;
+    Xy* xy = (Xy*)memory;
+    double* z = (double*)(xy + NODES);
+    double* factors = z + NODES;
     Pack* coefficients = (Pack*)(factors + {factors_size});
     Pack* sums = coefficients + CAPACITY * {n_coefficients} * LANES;
     unsigned short* from = (unsigned short*)(sums + CAPACITY * {n_sums} * LANES);
@@ -88,6 +119,7 @@ extern "C" __global__ void __launch_bounds__({bounds}) assemble(
     const int target0 = m0 < entry_end ? targets[m0] : 0;
     const int sources_begin = first_pair * {n_columns};
     {staged_sources}
+    {staged_points}
     {pass_begin}
         for (int t = threadIdx.x; t < {n_factors_loop}; t += THREADS) {{
             const int a = incidences[begin + t] % K;
@@ -95,7 +127,7 @@ extern "C" __global__ void __launch_bounds__({bounds}) assemble(
             {geometry}
             {exact}
         }}
-        __syncthreads();
+        {geometry_barrier}
         for (int t = threadIdx.x / LANES; t < {n_values_loop}; t += ROWS) {{
             const int p = incidences[begin + t];
             const int e = p / K, a = p % K;

@@ -64,8 +64,9 @@ class ElementTables:
             entry_starts, source_starts, sources, targets = gather.entries(capacity) if bilinear else rows
             arrays = (
                 gather.padded(self.points), gather.pair_elements(self.elements), self.nodes, self.shape, self.weights,
-                self.gradients, self.dx, gather.pair_nodes(self.nodes) if self.element.simplex else self.dx, blocks,
-                gather.starts, entry_starts,
+                self.gradients, self.dx,
+                *(gather.block_nodes(self.nodes, capacity) if self.element.simplex else (self.dx, self.dx, self.dx)),
+                blocks, gather.starts, entry_starts,
                 gather.incidences, source_starts, sources, targets,
             )  # fmt: skip
             self.copies[key] = [self._copied(array, like) for array in arrays], blocks.size - 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.numba import compiled_serial
 from ensemble._kernels.sparse.element_map import ElementMap
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 
@@ -35,7 +36,7 @@ class Gather:
         self._entries: dict[int, tuple[np.ndarray, ...]] = {}
         self.copies: dict[Any, Any] = {}
         self._padded: np.ndarray | None = None
-        self._pair_nodes: np.ndarray | None = None
+        self._block_nodes: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._pair_elements: np.ndarray | None = None
 
     @functools.cached_property
@@ -88,11 +89,22 @@ class Gather:
                 self._padded[:, :3] = points
         return self._padded
 
-    def pair_nodes(self, nodes: np.ndarray) -> np.ndarray:
-        """The nodes of the element of each pair, shape (n_elements * k, k); those of a space are made once."""
-        if self._pair_nodes is None:
-            self._pair_nodes = nodes[self.incidences // nodes.shape[1]]
-        return self._pair_nodes
+    def block_nodes(self, nodes: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(corners, starts, chosen): the distinct nodes of each block, those of a space worked out once.
+
+        Block b has the nodes ``chosen[starts[b]:starts[b + 1]]``; ``corners[p]`` are the places of the nodes of the
+        element of pair p among them, modulo 65536.
+        """
+        if capacity not in self._block_nodes:
+            blocks, k = self.blocks(capacity), nodes.shape[1]
+            seen, place = np.full(nodes.max(initial=0) + 1, -1, np.int32), np.zeros(nodes.max(initial=0) + 1, np.int32)
+            starts, chosen = np.zeros(blocks.size, np.int32), np.empty(nodes.size * k, np.int32)
+            corners = np.empty((nodes.size, k), np.uint16)
+            flat = np.ascontiguousarray(nodes).reshape(-1)
+            args = blocks, self.starts, self.incidences, flat, k, seen, place, starts, chosen, corners.reshape(-1)
+            n_chosen = _distinct_nodes(*args)
+            self._block_nodes[capacity] = corners, starts, chosen[:n_chosen].copy()
+        return self._block_nodes[capacity]
 
     def pair_elements(self, elements: np.ndarray) -> np.ndarray:
         """The number in fields of the element of each pair; those of a space are made once."""
@@ -122,3 +134,22 @@ def permuted(first: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     np.cumsum(lengths, out=starts[1:])
     old = np.arange(starts[-1], dtype=np.int32) + np.repeat(first[:-1][rows] - starts[:-1], lengths).astype(np.int32)
     return starts, old
+
+
+@compiled_serial
+def _distinct_nodes(blocks, starts, incidences, nodes, k, seen, place, node_starts, chosen, corners):
+    """Fill the tables of `Gather.block_nodes`, flat arrays; how many nodes are chosen. `seen` holds -1."""
+    count = 0
+    for b in range(blocks.size - 1):
+        first = count
+        for p in range(starts[blocks[b]], starts[blocks[b + 1]]):
+            element = incidences[p] // k
+            for c in range(k):
+                node = nodes[element * k + c]
+                if seen[node] != b:
+                    seen[node], place[node] = b, count - first
+                    chosen[count] = node
+                    count += 1
+                corners[p * k + c] = place[node]
+        node_starts[b + 1] = count
+    return count

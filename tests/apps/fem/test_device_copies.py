@@ -84,23 +84,44 @@ def test_a_copy_does_not_overwrite_what_queued_kernels_read(rng):
     assert [float(s) for s in sums] == [float(k) * size for k in range(8)]
 
 
+HOLD = r"""
+extern "C" __global__ void hold(const volatile int* released)
+{
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    while (!*released && now - start < 10000000000ULL);
+}
+"""
+"""A kernel that ends when the host says so, or after ten seconds."""
+
+
 @pytest.mark.cuda
-def test_copies_and_kernels_of_a_device_run_at_once(rng):
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_copies_and_kernels_of_a_device_run_at_once(is_pinned):
     import cupy
 
-    copies, source = fem.DeviceCopies(), np.ones(40_000_000)
-    held = copies.empty(source.shape)
-    held[...] = source
-    busy, start, end = cupy.zeros(1 << 27), cupy.cuda.Event(), cupy.cuda.Event()
-    copies.start(held).wait()
-    coming = copies.start(held)
-    start.record()
-    for _ in range(400):  # some hundred ms
-        busy += 1.0
+    copies, source = fem.DeviceCopies(), np.full(10_000_000, 3.0)
+    values = copies.empty(source.shape) if is_pinned else source
+    values[...] = source
+    memory = cupy.cuda.alloc_pinned_memory(4)
+    released, hold = np.frombuffer(memory, np.int32, 1), cupy.RawKernel(HOLD, "hold")
+    released[0] = 1
+    hold((1,), (1,), (np.uint64(memory.ptr),))  # all is loaded, and buffers are allocated
+    for _ in range(3):  # every thread has its buffers then
+        copies.start(values).wait()
+    cupy.cuda.Device().synchronize()
+    released[0] = 0
+    end = cupy.cuda.Event()
+    coming = copies.start(values)
+    hold((1,), (1,), (np.uint64(memory.ptr),))
     end.record()
-    coming.wait()
-    assert not end.done
+    made = coming.wait()
+    ran_beside = not end.done
+    released[0] = 1
     end.synchronize()
+    assert ran_beside
+    np.testing.assert_array_equal(made.get(), source)
 
 
 def test_bad_input_is_refused():

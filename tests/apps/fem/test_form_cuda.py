@@ -91,6 +91,30 @@ def test_forms_that_share_nothing_are_kernels_of_their_own(mesh, monkeypatch):
     assert [len(key[0].components) for key in kernels] == [2]
 
 
+@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
+def test_blocks_of_many_nodes_read_them_from_memory(mesh, monkeypatch):
+    """Some blocks fit the few nodes that are staged here, others do not."""
+    tables = fem.LinearSpace(mesh).tables(2)
+    n_nodes = np.diff(tables.gather.block_nodes(tables.nodes, 64)[1])
+    few = int(n_nodes.min()) // 2 * 2 + 2
+    assert n_nodes.min() <= few < n_nodes.max()
+    monkeypatch.setattr(form_cuda, "node_capacity", lambda source, capacity: few)
+    monkeypatch.setattr(form_cuda, "CAPACITIES", (64,))
+    agrees_with_the_cpu(mesh, 0, 1, monkeypatch)
+
+
+def test_a_block_lists_the_nodes_of_its_elements_once(mesh):
+    tables = fem.LinearSpace(mesh).tables(2)
+    gather = tables.gather
+    corners, starts, chosen = gather.block_nodes(tables.nodes, 64)
+    for (low, high), (first, last) in zip(
+        itertools.pairwise(gather.starts[gather.blocks(64)]), itertools.pairwise(starts), strict=True
+    ):
+        nodes = chosen[first:last]
+        assert np.unique(nodes).size == nodes.size
+        np.testing.assert_array_equal(nodes[corners[low:high]], tables.nodes[gather.incidences[low:high] // 4])
+
+
 def test_blocks_of_rows_carry_no_more_than_their_capacity(mesh):
     gather = fem.LinearSpace(mesh).tables(2).gather
     for capacity in (gather.longest, 64, 256, 10**6):

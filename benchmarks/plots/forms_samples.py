@@ -1,0 +1,49 @@
+"""Assembly of diffusion on tetrahedra: time per sample against samples, of a core and of a device.
+
+From the records `forms-samples-1threads` and `forms-cuda`, on one mesh.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from benchmarks.plots import IMAGES, pyplot, record
+
+
+def draw(on_cpu: dict[str, Any], on_device: dict[str, Any]) -> None:
+    """Milliseconds per sample of both, and the bound of the device."""
+    plt = pyplot()
+    there = [row for row in on_device["rows"] if row["assembled"].startswith("diffusion")]
+    figure, axes = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
+    bound = [row["bound ms"] / row["samples"] for row in there]
+    curves = [
+        (on_cpu["rows"], "one core", "#1b6ca8"),
+        (there, on_device["device"].removeprefix("NVIDIA "), "#6a994e"),
+    ]
+    for rows, name, colour in curves:
+        sizes, times = [row["samples"] for row in rows], [row["ms per sample"] for row in rows]
+        axes.plot(sizes, times, "o-", color=colour, label=name)
+        for size, time in ((sizes[0], times[0]), (sizes[-1], times[-1])):
+            axes.annotate(
+                f"{time:.2g}", (size, time), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=9
+            )
+    axes.plot([row["samples"] for row in there], bound, "--", color="0.5", label="bytes that must move at 4.8 TB/s")
+    axes.set(xscale="log", yscale="log", xlabel="samples in the ensemble", ylabel="milliseconds a sample")
+    axes.set_xticks([row["samples"] for row in there], [str(row["samples"]) for row in there])
+    axes.minorticks_off()
+    axes.margins(y=0.12)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    axes.set_title(f"Diffusion matrix, {on_device['elements']:,} tetrahedra, a coefficient per element", fontsize=11)
+    figure.savefig(IMAGES / "assembly-per-sample.png", dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Draw the records; where the meshes differ they are not comparable."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    on_cpu, on_device = record("forms-samples-1threads"), record("forms-cuda")
+    if on_cpu["elements"] != on_device["elements"]:
+        raise ValueError(f"meshes of {on_cpu['elements']} and {on_device['elements']} tetrahedra are not comparable")
+    draw(on_cpu, on_device)
