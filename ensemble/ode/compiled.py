@@ -134,9 +134,15 @@ def places_of(problem: Problem, bodies: Bodies) -> np.ndarray:
     return np.array(numbers, dtype=np.int64)
 
 
-def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
-    """Integrate all samples; `callback` is given the samples that are finished and may raise."""
-    bodies, S, n, dtype = bodies_of(problem), problem.n_samples, problem.system.n, problem.dtype
+def run(
+    problem: Problem, callback: Callable[[int], None] | None = None, bodies: Bodies | None = None
+) -> Solution:
+    """Integrate all samples; `callback` is given the samples that are finished and may raise.
+
+    `bodies` are those of the problem where they are not given.
+    """
+    bodies = bodies_of(problem) if bodies is None else bodies
+    S, n, dtype = problem.n_samples, problem.system.n, problem.dtype
     code = addresses(bodies.start, bodies.loop, bodies.event, bodies.rows.n_carried, dtype)
     loads = loads_of(problem, bodies.rows)
     shared = [values for _, values in loads if values.shape[0] == 1]

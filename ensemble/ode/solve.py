@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
-__all__ = ["solve", "stacked"]
+__all__ = ["Given", "problem_of", "result_of", "run", "solve", "stacked"]
 
 NAME = "ode.solve"
 
@@ -135,6 +135,45 @@ def solve(
     >>> result.y.samples[0].round(6)
     array([-1.,  1., -1.])
     """
+    given = problem_of(
+        f, y0, t, p=p, method=method, step=step, rtol=rtol, atol=atol, t_eval=t_eval, events=events, backend=backend,
+        first_step=first_step, max_step=max_step, max_steps=max_steps, max_roots=max_roots, noise=noise, seed=seed,
+        noise_samples=noise_samples,
+    )  # fmt: skip
+    return result_of(run(given.problem, progress), given)
+
+
+class Given(NamedTuple):
+    """A problem, and what its result is made with."""
+
+    problem: Problem
+    has_times: bool
+    sample_set: SampleSet | None
+    method: str
+
+
+def problem_of(
+    f: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    *,
+    p: Any = None,
+    method: str = "tsit5",
+    step: Any = None,
+    rtol: Any = 1e-6,
+    atol: Any = 1e-9,
+    t_eval: Any = None,
+    events: Any = (),
+    backend: str = "numpy",
+    first_step: Any = None,
+    max_step: Any = np.inf,
+    max_steps: int = 100_000,
+    max_roots: int = 16,
+    noise: Callable[..., Any] | None = None,
+    seed: int = 0,
+    noise_samples: Any = None,
+) -> Given:
+    """The checked arguments of `solve` as a problem."""
     require(callable(f), NAME, "f", "be callable", repr(f))
     one_of(method, tuple(METHODS), NAME, "method")
     chosen = METHODS[method]
@@ -203,8 +242,7 @@ def solve(
     else:
         system = StochasticSystem(f, noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
     problem = Problem(system, chosen, functions, terminal, sides, max_roots, *placed, n_samples, dtype)  # type: ignore[call-arg]
-    solution = _run(problem, progress)
-    return _result(solution, problem, t_eval_given, sample_set, method)
+    return Given(problem, t_eval_given, sample_set, method)
 
 
 def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
@@ -214,7 +252,7 @@ def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
     return xp.concat([own, asarray_like(numbers, p)], axis=0)
 
 
-def _run(problem: Problem, progress: bool) -> Solution:
+def run(problem: Problem, progress: bool = False) -> Solution:
     """By compiled loops where the right-hand side can be traced, over arrays elsewhere."""
     system, cuda = problem.system, backend_of(problem.y0) == "cuda"
     try:
@@ -251,9 +289,9 @@ def _run(problem: Problem, progress: bool) -> Solution:
         return compiled.run(problem, report)
 
 
-def _result(
-    solution: Solution, problem: Problem, has_times: bool, sample_set: SampleSet | None, name: str
-) -> OdeResult:
+def result_of(solution: Solution, given: Given) -> OdeResult:
+    """The result for the caller of a public function, which is warned where samples failed."""
+    problem, has_times, sample_set, name = given
     status = solution.status
     y = solution.y_out if has_times else without_failed(solution.y, status)
     reached = wrap(solution.t, sample_set)
