@@ -41,6 +41,8 @@ class Bodies(NamedTuple):
     degree: int
     alike: bool
     """Whether all samples take the same fixed steps."""
+    width: int | None = None
+    """Samples in a set of lanes; None: by the length of the loop."""
 
 
 def bodies_of(problem: Problem) -> Bodies:
@@ -143,7 +145,7 @@ def run(
     """
     bodies = bodies_of(problem) if bodies is None else bodies
     S, n, dtype = problem.n_samples, problem.system.n, problem.dtype
-    code = addresses(bodies.start, bodies.loop, bodies.event, bodies.rows.n_carried, dtype)
+    code = addresses(bodies.start, bodies.loop, bodies.event, bodies.rows.n_carried, dtype, bodies.width)
     loads = loads_of(problem, bodies.rows)
     shared = [values for _, values in loads if values.shape[0] == 1]
     varying = [values for _, values in loads if values.shape[0] > 1]
@@ -163,7 +165,7 @@ def run(
         np.full((t_eval.shape[0], n, S), np.nan, dtype), np.full((n_events, problem.max_roots, S), np.nan, dtype),
         np.zeros((n_events, S), np.int64),
     )  # fmt: skip
-    width = width_of(bodies.loop, dtype)
+    width = bodies.width or width_of(bodies.loop, dtype)
     n_event_rows = 1 + n + problem.system.n_parameters + n_events
 
     def part(first: int) -> int:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._kernels.ode.generated import single_width
 from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies
 from ensemble.ode.control import Rows, rows_of
@@ -19,6 +20,9 @@ from ensemble.ode.problem import Problem
 from ensemble.ode.system import System
 
 __all__ = ["Extension", "Extra", "Sizes", "extended_bodies", "extended_problem", "sizes_of"]
+
+MOST_DOUBLE = 8
+"""Unknowns whose values fit the registers with two of them per value; measured with tangents of the Lorenz system."""
 
 
 class Sizes(NamedTuple):
@@ -108,4 +112,5 @@ def extended_bodies(bodies: Bodies, method: Method, extension: Extension, dtype:
     def body(function: Callable[..., Any]) -> Graph:
         return contracted(trace(function, *[real] * rows.n_inputs, function="ode"))
 
-    return Bodies(rows, body(start), body(advance), bodies.event, bodies.degree, bodies.alike)
+    width = single_width(dtype) if system.n > MOST_DOUBLE else None
+    return Bodies(rows, body(start), body(advance), bodies.event, bodies.degree, bodies.alike, width)
