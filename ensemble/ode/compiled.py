@@ -45,12 +45,12 @@ class Bodies(NamedTuple):
     """Samples in a set of lanes; None: by the length of the loop."""
 
 
-def bodies_of(problem: Problem) -> Bodies:
-    """The bodies of a problem, traced."""
+def bodies_of(problem: Problem, dense: bool | None = None) -> Bodies:
+    """The bodies of a problem, traced; `dense`: whether with values within steps, as the problem asks if None."""
     events = events_graph(problem)
     alike = problem.method.has_fixed_steps and events is None
     alike = alike and all(each.shape[-1] == 1 for each in (problem.t0, problem.t1, problem.step, problem.n_steps))
-    graph, dense = problem.system.graph, problem.is_dense
+    graph, dense = problem.system.graph, problem.is_dense if dense is None else dense
     key = (graph.nodes, graph.outputs, events and (events.nodes, events.outputs), problem.method.name,
            problem.method.order, problem.method.error_order, problem.system.n_parameters, problem.atol.shape[0],
            problem.dtype, dense, alike)  # fmt: skip
@@ -136,9 +136,7 @@ def places_of(problem: Problem, bodies: Bodies) -> np.ndarray:
     return np.array(numbers, dtype=np.int64)
 
 
-def run(
-    problem: Problem, callback: Callable[[int], None] | None = None, bodies: Bodies | None = None
-) -> Solution:
+def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies: Bodies | None = None) -> Solution:
     """Integrate all samples; `callback` is given the samples that are finished and may raise.
 
     `bodies` are those of the problem where they are not given.

@@ -27,9 +27,7 @@ def text_of(problem: Problem, bodies: Bodies) -> str:
     return launch.source(bodies.start, bodies.loop, bodies.event, bodies.rows, shape)
 
 
-def run(
-    problem: Problem, callback: Callable[[int], None] | None = None, bodies: Bodies | None = None
-) -> Solution:
+def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies: Bodies | None = None) -> Solution:
     """Integrate all samples; `callback` is given the samples that are finished and may raise.
 
     `bodies` are those of the problem where they are not given.

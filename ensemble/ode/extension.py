@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ensemble._backend import backend_of
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.ode.generated import single_width
+from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies
 from ensemble.ode.control import Rows, rows_of
 from ensemble.ode.methods.method import Method
-from ensemble.ode.problem import Problem
+from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.system import System
 
-__all__ = ["Extension", "Extra", "Sizes", "extended_bodies", "extended_problem", "sizes_of"]
+__all__ = ["Extension", "Extra", "Sizes", "extended_bodies", "extended_problem", "run_bodies", "sizes_of"]
 
 MOST_DOUBLE = 8
 """Unknowns whose values fit the registers with two of them per value; measured with tangents of the Lorenz system."""
@@ -114,3 +116,20 @@ def extended_bodies(bodies: Bodies, method: Method, extension: Extension, dtype:
 
     width = single_width(dtype) if system.n > MOST_DOUBLE else None
     return Bodies(rows, body(start), body(advance), bodies.event, bodies.degree, bodies.alike, width)
+
+
+def run_bodies(problem: Problem, bodies: Bodies, progress: bool) -> Solution:
+    """Integrate with given bodies, on the CPU or a device."""
+    with Display(quiet=not progress, total=problem.n_samples, unit="sample") as display:
+
+        def report(done: int) -> None:
+            if display.bar is not None:
+                display.bar.update(done - display.bar.n)
+
+        if backend_of(problem.y0) == "cuda":
+            from ensemble.ode import device
+
+            return device.run(problem, report, bodies)
+        from ensemble.ode import compiled
+
+        return compiled.run(problem, report, bodies)

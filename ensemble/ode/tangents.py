@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of
+from ensemble._backend import array_namespace, asarray_like
 from ensemble._check import message, one_of, require
 from ensemble._compile.trace.derivatives import pushforward
 from ensemble._compile.trace.graph import Graph
-from ensemble._progress import Display
 from ensemble._typing import Array, Namespace
 from ensemble.ode import implicit
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.control import Rows
-from ensemble.ode.extension import Extension, Extra, Sizes, extended_bodies, extended_problem, sizes_of
+from ensemble.ode.extension import Extension, Extra, Sizes, extended_bodies, extended_problem, run_bodies, sizes_of
 from ensemble.ode.methods.method import Method
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
@@ -120,7 +119,9 @@ def sensitivities(
     >>> import numpy as np
     >>> from ensemble import Ensemble, ode
     >>> rates = Ensemble(np.array([0.5, 1.0]))
-    >>> made = ode.sensitivities(lambda t, y, p, xp: [-p[0] * y[0]], [2.0], (0.0, 1.0), p=[rates], rtol=1e-9, atol=1e-12)
+    >>> def decay(t, y, p, xp):
+    ...     return [-p[0] * y[0]]
+    >>> made = ode.sensitivities(decay, [2.0], (0.0, 1.0), p=[rates], rtol=1e-9, atol=1e-12)
     >>> made.p.samples[0, 0].round(6)  # -2 exp(-p)
     array([-1.213061, -0.735759])
     >>> made.y0.samples[0, 0].round(6)  # exp(-p)
@@ -156,7 +157,9 @@ def _wanted(wrt: Any, directions: Any, n: int, k: int) -> _Wanted:
             parts = [stacked(np.zeros(count) if part is None else part, "directions")
                      for part, count in zip(pair, (n, k), strict=True)]  # fmt: skip
             for part, count in zip(parts, (n, k), strict=True):
-                require(part.shape == (count,), NAME, "directions", f"have parts of shapes ({n},) and ({k},)", part.shape)
+                require(
+                    part.shape == (count,), NAME, "directions", f"have parts of shapes ({n},) and ({k},)", part.shape
+                )
             pairs.append((parts[0], parts[1]))
         require(len(pairs) > 0, NAME, "directions", "have at least one pair", 0)
         return _Wanted({}, pairs)
@@ -229,7 +232,14 @@ def _beside(
 
 @functools.lru_cache(maxsize=64)
 def _bodies(
-    inner: Bodies, method: Method, sizes: Sizes, seeds: tuple[Seed, ...], count: int, extra: int, dtype: str, dense: bool
+    inner: Bodies,
+    method: Method,
+    sizes: Sizes,
+    seeds: tuple[Seed, ...],
+    count: int,
+    extra: int,
+    dtype: str,
+    dense: bool,
 ) -> Bodies:
     """The bodies of states and tangents."""
     return extended_bodies(inner, method, _extension(sizes, seeds, count, extra, dense), dtype, dense=dense)
@@ -254,9 +264,8 @@ def _extension(sizes: Sizes, seeds: tuple[Seed, ...], count: int, extra: int, de
             seeded.setdefault(rows.p + j, {})[d] = 1.0 if row is None else parameters[row]
         xp = values[0].__array_namespace__()
         outputs, found = pushforward(graph, values, seeded, xp, wanted, held)
-        known = [[xp.full_like(values[0], row.get(d, 0.0)) if type(row.get(d, 0.0)) is float else row[d] for row in found]
-                 for d in range(count)]  # fmt: skip
-        return outputs, known
+        known = [[row.get(d, 0.0) for row in found] for d in range(count)]
+        return outputs, [[xp.full_like(values[0], v) if type(v) is float else v for v in each] for each in known]
 
     def start(graph: Graph, rows: Rows, values: list[Any], own: Extra, parameters: list[Any]) -> tuple[Any, list[Any]]:
         outputs, found = pushed(graph, rows, values, own, parameters, range(1, 1 + carried))
@@ -273,23 +282,6 @@ def _extension(sizes: Sizes, seeds: tuple[Seed, ...], count: int, extra: int, de
         return outputs, Extra(new[0], new[1], own.unknowns, new[2])
 
     return Extension(sizes, Sizes(count * n, count * carried, extra), start, advance)
-
-
-def run_bodies(problem: Problem, bodies: Bodies, progress: bool) -> Solution:
-    """Integrate with given bodies, on the CPU or a device."""
-    with Display(quiet=not progress, total=problem.n_samples, unit="sample") as display:
-
-        def report(done: int) -> None:
-            if display.bar is not None:
-                display.bar.update(done - display.bar.n)
-
-        if backend_of(problem.y0) == "cuda":
-            from ensemble.ode import device
-
-            return device.run(problem, report, bodies)
-        from ensemble.ode import compiled
-
-        return compiled.run(problem, report, bodies)
 
 
 # --- steps of states and derivatives together
