@@ -22,7 +22,7 @@ from ensemble.ode.methods.method import Method
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.system import System
 
-__all__ = ["Bodies", "bodies_of", "loads_of", "places_of", "run"]
+__all__ = ["Bodies", "aligned", "bodies_of", "loads_of", "places_of", "run", "sources_of"]
 
 KEPT = 256
 """Traced bodies that are kept."""
@@ -136,15 +136,9 @@ def places_of(problem: Problem, bodies: Bodies) -> np.ndarray:
     return np.array(numbers, dtype=np.int64)
 
 
-def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies: Bodies | None = None) -> Solution:
-    """Integrate all samples; `callback` is given the samples that are finished and may raise.
-
-    `bodies` are those of the problem where they are not given.
-    """
-    bodies = bodies_of(problem) if bodies is None else bodies
-    S, n, dtype = problem.n_samples, problem.system.n, problem.dtype
-    code = addresses(bodies.start, bodies.loop, bodies.event, bodies.rows.n_carried, dtype, bodies.width)
-    loads = loads_of(problem, bodies.rows)
+def sources_of(problem: Problem, bodies: Bodies) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the rows of a sample come from: (row, kind, index), the numbers that samples share (kind 0), and others."""
+    dtype, loads = problem.dtype, loads_of(problem, bodies.rows)
     shared = [values for _, values in loads if values.shape[0] == 1]
     varying = [values for _, values in loads if values.shape[0] > 1]
     sources, counts = [], [0, 0]
@@ -154,7 +148,19 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
         counts[kind] += 1
     shared_numbers = np.concatenate([*shared, np.zeros(1, dtype)]).astype(dtype)
     varying_numbers = np.stack(varying).astype(dtype, copy=False) if varying else np.zeros((1, 1), dtype)
-    table, places = np.array(sources, dtype=np.int64), places_of(problem, bodies)
+    return np.array(sources, dtype=np.int64), shared_numbers, varying_numbers
+
+
+def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies: Bodies | None = None) -> Solution:
+    """Integrate all samples; `callback` is given the samples that are finished and may raise.
+
+    `bodies` are those of the problem where they are not given.
+    """
+    bodies = bodies_of(problem) if bodies is None else bodies
+    S, n, dtype = problem.n_samples, problem.system.n, problem.dtype
+    code = addresses(bodies.start, bodies.loop, bodies.event, bodies.rows.n_carried, dtype, bodies.width)
+    table, shared_numbers, varying_numbers = sources_of(problem, bodies)
+    places = places_of(problem, bodies)
     kinds = np.array([*zip(problem.sides, problem.terminal, strict=True)] or [(0, 0)], dtype=np.int64)
     t_eval = np.ascontiguousarray(problem.t_eval, dtype=dtype)
     n_events = len(problem.events)
@@ -168,7 +174,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
 
     def part(first: int) -> int:
         last = min(first + CHUNK, S)
-        rows, event_rows = (_aligned(count, width, dtype) for count in (bodies.rows.size + 1 + n, n_event_rows))
+        rows, event_rows = (aligned(count, width, dtype) for count in (bodies.rows.size + 1 + n, n_event_rows))
         started = np.empty((1 + problem.method.n_carried(problem.system) + n_events, last - first), dtype)
         solve_range(first, last, *code, places, table, shared_numbers, varying_numbers, kinds, t_eval,
                     solution.y, solution.t, solution.status, solution.n_steps, solution.n_rejected, solution.y_out,
@@ -194,7 +200,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
     return solution
 
 
-def _aligned(n_rows: int, width: int, dtype: str) -> np.ndarray:
+def aligned(n_rows: int, width: int, dtype: str) -> np.ndarray:
     """Rows of zeros that start at a multiple of 64 bytes."""
     size = np.dtype(dtype).itemsize
     memory = np.zeros(n_rows * width + 64 // size, dtype)

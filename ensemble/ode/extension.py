@@ -18,6 +18,7 @@ from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies
 from ensemble.ode.control import Rows, rows_of
 from ensemble.ode.methods.method import Method
+from ensemble.ode.methods.runge_kutta import EULER
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.system import System
 
@@ -58,8 +59,8 @@ class Extension(NamedTuple):
     """``advance(graph, rows, values, own, parameters)``: the outputs of the graph of the state, and new values."""
 
 
-def _outer(method: Method, extension: Extension, dtype: str) -> tuple[Method, System]:
-    """The method and the system as the loops see them: numbers of rows alone."""
+def _outer(extension: Extension, dtype: str, method: Method = EULER) -> tuple[Method, System]:
+    """The method and the system as the loops see them: numbers of rows alone, whatever the method."""
     inner, extra = extension.inner, extension.extra
     count = inner.carried + extra.carried
     system = System(_never, inner.unknowns + extra.unknowns, inner.parameters + extra.parameters, None, dtype=dtype)
@@ -78,13 +79,13 @@ def sizes_of(problem: Problem) -> Sizes:
 
 def extended_problem(problem: Problem, extension: Extension, unknowns: Array, parameters: Array) -> Problem:
     """The problem whose y0 and p have the rows of the extension behind their own."""
-    method, system = _outer(problem.method, extension, problem.dtype)
+    method, system = _outer(extension, problem.dtype, problem.method)
     return problem._replace(method=method, system=system, y0=unknowns, p=parameters)
 
 
-def extended_bodies(bodies: Bodies, method: Method, extension: Extension, dtype: str, *, dense: bool) -> Bodies:
+def extended_bodies(bodies: Bodies, extension: Extension, dtype: str, *, dense: bool) -> Bodies:
     """The bodies of `extended_problem`, from those of the problem; without `dense` outputs of them are left out."""
-    method, system = _outer(method, extension, dtype)
+    method, system = _outer(extension, dtype)
     inner, base = extension.inner, bodies.rows
     n_atol, n_events = base.longest - base.atol, base.n_carried - base.events
     rows = rows_of(method, system, n_atol, n_events, bodies.degree)

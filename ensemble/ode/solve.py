@@ -13,6 +13,7 @@ from ensemble._check import integer, message, one_of, require
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode import implicit
+from ensemble.ode.compiled import events_graph
 from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
 from ensemble.ode.noise import N_NUMBERS, noise_numbers, without_numbers
@@ -56,8 +57,8 @@ def solve(
     """Integrate ``dy/dt = f(t, y, p)`` for all samples of an ensemble, each with steps of its own.
 
     `f` is called once with symbolic values; one compiled loop then carries many samples in SIMD registers (CPU), or
-    one sample per thread (CUDA). Where `f` cannot be traced, because it needs a truth value or a function that is not
-    elementwise, the same steps run operation by operation over arrays, many times slower.
+    one sample per thread (CUDA). Where `f` or an event cannot be traced, because it needs a truth value or a function
+    that is not elementwise, the same steps run operation by operation over arrays, many times slower.
 
     Parameters
     ----------
@@ -253,16 +254,21 @@ def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
 
 
 def run(problem: Problem, progress: bool = False) -> Solution:
-    """By compiled loops where the right-hand side can be traced, over arrays elsewhere."""
+    """By compiled loops where the right-hand side and the events can be traced, over arrays elsewhere."""
     system, cuda = problem.system, backend_of(problem.y0) == "cuda"
+    traceable = True
     try:
-        graph: Any = system.graph
+        system.graph  # noqa: B018
     except (TypeError, AttributeError) as error:
         if problem.method.needs_graph:
             raise TypeError(
                 message(NAME, "f", f"be traceable for the method {problem.method.name}", str(error))
             ) from error
-        graph = None
+        traceable = False
+    try:
+        events_graph(problem)
+    except (TypeError, AttributeError):
+        traceable = False
     problem.method.check(system)
     with Display(quiet=not progress, total=problem.n_samples, unit="sample") as display:
 
@@ -270,7 +276,7 @@ def run(problem: Problem, progress: bool = False) -> Solution:
             if display.bar is not None:
                 display.bar.update(done - display.bar.n)
 
-        if graph is None:
+        if not traceable:
             from ensemble.ode import arrays
 
             return arrays.run(problem, report)

@@ -27,7 +27,6 @@ from ensemble.ode.extension import (
     run_bodies,
     sizes_of,
 )
-from ensemble.ode.methods.method import Method
 from ensemble.ode.noise import without_numbers
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
@@ -287,7 +286,7 @@ def _accumulated(problem: Problem, graph: Graph, progress: bool, name: str) -> t
     require(not long, name, "y0", f"have at most {implicit.FROM - 1} entries for rodas4", n, "Pass t_eval.")
     sizes = sizes_of(problem)
     extension = _extension(sizes, graph)
-    bodies = _bodies(bodies_of(problem, dense=True), problem.method, sizes, graph, problem.dtype)
+    bodies = _bodies(bodies_of(problem, dense=True), sizes, graph, problem.dtype)
     xp, largest = array_namespace(problem.y0), float(np.finfo(problem.dtype).max)
     first = np.repeat(np.array([0.0, 0.0, largest, -largest], problem.dtype), m)
     added = xp.broadcast_to(asarray_like(first[:, None], problem.y0), (KINDS * m, problem.y0.shape[1]))
@@ -299,9 +298,9 @@ def _accumulated(problem: Problem, graph: Graph, progress: bool, name: str) -> t
 
 
 @functools.lru_cache(maxsize=64)
-def _bodies(inner: Bodies, method: Method, sizes: Sizes, graph: Graph, dtype: str) -> Bodies:
+def _bodies(inner: Bodies, sizes: Sizes, graph: Graph, dtype: str) -> Bodies:
     """The bodies of states and statistics."""
-    return extended_bodies(inner, method, _extension(sizes, graph), dtype, dense=False)
+    return extended_bodies(inner, _extension(sizes, graph), dtype, dense=False)
 
 
 def _extension(sizes: Sizes, graph: Graph) -> Extension:

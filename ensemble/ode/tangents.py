@@ -17,7 +17,6 @@ from ensemble.ode import implicit
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.control import Rows
 from ensemble.ode.extension import Extension, Extra, Sizes, extended_bodies, extended_problem, run_bodies, sizes_of
-from ensemble.ode.methods.method import Method
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.solve import Given, problem_of, result_of, run, stacked
@@ -226,14 +225,13 @@ def _beside(
     require(not long, NAME, "y0", f"have at most {implicit.FROM - 1} entries for rodas4", n, advice)
     sizes, extra = sizes_of(problem), rows.shape[0] - problem.system.n_parameters
     extension = _extension(sizes, seeds, count, extra, problem.is_dense)
-    bodies = _bodies(bodies_of(problem), problem.method, sizes, seeds, count, extra, problem.dtype, problem.is_dense)
+    bodies = _bodies(bodies_of(problem), sizes, seeds, count, extra, problem.dtype, problem.is_dense)
     return run_bodies(extended_problem(problem, extension, unknowns, rows), bodies, progress)
 
 
 @functools.lru_cache(maxsize=64)
 def _bodies(
     inner: Bodies,
-    method: Method,
     sizes: Sizes,
     seeds: tuple[Seed, ...],
     count: int,
@@ -242,7 +240,7 @@ def _bodies(
     dense: bool,
 ) -> Bodies:
     """The bodies of states and tangents."""
-    return extended_bodies(inner, method, _extension(sizes, seeds, count, extra, dense), dtype, dense=dense)
+    return extended_bodies(inner, _extension(sizes, seeds, count, extra, dense), dtype, dense=dense)
 
 
 def _extension(sizes: Sizes, seeds: tuple[Seed, ...], count: int, extra: int, dense: bool) -> Extension:

@@ -8,7 +8,6 @@ from ensemble._compile.trace.cuda_source import OPTIONS
 from ensemble._kernels.ode import launch
 from ensemble.ode import compiled, device
 from tests import nvrtc
-from tests.ode.emulation import emulated  # noqa: F401
 from tests.ode.problems import RHO, SOLVERS, TIMES, lorenz, passage
 
 CASES = {name: {"method": name, **options} for name, options in SOLVERS.items()}

@@ -7,7 +7,6 @@ import pytest
 
 from ensemble import Ensemble, ode
 from ensemble.ode import compiled, device, tangents
-from tests.ode.emulation import emulated  # noqa: F401
 
 S = 21
 RANDOM = np.random.default_rng(5)
@@ -145,7 +144,7 @@ def test_float32_backwards_and_no_time():
 
 
 @pytest.mark.parametrize("method", ["rk4", "tsit5", "taylor"])
-def test_the_kernel_gives_the_bits_of_the_cpu(method, emulated, monkeypatch):  # noqa: F811
+def test_the_kernel_gives_the_bits_of_the_cpu(method, emulated, monkeypatch):
     options = options_of(method, TIMES)
     expected = ode.sensitivities(lorenz, Ensemble(Y0), SPAN, p=Ensemble(P), **options)
     monkeypatch.setattr(compiled, "run", device.run)
