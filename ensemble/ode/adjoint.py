@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.ode.backward import backward_addresses, gradient_range
-from ensemble._kernels.ode.generated import addresses, single_width
+from ensemble._kernels.ode.generated import single_width
 from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies, aligned, bodies_of, places_of, sources_of
 from ensemble.ode.methods.method import Method
@@ -38,6 +39,9 @@ RECORD = 1 << 17
 
 MOST_NODES = 40_000
 """Of the chain rule of a step: longer code takes minutes to compile."""
+
+MOST_DOUBLE = 6
+"""Values that go from step to step for which two registers per value are faster than one."""
 
 KEPT = 64
 """Systems of which the chain rule is kept."""
@@ -69,9 +73,9 @@ def gradient(
     """Integrate and differentiate a weighted sum of the solution with respect to y0 and all parameters.
 
     The discrete adjoint: the gradient is that of the numbers that the steps give, not of the exact solution, with the
-    accepted steps of adaptive methods held fixed. It costs less than five integrations, whatever the number of parameters. The
-    memory of the CPU does not grow with the number of steps beyond two numbers per step of a set of lanes: states are
-    made again from those of every few steps. For few directions and many outputs, see `sensitivities`.
+    accepted steps of adaptive methods held fixed. It costs a few integrations, whatever the number of parameters. On the
+    CPU, steps behind checkpoints are taken once more, so that long runs need little memory; a device records all steps
+    of the samples that it holds at a time. For few directions and many outputs, see `sensitivities`.
 
     Parameters
     ----------
@@ -155,7 +159,8 @@ def _weights(cotangent: Any, shape: tuple[int, ...], problem: Problem, n_axes: i
     if isinstance(cotangent, list | tuple) and n_axes == 1:
         cotangent = stacked(cotangent, "cotangent")
     if not isinstance(cotangent, Ensemble):
-        cotangent = Ensemble(np.asarray(cotangent)[..., None] if isinstance(cotangent, list | tuple) else cotangent[..., None])
+        array = np.asarray(cotangent) if isinstance(cotangent, list | tuple) else cotangent
+        cotangent = Ensemble(array[..., None])
     require(cotangent.shape == shape, NAME, "cotangent", f"have shape {shape}", cotangent.shape)
     n_samples = samples_of(NAME, cotangent, Ensemble(problem.y0[:, : problem.n_samples]))
     xp = array_namespace(problem.y0)
@@ -167,11 +172,16 @@ def _weights(cotangent: Any, shape: tuple[int, ...], problem: Problem, n_axes: i
 class Steps(NamedTuple):
     """The chain rule of the steps of one system and method."""
 
-    step: Graph
-    back: Graph
+    sweep: Graph
+    """Inputs: cotangents of the state with what is carried, of p, and p; then t, h, the state, and with output times
+    cotangents of the dense output, and of the state at the end and the start of the step. Outputs: new cotangents."""
     start: Graph | None
+    """Inputs t, y, p, cotangents of what is carried and of p; outputs those of y and p."""
+    size: int
     degree: int
     """Of the dense output; 0: there are no output times."""
+    n_entry: int
+    """Rows that describe a step."""
 
 
 _kept: dict[Any, Steps] = {}
@@ -189,7 +199,7 @@ def steps_of(problem: Problem) -> Steps:
 
 
 def _steps(system: System, method: Method, dense: bool) -> Steps:
-    """The step has inputs t, h, the state with what is carried, and p; its chain rule has cotangents behind them."""
+    """The graphs, traced."""
     n, k, real = system.n, system.n_parameters, Scalar(system.dtype)
     carried = method.n_carried(system)
     size, degree = n + carried, 0
@@ -203,45 +213,60 @@ def _steps(system: System, method: Method, dense: bool) -> Steps:
 
     whole = _with_length(trace(step, real, real, [real] * size, [real] * k, function=NAME))
 
-    def plain(*values: Any) -> tuple[Any, ...]:
-        return tuple(replay(whole, values, values[0].__array_namespace__())[:size])
-
-    def back(values: list[Any], cotangents: list[Any], by_p: list[Any]) -> tuple[Any, ...]:
-        found, like = _pulled(whole, values, cotangents), values[0]
-        places = range(2, 2 + size + k)
-        parts = [_value(found.get(i), like) for i in places]
-        return (*parts[:size], *(a + b for a, b in zip(by_p, parts[size:], strict=True)))
+    def sweep(by_state: list[Any], by_p: list[Any], p: list[Any], entry: list[Any]) -> tuple[Any, ...]:
+        xp, values, outputs = entry[0].__array_namespace__(), [*entry[: 2 + size], *p], entry[2 + size :]
+        by_dense, at_end, at_start = outputs[: n * degree], outputs[n * degree : -n], outputs[len(outputs) - n :]
+        after = [a + b for a, b in zip(by_state, at_end, strict=False)] if dense else by_state[:n]
+        found = pullback(whole, values, [*after, *by_state[n:], *by_dense], xp)
+        parts, moves = [_value(found.get(i), entry[0]) for i in range(2, len(values))], entry[1] != 0.0
+        before = [xp.where(moves, a, b) for a, b in zip(parts, by_state, strict=False)]
+        if dense:
+            before = [*(a + b for a, b in zip(before, at_start, strict=False)), *before[n:]]
+        return (*before, *(xp.where(moves, b + a, b) for a, b in zip(parts[size:], by_p, strict=True)))
 
     def begin(t: Any, y: list[Any], p: list[Any]) -> tuple[Any, ...]:
         return tuple(method.start(system.bound(t.__array_namespace__()), t, y, p))
 
     first = trace(begin, real, [real] * n, [real] * k, function=NAME)
 
-    def back_begin(values: list[Any], cotangents: list[Any], by_p: list[Any]) -> tuple[Any, ...]:
-        found, like = _pulled(first, values, cotangents), values[0]
-        parts = [_value(found.get(i), like) for i in range(1, 1 + n + k)]
-        return (*parts[:n], *(a + b for a, b in zip(by_p, parts[n:], strict=True)))
+    def start(values: list[Any], by_carried: list[Any], by_p: list[Any]) -> tuple[Any, ...]:
+        found = pullback(first, values, by_carried, values[0].__array_namespace__())
+        parts = [_value(found.get(i), values[0]) for i in range(1, 1 + n + k)]
+        return (*parts[:n], *(b + a for a, b in zip(parts[n:], by_p, strict=True)))
 
-    inputs = [real] * (2 + size + k)
-    backward = trace(back, inputs, [real] * (size + n * degree), [real] * k, function=NAME)
-    length, advice = len(backward.nodes), "Use a method or a system of shorter steps, or sensitivities with control='all'."
-    require(length <= MOST_NODES, NAME, "f", f"have a step whose chain rule needs at most {MOST_NODES} operations", length, advice)
-    start = None
+    n_entry = 2 + size + (n * degree + 2 * n if dense else 0)
+    backward = trace(sweep, [real] * size, [real] * k, [real] * k, [real] * n_entry, function=NAME)
+    length, advice = len(backward.nodes), "Use another method, or sensitivities with control='all'."
+    short = length <= MOST_NODES
+    require(short, NAME, "f", f"have steps whose chain rule needs at most {MOST_NODES} operations", length, advice)
+    back_start = None
     if carried:
-        start = contracted(trace(back_begin, [real] * (1 + n + k), [real] * carried, [real] * k, function=NAME))
-    return Steps(contracted(trace(plain, *inputs, function=NAME)), contracted(backward), start, degree)
+        back_start = contracted(trace(start, [real] * (1 + n + k), [real] * carried, [real] * k, function=NAME))
+    return Steps(contracted(backward), back_start, size, degree, n_entry)
+
+
+def recording(bodies: Bodies, n: int, n_carried: int, dtype: str) -> Graph:
+    """The loop over steps as a body that records them: its outputs are the carried rows, which lanes wait, and t, h and
+    the state before the step; h is zero where a lane does not move."""
+    rows = bodies.rows
+
+    def body(*values: Any) -> tuple[Any, ...]:
+        xp, ends = values[0].__array_namespace__(), rows.n_carried
+        outputs = replay(bodies.loop, values, xp)
+        t_old, h = outputs[ends + 2 : ends + 4]
+        h = xp.where(outputs[rows.t] != t_old, h, xp.zeros_like(h))
+        state = [*values[rows.y : rows.y + n], *values[rows.carried_values : rows.carried_values + n_carried]]
+        return (*outputs[:ends], outputs[ends + 1], t_old, h, *state)
+
+    return contracted(trace(body, *[Scalar(dtype)] * rows.n_inputs, function=NAME))
 
 
 def _with_length(graph: Graph) -> Graph:
-    """The graph without its last output, the length of the step, whose value is input 1: a constant, whoever chose it."""
+    """The graph without its last output, the length of the step, which is input 1 wherever it is used."""
     place = graph.outputs[-1]
     nodes = list(graph.nodes)
     nodes[place] = Node("input", (), nodes[place].dtype, 1)
     return Graph(tuple(nodes), graph.n_inputs, graph.outputs[:-1], tuple(range(len(graph.outputs) - 1)))
-
-
-def _pulled(graph: Graph, values: Sequence[Any], cotangents: Sequence[Any]) -> dict[int, Any]:
-    return pullback(graph, values, cotangents, values[0].__array_namespace__())
 
 
 def _value(value: Any, like: Any) -> Any:
@@ -252,29 +277,27 @@ def _value(value: Any, like: Any) -> Any:
 # --- on the CPU
 def _backward(problem: Problem, steps: Steps, weights: Array) -> tuple[Solution, Array, Array]:
     """The ends of all samples, and the derivatives with respect to y0 and p."""
-    bodies = bodies_of(problem)
-    width, dtype = _width(bodies, steps, problem.dtype), problem.dtype
-    code = addresses(bodies.start, bodies.loop, None, bodies.rows.n_carried, dtype, width)
-    backward = backward_addresses(steps.step, steps.back, steps.start, width, dtype)
-    S, n, k = problem.n_samples, problem.system.n, problem.system.n_parameters
+    bodies, dtype = bodies_of(problem), problem.dtype
+    S, n, k, size = problem.n_samples, problem.system.n, problem.system.n_parameters, steps.size
+    width = single_width(dtype) * (2 if size <= MOST_DOUBLE else 1)
+    code = _code(bodies, steps, n, k, dtype, width)
     table, shared, varying = sources_of(problem, bodies)
     places, t_eval = places_of(problem, bodies), np.ascontiguousarray(problem.t_eval, dtype=dtype)
-    size = n + problem.method.n_carried(problem.system)
     solution = Solution(
         np.empty((n, S), dtype), np.empty(S, dtype), np.zeros(S, np.int8), np.zeros(S, np.int64), np.zeros(S, np.int64),
         np.empty((0, n, S), dtype), np.empty((0, problem.max_roots, S), dtype), np.empty((0, S), np.int64),
     )  # fmt: skip
     by_y0, by_p = np.empty((n, S), dtype), np.empty((k, S), dtype)
-    n_back = 2 + 2 * size + k + n * steps.degree + k + size + k + n
-    kept = max(RECORD // (size * width), 64)
+    n_rows = max(bodies.rows.size + 1 + n, 1 + 2 * size + 3 * k)
+    capacity = max(RECORD // (steps.n_entry * width), 16)
 
     def part(first: int, last: int) -> None:
-        rows, back_rows = (aligned(count, width, dtype) for count in (bodies.rows.size + 1 + n, n_back))
-        states = np.empty((kept - kept % 2, size, width), dtype)
+        rows, back_rows = (aligned(count, width, dtype) for count in (n_rows, size + 2 * k))
+        record = aligned(capacity * steps.n_entry, width, dtype).reshape(capacity, steps.n_entry, width)
         for begin in range(first, last, width):
-            gradient_range(begin, min(begin + width, last), code.start, code.loop, tuple(backward), places, table, shared,
-                           varying, t_eval, weights, solution.y, solution.t, solution.status, solution.n_steps,
-                           solution.n_rejected, by_y0, by_p, rows, back_rows, states)  # fmt: skip
+            gradient_range(begin, min(begin + width, last), code, places, table, shared, varying, t_eval, weights,
+                           solution.y, solution.t, solution.status, solution.n_steps, solution.n_rejected, by_y0, by_p,
+                           rows, back_rows, record)  # fmt: skip
 
     count = 16 * width
     firsts, threads = range(0, S, count), thread_count()
@@ -286,6 +309,9 @@ def _backward(problem: Problem, steps: Steps, weights: Array) -> tuple[Solution,
     return solution, by_y0, by_p
 
 
-def _width(bodies: Bodies, steps: Steps, dtype: str) -> int:
-    """Samples in a set of lanes: one register."""
-    return single_width(dtype)
+@functools.lru_cache(maxsize=KEPT)
+def _code(bodies: Bodies, steps: Steps, n: int, k: int, dtype: str, width: int) -> tuple[int, ...]:
+    """The addresses of the compiled functions."""
+    record = recording(bodies, n, steps.size - n, dtype)
+    counts = bodies.rows.n_carried, steps.n_entry
+    return backward_addresses(bodies.start, record, *counts, steps.sweep, steps.size + k, k, steps.start, width, dtype)
