@@ -1,4 +1,4 @@
-"""Integration operation by operation over arrays: a right-hand side that cannot be traced.
+"""Integration operation by operation over arrays: a right-hand side or an event that cannot be traced.
 
 The bodies of the steps are those of the compiled loops, evaluated for all unfinished samples at a time.
 """
@@ -47,7 +47,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solu
 
 def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     xp, S = array_namespace(problem.y0), problem.n_samples
-    system = System(lifted(problem.system.function, xp), problem.system.n, problem.system.n_parameters, xp)
+    system = _system(problem.system, xp)
     events = [lifted(g, xp) for g in problem.events]
     method, n = problem.method, system.n
     degree = _degree(problem, system)
@@ -84,6 +84,14 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
             if callback is not None:
                 callback(S - ids.shape[0])
     return solution
+
+
+def _system(system: System, xp: Namespace) -> System:
+    """The system for arrays: by its graph, where an event alone cannot be traced."""
+    try:
+        return system.traced().bound(xp)
+    except (TypeError, AttributeError):
+        return System(lifted(system.function, xp), system.n, system.n_parameters, xp)
 
 
 def _degree(problem: Problem, system: System) -> int:

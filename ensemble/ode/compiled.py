@@ -22,7 +22,7 @@ from ensemble.ode.methods.method import Method
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.system import System
 
-__all__ = ["Bodies", "bodies_of", "loads_of", "places_of", "run"]
+__all__ = ["Bodies", "aligned", "bodies_of", "loads_of", "places_of", "run", "sources_of"]
 
 KEPT = 256
 """Traced bodies that are kept."""
@@ -41,14 +41,16 @@ class Bodies(NamedTuple):
     degree: int
     alike: bool
     """Whether all samples take the same fixed steps."""
+    width: int | None = None
+    """Samples in a set of lanes; None: by the length of the loop."""
 
 
-def bodies_of(problem: Problem) -> Bodies:
-    """The bodies of a problem, traced."""
+def bodies_of(problem: Problem, dense: bool | None = None) -> Bodies:
+    """The bodies of a problem, traced; `dense`: whether with values within steps, as the problem asks if None."""
     events = events_graph(problem)
     alike = problem.method.has_fixed_steps and events is None
     alike = alike and all(each.shape[-1] == 1 for each in (problem.t0, problem.t1, problem.step, problem.n_steps))
-    graph, dense = problem.system.graph, problem.is_dense
+    graph, dense = problem.system.graph, problem.is_dense if dense is None else dense
     key = (graph.nodes, graph.outputs, events and (events.nodes, events.outputs), problem.method.name,
            problem.method.order, problem.method.error_order, problem.system.n_parameters, problem.atol.shape[0],
            problem.dtype, dense, alike)  # fmt: skip
@@ -134,11 +136,9 @@ def places_of(problem: Problem, bodies: Bodies) -> np.ndarray:
     return np.array(numbers, dtype=np.int64)
 
 
-def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
-    """Integrate all samples; `callback` is given the samples that are finished and may raise."""
-    bodies, S, n, dtype = bodies_of(problem), problem.n_samples, problem.system.n, problem.dtype
-    code = addresses(bodies.start, bodies.loop, bodies.event, bodies.rows.n_carried, dtype)
-    loads = loads_of(problem, bodies.rows)
+def sources_of(problem: Problem, bodies: Bodies) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the rows of a sample come from: (row, kind, index), the numbers that samples share (kind 0), and others."""
+    dtype, loads = problem.dtype, loads_of(problem, bodies.rows)
     shared = [values for _, values in loads if values.shape[0] == 1]
     varying = [values for _, values in loads if values.shape[0] > 1]
     sources, counts = [], [0, 0]
@@ -148,7 +148,19 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solu
         counts[kind] += 1
     shared_numbers = np.concatenate([*shared, np.zeros(1, dtype)]).astype(dtype)
     varying_numbers = np.stack(varying).astype(dtype, copy=False) if varying else np.zeros((1, 1), dtype)
-    table, places = np.array(sources, dtype=np.int64), places_of(problem, bodies)
+    return np.array(sources, dtype=np.int64), shared_numbers, varying_numbers
+
+
+def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies: Bodies | None = None) -> Solution:
+    """Integrate all samples; `callback` is given the samples that are finished and may raise.
+
+    `bodies` are those of the problem where they are not given.
+    """
+    bodies = bodies_of(problem) if bodies is None else bodies
+    S, n, dtype = problem.n_samples, problem.system.n, problem.dtype
+    code = addresses(bodies.start, bodies.loop, bodies.event, bodies.rows.n_carried, dtype, bodies.width)
+    table, shared_numbers, varying_numbers = sources_of(problem, bodies)
+    places = places_of(problem, bodies)
     kinds = np.array([*zip(problem.sides, problem.terminal, strict=True)] or [(0, 0)], dtype=np.int64)
     t_eval = np.ascontiguousarray(problem.t_eval, dtype=dtype)
     n_events = len(problem.events)
@@ -157,12 +169,12 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solu
         np.full((t_eval.shape[0], n, S), np.nan, dtype), np.full((n_events, problem.max_roots, S), np.nan, dtype),
         np.zeros((n_events, S), np.int64),
     )  # fmt: skip
-    width = width_of(bodies.loop, dtype)
+    width = bodies.width or width_of(bodies.loop, dtype)
     n_event_rows = 1 + n + problem.system.n_parameters + n_events
 
     def part(first: int) -> int:
         last = min(first + CHUNK, S)
-        rows, event_rows = (_aligned(count, width, dtype) for count in (bodies.rows.size + 1 + n, n_event_rows))
+        rows, event_rows = (aligned(count, width, dtype) for count in (bodies.rows.size + 1 + n, n_event_rows))
         started = np.empty((1 + problem.method.n_carried(problem.system) + n_events, last - first), dtype)
         solve_range(first, last, *code, places, table, shared_numbers, varying_numbers, kinds, t_eval,
                     solution.y, solution.t, solution.status, solution.n_steps, solution.n_rejected, solution.y_out,
@@ -188,7 +200,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solu
     return solution
 
 
-def _aligned(n_rows: int, width: int, dtype: str) -> np.ndarray:
+def aligned(n_rows: int, width: int, dtype: str) -> np.ndarray:
     """Rows of zeros that start at a multiple of 64 bytes."""
     size = np.dtype(dtype).itemsize
     memory = np.zeros(n_rows * width + 64 // size, dtype)

@@ -27,9 +27,13 @@ def text_of(problem: Problem, bodies: Bodies) -> str:
     return launch.source(bodies.start, bodies.loop, bodies.event, bodies.rows, shape)
 
 
-def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
-    """Integrate all samples; `callback` is given the samples that are finished and may raise."""
-    bodies, xp = bodies_of(problem), array_namespace(problem.y0)
+def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies: Bodies | None = None) -> Solution:
+    """Integrate all samples; `callback` is given the samples that are finished and may raise.
+
+    `bodies` are those of the problem where they are not given.
+    """
+    bodies = bodies_of(problem) if bodies is None else bodies
+    xp = array_namespace(problem.y0)
     kernel = launch.kernel(text_of(problem, bodies))
     S, n, like = problem.n_samples, problem.system.n, problem.y0
     real, n_events = like.dtype, len(problem.events)

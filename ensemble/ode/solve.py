@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ensemble._check import integer, message, one_of, require
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode import implicit
+from ensemble.ode.compiled import events_graph
 from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
 from ensemble.ode.noise import N_NUMBERS, noise_numbers, without_numbers
@@ -23,7 +24,7 @@ from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
-__all__ = ["solve", "stacked"]
+__all__ = ["Given", "problem_of", "result_of", "run", "solve", "stacked"]
 
 NAME = "ode.solve"
 
@@ -56,8 +57,8 @@ def solve(
     """Integrate ``dy/dt = f(t, y, p)`` for all samples of an ensemble, each with steps of its own.
 
     `f` is called once with symbolic values; one compiled loop then carries many samples in SIMD registers (CPU), or
-    one sample per thread (CUDA). Where `f` cannot be traced, because it needs a truth value or a function that is not
-    elementwise, the same steps run operation by operation over arrays, many times slower.
+    one sample per thread (CUDA). Where `f` or an event cannot be traced, because it needs a truth value or a function
+    that is not elementwise, the same steps run operation by operation over arrays, many times slower.
 
     Parameters
     ----------
@@ -135,6 +136,45 @@ def solve(
     >>> result.y.samples[0].round(6)
     array([-1.,  1., -1.])
     """
+    given = problem_of(
+        f, y0, t, p=p, method=method, step=step, rtol=rtol, atol=atol, t_eval=t_eval, events=events, backend=backend,
+        first_step=first_step, max_step=max_step, max_steps=max_steps, max_roots=max_roots, noise=noise, seed=seed,
+        noise_samples=noise_samples,
+    )  # fmt: skip
+    return result_of(run(given.problem, progress), given)
+
+
+class Given(NamedTuple):
+    """A problem, and what its result is made with."""
+
+    problem: Problem
+    has_times: bool
+    sample_set: SampleSet | None
+    method: str
+
+
+def problem_of(
+    f: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    *,
+    p: Any = None,
+    method: str = "tsit5",
+    step: Any = None,
+    rtol: Any = 1e-6,
+    atol: Any = 1e-9,
+    t_eval: Any = None,
+    events: Any = (),
+    backend: str = "numpy",
+    first_step: Any = None,
+    max_step: Any = np.inf,
+    max_steps: int = 100_000,
+    max_roots: int = 16,
+    noise: Callable[..., Any] | None = None,
+    seed: int = 0,
+    noise_samples: Any = None,
+) -> Given:
+    """The checked arguments of `solve` as a problem."""
     require(callable(f), NAME, "f", "be callable", repr(f))
     one_of(method, tuple(METHODS), NAME, "method")
     chosen = METHODS[method]
@@ -203,8 +243,7 @@ def solve(
     else:
         system = StochasticSystem(f, noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
     problem = Problem(system, chosen, functions, terminal, sides, max_roots, *placed, n_samples, dtype)  # type: ignore[call-arg]
-    solution = _run(problem, progress)
-    return _result(solution, problem, t_eval_given, sample_set, method)
+    return Given(problem, t_eval_given, sample_set, method)
 
 
 def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
@@ -214,17 +253,22 @@ def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
     return xp.concat([own, asarray_like(numbers, p)], axis=0)
 
 
-def _run(problem: Problem, progress: bool) -> Solution:
-    """By compiled loops where the right-hand side can be traced, over arrays elsewhere."""
+def run(problem: Problem, progress: bool = False) -> Solution:
+    """By compiled loops where the right-hand side and the events can be traced, over arrays elsewhere."""
     system, cuda = problem.system, backend_of(problem.y0) == "cuda"
+    traceable = True
     try:
-        graph: Any = system.graph
+        system.graph  # noqa: B018
     except (TypeError, AttributeError) as error:
         if problem.method.needs_graph:
             raise TypeError(
                 message(NAME, "f", f"be traceable for the method {problem.method.name}", str(error))
             ) from error
-        graph = None
+        traceable = False
+    try:
+        events_graph(problem)
+    except (TypeError, AttributeError):
+        traceable = False
     problem.method.check(system)
     with Display(quiet=not progress, total=problem.n_samples, unit="sample") as display:
 
@@ -232,7 +276,7 @@ def _run(problem: Problem, progress: bool) -> Solution:
             if display.bar is not None:
                 display.bar.update(done - display.bar.n)
 
-        if graph is None:
+        if not traceable:
             from ensemble.ode import arrays
 
             return arrays.run(problem, report)
@@ -251,9 +295,9 @@ def _run(problem: Problem, progress: bool) -> Solution:
         return compiled.run(problem, report)
 
 
-def _result(
-    solution: Solution, problem: Problem, has_times: bool, sample_set: SampleSet | None, name: str
-) -> OdeResult:
+def result_of(solution: Solution, given: Given) -> OdeResult:
+    """The result for the caller of a public function, which is warned where samples failed."""
+    problem, has_times, sample_set, name = given
     status = solution.status
     y = solution.y_out if has_times else without_failed(solution.y, status)
     reached = wrap(solution.t, sample_set)

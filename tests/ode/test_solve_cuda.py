@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble, ode
-from ensemble._compile import device as cuda_device
 from ensemble._compile.trace.cuda_source import OPTIONS
 from ensemble._kernels.ode import launch
 from ensemble.ode import compiled, device
-from tests import cuda_on_cpu, nvrtc
+from tests import nvrtc
 from tests.ode.problems import RHO, SOLVERS, TIMES, lorenz, passage
 
 CASES = {name: {"method": name, **options} for name, options in SOLVERS.items()}
@@ -30,18 +29,6 @@ def as_arrays(result):
     parts = [result.y, result.t_reached, result.y_reached, *result.t_events]
     arrays = [part.samples for part in parts] + [result.status, result.n_steps, result.n_rejected, result.n_events]
     return [array.get() if hasattr(array, "get") else array for array in arrays]
-
-
-@pytest.fixture
-def emulated(monkeypatch):
-    if cuda_on_cpu.COMPILER is None:
-        pytest.skip("no g++")
-    monkeypatch.setattr(
-        launch, "kernel", lambda text: cuda_on_cpu.Module(text, OPTIONS, ("solve",)).get_function("solve")
-    )
-    monkeypatch.setattr(cuda_device, "multiprocessors", lambda: 1)
-    monkeypatch.setattr(device, "BLOCKS_PER_MULTIPROCESSOR", 1)
-    monkeypatch.setattr(launch, "THREADS", 8)  # so that threads take several samples each
 
 
 @pytest.mark.parametrize("case", CASES)

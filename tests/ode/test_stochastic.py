@@ -198,3 +198,25 @@ def test_wrong_arguments_of_noise_are_clear_errors():
         solved(noise_samples=[1, 2])
     with pytest.raises(ValueError, match="noise_samples must be an array of integers"):
         solved(noise_samples=np.full(40, -1))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_device_has_the_noise_of_the_cpu(method, dtype):
+    """The words are equal, so the paths agree to the rounding of logarithm, sine and cosine."""
+    cupy = pytest.importorskip("cupy")
+
+    def unit(t, y, p, xp):
+        return [1.0 + 0.0 * y[0], 0.1 * y[1]]
+
+    def still(t, y, p, xp):
+        return [0.0 * y[0], 0.5 * y[1]]
+
+    start = np.zeros((2, 5000), dtype) + np.array([[0.0], [1.0]], dtype)
+    options = {"method": method, "step": 0.25, "noise": unit, "seed": (9 << 24) + 4}
+    expected = ode.solve(still, Ensemble(start), (0.0, 1.0), **options).y.samples
+    made = ode.solve(still, Ensemble(cupy.asarray(start)), (0.0, 1.0), **options).y.samples.get()
+    tolerance = 64 * float(np.finfo(dtype).eps)
+    assert np.allclose(made, expected, rtol=tolerance, atol=tolerance)
+    assert stats.kstest(made[0].astype(np.float64), "norm").pvalue > 0.01

@@ -22,7 +22,7 @@ from ensemble._compile.lanes.types import Lanes
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.operations import OPERATIONS, Table
 
-__all__ = ["described", "graph_loop", "graph_of"]
+__all__ = ["Body", "described", "graph_loop", "graph_of"]
 
 REALS = {"float64": types.float64, "float32": types.float32}
 KINDS: dict[str, Any] = {**REALS, "int64": types.int64, "int32": types.int32, "bool": types.boolean}
@@ -69,7 +69,7 @@ def graph_loop(graph: Graph, n_carried: int, width: int, dtype: str) -> Any:
     carried ones are constant. Without carried inputs the body is evaluated once, and all outputs are written to the
     rows behind the inputs. At most `limit` evaluations are made; the number made is returned.
     """
-    body = _Body(graph, width, dtype)
+    body = Body(graph, width, dtype)
 
     @intrinsic
     def run(typingctx, rows, threshold, limit):
@@ -82,7 +82,7 @@ def graph_loop(graph: Graph, n_carried: int, width: int, dtype: str) -> Any:
     return run
 
 
-class _Body:
+class Body:
     """The instructions of one graph."""
 
     def __init__(self, graph: Graph, width: int, dtype: str) -> None:

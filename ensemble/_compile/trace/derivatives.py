@@ -20,7 +20,8 @@ from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.replay import node_values
 from ensemble._typing import Namespace
 
-__all__ = ["FLAT", "jacobian", "jacobian_pattern", "no_rule", "plus", "pullback", "tangents", "times"]
+__all__ = ["FLAT", "jacobian", "jacobian_pattern", "no_rule", "plus", "pullback", "pushforward", "tangents",
+           "times"]  # fmt: skip
 
 Values = Mapping[int, Any] | Sequence[Any]
 
@@ -207,16 +208,50 @@ def jacobian(graph: Graph, values: Values, wrt: Sequence[int], xp: Namespace) ->
 
     All columns are carried forward together, each value with the derivatives that it has alone.
     """
+    rows = pushforward(graph, values, {position: {position: 1.0} for position in wrt}, xp, range(len(graph.outputs)))[1]
+    return {(o, position): row[position] for o, row in enumerate(rows) for position in sorted(row)}
+
+
+def pushforward(
+    graph: Graph, values: Values, seeds: Mapping[int, Mapping[int, Any]], xp: Namespace, outputs: Sequence[int],
+    held: Sequence[int] = (),
+) -> tuple[list[Any], list[dict[int, Any]]]:  # fmt: skip
+    """All outputs, and the derivatives of some of them in several directions that are carried forward together.
+
+    Parameters
+    ----------
+    graph : Graph
+    values : sequence or mapping
+        The values by position of the input.
+    seeds : mapping
+        By position of the input, ``{direction: component}``; what is missing is zero, a Python float a known number.
+    xp : namespace
+        Of the values.
+    outputs : sequence of int
+        Those whose derivatives are wanted.
+    held : sequence of int
+        Outputs that count as constants: nothing is differentiated through them.
+
+    Returns
+    -------
+    all_outputs, output_tangents : lists
+        For each of `outputs`, ``{direction: derivative}`` without those that are zero for all values.
+    """
     known, rows = node_values(graph, values, xp), list[dict[int, Any]]()
-    wanted = set(wrt)
+    needed, constant = {graph.outputs[o] for o in outputs}, {graph.outputs[o] for o in held}
+    for k in reversed(range(len(graph.nodes))):
+        if k in needed and k not in constant:
+            needed.update(graph.nodes[k].inputs)
     for k, node in enumerate(graph.nodes):
         row: dict[int, Any] = {}
-        if node.operation == "input" and node.value in wanted:
-            row = {node.value: 1.0}
+        if k not in needed or k in constant:
+            pass
+        elif node.operation == "input":
+            row = dict(seeds.get(node.value, {}))
         elif _smooth(node) and any(rows[i] for i in node.inputs):
             row = _row(node, _operands(graph, known, node), known[k], xp, [rows[i] for i in node.inputs])
         rows.append(row)
-    return {(o, position): rows[k][position] for o, k in enumerate(graph.outputs) for position in sorted(rows[k])}
+    return [known[k] for k in graph.outputs], [rows[graph.outputs[o]] for o in outputs]
 
 
 def _row(
@@ -229,7 +264,8 @@ def _row(
     else:
         partials = _partials(node, operands, result, xp)
         pushed = dict.fromkeys(places)
-        for partial, row in zip(partials, inner, strict=True):
+        pairs = list(zip(partials, inner, strict=True))
+        for partial, row in reversed(pairs) if node.operation == "fma" else pairs:  # so that each product is fused
             for p, value in row.items():
                 pushed[p] = plus(pushed[p], times(partial, value))
     return {p: value for p, value in pushed.items() if value is not None}

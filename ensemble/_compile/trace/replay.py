@@ -11,6 +11,7 @@ from ensemble._compile.trace.bit_patterns import bits, from_bits, high_word
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.namespace import TracedNamespace
 from ensemble._compile.trace.operations import WEAK
+from ensemble._compile.trace.tracer import Traced
 from ensemble._typing import Namespace
 
 __all__ = ["constant", "node_values", "replay", "value_of"]
@@ -36,6 +37,9 @@ def value_of(node: Node, operands: Sequence[Any], xp: Namespace) -> Any:
         if isinstance(xp, TracedNamespace):
             return xp.interp(operands[0], points, values)
         return xp.interp(operands[0], xp.asarray(points), xp.asarray(values))
+    if node.operation == "fma":
+        first = next(operand for operand in operands if isinstance(operand, Traced))
+        return first.internal("fma", node.dtype, tuple(operands))
     if node.operation in BIT_PATTERNS:
         return BIT_PATTERNS[node.operation](*operands)
     return getattr(xp, node.operation)(*operands)

@@ -79,9 +79,10 @@ class Traced:
         """Its NumPy dtype."""
         return np.dtype(self._tracer.dtype_of(self))
 
-    def internal(self, operation: str, dtype: str) -> Traced:
-        """An operation that bodies of users have no name for, on this value alone."""
-        return Traced(self._tracer, self._tracer.add(operation, (self._node,), dtype))
+    def internal(self, operation: str, dtype: str, operands: tuple[Any, ...] | None = None) -> Traced:
+        """An operation that bodies of users have no name for, on this value alone or on `operands`."""
+        numbers = (self._node,) if operands is None else tuple(map(self._tracer.number, operands))
+        return Traced(self._tracer, self._tracer.add(operation, numbers, dtype))
 
     def __array_namespace__(self, api_version: str | None = None) -> TracedNamespace:
         return self._tracer.namespaces["xp"]

@@ -9,7 +9,7 @@ from ensemble._compile.lanes.graph_loop import described
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.numba_source import load_module
 
-__all__ = ["Addresses", "addresses", "width_of"]
+__all__ = ["Addresses", "addresses", "single_width", "width_of"]
 
 MODULE = '''"""Steps of an initial value problem on lanes, written by ensemble; it may be deleted at any time."""
 
@@ -38,16 +38,23 @@ class Addresses(NamedTuple):
     event: int
 
 
+def single_width(dtype: str) -> int:
+    """Samples in one register."""
+    return 64 // (8 if dtype == "float64" else 4)
+
+
 def width_of(graph: Graph, dtype: str) -> int:
     """Samples in a set of lanes: two or more registers for a short body, one where a long one fills them all."""
-    single = 64 // (8 if dtype == "float64" else 4)
+    single = single_width(dtype)
     return single * (2 if len(graph.nodes) <= 1500 else 1)
 
 
 @functools.lru_cache(maxsize=256)
-def addresses(start: Graph, loop: Graph, event: Graph | None, n_carried: int, dtype: str) -> Addresses:
+def addresses(
+    start: Graph, loop: Graph, event: Graph | None, n_carried: int, dtype: str, width: int | None = None
+) -> Addresses:
     """The compiled functions; their machine code is kept on disk under a digest of the graphs."""
-    width = width_of(loop, dtype)
+    width = width or width_of(loop, dtype)
     named = {"start": (start, 0), "loop": (loop, n_carried), "event": (event, 0)}
     functions = [
         FUNCTION.format(name=name, graph=described(graph), n_carried=count, width=width, dtype=dtype)

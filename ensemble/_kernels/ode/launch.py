@@ -91,19 +91,21 @@ class _Text:
             lines += [f"count{j} = 0;" for j in range(shape.n_events)]
         return lines
 
-    def step(self) -> list[str]:
-        """Lines of one step; afterwards `now` says whether outputs or events lie in it."""
+    def step(self, *, ends: bool = False) -> list[str]:
+        """Lines of one step, which ends at t1 exactly with `ends`; `now` says whether outputs or events lie in it."""
         news = [f"n{k}" for k in range(self.n_loop)]
         r, shape = self.rows, self.shape
-        ends = ["t_old", "h_used"]
+        rest = ["t_old", "h_used"]
         if shape.dense:
-            ends += [f"old{i}" for i in range(shape.n)]
-            ends += [f"d{i}_{k}" for i in range(shape.n) for k in range(shape.degree)]
-            ends += [f"e{j}" for j in range(shape.n_events)]
-        ends = ends[: len(self.loop.outputs) - self.n_loop - 2]
-        lines = [f"REAL {', '.join([*news, *ends])}; bool now, waits;"]
-        lines.append(_call("loop_body", self.loop, self.inputs, [*news, "now", "waits", *ends]))
+            rest += [f"old{i}" for i in range(shape.n)]
+            rest += [f"d{i}_{k}" for i in range(shape.n) for k in range(shape.degree)]
+            rest += [f"e{j}" for j in range(shape.n_events)]
+        rest = rest[: len(self.loop.outputs) - self.n_loop - 2]
+        lines = [f"REAL {', '.join([*news, *rest])}; bool now, waits;"]
+        lines.append(_call("loop_body", self.loop, self.inputs, [*news, "now", "waits", *rest]))
         lines += [f"v{k} = n{k};" for k in range(self.n_loop)]
+        if ends:
+            lines.append(f"v{r.t} = v{r.t1};")
         if shape.dense:
             lines += ["bool ended = false;", f"REAL t_last = v{r.t}, last_theta = REAL(1.5);", "if (now) {"]
             lines += [*self.outputs(), "}"]
@@ -214,7 +216,7 @@ class _Text:
                 f"const int count_of_steps = (int)v{r.max_steps};",
                 "for (int k = 1; k < count_of_steps; ++k) {", *self.step(), number, "}",
                 f"v{r.h} = v{r.t1} - (v{r.t0} + v{r.n_steps} * v{r.longest});",
-                "{", *self.step(), "}", f"v{r.t} = v{r.t1};", *self.finish("1"), "}",
+                "{", *self.step(ends=True), "}", *self.finish("1"), "}",
             ]  # fmt: skip
         ends = f"v{r.status} > 0" + (" || ended" if shape.dense else "")
         code = f"(ended ? 4 : (int)v{r.status})" if shape.dense else f"(int)v{r.status}"

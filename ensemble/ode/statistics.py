@@ -1,0 +1,468 @@
+"""Statistics of solutions that are not stored: over the time of each sample, or over the samples at each time."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, backend_of
+from ensemble._check import message, require
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.replay import replay
+from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._typing import Array
+from ensemble.ode import implicit
+from ensemble.ode.compiled import Bodies, bodies_of
+from ensemble.ode.control import Rows
+from ensemble.ode.extension import (
+    Extension,
+    Extra,
+    Sizes,
+    extended_bodies,
+    extended_problem,
+    run_bodies,
+    sizes_of,
+)
+from ensemble.ode.noise import without_numbers
+from ensemble.ode.problem import Problem, Solution
+from ensemble.ode.result import OdeResult, without_failed
+from ensemble.ode.solve import Given, problem_of, result_of, run
+from ensemble.scalar import Ensemble
+from ensemble.scalar.ensemble import wrap
+
+__all__ = ["OdeSampleStatistics", "OdeTimeStatistics", "sample_statistics", "time_statistics"]
+
+NODES = (0.5 - 0.5 / math.sqrt(5.0), 0.5 + 0.5 / math.sqrt(5.0))
+"""The inner points of the Gauss-Lobatto rule with four points on (0, 1); the outer ones are the ends of the step."""
+
+WEIGHTS = (1.0 / 12.0, 5.0 / 12.0, 5.0 / 12.0, 1.0 / 12.0)
+
+KINDS = 4
+"""Rows of a functional: mean, variance, smallest and largest value."""
+
+GROUP = {"numpy": 1 << 23, "cuda": 1 << 27}
+"""Numbers of states at output times that exist at a time."""
+
+
+class OdeTimeStatistics(NamedTuple):
+    """Statistics over the time of each sample. NaN for samples that failed, and where t0 = t1."""
+
+    result: OdeResult
+    """What `solve` returns, without a history."""
+    mean: Ensemble
+    """``integral / (t1 - t0)`` of each functional, shape (m,)."""
+    variance: Ensemble
+    """The mean of ``(g - mean)**2``, shape (m,)."""
+    minimum: Ensemble
+    maximum: Ensemble
+    integral: Ensemble
+    """The integral over the time, with the sign of ``t1 - t0``, shape (m,)."""
+
+
+class OdeSampleStatistics(NamedTuple):
+    """Statistics over the samples that reached a time, of NumPy or of the device; NaN where none did."""
+
+    result: OdeResult
+    """What `solve` returns, without a history."""
+    t: Any
+    """The output times, shape (n_times,) or (n_times, n_samples); without `t_eval` the times reached."""
+    mean: Array
+    """Shape (n_times, m), without `t_eval` (m,)."""
+    variance: Array
+    """Divided by ``count - 1``; NaN where one sample is left."""
+    minimum: Array
+    maximum: Array
+    count: Array
+    """Samples that were counted, shape (n_times,) or ()."""
+
+
+def time_statistics(
+    f: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    *,
+    p: Any = None,
+    of: Callable[..., Any] | None = None,
+    t_eval: Any = None,
+    progress: bool = False,
+    **options: Any,
+) -> OdeTimeStatistics:
+    """Integrate and keep statistics of functionals over the time of each sample: no history is stored.
+
+    Without `t_eval` they are accumulated in the loop over steps: each step adds its Gauss-Lobatto quadrature with four
+    points, of which the inner two are values of the dense output (degree 5); extremes are those of these points. With
+    `t_eval` they are those of the values at these times, weighted by the trapezoidal rule; histories exist for a few
+    samples at a time. The steps are those of `solve` with dense output.
+
+    Parameters
+    ----------
+    f, y0, t, p
+        As those of `solve`; without `t_eval`, `f` must be traceable.
+    of : callable, optional
+        ``g(t, y, p, xp)``, returns m values. None: the unknowns.
+    t_eval : array or Ensemble, shape (n_times,), optional
+        Two times or more.
+    progress : bool
+        Show how many samples are finished.
+    **options
+        Further arguments of `solve`: `method`, `step`, `rtol`, `noise` and others. No `events`.
+
+    Returns
+    -------
+    OdeTimeStatistics
+        A sample of which a functional is not finite counts as failed.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, an argument is out of range, or events are given.
+    TypeError
+        If `of`, or `f` without `t_eval`, cannot be traced.
+
+    References
+    ----------
+    .. [1] Chan, Golub, LeVeque (1983), The American Statistician 37, 242-247, on updates of means and variances.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ensemble import Ensemble, ode
+    >>> w = Ensemble(np.array([1.0, 2.0]))
+    >>> def oscillator(t, y, p, xp):
+    ...     return [y[1], -p[0] * p[0] * y[0]]
+    >>> made = ode.time_statistics(oscillator, [1.0, 0.0], (0.0, 2.0 * np.pi), p=[w], rtol=1e-9, atol=1e-12,
+    ...                            of=lambda t, y, p, xp: [y[0] ** 2])
+    >>> made.mean.samples[0].round(6)
+    array([0.5, 0.5])
+    """
+    name = "ode.time_statistics"
+    given = _given(f, y0, t, p, t_eval, options, name)
+    problem, m = given.problem, 0
+    graph = _functional(of, problem, name)
+    m = len(graph.outputs)
+    if given.has_times:
+        times = problem.t_eval.shape[0]
+        require(times > 1, name, "t_eval", "have two times or more", times)
+        solution, rows = _sampled(problem, graph, progress)
+    else:
+        solution, rows = _accumulated(problem, graph, progress, name)
+    rows = without_failed(rows, solution.status)
+    span = (problem.t_eval[-1] - problem.t_eval[0]) if given.has_times else problem.t1 - problem.t0
+    mean, variance, least, most = (wrap(rows[k * m : (k + 1) * m], given.sample_set) for k in range(KINDS))
+    integral = wrap(rows[:m] * span, given.sample_set)
+    return OdeTimeStatistics(
+        result_of(solution, given._replace(has_times=False)), mean, variance, least, most, integral
+    )
+
+
+def sample_statistics(
+    f: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    *,
+    p: Any = None,
+    of: Callable[..., Any] | None = None,
+    t_eval: Any = None,
+    progress: bool = False,
+    **options: Any,
+) -> OdeSampleStatistics:
+    """Integrate and keep statistics over the samples at each output time: the history of all samples is not stored.
+
+    Samples are integrated in groups of a fixed size; the moments of the groups are merged in order, so the result does
+    not depend on the number of threads. Samples that did not reach a time are not counted there.
+
+    Parameters
+    ----------
+    f, y0, t, p
+        As those of `solve`.
+    of : callable, optional
+        ``g(t, y, p, xp)``, returns m values. None: the unknowns.
+    t_eval : array or Ensemble, shape (n_times,), optional
+        None: statistics of the ends.
+    progress : bool
+        Show how many samples are finished.
+    **options
+        Further arguments of `solve`. No `events`.
+
+    Returns
+    -------
+    OdeSampleStatistics
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, an argument is out of range, or events are given.
+    TypeError
+        If `of` cannot be traced.
+
+    References
+    ----------
+    .. [1] Chan, Golub, LeVeque (1983), The American Statistician 37, 242-247, on merging means and variances.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ensemble import Ensemble, ode
+    >>> rates = Ensemble(np.linspace(0.5, 1.5, 1001))
+    >>> def decay(t, y, p, xp):
+    ...     return [-p[0] * y[0]]
+    >>> made = ode.sample_statistics(decay, [1.0], (0.0, 1.0), p=[rates], t_eval=[0.5, 1.0])
+    >>> made.mean[:, 0].round(4)
+    array([0.6129, 0.3834])
+    """
+    name = "ode.sample_statistics"
+    given = _given(f, y0, t, p, t_eval, options, name)
+    problem = given.problem
+    graph = _functional(of, problem, name)
+    moments: _Moments | None = None
+    parts = []
+    for part, solution in _groups(problem, progress):
+        values, valid = _values(graph, part, solution, given.has_times)
+        here = _moments_of(values, valid)
+        moments = here if moments is None else _merged(moments, here)
+        parts.append(solution._replace(y_out=solution.y_out[:0]))
+    assert moments is not None
+    whole = _joined(parts)
+    xp = array_namespace(moments.mean)
+    unknown = xp.asarray(xp.nan, dtype=moments.mean.dtype)
+    counts = moments.count[:, None]
+    least, most = (xp.where(counts > 0, each, unknown) for each in (moments.minimum, moments.maximum))
+    mean = xp.where(counts > 0, moments.mean, unknown)
+    variance = xp.where(counts > 1, moments.square / xp.where(counts > 1, counts - 1, 1), unknown)
+    every: list[Any] = [mean, variance, least, most, moments.count]
+    result = result_of(whole, given._replace(has_times=False))
+    times = result.t
+    if given.has_times:
+        times = problem.t_eval[:, 0] if problem.t_eval.shape[1] == 1 else problem.t_eval
+    else:
+        every = [each[0] for each in every]
+    return OdeSampleStatistics(result, times, *every)
+
+
+def _given(f: Any, y0: Any, t: Any, p: Any, t_eval: Any, options: dict[str, Any], name: str) -> Given:
+    """The problem, which has no events."""
+    advice = "Statistics are those of whole runs; ode.solve finds roots."
+    require("events" not in options or options["events"] in ((), []), name, "events", "be left out", "events", advice)
+    return problem_of(f, y0, t, p=p, t_eval=t_eval, **options)
+
+
+def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> Graph:
+    """The graph of the functionals: inputs t, y and p."""
+    system, real = problem.system, Scalar(problem.dtype)
+    require(of is None or callable(of), name, "of", "be callable", repr(of))
+    stochastic = system.n_parameters > 0 and type(system).__name__ == "StochasticSystem"
+    function = without_numbers(of) if of is not None and stochastic else of
+
+    def body(t: Any, y: list[Any], p: list[Any]) -> tuple[Any, ...]:
+        if function is None:
+            return tuple(y)
+        xp = t.__array_namespace__()
+        values = function(t, y, p, xp)
+        values = values if isinstance(values, list | tuple) else [values]
+        numbers = (xp.full_like(t, v) if isinstance(v, int | float) else v for v in values)
+        return tuple(xp.astype(v, getattr(xp, problem.dtype)) for v in numbers)
+
+    try:
+        return trace(body, real, [real] * system.n, [real] * system.n_parameters, function=name)
+    except (TypeError, AttributeError) as error:
+        raise TypeError(message(name, "of", "be traceable", str(error))) from error
+
+
+# --- in the loop over steps
+def _accumulated(problem: Problem, graph: Graph, progress: bool, name: str) -> tuple[Solution, Array]:
+    """The end of all runs, and rows (KINDS m, S) of the statistics."""
+    n, m = problem.system.n, len(graph.outputs)
+    try:
+        problem.system.graph  # noqa: B018
+    except (TypeError, AttributeError) as error:
+        advice = "With t_eval it need not."
+        raise TypeError(message(name, "f", "be traceable", str(error), advice)) from error
+    problem.method.check(problem.system)
+    long = problem.method.name == "rodas4" and n >= implicit.FROM
+    require(not long, name, "y0", f"have at most {implicit.FROM - 1} entries for rodas4", n, "Pass t_eval.")
+    sizes = sizes_of(problem)
+    extension = _extension(sizes, graph)
+    bodies = _bodies(bodies_of(problem, dense=True), sizes, graph, problem.dtype)
+    xp, largest = array_namespace(problem.y0), float(np.finfo(problem.dtype).max)
+    first = np.repeat(np.array([0.0, 0.0, largest, -largest], problem.dtype), m)
+    added = xp.broadcast_to(asarray_like(first[:, None], problem.y0), (KINDS * m, problem.y0.shape[1]))
+    unknowns = xp.concat([problem.y0, added], axis=0)
+    whole = run_bodies(extended_problem(problem, extension, unknowns, problem.p), bodies, progress)
+    rows, unknown = whole.y[n:], xp.asarray(xp.nan, dtype=problem.y0.dtype)
+    rows = xp.where(rows[2 * m] == largest, unknown, rows) if m else rows
+    return whole._replace(y=whole.y[:n]), rows
+
+
+@functools.lru_cache(maxsize=64)
+def _bodies(inner: Bodies, sizes: Sizes, graph: Graph, dtype: str) -> Bodies:
+    """The bodies of states and statistics."""
+    return extended_bodies(inner, _extension(sizes, graph), dtype, dense=False)
+
+
+def _extension(sizes: Sizes, graph: Graph) -> Extension:
+    """Means, variances, smallest and largest values of all functionals; their values at the new point are carried."""
+    n, k, m = sizes.unknowns, sizes.parameters, len(graph.outputs)
+
+    def start(loop: Graph, rows: Rows, values: list[Any], own: Extra, parameters: list[Any]) -> tuple[Any, list[Any]]:
+        xp, y, p = values[0].__array_namespace__(), values[rows.y : rows.h], values[rows.p : rows.p + k]
+        return replay(loop, values, xp), replay(graph, [values[rows.t], *y, *p], xp)
+
+    def advance(loop: Graph, rows: Rows, values: list[Any], own: Extra, parameters: list[Any]) -> tuple[Any, Extra]:
+        xp, p = values[0].__array_namespace__(), values[rows.p : rows.p + k]
+        outputs = replay(loop, values, xp)
+        t_old, h = outputs[rows.n_carried + 2 : rows.n_carried + 4]
+        ends = rows.n_carried + 4
+        old, degree = outputs[ends : ends + n], (len(outputs) - ends - n) // n
+        new, at = list(outputs[rows.y : rows.y + n]), ends + n
+        moved = outputs[rows.t] != t_old
+
+        def inside(theta: float) -> list[Any]:
+            y = []
+            for i in range(n):
+                value: Any = None
+                for c in reversed(outputs[at + i * degree : at + (i + 1) * degree]):
+                    value = c if value is None else value * theta + c
+                y.append(value * theta + old[i])
+            return replay(graph, [t_old + theta * h, *y, *p], xp)
+
+        last = replay(graph, [t_old + h, *new, *p], xp)
+        points = [own.carried, *(inside(theta) for theta in NODES), last]
+        part = h / ((t_old - values[rows.t0]) + h)
+        found: list[list[Any]] = [[], [], [], []]
+        for j in range(m):
+            values_here = [point[j] for point in points]
+            of_step = [own.unknowns[kind * m + j] for kind in range(KINDS)]
+            for place, value in zip(found, _updated(of_step, values_here, part, xp), strict=True):
+                place.append(value)
+        unknowns = [xp.where(moved, a, b) for a, b in zip([v for row in found for v in row], own.unknowns, strict=True)]
+        carried = [xp.where(moved, a, b) for a, b in zip(last, own.carried, strict=True)]
+        return outputs, Extra(unknowns, carried)
+
+    return Extension(sizes, Sizes(KINDS * m, m, 0), start, advance)
+
+
+def _updated(before: Sequence[Any], values: Sequence[Any], part: Any, xp: Any) -> list[Any]:
+    """The statistics with those of one more step, which is `part` of the time so far."""
+    mean, variance, least, most = before
+    average = _weighted(values)
+    spread = _weighted([(v - average) * (v - average) for v in values])
+    rise = average - mean
+    variance = (1.0 - part) * (variance + part * (rise * rise)) + part * spread
+    for value in values:
+        least, most = xp.minimum(least, value), xp.maximum(most, value)
+    return [mean + part * rise, variance, least, most]
+
+
+def _weighted(values: Sequence[Any]) -> Any:
+    total = WEIGHTS[0] * (values[0] + values[3])
+    return total + WEIGHTS[1] * (values[1] + values[2])
+
+
+# --- of groups of samples with their values at output times
+def _groups(problem: Problem, progress: bool) -> Iterator[tuple[Problem, Solution]]:
+    """Parts of the samples, each with its solution."""
+    numbers = max(problem.t_eval.shape[0], 1) * problem.system.n
+    kind = "cuda" if backend_of(problem.y0) == "cuda" else "numpy"
+    size = max(GROUP[kind] // numbers, 1)
+    size = size - size % 2048 if size > 2048 else size
+    for first in range(0, problem.n_samples, size):
+        part = _part(problem, first, min(first + size, problem.n_samples))
+        yield part, run(part, progress)
+
+
+def _part(problem: Problem, first: int, last: int) -> Problem:
+    """Some of the samples."""
+    names = ("y0", "p", "t0", "t1", "step", "n_steps", "rtol", "atol", "longest", "t_eval")
+    arrays = {name: getattr(problem, name) for name in names}
+    cut = {name: each[..., first:last] for name, each in arrays.items() if each.shape[-1] > 1}
+    return problem._replace(n_samples=last - first, **cut)
+
+
+def _joined(parts: Sequence[Solution]) -> Solution:
+    """The solutions of all samples, without values at output times."""
+    if len(parts) == 1:
+        return parts[0]
+    xp = array_namespace(parts[0].y)
+    return Solution(*(xp.concat(list(field), axis=-1) for field in zip(*parts, strict=True)))
+
+
+def _values(graph: Graph, problem: Problem, solution: Solution, has_times: bool) -> tuple[Array, Array]:
+    """The functionals (n_times, m, S), and which samples reached each time (n_times, S)."""
+    xp = array_namespace(solution.y)
+    states = solution.y_out if has_times else without_failed(solution.y, solution.status)[None]
+    times = problem.t_eval if has_times else solution.t[None]
+    shape = (states.shape[0], states.shape[-1])
+    inputs = [xp.broadcast_to(times, shape), *(states[:, i] for i in range(problem.system.n))]
+    inputs += [xp.broadcast_to(row, shape) for row in problem.p]
+    with np.errstate(all="ignore"):
+        rows = replay(graph, inputs, xp)
+    values = xp.stack([xp.broadcast_to(row, shape) for row in rows], axis=1)
+    return values, xp.all(xp.isfinite(states), axis=1)
+
+
+class _Moments(NamedTuple):
+    """Of samples at each time: counts (n_times,), and (n_times, m) each."""
+
+    count: Array
+    mean: Array
+    square: Array
+    """The sum of squares of deviations from the mean."""
+    minimum: Array
+    maximum: Array
+
+
+def _moments_of(values: Array, valid: Array) -> _Moments:
+    """The moments of one group."""
+    xp = array_namespace(values)
+    chosen, count = valid[:, None], xp.sum(valid, axis=-1)
+    divisor = xp.astype(xp.where(count > 0, count, 1), values.dtype)[:, None]
+    mean = xp.sum(xp.where(chosen, values, 0.0), axis=-1) / divisor
+    deviations = xp.where(chosen, values - mean[..., None], 0.0)
+    least, most = (xp.where(chosen, values, bound) for bound in (xp.inf, -xp.inf))
+    return _Moments(
+        count, mean, xp.sum(deviations * deviations, axis=-1), xp.min(least, axis=-1), xp.max(most, axis=-1)
+    )
+
+
+def _merged(a: _Moments, b: _Moments) -> _Moments:
+    """The moments of two groups together."""
+    xp = array_namespace(a.mean)
+    count = a.count + b.count
+    divisor = xp.astype(xp.where(count > 0, count, 1), a.mean.dtype)[:, None]
+    ours, theirs = (xp.astype(each.count, a.mean.dtype)[:, None] for each in (a, b))
+    rise = b.mean - a.mean
+    part = theirs / divisor
+    square = a.square + b.square + rise * rise * (ours * part)
+    least, most = xp.minimum(a.minimum, b.minimum), xp.maximum(a.maximum, b.maximum)
+    return _Moments(count, a.mean + rise * part, square, least, most)
+
+
+def _sampled(problem: Problem, graph: Graph, progress: bool) -> tuple[Solution, Array]:
+    """The end of all runs, and rows (KINDS m, S) of the statistics of values at output times."""
+    solutions, rows, xp = [], [], array_namespace(problem.y0)
+    for part, solution in _groups(problem, progress):
+        values, _ = _values(graph, part, solution, True)
+        rows.append(_over_times(values, part.t_eval))
+        solutions.append(solution._replace(y_out=solution.y_out[:0]))
+    return _joined(solutions), xp.concat(rows, axis=-1)
+
+
+def _over_times(values: Array, times: Array) -> Array:
+    """The statistics of values (n_times, m, S) by the trapezoidal rule, interval by interval."""
+    xp = array_namespace(values)
+    least, most = xp.min(values, axis=0), xp.max(values, axis=0)
+    mean, variance = xp.zeros_like(least), xp.zeros_like(least)
+    with np.errstate(all="ignore"):
+        for j in range(1, values.shape[0]):
+            total = times[j] - times[0]
+            part = xp.where(total == 0.0, xp.zeros_like(total), (times[j] - times[j - 1]) / total)
+            before, now = values[j - 1], values[j]
+            average = 0.5 * (before + now)
+            rise, half = average - mean, 0.5 * (now - before)
+            variance = (1.0 - part) * (variance + part * (rise * rise)) + part * (half * half)
+            mean = mean + part * rise
+    return xp.concat([mean, variance, least, most], axis=0)
