@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import floating, message, one_of, require, samples_text
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.flat_tiles import Tiles, factorized_tiles, solved_tiles
+from ensemble._kernels.direct.flat_tiles import Tiles, factorized_tiles, solved_at_once, solved_tiles
 from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
@@ -209,6 +209,21 @@ class TriangularFactors(LinearOperator):
         b = samples[:, None, :] if given else samples[:, None, None]
         own = common_set(x.sample_set, self.sample_set) if given else self.sample_set
         return Ensemble(solved_tiles(self.tiles, self.plan, b, transposed, None)[:, 0, :], own)
+
+    def _solved_at_once(self, A: Any, b: Any) -> Ensemble | None:
+        """``update(A) @ b`` by the plan's list where nothing needs conversion, as in `_multiply_vector`; else None."""
+        if type(A) is not CrsMatrix or A.graph is not self.graph or self.plan.flat is None:
+            return None
+        values, given, dtype = A.values, type(b) is Ensemble, self.dtype
+        samples, n_samples = b.samples if given else b, values.shape[1]
+        wanted = (self.shape[0], n_samples) if given else self.shape[:1]
+        if not (
+            type(values) is np.ndarray and type(samples) is np.ndarray and samples.shape == wanted and n_samples > 1
+            and values.dtype == samples.dtype == dtype and samples.flags.c_contiguous
+        ):  # fmt: skip
+            return None
+        own = common_set(b.sample_set, A.sample_set) if given else A.sample_set
+        return Ensemble(solved_at_once(values, self.plan, samples, not given), own)
 
     def __matmul__(self, x: Any) -> Any:
         return NotImplemented if hasattr(x, "tocsr") else self._multiply(x, False)
