@@ -12,7 +12,7 @@ from ensemble._check import finite, one_of, positive, require
 from ensemble._compile.trace.derivatives import pullback
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Array
-from ensemble.ode.implicit import Evaluation
+from ensemble.ode.evaluation import Evaluation
 from ensemble.ode.methods import METHODS
 from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem

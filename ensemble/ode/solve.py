@@ -12,7 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, backend_of, is_arra
 from ensemble._check import integer, message, one_of, require
 from ensemble._progress import Display
 from ensemble._typing import Array
-from ensemble.ode import implicit
+from ensemble.ode import bdf, implicit
 from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
 from ensemble.ode.noise import N_NUMBERS, noise_numbers, without_numbers
@@ -236,12 +236,16 @@ def _run(problem: Problem, progress: bool) -> Solution:
             from ensemble.ode import arrays
 
             return arrays.run(problem, report)
+        if problem.method.name == "bdf":
+            if cuda:
+                advice = f'Use NumPy arrays, or method="rodas4" for at most {MOST_UNROLLED} unknowns.'
+                raise ValueError(message(NAME, "backend", "be NumPy's for bdf", "CuPy's", advice))
+            return bdf.run(problem, report)
         if problem.method.name == "rodas4" and system.n >= implicit.FROM:
-            if not (cuda or problem.events):
+            if not cuda:
                 return implicit.run(problem, report)
-            where, advice = "on a device" if cuda else "with events", "Use NumPy arrays without events."
-            require(system.n <= MOST_UNROLLED, NAME, "y0", f"have at most {MOST_UNROLLED} entries for rodas4 {where}",
-                    system.n, advice)  # fmt: skip
+            require(system.n <= MOST_UNROLLED, NAME, "y0", f"have at most {MOST_UNROLLED} entries for rodas4 on a device",
+                    system.n, "Use NumPy arrays.")  # fmt: skip
         if cuda:
             from ensemble.ode import device
 
