@@ -55,7 +55,7 @@ OLDEST = 20
 TOGETHER = 32
 """Samples that wait for factors before some are made; fewer where half of all wait."""
 
-NEWTON = 0.1
+NEWTON = 0.03
 """Of the last correction to the local error that is allowed."""
 
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR, KEPT_FACTOR = 0.9, 0.2, 10.0, 1.2
@@ -234,10 +234,11 @@ class Run:
         accepted = converged & (squares <= 1.0)
         rejected = converged & ~accepted
         factor = np.ones(at.order.size, real)
+        safety = SAFETY * (2 * ITERATIONS + 1) / (2 * ITERATIONS + at.iteration)
         factor[failed] = 0.25
         some = np.flatnonzero(rejected)
         if some.size:
-            factor[some] = np.maximum(LEAST_FACTOR, SAFETY * _roots(squares[some], at.order[some] + 1))
+            factor[some] = np.maximum(LEAST_FACTOR, safety[some] * _roots(squares[some], at.order[some] + 1))
         refused = failed | rejected
         fixed.n_steps[accepted | refused] += 1.0
         fixed.n_rejected[refused] += 1.0
@@ -246,7 +247,7 @@ class Run:
         status = np.where(refused & tiny, OdeStatus.step_too_small, status)
         columns = np.flatnonzero(accepted)
         if columns.size:
-            self._accept(columns, factor, squares, status)
+            self._accept(columns, factor, safety, squares, status)
         over = np.flatnonzero(refused & (status > 0))
         if over.size:
             self._end(over, status[over], fixed.t[over], at.table[0][:, over])
@@ -254,7 +255,7 @@ class Run:
         if going.size:
             self._begin(going, factor[going], stale[going])
 
-    def _accept(self, columns: Array, factor: Array, squares: Array, status: Array) -> None:
+    def _accept(self, columns: Array, factor: Array, safety: Array, squares: Array, status: Array) -> None:
         """Accepted steps: new differences, what they passed, and the length and order of the next step."""
         at, fixed = self.columns, self.columns.fixed
         t_old, t_new, h, order = fixed.t[columns], at.t_new[columns], fixed.h[columns], at.order[columns]
@@ -285,9 +286,9 @@ class Run:
             self._end(gone, status[over], t[over], y)
         choosing = columns[~over & (at.n_equal[columns] > at.order[columns])]
         if choosing.size:
-            factor[choosing] = self._choose(choosing, squares[choosing])
+            factor[choosing] = self._choose(choosing, safety[choosing], squares[choosing])
 
-    def _choose(self, columns: Array, square: Array) -> Array:
+    def _choose(self, columns: Array, safety: Array, square: Array) -> Array:
         """The order of the next steps, and the factors of their lengths."""
         at, fixed = self.columns, self.columns.fixed
         order = at.order[columns]
@@ -296,7 +297,7 @@ class Run:
         above = np.where(order < MOST_ORDER, self._error[np.minimum(order + 1, MOST_ORDER)] ** 2 * above, np.inf)
         factors = np.stack([_roots(part, order + k) for k, part in enumerate((below, square, above))])
         choice = factors.argmax(axis=0)
-        factor = np.minimum(LARGEST_FACTOR, SAFETY * factors.max(axis=0)).astype(square.dtype)
+        factor = np.minimum(LARGEST_FACTOR, safety * factors.max(axis=0)).astype(square.dtype)
         same = (factor < KEPT_FACTOR) & (factor >= 1.0)
         at.order[columns] = np.where(same, order, order + choice - 1)
         at.n_equal[columns] = np.where(same, at.n_equal[columns], 0)

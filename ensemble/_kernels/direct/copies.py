@@ -15,13 +15,11 @@ __all__ = ["copy_samples"]
 def copy_samples(target: np.ndarray, places: np.ndarray, source: np.ndarray, chosen: np.ndarray) -> None:
     """Set samples `places` of `target` to samples `chosen` of `source`, both of shape (n_tiles, n_values, width)."""
     with threads_for(source.size):
-        _copy(target, places.astype(np.int64), source, chosen.astype(np.int64))
+        _copy(target, *np.divmod(places, target.shape[2]), source, *np.divmod(chosen, source.shape[2]))
 
 
 @compiled
-def _copy(target, places, source, chosen):
-    width, given = target.shape[2], source.shape[2]
+def _copy(target, to_tiles, to_lanes, source, tiles, lanes):
     for e in prange(target.shape[1]):
-        for k in range(places.size):
-            to, at = places[k], chosen[k]
-            target[to // width, e, to % width] = source[at // given, e, at % given]
+        for k in range(tiles.size):
+            target[to_tiles[k], e, to_lanes[k]] = source[tiles[k], e, lanes[k]]
