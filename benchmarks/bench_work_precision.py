@@ -130,12 +130,12 @@ def solvers_of(case: str, problem: Any, stiff: bool) -> Iterator[tuple[str, floa
 
 
 def timed(solver: Solver, parameters: np.ndarray, rounds: int) -> tuple[np.ndarray, float]:
-    """The ends of the samples and the median of the seconds, after a call that compiles."""
+    """The ends of the samples and the median of the processor's seconds, after a call that compiles."""
     ends, seconds = solver(parameters), []
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = time.process_time()
         ends = solver(parameters)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return ends, median(seconds)
 
 

@@ -49,7 +49,8 @@ def draw(rows: list[dict[str, Any]]) -> None:
         found = lines[stiff]
         title = "stiff: HIRES, Robertson" if stiff else "not stiff"
         legend = axes.flat[-1].legend(found.values(), found.keys(), loc=place, frameon=False, title=title)
-        axes.flat[-1].add_artist(legend)
+        if not stiff:
+            axes.flat[-1].add_artist(legend)
     figure.savefig(IMAGES / "work-precision.png", dpi=130)
     plt.close(figure)
 
