@@ -1,4 +1,4 @@
-"""Stiff reaction-diffusion systems of 200 to 20,000 unknowns, rodas4 and bdf beside SciPy's BDF with sparsity, one core.
+"""Stiff systems of 200 to 20,000 unknowns, rodas4 and bdf beside SciPy's BDF with sparsity, one core.
 
 `python -m benchmarks stiff` integrates the Brusselator with diffusion on a line and on a square, parameters varied by
 sample. SciPy is given f over arrays and the sparsity of the Jacobian. Errors at the end are the largest over unknowns
@@ -116,7 +116,7 @@ def rows_of(name: str, rounds: int) -> list[dict[str, Any]]:
         return solve_ivp(f, problem.t, problem.y0, "BDF", rtol=rtol, atol=1e-2 * rtol, jac_sparsity=pattern).y[:, -1]
 
     pattern = sparsity(case)
-    for method, rtol in [(method, rtol) for method in ("rodas4", "bdf") for rtol in TOLERANCES[method]]:
+    for method, rtol in [(name, rtol) for name, tolerances in TOLERANCES.items() for rtol in tolerances]:
         solver = ours(problem, method, rtol=rtol, atol=1e-2 * rtol)
         solver(parameters[:, :2])
         ends, seconds = timed(lambda solver=solver: solver(parameters), rounds if problem.y0.size < 2500 else 1)

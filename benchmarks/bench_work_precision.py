@@ -143,7 +143,8 @@ def rows_of(case: str, rounds: int) -> list[dict[str, Any]]:
     """A row for each solver and tolerance."""
     make, spread, stiff = CASES[case]
     problem: Any = make()
-    factors = np.random.default_rng(SEED).uniform(1.0 - spread, 1.0 + spread, (problem.p.size, samples_of(problem, stiff)))
+    shape = (problem.p.size, samples_of(problem, stiff))
+    factors = np.random.default_rng(SEED).uniform(1.0 - spread, 1.0 + spread, shape)
     parameters = problem.p[:, None] * factors
     method, tight, floor = ("rodas4", 1e-12, 1e-17) if stiff else ("dop853", 1e-14, 1e-14)
     exact = ours(problem, method, rtol=tight, atol=floor)(parameters)

@@ -104,21 +104,21 @@ class Run:
     def __init__(self, problem: Problem, solution: Solution) -> None:
         self.problem, self.solution = problem, solution
         self.parts, self.passages = parts_of(problem.system), Passages(problem, solution)
-        self._plan: Factorization | None = None
-        self._factors: Factorization | None = None
-        real = problem.dtype
+        real, n = problem.dtype, problem.system.n
         self._gamma, self._alpha, self._error = (np.asarray(table, real) for table in (GAMMA, ALPHA, ERROR))
-        self.columns: Columns | None = None
+        self._plan = Factorization(CrsMatrix(self.parts.graph, np.ones((self.parts.graph.nnz, 1), real)))
+        most = max(8, min(max(VALUES // n, 32), FACTORS // self._plan.n_values))
+        n_columns = min(most, problem.n_samples)
+        self._factors = self._plan.with_capacity(n_columns)
+        none = started(problem, self.parts, self.passages, solution, np.arange(0))
+        self.columns = Columns(n, n_columns, none)
         self._entered = 0
 
     # --- samples come and go
     def refill(self) -> bool:
         """Put samples into columns that have none; whether there are samples in progress."""
         problem, S = self.problem, self.problem.n_samples
-        if self.columns is None:
-            self._make_columns()
         at = self.columns
-        assert at is not None
         idle = np.flatnonzero(~at.live)
         while self._entered < S and idle.size and 4 * idle.size >= at.live.size:
             ids = np.arange(self._entered, min(self._entered + idle.size, S))
@@ -133,20 +133,9 @@ class Run:
             idle = np.flatnonzero(~at.live)
         if self._entered == S and 2 * idle.size >= at.live.size > 8:
             self._keep(np.flatnonzero(at.live))
-        return at.live.any()
-
-    def _make_columns(self) -> None:
-        problem = self.problem
-        n, S = problem.system.n, problem.n_samples
-        like = started(problem, self.parts, self.passages, self.solution, np.arange(0))
-        entries = np.ones((self.parts.graph.nnz, 1), problem.dtype)
-        self._plan = Factorization(CrsMatrix(self.parts.graph, entries))
-        most = max(8, min(max(VALUES // n, 32), FACTORS // self._plan.n_values))
-        self.columns = Columns(n, min(most, S), like)
-        self._factors = self._plan.with_capacity(min(most, S))
+        return bool(at.live.any())
 
     def _keep(self, columns: Array) -> None:
-        assert self.columns is not None and self._factors is not None
         factors = self._factors.with_capacity(columns.size)
         factors.put_samples(np.arange(columns.size), self._factors, columns)
         self.columns.keep(columns)
@@ -154,12 +143,12 @@ class Run:
 
     def _end(self, columns: Array, status: Array, t: Array, y: Array) -> None:
         """Samples that have ended leave their columns."""
-        at = self.columns.fixed
-        ids, solution = at.ids[columns], self.solution
+        fixed, solution = self.columns.fixed, self.solution
+        ids = fixed.ids[columns]
         solution.status[ids] = np.where(np.isfinite(y).all(axis=0), status, OdeStatus.non_finite)
         solution.t[ids], solution.y[:, ids] = t, y
-        solution.n_steps[ids], solution.n_rejected[ids] = at.n_steps[columns], at.n_rejected[columns]
-        at.ids[columns] = -1
+        solution.n_steps[ids], solution.n_rejected[ids] = fixed.n_steps[columns], fixed.n_rejected[columns]
+        fixed.ids[columns] = -1
         self.columns.waiting[columns] = False
 
     # --- factors
@@ -266,6 +255,7 @@ class Run:
         over = status > 0
         t, y = t_new, None
         if self.problem.is_dense:
+
             def dense(chosen: Array, theta: Array) -> Array:
                 return differences.interpolate(at.table, order[chosen], columns[chosen], theta)
 

@@ -33,6 +33,7 @@ FROM = 31
 VALUES = 1 << 17
 """Values of y that are in progress at a time."""
 
+
 class Active(NamedTuple):
     """The samples in progress: one column each."""
 
@@ -184,7 +185,9 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     return solution
 
 
-def started(problem: Problem, parts: Parts, passages: Passages, solution: Solution, ids: Array, order: int = 4) -> Active:
+def started(
+    problem: Problem, parts: Parts, passages: Passages, solution: Solution, ids: Array, order: int = 4
+) -> Active:
     """Samples with their first steps of a method of `order`; those that cannot move are ended and left out."""
     now = _entering(problem, ids)
     solution.y[:, ids], solution.t[ids] = now.y, now.t

@@ -244,8 +244,8 @@ def _run(problem: Problem, progress: bool) -> Solution:
         if problem.method.name == "rodas4" and system.n >= implicit.FROM:
             if not cuda:
                 return implicit.run(problem, report)
-            require(system.n <= MOST_UNROLLED, NAME, "y0", f"have at most {MOST_UNROLLED} entries for rodas4 on a device",
-                    system.n, "Use NumPy arrays.")  # fmt: skip
+            most = f"have at most {MOST_UNROLLED} entries for rodas4 on a device"
+            require(system.n <= MOST_UNROLLED, NAME, "y0", most, system.n, "Use NumPy arrays.")
         if cuda:
             from ensemble.ode import device
 

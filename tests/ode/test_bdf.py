@@ -210,8 +210,7 @@ def test_differences_follow_a_polynomial(q):
 
 def test_norms_are_those_of_arrays():
     rng = np.random.default_rng(1)
-    dy, d, y, old, scale = rng.standard_normal((4, 7, 70)).tolist() + [rng.random(70)]
-    dy, d, y, old = map(np.array, (dy, d, y, old))
+    (dy, d, y, old), scale = rng.standard_normal((4, 7, 70)), rng.random(70)
     rtol, atol = rng.random(70), rng.random((7, 70))
     for bound in (atol, atol[:1]):
         weight = bound + rtol * np.maximum(np.abs(y), np.abs(old))
