@@ -34,14 +34,14 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "line, 200": Case(1, 100, 256, 4, 8),
-    "line, 2,000": Case(1, 1000, 64, 2, 8),
-    "line, 10,000": Case(1, 5000, 32, 1, 4),
-    "square, 5,000": Case(2, 50, 32, 1, 4),
-    "square, 20,000": Case(2, 100, 16, 1, 2),
+    "line, 200": Case(1, 100, 512, 4, 8),
+    "line, 2,000": Case(1, 1000, 128, 2, 8),
+    "line, 10,000": Case(1, 5000, 32, 1, 2),
+    "square, 5,000": Case(2, 50, 32, 1, 2),
+    "square, 20,000": Case(2, 100, 8, 1, 1),
 }
 
-TOLERANCES = {"rodas4": (1e-3, 1e-4), "bdf": (1e-4, 1e-5, 1e-6)}
+TOLERANCES = {"rodas4": (1e-3, 1e-4), "bdf": (1e-4, 1e-5)}
 
 
 def square(m: int) -> gallery.InitialValueProblem:
@@ -118,7 +118,8 @@ def rows_of(name: str, rounds: int) -> list[dict[str, Any]]:
     pattern = sparsity(case)
     for method, rtol in [(name, rtol) for name, tolerances in TOLERANCES.items() for rtol in tolerances]:
         solver = ours(problem, method, rtol=rtol, atol=1e-2 * rtol)
-        solver(parameters[:, :2])
+        if rtol == TOLERANCES[method][0]:
+            solver(parameters[:, :2])
         ends, seconds = timed(lambda solver=solver: solver(parameters), rounds if problem.y0.size < 2500 else 1)
         rows.append(_row(name, f"ensemble {method}", rtol, case.samples, ends, exact, seconds))
     for rtol in (1e-4, 1e-5) if problem.y0.size < 10_000 else (1e-4,):

@@ -25,9 +25,9 @@ import numpy as np
 
 from ensemble._kernels.ode import differences
 from ensemble._typing import Array
-from ensemble.linalg import CrsMatrix, Factorization
+from ensemble.linalg import CrsMatrix
 from ensemble.ode.control import STRETCH
-from ensemble.ode.evaluation import parts_of
+from ensemble.ode.evaluation import parts_of, plan_of
 from ensemble.ode.implicit import Active, empty_solution, started
 from ensemble.ode.methods.bdf import ALPHA, ERROR, GAMMA, MOST_ORDER
 from ensemble.ode.methods.inverse_root import inverse_root
@@ -36,12 +36,6 @@ from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeStatus
 
 __all__ = ["run"]
-
-VALUES = 1 << 17
-"""Values of y that are in progress at a time."""
-
-FACTORS = 1 << 25
-"""Values of factors that are kept at a time; of 8 samples at least."""
 
 ITERATIONS = 4
 """Newton iterations of a step."""
@@ -106,8 +100,7 @@ class Run:
         self.parts, self.passages = parts_of(problem.system), Passages(problem, solution)
         real, n = problem.dtype, problem.system.n
         self._gamma, self._alpha, self._error = (np.asarray(table, real) for table in (GAMMA, ALPHA, ERROR))
-        self._plan = Factorization(CrsMatrix(self.parts.graph, np.ones((self.parts.graph.nnz, 1), real)))
-        most = max(8, min(max(VALUES // n, 32), FACTORS // self._plan.n_values))
+        self._plan, most = plan_of(self.parts, n, real)
         n_columns = min(most, problem.n_samples)
         self._factors = self._plan.with_capacity(n_columns)
         none = started(problem, self.parts, self.passages, solution, np.arange(0))

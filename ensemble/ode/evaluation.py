@@ -11,10 +11,16 @@ from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.ode.program import Program, program_of, run_program
 from ensemble._typing import Array
-from ensemble.linalg import CrsGraph
+from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
 from ensemble.ode.system import System
 
-__all__ = ["Evaluation", "Parts", "parts_of"]
+__all__ = ["Evaluation", "Parts", "parts_of", "plan_of"]
+
+VALUES = 1 << 17
+"""Values of y that are in progress at a time; of 32 samples at least."""
+
+FACTORS = 1 << 25
+"""Values of factors that are kept at a time; of 8 samples at least."""
 
 KEPT = 16
 """Systems of which the programs are kept."""
@@ -91,3 +97,9 @@ def _parts(system: System) -> Parts:
     evaluated = Evaluation(system.graph, n, system.dtype)
     whole = Evaluation(trace(matrix, *point, real, function="ode.solve"), n, system.dtype)
     return Parts(evaluated, whole, None if constant else Evaluation(slope_graph, n, system.dtype), graph)
+
+
+def plan_of(parts: Parts, n: int, dtype: str) -> tuple[Factorization, int]:
+    """A factorisation whose `update` makes those of samples, and how many samples are in progress at a time."""
+    plan = Factorization(CrsMatrix(parts.graph, np.ones((parts.graph.nnz, 1), dtype)))
+    return plan, max(8, min(max(VALUES // n, 32), FACTORS // plan.n_values))

@@ -16,7 +16,7 @@ from ensemble._kernels.ode.lock_step import mean_square, stage_sum
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, Factorization
 from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, SAFETY, STRETCH
-from ensemble.ode.evaluation import Parts, parts_of
+from ensemble.ode.evaluation import Parts, parts_of, plan_of
 from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import weighted
 from ensemble.ode.methods.rodas4 import DENSE, GAMMA, NODES, RODAS4, TIME, A, C
@@ -29,9 +29,6 @@ __all__ = ["FROM", "Active", "empty_solution", "run", "started"]
 
 FROM = 31
 """Unknowns from which the factorisation is a loop over stored entries instead of straight-line code."""
-
-VALUES = 1 << 17
-"""Values of y that are in progress at a time."""
 
 
 class Active(NamedTuple):
@@ -77,14 +74,14 @@ class Steps:
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.parts = problem, parts_of(problem.system)
-        self._factors: Factorization | None = None
+        self._factors, self.n_columns = plan_of(self.parts, problem.system.n, problem.dtype)
         self._weights = [[np.array(row, problem.dtype) for row in table] for table in (A, C)]
         self._one = np.ones(1, problem.dtype)
 
     def factorized(self, rows: Array, y: Array) -> Factorization:
         """The factors of the matrices of all samples."""
         matrix = CrsMatrix(self.parts.graph, self.parts.matrix(rows, y))
-        self._factors = Factorization(matrix) if self._factors is None else self._factors.update(matrix)
+        self._factors = self._factors.update(matrix)
         return self._factors
 
     def step(self, now: Active, h: Array) -> Stepped:
@@ -166,9 +163,9 @@ def empty_solution(problem: Problem) -> Solution:
 
 
 def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
-    S, n = problem.n_samples, problem.system.n
-    solution = empty_solution(problem)
-    steps, passages, room = Steps(problem), Passages(problem, solution), max(VALUES // n, 32)
+    S, solution = problem.n_samples, empty_solution(problem)
+    steps, passages = Steps(problem), Passages(problem, solution)
+    room = steps.n_columns
     now = started(problem, steps.parts, passages, solution, np.arange(min(room, S)))
     entered = min(room, S)
     while now.ids.size:

@@ -70,7 +70,8 @@ def solve(
     p : array or Ensemble, shape (k,), or a list, optional
     method : str
         Adaptive: "tsit5" (order 5), "dop853" (8), "taylor" (order from the tolerance), "rodas4" (stiff, order 4; above
-        30 unknowns with one sparse factorisation of all samples). Fixed steps: "rk4", "euler"; "leapfrog", "yoshida4"
+        30 unknowns with one sparse factorisation of all samples), "bdf" (stiff, orders 1 to 5, factors that serve many
+        steps; on the CPU). Fixed steps: "rk4", "euler"; "leapfrog", "yoshida4"
         for separable systems, whose unknowns are n/2 positions followed by n/2 velocities; "euler-maruyama",
         "milstein" with `noise`. "tsit5", "dop853" and "rodas4" take fixed steps where `step` is given.
     step : float or Ensemble, optional

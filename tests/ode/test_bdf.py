@@ -6,7 +6,7 @@ from scipy.integrate import solve_ivp
 
 from ensemble import Ensemble, gallery, ode
 from ensemble._kernels.ode import differences
-from ensemble.ode import OdeStatus, OdeWarning, bdf
+from ensemble.ode import OdeStatus, OdeWarning, bdf, evaluation
 from ensemble.ode.methods.bdf import ALPHA, GAMMA
 from tests.ode.problems import brusselator, brusselator_arrays, brusselator_sparsity, brusselator_start
 
@@ -48,7 +48,7 @@ def test_a_sample_is_its_own_run_to_the_bit(whole, k):
 
 @pytest.mark.parametrize("together", [1, 32])
 def test_samples_that_take_the_place_of_others_are_the_same(whole, monkeypatch, together):
-    monkeypatch.setattr(bdf, "FACTORS", 1)  # 8 columns
+    monkeypatch.setattr(evaluation, "FACTORS", 1)  # 8 columns
     monkeypatch.setattr(bdf, "TOGETHER", together)
     order = np.random.default_rng(0).permutation(45)
     many = integrated(np.tile(P, 9)[order], t_eval=TIMES)

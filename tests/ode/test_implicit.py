@@ -6,7 +6,7 @@ from scipy.integrate import solve_ivp
 
 from ensemble import Ensemble, ode
 from ensemble._kernels.ode import lock_step
-from ensemble.ode import OdeStatus, OdeWarning, implicit
+from ensemble.ode import OdeStatus, OdeWarning, evaluation, implicit
 from tests.ode.problems import brusselator, brusselator_arrays, brusselator_sparsity, brusselator_start, robertson
 
 M = 20
@@ -47,7 +47,7 @@ def test_a_sample_is_its_own_run_to_the_bit(whole, k):
 
 
 def test_samples_that_take_the_place_of_others_are_the_same(whole, monkeypatch):
-    monkeypatch.setattr(implicit, "VALUES", 1)  # 32 samples at a time
+    monkeypatch.setattr(evaluation, "FACTORS", 1)  # 8 samples at a time
     many = integrated(np.tile(P, 14), t_eval=[0.0, 0.5, 1.1, 2.0])
     assert np.array_equal(many.y.samples, np.tile(whole.y.samples, 14))
     assert np.array_equal(many.n_steps, np.tile(whole.n_steps, 14))
