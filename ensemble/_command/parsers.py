@@ -191,7 +191,7 @@ def add_ode(commands: Any) -> None:
     add("-n", "--samples", type=at_least(1), default=1024, metavar="N", help="of the inputs (default: %(default)s)")
     add("--sampler", choices=STUDY_SAMPLERS, default="sobol", help="how inputs are drawn (default: %(default)s)")
     add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the sampler (default: %(default)s)")
-    add("--method", metavar="NAME", help="tsit5, dop853, taylor, rodas4, rk4, ... (default: tsit5)")
+    add("--method", metavar="NAME", help="tsit5, dop853, taylor, rodas4, bdf, rk4, ... (default: tsit5)")
     add("--step", type=float, metavar="H", help="fixed step length")
     add("--rtol", type=float, metavar="X", help="relative tolerance (default: 1e-6)")
     add("--atol", type=float, metavar="X", help="absolute tolerance (default: 1e-9)")

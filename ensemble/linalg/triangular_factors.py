@@ -9,8 +9,9 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import floating, message, one_of, require, samples_text
+from ensemble._kernels.direct.copies import copy_samples
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.flat_tiles import Tiles, factorized_tiles, solved_at_once, solved_tiles
+from ensemble._kernels.direct.flat_tiles import Tiles, empty_tiles, factorized_tiles, solved_at_once, solved_tiles
 from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
@@ -164,6 +165,29 @@ class TriangularFactors(LinearOperator):
         made.values, made.broken, made.n_samples = values, self.broken[places], places.size
         made.sample_set = self.sample_set and self.sample_set.take(places)
         return made
+
+    def with_capacity(self, n_samples: int) -> Self:
+        """A factorisation on the same graph for `n_samples` samples of NumPy's, to be filled by `put_samples`."""
+        made = self._with_plan()
+        made.n_samples, made.sample_set, made.broken = n_samples, None, np.ones(n_samples, bool)
+        if self.plan.flat is not None and n_samples > 1:
+            made.tiles = empty_tiles(n_samples, self.plan.n_values, self.dtype)
+            made.tiles.data[...] = np.nan
+        else:
+            made.values = np.full((self.plan.n_values, n_samples), np.nan, self.dtype)
+        return made
+
+    def put_samples(self, places: np.ndarray, other: Self, chosen: np.ndarray) -> None:
+        """Replace samples `places` by samples `chosen` of a factorisation on the same graph, in place."""
+        copy_samples(self._by_tiles, places, other._by_tiles, chosen)
+        self.broken[places] = other.broken[chosen]
+        if self.tiles is not None:
+            vars(self).pop("values", None)
+
+    @property
+    def _by_tiles(self) -> np.ndarray:
+        """The values, shape (n_tiles, n_values, width); one wide tile where they are in the usual order."""
+        return self.values[None] if self.tiles is None else self.tiles.data
 
     # --- solutions
     def apply(self, x: Any, out: Any = None) -> Any:

@@ -8,107 +8,27 @@ that end make room for others, so that few columns are idle.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ensemble._compile.trace.graph import Graph
-from ensemble._compile.trace.replay import replay
-from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.ode.lock_step import mean_square, stage_sum
-from ensemble._kernels.ode.program import Program, program_of, run_program
 from ensemble._typing import Array
-from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
+from ensemble.linalg import CrsMatrix, Factorization
 from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, SAFETY, STRETCH
+from ensemble.ode.evaluation import Parts, parts_of, plan_of
 from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import weighted
 from ensemble.ode.methods.rodas4 import DENSE, GAMMA, NODES, RODAS4, TIME, A, C
+from ensemble.ode.passages import Passages
+from ensemble.ode.passages import Steps as Passed
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeStatus
-from ensemble.ode.system import System
 
-__all__ = ["FROM", "run"]
+__all__ = ["FROM", "Active", "empty_solution", "run", "started"]
 
 FROM = 31
 """Unknowns from which the factorisation is a loop over stored entries instead of straight-line code."""
-
-VALUES = 1 << 17
-"""Values of y that are in progress at a time."""
-
-KEPT = 16
-"""Systems of which the programs are kept."""
-
-
-class Evaluation:
-    """A graph of t, y, p and more, for arrays of all samples."""
-
-    def __init__(self, graph: Graph, n: int, dtype: str) -> None:
-        self.graph, self._n = graph, n
-        self._program: Program | None = program_of(graph, n, dtype)
-
-    def __call__(self, rows: Array, y: Array, out: Array | None = None) -> Array:
-        """The outputs, (n_outputs, S): `rows` holds t, the parameters and more, (n_rows, S)."""
-        if self._program is not None:
-            return run_program(self._program, rows, y, out)
-        results = replay(self.graph, [rows[0], *y, *rows[1:]], np)
-        out = np.empty((len(results), y.shape[1]), y.dtype) if out is None else out
-        for k, result in enumerate(results):
-            out[k] = result
-        return out
-
-
-class Parts(NamedTuple):
-    """What the steps of one system need."""
-
-    f: Evaluation
-    matrix: Evaluation
-    """The stored entries of ``shift I - J``; the last row is the shift."""
-    slope: Evaluation | None
-    """df/dt; None where f does not depend on the time."""
-    graph: CrsGraph
-
-
-_kept: dict[Any, Parts] = {}
-
-
-def parts_of(system: System) -> Parts:
-    """The programs and the sparsity of a system, kept by its trace."""
-    key = (system.graph.nodes, system.graph.outputs, system.n_parameters, system.dtype)
-    if key not in _kept:
-        if len(_kept) >= KEPT:
-            _kept.pop(next(iter(_kept)))
-        _kept[key] = _parts(system)
-    return _kept[key]
-
-
-def _parts(system: System) -> Parts:
-    n, k, real = system.n, system.n_parameters, Scalar(system.dtype)
-    pattern = sorted(system.jacobian_pattern() | {(i, i) for i in range(n)})
-    indptr = np.concatenate([[0], np.cumsum(np.bincount([i for i, _ in pattern], minlength=n))])
-    graph = CrsGraph(indptr, [j for _, j in pattern], (n, n))
-    constant = False
-
-    def matrix(*values: Any) -> Any:
-        shift, zero = values[-1], 0.0 * values[-1]
-        entries = system.bound(shift.__array_namespace__()).jacobian(values[0], values[1 : n + 1], values[n + 1 : -1])
-        stored = [entries.get(place) for place in pattern]
-        return [
-            shift if i == j and value is None else shift - value if i == j else zero if value is None else zero - value
-            for (i, j), value in zip(pattern, stored, strict=True)
-        ]
-
-    def slope(*values: Any) -> Any:
-        nonlocal constant
-        xp = values[0].__array_namespace__()
-        slopes = system.bound(xp).time_derivative(values[0], values[1 : n + 1], values[n + 1 :])
-        constant = all(value is None for value in slopes)
-        return [xp.full_like(values[0], 0.0 if value is None else value) for value in slopes]
-
-    point = [real] * (1 + n + k)
-    slope_graph = trace(slope, *point, function="ode.solve")
-    evaluated = Evaluation(system.graph, n, system.dtype)
-    whole = Evaluation(trace(matrix, *point, real, function="ode.solve"), n, system.dtype)
-    return Parts(evaluated, whole, None if constant else Evaluation(slope_graph, n, system.dtype), graph)
 
 
 class Active(NamedTuple):
@@ -130,6 +50,7 @@ class Active(NamedTuple):
     n_steps: Array
     n_rejected: Array
     rejected: Array
+    events: Array
 
     def taken(self, columns: Array) -> Active:
         """Some of them."""
@@ -153,14 +74,14 @@ class Steps:
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.parts = problem, parts_of(problem.system)
-        self._factors: Factorization | None = None
+        self._factors, self.n_columns = plan_of(self.parts, problem.system.n, problem.dtype)
         self._weights = [[np.array(row, problem.dtype) for row in table] for table in (A, C)]
         self._one = np.ones(1, problem.dtype)
 
     def factorized(self, rows: Array, y: Array) -> Factorization:
         """The factors of the matrices of all samples."""
         matrix = CrsMatrix(self.parts.graph, self.parts.matrix(rows, y))
-        self._factors = Factorization(matrix) if self._factors is None else self._factors.update(matrix)
+        self._factors = self._factors.update(matrix)
         return self._factors
 
     def step(self, now: Active, h: Array) -> Stepped:
@@ -193,20 +114,19 @@ class Steps:
         return now.y[:, columns] + theta * (rise + third + theta * (fourth - third - theta * fourth))
 
 
-def _first_steps(steps: Steps, now: Active) -> Array:
+def _first_steps(parts: Parts, now: Active, slope: Array, order: int) -> Array:
     """The lengths of the first steps, with their signs (Hairer, Norsett, Wanner 1993, section II.4)."""
     rows, y = np.stack([now.t, *now.p]), now.y
-    slope = steps.parts.f(rows, y)
     size, rate = (mean_square(values, y, y, now.rtol, now.atol) for values in (y, slope))
     small = (size < 1e-10) | (rate < 1e-10)
     first = np.where(small, 1e-6, 0.01 * np.sqrt(size / np.where(small, 1.0, rate)))
     first = np.minimum(first, now.longest).astype(y.dtype)
     rows[0] += first * now.direction
-    other = steps.parts.f(rows, y + (first * now.direction) * slope)
+    other = parts.f(rows, y + (first * now.direction) * slope)
     curvature = mean_square(other - slope, y, y, now.rtol, now.atol) / (first * first)
     largest = np.maximum(rate, curvature)  # squared
     bounded = np.clip(largest * 1e4, 1e-30, 1e30).astype(y.dtype)
-    second = inverse_root(bounded, 2 * (RODAS4.error_order or 1), np)
+    second = inverse_root(bounded, 2 * order, np)
     second = np.where(largest <= 1e-30, np.maximum(1e-6, first * 1e-3), second)
     length = np.minimum(np.minimum(100.0 * first, second), now.longest)
     length = np.where(np.isfinite(length), length, 1e-6)
@@ -220,10 +140,10 @@ def _entering(problem: Problem, ids: Array) -> Active:
         return np.ascontiguousarray(values[..., ids] if values.shape[-1] > 1 else np.repeat(values, ids.size, axis=-1))
 
     direction = np.sign(problem.t1 - problem.t0).astype(problem.dtype)
-    zeros = np.zeros(ids.size, problem.dtype)
+    zeros, no_events = np.zeros(ids.size, problem.dtype), np.zeros((len(problem.events), ids.size), problem.dtype)
     arrays = (problem.t0, problem.y0, problem.step, problem.p, problem.t0, problem.t1, direction, problem.rtol,
               problem.atol, problem.longest, problem.n_steps, problem.t_eval)  # fmt: skip
-    return Active._make([ids, *map(of, arrays), zeros, zeros, zeros])
+    return Active._make([ids, *map(of, arrays), zeros, zeros, zeros, no_events])
 
 
 def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
@@ -232,50 +152,62 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solu
         return _run(problem, callback)
 
 
-def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
-    S, n, dtype = problem.n_samples, problem.system.n, problem.dtype
-    solution = Solution(
+def empty_solution(problem: Problem) -> Solution:
+    """A solution before the first step."""
+    S, n, dtype, n_events = problem.n_samples, problem.system.n, problem.dtype, len(problem.events)
+    return Solution(
         np.empty((n, S), dtype), np.empty(S, dtype), np.zeros(S, np.int8), np.zeros(S, np.int64), np.zeros(S, np.int64),
-        np.full((problem.t_eval.shape[0], n, S), np.nan, dtype), np.empty((0, problem.max_roots, S), dtype),
-        np.zeros((0, S), np.int64),
+        np.full((problem.t_eval.shape[0], n, S), np.nan, dtype),
+        np.full((n_events, problem.max_roots, S), np.nan, dtype), np.zeros((n_events, S), np.int64),
     )  # fmt: skip
-    steps, room = Steps(problem), max(VALUES // n, 32)
-    now = _started(steps, solution, np.arange(min(room, S)))
+
+
+def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
+    S, solution = problem.n_samples, empty_solution(problem)
+    steps, passages = Steps(problem), Passages(problem, solution)
+    room = steps.n_columns
+    now = started(problem, steps.parts, passages, solution, np.arange(min(room, S)))
     entered = min(room, S)
     while now.ids.size:
-        now, ended = _advanced(steps, solution, now)
+        now, ended = _advanced(steps, passages, solution, now)
         idle = int(ended.sum())
         if 2 * idle >= min(room, now.ids.size):
             now = now.taken(np.flatnonzero(~ended))
             if entered < S:
                 ids = np.arange(entered, min(entered + room - now.ids.size, S))
-                now, entered = now.joined(_started(steps, solution, ids)), entered + ids.size
+                others = started(problem, steps.parts, passages, solution, ids)
+                now, entered = now.joined(others), entered + ids.size
             if callback is not None:
                 callback(entered - now.ids.size)
     return solution
 
 
-def _started(steps: Steps, solution: Solution, ids: Array) -> Active:
-    """Samples with their first steps; those that cannot move are ended and left out."""
-    problem = steps.problem
+def started(
+    problem: Problem, parts: Parts, passages: Passages, solution: Solution, ids: Array, order: int = 4
+) -> Active:
+    """Samples with their first steps of a method of `order`; those that cannot move are ended and left out."""
     now = _entering(problem, ids)
     solution.y[:, ids], solution.t[ids] = now.y, now.t
     columns, times = np.nonzero((now.t_eval == now.t0).T)
     solution.y_out[times, :, ids[columns]] = now.y[:, columns].T
-    slope = steps.parts.f(np.stack([now.t, *now.p]), now.y)
+    slope = parts.f(np.stack([now.t, *now.p]), now.y)
     finite = np.isfinite(now.y).all(axis=0) & np.isfinite(slope).all(axis=0)
     still = now.t0 == now.t1
     solution.status[ids[~finite]] = OdeStatus.non_finite
     solution.status[ids[finite & still]] = OdeStatus.finished
-    now = now.taken(np.flatnonzero(finite & ~still))
-    if problem.method.error_order is None or not now.ids.size:
+    keep = np.flatnonzero(finite & ~still)
+    now, slope = now.taken(keep), np.ascontiguousarray(slope[:, keep])
+    if not now.ids.size:
         return now
-    return now._replace(h=_first_steps(steps, now))
+    now = now._replace(events=passages.values(now.t, now.p, now.y))
+    if problem.method.has_fixed_steps:
+        return now
+    return now._replace(h=_first_steps(parts, now, slope, order))
 
 
-def _advanced(steps: Steps, solution: Solution, now: Active) -> tuple[Active, Array]:
+def _advanced(steps: Steps, passages: Passages, solution: Solution, now: Active) -> tuple[Active, Array]:
     """One step of all samples, and which of them have ended; those that had ended before do not change."""
-    fixed, m = steps.problem.method.error_order is None, 2 * (RODAS4.error_order or 1)
+    fixed, m = steps.problem.method.has_fixed_steps, 2 * (RODAS4.error_order or 1)
     running: Array = solution.status[now.ids] == 0
     rest, count = now.t1 - now.t, now.n_steps + 1.0
     last: Array = count >= now.most if fixed else np.abs(now.h) * STRETCH >= np.abs(rest)
@@ -295,7 +227,8 @@ def _advanced(steps: Steps, solution: Solution, now: Active) -> tuple[Active, Ar
         proposed = now.direction * np.minimum(np.abs(proposed), now.longest)
         tiny = np.abs(h) <= 10.0 * np.finfo(h.dtype).eps * np.abs(now.t)
         failed = running & ~accepted & (tiny | (proposed == 0.0))
-    _write(steps, solution, now, made, accepted, t_new, h)
+    events = passages.values(t_new, now.p, made.y)
+    stopped = _passed(steps, passages, now, made, np.flatnonzero(accepted), t_new, h, events)
     h_next: Array = np.where(running, proposed, now.h)
     after = now._replace(
         t=np.where(accepted, t_new, now.t),
@@ -304,10 +237,14 @@ def _advanced(steps: Steps, solution: Solution, now: Active) -> tuple[Active, Ar
         n_steps=np.where(running, count, now.n_steps),
         n_rejected=now.n_rejected + (running & ~accepted),
         rejected=(~accepted).astype(h.dtype),
+        events=np.where(accepted, events, now.events),
     )
     status: Array = np.where(count >= now.most, OdeStatus.too_many_steps, 0)
     status = np.where(failed, OdeStatus.step_too_small, status)
     status = np.where(accepted & last, OdeStatus.finished, status)
+    if stopped is not None:
+        columns, times, states = stopped
+        after.t[columns], after.y[:, columns], status[columns] = times, states, OdeStatus.event
     status = np.where((status > 0) & ~np.isfinite(after.y).all(axis=0), OdeStatus.non_finite, status)
     columns = np.flatnonzero(running & (status > 0))
     ids = now.ids[columns]
@@ -316,12 +253,20 @@ def _advanced(steps: Steps, solution: Solution, now: Active) -> tuple[Active, Ar
     return after, solution.status[now.ids] > 0
 
 
-def _write(steps: Steps, solution: Solution, now: Active, made: Stepped, moved: Array, t_new: Array, h: Array) -> None:
-    """The values at the times that the steps have passed."""
-    passed = moved & ((now.t_eval - now.t) * now.direction > 0.0) & ((now.t_eval - t_new) * now.direction <= 0.0)
-    columns, times = np.nonzero(passed.T)
-    if columns.size:
-        wanted = now.t_eval[times, columns]
-        values = steps.dense(now, made, columns, (wanted - now.t[columns]) / h[columns])
-        values = np.where(wanted == t_new[columns], made.y[:, columns], values)
-        solution.y_out[times, :, now.ids[columns]] = values.T
+def _passed(
+    steps: Steps, passages: Passages, now: Active, made: Stepped, moved: Array, t_new: Array, h: Array, events: Array
+) -> tuple[Array, Array, Array] | None:
+    """Write what the accepted steps pass; the columns that an event ends, with their times and states, if any."""
+    if not (steps.problem.is_dense and moved.size):
+        return None
+
+    def dense(columns: Array, theta: Array) -> Array:
+        return steps.dense(now, made, moved[columns], theta)
+
+    passed = Passed(now.ids[moved], now.t[moved], t_new[moved], h[moved], now.p[:, moved], now.t_eval[:, moved],
+                    now.events[:, moved], events[:, moved], made.y[:, moved], dense)  # fmt: skip
+    ended, limit = passages.passed(passed)
+    columns = np.flatnonzero(ended)
+    if not columns.size:
+        return None
+    return moved[columns], (passed.t_old + limit * passed.h)[columns], dense(columns, limit[columns])

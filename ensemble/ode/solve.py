@@ -12,7 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, backend_of, is_arra
 from ensemble._check import integer, message, one_of, require
 from ensemble._progress import Display
 from ensemble._typing import Array
-from ensemble.ode import implicit
+from ensemble.ode import bdf, implicit
 from ensemble.ode.compiled import events_graph
 from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
@@ -71,7 +71,8 @@ def solve(
     p : array or Ensemble, shape (k,), or a list, optional
     method : str
         Adaptive: "tsit5" (order 5), "dop853" (8), "taylor" (order from the tolerance), "rodas4" (stiff, order 4; above
-        30 unknowns with one sparse factorisation of all samples). Fixed steps: "rk4", "euler"; "leapfrog", "yoshida4"
+        30 unknowns with one sparse factorisation of all samples), "bdf" (stiff, orders 1 to 5, factors that serve many
+        steps; on the CPU). Fixed steps: "rk4", "euler"; "leapfrog", "yoshida4"
         for separable systems, whose unknowns are n/2 positions followed by n/2 velocities; "euler-maruyama",
         "milstein" with `noise`. "tsit5", "dop853" and "rodas4" take fixed steps where `step` is given.
     step : float or Ensemble, optional
@@ -280,12 +281,16 @@ def run(problem: Problem, progress: bool = False) -> Solution:
             from ensemble.ode import arrays
 
             return arrays.run(problem, report)
+        if problem.method.name == "bdf":
+            if cuda:
+                advice = f'Use NumPy arrays, or method="rodas4" for at most {MOST_UNROLLED} unknowns.'
+                raise ValueError(message(NAME, "backend", "be NumPy's for bdf", "CuPy's", advice))
+            return bdf.run(problem, report)
         if problem.method.name == "rodas4" and system.n >= implicit.FROM:
-            if not (cuda or problem.events):
+            if not cuda:
                 return implicit.run(problem, report)
-            where, advice = "on a device" if cuda else "with events", "Use NumPy arrays without events."
-            require(system.n <= MOST_UNROLLED, NAME, "y0", f"have at most {MOST_UNROLLED} entries for rodas4 {where}",
-                    system.n, advice)  # fmt: skip
+            most = f"have at most {MOST_UNROLLED} entries for rodas4 on a device"
+            require(system.n <= MOST_UNROLLED, NAME, "y0", most, system.n, "Use NumPy arrays.")
         if cuda:
             from ensemble.ode import device
 

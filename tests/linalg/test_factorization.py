@@ -385,3 +385,23 @@ def test_full_bands_are_scipys(rng, left, right, kind):
             band[right - d, max(d, 0) : max(d, 0) + n - abs(d)] = v[:, s]
         expected = scipy.linalg.solve_banded((left, right), band, b[:, s])
         np.testing.assert_allclose(x[:, s], expected, rtol=1e-12, atol=1e-13)
+
+
+# --- samples put into others' places
+@pytest.mark.parametrize("n_samples", [1, 5, 40])
+def test_samples_that_are_put_into_places_keep_their_bits(n_samples, form, rng):
+    A, b = family(rng, 30, n_samples), rng.standard_normal((30, n_samples))
+    whole = Factorization(A)
+    kept = whole.with_capacity(n_samples + 3)
+    assert kept.broken.all()
+    places = rng.permutation(n_samples + 3)[:n_samples]
+    kept.put_samples(places, whole, np.arange(n_samples))
+    assert kept.broken.sum() == 3
+    right = np.zeros((30, n_samples + 3))
+    right[:, places] = b
+    np.testing.assert_array_equal(kept.apply(right)[:, places], whole.apply(b))
+    np.testing.assert_array_equal(kept.values[:, places], whole.values)
+    one = whole.take_samples([n_samples - 1])
+    kept.put_samples(places[:1], one, np.array([0]))
+    np.testing.assert_array_equal(kept.values[:, places[:1]], one.values)
+    np.testing.assert_array_equal(kept.apply(right)[:, places[1:]], whole.apply(b)[:, 1:])

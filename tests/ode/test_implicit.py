@@ -6,7 +6,7 @@ from scipy.integrate import solve_ivp
 
 from ensemble import Ensemble, ode
 from ensemble._kernels.ode import lock_step
-from ensemble.ode import OdeStatus, OdeWarning, implicit
+from ensemble.ode import OdeStatus, OdeWarning, evaluation, implicit
 from tests.ode.problems import brusselator, brusselator_arrays, brusselator_sparsity, brusselator_start, robertson
 
 M = 20
@@ -47,7 +47,7 @@ def test_a_sample_is_its_own_run_to_the_bit(whole, k):
 
 
 def test_samples_that_take_the_place_of_others_are_the_same(whole, monkeypatch):
-    monkeypatch.setattr(implicit, "VALUES", 1)  # 32 samples at a time
+    monkeypatch.setattr(evaluation, "FACTORS", 1)  # 8 samples at a time
     many = integrated(np.tile(P, 14), t_eval=[0.0, 0.5, 1.1, 2.0])
     assert np.array_equal(many.y.samples, np.tile(whole.y.samples, 14))
     assert np.array_equal(many.n_steps, np.tile(whole.n_steps, 14))
@@ -100,6 +100,41 @@ def test_it_takes_the_steps_of_the_straight_line_form(monkeypatch):
         forms.append(integrated(np.array([0.04]), (0.0, 50.0), [1.0, 0.0, 0.0], robertson))
     assert forms[0].n_steps.tolist() == forms[1].n_steps.tolist()
     assert np.allclose(forms[0].y.samples, forms[1].y.samples, rtol=1e-9, atol=1e-13)
+
+
+def test_events_are_those_of_the_straight_line_form(monkeypatch):
+    def first(t, y, p, xp):
+        return y[0] - 0.9
+
+    def second(t, y, p, xp):
+        return xp.sin(0.7 * t)
+
+    first.terminal = True
+    results = []
+    for least in (4, 1):
+        monkeypatch.setattr(implicit, "FROM", least)
+        rates = np.array([0.02, 0.04, 1e-4])
+        results.append(integrated(rates, (0.0, 20.0), [1.0, 0.0, 0.0], robertson, events=[first, second],
+                                  t_eval=[1.0, 4.0, 20.0], rtol=1e-8, atol=1e-12))  # fmt: skip
+    one, two = results
+    assert one.status.tolist() == two.status.tolist() == [OdeStatus.event, OdeStatus.event, OdeStatus.finished]
+    assert one.n_events.tolist() == two.n_events.tolist() == [[1, 1, 0], [2, 0, 4]]
+    assert np.allclose(one.t_reached.samples, two.t_reached.samples, rtol=1e-9)
+    assert np.allclose(one.y.samples, two.y.samples, rtol=1e-7, atol=1e-12, equal_nan=True)
+    for a, b in zip(one.t_events, two.t_events, strict=True):
+        assert np.allclose(a.samples, b.samples, rtol=1e-9, equal_nan=True)
+
+
+def test_events_leave_the_steps_and_the_other_samples_alone(whole):
+    def low(t, y, p, xp):
+        return xp.where(p[0] < 0.025, y[0] - 1.2, 1.0)
+
+    low.terminal = True
+    other = integrated(events=low, t_eval=[0.0, 0.5, 1.1, 2.0])
+    stopped = other.status == OdeStatus.event
+    assert stopped.tolist() == (P < 0.025).tolist()
+    assert np.array_equal(other.y.samples[..., ~stopped], whole.y.samples[..., ~stopped])
+    assert np.abs(other.y_reached.samples[0, stopped] - 1.2).max() < 1e-5
 
 
 def test_a_right_hand_side_that_depends_on_the_time():

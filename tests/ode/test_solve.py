@@ -1,5 +1,6 @@
 """`ode.solve`: against closed forms, SciPy and runs of single samples."""
 
+import importlib
 import re
 import warnings
 
@@ -203,10 +204,15 @@ def test_bad_arguments_are_named(options, text):
         ode.solve(oscillator, given.pop("y0"), given.pop("t"), **given)
 
 
-def test_a_large_stiff_system_with_events_is_refused():
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [("rodas4", "at most 64 entries for rodas4 on a device; got 80"), ("bdf", "backend must be NumPy's for bdf")],
+)
+def test_a_large_stiff_system_on_a_device_is_refused(method, text, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("ensemble.ode.solve"), "backend_of", lambda x: "cuda")
     problem = gallery.brusselator(40)
-    with pytest.raises(ValueError, match="at most 64 entries for rodas4 with events; got 80"):
-        ode.solve(problem.f, problem.y0, problem.t, p=problem.p, method="rodas4", events=passage)
+    with pytest.raises(ValueError, match=text):
+        ode.solve(problem.f, problem.y0, problem.t, p=problem.p, method=method)
 
 
 def test_no_time_no_step():

@@ -20,7 +20,7 @@ from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED, factor_one, factor_solve_one, solve_one
 from ensemble._kernels.direct.tiles import aligned, runs_of_tiles
 
-__all__ = ["Tiles", "factorized_tiles", "solved_at_once", "solved_tiles"]
+__all__ = ["Tiles", "empty_tiles", "factorized_tiles", "solved_at_once", "solved_tiles"]
 
 WIDE = 32
 """Samples of a wide tile; a narrow one has 64 bytes of them."""
@@ -160,12 +160,17 @@ def _width(n_samples: int, itemsize: int) -> int:
     return WIDE if 2 * -(-n_samples // WIDE) < -(-n_samples // narrow) else narrow
 
 
+def empty_tiles(n_samples: int, n_values: int, dtype: Any) -> Tiles:
+    """Tiles without numbers."""
+    width = _width(n_samples, np.dtype(dtype).itemsize)
+    return Tiles(empty((-(-n_samples // width), n_values, width), dtype), n_samples)
+
+
 def factorized_tiles(values: Any, plan: Any) -> tuple[Tiles, np.ndarray]:
     """`factors.factorized` by the plan's list."""
     n_samples = values.shape[1]
-    width = _width(n_samples, values.itemsize)
-    n_tiles = -(-n_samples // width)
-    tiles = Tiles(empty((n_tiles, plan.n_values, width), values.dtype), n_samples)
+    tiles = empty_tiles(n_samples, plan.n_values, values.dtype)
+    n_tiles, _, width = tiles.data.shape
     broken = np.empty(n_tiles * width, values.dtype)
     _factor(width)(
         values.reshape(-1), tiles.data.reshape(-1), broken, plan.flat, plan.n_values, plan.symmetric, n_samples,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ensemble._check import one_of
+from ensemble.ode.methods.bdf import BDF
 from ensemble.ode.methods.dop853 import DOP853
 from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.rodas4 import RODAS4
@@ -12,7 +13,7 @@ from ensemble.ode.methods.symplectic import LEAPFROG, YOSHIDA4
 from ensemble.ode.methods.taylor import taylor_method
 from ensemble.ode.methods.tsit5 import TSIT5
 
-ALL = (EULER, RK4, TSIT5, DOP853, LEAPFROG, YOSHIDA4, RODAS4, taylor_method(1e-6, 1e-9), EULER_MARUYAMA, MILSTEIN)
+ALL = (EULER, RK4, TSIT5, DOP853, LEAPFROG, YOSHIDA4, RODAS4, BDF, taylor_method(1e-6, 1e-9), EULER_MARUYAMA, MILSTEIN)
 
 METHODS: dict[str, Method] = {method.name: method for method in ALL}
 """Every method by its name; "taylor" for the default tolerances."""

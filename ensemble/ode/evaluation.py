@@ -1,0 +1,105 @@
+"""Graphs evaluated for arrays of all samples, and what implicit methods need of a right-hand side."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.replay import replay
+from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._kernels.ode.program import Program, program_of, run_program
+from ensemble._typing import Array
+from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
+from ensemble.ode.system import System
+
+__all__ = ["Evaluation", "Parts", "parts_of", "plan_of"]
+
+VALUES = 1 << 17
+"""Values of y that are in progress at a time; of 32 samples at least."""
+
+FACTORS = 1 << 25
+"""Values of factors that are kept at a time; of 8 samples at least."""
+
+KEPT = 16
+"""Systems of which the programs are kept."""
+
+
+class Evaluation:
+    """A graph of t, y, p and more, for arrays of all samples."""
+
+    def __init__(self, graph: Graph, n: int, dtype: str) -> None:
+        self.graph, self._n = graph, n
+        self._program: Program | None = program_of(graph, n, dtype)
+
+    def __call__(self, rows: Array, y: Array, out: Array | None = None) -> Array:
+        """The outputs, (n_outputs, S): `rows` holds t, the parameters and more, (n_rows, S)."""
+        if self._program is not None:
+            return run_program(self._program, rows, y, out)
+        results = replay(self.graph, [rows[0], *y, *rows[1:]], np)
+        out = np.empty((len(results), y.shape[1]), y.dtype) if out is None else out
+        for k, result in enumerate(results):
+            out[k] = result
+        return out
+
+
+class Parts(NamedTuple):
+    """What the steps of one system need."""
+
+    f: Evaluation
+    matrix: Evaluation
+    """The stored entries of ``shift I - J``; the last row is the shift."""
+    slope: Evaluation | None
+    """df/dt; None where f does not depend on the time."""
+    graph: CrsGraph
+
+
+_kept: dict[Any, Parts] = {}
+
+
+def parts_of(system: System) -> Parts:
+    """The programs and the sparsity of a system, kept by its trace."""
+    key = (system.graph.nodes, system.graph.outputs, system.n_parameters, system.dtype)
+    if key not in _kept:
+        if len(_kept) >= KEPT:
+            _kept.pop(next(iter(_kept)))
+        _kept[key] = _parts(system)
+    return _kept[key]
+
+
+def _parts(system: System) -> Parts:
+    system = system.traced()
+    n, k, real = system.n, system.n_parameters, Scalar(system.dtype)
+    pattern = sorted(system.jacobian_pattern() | {(i, i) for i in range(n)})
+    indptr = np.concatenate([[0], np.cumsum(np.bincount([i for i, _ in pattern], minlength=n))])
+    graph = CrsGraph(indptr, [j for _, j in pattern], (n, n))
+    constant = False
+
+    def matrix(*values: Any) -> Any:
+        shift, zero = values[-1], 0.0 * values[-1]
+        entries = system.bound(shift.__array_namespace__()).jacobian(values[0], values[1 : n + 1], values[n + 1 : -1])
+        stored = [entries.get(place) for place in pattern]
+        return [
+            shift if i == j and value is None else shift - value if i == j else zero if value is None else zero - value
+            for (i, j), value in zip(pattern, stored, strict=True)
+        ]
+
+    def slope(*values: Any) -> Any:
+        nonlocal constant
+        xp = values[0].__array_namespace__()
+        slopes = system.bound(xp).time_derivative(values[0], values[1 : n + 1], values[n + 1 :])
+        constant = all(value is None for value in slopes)
+        return [xp.full_like(values[0], 0.0 if value is None else value) for value in slopes]
+
+    point = [real] * (1 + n + k)
+    slope_graph = trace(slope, *point, function="ode.solve")
+    evaluated = Evaluation(system.graph, n, system.dtype)
+    whole = Evaluation(trace(matrix, *point, real, function="ode.solve"), n, system.dtype)
+    return Parts(evaluated, whole, None if constant else Evaluation(slope_graph, n, system.dtype), graph)
+
+
+def plan_of(parts: Parts, n: int, dtype: str) -> tuple[Factorization, int]:
+    """A factorisation whose `update` makes those of samples, and how many samples are in progress at a time."""
+    plan = Factorization(CrsMatrix(parts.graph, np.ones((parts.graph.nnz, 1), dtype)))
+    return plan, max(8, min(max(VALUES // n, 32), FACTORS // plan.n_values))
