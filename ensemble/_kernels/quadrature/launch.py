@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile import device
+from ensemble._compile.cuda import sources
 from ensemble._compile.trace.cuda_source import OPTIONS, PRELUDE, TYPES, expression, tables
 from ensemble._compile.trace.graph import Graph
 from ensemble._kernels.quadrature.levels import Arranged, arranged, digit_order
@@ -28,6 +29,9 @@ MOST_UNROLLED = 1024
 
 MOST_BLOCKS = 1 << 20
 """Of a launch: the samples of a larger ensemble run one part after another."""
+
+OWN = ("exp", "cos", "sin")
+"""Functions of `functions.cuh`, in float64."""
 
 KERNELS = ("partial_sums", "add_partials")
 
@@ -140,6 +144,8 @@ class Writer:
                 text = f"parameters[{node.value - self.dim} * n_samples + sample]" if given is None else f"x{given}"
             elif k in self.fused:
                 text = self.multiply_add(k)
+            elif node.operation in OWN and node.dtype == "float64":
+                text = f"{node.operation}_of(t{node.inputs[0]})"
             else:
                 text = expression(self.graph, node)
             self.line(f"const {TYPES[node.dtype]} t{k} = {text};")
@@ -175,7 +181,8 @@ def source(graph: Graph, dim: int, nodes: np.ndarray, weights: np.ndarray) -> st
         rows.append(f"static __device__ constexpr REAL {name}[{nodes.size}] = {{{numbers}}};")
     kernel = Writer(made, order, nodes.size, outer_digits(dim, nodes.size), real).kernel()
     flags = [f"#define THREADS {THREADS}", f"#define REAL {real}"]
-    return "\n".join([PRELUDE, *flags, *tables(made.graph), *rows, REDUCTION, kernel])
+    functions = sources("_kernels/quadrature/functions.cuh")
+    return "\n".join([PRELUDE, functions, *flags, *tables(made.graph), *rows, REDUCTION, kernel])
 
 
 @functools.lru_cache(maxsize=256)
