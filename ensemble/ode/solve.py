@@ -17,7 +17,7 @@ from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
 from ensemble.ode.noise import N_NUMBERS, noise_numbers, without_numbers
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeResult, OdeWarning, without_failed
+from ensemble.ode.result import OdeResult, OdeWarning, all_reached, without_failed
 from ensemble.ode.system import System
 from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
@@ -255,7 +255,8 @@ def _result(
     solution: Solution, problem: Problem, has_times: bool, sample_set: SampleSet | None, name: str
 ) -> OdeResult:
     status = solution.status
-    y = solution.y_out if has_times else without_failed(solution.y, status)
+    good = all_reached(status)
+    y = solution.y_out if has_times else solution.y if good else without_failed(solution.y, status)
     reached = wrap(solution.t, sample_set)
     t = reached
     if has_times:
@@ -263,7 +264,7 @@ def _result(
     roots = tuple(wrap(times, sample_set) for times in solution.t_events)
     result = OdeResult(wrap(y, sample_set), t, status, solution.n_steps, solution.n_rejected, roots, solution.n_events,
                        reached, wrap(solution.y, sample_set), name)  # fmt: skip
-    if not result.all_succeeded:
+    if not good:
         advice = "Their states are NaN; y_reached has the last ones."
         warnings.warn(f"{NAME}: {result.summary}. {advice}", OdeWarning, stacklevel=3)
     return result

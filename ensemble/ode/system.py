@@ -8,13 +8,14 @@ from typing import Any
 
 from ensemble._check import require
 from ensemble._compile.trace.derivatives import jacobian, jacobian_pattern, tangents
+from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.taylor import taylor_coefficients
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Namespace
 
-__all__ = ["System", "listed"]
+__all__ = ["System", "kept_trace", "listed"]
 
 NAME = "ode.solve"
 
@@ -111,9 +112,39 @@ class System:
         return taylor_coefficients(self.graph, t, y, p, order, self.xp)
 
 
-def traced_graph(function: Callable[..., Any], n: int, n_parameters: int, dtype: str, n_outputs: int) -> Graph:
-    """The graph of ``function(t, y, p, xp)`` with inputs t, y, p of `dtype` and `n_outputs` outputs of it."""
+KEPT = 256
+"""Traces that are kept."""
 
+_traces: dict[Any, Graph] = {}
+
+
+def kept_trace(make: Callable[[], Graph], functions: Sequence[Callable[..., Any]], *about: Any) -> Graph:
+    """The graph that `make` traces, kept where all that the functions read can be compared (`fingerprint`)."""
+    seen = fingerprint(*functions)
+    if seen is None:
+        return make()
+    key = (seen, *about)
+    if key not in _traces:
+        graph = make()
+        if len(_traces) >= KEPT:
+            _traces.pop(next(iter(_traces)))
+        _traces[key] = graph
+    return _traces[key]
+
+
+def traced_graph(function: Callable[..., Any], n: int, n_parameters: int, dtype: str, n_outputs: int) -> Graph:
+    """The graph of ``function(t, y, p, xp)`` with inputs t, y, p of `dtype` and `n_outputs` outputs of it.
+
+    The trace is kept: a function of the same code that reads the same values is not called again.
+    """
+
+    def make() -> Graph:
+        return _traced(function, n, n_parameters, dtype, n_outputs)
+
+    return kept_trace(make, (function,), "f", n, n_parameters, dtype, n_outputs)
+
+
+def _traced(function: Callable[..., Any], n: int, n_parameters: int, dtype: str, n_outputs: int) -> Graph:
     def body(t: Any, y: list[Any], p: list[Any]) -> list[Any]:
         xp = t.__array_namespace__()
         return [xp.astype(r, getattr(xp, dtype)) for r in listed(function(t, y, p, xp), n_outputs)]

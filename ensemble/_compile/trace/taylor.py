@@ -60,9 +60,12 @@ def minus(a: Any, b: Any) -> Any:
 
 
 def convolved(a: Series, b: Series, k: int, first: int = 0, last: int | None = None, weighted: bool = False) -> Any:
-    """``sum a_j b_{k-j}`` for j from `first` to `last`, each term times j where `weighted`."""
+    """``sum a_j b_{k-j}`` for j from `first` to `last`, each term times j where `weighted`.
+
+    Terms of the highest coefficients come last: the others are added while those are computed.
+    """
     total = None
-    for j in range(first, (k if last is None else last) + 1):
+    for j in sorted(range(first, (k if last is None else last) + 1), key=lambda j: max(j, k - j)):
         total = plus(total, times(a.slope(j) if weighted else a[j], b[k - j]))
     return total
 

@@ -226,6 +226,7 @@ class _Text:
         ]  # fmt: skip
 
 
+@functools.lru_cache(maxsize=256)
 def source(start: Graph, loop: Graph, event: Graph | None, rows: Any, shape: Shape) -> str:
     """The CUDA C++ of the kernel ``solve``; `rows` are the offsets of `ode/control.py`."""
     text, real = _Text(start, loop, event, rows, shape), TYPES[shape.dtype]
