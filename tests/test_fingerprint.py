@@ -35,7 +35,7 @@ def reads_a_clock(t, y, p, xp):
 
 
 def draws(t, y, p, xp):
-    return [np.random.normal() * y[0]]
+    return [np.random.normal() * y[0]]  # noqa: NPY002
 
 
 def imports(t, y, p, xp):

@@ -11,7 +11,7 @@ from ensemble._compile.trace.derivatives import jacobian, jacobian_pattern, tang
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
-from ensemble._compile.trace.taylor import taylor_coefficients
+from ensemble._compile.trace.taylor import taylor_series
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Namespace
 
@@ -107,9 +107,10 @@ class System:
         """``df_i/dt`` for fixed y, `n` values; None where f_i does not depend on the time."""
         return tangents(self.graph, [t, *y, *p], {0: 1.0}, self.xp)[1]
 
-    def taylor(self, t: Any, y: Sequence[Any], p: Sequence[Any], order: int) -> list[list[Any]]:
-        """`n` lists of coefficients c_0 to c_order with ``y_i(t + s) = sum_k c_k s**k``; None where zero."""
-        return taylor_coefficients(self.graph, t, y, p, order, self.xp)
+    def taylor(self, t: Any, y: Sequence[Any], p: Sequence[Any], order: int) -> tuple[list[list[Any]], list[list[Any]]]:
+        """`n` lists of coefficients c_0 to c_order with ``y_i(t + s) = sum_k c_k s**k``, None where zero; and those
+        of the derivatives, from 0 to ``order - 1``."""
+        return taylor_series(self.graph, t, y, p, order, self.xp)
 
 
 KEPT = 256

@@ -23,28 +23,29 @@ MOST_VALUES = 4096
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 PURE = frozenset(
-    "abs all any bool complex divmod enumerate filter float int len list map max min pow range reversed round set"
-    " slice sorted str sum tuple zip ValueError TypeError True False None NotImplementedError isinstance".split()
-)
+    ["NotImplementedError", "TypeError", "ValueError", "abs", "all", "any", "bool", "complex", "divmod", "enumerate",
+     "filter", "float", "int", "isinstance", "len", "list", "map", "max", "min", "pow", "range", "reversed", "round",
+     "set", "slice", "sorted", "str", "sum", "tuple", "zip"]
+)  # fmt: skip
 """Builtin functions whose result depends on their arguments alone."""
 
 MODULES = (math, np)
 """Modules whose attributes are taken as constant, `numpy.random` excepted."""
 
 FORBIDDEN = frozenset(
-    "IMPORT_NAME STORE_GLOBAL DELETE_GLOBAL STORE_ATTR DELETE_ATTR LOAD_NAME LOAD_BUILD_CLASS"
-    " LOAD_FROM_DICT_OR_GLOBALS".split()
-)
+    ["DELETE_ATTR", "DELETE_GLOBAL", "IMPORT_NAME", "LOAD_BUILD_CLASS", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_NAME",
+     "STORE_ATTR", "STORE_GLOBAL"]
+)  # fmt: skip
 """Instructions of functions that do more than compute."""
 
-IMPURE = frozenset("random load loadtxt genfromtxt fromfile memmap".split())
+IMPURE = frozenset(["fromfile", "genfromtxt", "load", "loadtxt", "memmap", "random"])
 """Names in NumPy whose results change from call to call."""
 
 HARMLESS = {"terminal", "direction"}
 """Attributes of event functions, which are read elsewhere."""
 
 
-class _Unknown(Exception):
+class _UnknownError(Exception):
     """The function reads what cannot be compared."""
 
 
@@ -58,7 +59,7 @@ def fingerprint(*functions: Callable[..., Any]) -> Any:
     """
     try:
         return tuple(_of_function(f, _Walk()) for f in functions)
-    except _Unknown:
+    except _UnknownError:
         return None
 
 
@@ -76,7 +77,7 @@ def _reads(code: types.CodeType) -> tuple[str, ...]:
 
     Raises
     ------
-    _Unknown
+    _UnknownError
         If it does more than compute.
     """
     names: dict[str, None] = {}
@@ -87,7 +88,7 @@ def _reads(code: types.CodeType) -> tuple[str, ...]:
             or changes_cell
             or (isinstance(instruction.argval, str) and instruction.argval in IMPURE)
         ):
-            raise _Unknown
+            raise _UnknownError
         if instruction.opname == "LOAD_GLOBAL":
             names[instruction.argval] = None
     for constant in code.co_consts:
@@ -98,7 +99,7 @@ def _reads(code: types.CodeType) -> tuple[str, ...]:
 
 def _of_function(f: Any, walk: _Walk) -> Any:
     if type(f) is not types.FunctionType:
-        raise _Unknown
+        raise _UnknownError
     if id(f) in walk.seen:
         return ("again", walk.seen[id(f)])
     walk.seen[id(f)] = len(walk.seen)
@@ -109,11 +110,11 @@ def _of_function(f: Any, walk: _Walk) -> Any:
         elif name in PURE and hasattr(builtins, name):
             read.append(name)
         else:
-            raise _Unknown
+            raise _UnknownError
     try:
         cells = [_of_value(cell.cell_contents, walk) for cell in f.__closure__ or ()]
     except ValueError:  # an empty cell
-        raise _Unknown from None
+        raise _UnknownError from None
     defaults = _of_value((f.__defaults__, f.__kwdefaults__), walk)
     return (f.__code__, tuple(read), tuple(cells), defaults)
 
@@ -121,7 +122,7 @@ def _of_function(f: Any, walk: _Walk) -> Any:
 def _of_value(value: Any, walk: _Walk) -> Any:
     walk.count += 1
     if walk.count > MOST_VALUES:
-        raise _Unknown
+        raise _UnknownError
     kind = type(value)
     if kind in PLAIN:
         return (kind, repr(value) if kind in (float, complex) else value)  # zeros have signs, and NaN equals itself
@@ -131,14 +132,14 @@ def _of_value(value: Any, walk: _Walk) -> Any:
         return (kind, *((_of_value(key, walk), _of_value(each, walk)) for key, each in value.items()))
     if isinstance(value, np.generic | np.ndarray) and kind.__module__ == "numpy":
         if value.dtype.hasobject or value.nbytes > MOST_BYTES:
-            raise _Unknown
+            raise _UnknownError
         return (kind, value.dtype.str, value.shape, value.tobytes())
     if value in MODULES if kind is types.ModuleType else isinstance(value, np.ufunc):
         return value.__name__
     if kind is types.FunctionType:
         if not set(value.__dict__) <= HARMLESS:
-            raise _Unknown
+            raise _UnknownError
         return _of_function(value, walk)
     if kind is types.BuiltinFunctionType and value.__module__ == "math":
         return ("math", value.__name__)
-    raise _Unknown
+    raise _UnknownError
