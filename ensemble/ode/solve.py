@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, is_array, prototype, to_numpy
 from ensemble._check import integer, message, one_of, require
+from ensemble._compile.device import current_device, device_array
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode import implicit
@@ -26,6 +29,9 @@ from ensemble.scalar.namespace import samples_of, set_of
 __all__ = ["solve", "stacked"]
 
 NAME = "ode.solve"
+
+MOST_KEPT = 4096
+"""Bytes of numbers whose copy on a device is kept."""
 
 MOST_UNROLLED = 64
 """Unknowns whose factorisation by `rodas4` is written out as one long body."""
@@ -260,7 +266,7 @@ def _result(
     reached = wrap(solution.t, sample_set)
     t = reached
     if has_times:
-        t = problem.t_eval[:, 0] if problem.t_eval.shape[1] == 1 else problem.t_eval
+        t = (problem.t_eval[:, 0] if problem.t_eval.shape[1] == 1 else problem.t_eval).copy()
     roots = tuple(wrap(times, sample_set) for times in solution.t_events)
     result = OdeResult(wrap(y, sample_set), t, status, solution.n_steps, solution.n_rejected, roots, solution.n_events,
                        reached, wrap(solution.y, sample_set), name)  # fmt: skip
@@ -324,13 +330,24 @@ def _placed(rows: list[Array], like: Array) -> list[Array]:
     host = [row for row in rows if isinstance(row, np.ndarray)]
     if isinstance(like, np.ndarray) or not host:
         return rows
-    flat = asarray_like(np.concatenate([row.reshape(-1) for row in host]), like)
-    placed, at = [], 0
-    for row in rows:
-        if isinstance(row, np.ndarray):
-            row, at = flat[at : at + row.size].reshape(row.shape), at + row.size
-        placed.append(row)
-    return placed
+    flat, shapes = np.concatenate([row.reshape(-1) for row in host]), tuple(row.shape for row in host)
+    if flat.nbytes <= MOST_KEPT:
+        there = iter(_copies(flat.tobytes(), flat.dtype.str, shapes, current_device()))
+    else:
+        there = iter(_split(asarray_like(flat, like), shapes))
+    return [next(there) if isinstance(row, np.ndarray) else row for row in rows]
+
+
+def _split(flat: Array, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
+    """Arrays of these shapes, one after another in a flat one."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    return [flat[end - math.prod(shape) : end].reshape(shape) for shape, end in zip(shapes, ends.tolist(), strict=True)]
+
+
+@functools.lru_cache(maxsize=256)
+def _copies(numbers: bytes, dtype: str, shapes: tuple[tuple[int, ...], ...], device: int) -> list[Array]:
+    """The same numbers on a device, kept for the next call: nothing writes to them, and no result holds them."""
+    return _split(device_array(np.frombuffer(numbers, dtype)), shapes)
 
 
 def _fixed(given: dict[str, Array], direction: Array, dtype: str) -> tuple[Array, Array]:
