@@ -46,6 +46,7 @@ struct alignas(16) double2 { double x, y; };
 
 #define __global__ static
 #define __device__
+#define __constant__
 #define __host__
 #define __shared__ static
 #define __restrict__

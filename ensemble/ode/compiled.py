@@ -20,7 +20,7 @@ from ensemble._typing import Array
 from ensemble.ode.control import Rows, advance, rows_of, start
 from ensemble.ode.methods.method import Method
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.system import System
+from ensemble.ode.system import System, kept_trace
 
 __all__ = ["Bodies", "aligned", "bodies_of", "loads_of", "places_of", "run", "sources_of"]
 
@@ -51,9 +51,8 @@ def bodies_of(problem: Problem, dense: bool | None = None) -> Bodies:
     alike = problem.method.has_fixed_steps and events is None
     alike = alike and all(each.shape[-1] == 1 for each in (problem.t0, problem.t1, problem.step, problem.n_steps))
     graph, dense = problem.system.graph, problem.is_dense if dense is None else dense
-    key = (graph.nodes, graph.outputs, events and (events.nodes, events.outputs), problem.method.name,
-           problem.method.order, problem.method.error_order, problem.system.n_parameters, problem.atol.shape[0],
-           problem.dtype, dense, alike)  # fmt: skip
+    key = (graph, events, problem.method.name, problem.method.order, problem.method.error_order,
+           problem.system.n_parameters, problem.atol.shape[0], problem.dtype, dense, alike)  # fmt: skip
     if key not in _kept:
         if len(_kept) >= KEPT:
             _kept.pop(next(iter(_kept)))
@@ -65,8 +64,7 @@ _kept: dict[Any, Bodies] = {}
 
 
 def events_graph(problem: Problem) -> Graph | None:
-    """The trace of all event functions: inputs t, y and p. They are called each time, as f is: what they capture may
-    have changed."""
+    """The trace of all event functions: inputs t, y and p; kept as that of f is."""
     system, real = problem.system, Scalar(problem.dtype)
 
     def body(t: Any, y: list[Any], p: list[Any]) -> Any:
@@ -74,7 +72,10 @@ def events_graph(problem: Problem) -> Graph | None:
         return tuple(xp.astype(g(t, y, p, xp), getattr(xp, problem.dtype)) for g in problem.events)
 
     arguments = (real, [real] * system.n, [real] * system.n_parameters)
-    return trace(body, *arguments, function="ode.solve") if problem.events else None
+    if not problem.events:
+        return None
+    about = ("events", system.n, system.n_parameters, problem.dtype)
+    return kept_trace(lambda: trace(body, *arguments, function="ode.solve"), problem.events, *about)
 
 
 def _bodies(

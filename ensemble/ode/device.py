@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like
 from ensemble._compile import device
 from ensemble._kernels.ode import launch
+from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.problem import Problem, Solution
 
@@ -37,19 +38,26 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
     kernel = launch.kernel(text_of(problem, bodies))
     S, n, like = problem.n_samples, problem.system.n, problem.y0
     real, n_events = like.dtype, len(problem.events)
-    whole = {"dtype": xp.int64}
+
+    def unreached(shape: tuple[int, ...]) -> Array:
+        return xp.full(shape, xp.nan, dtype=real) if shape[0] else xp.empty(shape, dtype=real)
+
+    counts = xp.empty((2 + n_events, S), dtype=xp.int64)
     solution = Solution(
-        xp.empty((n, S), dtype=real), xp.empty(S, dtype=real), xp.zeros(S, dtype=xp.int8), xp.zeros(S, **whole),
-        xp.zeros(S, **whole), xp.full((problem.t_eval.shape[0], n, S), xp.nan, dtype=real),
-        xp.full((n_events, problem.max_roots, S), xp.nan, dtype=real), xp.zeros((n_events, S), **whole),
+        xp.empty((n, S), dtype=real), xp.empty(S, dtype=real), xp.zeros(S, dtype=xp.int8), counts[0], counts[1],
+        unreached((problem.t_eval.shape[0], n, S)), unreached((n_events, problem.max_roots, S)), counts[2:],
     )  # fmt: skip
     arrays = {
         "y0": problem.y0, "p": problem.p, "t0": problem.t0, "t1": problem.t1, "h": problem.step,
         "max_steps": problem.n_steps, "rtol": problem.rtol, "atol": problem.atol,
         "longest": problem.longest_step, "times": problem.t_eval,
     }  # fmt: skip
-    ready = {name: xp.asarray(array, order="C") for name, array in arrays.items()}
-    tables = [asarray_like(np.array([*numbers, 0], np.int32), like) for numbers in (problem.sides, problem.terminal)]
+    ready = {name: array if array.flags.c_contiguous else xp.ascontiguousarray(array)
+             for name, array in arrays.items()}  # fmt: skip
+    if n_events:
+        tables = [asarray_like(np.array(numbers, np.int32), like) for numbers in (problem.sides, problem.terminal)]
+    else:
+        tables = [counts, counts]  # which no code reads
     blocks = -(-S // launch.THREADS)
     if not bodies.alike:
         blocks = min(blocks, device.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)

@@ -39,6 +39,9 @@ class OdeStatus(enum.IntEnum):
     """The state, or the derivative at the start, is not finite."""
 
 
+MOST_COPIED = 1 << 18
+"""Bytes of states that are looked at on the host."""
+
 REACHED = (OdeStatus.finished, OdeStatus.event)
 
 
@@ -86,7 +89,7 @@ class OdeResult:
     @property
     def all_succeeded(self) -> bool:
         """Whether all samples reached the end or a terminal event."""
-        return bool(_reached(self.status).all())
+        return all_reached(self.status)
 
     @property
     def summary(self) -> str:
@@ -184,13 +187,17 @@ class OdeResult:
         return axes
 
 
+def all_reached(status: Array) -> bool:
+    """Whether all samples reached the end or a terminal event."""
+    if status.size <= MOST_COPIED:
+        status = to_numpy(status)  # one copy from a device takes less time than four operations there
+    return bool(_reached(status).all())
+
+
 def without_failed(y: Array, status: Array) -> Array:
-    """The states, NaN for samples that failed; the array itself where none did."""
-    failed = ~_reached(status)
-    if not bool(failed.any()):
-        return y
+    """The states, NaN for samples that failed."""
     xp = array_namespace(y)
-    return xp.where(failed, xp.asarray(xp.nan, dtype=y.dtype), y)
+    return xp.where(_reached(status), y, xp.asarray(xp.nan, dtype=y.dtype))
 
 
 def _reached(status: Array) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -10,6 +12,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, is_array, prototype, to_numpy
 from ensemble._check import integer, message, one_of, require
+from ensemble._compile.device import current_device, device_array
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode import bdf, implicit
@@ -18,7 +21,7 @@ from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
 from ensemble.ode.noise import N_NUMBERS, noise_numbers, without_numbers
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeResult, OdeWarning, without_failed
+from ensemble.ode.result import OdeResult, OdeWarning, all_reached, without_failed
 from ensemble.ode.system import System
 from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
@@ -27,6 +30,9 @@ from ensemble.scalar.namespace import samples_of, set_of
 __all__ = ["Given", "problem_of", "result_of", "run", "solve", "stacked"]
 
 NAME = "ode.solve"
+
+MOST_KEPT = 4096
+"""Bytes of numbers whose copy on a device is kept."""
 
 MOST_UNROLLED = 64
 """Unknowns whose factorisation by `rodas4` is written out as one long body."""
@@ -304,15 +310,16 @@ def result_of(solution: Solution, given: Given) -> OdeResult:
     """The result for the caller of a public function, which is warned where samples failed."""
     problem, has_times, sample_set, name = given
     status = solution.status
-    y = solution.y_out if has_times else without_failed(solution.y, status)
+    good = all_reached(status)
+    y = solution.y_out if has_times else solution.y if good else without_failed(solution.y, status)
     reached = wrap(solution.t, sample_set)
     t = reached
     if has_times:
-        t = problem.t_eval[:, 0] if problem.t_eval.shape[1] == 1 else problem.t_eval
+        t = (problem.t_eval[:, 0] if problem.t_eval.shape[1] == 1 else problem.t_eval).copy()
     roots = tuple(wrap(times, sample_set) for times in solution.t_events)
     result = OdeResult(wrap(y, sample_set), t, status, solution.n_steps, solution.n_rejected, roots, solution.n_events,
                        reached, wrap(solution.y, sample_set), name)  # fmt: skip
-    if not result.all_succeeded:
+    if not good:
         advice = "Their states are NaN; y_reached has the last ones."
         warnings.warn(f"{NAME}: {result.summary}. {advice}", OdeWarning, stacklevel=3)
     return result
@@ -372,13 +379,24 @@ def _placed(rows: list[Array], like: Array) -> list[Array]:
     host = [row for row in rows if isinstance(row, np.ndarray)]
     if isinstance(like, np.ndarray) or not host:
         return rows
-    flat = asarray_like(np.concatenate([row.reshape(-1) for row in host]), like)
-    placed, at = [], 0
-    for row in rows:
-        if isinstance(row, np.ndarray):
-            row, at = flat[at : at + row.size].reshape(row.shape), at + row.size
-        placed.append(row)
-    return placed
+    flat, shapes = np.concatenate([row.reshape(-1) for row in host]), tuple(row.shape for row in host)
+    if flat.nbytes <= MOST_KEPT:
+        there = iter(_copies(flat.tobytes(), flat.dtype.str, shapes, current_device()))
+    else:
+        there = iter(_split(asarray_like(flat, like), shapes))
+    return [next(there) if isinstance(row, np.ndarray) else row for row in rows]
+
+
+def _split(flat: Array, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
+    """Arrays of these shapes, one after another in a flat one."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    return [flat[end - math.prod(shape) : end].reshape(shape) for shape, end in zip(shapes, ends.tolist(), strict=True)]
+
+
+@functools.lru_cache(maxsize=256)
+def _copies(numbers: bytes, dtype: str, shapes: tuple[tuple[int, ...], ...], device: int) -> list[Array]:
+    """The same numbers on a device, kept for the next call: nothing writes to them, and no result holds them."""
+    return _split(device_array(np.frombuffer(numbers, dtype)), shapes)
 
 
 def _fixed(given: dict[str, Array], direction: Array, dtype: str) -> tuple[Array, Array]:

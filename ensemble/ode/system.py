@@ -8,13 +8,14 @@ from typing import Any
 
 from ensemble._check import require
 from ensemble._compile.trace.derivatives import jacobian, jacobian_pattern, tangents
+from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
-from ensemble._compile.trace.taylor import taylor_coefficients
+from ensemble._compile.trace.taylor import taylor_series
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Namespace
 
-__all__ = ["System", "listed"]
+__all__ = ["System", "kept_trace", "listed"]
 
 NAME = "ode.solve"
 
@@ -106,14 +107,45 @@ class System:
         """``df_i/dt`` for fixed y, `n` values; None where f_i does not depend on the time."""
         return tangents(self.graph, [t, *y, *p], {0: 1.0}, self.xp)[1]
 
-    def taylor(self, t: Any, y: Sequence[Any], p: Sequence[Any], order: int) -> list[list[Any]]:
-        """`n` lists of coefficients c_0 to c_order with ``y_i(t + s) = sum_k c_k s**k``; None where zero."""
-        return taylor_coefficients(self.graph, t, y, p, order, self.xp)
+    def taylor(self, t: Any, y: Sequence[Any], p: Sequence[Any], order: int) -> tuple[list[list[Any]], list[list[Any]]]:
+        """`n` lists of coefficients c_0 to c_order with ``y_i(t + s) = sum_k c_k s**k``, None where zero; and those
+        of the derivatives, from 0 to ``order - 1``."""
+        return taylor_series(self.graph, t, y, p, order, self.xp)
+
+
+KEPT = 256
+"""Traces that are kept."""
+
+_traces: dict[Any, Graph] = {}
+
+
+def kept_trace(make: Callable[[], Graph], functions: Sequence[Callable[..., Any]], *about: Any) -> Graph:
+    """The graph that `make` traces, kept where all that the functions read can be compared (`fingerprint`)."""
+    seen = fingerprint(*functions)
+    if seen is None:
+        return make()
+    key = (seen, *about)
+    if key not in _traces:
+        graph = make()
+        if len(_traces) >= KEPT:
+            _traces.pop(next(iter(_traces)))
+        _traces[key] = graph
+    return _traces[key]
 
 
 def traced_graph(function: Callable[..., Any], n: int, n_parameters: int, dtype: str, n_outputs: int) -> Graph:
-    """The graph of ``function(t, y, p, xp)`` with inputs t, y, p of `dtype` and `n_outputs` outputs of it."""
+    """The graph of ``function(t, y, p, xp)`` with inputs t, y, p of `dtype` and `n_outputs` outputs of it.
 
+    The trace is kept: a function of the same code that reads the same values is not called again.
+    """
+
+    def make() -> Graph:
+        return _traced(function, n, n_parameters, dtype, n_outputs)
+
+    return kept_trace(make, (function,), "f", n, n_parameters, dtype, n_outputs)
+
+
+def _traced(function: Callable[..., Any], n: int, n_parameters: int, dtype: str, n_outputs: int) -> Graph:
     def body(t: Any, y: list[Any], p: list[Any]) -> list[Any]:
         xp = t.__array_namespace__()
         return [xp.astype(r, getattr(xp, dtype)) for r in listed(function(t, y, p, xp), n_outputs)]

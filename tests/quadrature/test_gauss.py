@@ -243,3 +243,19 @@ def test_a_device_gives_the_sums_of_the_cpu():
     for f, dim, n in ((squares, 15, 4), (mixed, 4, 9), (mixed, 1, 70)):
         got = gauss(f, dim, n, backend="cupy")
         np.testing.assert_allclose(got, gauss(f, dim, n), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["exp", "cos", "sin"])
+def test_functions_of_any_argument_are_those_of_the_library(name, backend):
+    """Ordinary arguments by polynomials, others by the library; each beside ordinary ones."""
+    arguments = np.array([0.3, 40.0, -40.0, 707.0, -707.5, -720.0, -1e300, 3e6, -3e6, 1e22, 709.5, 800.0,
+                          math.nan, -math.nan, math.inf, -math.inf])  # fmt: skip
+
+    def f(q, p, xp):
+        return getattr(xp, name)(xp.where(q[0] > 1.0, p[0], q[0]))  # one of three nodes
+
+    nodes, weights = hermite(3)
+    found = gauss(f, 2, 3, p=en.Ensemble(arguments[None]), backend=backend)
+    with np.errstate(all="ignore"):
+        x = np.where(nodes[:, None] > 1.0, arguments, nodes[:, None])
+        np.testing.assert_allclose(found.samples, weights @ getattr(np, name)(x), rtol=4e-15, atol=1e-15)

@@ -38,6 +38,14 @@ class Graph:
     outputs: tuple[int, ...]
     structure: Any
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Computed once: graphs are keys of compiled code."""
+        return hash((self.nodes, self.n_inputs, self.outputs))
+
     @property
     def dtypes(self) -> tuple[str, ...]:
         """The dtype of each output."""

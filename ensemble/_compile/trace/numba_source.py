@@ -24,7 +24,7 @@ from ensemble._compile.kernel_cache import digest_of
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
 from ensemble._compile.trace.graph import Graph, Node
-from ensemble._compile.trace.operations import OPERATIONS, WEAK
+from ensemble._compile.trace.operations import INTERNAL, OPERATIONS, WEAK
 
 __all__ = [
     "cache_folder",
@@ -103,7 +103,7 @@ def _on_lanes(graph: Graph, node: Node) -> str:
     if node.operation == "interp":
         return f"interpolated_lanes({operands[0]}, {node.value.name}_points, {node.value.name}_values)"
     dtype = graph.nodes[node.inputs[-1]].dtype
-    operation = OPERATIONS[node.operation]
+    operation = OPERATIONS.get(node.operation) or INTERNAL[node.operation]
     if operation.libm and dtype == "float32":  # in float64, rounded once more at the end
         return f"as_float32({operation.text('lanes', False).format(*(f'as_float64({t})' for t in operands))})"
     return operation.text("lanes", not dtype.startswith("float")).format(*operands)

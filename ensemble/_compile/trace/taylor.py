@@ -17,7 +17,7 @@ from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.replay import value_of
 from ensemble._typing import Namespace
 
-__all__ = ["taylor_coefficients"]
+__all__ = ["taylor_coefficients", "taylor_series"]
 
 
 class Series:
@@ -60,9 +60,12 @@ def minus(a: Any, b: Any) -> Any:
 
 
 def convolved(a: Series, b: Series, k: int, first: int = 0, last: int | None = None, weighted: bool = False) -> Any:
-    """``sum a_j b_{k-j}`` for j from `first` to `last`, each term times j where `weighted`."""
+    """``sum a_j b_{k-j}`` for j from `first` to `last`, each term times j where `weighted`.
+
+    Terms of the highest coefficients come last: the others are added while those are computed.
+    """
     total = None
-    for j in range(first, (k if last is None else last) + 1):
+    for j in sorted(range(first, (k if last is None else last) + 1), key=lambda j: max(j, k - j)):
         total = plus(total, times(a.slope(j) if weighted else a[j], b[k - j]))
     return total
 
@@ -283,7 +286,14 @@ def _series_of(node: Node, operands: Sequence[Series], xp: Namespace) -> Series:
 def taylor_coefficients(
     graph: Graph, time: Any, state: Sequence[Any], parameters: Sequence[Any], order: int, xp: Namespace
 ) -> list[list[Any]]:
-    """The series of the solution of ``dy/dt = f(t, y, p)`` through a point.
+    """The coefficients of `taylor_series`."""
+    return taylor_series(graph, time, state, parameters, order, xp)[0]
+
+
+def taylor_series(
+    graph: Graph, time: Any, state: Sequence[Any], parameters: Sequence[Any], order: int, xp: Namespace
+) -> tuple[list[list[Any]], list[list[Any]]]:
+    """The series of the solution of ``dy/dt = f(t, y, p)`` through a point, and those of its derivatives.
 
     Parameters
     ----------
@@ -300,6 +310,8 @@ def taylor_coefficients(
     -------
     list of n lists of ``order + 1`` coefficients
         ``y_i(t + s) = sum_k x[i][k] s**k``; a coefficient is None where it is zero for all values.
+    list of n lists of `order` coefficients
+        Those of ``dy_i/dt``, from which the others follow.
 
     Raises
     ------
@@ -321,4 +333,5 @@ def taylor_coefficients(
     for k in range(order):  # in the order of the nodes: each finds what it needs, and recursion stays shallow
         for one in series:
             _ = one[k]
-    return [[one[k] for k in range(order + 1)] for one in inputs[1 : n + 1]]
+    coefficients = [[one[k] for k in range(order + 1)] for one in inputs[1 : n + 1]]
+    return coefficients, [[one[k] for k in range(order)] for one in outputs]

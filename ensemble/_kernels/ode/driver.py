@@ -21,11 +21,53 @@ BISECTIONS = 60
 
 
 @compiled_serial
+def moving(sources, first_constant):
+    """The sources of what differs between samples, or changes in a run: the others are loaded once."""
+    chosen, count = np.empty_like(sources), 0
+    for k in range(sources.shape[0]):
+        if sources[k, 1] != 0 or sources[k, 0] < first_constant:
+            chosen[count] = sources[k]
+            count += 1
+    return chosen[:count]
+
+
+@compiled_serial
 def fill(rows, c, s, sources, shared, varying):
     """Load sample `s` into lane `c`."""
     for k in range(sources.shape[0]):
         row, kind, index = sources[k, 0], sources[k, 1], sources[k, 2]
         rows[row, c] = shared[index] if kind == 0 else varying[index, s]
+
+
+@compiled_serial
+def fill_all(rows, base, last, sources, shared, varying):
+    """Load sample `base` and the next ones, before `last`, into all lanes; lanes beyond have the last one."""
+    width = rows.shape[1]
+    count = min(width, last - base)
+    for k in range(sources.shape[0]):
+        row, index = rows[sources[k, 0]], sources[k, 2]
+        if sources[k, 1] == 0:
+            for c in range(width):
+                row[c] = shared[index]
+        else:
+            given = varying[index, base:last]
+            for c in range(count):
+                row[c] = given[c]
+            for c in range(count, width):
+                row[c] = given[count - 1]
+
+
+@compiled_serial
+def finished(rows, c, s, row_y, n, row_steps, y, n_steps, n_rejected):
+    """Write the state and the counts of a sample whose run ended in lane `c`; whether its state is finite."""
+    good = True
+    for i in range(n):
+        value = rows[row_y + i, c]
+        y[i, s] = value
+        good &= np.isfinite(value)
+    n_steps[s] = np.int64(rows[row_steps, c])
+    n_rejected[s] = np.int64(rows[row_steps + 1, c])
+    return good
 
 
 @compiled_serial
@@ -121,17 +163,18 @@ def solve_range(
     found, old = np.empty((max(n_events, 1), width)), np.empty((max(n_events, 1), width))
 
     # the first step of all samples
+    fill_all(rows, first, last, sources, shared, varying)
+    changing = moving(sources, row_t0)
     for base in range(first, last, width):
-        for c in range(width):
-            fill(rows, c, min(base + c, last - 1), sources, shared, varying)
+        fill_all(rows, base, last, changing, shared, varying)
         call_rows(start_at, (rows, 1, 1))
         for k in range(started.shape[0]):
+            row, start = rows[place + k], started[k, base - first :]
             for c in range(min(width, last - base)):
-                started[k, base - first + c] = rows[place + k, c]
+                start[c] = row[c]
 
-    following, busy = first, 0
+    following, busy, plain = first, 0, n_times == 0 and n_events == 0
     for c in range(width):
-        fill(rows, c, first, sources, shared, varying)
         rows[row_status, c] = -1.0
     refill = True
     while True:
@@ -140,7 +183,7 @@ def solve_range(
                 while owner[c] < 0 and following < last:
                     s = following
                     following += 1
-                    fill(rows, c, s, sources, shared, varying)
+                    fill(rows, c, s, changing, shared, varying)
                     rows[row_h, c] = started[0, s - first]
                     bad = not np.isfinite(started[0, s - first])
                     for i in range(n):
@@ -189,6 +232,18 @@ def solve_range(
             for c in range(width):
                 rows[row_t, c] = rows[row_t1, c]
                 rows[row_status, c] = 1.0
+        refill = False
+        if plain:  # no output within a step
+            for c in range(width):
+                s = owner[c]
+                if s >= 0 and rows[row_status, c] > 0.0:
+                    t[s], status[s] = rows[row_t, c], np.int64(rows[row_status, c])
+                    if not finished(rows, c, s, row_y, n, row_steps, y, n_steps, n_rejected):
+                        status[s] = NON_FINITE
+                    rows[row_status, c], owner[c] = -1.0, -1
+                    busy -= 1
+                    refill = True
+            continue
         if n_events > 0:
             events_first = place + 2 + n + n * degree
             for j in range(n_events):
@@ -206,7 +261,6 @@ def solve_range(
                     for c in range(width):
                         if found[j, c] == 1.0:
                             found[j, c] = high[c]
-        refill = False
         for c in range(width):
             s = owner[c]
             if s < 0:
@@ -241,17 +295,13 @@ def solve_range(
             else:
                 rows[row_t_out, c] = np.inf * direction
             if ended or rows[row_status, c] > 0.0:
-                finite = True
-                for i in range(n):
-                    value = interpolated(rows, c, limit, i, place, n, degree) if ended else rows[row_y + i, c]
-                    y[i, s] = value
-                    finite &= np.isfinite(value)
+                if ended:
+                    for i in range(n):
+                        rows[row_y + i, c] = interpolated(rows, c, limit, i, place, n, degree)
                 t[s] = t_last
-                code = EVENT if ended else np.int64(rows[row_status, c])
-                status[s] = code if finite else NON_FINITE
-                n_steps[s] = np.int64(rows[row_steps, c])
-                n_rejected[s] = np.int64(rows[row_rejections, c])
-                rows[row_status, c] = -1.0
-                owner[c] = -1
+                status[s] = EVENT if ended else np.int64(rows[row_status, c])
+                if not finished(rows, c, s, row_y, n, row_steps, y, n_steps, n_rejected):
+                    status[s] = NON_FINITE
+                rows[row_status, c], owner[c] = -1.0, -1
                 busy -= 1
                 refill = True

@@ -207,16 +207,17 @@ class _Text:
         r, shape = self.rows, self.shape
         lines = [f"REAL {', '.join(self.inputs)};", "int at = 0;"]
         lines += [f"int count{j} = 0;" for j in range(shape.n_events)]
-        lines += ["i64 s = (i64)blockIdx.x * blockDim.x + threadIdx.x; const i64 stride = (i64)gridDim.x * blockDim.x;"]
+        lines.append("i64 s = (i64)blockIdx.x * blockDim.x + threadIdx.x;")
+        lines += [] if shape.alike else ["const i64 stride = (i64)gridDim.x * blockDim.x;"]
         moving = [f"if (bad || v{r.t0} == v{r.t1}) {{", *self.finish("(bad ? 5 : 1)"), "if (bad) status[s] = 5;"]
-        if shape.alike:
-            number = "" if self.counts() else f"v{r.n_steps} = k;"  # an integer counter, else the one of the step
+        if shape.alike:  # a thread for each sample: the compiler moves what is constant out of the one loop
+            number = "" if self.counts() else f"v{r.n_steps} = count_of_steps - 1;"  # else the one of the step
             return [
-                *lines, "for (; s < S; s += stride) {", *self.loads(), *self.begin(), *moving, "continue;", "}",
+                *lines, "if (s >= S) return;", *self.loads(), *self.begin(), *moving, "return;", "}",
                 f"const int count_of_steps = (int)v{r.max_steps};",
-                "for (int k = 1; k < count_of_steps; ++k) {", *self.step(), number, "}",
+                "for (int k = 1; k < count_of_steps; ++k) {", *self.step(), "}", number,
                 f"v{r.h} = v{r.t1} - (v{r.t0} + v{r.n_steps} * v{r.longest});",
-                "{", *self.step(ends=True), "}", *self.finish("1"), "}",
+                "{", *self.step(ends=True), "}", *self.finish("1"),
             ]  # fmt: skip
         ends = f"v{r.status} > 0" + (" || ended" if shape.dense else "")
         code = f"(ended ? 4 : (int)v{r.status})" if shape.dense else f"(int)v{r.status}"
@@ -227,6 +228,7 @@ class _Text:
         ]  # fmt: skip
 
 
+@functools.lru_cache(maxsize=256)
 def source(start: Graph, loop: Graph, event: Graph | None, rows: Any, shape: Shape) -> str:
     """The CUDA C++ of the kernel ``solve``; `rows` are the offsets of `ode/control.py`."""
     text, real = _Text(start, loop, event, rows, shape), TYPES[shape.dtype]

@@ -14,11 +14,12 @@ import numpy as np
 
 from ensemble._compile.kernel_cache import digest_of
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
-from ensemble._compile.lanes.arithmetic import as_float64, spread
-from ensemble._compile.lanes.circular import cos, sin
-from ensemble._compile.lanes.functions import log
-from ensemble._compile.lanes.types import sqrt
-from ensemble._compile.numba import inner, threads_for
+from ensemble._compile.lanes.arithmetic import bits, fma, from_bits, polynomial, spread
+from ensemble._compile.lanes.circular import HALF_PI
+from ensemble._compile.lanes.functions import LN2_SHORT, LN2_SHORT_REST, MAGIC, MAGIC_BITS, SQRT_HALF_BITS
+from ensemble._compile.lanes.types import select, sqrt
+from ensemble._compile.numba import inner, thread_count, threads_for
+from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.numba_source import imports_of, lanes_function, load_module
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -32,6 +33,10 @@ WIDTHS = {"float64": (32, 8, 1), "float32": (64, 8, 1)}
 
 AHEAD = 8
 """Steps from a prefetch of given noise to its use: the numbers of two steps lie on different pages."""
+
+STEPS, GROUP = 8, 8192
+"""Steps that a tile takes before the next one, and the bytes of a step's noise that neighbouring tiles read in
+turn: two pages."""
 
 WORD = 0xFFFFFFFF
 
@@ -62,14 +67,15 @@ def column(history, first, at, step, values):
 
 
 @compiled_serial
-def tile(at, n_steps, numbers, seed, parameters, forcing, noise, strides, h, scale, x_end, v_end, history, places):
+def tile(at, start, end, n_steps, numbers, seed, parameters, forcing, noise, strides, h, scale, x_end, v_end, history,
+         places):
     n_samples = numbers.size
 {parameters}
     x, v = load(x_end, at, WIDTH), load(v_end, at, WIDTH)
     number = load(numbers, at, WIDTH)
     e, later = zeros(x_end, WIDTH), zeros(x_end, WIDTH)
     columns = (number - spread(numbers[at], WIDTH)) * strides[1]
-    for i in range(n_steps):
+    for i in range(start, end):
         if {drawn}:
             if i % 2 == 0:
                 first, second = normal_pair(number, i // 2, seed)
@@ -83,7 +89,7 @@ def tile(at, n_steps, numbers, seed, parameters, forcing, noise, strides, h, sca
             {keep}(history, places[0] + i * places[1], at, places[2], v)
         f0, f1, f2 = forcing[2 * i], forcing[2 * i + 1], forcing[2 * i + 2]
         x, v = step({arguments})
-    if {stored}:
+    if {stored} and end == n_steps:
         {keep}(history, n_steps * places[1], at, places[2], x)
         {keep}(history, places[0] + n_steps * places[1], at, places[2], v)
     store(x_end, at, x)
@@ -91,10 +97,13 @@ def tile(at, n_steps, numbers, seed, parameters, forcing, noise, strides, h, sca
 
 
 @compiled
-def run(n, at, n_steps, numbers, seed, parameters, forcing, noise, strides, h, scale, x_end, v_end, history, places):
+def run(n, size, steps, at, end, n_steps, numbers, seed, parameters, forcing, noise, strides, h, scale, x_end, v_end,
+        history, places):
     for k in prange(n):
-        tile(at + k * WIDTH, n_steps, numbers, seed, parameters, forcing, noise, strides, h, scale, x_end, v_end,
-             history, places)
+        for start in range(0, n_steps, steps):
+            for first in range(at + k * size, min(at + (k + 1) * size, end), WIDTH):
+                tile(first, start, min(start + steps, n_steps), n_steps, numbers, seed, parameters, forcing, noise,
+                     strides, h, scale, x_end, v_end, history, places)
 '''
 
 
@@ -111,25 +120,77 @@ class Run(NamedTuple):
 
 @inner
 def philox(c0, c1, c2, k0, k1):
-    """Ten rounds of Philox 4x32 of the counter (c0, c1, c2, 0): four words, each in the low half of an int64."""
+    """Ten rounds of Philox 4x32 of the counter (c0, c1, c2, 0): four words, each in the low half of an int64.
+
+    Between rounds the high halves hold anything: a product of low halves is one instruction.
+    """
     c3 = c0 ^ c0
     for _ in range(10):
-        high, low = c0 * 0xD2511F53, c2 * 0xCD9E8D57
-        c0, c2 = ((low >> 32) & WORD) ^ c1 ^ k0, ((high >> 32) & WORD) ^ c3 ^ k1
-        c1, c3 = low & WORD, high & WORD
-        k0, k1 = (k0 + 0x9E3779B9) & WORD, (k1 + 0xBB67AE85) & WORD
-    return c0, c1, c2, c3
+        high, low = (c0 & WORD) * 0xD2511F53, (c2 & WORD) * 0xCD9E8D57
+        c0, c1, c2, c3 = (low >> 32) ^ c1 ^ k0, low, (high >> 32) ^ c3 ^ k1, high
+        k0, k1 = k0 + 0x9E3779B9, k1 + 0xBB67AE85
+    return c0 & WORD, c1 & WORD, c2 & WORD, c3 & WORD
+
+
+ONE_BITS = 0x3FF0000000000000
+
+# 2 atanh(s) = 2 s + s z q(z); sin r = r + r z q(z), cos r = 1 - z / 2 + z**2 q(z), as in `functions.py`, `circular.py`
+_log_rest = polynomial(
+    0.666666666666667, 0.39999999999899444, 0.2857142862600327, 0.22222211130259878, 0.18182889455674947,
+    0.15331710618210773, 0.14616585424888623,
+)  # fmt: skip
+_sin_rest = polynomial(
+    -0.16666666666666666, 0.008333333333330948, -0.00019841269836756774, 2.7557316101617874e-06,
+    -2.505113165023518e-08, 1.5918115263265974e-10,
+)  # fmt: skip
+_cos_rest = polynomial(
+    0.041666666666666664, -0.0013888888888887398, 2.480158729876456e-05, -2.7557317271145144e-07,
+    2.087614614655861e-09, -1.1382623647474604e-11,
+)  # fmt: skip
+
+
+@inner
+def uniform(high, low):
+    """``(w + 1/2) * 2**-52`` of the leading 52 bits w of two words: exact."""
+    return from_bits(((high << 20) | (low >> 12)) | ONE_BITS) - (1.0 - 2.0**-53)
+
+
+@inner
+def log_of_uniform(u):
+    """The logarithm of a number from 2**-53 to 1, to about one unit in the last place: no limits to look for."""
+    pattern = bits(u)
+    k = (pattern - SQRT_HALF_BITS) >> 52
+    f = from_bits(pattern - (k << 52)) - 1.0
+    exponent = from_bits(k + MAGIC_BITS) - MAGIC
+    s = f / (2.0 + f)
+    z = s * s
+    square = 0.5 * f * f
+    low = fma(s, fma(z, _log_rest(z), square), exponent * LN2_SHORT_REST)
+    return fma(exponent, LN2_SHORT, f - (square - low))
+
+
+@inner
+def cosine_and_sine(turns):
+    """Of the angle ``2 pi turns``, to about one unit in the last place; `turns` from 0 to 1, with 53 bits."""
+    quarters = 4.0 * turns
+    shifted = quarters + MAGIC
+    r = (quarters - (shifted - MAGIC)) * HALF_PI  # at most pi / 4, from an exact difference
+    n, z = bits(shifted), r * r
+    sine = fma(r * z, _sin_rest(z), r)
+    cosine = fma(z * z, _cos_rest(z), fma(z, -0.5, 1.0))
+    odd = (n & 1) != 0
+    first, second = select(odd, sine, cosine), select(odd, cosine, sine)
+    return from_bits(bits(first) ^ (((n + 1) & 2) << 62)), from_bits(bits(second) ^ ((n & 2) << 62))
 
 
 @inner
 def normal_pair(number, block, seed):
     """Two standard normal numbers of each sample for `block`, in float64."""
     pair = spread(block & WORD, number)
-    w0, w1, w2, w3 = philox(number & WORD, (number >> 32) & WORD, pair, seed & WORD, (seed >> 32) & WORD)
-    first = (as_float64((w0 << 20) | (w1 >> 12)) + 0.5) * 2.0**-52
-    angle = (as_float64((w2 << 20) | (w3 >> 12)) + 0.5) * (6.283185307179586 * 2.0**-52)
-    radius = sqrt(-2.0 * log(first))
-    return radius * cos(angle), radius * sin(angle)
+    w0, w1, w2, w3 = philox(number, number >> 32, pair, seed & WORD, (seed >> 32) & WORD)
+    radius = sqrt(-2.0 * log_of_uniform(uniform(w0, w1)))
+    cosine, sine = cosine_and_sine(uniform(w2, w3))
+    return radius * cosine, radius * sine
 
 
 def step_graph(dtype: str) -> Graph:
@@ -139,18 +200,18 @@ def step_graph(dtype: str) -> Graph:
     `PARAMETERS`.
     """
     number = Scalar(dtype)
-    return trace(rk4_step, *[number] * 7, [number] * len(PARAMETERS), function="oscillator")
+    return contracted(trace(rk4_step, *[number] * 7, [number] * len(PARAMETERS), function="oscillator"))
 
 
 def rk4_step(x: Any, v: Any, f0: Any, f1: Any, f2: Any, e: Any, h: Any, parameters: Any) -> Any:
     """The values after one step."""
     xp = x.__array_namespace__()
-    mass, damping, root_damping, stiffness, amplitude = parameters
-    inverse, half = 1.0 / mass, 0.5 * h
+    inverse, half = 1.0 / parameters[0], 0.5 * h
+    damping, root_damping, stiffness, amplitude = (value * inverse for value in parameters[1:])
 
-    def acceleration(x: Any, v: Any, f: Any) -> Any:
-        root = root_damping * xp.copysign(xp.sqrt(xp.abs(v)), v)
-        return (amplitude * (f + e) - damping * v - root - stiffness * x) * inverse
+    def acceleration(x: Any, v: Any, f: Any) -> Any:  # the root is the last to be known
+        known = amplitude * (f + e) - stiffness * x - damping * v
+        return known - root_damping * xp.copysign(xp.sqrt(xp.abs(v)), v)
 
     a1 = acceleration(x, v, f0)
     v2 = v + half * a1
@@ -206,12 +267,15 @@ def integrate(
     """
     dtype = x.dtype
     kind = kind._replace(turned=(not kind.drawn and strides[1] != 1) or (kind.stored and places[2] != 1))
-    at = 0
+    moved = (not kind.drawn or kind.stored) and not kind.turned
+    steps, at = STEPS if moved else n_steps, 0
     shared = (n_steps, numbers, seed, parameters.reshape(-1), forcing, noise, np.array(strides), dtype.type(h),
               dtype.type(scale), x, v, history, np.array(places))  # fmt: skip
     with threads_for(x.size * n_steps):
         for width in WIDTHS[dtype.name]:
             count = (x.size - at) // width
             if count:
-                compiled_run(kind, dtype.name, width)(count, at, *shared)
+                tiles = min(GROUP // dtype.itemsize // width, -(-count // thread_count())) if moved else 1
+                size, end = max(tiles, 1) * width, at + count * width
+                compiled_run(kind, dtype.name, width)(-(-count * width // size), size, steps, at, end, *shared)
             at += count * width

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile import device
+from ensemble._compile.cuda import sources
 from ensemble._compile.trace.cuda_source import OPTIONS, PRELUDE, TYPES, expression, tables
-from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.graph import Graph, Node
 from ensemble._kernels.quadrature.levels import Arranged, arranged, digit_order
 
 __all__ = ["source", "tensor_sums"]
@@ -26,8 +27,14 @@ THREADS_WANTED = 1 << 20
 MOST_UNROLLED = 1024
 """Operations of the unrolled loops."""
 
+MOST_POINTS_OF_FUNCTIONS = 4
+"""Points of the unrolled loops where `functions.cuh` is used: so many are computed side by side."""
+
 MOST_BLOCKS = 1 << 20
 """Of a launch: the samples of a larger ensemble run one part after another."""
+
+OWN = ("exp", "cos", "sin")
+"""Functions of `functions.cuh`, in float64."""
 
 KERNELS = ("partial_sums", "add_partials")
 
@@ -65,19 +72,26 @@ class Writer:
         self.dim, self.n_nodes, self.outer, self.real = len(order), n_nodes, outer, real
         self.fused = graph.fused()
         self.absorbed = set(self.fused.values())
+        self.has_own = any(map(self.is_own, self.graph.nodes))
         self.lines: list[str] = []
         self.depth = 1
+
+    @staticmethod
+    def is_own(node: Node) -> bool:
+        """Whether it is a function of `functions.cuh`."""
+        return node.operation in OWN and node.dtype == "float64"
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
 
     def unrolled(self) -> int:
         """The first loop that is unrolled, with all inside it."""
+        most = MOST_POINTS_OF_FUNCTIONS if self.has_own else MOST_UNROLLED
         copies, operations, first = 1, 0, self.dim
         for j in range(self.dim - 1, self.outer - 1, -1):
             operations = self.n_nodes * (operations + max(1, sum(level == j for level in self.levels)))
             copies *= self.n_nodes
-            if operations > MOST_UNROLLED:
+            if (copies if self.has_own else operations) > most:
                 break
             first = j
         return first
@@ -87,12 +101,6 @@ class Writer:
         n, sums = self.n_nodes, range(len(self.graph.outputs))
         outer = n**self.outer
         blocks = -(-outer // THREADS)
-        self.line("__shared__ double shared[THREADS];")
-        self.line(f"const int64 sample = blockIdx.x / {blocks}, part = blockIdx.x % {blocks};")
-        self.line("const int64 place = part * THREADS + threadIdx.x;")
-        self.line("double " + ", ".join(f"total{o} = 0" for o in sums) + ";")
-        self.line(f"if (place < {outer}LL) {{")
-        self.depth += 1
         self.nodes_of(-1)
         for j in range(self.outer):
             self.line(f"const int d{j} = int(place / {n ** (self.outer - 1 - j)}LL % {n});")
@@ -101,7 +109,8 @@ class Writer:
         first = self.unrolled()
         for j in range(self.outer, self.dim):
             self.line("REAL " + ", ".join(f"s{j}_{o} = 0" for o in sums) + ";")
-            self.line(f"#pragma unroll{'' if j >= first else ' 1'}")
+            unrolled = " (F::unrolled)" if self.has_own else ""
+            self.line(f"#pragma unroll{unrolled if j >= first else ' 1'}")
             self.line(f"for (int d{j} = 0; d{j} < {n}; ++d{j}) {{")
             self.depth += 1
             self.line(f"const REAL x{j} = NODES[d{j}];")
@@ -116,13 +125,25 @@ class Writer:
         weight = " * ".join(["1.0", *(f"double(WEIGHTS[d{j}])" for j in range(self.outer))])
         self.line(f"const double weight = {weight};")
         for o in sums:
-            self.line(f"total{o} = weight * s{self.outer}_{o};")
-        self.depth -= 1
+            self.line(f"total[{o}] = weight * s{self.outer}_{o};")
+        given = "const REAL* __restrict__ parameters, int64 n_samples, int64 sample, int64 place, double* total"
+        loops, self.lines = self.lines, []
+        self.line("__shared__ double shared[THREADS];")
+        self.line(f"const int64 sample = blockIdx.x / {blocks}, part = blockIdx.x % {blocks};")
+        self.line("const int64 place = part * THREADS + threadIdx.x;")
+        self.line(f"double total[{len(sums)}] = {{}};")
+        self.line(f"if (place < {outer}LL) {{")
+        kind = "Near" if self.has_own else "Exact"
+        self.line(f"    const bool far = thread_sums<{kind}>(parameters, n_samples, sample, place, total);")
+        if self.has_own:
+            self.line("    if (far) thread_sums<Exact>(parameters, n_samples, sample, place, total);")
         self.line("}")
         for o in sums:
-            self.line(f"total{o} = block_sum(total{o}, shared);")
-            self.line(f"if (threadIdx.x == 0) partials[({o} * n_samples + sample) * {blocks} + part] = total{o};")
+            self.line(f"total[{o}] = block_sum(total[{o}], shared);")
+            self.line(f"if (threadIdx.x == 0) partials[({o} * n_samples + sample) * {blocks} + part] = total[{o}];")
         return "\n".join([
+            f"template <class F> __device__ __forceinline__ bool thread_sums({given}) {{", "    F functions;",
+            *loops, "    return functions.far;", "}",
             'extern "C" __global__ void __launch_bounds__(THREADS)',
             "partial_sums(const REAL* __restrict__ parameters, double* __restrict__ partials, int64 n_samples) {",
             *self.lines, "}",
@@ -140,6 +161,8 @@ class Writer:
                 text = f"parameters[{node.value - self.dim} * n_samples + sample]" if given is None else f"x{given}"
             elif k in self.fused:
                 text = self.multiply_add(k)
+            elif self.is_own(node):
+                text = f"functions.{node.operation}_of(t{node.inputs[0]})"
             else:
                 text = expression(self.graph, node)
             self.line(f"const {TYPES[node.dtype]} t{k} = {text};")
@@ -175,7 +198,8 @@ def source(graph: Graph, dim: int, nodes: np.ndarray, weights: np.ndarray) -> st
         rows.append(f"static __device__ constexpr REAL {name}[{nodes.size}] = {{{numbers}}};")
     kernel = Writer(made, order, nodes.size, outer_digits(dim, nodes.size), real).kernel()
     flags = [f"#define THREADS {THREADS}", f"#define REAL {real}"]
-    return "\n".join([PRELUDE, *flags, *tables(made.graph), *rows, REDUCTION, kernel])
+    functions = sources("_kernels/quadrature/functions.cuh")
+    return "\n".join([PRELUDE, functions, *flags, *tables(made.graph), *rows, REDUCTION, kernel])
 
 
 @functools.lru_cache(maxsize=256)

@@ -107,8 +107,9 @@ def oscillator(
     xp = array_namespace(prototype(backend))
     given = {"mass": mass, "damping": damping, "root_damping": root_damping, "stiffness": stiffness,
              "amplitude": amplitude, "displacement": displacement, "velocity": velocity}  # fmt: skip
-    rows = [per_sample(xp, value, n_samples, dtype, word) for word, value in given.items()]
-    parameters, x, v = xp.stack(rows[:5]), rows[5], rows[6]
+    names = list(given.items())
+    parameters, state = (rows_of(xp, dict(part), n_samples, dtype) for part in (names[:5], names[5:]))
+    x, v = state[0], state[1]
     times_fastest = layout == LAYOUTS[1]
     shape = (n_samples, n_steps) if times_fastest else (n_steps, n_samples)
     if noise is not None:
@@ -126,16 +127,28 @@ def oscillator(
         h**-0.5 if noise_scale is None else float(noise_scale), x, v, xp.reshape(kept, (-1,)),
         (n_times, 1, 2 * n_times) if times_fastest else (n_times * n_samples, n_samples, 1),
     )  # fmt: skip
-    C = np.eye(2) if output is None else np.asarray(output, np.float64)
-    require(C.ndim == 2 and C.shape[1] == 2, name, "output", "have shape (n_outputs, 2)", f"shape {C.shape}")
-    y = xp.stack([float(a) * x + float(b) * v for a, b in C])
+    if output is None:
+        y = state.copy()
+    else:
+        C = np.asarray(output, np.float64)
+        require(C.ndim == 2 and C.shape[1] == 2, name, "output", "have shape (n_outputs, 2)", f"shape {C.shape}")
+        y = xp.stack([float(a) * x + float(b) * v for a, b in C])
     return OscillatorResponse(Ensemble(y), Ensemble(x), Ensemble(v), kept if history else None)
 
 
+def rows_of(xp: Any, given: dict[str, Any], n_samples: int, dtype: Any) -> Any:
+    """Numbers, or one number for each sample, as the rows of a new array of shape (len(given), n_samples)."""
+    values = list(given.values())
+    if all(isinstance(value, int | float) for value in values):  # one copy to a device
+        column = xp.asarray(np.asarray(values, dtype)[:, None])
+        return xp.broadcast_to(column, (len(values), n_samples)).copy()
+    return xp.stack([per_sample(xp, value, n_samples, dtype, word) for word, value in given.items()])
+
+
 def per_sample(xp: Any, value: Any, n_samples: int, dtype: Any, argument: str) -> Any:
-    """A number or one number for each sample, as a new array of shape (n_samples,)."""
+    """A number or one number for each sample, as an array of shape (n_samples,)."""
     values = value.samples if isinstance(value, Ensemble) else value
     values = xp.asarray(values, dtype=dtype)
     fits = values.shape in ((), (1,), (n_samples,))
     require(fits, "oscillator", argument, f"be a number or {n_samples} of them", f"shape {values.shape}")
-    return xp.zeros(n_samples, dtype=dtype) + values
+    return xp.broadcast_to(values, (n_samples,))

@@ -13,7 +13,9 @@ __all__ = ["inverse_root"]
 
 
 def inverse_root(x: Any, m: int, xp: Namespace) -> Any:
-    """``x**(-1 / m)`` to about 1e-3, for positive `x`: an estimate from the bit pattern, improved by two Newton steps.
+    """``x**(-1 / m)`` to about 1e-3, for positive `x`: an estimate from the bit pattern, improved by Newton steps.
+
+    The logarithm of the estimate errs by 0.06 / m at most: one step suffices from m = 4 on.
 
     Only additions and products: the same bits on every processor.
     """
@@ -22,7 +24,7 @@ def inverse_root(x: Any, m: int, xp: Namespace) -> Any:
     pattern = xp.astype(bits(x), x.dtype)
     estimate = (1.0 + 1.0 / m) * one - pattern * (1.0 / m)
     y = from_bits(xp.astype(estimate, getattr(xp, f"int{real.bits}")))
-    for _ in range(2):
+    for _ in range(1 if m >= 4 else 2):
         y = y * ((m + 1) / m - (x * (1.0 / m)) * _power(y, m))
     return y
 

@@ -47,10 +47,10 @@ def taylor_method(rtol: float, atol: float) -> Method:
 def _step(
     order: int, rtol: float, atol: float, system: System, t: Any, h_max: Any, y: Sequence[Any], p: Sequence[Any]
 ) -> Step:
-    series = system.taylor(t, y, p, order)
+    series, slopes_of = system.taylor(t, y, p, order)
     h = _step_size(system, series, order, rtol, atol, h_max)
     new = [_horner(row, h) for row in series]
-    slopes = [_horner([None if c is None else float(k + 1) * c for k, c in enumerate(row[1:])], h) for row in series]
+    slopes = [_horner(row, h) for row in slopes_of]
     part = h * (1.0 / (order + 1))
     error = [part * (a - b) for a, b in zip(slopes, system.f(t + h, new, p), strict=True)]
     powers = [h]

@@ -210,8 +210,8 @@ def test_the_numbers_drawn_in_the_kernel_are_normal_and_independent():
     n_steps, n = 64, 4096
     run = steps.load_module(steps.source(graph, steps.Run(True, True), "float64", 32)).run
     history = np.empty((2, n_steps + 1, n))
-    run(n // 32, 0, n_steps, np.arange(n), 12345, np.ones(5 * n), np.zeros(2 * n_steps + 1), np.zeros(1),
-        np.zeros(2, np.int64), 0.01, 1.0, np.zeros(n), np.zeros(n), history.reshape(-1),
+    run(n // 32, 32, n_steps, 0, n, n_steps, np.arange(n), 12345, np.ones(5 * n), np.zeros(2 * n_steps + 1),
+        np.zeros(1), np.zeros(2, np.int64), 0.01, 1.0, np.zeros(n), np.zeros(n), history.reshape(-1),
         np.array([(n_steps + 1) * n, n, 1]))  # fmt: skip
     drawn = history[0, 1:]
     assert np.unique(drawn).size == drawn.size

@@ -1,0 +1,145 @@
+"""What a function's trace depends on: its code and the values that it reads, so that a trace can be kept."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["fingerprint"]
+
+MOST_BYTES = 1 << 14
+"""Of an array whose values are part of a fingerprint."""
+
+MOST_VALUES = 4096
+"""Of all values of a fingerprint."""
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+PURE = frozenset(
+    ["NotImplementedError", "TypeError", "ValueError", "abs", "all", "any", "bool", "complex", "divmod", "enumerate",
+     "filter", "float", "int", "isinstance", "len", "list", "map", "max", "min", "pow", "range", "reversed", "round",
+     "set", "slice", "sorted", "str", "sum", "tuple", "zip"]
+)  # fmt: skip
+"""Builtin functions whose result depends on their arguments alone."""
+
+MODULES = (math, np)
+"""Modules whose attributes are taken as constant, `numpy.random` excepted."""
+
+FORBIDDEN = frozenset(
+    ["DELETE_ATTR", "DELETE_GLOBAL", "IMPORT_NAME", "LOAD_BUILD_CLASS", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_NAME",
+     "STORE_ATTR", "STORE_GLOBAL"]
+)  # fmt: skip
+"""Instructions of functions that do more than compute."""
+
+IMPURE = frozenset(["fromfile", "genfromtxt", "load", "loadtxt", "memmap", "random"])
+"""Names in NumPy whose results change from call to call."""
+
+HARMLESS = {"terminal", "direction"}
+"""Attributes of event functions, which are read elsewhere."""
+
+
+class _UnknownError(Exception):
+    """The function reads what cannot be compared."""
+
+
+def fingerprint(*functions: Callable[..., Any]) -> Any:
+    """A hashable value: equal for functions of equal code that read equal values; None where that is not known.
+
+    What counts as read: the values of closure cells and of defaults, and global names in the code, of functions that
+    are called too. Numbers, text, small NumPy arrays, and lists, tuples and dictionaries of them are compared by value
+    at each call, so a change is seen. A function that reads anything else (an object's attribute, a module besides
+    `math` and `numpy`, random numbers, a clock) or that changes globals has no fingerprint.
+    """
+    try:
+        return tuple(_of_function(f, _Walk()) for f in functions)
+    except _UnknownError:
+        return None
+
+
+class _Walk:
+    """The functions seen so far, for recursion, and the number of values."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, int] = {}
+        self.count = 0
+
+
+@functools.lru_cache(maxsize=1024)
+def _reads(code: types.CodeType) -> tuple[str, ...]:
+    """The global names that a code object reads, nested ones included.
+
+    Raises
+    ------
+    _UnknownError
+        If it does more than compute.
+    """
+    names: dict[str, None] = {}
+    for instruction in dis.get_instructions(code):
+        changes_cell = instruction.opname == "STORE_DEREF" and instruction.argval in code.co_freevars
+        if (
+            instruction.opname in FORBIDDEN
+            or changes_cell
+            or (isinstance(instruction.argval, str) and instruction.argval in IMPURE)
+        ):
+            raise _UnknownError
+        if instruction.opname == "LOAD_GLOBAL":
+            names[instruction.argval] = None
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= dict.fromkeys(_reads(constant))
+    return tuple(names)
+
+
+def _of_function(f: Any, walk: _Walk) -> Any:
+    if type(f) is not types.FunctionType:
+        raise _UnknownError
+    if id(f) in walk.seen:
+        return ("again", walk.seen[id(f)])
+    walk.seen[id(f)] = len(walk.seen)
+    read = []
+    for name in _reads(f.__code__):
+        if name in f.__globals__:
+            read.append(_of_value(f.__globals__[name], walk))
+        elif name in PURE and hasattr(builtins, name):
+            read.append(name)
+        else:
+            raise _UnknownError
+    try:
+        cells = [_of_value(cell.cell_contents, walk) for cell in f.__closure__ or ()]
+    except ValueError:  # an empty cell
+        raise _UnknownError from None
+    defaults = _of_value((f.__defaults__, f.__kwdefaults__), walk)
+    return (f.__code__, tuple(read), tuple(cells), defaults)
+
+
+def _of_value(value: Any, walk: _Walk) -> Any:
+    walk.count += 1
+    if walk.count > MOST_VALUES:
+        raise _UnknownError
+    kind = type(value)
+    if kind in PLAIN:
+        return (kind, repr(value) if kind in (float, complex) else value)  # zeros have signs, and NaN equals itself
+    if kind in (list, tuple):
+        return (kind, *(_of_value(each, walk) for each in value))
+    if kind is dict:
+        return (kind, *((_of_value(key, walk), _of_value(each, walk)) for key, each in value.items()))
+    if isinstance(value, np.generic | np.ndarray) and kind.__module__ == "numpy":
+        if value.dtype.hasobject or value.nbytes > MOST_BYTES:
+            raise _UnknownError
+        return (kind, value.dtype.str, value.shape, value.tobytes())
+    if value in MODULES if kind is types.ModuleType else isinstance(value, np.ufunc):
+        return value.__name__
+    if kind is types.FunctionType:
+        if not set(value.__dict__) <= HARMLESS:
+            raise _UnknownError
+        return _of_function(value, walk)
+    if kind is types.BuiltinFunctionType and value.__module__ == "math":
+        return ("math", value.__name__)
+    raise _UnknownError

@@ -1,0 +1,139 @@
+"""What a kept trace depends on: code and the values it reads."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from ensemble import ode
+from ensemble._compile.trace import fingerprint as module
+from ensemble._compile.trace.fingerprint import fingerprint
+
+RATE = 1.0
+TABLE = {"a": [1.0, 2.0]}
+
+
+def uses_a_global(t, y, p, xp):
+    return [-RATE * y[0]]
+
+
+def calls_another(t, y, p, xp):
+    return uses_a_global(t, y, p, xp)
+
+
+def calls_itself(t, y, p, xp, depth=1):
+    return calls_itself(t, y, p, xp, depth - 1) if depth else [np.pi * y[0], math.sqrt(2.0)]
+
+
+def reads_a_table(t, y, p, xp):
+    return [TABLE["a"][0] * y[0]]
+
+
+def reads_a_clock(t, y, p, xp):
+    return [time.time() * y[0]]
+
+
+def draws(t, y, p, xp):
+    return [np.random.normal() * y[0]]  # noqa: NPY002
+
+
+def imports(t, y, p, xp):
+    import os
+
+    return [float(os.environ.get("RATE", 1.0)) * y[0]]
+
+
+class Model:
+    rate = 1.0
+
+    def f(self, t, y, p, xp):
+        return [self.rate * y[0]]
+
+
+MODEL = Model()
+
+
+def reads_an_attribute(t, y, p, xp):
+    return [MODEL.rate * y[0]]
+
+
+def counts(t, y, p, xp):
+    counts.calls = getattr(counts, "calls", 0) + 1
+    return [y[0]]
+
+
+def of(number):
+    return lambda t, y, p, xp: [number * y[0]]
+
+
+def with_default(number):
+    def f(t, y, p, xp, rate=number):
+        return [rate * y[0]]
+
+    return f
+
+
+@pytest.mark.parametrize("f", [uses_a_global, calls_another, calls_itself, reads_a_table, of(2.0), of(np.ones(3))])
+def test_a_function_of_numbers_has_one(f):
+    assert fingerprint(f) is not None
+    assert fingerprint(f) == fingerprint(f)
+    assert hash(fingerprint(f)) == hash(fingerprint(f))
+
+
+@pytest.mark.parametrize(
+    "f", [reads_a_clock, draws, imports, reads_an_attribute, counts, MODEL.f, of(MODEL), of(np.ones(3000)), np.sin]
+)
+def test_a_function_that_reads_what_cannot_be_compared_has_none(f):
+    assert fingerprint(f) is None
+
+
+@pytest.mark.parametrize("make", [of, with_default])
+def test_equal_code_with_equal_values_is_equal(make):
+    assert fingerprint(make(2.0)) == fingerprint(make(2.0))
+    assert fingerprint(make(math.nan)) == fingerprint(make(math.nan))
+    different = [2.0, 2, 3.0, 0.0, -0.0, True, 1, math.nan, None, np.float64(2.0), np.float32(2.0), [2.0], (2.0,),
+                 np.array([2.0]), np.array([[2.0]]), np.array([2]), {"a": 2.0}, "2.0"]  # fmt: skip
+    assert len({fingerprint(make(value)) for value in different}) == len(different)
+
+
+@pytest.mark.parametrize("f", [uses_a_global, calls_another])
+def test_a_changed_global_is_seen(f, monkeypatch):
+    before = fingerprint(f)
+    monkeypatch.setitem(globals(), "RATE", 2.0)
+    assert fingerprint(f) != before
+
+
+def test_a_value_changed_in_place_is_seen():
+    values, matrix = [1.0, {"a": 2.0}], np.ones((2, 2))
+    f, g = of(values), of(matrix)
+    before = fingerprint(f), fingerprint(g)
+    values[1]["a"], matrix[1, 0] = 3.0, 2.0
+    assert fingerprint(f) != before[0]
+    assert fingerprint(g) != before[1]
+
+
+def test_a_changed_function_is_seen(monkeypatch):
+    before = fingerprint(calls_another)
+    monkeypatch.setitem(globals(), "uses_a_global", of(1.0))
+    assert fingerprint(calls_another) != before
+
+
+def test_many_values_have_none(monkeypatch):
+    monkeypatch.setattr(module, "MOST_VALUES", 10)
+    assert fingerprint(of([1.0] * 20)) is None
+
+
+def test_a_function_is_traced_once(monkeypatch):
+    """And again where a number that it reads has changed, also one that it reads in another function."""
+    calls = [0]
+    counting = ode.solve.__globals__["System"].graph.func.__globals__
+    traced = counting["_traced"]
+    monkeypatch.setitem(counting, "_traced", lambda *given: calls.append(0) or traced(*given))
+    monkeypatch.setitem(globals(), "RATE", 1.2345)
+    ends = [ode.solve(calls_another, [1.0], (0.0, 1.0), method="rk4", step=0.01).y.samples[0, 0] for _ in range(3)]
+    assert len(calls) == 2 and ends[0] == ends[1] == ends[2]
+    monkeypatch.setitem(globals(), "RATE", 2.3456)
+    end = ode.solve(calls_another, [1.0], (0.0, 1.0), method="rk4", step=0.01).y.samples[0, 0]
+    assert len(calls) == 3
+    np.testing.assert_allclose([ends[0], end], np.exp([-1.2345, -2.3456]), rtol=1e-8)
