@@ -20,7 +20,14 @@ from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled_serial
 from ensemble._kernels.direct.elimination import Elimination
 
-__all__ = ["MOST_MULTIPLY_ADDS", "factorized_by_levels", "solved_by_levels"]
+__all__ = [
+    "MOST_MULTIPLY_ADDS",
+    "factorized_by_levels",
+    "kept_lists",
+    "multiply_adds_of",
+    "solved_by_levels",
+    "triangles",
+]
 
 MOST_MULTIPLY_ADDS = 1 << 26
 """Multiply-adds up to which their list, 8 or 12 bytes for each, is made."""
@@ -121,7 +128,7 @@ def _pairs(graph, symmetric, starts, pairs, scales, fill):
                 where[lower[p]] = -1
 
 
-def _multiply_adds(plan: Elimination) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def multiply_adds_of(plan: Elimination) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where the multiply-adds of each value begin, their operands, and their third factors."""
     graph = (plan.lower_starts, plan.lower, plan.across, plan.upper_starts, plan.upper, plan.first, plan.diagonal)
     starts = np.zeros(plan.n_values + 1, np.int64)
@@ -135,7 +142,7 @@ def _multiply_adds(plan: Elimination) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return starts, pairs, scales
 
 
-def _triangles(plan: Elimination) -> tuple[Any, Any]:
+def triangles(plan: Elimination) -> tuple[Any, Any]:
     """(row, column, place) of the values left and right of the diagonal, in the order of rows."""
     line = np.arange(plan.diagonal.size)
     found = []
@@ -173,7 +180,7 @@ class FactorLists(NamedTuple):
 def _factor_lists(plan: Elimination, nnz: int, with_rhs: bool) -> FactorLists:
     """The tasks of a factorisation; with those of forward substitution as one more column, if wanted."""
     row_level, n_levels = _last_levels(plan.lower_starts, plan.lower, plan.upper_starts, plan.upper)
-    left, right = _triangles(plan)
+    left, right = triangles(plan)
     n, n_values = plan.diagonal.size, plan.n_values
     level = np.empty(n_values, np.int64)
     level[plan.diagonal] = row_level
@@ -183,7 +190,7 @@ def _factor_lists(plan: Elimination, nnz: int, with_rhs: bool) -> FactorLists:
         level[left[2]] = row_level[left[1]]
         order, starts = _sorted(level[left[2]], n_levels, np.zeros(left[2].size))
         scaled = _int32(left[2], plan.diagonal[left[1]])[order], starts
-    starts, pairs, scales = _multiply_adds(plan)
+    starts, pairs, scales = multiply_adds_of(plan)
     place, source = np.arange(n_values), plan.sources.copy()
     place[plan.diagonal] = ~plan.diagonal
     begin, end = starts[:-1], starts[1:]
@@ -217,7 +224,7 @@ def _pass(plan: Elimination, triangle: Any, sources: Any, rows: Any, own: Any, d
 
 def _solve_lists(plan: Elimination, transposed: bool) -> tuple[Tasks, Tasks]:
     """The tasks of forward and of backward substitution."""
-    (row, column, place), (upper_row, upper_column, upper_place) = _triangles(plan)
+    (row, column, place), (upper_row, upper_column, upper_place) = triangles(plan)
     rows, columns = (plan.columns, plan.rows) if transposed else (plan.rows, plan.columns)
     if transposed and not plan.symmetric:
         before, after = (upper_column, upper_row, upper_place), (column, row, place)
@@ -231,10 +238,10 @@ def _solve_lists(plan: Elimination, transposed: bool) -> tuple[Tasks, Tasks]:
 def _back_lists(plan: Elimination) -> Tasks:
     """The tasks of backward substitution in the rows of elimination order; results go to the rows of x."""
     line = np.arange(plan.diagonal.size)
-    return _pass(plan, _triangles(plan)[1], plan.n_values + line, line, plan.columns, True, False)
+    return _pass(plan, triangles(plan)[1], plan.n_values + line, line, plan.columns, True, False)
 
 
-def _kept(plan: Elimination, like: Any, key: tuple[Any, ...], make: Any) -> Any:
+def kept_lists(plan: Elimination, like: Any, key: tuple[Any, ...], make: Any) -> Any:
     """The lists of a plan where `like` lives, made once."""
     place = (*key, device.current_device() if hasattr(like.data, "ptr") else None)
     kept: dict[Any, Any] = plan.lists if plan.lists is not None else {}
@@ -270,8 +277,8 @@ def factorized_by_levels(values: Any, plan: Elimination, b: Any) -> tuple[Any, A
     n, n_values = plan.diagonal.size, plan.n_values
     rows = n_values + (0 if b is None else n)
     make = lambda: _with_widest(_factor_lists(plan, nnz, b is not None))
-    widest, lists = _kept(plan, values, ("factor", nnz, b is not None), make)
-    back = None if b is None else _kept(plan, values, ("back",), lambda: _back_lists(plan))
+    widest, lists = kept_lists(plan, values, ("factor", nnz, b is not None), make)
+    back = None if b is None else kept_lists(plan, values, ("back",), lambda: _back_lists(plan))
     staged = rows * STAGED_SAMPLES * values.dtype.itemsize <= STAGED_BYTES
     lanes, height = _block(n_samples, 1, widest, values)
     if staged and lanes > STAGED_SAMPLES:
@@ -309,7 +316,7 @@ def solved_by_levels(factors: Any, plan: Elimination, b: Any, transposed: bool, 
         return out
     if device.address(out) == device.address(b):
         b = b.copy()
-    widest, (forward, backward) = _kept(
+    widest, (forward, backward) = kept_lists(
         plan, b, ("solve", transposed), lambda: (_widest((made := _solve_lists(plan, transposed))[0].starts), made)
     )
     lanes, height = _block(n_samples, k, widest, b)
