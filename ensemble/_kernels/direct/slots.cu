@@ -7,9 +7,6 @@
 #ifndef SHARED_VALUES
 #define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
 #endif
-#ifndef NAN
-#define NAN __int_as_float(0x7fffffff)
-#endif
 
 #define WIDTH 8
 #define MOST_THREADS 512
@@ -30,37 +27,6 @@
 #define ZERO (-1)
 #define NOTHING (-2)
 #define VECTOR_ROWS (-3)
-
-__device__ __forceinline__ real reciprocal(real pivot)
-{
-    const real inverse = real(1) / pivot;
-    return inverse - inverse == 0 && inverse != 0 ? inverse : real(NAN);
-}
-
-template <int SIZE> __device__ __forceinline__ void copy_async(void* to, const void* from)
-{
-#ifdef __CUDA_ARCH__
-    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(SIZE) : "memory");
-#else
-    for (int i = 0; i < SIZE; ++i) ((char*)to)[i] = ((const char*)from)[i];
-#endif
-}
-
-__device__ __forceinline__ void close_group()
-{
-#ifdef __CUDA_ARCH__
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-// Until this thread's groups but the last COUNT are there.
-template <int COUNT> __device__ __forceinline__ void wait_for_groups()
-{
-#ifdef __CUDA_ARCH__
-    asm volatile("cp.async.wait_group %0;" ::"n"(COUNT) : "memory");
-#endif
-}
 
 __device__ __forceinline__ void wait_for_rows()
 {
@@ -130,6 +96,7 @@ __device__ __forceinline__ void substitute(real* shared, const real* __restrict_
         else if (source == ZERO)
             *to = 0;
     };
+#pragma unroll 1
     for (int step = 0; step < RING - 1; ++step) {
         if (step < n_steps) {
             memory.fetch_record(program, step);
@@ -143,6 +110,7 @@ __device__ __forceinline__ void substitute(real* shared, const real* __restrict_
     wait_for_rows();
     int4 head = memory.record(0)[0], tail = memory.record(0)[1];
     real total = 0;
+#pragma unroll 1
     for (int step = 0; step < n_steps; ++step) {
         wait_for_groups<RING - 3>();
         wait_for_rows();
@@ -204,6 +172,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
         else if (source == ZERO)
             *to = 0;
     };
+#pragma unroll 1
     for (int step = 0; step < RING - 1; ++step) {
         if (step < n_steps) {
             memory.fetch_record(program, step);
@@ -216,6 +185,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
     wait_for_rows();
     int4 head = memory.record(0)[0], tail = memory.record(0)[1];
     real total = 0, check = 0;
+#pragma unroll 1
     for (int step = 0; step < n_steps; ++step) {
         wait_for_groups<RING - 3>();
         wait_for_rows();
