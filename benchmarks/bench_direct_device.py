@@ -137,8 +137,9 @@ class Cudss:
         self._try("Create", ctypes.byref(self.handle))
         self._try("ConfigCreate", ctypes.byref(self.config))
         self._try("DataCreate", self.handle, ctypes.byref(self.data))
-        count, uniform_batch_size, real = ctypes.c_int(n_samples), 19, 1
-        self._try("ConfigSet", self.config, uniform_batch_size, ctypes.byref(count), ctypes.c_size_t(4))
+        count, every, batch_size, batch_index, real = ctypes.c_int(n_samples), ctypes.c_int(-1), 19, 20, 1
+        self._try("ConfigSet", self.config, batch_size, ctypes.byref(count), ctypes.c_size_t(4))
+        self._try("ConfigSet", self.config, batch_index, ctypes.byref(every), ctypes.c_size_t(4))
         wide, at = ctypes.c_int64, lambda array: ctypes.c_void_p(array.data.ptr)
         for matrix, array in ((self.X, self.x), (self.B, self.b)):
             self._try("MatrixCreateDn", ctypes.byref(matrix), wide(n), wide(1), wide(n), at(array), real, 0)
