@@ -98,8 +98,11 @@ def row_positions(plan: Elimination) -> np.ndarray:
 
 
 @compiled_serial
-def _steps(starts, left, right, begin, scale, height, window, extra, first_step, last_step, row):
-    """First and last step and the row of threads of each task; returns the number of steps."""
+def _steps(starts, left, right, begin, scale, height, window, before, behind, first_step, last_step, row):
+    """First and last step and the row of threads of each task; returns the number of steps.
+
+    A term needs its factors in the step in which it is added.
+    """
     n = starts.size - 1
     busy = np.zeros(height, np.int64)
     low = step = 0
@@ -112,17 +115,18 @@ def _steps(starts, left, right, begin, scale, height, window, extra, first_step,
                 break
             if last_step[t] >= 0:
                 continue
+            length = max(1, (starts[t + 1] - starts[t] + before + behind + TERMS - 1) // TERMS)
             ready = (begin[t] < 0 or 0 <= last_step[begin[t]] < step) and (
-                scale[t] < 0 or 0 <= last_step[scale[t]] < step
+                scale[t] < 0 or 0 <= last_step[scale[t]] < step + length - 1
             )
             k = starts[t]
             while ready and k < starts[t + 1]:
-                ready = (left[k] < 0 or 0 <= last_step[left[k]] < step) and (
-                    right[k] < 0 or 0 <= last_step[right[k]] < step
+                when = step + (k - starts[t] + before) // TERMS
+                ready = (left[k] < 0 or 0 <= last_step[left[k]] < when) and (
+                    right[k] < 0 or 0 <= last_step[right[k]] < when
                 )
                 k += 1
             if ready:
-                length = max(1, (starts[t + 1] - starts[t] + extra + TERMS - 1) // TERMS)
                 first_step[t], last_step[t], row[t] = step, step + length - 1, r
                 busy[r] = step + length
         step += 1
@@ -166,12 +170,12 @@ def _slots(starts, left, right, begin, scale, last_step, n_steps, first, slots):
     return n_slots
 
 
-def scheduled(tasks: Tasks, height: int, extra: int = 0) -> Schedule:
-    """Steps of `height` rows of threads; each task reads `extra` numbers beside its terms."""
+def scheduled(tasks: Tasks, height: int, before: int = 0, behind: int = 0) -> Schedule:
+    """Steps of `height` rows of threads; each task reads so many numbers before and behind its terms."""
     n = tasks.starts.size - 1
     first_step, last_step, row = (np.full(n, NONE, np.int64) for _ in range(3))
     lists = tasks.starts, tasks.left, tasks.right, tasks.begin, tasks.scale
-    n_steps = int(_steps(*lists, height, WINDOW * height, extra, first_step, last_step, row))
+    n_steps = int(_steps(*lists, height, WINDOW * height, before, behind, first_step, last_step, row))
     slots = np.full(n, NONE, np.int64)
     n_slots = int(_slots(*lists, last_step, n_steps, FIRST_SLOT, slots))
     return Schedule(first_step, last_step, row, slots, n_steps, n_slots)

@@ -156,7 +156,7 @@ def _pass_program(plan: Elimination, given: Pass, form: Form) -> Program:
     none, right = np.full(row.size, NONE, np.int64), rank[column[by_rank]]
     tasks = Tasks(starts, none, right, none_of(n), none_of(n))
     height = form.height
-    plan_of = scheduled(tasks, height, 1 + given.scaled)
+    plan_of = scheduled(tasks, height, 1, int(given.scaled))
     first, last, rows, slot = plan_of.first_step, plan_of.last_step, plan_of.row, plan_of.slots
     records = _empty(plan_of, height)
     sources, slots = (np.full((plan_of.n_steps, height, TERMS), fill, np.int64) for fill in (ZERO, ZERO_SLOT))
