@@ -69,8 +69,8 @@ GRAPHS = {"network": (network(), None), "tridiagonal": (banded(29, 1), np.arange
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, put, monkeypatch):
-    """By levels, values in shared memory or not, and the form of choice; a right-hand side with the values or after them."""
+def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, put):
+    """By levels and in the form of choice, a right-hand side with the values or after them."""
     base, order = GRAPHS[name]
     graph, values = matrices(base, 5, dtype)
     plan = elimination(graph, symmetric, order)
@@ -79,9 +79,7 @@ def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, put, monkeyp
     x = factor_solve.implementations["numba"](expected, plan, b[:, None, :], False, None)[:, 0, :]
     assert (broken != broken).tolist() == [False] * 3 + [True] * 2
     assert is_chain(plan) == (name == "tridiagonal")
-    for staged in (1 << 20, 0, None):
-        monkeypatch.setattr(levels, "STAGED_BYTES", staged)
-        form = factorized_with_solution if staged is None else levels.factorized_by_levels
+    for form in (levels.factorized_by_levels, factorized_with_solution):
         for rhs in (None, b):
             got, marks, solution = form(put(values), plan, put(rhs))
             np.testing.assert_array_equal(to_numpy(got), expected)

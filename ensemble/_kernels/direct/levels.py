@@ -33,23 +33,18 @@ MOST_MULTIPLY_ADDS = 1 << 26
 """Multiply-adds up to which their list, 8 or 12 bytes for each, is made."""
 
 MOST_THREADS = 512
-"""Of a block, as in levels.cu."""
-
-STAGED_BYTES = 32 << 10
-"""Bytes of a block's values, 8 samples of them, up to which they stay in shared memory."""
-
-STAGED_SAMPLES = 8
-"""Samples of a block whose values are in shared memory: 64 bytes of each value."""
+"""Of a block, as in pivots.cuh."""
 
 FLAGS = ("false", "true")
 
 CUDA = cuda.KernelModule(
     "direct/levels",
     [
-        *(f"factor<{staged}, {symmetric}>" for staged in FLAGS for symmetric in FLAGS),
+        *(f"factor<{symmetric}>" for symmetric in FLAGS),
         "substitutions<float>",
         "substitutions<double>",
     ],
+    headers=("direct/pivots.cuh",),
     only=cuda.Layout("double", 1, 1, 1),
 )
 
@@ -279,12 +274,8 @@ def factorized_by_levels(values: Any, plan: Elimination, b: Any) -> tuple[Any, A
     make = lambda: _with_widest(_factor_lists(plan, nnz, b is not None))
     widest, lists = kept_lists(plan, values, ("factor", nnz, b is not None), make)
     back = None if b is None else kept_lists(plan, values, ("back",), lambda: _back_lists(plan))
-    staged = rows * STAGED_SAMPLES * values.dtype.itemsize <= STAGED_BYTES
     lanes, height = _block(n_samples, 1, widest, values)
-    if staged and lanes > STAGED_SAMPLES:
-        lanes = STAGED_SAMPLES
-        height = max(1, min(MOST_THREADS // lanes, widest))
-    out = empty_like(values, (n_values if staged else rows, n_samples))
+    out = empty_like(values, (rows, n_samples))
     x = None if b is None else empty_like(b)
     broken = empty_like(values, (n_samples,))
     tasks, own = lists.values, (lists.scaled_starts, lists.scaled)
@@ -293,10 +284,9 @@ def factorized_by_levels(values: Any, plan: Elimination, b: Any) -> tuple[Any, A
         values, b, out, x, broken, tasks.starts, tasks.tasks, tasks.pairs, tasks.scales, *own, *behind,
         np.int32(nnz), np.int32(n_values), np.int32(tasks.starts.shape[0] - 1), np.int32(n_samples),
     )  # fmt: skip
-    name = f"factor<{FLAGS[staged]}, {FLAGS[plan.symmetric]}>"
-    shared = rows * lanes * values.dtype.itemsize if staged else 0
+    name = f"factor<{FLAGS[plan.symmetric]}>"
     grid = (-(-n_samples // lanes),)
-    CUDA.launch(name, _layout(values), grid, (lanes, height), arguments, shared=shared)
+    CUDA.launch(name, _layout(values), grid, (lanes, height), arguments)
     return out[:n_values, ...], broken, x
 
 

@@ -9,7 +9,6 @@
 #endif
 
 #define WIDTH 8
-#define MOST_THREADS 512
 
 // Flags of a record.
 #define START 1
@@ -63,20 +62,6 @@ template <int RING, int ENTRIES> struct Memory {
             copy_async<16>(records + (step & (RING - 1)) * 2 * height + thread, program + (int64)step * 2 * height + thread);
     }
 };
-
-// NaN in `broken` where any thread of the sample met a number that is not finite.
-__device__ __forceinline__ void report(real check, real* broken, int s, bool inside)
-{
-    __shared__ char marks[MOST_THREADS];
-    const int at = threadIdx.y * WIDTH + threadIdx.x;
-    __syncthreads();
-    marks[at] = check != check;
-    __syncthreads();
-    if (threadIdx.y != 0 || !inside) return;
-    bool any = false;
-    for (int t = threadIdx.x; t < WIDTH * blockDim.y; t += WIDTH) any = any || marks[t];
-    broken[s] = any ? real(NAN) : real(0);
-}
 
 // One pass of a substitution: records {out and flags, slot, four sources of the step RING - 1 later, four slots}. The first
 // number of a task is its row of `from`, the last one a reciprocal pivot where it is scaled.

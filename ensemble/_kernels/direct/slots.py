@@ -51,7 +51,7 @@ ZERO, NOTHING, VECTOR_ROWS = -1, -2, -3
 CUDA = cuda.KernelModule(
     "direct/slots",
     [f"{name}<{ring}>" for name, rings in (("slot_factor", (16, 8)), ("slot_solve", (8, 4))) for ring in rings],
-    headers=("direct/ahead.cuh",),
+    headers=("direct/pivots.cuh", "direct/ahead.cuh"),
     only=cuda.Layout("double", 1, 1, 1),
 )
 
