@@ -171,7 +171,7 @@ class KernelModule:
     ) -> None:  # fmt: skip
         """Queue one kernel; `wide`: matrix positions are 64-bit. An empty grid does nothing.
 
-        `shared` are the bytes of dynamic shared memory that a block gets; a multiprocessor's memory is shared memory then.
+        `shared` are the bytes of dynamic shared memory of a block; the first-level cache gets what is left.
         """
         if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)

@@ -1,13 +1,13 @@
 """The order in which a block of threads works out values that stay in shared memory: tasks, steps and slots.
 
-A task is one value of a factorisation or one row of a substitution. Tasks are sorted by a depth-first walk over the rows,
-so that few values are needed at one time. In each step a row of threads adds some terms of its task, or takes the first
-task whose operands are there. A value has a slot of shared memory from its last step to that of its last reader.
+A task is one value of a factorisation or one row of a substitution. Tasks are sorted by a depth-first walk over the
+rows, so that few values are needed at one time. In each step a row of threads adds some terms of its task, or takes the
+first task that need not wait. A value has a slot of shared memory from its last step to that of its last reader.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Tasks of factorisations and substitutions, in the order of `schedules.Tasks`, and the records a kernel reads."""
+"""Tasks of a factorisation on a device, in the order of `schedules.Tasks`."""
 
 from __future__ import annotations
 
@@ -50,11 +50,14 @@ def _group(number: np.ndarray, position: Any, rank: Any, terms: Any = None, **ot
     none = np.zeros(number.size + 1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     starts, left, right = none if terms is None else terms
     fields = {"source": NONE, "begin": NONE, "scale": NONE, "pivot": False, "out": NONE} | others
-    return {"number": number, "position": position, "rank": rank, "starts": starts, "left": left, "right": right} | fields
-
-
-def _rows_of(triangle: Any, order: np.ndarray, n: int) -> np.ndarray:
-    return np.searchsorted(triangle[0][order], np.arange(n + 1))
+    return {
+        "number": number,
+        "position": position,
+        "rank": rank,
+        "starts": starts,
+        "left": left,
+        "right": right,
+    } | fields
 
 
 def factor_tasks(plan: Elimination, nnz: int, with_rhs: bool, with_solution: bool) -> FactorTasks:
@@ -77,16 +80,12 @@ def factor_tasks(plan: Elimination, nnz: int, with_rhs: bool, with_solution: boo
     terms = starts, (scaled + first if symmetric else first), second
     groups = [_group(values, position[row], rank, terms, source=plan.sources, scale=scale, pivot=pivot, out=values)]
     if symmetric:  # l_ik for the row i that reads it
-        groups.append(
-            _group(scaled + left[2], position[left[0]], left[1], begin=left[2], scale=plan.diagonal[left[1]])
-        )
+        groups.append(_group(scaled + left[2], position[left[0]], left[1], begin=left[2], scale=plan.diagonal[left[1]]))
     if with_rhs:
         own = np.searchsorted(left[0], np.arange(n + 1))
         above = (scaled_y if symmetric else y) + left[1]
         out = NONE if with_solution else n_values + plan.columns
-        groups.append(
-            _group(y + line, position, 2 * n + 1, (own, above, left[2]), source=nnz + plan.rows, out=out)
-        )
+        groups.append(_group(y + line, position, 2 * n + 1, (own, above, left[2]), source=nnz + plan.rows, out=out))
         if symmetric:
             groups.append(_group(scaled_y + line, position, 2 * n + 2, begin=y + line, scale=plan.diagonal))
     if with_solution:
