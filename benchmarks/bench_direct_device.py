@@ -148,7 +148,9 @@ class Cudss:
             "MatrixCreateCsr", ctypes.byref(self.A), wide(n), wide(n), wide(A.nnz), at(self.indptr), None,
             at(self.indices), at(self.values), int32, real, general, full, zero_based,
         )  # fmt: skip
-        analysis, factorization = 3, 4
+        minor, analysis, factorization = ctypes.c_int(), 3, 4
+        self._try("GetProperty", 1, ctypes.byref(minor))
+        self.solve = 0x3F0 if minor.value > 6 else 0x70  # all parts of the solution
         self._phase(analysis)
         self._phase(factorization)
 
@@ -161,9 +163,9 @@ class Cudss:
         self._try("Execute", self.handle, phase, self.config, self.data, self.A, self.X, self.B)
 
     def __call__(self) -> None:
-        refactorization, solve = 8, 0x3F0
+        refactorization = 8
         self._phase(refactorization)
-        self._phase(solve)
+        self._phase(self.solve)
 
 
 def cudss_milliseconds(A: CrsMatrix, repeats: int) -> float | None:
