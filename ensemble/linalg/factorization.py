@@ -101,6 +101,38 @@ class Factorization(TriangularFactors):
             return elimination_of(A.graph, False, matched_rows(A.graph, NAME, _mean_weights(A)), ordering)
         return super()._plan_for(A, symmetric, ordering)
 
+    # --- other values on the graph
+    def solve(self, A: Any, b: Any) -> Any:
+        """x in ``A x = b`` for other values on the same graph: ``update(A) @ b`` without a factorisation that is kept.
+
+        The same bits, in one pass over the samples: the values of a few samples at a time are worked out, used and
+        overwritten. A sample whose factorisation breaks is NaN.
+
+        Parameters
+        ----------
+        A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrices, shape (n, n)
+        b : Ensemble or array, shape (n,) or (n, k)
+
+        Returns
+        -------
+        Ensemble, or an array where `A` and an array `b` have one sample, shape of `b`
+
+        Raises
+        ------
+        ValueError
+            If `A` has another graph, or `b` other rows or samples.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ensemble.gallery import poisson
+        >>> F = Factorization(poisson((10,)), kind="ldlt")
+        >>> F.solve(Ensemble(np.array([1.0, 2.0])) * poisson((10,)), np.ones(10)).samples[4]
+        array([15. ,  7.5])
+        """
+        quick = self._solved_at_once(A, b)
+        return self.update(A) @ b if quick is None else quick
+
     # --- determinants
     @property
     def _pivots(self) -> Any:

@@ -72,11 +72,12 @@ class Ensemble(Methods):
                 raise TypeError(message("Ensemble", "samples", "be an array of an Array API library", seen, advice))
         elif samples.dtype.kind not in "biufc":
             raise TypeError(message("Ensemble", "samples", "hold numbers or bools", f"dtype {samples.dtype}", advice))
-        require(
-            len(samples.shape) > 0, "Ensemble", "samples", "have a last axis that counts samples", "a 0-d array", advice
-        )
-        n_samples = samples.shape[-1]
-        require(n_samples > 0, "Ensemble", "samples", "hold one sample or more", f"shape {tuple(samples.shape)}")
+        shape = samples.shape
+        if not (shape and shape[-1] > 0):  # text is made where it is needed: this is called for every result
+            axis = "have a last axis that counts samples"
+            require(len(shape) > 0, "Ensemble", "samples", axis, "a 0-d array", advice)
+            require(shape[-1] > 0, "Ensemble", "samples", "hold one sample or more", f"shape {tuple(shape)}")
+        n_samples = shape[-1]
         if sample_set is not None:
             require_type(sample_set, SampleSet, "Ensemble", "sample_set", "be a SampleSet", "SampleSet(weights=...)?")
             seen = f"{sample_set.n_samples} for {n_samples} samples"

@@ -6,7 +6,8 @@ once for the samples of a tile, whose values are contiguous, ``(entries, lanes)`
 
 Operations: a multiply-add takes two loads of registers and 8 bytes of the list; an entry is written once.
 
-The functions of one tile are `plain`; code that Numba compiles calls them as `factor_one` and `solve_one`.
+The functions of one tile are `plain`; code that Numba compiles calls them as `factor_one`, `solve_one`
+and `factor_solve_one`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ensemble._compile.plain_code import (
     store,
 )
 
-__all__ = ["LU", "SYMMETRIC", "TRANSPOSED", "factor_one", "flat_list", "solve_one"]
+__all__ = ["LU", "SYMMETRIC", "TRANSPOSED", "factor_one", "factor_solve_one", "flat_list", "solve_one"]
 
 LU, TRANSPOSED, SYMMETRIC = 0, 1, 2
 """Orders of substitution."""
@@ -131,28 +132,44 @@ def _gathered(total: Register, pairs: Indices, low: int, high: int, left: Number
     return total
 
 
-@plain
-def factor_tile(
-    values: Numbers, first: int, stride: int, factors: Numbers, to: int, scaled: Numbers, broken: Numbers, bad: int,
-    program: Indices, symmetric: bool, zero: Register,
-) -> None:  # fmt: skip
-    """The values of the factorisation of a tile from ``factors[to]`` on.
+@inlined
+def _vector(b: Numbers, place: int, shared: bool, y: Numbers, to: int) -> Register:
+    """Entry `place` of the right-hand side, one number for all lanes if `shared`; ``y[to]`` is free."""
+    if shared:
+        store(y, to, b[place])
+    else:
+        store(y, to, load(b, place))
+    return load(y, to)
 
-    Entry k of the matrix lies at ``values[first + k * stride]``. Of LDL^T, `scaled` is free for as many numbers. From
-    ``broken[bad]`` on there will be NaN where a value is not finite, else zero.
-    """
+
+@inlined
+def _factorized(
+    values: Numbers, first: int, stride: int, factors: Numbers, to: int, scaled: Numbers, broken: Numbers, bad: int,
+    program: Indices, symmetric: bool, solves: bool, b: Numbers, far: int, shared: bool, y: Numbers, zero: Register,
+) -> None:  # fmt: skip
+    """`factor_tile`; if `solves`, and forward substitution from `b` to `y` with each row while it is in the cache."""
     out, given = behind(factors, to), behind(values, first)
     sources, pairs = behind(program, program[8]), behind(program, program[10])
-    check, e, at = zero, 0, 0
-    for _i in range(program[0]):
+    rows, orders = behind(program, program[4]), behind(program, program[5])
+    lower, upper = behind(program, program[6]), behind(program, program[7])
+    n, check, part, e, at, left, right = program[0], zero, zero, 0, 0, 0, 0
+    if solves and symmetric:
+        for i in range(n):
+            part = _vector(b, orders[i] * far, shared, y, i * LANES)
+    for i in range(n):
         end, last = e + pairs[at], e + pairs[at] + pairs[at + 1]
         at += 2
+        if solves and not symmetric:
+            part = _vector(b, rows[i] * far, shared, y, i * LANES)
         while e < end:
             high = at + 2 + 2 * pairs[at]
             total = _started(given, stride, sources, e, zero)
             total = _gathered(total, pairs, at + 2, high, out, out) * load(out, pairs[at + 1] * LANES)
             check = check + (total - total)
             store(out, e * LANES, total)
+            if solves:
+                part = part - total * load(y, lower[left] * LANES)
+                left += 1
             e, at = e + 1, high
         high = at + 1 + 2 * pairs[at]
         total = _started(given, stride, sources, e, zero)
@@ -163,18 +180,57 @@ def factor_tile(
         check = check + (pivot - pivot)
         store(out, e * LANES, pivot)
         e, at = e + 1, high
+        if solves and symmetric:
+            part = load(y, i * LANES) * pivot
+        if solves and not symmetric:
+            store(y, i * LANES, part)
         while e <= last:
             high = at + 1 + 2 * pairs[at]
             total = _started(given, stride, sources, e, zero)
             if symmetric:
                 total = _gathered(total, pairs, at + 1, high, scaled, out)
                 store(scaled, e * LANES, total * pivot)
+                if solves:
+                    place = upper[right] * LANES
+                    store(y, place, load(y, place) - total * part)
+                    right += 1
             else:
                 total = _gathered(total, pairs, at + 1, high, out, out)
             check = check + (total - total)
             store(out, e * LANES, total)
             e, at = e + 1, high
     store(broken, bad, check)
+
+
+@plain
+def factor_tile(
+    values: Numbers, first: int, stride: int, factors: Numbers, to: int, scaled: Numbers, broken: Numbers, bad: int,
+    program: Indices, symmetric: bool, zero: Register,
+) -> None:  # fmt: skip
+    """The values of the factorisation of a tile from ``factors[to]`` on.
+
+    Entry k of the matrix lies at ``values[first + k * stride]``. Of LDL^T, `scaled` is free for as many numbers. From
+    ``broken[bad]`` on there will be NaN where a value is not finite, else zero.
+    """
+    _factorized(
+        values, first, stride, factors, to, scaled, broken, bad, program, symmetric, False, values, 0, True, broken,
+        zero,
+    )  # fmt: skip
+
+
+@plain
+def factor_solve_tile(
+    values: Numbers, first: int, stride: int, factors: Numbers, to: int, scaled: Numbers, scale_first: int, broken: Numbers, bad: int,
+    program: Indices, symmetric: bool, b: Numbers, b_first: int, b_far: int, shared: bool, x: Numbers, x_first: int,
+    x_far: int, y: Numbers, y_first: int, zero: Register,
+) -> None:  # fmt: skip
+    """`factor_tile` and `solve_tile` in one pass."""
+    free = behind(y, y_first)
+    _factorized(
+        values, first, stride, factors, to, behind(scaled, scale_first), broken, bad, program, symmetric, True, behind(b, b_first), b_far,
+        shared, free, zero,
+    )  # fmt: skip
+    _rows_after(behind(factors, to), LANES, program, behind(x, x_first), x_far, free)
 
 
 @inlined
@@ -272,4 +328,4 @@ def solve_tile(
         _rows_after(own, stride, program, made, x_far, y)
 
 
-factor_one, solve_one = entry(factor_tile), entry(solve_tile)
+factor_one, solve_one, factor_solve_one = entry(factor_tile), entry(solve_tile), entry(factor_solve_tile)

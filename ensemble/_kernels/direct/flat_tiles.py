@@ -14,12 +14,12 @@ import numpy as np
 
 from ensemble._compile.lanes.types import zeros
 from ensemble._compile.memory import empty
-from ensemble._compile.numba import compiled, inner, prange
+from ensemble._compile.numba import compiled, inner, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
-from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED, factor_one, solve_one
-from ensemble._kernels.direct.tiles import runs_of_tiles
+from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED, factor_one, factor_solve_one, solve_one
+from ensemble._kernels.direct.tiles import aligned, runs_of_tiles
 
-__all__ = ["Tiles", "factorized_tiles", "solved_tiles"]
+__all__ = ["Tiles", "factorized_tiles", "solved_at_once", "solved_tiles"]
 
 WIDE = 32
 """Samples of a wide tile; a narrow one has 64 bytes of them."""
@@ -64,7 +64,7 @@ def _factor(width: int) -> Any:
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
             entries, w = values.size // n_samples, np.int64(width)
-            scaled, nothing = np.empty(n_values * w if symmetric else 0, values.dtype), zeros(values, width)
+            scaled, nothing = aligned(n_values * w if symmetric else 0, values), zeros(values, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = tile * w
                 given, stride, start = values, n_samples, first
@@ -79,12 +79,57 @@ def _factor(width: int) -> Any:
 
 
 @functools.cache
+def _factor_solve(width: int) -> Any:
+    """Both in one pass; the values of a tile are kept in `tiles` if `kept`, else until the next tile."""
+
+    @compiled
+    def loop(
+        values, b, shared, x, tiles, kept, broken, free, program, n, n_values, symmetric, n_samples, n_tiles, n_runs
+    ):  # fmt: skip
+        for r in prange(n_runs):
+            entries, w, nothing = values.size // n_samples, np.int64(width), zeros(b, width)
+            size = (n + n_values * ((0 if kept else 1) + (1 if symmetric else 0))) * w
+            work = free if free.size else aligned(size, b)
+            y = np.int64(r) * size
+            scaled = y + n * w
+            own = scaled + (n_values * w if symmetric else 0)
+            for tile in range(np.int64(r) * n_tiles // n_runs, (np.int64(r) + 1) * n_tiles // n_runs):
+                first = tile * w
+                rest = min(n_samples - first, w)
+                given, stride, start = values, n_samples, first
+                right, at, far = b, 0 if shared else first, 1 if shared else n_samples
+                made, x_first, x_far = x, first, n_samples
+                if rest < w:
+                    given, stride, start = np.empty(entries * w, values.dtype), w, np.int64(0)
+                    _read(values, n_samples, first, rest, given, width)
+                    made, x_first, x_far = np.empty(n * w, b.dtype), np.int64(0), w
+                    if not shared:
+                        right, at, far = np.empty(n * w, b.dtype), 0, w
+                        _read(b, n_samples, first, rest, right, width)
+                factors, to = (tiles, first * n_values) if kept else (work, own)
+                factor_solve_one(
+                    given, start, stride, factors, to, work, scaled, broken, first, program, symmetric, right, at, far,
+                    shared, made, x_first, x_far, work, y, nothing,
+                )  # fmt: skip
+                if rest < w:
+                    for row in range(n):
+                        for lane in range(rest):
+                            x[row * n_samples + first + lane] = made[row * w + lane]
+                for lane in range(rest):
+                    if broken[first + lane] != broken[first + lane]:
+                        for row in range(n):
+                            x[row * n_samples + first + lane] = np.nan
+
+    return loop
+
+
+@functools.cache
 def _solve(width: int) -> Any:
     @compiled
     def loop(tiles, program, n_values, b, x, n, k, shared, order, n_samples, n_tiles):
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
-            y, w, nothing = np.empty(n * width, b.dtype), np.int64(width), zeros(b, width)
+            y, w, nothing = aligned(n * width, b), np.int64(width), zeros(b, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = tile * w
                 rest = n_samples - first
@@ -126,6 +171,29 @@ def factorized_tiles(values: Any, plan: Any) -> tuple[Tiles, np.ndarray]:
         n_tiles, threads=ONE_THREAD if tiles.data.size <= SMALL else ALL_THREADS,
     )  # fmt: skip
     return tiles, broken[:n_samples]
+
+
+def solved_at_once(
+    values: Any, plan: Any, b: Any, shared: bool, keep: bool
+) -> tuple[np.ndarray, Tiles | None, np.ndarray]:
+    """x in ``A x = b``, the values of the factorisation if `keep`, and what is NaN for a sample that broke.
+
+    b has shape (n, n_samples), or (n,) if `shared`. x has shape (n, n_samples), and is NaN for a sample that broke.
+    """
+    n_samples, n, n_values = values.shape[1], plan.diagonal.size, plan.n_values
+    width = _width(n_samples, values.itemsize)
+    n_tiles, small = -(-n_samples // width), n_values * n_samples <= SMALL
+    n_runs = 1 if small else min(n_tiles, thread_count())
+    x = empty((n, n_samples), values.dtype)
+    tiles = Tiles(empty((n_tiles, n_values, width), values.dtype), n_samples) if keep else None
+    broken = np.empty(n_tiles * width, values.dtype)
+    size = 0 if small else n_runs * (n + n_values * (1 - keep + plan.symmetric)) * width
+    _factor_solve(width)(
+        values.reshape(-1), b.reshape(-1), shared, x.reshape(-1), broken if tiles is None else tiles.data.reshape(-1),
+        keep, broken, empty((size,), values.dtype), plan.flat, n, n_values, plan.symmetric, n_samples, n_tiles, n_runs,
+        threads=ONE_THREAD if small else ALL_THREADS,
+    )  # fmt: skip
+    return x, tiles, broken[:n_samples]
 
 
 def solved_tiles(tiles: Tiles, plan: Any, b: Any, transposed: bool, out: Any) -> Any:
