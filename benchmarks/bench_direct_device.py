@@ -137,8 +137,9 @@ class Cudss:
         self._try("Create", ctypes.byref(self.handle))
         self._try("ConfigCreate", ctypes.byref(self.config))
         self._try("DataCreate", self.handle, ctypes.byref(self.data))
-        count, uniform_batch_size, real = ctypes.c_int(n_samples), 19, 1
-        self._try("ConfigSet", self.config, uniform_batch_size, ctypes.byref(count), ctypes.c_size_t(4))
+        count, every, batch_size, batch_index, real = ctypes.c_int(n_samples), ctypes.c_int(-1), 19, 20, 1
+        self._try("ConfigSet", self.config, batch_size, ctypes.byref(count), ctypes.c_size_t(4))
+        self._try("ConfigSet", self.config, batch_index, ctypes.byref(every), ctypes.c_size_t(4))
         wide, at = ctypes.c_int64, lambda array: ctypes.c_void_p(array.data.ptr)
         for matrix, array in ((self.X, self.x), (self.B, self.b)):
             self._try("MatrixCreateDn", ctypes.byref(matrix), wide(n), wide(1), wide(n), at(array), real, 0)
@@ -147,7 +148,9 @@ class Cudss:
             "MatrixCreateCsr", ctypes.byref(self.A), wide(n), wide(n), wide(A.nnz), at(self.indptr), None,
             at(self.indices), at(self.values), int32, real, general, full, zero_based,
         )  # fmt: skip
-        analysis, factorization = 3, 4
+        minor, analysis, factorization = ctypes.c_int(), 3, 4
+        self._try("GetProperty", 1, ctypes.byref(minor))
+        self.solve = 0x3F0 if minor.value > 6 else 0x70  # all parts of the solution
         self._phase(analysis)
         self._phase(factorization)
 
@@ -160,9 +163,9 @@ class Cudss:
         self._try("Execute", self.handle, phase, self.config, self.data, self.A, self.X, self.B)
 
     def __call__(self) -> None:
-        refactorization, solve = 8, 0x3F0
+        refactorization = 8
         self._phase(refactorization)
-        self._phase(solve)
+        self._phase(self.solve)
 
 
 def cudss_milliseconds(A: CrsMatrix, repeats: int) -> float | None:

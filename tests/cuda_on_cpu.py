@@ -80,6 +80,7 @@ static void wait(char how)
 static void __syncthreads() { wait(WAITING); }
 static void __syncwarp() { wait(WAITING_IN_WARP); }  // by all threads of a warp equally often
 static void __threadfence() {}
+static void __threadfence_block() {}
 // One thread runs at a time, and to its next barrier.
 template <class T, class V> static T exchanged(T* p, V v) { const T old = *p; *p = v; return old; }
 template <class T> static T atomicAdd(T* p, T v) { return exchanged(p, *p + v); }

@@ -128,6 +128,7 @@ class KernelModule:
         self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
         self.widest, self.only, self.apart = widest, only, apart
         self._functions: dict[tuple[Any, ...], Any] = {}
+        self._most_shared: dict[int, int] = {}
         self._compiling: dict[tuple[Any, ...], Future[dict[tuple[Any, ...], Any]]] = {}
         KERNEL_MODULES[name] = self
 
@@ -172,11 +173,15 @@ class KernelModule:
     ) -> None:  # fmt: skip
         """Queue one kernel; `wide`: matrix positions are 64-bit. An empty grid does nothing.
 
-        `shared` are the bytes of dynamic shared memory that a block gets, 48 KiB at most.
+        `shared` are the bytes of dynamic shared memory of a block; the first-level cache gets what is left.
         """
         if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)
             kernel, given = self.function(function, layout, wide, extra), tuple([_argument(a) for a in arguments])
+            if shared > self._most_shared.get(id(kernel), 0):
+                self._most_shared[id(kernel)] = shared
+                kernel.preferred_shared_memory_carveout = 100  # percent
+                kernel.max_dynamic_shared_size_bytes = shared
             kernel(grid, block, given, shared_mem=shared)
 
     def rows(

@@ -42,3 +42,10 @@ def units_of(b: Array, norm: np.ndarray, coupled: bool) -> np.ndarray | None:
 def to_float64(values: Array) -> np.ndarray:
     """A kernel's inner products as float64 on the host."""
     return np.asarray(to_numpy(values), np.float64)
+
+
+def fetched(*arrays: Array) -> list[np.ndarray]:
+    """Arrays of one shape as float64 on the host, from a device in one copy."""
+    if len(arrays) == 1 or all(isinstance(array, np.ndarray) for array in arrays):
+        return [to_float64(array) for array in arrays]
+    return list(to_float64(array_namespace(*arrays).stack(arrays)))

@@ -14,8 +14,9 @@ from ensemble._check import floating, message
 from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.narrowing import narrowed_values
+from ensemble._kernels.krylov.vectors import dot
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
-from ensemble.krylov._norms import norms
+from ensemble.krylov._norms import fetched, norms
 from ensemble.krylov._system import LinearSystem, common_samples, linear_system, one_column
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
@@ -207,15 +208,19 @@ class _Solution:
         self.unit = None if unit is None else asarray_like(unit, system.b)
         n_samples = self.b.shape[1]
         self.tolerance = ROUNDOFFS * _limits(self.b.dtype)[0]
-        self.norm_b = _norms(self.b)
         if x is None:
+            self.norm_b = _norms(self.b, fetched(dot(self.b, self.b, None))[0])
             self.x = self.solve(self.b, self.norm_b)
+            self.r, self.error, self.norm = self.judged(self.x)
         else:
             self.x = x if self.unit is None else x / self.unit
-        self.r, self.error = self.judged(self.x)
+            others = [dot(self.b, self.b, None), *([] if F.marks is None else [F.marks])]
+            self.r, self.error, self.norm, squares, *marks = self.judged(self.x, *others)
+            self.norm_b = _norms(self.b, squares)
+            if marks and F.settle(marks[0], self.x):
+                self.r, self.error, self.norm = self.judged(self.x)
         self.iterations = np.zeros(n_samples, np.int64)
         self.repaired = np.zeros(n_samples, bool)
-        self.norm = _norms(self.r)
         self.history = [self.norm.copy()]
 
     def solve(self, r: Any, norm: np.ndarray) -> Any:
@@ -235,10 +240,11 @@ class _Solution:
             narrow = contiguous(xp.astype(r / unit, getattr(xp, self.F.dtype.name)))
             return xp.astype(self.F.apply(narrow), r.dtype) * unit
 
-    def judged(self, x: Any) -> tuple[Any, np.ndarray]:
-        """The residual and the backward errors of `x`."""
+    def judged(self, x: Any, *others: Any) -> tuple[Any, ...]:
+        """The residual of `x`, its backward errors and norms, and `others` on the host."""
         r, error = backward_error(*self.A.arrays, x, self.b)
-        return r, np.asarray(to_numpy(error), np.float64)
+        error, squares, *others_there = fetched(error, dot(r, r, None), *others)
+        return r, error, _norms(r, squares), *others_there
 
     def finish(self) -> _Solution:
         """These solutions as good as they get."""
@@ -255,8 +261,7 @@ class _Solution:
             if not active.any():
                 return
             corrected = self.x + self.solve(self.r, self.norm)
-            r, error = self.judged(corrected)
-            norm = _norms(r)
+            r, error, norm = self.judged(corrected)
             better = active & (norm < self.norm) & np.isfinite(error)
             chosen = asarray_like(better, self.x)
             self.x, self.r = xp.where(chosen, corrected, self.x), xp.where(chosen, r, self.r)
@@ -293,7 +298,7 @@ class _Solution:
             error = float(to_numpy(error)[0])
             if error < self.error[s] or not np.isfinite(self.error[s]):
                 self.x[:, s], self.r[:, s] = wide[:, 0], r[:, 0]
-                self.error[s], self.norm[s] = error, _norms(r)[0]
+                self.error[s], self.norm[s] = error, _norms(r, fetched(dot(r, r, None))[0])[0]
         self.history.append(self.norm.copy())
 
     def result(self, system: LinearSystem) -> DirectResult:
@@ -344,11 +349,11 @@ def _limits(dtype: Any) -> tuple[float, float, float]:
     return eps, float(np.sqrt(least)) / eps, float(np.sqrt(most)) / 2.0
 
 
-def _norms(r: Any) -> np.ndarray:
-    """2-norms per sample, float64 on the host, of vectors whose squares may leave the range of numbers."""
+def _norms(r: Any, squares: np.ndarray) -> np.ndarray:
+    """2-norms per sample, float64 on the host, of vectors whose `squares` may have left the range of numbers."""
     if not r.shape[0]:
         return np.zeros(r.shape[1])
-    plain, (_, low, high) = norms(r), _limits(r.dtype)
+    plain, (_, low, high) = np.sqrt(squares), _limits(r.dtype)
     if low < plain.min() and plain.max() < high:  # false where one is NaN
         return plain
     xp, odd = array_namespace(r), ~((plain > low) & (plain < high))

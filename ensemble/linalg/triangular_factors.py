@@ -33,6 +33,8 @@ class TriangularFactors(LinearOperator):
     _orderings: tuple[str, ...] = ("auto",)
     tiles: Tiles | None = None
     """The values of many samples in NumPy's arrays, where the elimination has a flat list."""
+    marks: Any = None
+    """NaN for each sample that broke, else zero, until `settle` knows them."""
 
     def __init__(self, A: Any, kind: str, ordering: Any, dtype: Any) -> None:
         self._put(self._plan(A, kind, ordering, dtype))
@@ -66,7 +68,10 @@ class TriangularFactors(LinearOperator):
         return plan
 
     def _put(self, A: CrsMatrix, b: Any = None) -> Any:
-        """The numbers of the matrix `A` on this graph; the product with bare `b` of the same samples, or None."""
+        """The numbers of the matrix `A` on this graph; the product with bare `b` of the same samples, or None.
+
+        With `b`, a device is not waited for: `marks` may be set then, and `settle` is yet to be called.
+        """
         self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
         if self.plan.flat is not None and type(A.values) is np.ndarray and self.n_samples > 1:
             values, x = np.ascontiguousarray(A.values, self.dtype), None
@@ -82,12 +87,20 @@ class TriangularFactors(LinearOperator):
         values = contiguous(xp.astype(A.values, getattr(xp, self.dtype.name), copy=False))
         with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
             self.values, broken, x = factorized_with_solution(values, self.plan, b)
-        broken = to_numpy(broken)
-        self.broken = broken != broken
-        if self.broken.any():  # half of its values may be numbers
+        if x is None:
+            self.settle(to_numpy(broken), None)
+        else:
+            self.marks = broken
+        return x
+
+    def settle(self, marks: np.ndarray, x: Any) -> bool:
+        """Put NaN into the values and into the product `x` of samples whose marks are NaN; whether there are any."""
+        self.broken, self.marks = marks != marks, None
+        found = bool(self.broken.any())
+        if found:  # half of their values may be numbers
             for array in (self.values,) if x is None else (self.values, x):
                 array[:, asarray_like(self.broken, array)] = np.nan
-        return x
+        return found
 
     @cached_property
     def values(self) -> Any:
@@ -133,7 +146,10 @@ class TriangularFactors(LinearOperator):
         return matrix
 
     def _update_and_apply(self, A: CrsMatrix, b: Any) -> tuple[Self, Any]:
-        """`update`, and the product with bare `b`, shape (n, n_samples), or None where that takes another pass."""
+        """`update`, and the product with bare `b`, shape (n, n_samples), or None where that takes another pass.
+
+        Where `marks` of the first are not None, the caller calls its `settle` with them.
+        """
         A, made = self._checked(A), self._with_plan()
         own = self.dtype if type(b) is np.ndarray else getattr(array_namespace(b), self.dtype.name)
         together = b.dtype == own and b.shape[1] == A.values.shape[1]

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble._backend import asarray_like, prototype, to_numpy
-from ensemble._kernels.direct import levels, on_device
+from ensemble._kernels.direct import levels, on_device, slots
 from ensemble._kernels.direct.chains import is_chain
 from ensemble._kernels.direct.factors import factorized
 from ensemble._kernels.direct.triangular import factor_solve
@@ -69,8 +69,8 @@ GRAPHS = {"network": (network(), None), "tridiagonal": (banded(29, 1), np.arange
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, put, monkeypatch):
-    """Values in shared memory or not, and a right-hand side with the values or after them."""
+def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, put):
+    """By levels and in the form of choice, a right-hand side with the values or after them."""
     base, order = GRAPHS[name]
     graph, values = matrices(base, 5, dtype)
     plan = elimination(graph, symmetric, order)
@@ -79,13 +79,49 @@ def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, put, monkeyp
     x = factor_solve.implementations["numba"](expected, plan, b[:, None, :], False, None)[:, 0, :]
     assert (broken != broken).tolist() == [False] * 3 + [True] * 2
     assert is_chain(plan) == (name == "tridiagonal")
-    for staged in (1 << 20, 0):
-        monkeypatch.setattr(levels, "STAGED_BYTES", staged)
+    for form in (levels.factorized_by_levels, factorized_with_solution):
         for rhs in (None, b):
-            got, marks, solution = factorized_with_solution(put(values), plan, put(rhs))
+            got, marks, solution = form(put(values), plan, put(rhs))
             np.testing.assert_array_equal(to_numpy(got), expected)
             np.testing.assert_array_equal(to_numpy(marks), broken)
             assert solution is None or np.array_equal(to_numpy(solution), x, equal_nan=True)
+
+
+@pytest.mark.parametrize("form", [slots.Form(4, 16), slots.Form(8, 8), slots.Form(16, 8)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("most_kept", [0, 1024])
+def test_values_in_slots_have_the_bits_of_the_cpu(most_kept, symmetric, dtype, form, put, monkeypatch):
+    """One warp or more, with backward substitution among the values or after them."""
+    monkeypatch.setattr(slots, "FORMS", (form,))
+    monkeypatch.setattr(slots, "MOST_KEPT", most_kept)
+    graph, values = matrices(network(), 11, dtype)
+    plan = elimination(graph, symmetric, None)
+    b = np.random.default_rng(8).standard_normal((graph.shape[0], 2, 11)).astype(dtype)
+    expected, broken = factorized.implementations["numba"](values, plan, None)
+    solve = factor_solve.implementations["numba"]
+    for rhs in (None, b[:, 0].copy()):
+        got, marks, x = slots.slots_factorized(put(values), plan, put(rhs))
+        np.testing.assert_array_equal(to_numpy(got), expected)
+        np.testing.assert_array_equal(to_numpy(marks), broken)
+        if rhs is not None:
+            np.testing.assert_array_equal(to_numpy(x), solve(expected, plan, b[:, :1].copy(), False, None)[:, 0])
+    for transposed in (False, True):
+        for factors in (expected, expected[:, :1].copy()):
+            got = slots.slots_solved(put(factors), plan, put(b), transposed, None)
+            np.testing.assert_array_equal(to_numpy(got), solve(factors, plan, b, transposed, None))
+
+
+@pytest.mark.parametrize("most", [0, 1 << 20])
+def test_what_does_not_fit_into_slots_goes_by_levels(most, put, monkeypatch):
+    graph, values = matrices(network(), 3)
+    plan = elimination(graph, False, None)
+    monkeypatch.setattr(slots, "SHARED_BYTES", most)
+    for found in (
+        slots.slots_factorized(put(values), plan, None),
+        slots.slots_solved(put(np.ones((plan.n_values, 3))), plan, put(np.ones((60, 1, 3))), False, None),
+    ):
+        assert (found is None) == (most == 0)
 
 
 def elimination(graph, symmetric, order):
@@ -104,8 +140,9 @@ def test_solutions_have_the_bits_of_the_cpu(name, symmetric, transposed, put):
     single = factors.astype(np.float32)
     for given in (factors, single, single[:, :1].copy()):
         expected = factor_solve.implementations["numba"](given, plan, b, transposed, None)
-        got = factor_solve.implementations["cuda"](put(given), plan, put(b), transposed, None)
-        np.testing.assert_array_equal(to_numpy(got), expected)
+        for form in (factor_solve.implementations["cuda"], levels.solved_by_levels):
+            got = form(put(given), plan, put(b), transposed, None)
+            np.testing.assert_array_equal(to_numpy(got), expected)
         place = put(b.copy())
         factor_solve.implementations["cuda"](put(given), plan, place, transposed, place)
         np.testing.assert_array_equal(to_numpy(place), expected)

@@ -3,38 +3,18 @@
 // A block carries blockDim.x samples, one per threadIdx.x; its rows of threads (threadIdx.y) share the tasks of a level,
 // an entry or a row each, and wait for each other after it. Every sum belongs to one thread and has the order of the CPU.
 
-#ifndef SHARED_VALUES
-#define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
-#endif
-#ifndef NAN
-#define NAN __int_as_float(0x7fffffff)
-#endif
-
-#define MOST_THREADS 512
 #define AHEAD 4
 
-// The values of one sample: in shared memory, or in the array itself.
-template <bool STAGED> struct Values {
+// The values of one sample.
+struct Values {
     real* first;
     int64 stride;
-    __device__ __forceinline__ real& operator[](int e) const
-    {
-        if constexpr (STAGED)
-            return first[e * (int)stride];
-        else
-            return first[e * stride];
-    }
+    __device__ __forceinline__ real& operator[](int e) const { return first[e * stride]; }
 };
 
-__device__ __forceinline__ real reciprocal(real pivot)
-{
-    const real inverse = real(1) / pivot;
-    return inverse - inverse == 0 && inverse != 0 ? inverse : real(NAN);
-}
-
 // total - products of the pairs [begin, end), in their order. The loads of several pairs are in flight at once.
-template <bool SYMMETRIC, class V>
-__device__ __forceinline__ real reduced(real total, const V& values, const int2* __restrict__ pairs,
+template <bool SYMMETRIC>
+__device__ __forceinline__ real reduced(real total, const Values& values, const int2* __restrict__ pairs,
                                         const int* __restrict__ scales, int begin, int end)
 {
     int p = begin;
@@ -66,23 +46,9 @@ __device__ __forceinline__ real source_of(const real* __restrict__ A, const real
     return source < nnz ? A[source * n_samples + s] : b[(source - nnz) * n_samples + s];
 }
 
-// NaN in `broken` where any thread of the sample met a number that is not finite.
-__device__ __forceinline__ void report(real check, real* broken, int s, bool inside)
-{
-    __shared__ char marks[MOST_THREADS];
-    const int at = threadIdx.y * blockDim.x + threadIdx.x;
-    __syncthreads();
-    marks[at] = check != check;
-    __syncthreads();
-    if (threadIdx.y != 0 || !inside) return;
-    bool any = false;
-    for (int t = threadIdx.x; t < blockDim.x * blockDim.y; t += blockDim.x) any = any || marks[t];
-    broken[s] = any ? real(NAN) : real(0);
-}
-
 // Tasks {place, source, begin, end}: the place of a pivot is complemented. With a right-hand side, its entries are values
 // from n_values on, and the values of the array as many more.
-template <bool STAGED, bool SYMMETRIC>
+template <bool SYMMETRIC>
 __global__ void __launch_bounds__(MOST_THREADS)
     factor(const real* __restrict__ A, const real* __restrict__ b, real* values, real* x, real* broken,
            const int* __restrict__ starts, const int4* __restrict__ tasks, const int2* __restrict__ pairs,
@@ -90,24 +56,15 @@ __global__ void __launch_bounds__(MOST_THREADS)
            const int* __restrict__ back_starts, const int4* __restrict__ back_tasks, const int* __restrict__ back_rows,
            const int2* __restrict__ terms, int nnz, int n_values, int n_levels, int n_samples)
 {
-    SHARED_VALUES(staged);
     const int lanes = blockDim.x, own = blockIdx.x * lanes + threadIdx.x;
     const bool inside = own < n_samples;
     const int s = inside ? own : n_samples - 1;  // an idle thread reads what its neighbour does
-    const Values<STAGED> v = STAGED ? Values<STAGED>{staged + threadIdx.x, lanes} : Values<STAGED>{values + s, n_samples};
-    const int n_tasks = __ldg(starts + n_levels);
-    if constexpr (STAGED) {
-        for (int t = threadIdx.y; t < n_tasks; t += blockDim.y) {
-            const int4 task = __ldg(tasks + t);
-            v[task.x < 0 ? ~task.x : task.x] = source_of(A, b, task.y, nnz, n_samples, s);
-        }
-        __syncthreads();
-    }
+    const Values v{values + s, n_samples};
     real check = 0, ahead = 0;
     int4 next;
     if (threadIdx.y < __ldg(starts + 1)) {
         next = __ldg(tasks + threadIdx.y);
-        if constexpr (!STAGED) ahead = source_of(A, b, next.y, nnz, n_samples, s);
+        ahead = source_of(A, b, next.y, nnz, n_samples, s);
     }
     for (int level = 0; level < n_levels; ++level) {
         const int first = __ldg(starts + level) + threadIdx.y, end = __ldg(starts + level + 1);
@@ -116,20 +73,19 @@ __global__ void __launch_bounds__(MOST_THREADS)
         const bool more = level + 1 < n_levels && end + threadIdx.y < __ldg(starts + level + 2);
         if (more) {  // of the next level: loads that depend on nothing of this one
             next = __ldg(tasks + end + threadIdx.y);
-            if constexpr (!STAGED) ahead = source_of(A, b, next.y, nnz, n_samples, s);
+            ahead = source_of(A, b, next.y, nnz, n_samples, s);
         }
         for (int t = first; t < end; t += blockDim.y) {
             if (t != first) {
                 task = __ldg(tasks + t);
-                if constexpr (!STAGED) total = source_of(A, b, task.y, nnz, n_samples, s);
+                total = source_of(A, b, task.y, nnz, n_samples, s);
             }
             const bool pivot = task.x < 0;
             const int place = pivot ? ~task.x : task.x;
-            if constexpr (STAGED) total = v[place];
             total = reduced<SYMMETRIC>(total, v, pairs, scales, task.z, task.w);
             if (pivot) total = reciprocal(total);
             check = check + (place < n_values ? total - total : real(0));
-            if (STAGED || inside) v[place] = total;
+            if (inside) v[place] = total;
         }
         __syncthreads();
         if constexpr (!SYMMETRIC) {
@@ -138,21 +94,18 @@ __global__ void __launch_bounds__(MOST_THREADS)
                 const int2 pair = __ldg(scaled + t);
                 const real factor = v[pair.x] * v[pair.y];
                 check = check + (factor - factor);
-                if (STAGED || inside) v[pair.x] = factor;
+                if (inside) v[pair.x] = factor;
             }
             if (low < high) __syncthreads();
         }
     }
-    if constexpr (STAGED)
-        if (inside)
-            for (int e = threadIdx.y; e < n_values; e += blockDim.y) values[e * (int64)n_samples + s] = v[e];
     for (int level = x != nullptr ? n_levels - 1 : -1; level >= 0; --level) {
         const int high = __ldg(back_starts + level + 1);
         for (int t = __ldg(back_starts + level) + threadIdx.y; t < high; t += blockDim.y) {
             const int4 task = __ldg(back_tasks + t);  // {row of x, begin, end, pivot}
             const int row = n_values + __ldg(back_rows + t);
             const real total = reduced<false>(v[row], v, terms, nullptr, task.y, task.z) * v[task.w];
-            if (STAGED || inside) v[row] = total;
+            if (inside) v[row] = total;
             if (inside) x[task.x * (int64)n_samples + s] = total;
         }
         __syncthreads();

@@ -20,29 +20,31 @@ from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled_serial
 from ensemble._kernels.direct.elimination import Elimination
 
-__all__ = ["MOST_MULTIPLY_ADDS", "factorized_by_levels", "solved_by_levels"]
+__all__ = [
+    "MOST_MULTIPLY_ADDS",
+    "factorized_by_levels",
+    "kept_lists",
+    "multiply_adds_of",
+    "solved_by_levels",
+    "triangles",
+]
 
 MOST_MULTIPLY_ADDS = 1 << 26
 """Multiply-adds up to which their list, 8 or 12 bytes for each, is made."""
 
 MOST_THREADS = 512
-"""Of a block, as in levels.cu."""
-
-STAGED_BYTES = 32 << 10
-"""Bytes of a block's values, 8 samples of them, up to which they stay in shared memory."""
-
-STAGED_SAMPLES = 8
-"""Samples of a block whose values are in shared memory: 64 bytes of each value."""
+"""Of a block, as in pivots.cuh."""
 
 FLAGS = ("false", "true")
 
 CUDA = cuda.KernelModule(
     "direct/levels",
     [
-        *(f"factor<{staged}, {symmetric}>" for staged in FLAGS for symmetric in FLAGS),
+        *(f"factor<{symmetric}>" for symmetric in FLAGS),
         "substitutions<float>",
         "substitutions<double>",
     ],
+    headers=("direct/pivots.cuh",),
     only=cuda.Layout("double", 1, 1, 1),
 )
 
@@ -121,7 +123,7 @@ def _pairs(graph, symmetric, starts, pairs, scales, fill):
                 where[lower[p]] = -1
 
 
-def _multiply_adds(plan: Elimination) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def multiply_adds_of(plan: Elimination) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where the multiply-adds of each value begin, their operands, and their third factors."""
     graph = (plan.lower_starts, plan.lower, plan.across, plan.upper_starts, plan.upper, plan.first, plan.diagonal)
     starts = np.zeros(plan.n_values + 1, np.int64)
@@ -135,7 +137,7 @@ def _multiply_adds(plan: Elimination) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return starts, pairs, scales
 
 
-def _triangles(plan: Elimination) -> tuple[Any, Any]:
+def triangles(plan: Elimination) -> tuple[Any, Any]:
     """(row, column, place) of the values left and right of the diagonal, in the order of rows."""
     line = np.arange(plan.diagonal.size)
     found = []
@@ -173,7 +175,7 @@ class FactorLists(NamedTuple):
 def _factor_lists(plan: Elimination, nnz: int, with_rhs: bool) -> FactorLists:
     """The tasks of a factorisation; with those of forward substitution as one more column, if wanted."""
     row_level, n_levels = _last_levels(plan.lower_starts, plan.lower, plan.upper_starts, plan.upper)
-    left, right = _triangles(plan)
+    left, right = triangles(plan)
     n, n_values = plan.diagonal.size, plan.n_values
     level = np.empty(n_values, np.int64)
     level[plan.diagonal] = row_level
@@ -183,7 +185,7 @@ def _factor_lists(plan: Elimination, nnz: int, with_rhs: bool) -> FactorLists:
         level[left[2]] = row_level[left[1]]
         order, starts = _sorted(level[left[2]], n_levels, np.zeros(left[2].size))
         scaled = _int32(left[2], plan.diagonal[left[1]])[order], starts
-    starts, pairs, scales = _multiply_adds(plan)
+    starts, pairs, scales = multiply_adds_of(plan)
     place, source = np.arange(n_values), plan.sources.copy()
     place[plan.diagonal] = ~plan.diagonal
     begin, end = starts[:-1], starts[1:]
@@ -217,7 +219,7 @@ def _pass(plan: Elimination, triangle: Any, sources: Any, rows: Any, own: Any, d
 
 def _solve_lists(plan: Elimination, transposed: bool) -> tuple[Tasks, Tasks]:
     """The tasks of forward and of backward substitution."""
-    (row, column, place), (upper_row, upper_column, upper_place) = _triangles(plan)
+    (row, column, place), (upper_row, upper_column, upper_place) = triangles(plan)
     rows, columns = (plan.columns, plan.rows) if transposed else (plan.rows, plan.columns)
     if transposed and not plan.symmetric:
         before, after = (upper_column, upper_row, upper_place), (column, row, place)
@@ -231,10 +233,10 @@ def _solve_lists(plan: Elimination, transposed: bool) -> tuple[Tasks, Tasks]:
 def _back_lists(plan: Elimination) -> Tasks:
     """The tasks of backward substitution in the rows of elimination order; results go to the rows of x."""
     line = np.arange(plan.diagonal.size)
-    return _pass(plan, _triangles(plan)[1], plan.n_values + line, line, plan.columns, True, False)
+    return _pass(plan, triangles(plan)[1], plan.n_values + line, line, plan.columns, True, False)
 
 
-def _kept(plan: Elimination, like: Any, key: tuple[Any, ...], make: Any) -> Any:
+def kept_lists(plan: Elimination, like: Any, key: tuple[Any, ...], make: Any) -> Any:
     """The lists of a plan where `like` lives, made once."""
     place = (*key, device.current_device() if hasattr(like.data, "ptr") else None)
     kept: dict[Any, Any] = plan.lists if plan.lists is not None else {}
@@ -270,14 +272,10 @@ def factorized_by_levels(values: Any, plan: Elimination, b: Any) -> tuple[Any, A
     n, n_values = plan.diagonal.size, plan.n_values
     rows = n_values + (0 if b is None else n)
     make = lambda: _with_widest(_factor_lists(plan, nnz, b is not None))
-    widest, lists = _kept(plan, values, ("factor", nnz, b is not None), make)
-    back = None if b is None else _kept(plan, values, ("back",), lambda: _back_lists(plan))
-    staged = rows * STAGED_SAMPLES * values.dtype.itemsize <= STAGED_BYTES
+    widest, lists = kept_lists(plan, values, ("factor", nnz, b is not None), make)
+    back = None if b is None else kept_lists(plan, values, ("back",), lambda: _back_lists(plan))
     lanes, height = _block(n_samples, 1, widest, values)
-    if staged and lanes > STAGED_SAMPLES:
-        lanes = STAGED_SAMPLES
-        height = max(1, min(MOST_THREADS // lanes, widest))
-    out = empty_like(values, (n_values if staged else rows, n_samples))
+    out = empty_like(values, (rows, n_samples))
     x = None if b is None else empty_like(b)
     broken = empty_like(values, (n_samples,))
     tasks, own = lists.values, (lists.scaled_starts, lists.scaled)
@@ -286,10 +284,9 @@ def factorized_by_levels(values: Any, plan: Elimination, b: Any) -> tuple[Any, A
         values, b, out, x, broken, tasks.starts, tasks.tasks, tasks.pairs, tasks.scales, *own, *behind,
         np.int32(nnz), np.int32(n_values), np.int32(tasks.starts.shape[0] - 1), np.int32(n_samples),
     )  # fmt: skip
-    name = f"factor<{FLAGS[staged]}, {FLAGS[plan.symmetric]}>"
-    shared = rows * lanes * values.dtype.itemsize if staged else 0
+    name = f"factor<{FLAGS[plan.symmetric]}>"
     grid = (-(-n_samples // lanes),)
-    CUDA.launch(name, _layout(values), grid, (lanes, height), arguments, shared=shared)
+    CUDA.launch(name, _layout(values), grid, (lanes, height), arguments)
     return out[:n_values, ...], broken, x
 
 
@@ -309,7 +306,7 @@ def solved_by_levels(factors: Any, plan: Elimination, b: Any, transposed: bool, 
         return out
     if device.address(out) == device.address(b):
         b = b.copy()
-    widest, (forward, backward) = _kept(
+    widest, (forward, backward) = kept_lists(
         plan, b, ("solve", transposed), lambda: (_widest((made := _solve_lists(plan, transposed))[0].starts), made)
     )
     lanes, height = _block(n_samples, k, widest, b)

@@ -14,6 +14,7 @@ from ensemble._kernels.direct.chains import chain_factorized, chain_solved
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.factors import factorized
 from ensemble._kernels.direct.levels import MOST_MULTIPLY_ADDS, factorized_by_levels, solved_by_levels
+from ensemble._kernels.direct.slots import slots_factorized, slots_solved
 from ensemble._kernels.direct.triangular import factor_solve
 
 __all__ = ["factorized_with_solution"]
@@ -36,7 +37,11 @@ def _(values: Any, plan: Elimination, b: Any) -> Any:
         found = factorized.implementations["numba"](to_numpy(values), plan, None)
         made, broken = (asarray_like(each, values) for each in found)
         return made, broken, None if b is None else _solved(made, plan, b[:, None, :], False, None)[:, 0, :]
-    return chain_factorized(values, plan, b) or factorized_by_levels(values, plan, b)
+    for form in (chain_factorized, slots_factorized, factorized_by_levels):
+        found = form(values, plan, b)
+        if found is not None:
+            break
+    return found
 
 
 @factorized.register("cuda")
@@ -47,5 +52,8 @@ def _(values: Any, plan: Elimination, out: Any) -> Any:
 
 @factor_solve.register("cuda")
 def _solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out: Any) -> Any:
-    found = chain_solved(factors, plan, b, transposed, out)
-    return solved_by_levels(factors, plan, b, transposed, out) if found is None else found
+    for form in (chain_solved, slots_solved, solved_by_levels):
+        found = form(factors, plan, b, transposed, out)
+        if found is not None:
+            break
+    return found

@@ -1,0 +1,26 @@
+// Asynchronous copies to shared memory.
+
+template <int SIZE> __device__ __forceinline__ void copy_async(void* to, const void* from)
+{
+#ifdef __CUDA_ARCH__
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(SIZE) : "memory");
+#else
+    for (int i = 0; i < SIZE; ++i) ((char*)to)[i] = ((const char*)from)[i];
+#endif
+}
+
+__device__ __forceinline__ void close_group()
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Until this thread's groups but the last COUNT are there.
+template <int COUNT> __device__ __forceinline__ void wait_for_groups()
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.wait_group %0;" ::"n"(COUNT) : "memory");
+#endif
+}
