@@ -64,6 +64,9 @@ compiled: Any = functools.partial(work_sharing, error_model="numpy", nogil=True,
 """Compile a function that ends in a loop ``for i in prange(n)`` over threads; the machine code is kept on disk."""
 
 
+_serial: Any = functools.partial(numba.njit, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
+
+
 def compiled_regions(function: Callable[..., Any]) -> Any:
     """Compile a function with `prange` loops anywhere, which takes twice as long; the machine code is kept on disk."""
     return cached(numba.njit(parallel=True, error_model="numpy", nogil=True)(function))
@@ -71,7 +74,7 @@ def compiled_regions(function: Callable[..., Any]) -> Any:
 
 def compiled_serial(function: Callable[..., Any]) -> Any:
     """Compile a function that runs on the calling thread; the machine code is kept on disk."""
-    return cached(numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)(function))
+    return cached(_serial(function))
 
 
 inner: Any = functools.partial(

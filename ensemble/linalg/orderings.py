@@ -130,7 +130,7 @@ def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, orderin
     orders = pivots[ordering], ordering
     moved = _symmetric_pattern(i, j, n)
     upper = kernels.filled(moved.indptr, moved.indices, kernels.elimination_tree(moved.indptr, moved.indices))
-    lower = _transposed(*upper, n)
+    lower = _transposed(upper[0], upper[1], n)
     count = kernels.count_multiply_adds(*lower[:2], upper[0], symmetric)
     n_values = n + upper[1].size * (1 if symmetric else 2)
     if not symmetric and count <= EXACT_MULTIPLY_ADDS:
@@ -144,7 +144,7 @@ def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, orderin
         return _with_places(symmetric, orders, lower, upper, (i, j, entries))
     runs = merged_rows(*upper)
     upper = padded_columns(*upper, runs)
-    return _with_places(symmetric, orders, _transposed(*upper, n), upper, (i, j, entries), runs)
+    return _with_places(symmetric, orders, _transposed(upper[0], upper[1], n), upper, (i, j, entries), runs)
 
 
 def unfilled_elimination_of(
@@ -161,7 +161,7 @@ def unfilled_elimination_of(
     right = upper.indptr.astype(np.int64), upper.indices
     left = lower.indptr.astype(np.int64), lower.indices, np.empty(0, np.int64)
     if symmetric:
-        left = _transposed(*right, n)
+        left = _transposed(right[0], right[1], n)
     return _with_places(symmetric, (pivots[order], order), left, right, (i, j, entries))
 
 

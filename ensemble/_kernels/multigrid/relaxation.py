@@ -95,9 +95,9 @@ def chebyshev_last(indptr, indices, values, dinv, b, x, a, c, w, out):
 
 
 @per_width
-def _chebyshev_step(width, shared, prefetch_x):
+def _chebyshev_step(width, shared, kind, prefetch_x):
     @compiled
-    def loop(indptr, indices, values, dinv, b, x, a, c, w, out, past_cache, n_samples, first, kind):
+    def loop(indptr, indices, values, dinv, b, x, a, c, w, out, past_cache, n_samples, first):
         for i in prange(indptr.size - 1):
             total = row_product(
                 indptr, indices, values, x, i, n_samples, first, shared, prefetch_x, zeros(values, width)
@@ -125,7 +125,7 @@ def _run_chebyshev(kind, indptr, indices, values, dinv, b, x, a, c, w, out):
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, out)]
     prefetch_x = scattered(indptr, indices, x)
     for first, width in tiles(n_samples):
-        _chebyshev_step(width, shared, prefetch_x)(indptr, indices, *flat, streams(out), n_samples, first, kind)
+        _chebyshev_step(width, shared, kind, prefetch_x)(indptr, indices, *flat, streams(out), n_samples, first)
     return w, out
 
 

@@ -254,13 +254,16 @@ def entry_product(indices, values, x, k, width, nothing):
     return load(values, np.int64(k) * width, nothing) * load(x, np.int64(U(indices[k])) * width, nothing)
 
 
-@inner
+@inner(forceinline=True)
 def few_sample_rows(indptr, indices, values, x, b, y, width, prefetch_x, ending, low, high, nothing):
     """Rows `low` to `high` of a product of the few samples that `width` says; the inner product where asked for.
 
     One sample on near columns is summed by fours: a loop that ends in single entries, as compilers unroll it, costs
     short rows more than their entries. Otherwise lines are prefetched ahead, entry by entry: the hardware's prefetch
     loses its stride among the lines of `x`.
+
+    `ending` is given as an int64: Numba translates the function once, and LLVM drops the other endings where it is
+    inlined.
     """
     last, ahead = U(indices.size - 1), U(FEW_AHEAD // (width * values.itemsize))
     k, product = U(indptr[U(low)]), nothing
@@ -303,7 +306,7 @@ def _few_sample_product(width, prefetch_x, ending):
         run = run_of_rows(n_rows)
         for r in prange((n_rows + run - 1) // run):
             few_sample_rows(
-                indptr, indices, values, x, b, y, width, prefetch_x, ending,
+                indptr, indices, values, x, b, y, width, prefetch_x, np.int64(ending),
                 r * run, min((r + 1) * run, n_rows), zeros(values, width),
             )  # fmt: skip
 
@@ -406,7 +409,7 @@ def _few_sample_dot(width, prefetch_x):
         for block in prange(partials.shape[0]):
             low, high = block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)
             product = few_sample_rows(
-                indptr, indices, values, x, x, y, width, prefetch_x, DOT, low, high, zeros(values, width)
+                indptr, indices, values, x, x, y, width, prefetch_x, np.int64(DOT), low, high, zeros(values, width)
             )
             store(partials.reshape(-1), block * width, product)
 
