@@ -28,7 +28,7 @@ from ensemble.ode.extension import (
     sizes_of,
 )
 from ensemble.ode.noise import without_numbers
-from ensemble.ode.problem import Problem, Solution
+from ensemble.ode.problem import Problem, Solution, part_of
 from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.solve import Given, problem_of, result_of, run
 from ensemble.scalar import Ensemble
@@ -370,16 +370,8 @@ def _groups(problem: Problem, progress: bool) -> Iterator[tuple[Problem, Solutio
     size = max(GROUP[kind] // numbers, 1)
     size = size - size % 2048 if size > 2048 else size
     for first in range(0, problem.n_samples, size):
-        part = _part(problem, first, min(first + size, problem.n_samples))
+        part = part_of(problem, first, min(first + size, problem.n_samples))
         yield part, run(part, progress)
-
-
-def _part(problem: Problem, first: int, last: int) -> Problem:
-    """Some of the samples."""
-    names = ("y0", "p", "t0", "t1", "step", "n_steps", "rtol", "atol", "longest", "t_eval")
-    arrays = {name: getattr(problem, name) for name in names}
-    cut = {name: each[..., first:last] for name, each in arrays.items() if each.shape[-1] > 1}
-    return problem._replace(n_samples=last - first, **cut)
 
 
 def _joined(parts: Sequence[Solution]) -> Solution:
