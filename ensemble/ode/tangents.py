@@ -59,7 +59,7 @@ class _Wanted(NamedTuple):
     """Directions of the user, in y0 and p."""
 
     @property
-    def count(self) -> int:
+    def n_directions(self) -> int:
         return sum(map(len, self.columns.values())) + len(self.pairs)
 
 
@@ -140,9 +140,9 @@ def sensitivities(
     problem.method.check(problem.system)
     problem, unknowns, rows, seeds = _placed(problem, wanted)
     if control == "all" and not problem.method.has_fixed_steps:
-        solution = _with_control(problem, unknowns, rows, seeds, wanted.count, progress)
+        solution = _with_control(problem, unknowns, rows, seeds, wanted.n_directions, progress)
     else:
-        solution = _beside(problem, unknowns, rows, seeds, wanted.count, progress)
+        solution = _beside(problem, unknowns, rows, seeds, wanted.n_directions, progress)
     return _result(solution, given._replace(problem=problem), wanted)
 
 
@@ -172,7 +172,7 @@ def _wanted(wrt: Any, directions: Any, n: int, k: int) -> _Wanted:
         require(inside, NAME, "wrt", f"name entries of {name} from 0 to {counts[name] - 1}", chosen)
         columns[name] = chosen
     wanted = _Wanted(columns, ())
-    require(wanted.count > 0, NAME, "wrt", "name at least one entry", repr(wrt))
+    require(wanted.n_directions > 0, NAME, "wrt", "name at least one entry", repr(wrt))
     return wanted
 
 
@@ -310,7 +310,7 @@ def _with_control(
 
 def _result(solution: Solution, given: Given, wanted: _Wanted) -> OdeSensitivities:
     """States and derivatives apart, the latter as columns."""
-    n, count, set_ = given.problem.system.n, wanted.count, given.sample_set
+    n, count, set_ = given.problem.system.n, wanted.n_directions, given.sample_set
     xp = array_namespace(solution.y)
     y = solution.y_out if given.has_times else without_failed(solution.y, solution.status)
     columns = y[..., n:, :].reshape((*y.shape[:-2], count, n, y.shape[-1]))
