@@ -10,14 +10,23 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._check import message, require
+from ensemble._check import message
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._typing import Array
 from ensemble.ode import implicit
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.control import Rows
-from ensemble.ode.extension import Extension, Extra, Sizes, extended_bodies, extended_problem, run_bodies, sizes_of
+from ensemble.ode.extension import (
+    Extension,
+    Extra,
+    Sizes,
+    extended_bodies,
+    extended_problem,
+    require_own_steps,
+    run_bodies,
+    sizes_of,
+)
 from ensemble.ode.problem import Problem, Solution
 
 __all__ = ["KINDS", "accumulated"]
@@ -40,8 +49,7 @@ def accumulated(problem: Problem, graph: Graph, progress: bool, name: str) -> tu
         advice = "With t_eval it need not."
         raise TypeError(message(name, "f", "be traceable", str(error), advice)) from error
     problem.method.check(problem.system)
-    long = problem.method.name == "rodas4" and n >= implicit.FROM
-    require(not long, name, "y0", f"have at most {implicit.FROM - 1} entries for rodas4", n, "Pass t_eval.")
+    require_own_steps(problem, name, "Pass t_eval.", most=implicit.FROM - 1)
     sizes = sizes_of(problem)
     extension = _extension(sizes, graph)
     bodies = _bodies(bodies_of(problem, dense=True), sizes, graph, problem.dtype)

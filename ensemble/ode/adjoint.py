@@ -17,6 +17,7 @@ from ensemble._kernels.ode.generated import single_width
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies, aligned, bodies_of, places_of, sources_of
+from ensemble.ode.extension import require_own_steps
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.solve import problem_of, result_of, run, stacked
@@ -124,6 +125,7 @@ def gradient(
     except (TypeError, AttributeError) as error:
         raise TypeError(message(NAME, "f", "be traceable", str(error))) from error
     problem.method.check(problem.system)
+    require_own_steps(problem, NAME, "Use rodas4, or sensitivities with control='all'.")
     steps = steps_of(problem)
     cuda, solution = backend_of(problem.y0) == "cuda", None
     weights = None if callable(cotangent) else _weights(cotangent, shape, problem)

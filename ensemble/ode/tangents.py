@@ -16,7 +16,16 @@ from ensemble._typing import Array, Namespace
 from ensemble.ode import implicit
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.control import Rows
-from ensemble.ode.extension import Extension, Extra, Sizes, extended_bodies, extended_problem, run_bodies, sizes_of
+from ensemble.ode.extension import (
+    Extension,
+    Extra,
+    Sizes,
+    extended_bodies,
+    extended_problem,
+    require_own_steps,
+    run_bodies,
+    sizes_of,
+)
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.solve import Given, problem_of, result_of, run, stacked
@@ -219,10 +228,8 @@ def _beside(
     problem: Problem, unknowns: Array, rows: Array, seeds: tuple[Seed, ...], count: int, progress: bool
 ) -> Solution:
     """The tangents of the steps of the state, and the state."""
-    n = problem.system.n
     advice = "control='all' makes the derivatives unknowns of the system."
-    long = problem.method.name == "rodas4" and n >= implicit.FROM
-    require(not long, NAME, "y0", f"have at most {implicit.FROM - 1} entries for rodas4", n, advice)
+    require_own_steps(problem, NAME, advice, most=implicit.FROM - 1)
     sizes, extra = sizes_of(problem), rows.shape[0] - problem.system.n_parameters
     extension = _extension(sizes, seeds, count, extra, problem.is_dense)
     bodies = _bodies(bodies_of(problem), sizes, seeds, count, extra, problem.dtype, problem.is_dense)
