@@ -178,7 +178,7 @@ def test_wrong_arguments_are_clear_errors():
     with pytest.raises(ValueError, match="wrt must name at least one entry"):
         ode.sensitivities(lambda t, y, p, xp: [-y[0]], [1.0], SPAN, wrt="p")
     start = brusselator_start(16)
-    with pytest.raises(ValueError, match="y0 must have at most 30 entries for rodas4.*control='all'"):
+    with pytest.raises(ValueError, match=r"y0 must have at most 30 entries for rodas4.*control='all'"):
         ode.sensitivities(brusselator, start, (0.0, 0.1), p=[0.02], method="rodas4", wrt="p")
     with pytest.raises(TypeError, match=r"ode\.sensitivities: f must be traceable"):
         ode.sensitivities(lambda t, y, p, xp: [1.0 if y[0] > 0 else 0.0], [1.0], SPAN, wrt="y0")
