@@ -72,7 +72,7 @@ def rows_of(method: str, samples: int, rounds: int) -> list[dict[str, Any]]:
             "milliseconds": 1e3 * median(values),
             "integrations": ratio,
         }
-        row["bound"] = 1.2 * (1 + int(name[0])) if "directions" in name else 5.0 if name == "gradient" else np.nan
+        row["bound"] = 1.2 * (1 + int(name[0])) if "directions" in name else 5.0 if name == "gradient" else None
         rows.append(row)
     return rows
 
