@@ -159,6 +159,7 @@ LLVM = {
     "_compile/c_functions.py", "_compile/plain_code.py", "_compile/work_sharing.py",
     "_compile/lanes/blocks.py",
     "_compile/lanes/graph_loop.py",
+    "_compile/lanes/record_loop.py",
     *(f"_compile/lanes/{name}.py" for name in ("arithmetic", "straight_line", "tables", "tiles", "transpose", "types")),
 }  # fmt: skip
 """The files that write instructions of their own."""

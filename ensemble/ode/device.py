@@ -13,19 +13,34 @@ from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.problem import Problem, Solution
 
-__all__ = ["run"]
+__all__ = ["arrays_of", "run", "shape_of", "text_of"]
 
 BLOCKS_PER_MULTIPROCESSOR = 64
 """Of threads that take one sample after another."""
 
 
-def text_of(problem: Problem, bodies: Bodies) -> str:
-    """The source of the kernel."""
+def shape_of(problem: Problem, bodies: Bodies) -> launch.Shape:
+    """The compile-time numbers of the kernel."""
     system = problem.system
     n_carried = problem.method.n_carried(system)
-    shape = launch.Shape(system.n, n_carried, system.n_parameters, problem.atol.shape[0], len(problem.events),
-                         bodies.degree, problem.is_dense, bodies.alike, problem.dtype)  # fmt: skip
-    return launch.source(bodies.start, bodies.loop, bodies.event, bodies.rows, shape)
+    return launch.Shape(system.n, n_carried, system.n_parameters, problem.atol.shape[0], len(problem.events),
+                        bodies.degree, problem.is_dense, bodies.alike, problem.dtype)  # fmt: skip
+
+
+def text_of(problem: Problem, bodies: Bodies) -> str:
+    """The source of the kernel."""
+    return launch.source(bodies.start, bodies.loop, bodies.event, bodies.rows, shape_of(problem, bodies))
+
+
+def arrays_of(problem: Problem) -> dict[str, Array]:
+    """The arrays that a kernel reads, by the names of `launch.ARRAYS`."""
+    arrays = {
+        "y0": problem.y0, "p": problem.p, "t0": problem.t0, "t1": problem.t1, "h": problem.step,
+        "max_steps": problem.n_steps, "rtol": problem.rtol, "atol": problem.atol,
+        "longest": problem.longest_step, "times": problem.t_eval,
+    }  # fmt: skip
+    xp = array_namespace(problem.y0)
+    return {name: array if array.flags.c_contiguous else xp.ascontiguousarray(array) for name, array in arrays.items()}
 
 
 def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies: Bodies | None = None) -> Solution:
@@ -47,13 +62,6 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
         xp.empty((n, S), dtype=real), xp.empty(S, dtype=real), xp.zeros(S, dtype=xp.int8), counts[0], counts[1],
         unreached((problem.t_eval.shape[0], n, S)), unreached((n_events, problem.max_roots, S)), counts[2:],
     )  # fmt: skip
-    arrays = {
-        "y0": problem.y0, "p": problem.p, "t0": problem.t0, "t1": problem.t1, "h": problem.step,
-        "max_steps": problem.n_steps, "rtol": problem.rtol, "atol": problem.atol,
-        "longest": problem.longest_step, "times": problem.t_eval,
-    }  # fmt: skip
-    ready = {name: array if array.flags.c_contiguous else xp.ascontiguousarray(array)
-             for name, array in arrays.items()}  # fmt: skip
     if n_events:
         tables = [asarray_like(np.array(numbers, np.int32), like) for numbers in (problem.sides, problem.terminal)]
     else:
@@ -61,7 +69,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
     blocks = -(-S // launch.THREADS)
     if not bodies.alike:
         blocks = min(blocks, device.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)
-    given = launch.arguments(ready, S, problem.t_eval.shape[0], problem.max_roots, [*solution, *tables])
+    given = launch.arguments(arrays_of(problem), S, problem.t_eval.shape[0], problem.max_roots, [*solution, *tables])
     kernel((blocks,), (launch.THREADS,), given)
     if callback is not None:
         callback(S)

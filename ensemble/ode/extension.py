@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ensemble._backend import backend_of
+from ensemble._check import require
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -22,7 +23,16 @@ from ensemble.ode.methods.runge_kutta import EULER
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.system import System
 
-__all__ = ["Extension", "Extra", "Sizes", "extended_bodies", "extended_problem", "run_bodies", "sizes_of"]
+__all__ = [
+    "Extension",
+    "Extra",
+    "Sizes",
+    "extended_bodies",
+    "extended_problem",
+    "require_own_steps",
+    "run_bodies",
+    "sizes_of",
+]
 
 MOST_DOUBLE = 8
 """Unknowns whose values fit the registers with two of them per value; measured with tangents of the Lorenz system."""
@@ -69,6 +79,17 @@ def _outer(extension: Extension, dtype: str, method: Method = EULER) -> tuple[Me
 
 def _never(*arguments: Any) -> Any:
     raise AssertionError("the bodies are traced already")
+
+
+def require_own_steps(problem: Problem, name: str, advice: str, *, most: int | None = None) -> None:
+    """Refuse methods by which samples take their steps together: they have no traced step.
+
+    `most` is the most unknowns of "rodas4", which takes them together above; None: it may have any number.
+    """
+    method, n = problem.method.name, problem.system.n
+    require(method != "bdf", name, "method", "be one whose steps are traced", method, advice)
+    fits = method != "rodas4" or most is None or n <= most
+    require(fits, name, "y0", f"have at most {most} entries for rodas4", n, advice)
 
 
 def sizes_of(problem: Problem) -> Sizes:

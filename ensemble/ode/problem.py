@@ -9,7 +9,7 @@ from ensemble._typing import Array
 from ensemble.ode.methods.method import Method
 from ensemble.ode.system import System
 
-__all__ = ["Problem", "Solution"]
+__all__ = ["Problem", "Solution", "part_of"]
 
 
 class Problem(NamedTuple):
@@ -73,3 +73,11 @@ class Solution(NamedTuple):
     """(n_events, max_roots, S); NaN beyond the roots that were found."""
     n_events: Array
     """(n_events, S)"""
+
+
+def part_of(problem: Problem, first: int, last: int) -> Problem:
+    """The problem of some of the samples."""
+    names = ("y0", "p", "t0", "t1", "step", "n_steps", "rtol", "atol", "longest", "t_eval")
+    arrays = {name: getattr(problem, name) for name in names}
+    cut = {name: each[..., first:last] for name, each in arrays.items() if each.shape[-1] > 1}
+    return problem._replace(n_samples=last - first, **cut)

@@ -16,7 +16,16 @@ from ensemble._typing import Array, Namespace
 from ensemble.ode import implicit
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.control import Rows
-from ensemble.ode.extension import Extension, Extra, Sizes, extended_bodies, extended_problem, run_bodies, sizes_of
+from ensemble.ode.extension import (
+    Extension,
+    Extra,
+    Sizes,
+    extended_bodies,
+    extended_problem,
+    require_own_steps,
+    run_bodies,
+    sizes_of,
+)
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.solve import Given, problem_of, result_of, run, stacked
@@ -59,7 +68,7 @@ class _Wanted(NamedTuple):
     """Directions of the user, in y0 and p."""
 
     @property
-    def count(self) -> int:
+    def n_directions(self) -> int:
         return sum(map(len, self.columns.values())) + len(self.pairs)
 
 
@@ -140,9 +149,9 @@ def sensitivities(
     problem.method.check(problem.system)
     problem, unknowns, rows, seeds = _placed(problem, wanted)
     if control == "all" and not problem.method.has_fixed_steps:
-        solution = _with_control(problem, unknowns, rows, seeds, wanted.count, progress)
+        solution = _with_control(problem, unknowns, rows, seeds, wanted.n_directions, progress)
     else:
-        solution = _beside(problem, unknowns, rows, seeds, wanted.count, progress)
+        solution = _beside(problem, unknowns, rows, seeds, wanted.n_directions, progress)
     return _result(solution, given._replace(problem=problem), wanted)
 
 
@@ -172,7 +181,7 @@ def _wanted(wrt: Any, directions: Any, n: int, k: int) -> _Wanted:
         require(inside, NAME, "wrt", f"name entries of {name} from 0 to {counts[name] - 1}", chosen)
         columns[name] = chosen
     wanted = _Wanted(columns, ())
-    require(wanted.count > 0, NAME, "wrt", "name at least one entry", repr(wrt))
+    require(wanted.n_directions > 0, NAME, "wrt", "name at least one entry", repr(wrt))
     return wanted
 
 
@@ -219,10 +228,8 @@ def _beside(
     problem: Problem, unknowns: Array, rows: Array, seeds: tuple[Seed, ...], count: int, progress: bool
 ) -> Solution:
     """The tangents of the steps of the state, and the state."""
-    n = problem.system.n
     advice = "control='all' makes the derivatives unknowns of the system."
-    long = problem.method.name == "rodas4" and n >= implicit.FROM
-    require(not long, NAME, "y0", f"have at most {implicit.FROM - 1} entries for rodas4", n, advice)
+    require_own_steps(problem, NAME, advice, most=implicit.FROM - 1)
     sizes, extra = sizes_of(problem), rows.shape[0] - problem.system.n_parameters
     extension = _extension(sizes, seeds, count, extra, problem.is_dense)
     bodies = _bodies(bodies_of(problem), sizes, seeds, count, extra, problem.dtype, problem.is_dense)
@@ -310,7 +317,7 @@ def _with_control(
 
 def _result(solution: Solution, given: Given, wanted: _Wanted) -> OdeSensitivities:
     """States and derivatives apart, the latter as columns."""
-    n, count, set_ = given.problem.system.n, wanted.count, given.sample_set
+    n, count, set_ = given.problem.system.n, wanted.n_directions, given.sample_set
     xp = array_namespace(solution.y)
     y = solution.y_out if given.has_times else without_failed(solution.y, solution.status)
     columns = y[..., n:, :].reshape((*y.shape[:-2], count, n, y.shape[-1]))

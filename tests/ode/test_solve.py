@@ -267,7 +267,7 @@ def test_the_loop_is_made_of_packed_instructions(monkeypatch):
     seen = []
     monkeypatch.setattr(compiled, "addresses", lambda *given: seen.append(given) or _ADDRESSES(*given))
     lorenz_of(RHO, "tsit5", rtol=1.25e-8)
-    _, loop, _, n_carried, dtype = seen[0]
+    _, loop, _, n_carried, dtype, _ = seen[0]
     run = graph_loop(loop, n_carried, 16, dtype)
     steps = numba.njit(lambda rows, threshold, limit: run(rows, threshold, limit))
     pointer = numba.types.CPointer(numba.float64)
@@ -295,3 +295,16 @@ def test_no_warning_where_all_is_well():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert lorenz_of(RHO).all_succeeded
+
+
+@pytest.mark.parametrize("method", SOLVERS)
+def test_an_event_that_cannot_be_traced_runs_over_arrays(method):
+    def branching(t, y, p, xp):
+        return y[0] - 1.5 if bool(xp.all(y[0] > -1e9)) else y[0]
+
+    options = {"p": [Ensemble(RHO)], "method": method, **SOLVERS[method]}
+    made = ode.solve(lorenz, np.ones(3), (0.0, 1.0), events=branching, **options)
+    expected = ode.solve(lorenz, np.ones(3), (0.0, 1.0), events=lambda t, y, p, xp: y[0] - 1.5, **options)
+    assert np.array_equal(made.n_events, expected.n_events)
+    assert np.allclose(made.t_events[0].samples, expected.t_events[0].samples, rtol=1e-11, equal_nan=True)
+    assert np.allclose(made.y.samples, expected.y.samples, rtol=1e-11)

@@ -102,14 +102,14 @@ def test_statistics_over_samples_are_those_of_the_history(times, monkeypatch):
     assert np.allclose(made.mean, values.mean(-1), rtol=1e-12)
     assert np.allclose(made.variance, values.var(-1, ddof=1), rtol=1e-10, atol=1e-14)
     assert np.array_equal(made.minimum, values.min(-1)) and np.array_equal(made.maximum, values.max(-1))
-    assert (made.count == 501).all() and np.shape(made.count) == np.shape(values)[:-2]
+    assert (made.n_samples == 501).all() and np.shape(made.n_samples) == np.shape(values)[:-2]
 
 
 def test_samples_that_fail_are_not_counted_from_where_they_do():
     start = Ensemble(np.array([[0.1, 0.5, 2.0]]))  # the last one grows without bound at t = 0.5
     with pytest.warns(ode.OdeWarning, match="sample 2"):
         made = ode.sample_statistics(lambda t, y, p, xp: [y[0] * y[0]], start, (0.0, 1.0), t_eval=[0.25, 0.75])
-    assert made.count.tolist() == [3, 2] and np.isfinite(made.mean).all()
+    assert made.n_samples.tolist() == [3, 2] and np.isfinite(made.mean).all()
     assert made.result.status.tolist() == [1, 1, 2]
 
 
@@ -161,7 +161,7 @@ def test_a_device_gives_the_statistics_of_the_cpu(method, monkeypatch):
         for name in NAMES:
             assert np.array_equal(getattr(made, name).samples.get(), getattr(expected, name).samples)
         expected, made = (ode.sample_statistics(lorenz, np.ones(3), (0.0, 1.0), p=p, **options) for p in rho)
-        for name in ("mean", "variance", "minimum", "maximum", "count"):
+        for name in ("mean", "variance", "minimum", "maximum", "n_samples"):
             assert np.allclose(getattr(made, name).get(), getattr(expected, name), rtol=1e-11, atol=1e-14)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from ensemble import Ensemble, ode
 from ensemble.ode import compiled, device, tangents
+from tests.ode.problems import brusselator, brusselator_start
 
 S = 21
 RANDOM = np.random.default_rng(5)
@@ -176,6 +177,9 @@ def test_wrong_arguments_are_clear_errors():
         ode.sensitivities(lorenz, Y0[:, 0], SPAN, p=P[:, 0], directions=[(np.zeros(2), None)])
     with pytest.raises(ValueError, match="wrt must name at least one entry"):
         ode.sensitivities(lambda t, y, p, xp: [-y[0]], [1.0], SPAN, wrt="p")
+    start = brusselator_start(16)
+    with pytest.raises(ValueError, match=r"y0 must have at most 30 entries for rodas4.*control='all'"):
+        ode.sensitivities(brusselator, start, (0.0, 0.1), p=[0.02], method="rodas4", wrt="p")
     with pytest.raises(TypeError, match=r"ode\.sensitivities: f must be traceable"):
         ode.sensitivities(lambda t, y, p, xp: [1.0 if y[0] > 0 else 0.0], [1.0], SPAN, wrt="y0")
 

@@ -98,6 +98,7 @@ class _Recording(_Loop):
 class _Reading(_Loop):
     def open(self, context: Any, builder: Any, rows: Any, count: int) -> None:
         """Load the inputs that do not come from the record."""
+        self.functions: dict[Any, Any] = {}
         self.context, self.builder, self.rows = context, builder, rows
         self.inputs = [self.load(row) for row in range(count)]
 

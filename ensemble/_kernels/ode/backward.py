@@ -22,7 +22,7 @@ from ensemble._kernels.ode.driver import NON_FINITE, fill
 
 __all__ = ["Backward", "backward_addresses", "gradient_range"]
 
-MODULE = '''"""Steps of an initial value problem and their chain rule, written by ensemble; it may be deleted at any time."""
+MODULE = '''"""Steps of an initial value problem backwards, written by ensemble; it may be deleted at any time."""
 
 from ensemble._compile.lanes.graph_loop import graph_loop, graph_of
 from ensemble._compile.lanes.record_loop import reading_loop, recording_loop
@@ -67,9 +67,13 @@ def backward_addresses(
     dtype: str,
 ) -> Backward:
     """The compiled functions; their machine code is kept on disk under a digest of the graphs."""
-    rows = [("start", "graph_loop", "PLAIN", "0", start), ("record", "recording_loop", "RECORDED", f"{n_carried}, {n_entry}", record),
-            ("sweep", "reading_loop", "RECORDED", f"{n_cotangents}, {n_parameters}", sweep),
-            ("back_start", "graph_loop", "PLAIN", "0", back_start)]  # fmt: skip
+    entries = f"{n_carried}, {n_entry}"
+    rows = [
+        ("start", "graph_loop", "PLAIN", "0", start),
+        ("record", "recording_loop", "RECORDED", entries, record),
+        ("sweep", "reading_loop", "RECORDED", f"{n_cotangents}, {n_parameters}", sweep),
+        ("back_start", "graph_loop", "PLAIN", "0", back_start),
+    ]
     functions = [
         FUNCTION.format(
             name=name, loop=loop, signature=signature, counts=counts, graph=described(graph), width=width, dtype=dtype

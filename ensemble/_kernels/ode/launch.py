@@ -15,7 +15,7 @@ from ensemble._compile import device
 from ensemble._compile.trace.cuda_source import OPTIONS, PRELUDE, TYPES, device_function
 from ensemble._compile.trace.graph import Graph
 
-__all__ = ["ARRAYS", "THREADS", "Shape", "kernel", "source"]
+__all__ = ["ARRAYS", "REINTERPRETED", "THREADS", "Shape", "Text", "arguments", "call", "kernel", "source"]
 
 THREADS = 128
 
@@ -46,14 +46,14 @@ class Shape(NamedTuple):
     dtype: str
 
 
-def _call(name: str, graph: Graph, inputs: list[str], outputs: list[str]) -> str:
+def call(name: str, graph: Graph, inputs: list[str], outputs: list[str]) -> str:
     """A call of an emitted function with the inputs that it uses."""
     given = [inputs[position] for position in graph.strong_inputs]
     return f"{name}({', '.join([*given, *outputs])});"
 
 
-class _Text:
-    """The parts of one kernel."""
+class Text:
+    """The lines of one kernel, part by part."""
 
     def __init__(self, start: Graph, loop: Graph, event: Graph | None, rows: Any, shape: Shape) -> None:
         self.start, self.loop, self.event, self.rows, self.shape = start, loop, event, rows, shape
@@ -80,7 +80,7 @@ class _Text:
         firsts = [f"v{r.h}", *(f"v{r.carried_values + k}" for k in range(shape.n_carried))]
         firsts += [f"v{r.events + j}" for j in range(shape.n_events)]
         names = [f"b{k}" for k in range(len(firsts))]
-        lines = ["{", f"REAL {', '.join(names)};", _call("start_body", self.start, self.inputs, names)]
+        lines = ["{", f"REAL {', '.join(names)};", call("start_body", self.start, self.inputs, names)]
         lines += [f"{variable} = {name};" for variable, name in zip(firsts, names, strict=True)] + ["}"]
         watched = [f"v{r.y + i}" for i in range(shape.n)] + firsts[: 1 + shape.n_carried]
         lines.append(f"bool bad = {' || '.join(f'!isfinite({name})' for name in watched)};")
@@ -102,7 +102,7 @@ class _Text:
             rest += [f"e{j}" for j in range(shape.n_events)]
         rest = rest[: len(self.loop.outputs) - self.n_loop - 2]
         lines = [f"REAL {', '.join([*news, *rest])}; bool now, waits;"]
-        lines.append(_call("loop_body", self.loop, self.inputs, [*news, "now", "waits", *rest]))
+        lines.append(call("loop_body", self.loop, self.inputs, [*news, "now", "waits", *rest]))
         lines += [f"v{k} = n{k};" for k in range(self.n_loop)]
         if ends:
             lines.append(f"v{r.t} = v{r.t1};")
@@ -190,7 +190,7 @@ class _Text:
         return (
             ""
             if self.event is None
-            else _call("event_body", self.event, inputs, [f"g{k}" for k in range(shape.n_events)])
+            else call("event_body", self.event, inputs, [f"g{k}" for k in range(shape.n_events)])
         )
 
     def finish(self, code: str) -> list[str]:
@@ -231,7 +231,7 @@ class _Text:
 @functools.lru_cache(maxsize=256)
 def source(start: Graph, loop: Graph, event: Graph | None, rows: Any, shape: Shape) -> str:
     """The CUDA C++ of the kernel ``solve``; `rows` are the offsets of `ode/control.py`."""
-    text, real = _Text(start, loop, event, rows, shape), TYPES[shape.dtype]
+    text, real = Text(start, loop, event, rows, shape), TYPES[shape.dtype]
     reads = [f"const REAL* __restrict__ {name}, const i64 {name}_step" for name in ARRAYS]
     writes = ["REAL* y", "REAL* t_end", "signed char* status", "i64* n_steps", "i64* n_rejected", "REAL* y_out",
               "REAL* t_events", "i64* n_events", "const int* sides", "const int* terminal"]  # fmt: skip
