@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.ir.instructions import CallInstr
 from numba import types
 from numba.extending import intrinsic
 
@@ -23,6 +24,9 @@ from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.operations import OPERATIONS, Table
 
 __all__ = ["Body", "described", "graph_loop", "graph_of"]
+
+MOST_INLINED = 48
+"""Functions of the mathematical library that a body may have inlined: compilers take seconds for hundreds of them."""
 
 REALS = {"float64": types.float64, "float32": types.float32}
 KINDS: dict[str, Any] = {**REALS, "int64": types.int64, "int32": types.int32, "bool": types.boolean}
@@ -90,6 +94,7 @@ class Body:
         self.real = ir.DoubleType() if dtype == "float64" else ir.FloatType()
         self.vector = ir.VectorType(self.real, width)
         self.values: dict[int, Any] = {}
+        self.n_calls = sum(OPERATIONS[node.operation].libm for node in graph.nodes if node.operation in OPERATIONS)
 
     # -- rows
     def place(self, row: int) -> Any:
@@ -109,6 +114,7 @@ class Body:
     # -- the loop
     def begin(self, context: Any, builder: Any, rows: Any) -> None:
         """Load all inputs."""
+        self.functions: dict[Any, Any] = {}
         self.context, self.builder, self.rows = context, builder, rows
         self.inputs = [self.load(row) for row in range(self.graph.n_inputs)]
 
@@ -219,10 +225,18 @@ class Body:
 
     def called(self, node: Node, operands: list[Any], kinds: list[str]) -> Any:
         """An operation whose lanes have a function of their own."""
-        lanes = [Lanes(KINDS[kind], self.width) for kind in kinds]
-        made = Lanes(KINDS[node.dtype], self.width)
-        function = _function(node.operation, tuple(kinds), node.value)
-        return self.context.compile_internal(self.builder, function, made(*lanes), operands)
+        key = (node.operation, *kinds, node.dtype, node.value)
+        if key not in self.functions:
+            signature = Lanes(KINDS[node.dtype], self.width)(*(Lanes(KINDS[kind], self.width) for kind in kinds))
+            function = _function(node.operation, tuple(kinds), node.value)
+            self.functions[key] = self.context.compile_subroutine(self.builder, function, signature).fndesc, signature
+        description, signature = self.functions[key]
+        block = self.builder.block
+        result = self.context.call_internal(self.builder, description, signature, operands)
+        if self.n_calls > MOST_INLINED:
+            call = next(each for each in reversed(block.instructions) if isinstance(each, CallInstr))
+            call.attributes.add("noinline")
+        return result
 
 
 NAMESPACE: dict[str, Any] = {"np": np}

@@ -8,6 +8,7 @@ are passed at run time: they take the dtype of the other operand.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import operator
 from collections.abc import Callable
@@ -42,6 +43,7 @@ def strong(dtype: str) -> str:
     return {"pybool": "bool", "pyint": "int64", "pyfloat": "float64"}.get(dtype, dtype)
 
 
+@functools.cache
 def common(*dtypes: str) -> str:
     """The dtype of an operation on values of `dtypes`; weak where all of them are."""
     if all(dtype in WEAK for dtype in dtypes):

@@ -26,6 +26,11 @@ __all__ = ["Scalar", "Traced", "Tracer", "trace"]
 HERE = str(Path(__file__).parents[1])
 
 
+PLAIN = frozenset(["add", "subtract", "multiply", "divide"])
+FLOATS = frozenset(["float64", "float32"])
+"""Operations on two numbers of one of these dtypes need no promotion."""
+
+
 class Scalar:
     """A symbolic argument: one number of `dtype`, or a Python number (`pybool`, `pyint`, `pyfloat`)."""
 
@@ -141,11 +146,12 @@ class Tracer:
 
     def add(self, operation: str, inputs: tuple[int, ...], dtype: str, value: Any = None) -> int:
         """The number of this node, new or already there."""
-        key = (operation, inputs, dtype, type(value), repr(value))
-        if key not in self._known:
-            self._known[key] = len(self.nodes)
+        key = (operation, inputs, dtype) if value is None else (operation, inputs, dtype, type(value), repr(value))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = len(self.nodes)
             self.nodes.append(Node(operation, inputs, dtype, value))
-        return self._known[key]
+        return known
 
     def number(self, value: Any) -> int:
         """The node of a traced value, of a number, or of a NumPy array without axes."""
@@ -173,6 +179,8 @@ class Tracer:
         """The value of operation `name`."""
         numbers = [self.number(value) for value in operands]
         kinds = [self.nodes[k].dtype for k in numbers]
+        if name in PLAIN and len(numbers) == 2 and kinds[0] == kinds[1] and kinds[0] in FLOATS:
+            return Traced(self, self._folded(name, (numbers[0], numbers[1]), kinds[0]))
         host = OPERATIONS[name].host
         if host is not None and all(kind in WEAK for kind in kinds) and self._python_can(name, kinds):
             return self._on_host(name, numbers, kinds)
@@ -302,8 +310,9 @@ class Tracer:
     def _folded(self, name: str, numbers: tuple[int, ...], dtype: str) -> int:
         """The node of an operation, evaluated where all its operands are constants."""
         nodes = [self.nodes[k] for k in numbers]
-        if not all(node.operation == "constant" for node in nodes):
-            return self.add(name, numbers, dtype)
+        for node in nodes:
+            if node.operation != "constant":
+                return self.add(name, numbers, dtype)
         function: Any = {"where": np.where, "abs": np.abs, "round": np.rint}.get(name) or getattr(np, name)
         with np.errstate(all="ignore"):
             value = function(*(np.dtype(node.dtype).type(node.value) for node in nodes))
