@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["TransposedFactors", "TriangularFactors", "matrix_of", "put_samples", "real_dtype", "with_capacity"]
+
+
+Factors = TypeVar("Factors", bound="TriangularFactors")
 
 
 class TriangularFactors(LinearOperator):
@@ -251,7 +254,7 @@ class TransposedFactors(LinearOperator):
         return premultiply(x, self)
 
 
-def with_capacity[F: TriangularFactors](like: F, n_samples: int) -> F:
+def with_capacity(like: Factors, n_samples: int) -> Factors:
     """Factors on the graph of `like` for `n_samples` samples of NumPy's, to be filled by `put_samples`."""
     made = like._with_plan()
     made.n_samples, made.sample_set, made.broken = n_samples, None, np.ones(n_samples, bool)
