@@ -1,4 +1,4 @@
-"""Stiff systems of 200 to 20,000 unknowns, rodas4 and bdf beside SciPy's BDF with sparsity, one core.
+"""Stiff systems of 200 to 20,000 unknowns, rodas4 and bdf beside SciPy's BDF with sparsity, one thread.
 
 `python -m benchmarks stiff` integrates the Brusselator with diffusion on a line and on a square, parameters varied by
 sample. SciPy is given f over arrays and the sparsity of the Jacobian. Errors at the end are the largest over unknowns
@@ -8,7 +8,6 @@ of the first samples, against `rodas4` at 1e-6 of them. Record: `stiff`.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -153,11 +152,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--part", choices=tuple(CASES), nargs="*", default=())
     options = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     numba.set_num_threads(1)
     rows = []
     for name in options.part or CASES:
         rows += (made := rows_of(name, options.rounds))
-        show("Stiff reaction and diffusion, one core", made)
+        show("Stiff reaction and diffusion, one thread", made)
     if not options.part:
         save("stiff", rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,10 @@ from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
 
-__all__ = ["TransposedFactors", "TriangularFactors", "matrix_of", "real_dtype"]
+__all__ = ["TransposedFactors", "TriangularFactors", "matrix_of", "put_samples", "real_dtype", "with_capacity"]
+
+
+Factors = TypeVar("Factors", bound="TriangularFactors")
 
 
 class TriangularFactors(LinearOperator):
@@ -182,29 +185,6 @@ class TriangularFactors(LinearOperator):
         made.sample_set = self.sample_set and self.sample_set.take(places)
         return made
 
-    def with_capacity(self, n_samples: int) -> Self:
-        """A factorisation on the same graph for `n_samples` samples of NumPy's, to be filled by `put_samples`."""
-        made = self._with_plan()
-        made.n_samples, made.sample_set, made.broken = n_samples, None, np.ones(n_samples, bool)
-        if self.plan.flat is not None and n_samples > 1:
-            made.tiles = empty_tiles(n_samples, self.plan.n_values, self.dtype)
-            made.tiles.data[...] = np.nan
-        else:
-            made.values = np.full((self.plan.n_values, n_samples), np.nan, self.dtype)
-        return made
-
-    def put_samples(self, places: np.ndarray, other: Self, chosen: np.ndarray) -> None:
-        """Replace samples `places` by samples `chosen` of a factorisation on the same graph, in place."""
-        copy_samples(self._by_tiles, places, other._by_tiles, chosen)
-        self.broken[places] = other.broken[chosen]
-        if self.tiles is not None:
-            vars(self).pop("values", None)
-
-    @property
-    def _by_tiles(self) -> np.ndarray:
-        """The values, shape (n_tiles, n_values, width); one wide tile where they are in the usual order."""
-        return self.values[None] if self.tiles is None else self.tiles.data
-
     # --- solutions
     def apply(self, x: Any, out: Any = None) -> Any:
         """A^-1 x on bare arrays of shape (n, n_samples)."""
@@ -308,6 +288,32 @@ class TransposedFactors(LinearOperator):
 
     def __rmatmul__(self, x: Any) -> Any:
         return premultiply(x, self)
+
+
+def with_capacity(like: Factors, n_samples: int) -> Factors:
+    """Factors on the graph of `like` for `n_samples` samples of NumPy's, to be filled by `put_samples`."""
+    made = like._with_plan()
+    made.n_samples, made.sample_set, made.broken = n_samples, None, np.ones(n_samples, bool)
+    if made.plan.flat is not None and n_samples > 1:
+        made.tiles = empty_tiles(n_samples, made.plan.n_values, made.dtype)
+        made.tiles.data[...] = np.nan
+    else:
+        made.values = np.full((made.plan.n_values, n_samples), np.nan, made.dtype)
+    return made
+
+
+def put_samples(kept: TriangularFactors, places: np.ndarray, other: TriangularFactors, chosen: np.ndarray) -> None:
+    """Replace samples `places` of `kept` by samples `chosen` of factors on the same graph, in place."""
+    copy_samples(_by_tiles(kept), places, _by_tiles(other), chosen)
+    kept.broken[places] = other.broken[chosen]
+    if kept.tiles is not None:
+        vars(kept).pop("values", None)
+
+
+def _by_tiles(factors: TriangularFactors) -> np.ndarray:
+    """The values, shape (n_tiles, n_values, width); one wide tile where they are in the usual order."""
+    values: np.ndarray = factors.values[None] if factors.tiles is None else factors.tiles.data
+    return values
 
 
 def matrix_of(A: Any, name: str) -> CrsMatrix:

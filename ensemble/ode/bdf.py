@@ -26,8 +26,9 @@ import numpy as np
 from ensemble._kernels.ode import differences
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix
+from ensemble.linalg.triangular_factors import put_samples, with_capacity
 from ensemble.ode.control import STRETCH
-from ensemble.ode.evaluation import parts_of, plan_of
+from ensemble.ode.evaluation import parts_of, plan_of, threads_of
 from ensemble.ode.implicit import Active, empty_solution, started
 from ensemble.ode.methods.bdf import ALPHA, ERROR, GAMMA, MOST_ORDER
 from ensemble.ode.methods.inverse_root import inverse_root
@@ -102,7 +103,7 @@ class Run:
         self._gamma, self._alpha, self._error = (np.asarray(table, real) for table in (GAMMA, ALPHA, ERROR))
         self._plan, most = plan_of(self.parts, n, real)
         n_columns = min(most, problem.n_samples)
-        self._factors = self._plan.with_capacity(n_columns)
+        self._factors = with_capacity(self._plan, n_columns)
         none = started(problem, self.parts, self.passages, solution, np.arange(0))
         self.columns = Columns(n, n_columns, none)
         self._entered = 0
@@ -129,8 +130,8 @@ class Run:
         return bool(at.live.any())
 
     def _keep(self, columns: Array) -> None:
-        factors = self._factors.with_capacity(columns.size)
-        factors.put_samples(np.arange(columns.size), self._factors, columns)
+        factors = with_capacity(self._factors, columns.size)
+        put_samples(factors, np.arange(columns.size), self._factors, columns)
         self.columns.keep(columns)
         self._factors = factors
 
@@ -154,7 +155,7 @@ class Run:
         rows = np.stack([at.t_new[waiting], *at.fixed.p[:, waiting], at.per_c[waiting]])
         entries = self.parts.matrix(rows, np.ascontiguousarray(at.y[:, waiting]))
         made = self._plan.update(CrsMatrix(self.parts.graph, entries))
-        self._factors.put_samples(waiting, made, np.arange(waiting.size))
+        put_samples(self._factors, waiting, made, np.arange(waiting.size))
         at.c_factors[waiting], at.age[waiting], at.rate[waiting] = 1.0 / at.per_c[waiting], 0, 1.0
         at.waiting[waiting] = False
 
@@ -301,8 +302,9 @@ def _roots(squares: Array, order: Array) -> Array:
 def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
     """Integrate all samples; `callback` is given the samples that are finished and may raise."""
     solution = empty_solution(problem)
-    made = Run(problem, solution)
-    with np.errstate(all="ignore"):  # a sample whose numbers overflow concerns no other
+    # a sample whose numbers overflow concerns no other
+    with threads_of(problem.system.n, problem.n_samples), np.errstate(all="ignore"):
+        made = Run(problem, solution)
         while made.refill():
             made.refactor()
             made.iterate()

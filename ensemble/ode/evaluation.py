@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble._compile.numba import one_thread
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -14,13 +16,16 @@ from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
 from ensemble.ode.system import System
 
-__all__ = ["Evaluation", "Parts", "parts_of", "plan_of"]
+__all__ = ["Evaluation", "Parts", "parts_of", "plan_of", "threads_of"]
 
 VALUES = 1 << 17
 """Values of y that are in progress at a time; of 32 samples at least."""
 
 FACTORS = 1 << 25
 """Values of factors that are kept at a time; of 8 samples at least."""
+
+FEW = 1 << 13
+"""Values of y in progress up to which one thread works: a pass takes less time than threads need to start and wait."""
 
 KEPT = 16
 """Systems of which the programs are kept."""
@@ -103,3 +108,8 @@ def plan_of(parts: Parts, n: int, dtype: str) -> tuple[Factorization, int]:
     """A factorisation whose `update` makes those of samples, and how many samples are in progress at a time."""
     plan = Factorization(CrsMatrix(parts.graph, np.ones((parts.graph.nnz, 1), dtype)))
     return plan, max(8, min(max(VALUES // n, 32), FACTORS // plan.n_values))
+
+
+def threads_of(n: int, n_samples: int) -> contextlib.AbstractContextManager[None]:
+    """One thread for few unknowns and samples, all threads otherwise."""
+    return one_thread() if n * n_samples <= FEW else contextlib.nullcontext()

@@ -16,7 +16,7 @@ from ensemble._kernels.ode.lock_step import mean_square, stage_sum
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, Factorization
 from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, SAFETY, STRETCH
-from ensemble.ode.evaluation import Parts, parts_of, plan_of
+from ensemble.ode.evaluation import Parts, parts_of, plan_of, threads_of
 from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import weighted
 from ensemble.ode.methods.rodas4 import DENSE, GAMMA, NODES, RODAS4, TIME, A, C
@@ -148,7 +148,8 @@ def _entering(problem: Problem, ids: Array) -> Active:
 
 def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
     """Integrate all samples; `callback` is given the samples that are finished and may raise."""
-    with np.errstate(all="ignore"):  # a sample whose numbers overflow concerns no other
+    # a sample whose numbers overflow concerns no other
+    with threads_of(problem.system.n, problem.n_samples), np.errstate(all="ignore"):
         return _run(problem, callback)
 
 

@@ -12,6 +12,7 @@ from ensemble._kernels.direct.minimum_degree import minimum_degree
 from ensemble.krylov import gmres
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix, orderings
 from ensemble.linalg.orderings import filled_graph, matched_rows
+from ensemble.linalg.triangular_factors import put_samples, with_capacity
 
 
 def family(rng, n, n_samples, *, density=0.15, sigma=0.3, symmetric=False, diagonal=6.0):
@@ -392,16 +393,16 @@ def test_full_bands_are_scipys(rng, left, right, kind):
 def test_samples_that_are_put_into_places_keep_their_bits(n_samples, form, rng):
     A, b = family(rng, 30, n_samples), rng.standard_normal((30, n_samples))
     whole = Factorization(A)
-    kept = whole.with_capacity(n_samples + 3)
+    kept = with_capacity(whole, n_samples + 3)
     assert kept.broken.all()
     places = rng.permutation(n_samples + 3)[:n_samples]
-    kept.put_samples(places, whole, np.arange(n_samples))
+    put_samples(kept, places, whole, np.arange(n_samples))
     assert kept.broken.sum() == 3
     right = np.zeros((30, n_samples + 3))
     right[:, places] = b
     np.testing.assert_array_equal(kept.apply(right)[:, places], whole.apply(b))
     np.testing.assert_array_equal(kept.values[:, places], whole.values)
     one = whole.take_samples([n_samples - 1])
-    kept.put_samples(places[:1], one, np.array([0]))
+    put_samples(kept, places[:1], one, np.array([0]))
     np.testing.assert_array_equal(kept.values[:, places[:1]], one.values)
     np.testing.assert_array_equal(kept.apply(right)[:, places[1:]], whole.apply(b)[:, 1:])
