@@ -37,6 +37,9 @@ RESERVED_BYTES = 1536
 STEP_CYCLES, ISSUE_CYCLES = 200.0, 60.0
 """Time of a step that waits for its operands, and of its instructions on one of a multiprocessor's four schedulers."""
 
+MOST_ROW_BYTES = 1 << 32
+"""Bytes of a row of all samples, below which a row's place takes one multiplication."""
+
 MOST_KEPT = 1024
 """Values up to which a block may keep all that backward substitution needs."""
 
@@ -138,7 +141,11 @@ def _layout(array: Any) -> cuda.Layout:
 def slots_factorized(values: Any, plan: Elimination, b: Any) -> Any:
     """As `factorized_by_levels`; None for a plan whose values do not fit."""
     nnz, n_samples = values.shape
-    if plan.multiply_adds > MOST_MULTIPLY_ADDS or plan.n_values + plan.diagonal.size >= MOST_VALUES:
+    if (
+        n_samples * values.dtype.itemsize >= MOST_ROW_BYTES
+        or plan.multiply_adds > MOST_MULTIPLY_ADDS
+        or plan.n_values + plan.diagonal.size >= MOST_VALUES
+    ):
         return None
     n_blocks = -(-n_samples // WIDTH)
     chosen = _factor_form(plan, nnz, b, values, n_blocks)
@@ -162,6 +169,8 @@ def slots_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out:
     _, k, n_samples = b.shape
     if factors.dtype != b.dtype or not b.size or plan.n_values + plan.diagonal.size >= MOST_VALUES:
         return None
+    if k * n_samples * b.dtype.itemsize >= MOST_ROW_BYTES:
+        return None
     n_blocks = -(-n_samples // WIDTH)
     chosen = _solve_form(plan, transposed, b, n_blocks * k)
     if chosen is None:
@@ -173,7 +182,8 @@ def slots_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out:
     shared = factors.shape[1] == 1 and n_samples != 1
     arguments = (
         factors, b, out, forward.records, forward.first_sources, backward.records, backward.first_sources,
-        np.int32(forward.n_steps), np.int32(backward.n_steps), np.int32(k), np.int32(shared), np.int32(n_samples),
+        np.int32(plan.n_values), np.int32(forward.n_steps), np.int32(backward.n_steps), np.int32(k), np.int32(shared),
+        np.int32(n_samples),
     )  # fmt: skip
     name = f"slot_solve<{form.ring // 2}>"
     CUDA.launch(name, _layout(b), (n_blocks, k), (WIDTH, form.height), arguments, shared=chosen.shared)
