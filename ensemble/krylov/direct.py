@@ -214,10 +214,10 @@ class _Solution:
             self.r, self.error, self.norm = self.judged(self.x)
         else:
             self.x = x if self.unit is None else x / self.unit
-            others = [dot(self.b, self.b, None), *([] if F.marks is None else [F.marks])]
+            others = [dot(self.b, self.b, None), *([] if F._marks is None else [F._marks])]
             self.r, self.error, self.norm, squares, *marks = self.judged(self.x, *others)
             self.norm_b = _norms(self.b, squares)
-            if marks and F.settle(marks[0], self.x):
+            if marks and F._settle(marks[0], self.x):
                 self.r, self.error, self.norm = self.judged(self.x)
         self.iterations = np.zeros(n_samples, np.int64)
         self.repaired = np.zeros(n_samples, bool)
