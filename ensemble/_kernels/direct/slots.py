@@ -34,7 +34,7 @@ ROWS = (4, 8, 16, 32)
 RESERVED_BYTES = 1536
 """Shared memory that a block takes beside."""
 
-STEP_CYCLES, ISSUE_CYCLES = 830.0, 115.0
+STEP_CYCLES, ISSUE_CYCLES = 585.0, 117.0
 """Cycles of a step, and as many more for each warp of a scheduler, on an H200."""
 
 LEVELS_CYCLES, LEVELS_BYTES = 40e3, 1500.0
@@ -75,7 +75,7 @@ def _cycles(form: Form, n_steps: int, shared: int, n_blocks: int, like: Any) -> 
         return np.inf
     waves = max(1.0, n_blocks / (units * at_once))
     warps = min(at_once, -(-n_blocks // units)) * max(1, WIDTH * form.height // 32)
-    return waves * n_steps * (STEP_CYCLES + ISSUE_CYCLES * warps / 4)
+    return waves * (n_steps + form.ring) * (STEP_CYCLES + ISSUE_CYCLES * warps / 4)
 
 
 def _cycles_by_levels(plan: Elimination, n_blocks: int, itemsize: int, with_rhs: bool) -> float:
