@@ -109,6 +109,8 @@ def to_numpy(array: Array) -> np.ndarray:
 
 def library_and_device(array: Any) -> tuple[str, Any]:
     """The library and the device of `array`: the key of a cache of copies."""
+    if type(array) is np.ndarray:
+        return numpy_namespace().__name__, "cpu"
     return array_api_compat.array_namespace(array).__name__, str(array_api_compat.device(array))
 
 

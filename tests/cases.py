@@ -666,6 +666,12 @@ def narrowed_cases(seed):
         yield Case("narrowed", label, (values, powers_of_two(rng, s, np.float64), np.empty((n, s), dtype)), (2,))
 
 
+def narrowed_values_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed):
+        values = numbers(rng, (n, s), np.float64)
+        yield Case("narrowed_values", label, (values, np.empty((n, s), np.float32)), (1,))
+
+
 def symmetric_residual_arguments(rng, n, s, dtype, width):
     return (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype), None), ()
 
@@ -799,6 +805,7 @@ CASES = {
         "affine_chebyshev_last", seed, affine_chebyshev_arguments(False)),
     "entry_units": entry_units_cases,
     "narrowed": narrowed_cases,
+    "narrowed_values": narrowed_values_cases,
     "symmetric_finish": symmetric_finish_cases,
     "symmetric_restricted_residual": restricted_residual_cases,
     "scaled_start": scaled_start_cases,

@@ -35,7 +35,7 @@ def has_complex(*values: Any) -> bool:
         dtype = getattr(value, "dtype", None)
         if dtype is None and isinstance(value, list | tuple | complex):
             dtype = np.asarray(value).dtype
-        if "complex" in str(dtype):
+        if dtype.kind == "c" if isinstance(dtype, np.dtype) else "complex" in str(dtype):
             return True
     return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._check import floating, message
 from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
+from ensemble._kernels.krylov.narrowing import narrowed_values
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._norms import norms
 from ensemble.krylov._system import LinearSystem, common_samples, linear_system, one_column
@@ -36,6 +38,10 @@ BUDGET = 1 << 31
 
 FAR = 64
 """Powers of two by which values may differ from one before they are scaled to be held in float32."""
+
+
+OUTCOMES = np.array([Status.stagnated, Status.converged, Status.breakdown], dtype=object)
+"""The status of a sample whose residual is large, small, not finite."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,9 +138,8 @@ def direct(
         advice = "Give a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix."
         raise TypeError(message("direct", "A", "be a sparse matrix", f"a {type(A).__name__}", advice))
     kind = "ldlt" if symmetric and kind == "auto" else kind
-    number = system.b.dtype if dtype is None else floating(dtype, "direct", "dtype")
-    scaled, unit = _scaled(matrix, number)
-    F = factorization
+    F, number = factorization, system.b.dtype if dtype is None else floating(dtype, "direct", "dtype")
+    scaled, unit = _scaled(matrix, np.dtype(str(number).split(".")[-1]) if F is None else F.dtype)
     if F is None:
         F = planned(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
     return _solved(system, matrix, scaled, unit, F).result(system)
@@ -174,17 +179,23 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
 
 
 def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
-    """`A` over powers of two, one per sample, by which its values fit into float32; None for no such powers."""
-    if np.dtype(str(dtype).split(".")[-1]) != np.float32 or str(A.dtype).endswith("float32") or not A.nnz:
+    """`A` over powers of two, one per sample, by which its values fit into float32; None for no such powers.
+
+    In float32 already where no power is needed and its values are in NumPy's arrays.
+    """
+    if dtype != np.float32 or A.values.dtype.itemsize == 4 or not A.nnz:
         return A, None
-    xp = array_namespace(A.values)
+    xp, narrow = array_namespace(A.values), None
     with np.errstate(all="ignore"):
-        largest = to_numpy(xp.maximum(xp.max(A.values, axis=0), -xp.min(A.values, axis=0)))
+        if isinstance(A.values, np.ndarray):
+            narrow, largest = narrowed_values(A.values, empty(A.values.shape, np.float32))
+        else:
+            largest = to_numpy(xp.maximum(xp.max(A.values, axis=0), -xp.min(A.values, axis=0)))
     exponent = np.where(np.isfinite(largest) & (largest > 0.0), np.frexp(largest)[1], 0)
-    if np.abs(exponent).max() <= FAR:
-        return A, None
-    unit = np.ldexp(1.0, exponent)
-    return A / Ensemble(asarray_like(unit, A.values)), unit
+    if np.abs(exponent).max() > FAR:
+        unit = np.ldexp(1.0, exponent)
+        return A / Ensemble(asarray_like(unit, A.values)), unit
+    return (A if narrow is None else CrsMatrix(A.graph, Ensemble(narrow, A.sample_set))), None
 
 
 class _Solution:
@@ -195,7 +206,7 @@ class _Solution:
         self.system, self.A, self.F, self.b = system, A, F, system.b
         self.unit = None if unit is None else asarray_like(unit, system.b)
         n_samples = self.b.shape[1]
-        self.tolerance = ROUNDOFFS * float(array_namespace(self.b).finfo(self.b.dtype).eps)
+        self.tolerance = ROUNDOFFS * _limits(self.b.dtype)[0]
         self.norm_b = _norms(self.b)
         if x is None:
             self.x = self.solve(self.b, self.norm_b)
@@ -288,12 +299,10 @@ class _Solution:
     def result(self, system: LinearSystem) -> DirectResult:
         """The outcome of all samples of a system."""
         with np.errstate(all="ignore"):
-            target = np.broadcast_to(system.rtol * self.norm_b, self.norm.shape).copy()
+            target = system.rtol * self.norm_b
             good = (self.error <= self.tolerance) | (self.norm <= target)
             known = np.isfinite(self.error) & np.isfinite(self.norm)
-        status = np.full(self.norm.size, Status.stagnated, dtype=object)
-        status[good & known] = Status.converged
-        status[~known] = Status.breakdown
+        status = OUTCOMES[np.where(known, good, 2)]
         x = wrap_like(system.like, self.x, system.operator_samples, system.sample_set)
         return DirectResult(
             x, status, self.iterations, np.stack(self.history), target, "direct", self.norm, self.error, self.repaired
@@ -327,16 +336,22 @@ def _with_pivoting(A: Any, b: np.ndarray) -> np.ndarray | None:
     return refined
 
 
+@functools.cache
+def _limits(dtype: Any) -> tuple[float, float, float]:
+    """The rounding of a type of real numbers, and the norms between which squares stay in its range."""
+    limits = np.finfo(str(dtype).split(".")[-1])
+    eps, least, most = float(limits.eps), float(limits.smallest_normal), float(limits.max)
+    return eps, float(np.sqrt(least)) / eps, float(np.sqrt(most)) / 2.0
+
+
 def _norms(r: Any) -> np.ndarray:
     """2-norms per sample, float64 on the host, of vectors whose squares may leave the range of numbers."""
-    xp = array_namespace(r)
     if not r.shape[0]:
         return np.zeros(r.shape[1])
-    limits, plain = xp.finfo(r.dtype), norms(r)
-    low, high = np.sqrt(float(limits.smallest_normal)) / float(limits.eps), np.sqrt(float(limits.max)) / 2.0
-    odd = ~((plain > low) & (plain < high))
-    if not odd.any():
+    plain, (_, low, high) = norms(r), _limits(r.dtype)
+    if low < plain.min() and plain.max() < high:  # false where one is NaN
         return plain
+    xp, odd = array_namespace(r), ~((plain > low) & (plain < high))
     largest = xp.max(xp.abs(r), axis=0)
     unit = xp.where((largest > 0) & xp.isfinite(largest), largest, xp.ones_like(largest))
     return np.where(odd, norms(r / unit) * np.asarray(to_numpy(unit), np.float64), plain)

@@ -68,11 +68,15 @@ class TriangularFactors(LinearOperator):
         """The numbers of the matrix `A` on this graph; the product with bare `b` of the same samples, or None."""
         self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
         if self.plan.flat is not None and type(A.values) is np.ndarray and self.n_samples > 1:
-            self.tiles, broken = factorized_tiles(np.ascontiguousarray(A.values, self.dtype), self.plan)
+            values, x = np.ascontiguousarray(A.values, self.dtype), None
+            if b is None:
+                self.tiles, broken = factorized_tiles(values, self.plan)
+            else:
+                x, self.tiles, broken = solved_at_once(values, self.plan, b, False, True)
             self.broken = broken != broken
             if self.broken.any():
                 self.tiles.fill(np.flatnonzero(self.broken), np.nan)
-            return None
+            return x
         xp = array_namespace(A.values)
         values = contiguous(xp.astype(A.values, getattr(xp, self.dtype.name), copy=False))
         with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
@@ -130,7 +134,8 @@ class TriangularFactors(LinearOperator):
     def _update_and_apply(self, A: CrsMatrix, b: Any) -> tuple[Self, Any]:
         """`update`, and the product with bare `b`, shape (n, n_samples), or None where that takes another pass."""
         A, made = self._checked(A), self._with_plan()
-        together = b.dtype == getattr(array_namespace(b), self.dtype.name) and b.shape[1] == A.values.shape[1]
+        own = self.dtype if type(b) is np.ndarray else getattr(array_namespace(b), self.dtype.name)
+        together = b.dtype == own and b.shape[1] == A.values.shape[1]
         return made, made._put(A, b if together else None)
 
     # --- what it is
@@ -223,7 +228,7 @@ class TriangularFactors(LinearOperator):
         ):  # fmt: skip
             return None
         own = common_set(b.sample_set, A.sample_set) if given else A.sample_set
-        return Ensemble(solved_at_once(values, self.plan, samples, not given), own)
+        return Ensemble(solved_at_once(values, self.plan, samples, not given, False)[0], own)
 
     def __matmul__(self, x: Any) -> Any:
         return NotImplemented if hasattr(x, "tocsr") else self._multiply(x, False)

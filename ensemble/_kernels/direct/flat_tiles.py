@@ -83,15 +83,16 @@ def _factor_solve(width: int) -> Any:
     """Both in one pass; the values of a tile are kept in `tiles` if `kept`, else until the next tile."""
 
     @compiled
-    def loop(values, b, shared, x, tiles, kept, free, program, n, n_values, symmetric, n_samples, n_tiles, n_runs):
+    def loop(
+        values, b, shared, x, tiles, kept, broken, free, program, n, n_values, symmetric, n_samples, n_tiles, n_runs
+    ):  # fmt: skip
         for r in prange(n_runs):
             entries, w, nothing = values.size // n_samples, np.int64(width), zeros(b, width)
-            size = (n + 1 + n_values * (1 + (1 if symmetric else 0) - (1 if kept else 0))) * w
+            size = (n + n_values * ((0 if kept else 1) + (1 if symmetric else 0))) * w
             line = np.int64(64 // b.itemsize)
             work = free if free.size else np.empty(size + line, b.dtype)
             y = np.int64(r) * size if free.size else -(work.ctypes.data // b.itemsize) % line
-            bad = y + n * w
-            scaled = bad + w
+            scaled = y + n * w
             own = scaled + (n_values * w if symmetric else 0)
             for tile in range(np.int64(r) * n_tiles // n_runs, (np.int64(r) + 1) * n_tiles // n_runs):
                 first = tile * w
@@ -108,15 +109,15 @@ def _factor_solve(width: int) -> Any:
                         _read(b, n_samples, first, rest, right, width)
                 factors, to = (tiles, first * n_values) if kept else (work, own)
                 factor_solve_one(
-                    given, start, stride, factors, to, work, scaled, work, bad, program, symmetric, right, at, far, shared,
-                    made, x_first, x_far, work, y, nothing,
+                    given, start, stride, factors, to, work, scaled, broken, first, program, symmetric, right, at, far,
+                    shared, made, x_first, x_far, work, y, nothing,
                 )  # fmt: skip
                 if rest < w:
                     for row in range(n):
                         for lane in range(rest):
                             x[row * n_samples + first + lane] = made[row * w + lane]
                 for lane in range(rest):
-                    if work[bad + lane] != work[bad + lane]:
+                    if broken[first + lane] != broken[first + lane]:
                         for row in range(n):
                             x[row * n_samples + first + lane] = np.nan
 
@@ -173,23 +174,27 @@ def factorized_tiles(values: Any, plan: Any) -> tuple[Tiles, np.ndarray]:
     return tiles, broken[:n_samples]
 
 
-def solved_at_once(values: Any, plan: Any, b: Any, shared: bool) -> np.ndarray:
-    """x in ``A x = b``, shape (n, n_samples), NaN where a value is not finite; the values of A are not kept.
+def solved_at_once(
+    values: Any, plan: Any, b: Any, shared: bool, keep: bool
+) -> tuple[np.ndarray, Tiles | None, np.ndarray]:
+    """x in ``A x = b``, the values of the factorisation if `keep`, and what is NaN for a sample that broke.
 
-    b has shape (n, n_samples), or (n,) if `shared`.
+    b has shape (n, n_samples), or (n,) if `shared`. x has shape (n, n_samples), and is NaN for a sample that broke.
     """
-    n_samples, n = values.shape[1], plan.diagonal.size
+    n_samples, n, n_values = values.shape[1], plan.diagonal.size, plan.n_values
     width = _width(n_samples, values.itemsize)
-    n_tiles, small = -(-n_samples // width), plan.n_values * n_samples <= SMALL
+    n_tiles, small = -(-n_samples // width), n_values * n_samples <= SMALL
     n_runs = 1 if small else min(n_tiles, thread_count())
-    out = empty((n, n_samples), values.dtype)
-    size = 0 if small else n_runs * (n + 1 + plan.n_values * (1 + plan.symmetric)) * width
-    free = empty((size,), values.dtype)
+    x = empty((n, n_samples), values.dtype)
+    tiles = Tiles(empty((n_tiles, n_values, width), values.dtype), n_samples) if keep else None
+    broken = np.empty(n_tiles * width, values.dtype)
+    size = 0 if small else n_runs * (n + n_values * (1 - keep + plan.symmetric)) * width
     _factor_solve(width)(
-        values.reshape(-1), b.reshape(-1), shared, out.reshape(-1), out.reshape(-1), False, free, plan.flat,
-        n, plan.n_values, plan.symmetric, n_samples, n_tiles, n_runs, threads=ONE_THREAD if small else ALL_THREADS,
+        values.reshape(-1), b.reshape(-1), shared, x.reshape(-1), broken if tiles is None else tiles.data.reshape(-1),
+        keep, broken, empty((size,), values.dtype), plan.flat, n, n_values, plan.symmetric, n_samples, n_tiles, n_runs,
+        threads=ONE_THREAD if small else ALL_THREADS,
     )  # fmt: skip
-    return out
+    return x, tiles, broken[:n_samples]
 
 
 def solved_tiles(tiles: Tiles, plan: Any, b: Any, transposed: bool, out: Any) -> Any:
