@@ -20,7 +20,7 @@ from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.flat_tiles import factorized_tiles
 from ensemble._kernels.direct.supernodal import factorized_panels
-from ensemble._kernels.direct.tiles import reciprocal, runs_of_tiles, tiles_by_width
+from ensemble._kernels.direct.tiles import aligned, reciprocal, runs_of_tiles, tiles_by_width
 
 __all__ = ["factorized"]
 
@@ -227,8 +227,9 @@ def _factorized(width, symmetric, staged):
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
             n, n_values = plan[4].size, plan[0].size
-            row = np.zeros(n * width, values.dtype)  # without fill, entries that no row stores are reduced too
-            work = np.empty(n_values * width, values.dtype) if staged else out
+            row = aligned(n * width, values)
+            row[:] = 0  # without fill, entries that no row stores are reduced too
+            work = aligned(n_values * width, values) if staged else out
             nothing = zeros(values, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = begin + tile * width

@@ -17,7 +17,7 @@ from ensemble._compile.memory import empty
 from ensemble._compile.numba import compiled, inner, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED, factor_one, factor_solve_one, solve_one
-from ensemble._kernels.direct.tiles import runs_of_tiles
+from ensemble._kernels.direct.tiles import aligned, runs_of_tiles
 
 __all__ = ["Tiles", "factorized_tiles", "solved_at_once", "solved_tiles"]
 
@@ -64,7 +64,7 @@ def _factor(width: int) -> Any:
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
             entries, w = values.size // n_samples, np.int64(width)
-            scaled, nothing = np.empty(n_values * w if symmetric else 0, values.dtype), zeros(values, width)
+            scaled, nothing = aligned(n_values * w if symmetric else 0, values), zeros(values, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = tile * w
                 given, stride, start = values, n_samples, first
@@ -89,9 +89,8 @@ def _factor_solve(width: int) -> Any:
         for r in prange(n_runs):
             entries, w, nothing = values.size // n_samples, np.int64(width), zeros(b, width)
             size = (n + n_values * ((0 if kept else 1) + (1 if symmetric else 0))) * w
-            line = np.int64(64 // b.itemsize)
-            work = free if free.size else np.empty(size + line, b.dtype)
-            y = np.int64(r) * size if free.size else -(work.ctypes.data // b.itemsize) % line
+            work = free if free.size else aligned(size, b)
+            y = np.int64(r) * size
             scaled = y + n * w
             own = scaled + (n_values * w if symmetric else 0)
             for tile in range(np.int64(r) * n_tiles // n_runs, (np.int64(r) + 1) * n_tiles // n_runs):
@@ -130,7 +129,7 @@ def _solve(width: int) -> Any:
     def loop(tiles, program, n_values, b, x, n, k, shared, order, n_samples, n_tiles):
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
-            y, w, nothing = np.empty(n * width, b.dtype), np.int64(width), zeros(b, width)
+            y, w, nothing = aligned(n * width, b), np.int64(width), zeros(b, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = tile * w
                 rest = n_samples - first

@@ -18,7 +18,7 @@ from ensemble._compile.lanes.types import zeros
 from ensemble._compile.numba import compiled, per_width, prange
 from ensemble._compile.plain_code import LANES, Integers, Numbers, Register, behind, entry, inlined, load, plain, store
 from ensemble._kernels.direct.blocks import pack_lower, pack_upper, subtract_four, subtract_rows
-from ensemble._kernels.direct.tiles import runs_of_tiles
+from ensemble._kernels.direct.tiles import aligned, runs_of_tiles
 
 __all__ = ["factorized_panels"]
 
@@ -319,7 +319,8 @@ def _panel_loop(width):
             rows, starts, columns, updates, sources, left = nodes
             widest, longest, area = sizes
             count = 2 * area + 2 * widest * widest + widest // 4 * FACTORS + 16 * widest
-            work = np.zeros(count * width + BLOCK, values.dtype)
+            work = aligned(count * width + BLOCK, values)
+            work[:] = 0
             integers = np.empty(rows[rows.size - 1] + longest + 4 + 3 * widest, np.int64)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 _factor_one(

@@ -9,7 +9,7 @@ import numpy as np
 from ensemble._compile.lanes.types import select
 from ensemble._compile.numba import inner, tiles
 
-__all__ = ["reciprocal", "runs_of_tiles", "tiles_by_width"]
+__all__ = ["aligned", "reciprocal", "runs_of_tiles", "tiles_by_width"]
 
 BLOCKS = 64
 """Runs of tiles that threads share; each has one buffer."""
@@ -20,6 +20,15 @@ def reciprocal(pivot):
     """1 / pivot; NaN where that is zero or not finite."""
     inverse = 1.0 / pivot
     return select((inverse - inverse == 0.0) & (inverse != 0.0), inverse, np.nan)
+
+
+@inner
+def aligned(count, like):
+    """A new array of the type of `like` whose first number starts a cache line: no register straddles two lines."""
+    line = 64 // like.itemsize
+    raw = np.empty(count + line, like.dtype)
+    start = -(raw.ctypes.data // like.itemsize) % line
+    return raw[start : start + count]
 
 
 @inner

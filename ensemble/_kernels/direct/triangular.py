@@ -13,18 +13,21 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile.lanes.arithmetic import convert
-from ensemble._compile.lanes.types import load, splat, store, zeros
+from ensemble._compile.lanes.types import load, prefetch, splat, store, zeros
 from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled, inner, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED
-from ensemble._kernels.direct.tiles import runs_of_tiles, tiles_by_width
+from ensemble._kernels.direct.tiles import aligned, runs_of_tiles, tiles_by_width
 
 __all__ = ["factor_solve"]
 
 WIDEST, VECTOR_BYTES = 32, 1 << 26
 """Samples of a tile, and bytes of its vectors above which it has fewer."""
+
+AHEAD, NARROW = 3072, 128
+"""Bytes of the values before the present one that are prefetched on the way back through the rows of a narrow tile."""
 
 U = np.uint64  # an unsigned index needs no test for a negative one
 
@@ -77,10 +80,13 @@ def _value(factors, e, n_samples, first, shared, y, nothing):
 
 
 @inner
-def _gather(factors, columns, low, high, shift, y, row, k, c, width, n_samples, first, shared, nothing):
+def _gather(factors, columns, low, high, shift, y, row, k, c, width, n_samples, first, shared, back, nothing):
     """y of one row and column less the products of a run of entries with the y of other rows."""
     total = load(y, (row * k + c) * width, nothing)
     for p in range(U(low), U(high)):
+        if back and not shared and width * factors.itemsize <= NARROW:  # rows in descending order: not foreseen
+            ahead = AHEAD // (width * factors.itemsize)
+            prefetch(factors, (np.int64(p) + shift - ahead) * n_samples + first, nothing)
         value = _value(factors, np.int64(p) + shift, n_samples, first, shared, y, nothing)
         total = total - value * load(y, (np.int64(columns[p]) * k + c) * width, nothing)
     return total
@@ -96,27 +102,87 @@ def _scatter(factors, columns, low, high, shift, y, source, k, c, width, n_sampl
 
 
 @inner
-def _forward(factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, y, k, width, n_samples, first, order, shared, nothing):  # fmt: skip  # noqa: E501
-    for i in range(diagonal.size):
+def _scatter_four(factors, upper, low, high, shifts, y, sources, k, c, width, n_samples, first, shared, nothing):
+    """The same for four nested rows in their order, the columns of the last one: y is loaded and stored once."""
+    s0, s1, s2, s3 = sources
+    t0, t1, t2, t3 = shifts
+    for p in range(U(low), U(high)):
+        place, t = (np.int64(upper[p]) * k + c) * width, np.int64(p)
+        total = load(y, place, nothing)
+        total = total - _value(factors, t + t0, n_samples, first, shared, y, nothing) * s0
+        total = total - _value(factors, t + t1, n_samples, first, shared, y, nothing) * s1
+        total = total - _value(factors, t + t2, n_samples, first, shared, y, nothing) * s2
+        total = total - _value(factors, t + t3, n_samples, first, shared, y, nothing) * s3
+        store(y, place, total)
+
+
+@inner
+def _source(factors, diagonal, i, y, k, c, width, n_samples, first, transposed, shared, nothing):
+    """y of a row times the reciprocal pivot; stored where the matrix is transposed."""
+    at = (i * k + c) * width
+    scaled = load(y, at, nothing) * _value(factors, diagonal[i], n_samples, first, shared, y, nothing)
+    if transposed:
+        store(y, at, scaled)
+    return scaled
+
+
+@inner
+def _forward_four(factors, upper_starts, upper, diagonal, y, i, k, c, width, n_samples, first, transposed, shared, nothing):  # fmt: skip  # noqa: E501
+    """Forward substitution with the nested rows i to i + 3 by columns."""
+    s0 = _source(factors, diagonal, i, y, k, c, width, n_samples, first, transposed, shared, nothing)
+    low = upper_starts[i]
+    _scatter(
+        factors, upper, low, low + 3, diagonal[i] + 1 - low, y, s0, k, c, width, n_samples, first, shared, nothing
+    )  # fmt: skip
+    s1 = _source(factors, diagonal, i + 1, y, k, c, width, n_samples, first, transposed, shared, nothing)
+    low = upper_starts[i + 1]
+    _scatter(
+        factors, upper, low, low + 2, diagonal[i + 1] + 1 - low, y, s1, k, c, width, n_samples, first, shared, nothing
+    )  # fmt: skip
+    s2 = _source(factors, diagonal, i + 2, y, k, c, width, n_samples, first, transposed, shared, nothing)
+    low = upper_starts[i + 2]
+    _scatter(
+        factors, upper, low, low + 1, diagonal[i + 2] + 1 - low, y, s2, k, c, width, n_samples, first, shared, nothing
+    )  # fmt: skip
+    s3 = _source(factors, diagonal, i + 3, y, k, c, width, n_samples, first, transposed, shared, nothing)
+    low = upper_starts[i + 3]
+    shifts = diagonal[i] + 4 - low, diagonal[i + 1] + 3 - low, diagonal[i + 2] + 2 - low, diagonal[i + 3] + 1 - low
+    _scatter_four(
+        factors, upper, low, upper_starts[i + 4], shifts, y, (s0, s1, s2, s3), k, c, width, n_samples, first, shared,
+        nothing,
+    )  # fmt: skip
+
+
+@inner
+def _forward(factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, nested, y, k, width, n_samples, first, order, shared, nothing):  # fmt: skip  # noqa: E501
+    i, left = 0, diagonal.size
+    while i < left:
+        if order != LU and nested[i]:
+            for c in range(k):
+                _forward_four(
+                    factors, upper_starts, upper, diagonal, y, i, k, c, width, n_samples, first, order == TRANSPOSED,
+                    shared, nothing,
+                )  # fmt: skip
+            i += 4
+            continue
         for c in range(k):
             if order == LU:
                 low, high = lower_starts[i], lower_starts[i + 1]
                 total = _gather(
                     factors, lower, low, high, first_value[i] - low, y, i, k, c, width, n_samples, first, shared,
-                    nothing,
+                    False, nothing,
                 )  # fmt: skip
                 store(y, (i * k + c) * width, total)
             else:
-                scaled = load(y, (i * k + c) * width, nothing) * _value(
-                    factors, diagonal[i], n_samples, first, shared, y, nothing
-                )
-                if order == TRANSPOSED:
-                    store(y, (i * k + c) * width, scaled)
+                scaled = _source(
+                    factors, diagonal, i, y, k, c, width, n_samples, first, order == TRANSPOSED, shared, nothing
+                )  # fmt: skip
                 low, high = upper_starts[i], upper_starts[i + 1]
                 _scatter(
                     factors, upper, low, high, diagonal[i] + 1 - low, y, scaled, k, c, width, n_samples, first, shared,
                     nothing,
                 )  # fmt: skip
+        i += 1
 
 
 @inner
@@ -134,7 +200,7 @@ def _backward(factors, lower_starts, lower, upper_starts, upper, first_value, di
                 low, high = upper_starts[i], upper_starts[i + 1]
                 total = _gather(
                     factors, upper, low, high, diagonal[i] + 1 - low, y, i, k, c, width, n_samples, first, shared,
-                    nothing,
+                    True, nothing,
                 )  # fmt: skip
                 total = total * _value(factors, diagonal[i], n_samples, first, shared, y, nothing)
                 store(y, (i * k + c) * width, total)
@@ -144,12 +210,12 @@ def _backward(factors, lower_starts, lower, upper_starts, upper, first_value, di
 def _solve(width, order, shared):
     @compiled
     def loop(
-        factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, rows, columns, b, x, k, n_samples,
-        begin, n_tiles,
+        factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, nested, rows, columns, b, x, k,
+        n_samples, begin, n_tiles,
     ):  # fmt: skip
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
-            y = np.empty(diagonal.size * k * width, b.dtype)
+            y = aligned(diagonal.size * k * width, b)
             nothing = zeros(b, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = begin + tile * width
@@ -158,8 +224,8 @@ def _solve(width, order, shared):
                         value = load(b, (np.int64(rows[i]) * k + c) * n_samples + first, nothing)
                         store(y, (i * k + c) * width, value)
                 _forward(
-                    factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, y, k, width, n_samples,
-                    first, order, shared, nothing,
+                    factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, nested, y, k, width,
+                    n_samples, first, order, shared, nothing,
                 )  # fmt: skip
                 _backward(
                     factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, y, k, width, n_samples,
@@ -181,10 +247,10 @@ def _(factors: np.ndarray, plan: Elimination, b: np.ndarray, transposed: bool, o
     if not out.size:
         return out
     rows, columns = (plan.columns, plan.rows) if transposed else (plan.rows, plan.columns)
-    graph = (plan.lower_starts, plan.lower, plan.upper_starts, plan.upper, plan.first, plan.diagonal, rows, columns)
+    graph = (plan.lower_starts, plan.lower, plan.upper_starts, plan.upper, plan.first, plan.diagonal, plan.nested)
     fits = VECTOR_BYTES // (n * k * b.itemsize)
     widest = max(8, min(WIDEST, 1 << max(fits.bit_length() - 1, 0)))
     for first, width, count in tiles_by_width(n_samples, widest):
         loop = _solve(width, order, factors.shape[1] != n_samples)
-        loop(factors.reshape(-1), *graph, b.reshape(-1), out.reshape(-1), k, n_samples, first, count)
+        loop(factors.reshape(-1), *graph, rows, columns, b.reshape(-1), out.reshape(-1), k, n_samples, first, count)
     return out
