@@ -681,7 +681,7 @@ def narrowed_cases(seed):
 
 
 def narrowed_values_cases(seed):
-    for label, rng, n, _, s, dtype in settings(seed):
+    for label, rng, n, _, s, _ in settings(seed):
         values = numbers(rng, (n, s), np.float64)
         yield Case("narrowed_values", label, (values, np.empty((n, s), np.float32)), (1,))
 

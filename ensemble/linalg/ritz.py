@@ -111,7 +111,7 @@ class RitzBasis:
         `operated` is the operator times the first of the vectors. The coefficients have shape (n_vectors, n_pairs,
         n_samples).
         """
-        m, n_samples = operated.shape[0], self.like.shape[1]
+        m = operated.shape[0]
         H = np.ascontiguousarray(block_dots(self.images[:m], operated, None).transpose(2, 0, 1), np.float64)
         H = 0.5 * (H + H.transpose(0, 2, 1))
         bad = ~np.isfinite(H).all(axis=(1, 2))
