@@ -75,6 +75,7 @@ class TriangularFactors(LinearOperator):
                 x, self.tiles, broken = solved_at_once(values, self.plan, b, False, True)
             self.broken = broken != broken
             if self.broken.any():
+                assert self.tiles is not None
                 self.tiles.fill(np.flatnonzero(self.broken), np.nan)
             return x
         xp = array_namespace(A.values)
