@@ -483,6 +483,20 @@ def basis_cases(name, seed):
                 yield Case(name, f"{label}_{n_vectors}", (h, basis, numbers(rng, (n, s), dtype, False)), (2,))
 
 
+def basis_block_cases(name, seed):
+    """Blocks of one to four vectors, of which three are treated together; NaN and zeros as in `basis_cases`."""
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        for n_vectors, n_block in ((1, 1), (5, 2), (4, 3), (2, 4)):
+            basis, block = numbers(rng, (n_vectors, n, s), dtype), numbers(rng, (n_block, n, s), dtype, False)
+            if name == "block_dots":
+                yield Case(name, f"{label}_{n_vectors}_{n_block}", (basis, block, None))
+            else:
+                h = rng.standard_normal((n_vectors, n_block, s)).astype(dtype)
+                h[:, :, 1:2] = 0.0
+                h[:, :, -1] = 0.0 if s > 1 else h[:, :, -1]
+                yield Case(name, f"{label}_{n_vectors}_{n_block}", (h, basis, block), (2,))
+
+
 def bicgstab_update_arguments(rng, n, s, dtype):
     omega, z, t, x, r = cg_update_arguments(rng, n, s, dtype)[0]
     return (omega, numbers(rng, (n, s), dtype), z, t, x, r), (4, 5)
@@ -667,7 +681,7 @@ def narrowed_cases(seed):
 
 
 def narrowed_values_cases(seed):
-    for label, rng, n, _, s, dtype in settings(seed):
+    for label, rng, n, _, s, _ in settings(seed):
         values = numbers(rng, (n, s), np.float64)
         yield Case("narrowed_values", label, (values, np.empty((n, s), np.float32)), (1,))
 
@@ -848,6 +862,8 @@ CASES = {
         ((rng.uniform(size=s) < 0.5).astype(dtype), numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype)), (2,))),
     "basis_dots": lambda seed: basis_cases("basis_dots", seed),
     "basis_add": lambda seed: basis_cases("basis_add", seed),
+    "block_dots": lambda seed: basis_block_cases("block_dots", seed),
+    "block_add": lambda seed: basis_block_cases("block_add", seed),
     "scale": lambda seed: vector_cases("scale", seed, lambda rng, n, s, dtype: (
         (coefficients(rng, s, dtype), numbers(rng, (n, s), dtype)), (1,))),
     "dot_and_square": lambda seed: vector_cases("dot_and_square", seed, lambda rng, n, s, dtype: (

@@ -57,6 +57,7 @@ template <class T> static T __ldg(const T* p) { return *p; }
 template <class T> static T __ldcs(const T* p) { return *p; }
 template <class T> static void __stcs(T* p, const T& v) { *p = v; }
 static double2 make_double2(double x, double y) { return {x, y}; }
+static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 static int2 make_int2(int x, int y) { return {x, y}; }
 
 // Dynamic shared memory: kernels declare theirs by this macro.

@@ -31,7 +31,7 @@ _spare: dict[int, list[np.ndarray]] = {}  # by size; single operations are atomi
 
 def _address(raw: np.ndarray) -> int:
     """Where an array that may be written starts; a fourth of the time of ``raw.ctypes.data``."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(raw))
+    return ctypes.addressof(ctypes.c_char.from_buffer(raw.data))
 
 
 class _Block:

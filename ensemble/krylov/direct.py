@@ -214,10 +214,10 @@ class _Solution:
             self.r, self.error, self.norm = self.judged(self.x)
         else:
             self.x = x if self.unit is None else x / self.unit
-            others = [dot(self.b, self.b, None), *([] if F.marks is None else [F.marks])]
+            others = [dot(self.b, self.b, None), *([] if F._marks is None else [F._marks])]
             self.r, self.error, self.norm, squares, *marks = self.judged(self.x, *others)
             self.norm_b = _norms(self.b, squares)
-            if marks and F.settle(marks[0], self.x):
+            if marks and F._settle(marks[0], self.x):
                 self.r, self.error, self.norm = self.judged(self.x)
         self.iterations = np.zeros(n_samples, np.int64)
         self.repaired = np.zeros(n_samples, bool)
@@ -275,7 +275,8 @@ class _Solution:
         """Samples with a backward error or a residual that refinement may still reduce."""
         reducible = self.error > FLOOR / ROUNDOFFS * self.tolerance
         large: np.ndarray = self.norm > self.system.rtol * self.norm_b
-        return (self.error > self.tolerance) | (large & reducible)
+        wanted: np.ndarray = (self.error > self.tolerance) | (large & reducible)
+        return wanted
 
     def repair(self) -> None:
         """Solve the samples whose backward error is too large by themselves, with exchanges of rows."""
@@ -353,7 +354,8 @@ def _norms(r: Any, squares: np.ndarray) -> np.ndarray:
     """2-norms per sample, float64 on the host, of vectors whose `squares` may have left the range of numbers."""
     if not r.shape[0]:
         return np.zeros(r.shape[1])
-    plain, (_, low, high) = np.sqrt(squares), _limits(r.dtype)
+    plain: np.ndarray = np.sqrt(squares)
+    _, low, high = _limits(r.dtype)
     if low < plain.min() and plain.max() < high:  # false where one is NaN
         return plain
     xp, odd = array_namespace(r), ~((plain > low) & (plain < high))

@@ -122,8 +122,8 @@ def eigsh(
         The pairs nearest to it are wanted.
     which : {"LM", "SM", "LA", "SA"}
         Largest or smallest in magnitude, largest or smallest algebraically; of ``1 / (value - sigma)`` with `sigma`,
-        where "LM" is the only choice. "SM" is ``sigma=0``. For "SA" without M the shift is a lower bound of the
-        values by Gershgorin's circles.
+        where "LM" is the only choice. "SM" is ``sigma=0``. For "SA" without M the shift is 0 where all pivots of A
+        are above 1e-8 of its norm, elsewhere a lower bound of the values by Gershgorin's circles.
     rtol : float, optional
         A pair has converged where the 2-norm of its residual is at most ``rtol * (|A| + |value| |M|) |x|``, with the
         largest sums of rows for the norms of A and M; 1e-12 by default, and 1e-5 for float32.

@@ -153,6 +153,12 @@ class Factorization(TriangularFactors):
         signs = xp.prod(xp.sign(self._pivots), axis=0)
         return Ensemble(signs * _parity(self.plan.rows) * _parity(self.plan.columns), self.sample_set)
 
+    def _least_pivot(self) -> np.ndarray:
+        """The least of the pivots, shape (n_samples,); NaN for a broken sample."""
+        with np.errstate(all="ignore"):
+            least: np.ndarray = (1.0 / to_numpy(self._pivots)).min(axis=0, initial=np.inf)
+        return least
+
     def inertia(self) -> np.ndarray:
         """Numbers of negative and positive eigenvalues, shape (2, n_samples), by Sylvester's law; -1 where broken.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels.krylov.basis import basis_add, basis_dots, scale
+from ensemble._kernels.krylov.basis import TOGETHER, basis_add, basis_dots, block_add, block_dots, scale
 from ensemble._kernels.krylov.vectors import dot
 
 __all__ = ["RitzBasis", "combined", "products"]
@@ -44,16 +44,52 @@ class RitzBasis:
         return image
 
     def extend(self, block: np.ndarray) -> None:
-        """Append the vectors `block`, orthonormalised."""
-        for given in block:
-            j = self.size
-            w = self._v[j]
-            w[...] = given
-            missing = self._normalise(j, np.ones(w.shape[1], bool))
+        """Append the vectors `block`, orthonormalised: a few of them together pass through the basis twice [1]_.
+
+        .. [1] Barlow, Smoktunowicz (2013), Numer. Math. 123, 395-423: block Gram-Schmidt with reorthogonalisation.
+        """
+        for first in range(0, len(block), TOGETHER):
+            given = block[first : first + TOGETHER]
+            dependent = self._orthonormalise(given)
+            if dependent.any():
+                self._append_one_by_one(given, dependent)
+            self.size += len(given)
+
+    def _orthonormalise(self, given: np.ndarray) -> np.ndarray:
+        """Write the orthonormal vectors of a block; returns the samples in which one depends on those before it."""
+        j, tiny = self.size, DEPENDENT * np.finfo(self.like.dtype).eps
+        w = self._v[j : j + len(given)]
+        w[...] = given
+        dependent = np.zeros(w.shape[2], bool)
+        limits = [tiny * np.sqrt(dot(x, self._image(j + q), None)) for q, x in enumerate(w)]
+        for _ in range(2):
+            if j:
+                block_add(-block_dots(self.vectors, self._mv[j : j + len(w)], None), self.vectors, w)
+            for q, x in enumerate(w):
+                image = self._image(j + q)
+                if q:
+                    basis_add(-basis_dots(w[:q], image, None), w[:q], x)
+                    image = self._image(j + q)
+                length = np.sqrt(dot(x, image, None))
+                short = length <= limits[q]
+                dependent |= short
+                scale(np.where(short, 1.0, 1.0 / length).astype(x.dtype), x)
+                self._image(j + q)
+            limits = [np.full(w.shape[2], tiny)] * len(w)
+        return dependent
+
+    def _append_one_by_one(self, given: np.ndarray, which: np.ndarray) -> None:
+        """The same for the samples of `which`, with a spare vector in place of one that depends on those before it."""
+        j = self.size
+        for x in given:
+            w = self._v[self.size]
+            w[:, which] = x[:, which]
+            missing = self._normalise(self.size, which)
             if missing.any():
-                w[:, missing] = self.spare[j][:, None]
-                self._normalise(j, missing)
-            self.size = j + 1
+                w[:, missing] = self.spare[self.size][:, None]
+                self._normalise(self.size, missing)
+            self.size += 1
+        self.size = j
 
     def _normalise(self, j: int, which: np.ndarray) -> np.ndarray:
         """Two sweeps of Gram and Schmidt's process over the samples of `which`; those in which nothing is left."""
@@ -75,10 +111,8 @@ class RitzBasis:
         `operated` is the operator times the first of the vectors. The coefficients have shape (n_vectors, n_pairs,
         n_samples).
         """
-        m, n_samples = operated.shape[0], self.like.shape[1]
-        H = np.empty((n_samples, m, m))
-        for j in range(m):
-            H[:, :, j] = basis_dots(self.images[:m], operated[j], None).T
+        m = operated.shape[0]
+        H = np.ascontiguousarray(block_dots(self.images[:m], operated, None).transpose(2, 0, 1), np.float64)
         H = 0.5 * (H + H.transpose(0, 2, 1))
         bad = ~np.isfinite(H).all(axis=(1, 2))
         H[bad] = np.eye(m)
@@ -92,8 +126,7 @@ class RitzBasis:
 def combined(basis: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """The sums of the vectors `basis` by coefficients (n_vectors, n_sums, n_samples)."""
     out = np.zeros((coefficients.shape[1], *basis.shape[1:]), basis.dtype)
-    for j in range(coefficients.shape[1]):
-        basis_add(np.ascontiguousarray(coefficients[:, j], basis.dtype), basis, out[j])
+    block_add(coefficients.astype(basis.dtype, copy=False), basis, out)
     return out
 
 

@@ -36,8 +36,8 @@ class TriangularFactors(LinearOperator):
     _orderings: tuple[str, ...] = ("auto",)
     tiles: Tiles | None = None
     """The values of many samples in NumPy's arrays, where the elimination has a flat list."""
-    marks: Any = None
-    """NaN for each sample that broke, else zero, until `settle` knows them."""
+    _marks: Any = None
+    """NaN for each sample that broke, else zero, until `_settle` knows them."""
 
     def __init__(self, A: Any, kind: str, ordering: Any, dtype: Any) -> None:
         self._put(self._plan(A, kind, ordering, dtype))
@@ -73,7 +73,7 @@ class TriangularFactors(LinearOperator):
     def _put(self, A: CrsMatrix, b: Any = None) -> Any:
         """The numbers of the matrix `A` on this graph; the product with bare `b` of the same samples, or None.
 
-        With `b`, a device is not waited for: `marks` may be set then, and `settle` is yet to be called.
+        With `b`, a device is not waited for: `_marks` may be set then, and `_settle` is yet to be called.
         """
         self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
         if self.plan.flat is not None and type(A.values) is np.ndarray and self.n_samples > 1:
@@ -84,6 +84,7 @@ class TriangularFactors(LinearOperator):
                 x, self.tiles, broken = solved_at_once(values, self.plan, b, False, True)
             self.broken = broken != broken
             if self.broken.any():
+                assert self.tiles is not None
                 self.tiles.fill(np.flatnonzero(self.broken), np.nan)
             return x
         xp = array_namespace(A.values)
@@ -91,14 +92,14 @@ class TriangularFactors(LinearOperator):
         with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
             self.values, broken, x = factorized_with_solution(values, self.plan, b)
         if x is None:
-            self.settle(to_numpy(broken), None)
+            self._settle(to_numpy(broken), None)
         else:
-            self.marks = broken
+            self._marks = broken
         return x
 
-    def settle(self, marks: np.ndarray, x: Any) -> bool:
+    def _settle(self, marks: np.ndarray, x: Any) -> bool:
         """Put NaN into the values and into the product `x` of samples whose marks are NaN; whether there are any."""
-        self.broken, self.marks = marks != marks, None
+        self.broken, self._marks = marks != marks, None
         found = bool(self.broken.any())
         if found:  # half of their values may be numbers
             for array in (self.values,) if x is None else (self.values, x):
@@ -151,7 +152,7 @@ class TriangularFactors(LinearOperator):
     def _update_and_apply(self, A: CrsMatrix, b: Any) -> tuple[Self, Any]:
         """`update`, and the product with bare `b`, shape (n, n_samples), or None where that takes another pass.
 
-        Where `marks` of the first are not None, the caller calls its `settle` with them.
+        Where `_marks` of the first are not None, the caller calls its `_settle` with them.
         """
         A, made = self._checked(A), self._with_plan()
         own = self.dtype if type(b) is np.ndarray else getattr(array_namespace(b), self.dtype.name)

@@ -326,3 +326,18 @@ def test_solutions_with_small_pivots_are_corrected(monkeypatch):
 def test_bad_input_is_refused(arguments, options, error, text):
     with pytest.raises(error, match=text):
         eigsh(*arguments, **options)
+
+
+def test_a_definite_sample_is_shifted_by_zero_and_an_indefinite_one_is_not(rng):
+    """Gershgorin's bound of a scaled Laplacian lies far below its values."""
+    A = gallery.poisson((20, 20))
+    scale = np.exp(0.2 * rng.standard_normal(400))
+    values = A.values[:, 0] * scale[A.graph.row_of_entry] * scale[A.graph.indices]
+    moved = values - 0.5 * (A.graph.row_of_entry == A.graph.indices)
+    both = CrsMatrix(A.graph, np.stack([values, moved], axis=1))
+    result = eigsh(both, 3, which="SA")
+    check(result, both)
+    for s in range(2):
+        every = np.linalg.eigvalsh(both.to_scipy(s).toarray())
+        np.testing.assert_allclose(result.values.samples[:, s], every[:3], rtol=0, atol=1e-10)
+    assert every[0] < 0.0 and 2 * result.iterations[0] < result.iterations[1]

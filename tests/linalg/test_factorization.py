@@ -264,6 +264,46 @@ def test_update_keeps_the_plan_and_gives_the_bits_of_a_new_one(rng):
         F.update(sp.eye_array(20, format="csr"))
 
 
+@pytest.mark.parametrize("n_samples", [1, 3, 8, 32, 33, 70])
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_solve_has_the_bits_of_update_and_product_and_of_each_sample(kind, n_samples, dtype, rng):
+    A = family(rng, 30, n_samples, symmetric=True).astype(np.dtype(dtype))
+    F = Factorization(CrsMatrix(A.graph, np.ones_like(A.values)), kind=kind)
+    shared, own = rng.standard_normal(30).astype(dtype), Ensemble(rng.standard_normal((30, n_samples)).astype(dtype))
+    for b in (shared, own):
+        x, expected = F.solve(A, b), F.update(A) @ b
+        assert type(x) is type(expected)
+        np.testing.assert_array_equal(getattr(x, "samples", x), getattr(expected, "samples", expected))
+        for s in {0, n_samples - 1}:
+            right = b if b is shared else Ensemble(b.samples[:, s : s + 1])
+            alone = F.solve(A.take_samples([s]), right)
+            found = x.samples[:, s] if isinstance(x, Ensemble) else x
+            np.testing.assert_array_equal(found, np.reshape(getattr(alone, "samples", alone), 30))
+
+
+@pytest.mark.parametrize("bad", [np.nan, 0.0])
+def test_solve_keeps_a_broken_sample_to_itself(bad, rng):
+    A = family(rng, 30, 37)
+    F, good = Factorization(A), A.values.copy()
+    A.values[:, 5] = bad
+    x = F.solve(A, np.ones(30)).samples
+    assert np.isnan(x[:, 5]).all()
+    others = np.arange(37) != 5
+    np.testing.assert_array_equal(x[:, others], F.solve(CrsMatrix(A.graph, good), np.ones(30)).samples[:, others])
+
+
+def test_solve_takes_what_update_and_product_take(rng):
+    A, B = family(rng, 20, 4), rng.standard_normal((20, 3))
+    F = Factorization(A)
+    np.testing.assert_array_equal(F.solve(A, B).samples, (F.update(A) @ B).samples)
+    np.testing.assert_array_equal(F.solve([A.to_scipy(s) for s in range(4)], B[:, 0]).samples, (F @ B[:, 0]).samples)
+    with pytest.raises(ValueError, match="have 20 rows"):
+        F.solve(A, np.ones(19))
+    with pytest.raises(ValueError, match="have the same graph"):
+        F.solve(family(rng, 20, 4, density=0.3), np.ones(20))
+
+
 def test_float32_values_solve_in_the_type_of_the_right_hand_side(rng):
     A, b = family(rng, 30, 3), rng.standard_normal(30)
     F = Factorization(A, dtype=np.float32)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._kernels.direct import levels, on_device, slots
@@ -10,9 +9,9 @@ from ensemble._kernels.direct.chains import is_chain
 from ensemble._kernels.direct.factors import factorized
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.krylov import direct
-from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, IncompleteFactorization
-from ensemble.linalg.orderings import elimination_of
+from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization
 from ensemble.scalar import Ensemble
+from tests.linalg.eliminated_graphs import banded, elimination, matrices, network
 
 factorized_with_solution = on_device.factorized_with_solution.implementations["cuda"]
 
@@ -33,34 +32,6 @@ def small_blocks(request, monkeypatch):
     """The emulator takes its time for each thread."""
     if "[device" not in request.node.name:
         monkeypatch.setattr(levels, "MOST_THREADS", 24)
-
-
-def matrices(base, n_samples, dtype=float, seed=70913):
-    """Graph and values around `base`; the last sample holds a NaN, the one before has a pivot of zero."""
-    base = sp.csr_array(base)
-    base.sort_indices()
-    graph = CrsGraph(base.indptr, base.indices, base.shape)
-    values = base.data[:, None] * np.exp(0.2 * np.random.default_rng(seed).standard_normal((base.nnz, n_samples)))
-    if n_samples > 2:
-        values[graph.diagonal_entries[graph.shape[0] // 2], -1] = np.nan
-        values[(graph.row_of_entry == 3) | (graph.indices == 3), -2] = 0.0
-    return graph, values.astype(dtype)
-
-
-def network(n=60, seed=40289):
-    """A tree with loops, its values unsymmetric."""
-    rng = np.random.default_rng(seed)
-    first = np.arange(1, n)
-    other = np.maximum(0, first - rng.integers(1, 9, n - 1))
-    rows, columns = np.append(first, rng.integers(0, n, n // 3)), np.append(other, rng.integers(0, n, n // 3))
-    half = sp.csr_array((rng.random(rows.size), (rows, columns)), shape=(n, n))
-    return sp.csr_array(half + 0.5 * half.T + 9.0 * sp.eye_array(n))
-
-
-def banded(n, half):
-    rng = np.random.default_rng(n)
-    offsets = range(-half, half + 1)
-    return sp.csr_array(sp.diags_array([rng.random(n - abs(k)) + 9.0 * (k == 0) for k in offsets], offsets=offsets))
 
 
 GRAPHS = {"network": (network(), None), "tridiagonal": (banded(29, 1), np.arange(29)), "band": (banded(20, 3), None)}
@@ -122,10 +93,6 @@ def test_what_does_not_fit_into_slots_goes_by_levels(most, put, monkeypatch):
         slots.slots_solved(put(np.ones((plan.n_values, 3))), plan, put(np.ones((60, 1, 3))), False, None),
     ):
         assert (found is None) == (most == 0)
-
-
-def elimination(graph, symmetric, order):
-    return elimination_of(graph, symmetric, np.arange(graph.shape[0]), "amd" if order is None else order)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -5,7 +5,7 @@ import pytest
 
 from ensemble._kernels.direct.schedules import NONE, TERMS, row_positions, scheduled
 from ensemble._kernels.direct.slot_tasks import factor_tasks
-from tests.linalg.test_factorization_device import banded, elimination, matrices, network
+from tests.linalg.eliminated_graphs import banded, elimination, matrices, network
 
 GRAPHS = {"network": network(), "band": banded(40, 5)}
 

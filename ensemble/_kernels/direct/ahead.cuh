@@ -10,6 +10,18 @@ template <int SIZE> __device__ __forceinline__ void copy_async(void* to, const v
 #endif
 }
 
+// The same, or zero unless `there`.
+template <int SIZE> __device__ __forceinline__ void copy_async_or_zero(void* to, const void* from, bool there)
+{
+#ifdef __CUDA_ARCH__
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    const int size = there ? SIZE : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(SIZE), "r"(size) : "memory");
+#else
+    for (int i = 0; i < SIZE; ++i) ((char*)to)[i] = there ? ((const char*)from)[i] : 0;
+#endif
+}
+
 __device__ __forceinline__ void close_group()
 {
 #ifdef __CUDA_ARCH__

@@ -221,15 +221,15 @@ def factor_tile(
 
 @plain
 def factor_solve_tile(
-    values: Numbers, first: int, stride: int, factors: Numbers, to: int, scaled: Numbers, scale_first: int, broken: Numbers, bad: int,
-    program: Indices, symmetric: bool, b: Numbers, b_first: int, b_far: int, shared: bool, x: Numbers, x_first: int,
-    x_far: int, y: Numbers, y_first: int, zero: Register,
+    values: Numbers, first: int, stride: int, factors: Numbers, to: int, scaled: Numbers, scaled_first: int,
+    broken: Numbers, bad: int, program: Indices, symmetric: bool, b: Numbers, b_first: int, b_far: int, shared: bool,
+    x: Numbers, x_first: int, x_far: int, y: Numbers, y_first: int, zero: Register,
 ) -> None:  # fmt: skip
     """`factor_tile` and `solve_tile` in one pass."""
     free = behind(y, y_first)
     _factorized(
-        values, first, stride, factors, to, behind(scaled, scale_first), broken, bad, program, symmetric, True, behind(b, b_first), b_far,
-        shared, free, zero,
+        values, first, stride, factors, to, behind(scaled, scaled_first), broken, bad, program, symmetric, True,
+        behind(b, b_first), b_far, shared, free, zero,
     )  # fmt: skip
     _rows_after(behind(factors, to), LANES, program, behind(x, x_first), x_far, free)
 

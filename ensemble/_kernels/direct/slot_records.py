@@ -23,8 +23,8 @@ FLAG_BITS = 9
 MOST_VALUES = 1 << (31 - FLAG_BITS)
 """Values and rows together, below which their places fit there."""
 
-ZERO, NOTHING, VECTOR_ROWS = -1, -2, -3
-"""Sources below the rows of an array: the number zero, none, and rows of a vector from there down."""
+ZERO, NOTHING = -1, -2
+"""Sources below the rows of an array: the number zero, and none."""
 
 
 class Program(NamedTuple):
@@ -35,10 +35,7 @@ class Program(NamedTuple):
     first_sources: Any
     n_slots: int
 
-    @property
-    def n_steps(self) -> int:
-        """Steps of the schedule."""
-        return int(self.records.shape[0])
+    n_steps: int
 
 
 class Form(NamedTuple):
@@ -62,8 +59,11 @@ def _moved_ahead(records: np.ndarray, sources: np.ndarray, words: slice, ahead: 
     return first
 
 
-def _as_int32(records: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(records & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+def _as_int32(records: np.ndarray, first_sources: np.ndarray) -> np.ndarray:
+    """Records as they lie in memory, behind them as many that do nothing as steps are read ahead."""
+    whole = np.zeros((records.shape[0] + first_sources.shape[0], *records.shape[1:]), np.uint32)
+    whole[: records.shape[0]] = records & 0xFFFFFFFF
+    return whole.view(np.int32)
 
 
 def factor_program(plan: Elimination, nnz: int, with_rhs: bool, with_solution: bool, form: Form) -> Program:
@@ -93,7 +93,7 @@ def factor_program(plan: Elimination, nnz: int, with_rhs: bool, with_solution: b
     sources = np.full((plan_of.n_steps, height), NOTHING, np.int64)
     sources[first, row] = np.where(tasks.begin != NONE, NOTHING, made.source)
     ahead = _moved_ahead(records, sources[:, :, None], slice(2, 3), form.ring - 1)
-    return Program(_as_int32(records), ahead[:, :, 0].copy(), plan_of.n_slots)
+    return Program(_as_int32(records, ahead), ahead[:, :, 0].copy(), plan_of.n_slots, plan_of.n_steps)
 
 
 class Pass(NamedTuple):
@@ -134,7 +134,7 @@ def pass_program(plan: Elimination, given: Pass, form: Form) -> Program:
     k = np.arange(task.size) - starts[:-1][task] + 1
     step = first[task] + k // TERMS
     sources[step, rows[task], k % TERMS], slots[step, rows[task], k % TERMS] = place[by_rank], slot[right]
-    sources[first, rows, 0] = VECTOR_ROWS - given.source[order]
+    sources[first, rows, 0] = plan.n_values + given.source[order]
     used = np.zeros((plan_of.n_steps, height), bool)
     used[step, rows[task]] |= k % TERMS >= 2
     np.logical_or.at(used, (step, rows[task]), k % TERMS >= 2)
@@ -149,7 +149,7 @@ def pass_program(plan: Elimination, given: Pass, form: Form) -> Program:
     records[last, rows, 1] = np.where(slot != NONE, slot, 0)
     records[:, :, 6], records[:, :, 7] = slots[:, :, 0] | slots[:, :, 1] << 16, slots[:, :, 2] | slots[:, :, 3] << 16
     ahead = _moved_ahead(records, sources, slice(2, 6), form.ring // 2 - 1)
-    return Program(_as_int32(records), ahead, plan_of.n_slots)
+    return Program(_as_int32(records, ahead), ahead, plan_of.n_slots, plan_of.n_steps)
 
 
 def _none_of(n: int) -> np.ndarray:

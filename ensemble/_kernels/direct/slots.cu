@@ -25,7 +25,6 @@
 // Sources of a number that a step reads, below the rows of an array.
 #define ZERO (-1)
 #define NOTHING (-2)
-#define VECTOR_ROWS (-3)
 
 __device__ __forceinline__ void wait_for_rows()
 {
@@ -35,65 +34,100 @@ __device__ __forceinline__ void wait_for_rows()
         __syncwarp();
 }
 
-// Where a block keeps its records, its ring of numbers, ENTRIES for each step and thread, and its slots.
-template <int RING, int ENTRIES> struct Memory {
-    int4* records;
-    real *ring, *slots;
-    int height, threads, thread;
+// A number that the compiler keeps in a register, instead of reading or computing it again in each step.
+template <class T> __device__ __forceinline__ T kept(T value)
+{
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(T) == 8)
+        asm volatile("" : "+l"(value));
+    else
+        asm volatile("" : "+r"(value));
+#endif
+    return value;
+}
 
-    __device__ __forceinline__ Memory(real* shared)
-        : records((int4*)shared), height(blockDim.y), threads(WIDTH * blockDim.y), thread(threadIdx.y * WIDTH + threadIdx.x)
-    {
-        real* const numbers = (real*)(records + 2 * RING * height);
-        ring = numbers + thread, slots = numbers + RING * ENTRIES * threads + threadIdx.x;
-    }
-    __device__ __forceinline__ real& entry(int step, int e) const
-    {
-        return ring[((step & (RING - 1)) * ENTRIES + e) * threads];
-    }
-    __device__ __forceinline__ real& slot(int e) const { return slots[e * WIDTH]; }
-    __device__ __forceinline__ const int4* record(int step) const
-    {
-        return records + ((step & (RING - 1)) * height + threadIdx.y) * 2;
-    }
-    __device__ __forceinline__ void fetch_record(const int4* __restrict__ program, int step) const
-    {
-        if (thread < 2 * height)
-            copy_async<16>(records + (step & (RING - 1)) * 2 * height + thread, program + (int64)step * 2 * height + thread);
-    }
+// A place in the ring of a block: PITCH bytes further with each step.
+struct Turn {
+    unsigned at, pitch, mask;
+    __device__ __forceinline__ void advance() { at = (at + pitch) & mask; }
+    __device__ __forceinline__ unsigned next() const { return (at + pitch) & mask; }
+    __device__ __forceinline__ unsigned last() const { return (at - pitch) & mask; }
 };
 
-// One pass of a substitution: records {out and flags, slot, four sources of the step RING - 1 later, four slots}. The first
-// number of a task is its row of `from`, the last one a reciprocal pivot where it is scaled.
+// Where a thread finds its records, its ring of numbers, ENTRIES for each step, and its slots: bytes from the block's memory.
+template <int RING, int ENTRIES> struct Memory {
+    char* all;
+    const char* program;
+    unsigned records, fetched, ring, slots, entry;
+    bool fetches;
+    Turn record, number;
+
+    __device__ __forceinline__ Memory(real* shared, const int4* from) : all((char*)shared)
+    {
+        const unsigned height = blockDim.y, threads = WIDTH * height, thread = threadIdx.y * WIDTH + threadIdx.x;
+        entry = kept(threads * (unsigned)sizeof(real));
+        record = Turn{0, kept(32 * height), RING * 32 * height - 1};
+        number = Turn{0, ENTRIES * entry, RING * ENTRIES * entry - 1};
+        records = kept(32 * threadIdx.y), fetched = 16 * thread, fetches = thread < 2 * height;
+        ring = kept(RING * 32 * height + thread * (unsigned)sizeof(real));
+        slots = kept(RING * (32 * height + ENTRIES * entry) + threadIdx.x * (unsigned)sizeof(real));
+        program = (const char*)from + 16 * thread;
+    }
+    __device__ __forceinline__ void advance() { record.advance(), number.advance(); }
+    __device__ __forceinline__ const int4* record_at(unsigned place) const { return (const int4*)(all + (records + place)); }
+    __device__ __forceinline__ real at(int e) const { return *(const real*)(all + (ring + number.at + e * entry)); }
+    __device__ __forceinline__ real& slot(unsigned e) const { return *(real*)(all + (slots + e * (WIDTH * (unsigned)sizeof(real)))); }
+    __device__ __forceinline__ real product(unsigned pair) const { return slot(pair & 0xffff) * slot(pair >> 16); }
+
+    // Of the step RING - 1 from here on: its record, and where its numbers go.
+    __device__ __forceinline__ void fetch_record()
+    {
+        if (fetches) copy_async<16>(all + (fetched + record.last()), program);
+        program += record.pitch;
+    }
+    __device__ __forceinline__ real* place(int e) const { return (real*)(all + (ring + number.last() + e * entry)); }
+};
+
+// One pass of a substitution: records {out and flags, slot, four sources of the step RING - 1 later, four slots}. Sources from
+// n_values on are rows of `from`. The first number of a task is such a row, the last one a reciprocal pivot where it is
+// scaled. The program ends with RING - 1 steps that do nothing.
 template <int RING>
 __device__ __forceinline__ void substitute(real* shared, const real* __restrict__ values, int64 stride, int at,
                                            const real* from, real* x, int64 row_size, int64 here, bool inside,
                                            const int4* __restrict__ program, const int4* __restrict__ first_sources,
-                                           int n_steps)
+                                           int n_values, int n_steps)
 {
-    const Memory<RING, 4> memory(shared);
-    const auto fetch = [&](int step, int e, int source) {
-        real* const to = &memory.entry(step, e);
-        if (source >= 0)
-            copy_async<sizeof(real)>(to, values + source * stride + at);
-        else if (source <= VECTOR_ROWS)
-            copy_async<sizeof(real)>(to, from + (VECTOR_ROWS - source) * row_size + here);
-        else if (source == ZERO)
-            *to = 0;
+    Memory<RING, 4> memory(shared, program);
+    const unsigned pitch = kept((unsigned)(stride * sizeof(real))), row_pitch = kept((unsigned)(row_size * sizeof(real)));
+    const char* const values_here = kept((const char*)(values + at));
+    const char* const from_here = kept((const char*)(from + here));
+    char* const x_here = kept((char*)(x + here));
+    n_values = kept(n_values), n_steps = kept(n_steps);
+    const auto fetch_value = [&](int e, int source) {
+        if (source > NOTHING)
+            copy_async_or_zero<sizeof(real)>(memory.place(e), values_here + (uint64)(unsigned)max(source, 0) * pitch, source >= 0);
     };
+    const auto fetch = [&](const int4& sources) {
+        const int row = sources.x - n_values;
+        if (row >= 0)
+            copy_async<sizeof(real)>(memory.place(0), from_here + (uint64)(unsigned)row * row_pitch);
+        else
+            fetch_value(0, sources.x);
+        fetch_value(1, sources.y), fetch_value(2, sources.z), fetch_value(3, sources.w);
+    };
+    memory.advance();
 #pragma unroll 1
     for (int step = 0; step < RING - 1; ++step) {
-        if (step < n_steps) {
-            memory.fetch_record(program, step);
-            const int4 sources = __ldg(first_sources + step * memory.height + threadIdx.y);
-            fetch(step, 0, sources.x), fetch(step, 1, sources.y), fetch(step, 2, sources.z), fetch(step, 3, sources.w);
-        }
+        memory.fetch_record();
+        fetch(__ldg(first_sources + step * blockDim.y + threadIdx.y));
         close_group();
+        memory.advance();
     }
     if (threadIdx.y == 0) memory.slot(0) = 0;
     wait_for_groups<RING - 2>();
     wait_for_rows();
-    int4 head = memory.record(0)[0], tail = memory.record(0)[1];
+    const int4* own = memory.record_at(memory.record.at);
+    int4 head = own[0], tail = own[1];
     real total = 0;
 #pragma unroll 1
     for (int step = 0; step < n_steps; ++step) {
@@ -101,42 +135,36 @@ __device__ __forceinline__ void substitute(real* shared, const real* __restrict_
         wait_for_rows();
         const int4 first = head, second = tail;
         const int flags = first.x;
-        head = memory.record(step + 1)[0], tail = memory.record(step + 1)[1];
-        const real e0 = memory.entry(step, 0), e1 = memory.entry(step, 1);
+        own = memory.record_at(memory.record.next());
+        head = own[0], tail = own[1];
         const unsigned low = second.z, high = second.w;
-        if (flags & START)
-            total = e0;
-        else
-            total = total - e0 * memory.slot(low & 0xffff);
-        total = total - e1 * memory.slot(low >> 16);
-        real pivot = 1;
-        if (flags & SECOND_PAIR) {
-            const real e2 = memory.entry(step, 2), e3 = memory.entry(step, 3);
-            total = total - e2 * memory.slot(high & 0xffff);
-            if (flags & SCALED)
-                pivot = e3;
-            else
-                total = total - e3 * memory.slot(high >> 16);
-        }
-        const int later = step + RING - 1;
-        if (later < n_steps) {
-            memory.fetch_record(program, later);
-            fetch(later, 0, first.z), fetch(later, 1, first.w), fetch(later, 2, second.x), fetch(later, 3, second.y);
-        }
+        const real e0 = memory.at(0), e1 = memory.at(1), e2 = memory.at(2), e3 = memory.at(3);
+        const real f0 = memory.slot(low & 0xffff), f1 = memory.slot(low >> 16);
+        const real f2 = memory.slot(high & 0xffff), f3 = memory.slot(high >> 16);
+        memory.fetch_record();
+        fetch(make_int4(first.z, first.w, second.x, second.y));
         close_group();
-        if (flags & FINISH) {
-            const real scaled = flags & SCALED ? total * pivot : total;
-            if (flags & KEPT) memory.slot(first.y) = scaled;
-            const int64 out = flags >> FLAG_BITS;
-            if (inside) x[out * row_size + here] = flags & SLOT_SCALED ? total : scaled;
+        total = flags & START ? e0 : total - e0 * f0;
+        total = total - e1 * f1;
+        if (flags & SECOND_PAIR) {
+            total = total - e2 * f2;
+            if (!(flags & SCALED)) total = total - e3 * f3;
         }
+        if (flags & FINISH) {
+            const real scaled = flags & SCALED ? total * e3 : total;
+            if (flags & KEPT) memory.slot(first.y) = scaled;
+            const unsigned out = flags >> FLAG_BITS;
+            if (inside) *(real*)(x_here + (uint64)out * row_pitch) = flags & SLOT_SCALED ? total : scaled;
+        }
+        memory.advance();
     }
     wait_for_groups<0>();
     __syncthreads();
 }
 
 // Records {out and flags, slot and slot of the scale, source of the step RING - 1 later, slot of the start, four pairs of
-// slots}. Values from n_values on are rows of x. With `back_program`, backward substitution follows.
+// slots}. Sources from nnz on are rows of b, values from n_values on rows of x. The program ends with RING - 1 steps that do
+// nothing. With n_back_steps, backward substitution follows.
 template <int RING>
 __global__ void __launch_bounds__(MOST_THREADS)
     slot_factor(const real* __restrict__ A, const real* __restrict__ b, real* values, real* x, real* broken,
@@ -145,76 +173,76 @@ __global__ void __launch_bounds__(MOST_THREADS)
                 int n_steps, int n_back_steps, int n_samples)
 {
     SHARED_VALUES(shared);
-    const Memory<RING, 1> memory(shared);
+    Memory<RING, 1> memory(shared, program);
     const int own = blockIdx.x * WIDTH + threadIdx.x;
     const bool inside = own < n_samples;
     const int s = inside ? own : n_samples - 1;  // an idle thread reads what its neighbour does
     const int64 stride = n_samples;
-    const auto fetch = [&](int step, int source) {
-        real* const to = &memory.entry(step, 0);
-        if (source >= 0)
-            copy_async<sizeof(real)>(to, source < nnz ? A + source * stride + s : b + (source - nnz) * stride + s);
-        else if (source == ZERO)
-            *to = 0;
+    const unsigned pitch = kept((unsigned)(n_samples * sizeof(real)));
+    const char* const A_here = kept((const char*)(A + s));
+    const char* const b_here = kept((const char*)b + s * sizeof(real) - (uint64)nnz * pitch);
+    char* const values_here = kept((char*)(values + s));
+    char* const x_here = kept((char*)x + s * sizeof(real) - (uint64)n_values * pitch);
+    const int first_row = kept(nnz), first_x = kept(n_values), end = kept(n_steps);
+    const auto fetch = [&](int source) {
+        if (source > NOTHING)
+            copy_async_or_zero<sizeof(real)>(memory.place(0),
+                                             (source < first_row ? A_here : b_here) + (uint64)(unsigned)max(source, 0) * pitch,
+                                             source >= 0);
     };
+    memory.advance();
 #pragma unroll 1
     for (int step = 0; step < RING - 1; ++step) {
-        if (step < n_steps) {
-            memory.fetch_record(program, step);
-            fetch(step, __ldg(first_sources + step * memory.height + threadIdx.y));
-        }
+        memory.fetch_record();
+        fetch(__ldg(first_sources + step * blockDim.y + threadIdx.y));
         close_group();
+        memory.advance();
     }
     if (threadIdx.y == 0) memory.slot(0) = 0;
     wait_for_groups<RING - 2>();
     wait_for_rows();
-    int4 head = memory.record(0)[0], tail = memory.record(0)[1];
+    const int4* record = memory.record_at(memory.record.at);
+    int4 head = record[0], tail = record[1];
     real total = 0, check = 0;
 #pragma unroll 1
-    for (int step = 0; step < n_steps; ++step) {
+    for (int step = 0; step < end; ++step) {
         wait_for_groups<RING - 3>();
         wait_for_rows();
         const int4 first = head, pairs = tail;
         const int flags = first.x;
-        head = memory.record(step + 1)[0], tail = memory.record(step + 1)[1];
-        if (flags & START) total = flags & FROM_SLOT ? memory.slot(first.w) : memory.entry(step, 0);
-        const int later = step + RING - 1;
-        if (later < n_steps) {
-            memory.fetch_record(program, later);
-            fetch(later, first.z);
-        }
+        record = memory.record_at(memory.record.next());
+        head = record[0], tail = record[1];
+        const real begin = flags & FROM_SLOT ? memory.slot(first.w) : memory.at(0);
+        if (flags & START) total = begin;
+        memory.fetch_record();
+        fetch(first.z);
         close_group();
         if (flags & FIRST_PAIR) {
-            const unsigned p = pairs.x, q = pairs.y;
-            const real a = memory.slot(p & 0xffff), c = memory.slot(p >> 16);
-            const real d = memory.slot(q & 0xffff), e = memory.slot(q >> 16);
-            total = total - a * c;
-            total = total - d * e;
+            const real p = memory.product(pairs.x), q = memory.product(pairs.y);
+            total = total - p;
+            total = total - q;
         }
         if (flags & SECOND_PAIR) {
-            const unsigned p = pairs.z, q = pairs.w;
-            const real a = memory.slot(p & 0xffff), c = memory.slot(p >> 16);
-            const real d = memory.slot(q & 0xffff), e = memory.slot(q >> 16);
-            total = total - a * c;
-            total = total - d * e;
+            const real p = memory.product(pairs.z), q = memory.product(pairs.w);
+            total = total - p;
+            total = total - q;
         }
         if (flags & SCALED) total = total * memory.slot((unsigned)first.y >> 16);
         if (flags & PIVOT) total = reciprocal(total);
         if (flags & KEPT) memory.slot(first.y & 0xffff) = total;
-        const int64 out = flags >> FLAG_BITS;
+        const int out = flags >> FLAG_BITS;
         if (flags & FINISH && out >= 0) {
-            if (out < n_values) {
-                check = check + (total - total);
-                if (inside) values[out * stride + s] = total;
-            } else if (inside)
-                x[(out - n_values) * stride + s] = total;
+            const bool value = out < first_x;
+            if (value) check = check + (total - total);
+            if (inside) *(real*)((value ? values_here : x_here) + (uint64)(unsigned)out * pitch) = total;
         }
+        memory.advance();
     }
     wait_for_groups<0>();
     report(check, broken, s, inside);
     if (n_back_steps) {
         __syncthreads();
-        substitute<RING / 2>(shared, values, stride, s, x, x, stride, s, inside, back_program, back_sources, n_back_steps);
+        substitute<RING / 2>(shared, values, stride, s, x, x, stride, s, inside, back_program, back_sources, n_values, n_back_steps);
     }
 }
 
@@ -223,8 +251,8 @@ template <int RING>
 __global__ void __launch_bounds__(MOST_THREADS)
     slot_solve(const real* __restrict__ values, const real* __restrict__ b, real* x, const int4* __restrict__ program,
                const int4* __restrict__ sources, const int4* __restrict__ back_program,
-               const int4* __restrict__ back_sources, int n_steps, int n_back_steps, int n_columns, int shared_values,
-               int n_samples)
+               const int4* __restrict__ back_sources, int n_values, int n_steps, int n_back_steps, int n_columns,
+               int shared_values, int n_samples)
 {
     SHARED_VALUES(shared);
     const int own = blockIdx.x * WIDTH + threadIdx.x;
@@ -232,6 +260,6 @@ __global__ void __launch_bounds__(MOST_THREADS)
     const int s = inside ? own : n_samples - 1, at = shared_values ? 0 : s;
     const int64 row_size = (int64)n_columns * n_samples, here = (int64)blockIdx.y * n_samples + s;
     const int64 stride = shared_values ? 1 : n_samples;
-    substitute<RING>(shared, values, stride, at, b, x, row_size, here, inside, program, sources, n_steps);
-    substitute<RING>(shared, values, stride, at, x, x, row_size, here, inside, back_program, back_sources, n_back_steps);
+    substitute<RING>(shared, values, stride, at, b, x, row_size, here, inside, program, sources, n_values, n_steps);
+    substitute<RING>(shared, values, stride, at, x, x, row_size, here, inside, back_program, back_sources, n_values, n_back_steps);
 }

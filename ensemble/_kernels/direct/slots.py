@@ -34,8 +34,17 @@ ROWS = (4, 8, 16, 32)
 RESERVED_BYTES = 1536
 """Shared memory that a block takes beside."""
 
-STEP_CYCLES, ISSUE_CYCLES = 200.0, 60.0
-"""Time of a step that waits for its operands, and of its instructions on one of a multiprocessor's four schedulers."""
+STEP_CYCLES, ISSUE_CYCLES = 585.0, 117.0
+"""Cycles of a step, and as many more for each warp of a scheduler, on an H200."""
+
+LEVELS_CYCLES, LEVELS_BYTES = 40e3, 1500.0
+"""Cycles of the form by levels for many samples whatever the graph, and bytes of operands for each further one."""
+
+MANY_BLOCKS = 512
+"""Blocks above which the form by levels may be quicker for a factorisation."""
+
+MOST_ROW_BYTES = 1 << 32
+"""Bytes of a row of all samples, below which a row's place takes one multiplication."""
 
 MOST_KEPT = 1024
 """Values up to which a block may keep all that backward substitution needs."""
@@ -64,9 +73,15 @@ def _cycles(form: Form, n_steps: int, shared: int, n_blocks: int, like: Any) -> 
     at_once = min(SHARED_BYTES // (shared + RESERVED_BYTES), 2048 // (WIDTH * form.height))
     if not at_once:
         return np.inf
-    waves = -(-n_blocks // (units * at_once))
+    waves = max(1.0, n_blocks / (units * at_once))
     warps = min(at_once, -(-n_blocks // units)) * max(1, WIDTH * form.height // 32)
-    return waves * n_steps * max(STEP_CYCLES, ISSUE_CYCLES * warps / 4)
+    return waves * (n_steps + form.ring) * (STEP_CYCLES + ISSUE_CYCLES * warps / 4)
+
+
+def _cycles_by_levels(plan: Elimination, n_blocks: int, itemsize: int, with_rhs: bool) -> float:
+    """About the time of a factorisation by levels, where samples are many: that of its operands from the caches."""
+    terms = plan.multiply_adds + (plan.lower.size + plan.upper.size) * with_rhs
+    return LEVELS_CYCLES + (2 * terms + 2 * plan.n_values) * itemsize * WIDTH * n_blocks / LEVELS_BYTES
 
 
 class Chosen(NamedTuple):
@@ -75,6 +90,7 @@ class Chosen(NamedTuple):
     form: Form
     shared: int
     programs: Any
+    cycles: float
 
 
 def _chosen(plan: Elimination, like: Any, key: tuple[Any, ...], n_blocks: int, forms: Any, make: Any) -> Any:
@@ -88,7 +104,7 @@ def _chosen(plan: Elimination, like: Any, key: tuple[Any, ...], n_blocks: int, f
             programs, n_steps, shared = make(form)
             cycles = _cycles(form, n_steps, shared, n_blocks, like)
             if cycles < least:
-                best, least = Chosen(form, shared, programs), cycles
+                best, least = Chosen(form, shared, programs, cycles), cycles
         return best
 
     return kept_lists(plan, like, key, chosen)
@@ -136,13 +152,20 @@ def _layout(array: Any) -> cuda.Layout:
 
 
 def slots_factorized(values: Any, plan: Elimination, b: Any) -> Any:
-    """As `factorized_by_levels`; None for a plan whose values do not fit."""
+    """As `factorized_by_levels`; None where values do not fit or levels are quicker."""
     nnz, n_samples = values.shape
-    if plan.multiply_adds > MOST_MULTIPLY_ADDS or plan.n_values + plan.diagonal.size >= MOST_VALUES:
+    if (
+        n_samples * values.dtype.itemsize >= MOST_ROW_BYTES
+        or plan.multiply_adds > MOST_MULTIPLY_ADDS
+        or plan.n_values + plan.diagonal.size >= MOST_VALUES
+    ):
         return None
     n_blocks = -(-n_samples // WIDTH)
     chosen = _factor_form(plan, nnz, b, values, n_blocks)
-    if chosen is None:
+    if chosen is None or (
+        n_blocks > MANY_BLOCKS
+        and chosen.cycles > _cycles_by_levels(plan, n_blocks, values.dtype.itemsize, b is not None)
+    ):
         return None
     (first, back), form = chosen.programs, chosen.form
     out, broken = empty_like(values, (plan.n_values, n_samples)), empty_like(values, (n_samples,))
@@ -162,6 +185,8 @@ def slots_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out:
     _, k, n_samples = b.shape
     if factors.dtype != b.dtype or not b.size or plan.n_values + plan.diagonal.size >= MOST_VALUES:
         return None
+    if k * n_samples * b.dtype.itemsize >= MOST_ROW_BYTES:
+        return None
     n_blocks = -(-n_samples // WIDTH)
     chosen = _solve_form(plan, transposed, b, n_blocks * k)
     if chosen is None:
@@ -173,7 +198,8 @@ def slots_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out:
     shared = factors.shape[1] == 1 and n_samples != 1
     arguments = (
         factors, b, out, forward.records, forward.first_sources, backward.records, backward.first_sources,
-        np.int32(forward.n_steps), np.int32(backward.n_steps), np.int32(k), np.int32(shared), np.int32(n_samples),
+        np.int32(plan.n_values), np.int32(forward.n_steps), np.int32(backward.n_steps), np.int32(k), np.int32(shared),
+        np.int32(n_samples),
     )  # fmt: skip
     name = f"slot_solve<{form.ring // 2}>"
     CUDA.launch(name, _layout(b), (n_blocks, k), (WIDTH, form.height), arguments, shared=chosen.shared)

@@ -18,7 +18,10 @@ from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
 from ensemble._typing import Array
 
-__all__ = ["basis_add", "basis_dots", "scale"]
+__all__ = ["TOGETHER", "basis_add", "basis_dots", "block_add", "block_dots", "scale"]
+
+TOGETHER, ROWS, NARROW = 3, 16, 32
+"""Vectors of a block that read a basis together, their rows that the first-level cache holds, samples of a tile."""
 
 
 CUDA = cuda.KernelModule(
@@ -124,6 +127,111 @@ def basis_add_partials(h: Array, basis: Array, w: Array) -> Array:
     n_vectors, n_rows, n_samples = basis.shape
     arguments, layout = (h, basis, w, np.int32(n_vectors)), cuda.layout_of(n_samples, h, basis, w)
     return cuda.chunked(CUDA, "basis_add", n_rows, arguments, layout, False, n_samples, 1)
+
+
+# --- several vectors at once
+@kernel
+def block_dots(basis: Array, block: Array, out: Array) -> Array:
+    """sum over i of basis[k, i, s] * block[q, i, s], shape (n_vectors, n_block, n_samples).
+
+    Moves ``(n_vectors / 3 + 1) n_block n S`` values.
+    """
+    xp = array_namespace(block)
+    sums = [[block_sums(basis[k, :, :] * w) for w in block] for k in range(basis.shape[0])]
+    return into(out, xp.stack([xp.stack(row) for row in sums]))
+
+
+@per_width
+def _block_dots(width: int) -> Any:
+    @compiled
+    def loop(basis, w, partials, n_vectors, n_block, q, n_rows, n_samples, first):
+        n_blocks = (n_rows + ROW_BLOCK - 1) // ROW_BLOCK
+        for block in prange(n_blocks):
+            length, q1, q2 = n_rows * n_samples, min(q + 1, n_block - 1), min(q + 2, n_block - 1)
+            end = min((np.int64(block) + 1) * ROW_BLOCK, n_rows)
+            for start in range(np.int64(block) * ROW_BLOCK, end, ROWS):
+                stop = min(start + ROWS, end)
+                for k in range(n_vectors):
+                    row = (np.int64(block) * n_vectors + k) * n_block
+                    p0, p1 = (row + q) * n_samples + first, (row + q1) * n_samples + first
+                    p2 = (row + q2) * n_samples + first
+                    s0, s1, s2 = load(partials, p0, width), load(partials, p1, width), load(partials, p2, width)
+                    for i in range(start, stop):
+                        here = i * n_samples + first
+                        v = load(basis, k * length + here, width)
+                        s0 = s0 + v * load(w, q * length + here, width)
+                        s1 = s1 + v * load(w, q1 * length + here, width)
+                        s2 = s2 + v * load(w, q2 * length + here, width)
+                    store(partials, p0, s0)
+                    store(partials, p1, s1)
+                    store(partials, p2, s2)
+
+    return loop
+
+
+@block_dots.register("numba")
+def _(basis: Array, block: Array, out: Array) -> Array:
+    n_vectors, n_rows, n_samples = basis.shape
+    partials = partial_sums(n_rows, n_vectors * block.shape[0] * n_samples, block.dtype)
+    for q in range(0, block.shape[0], TOGETHER):
+        for first, width in tiles(n_samples, NARROW):
+            _block_dots(width)(
+                basis.reshape(-1), block.reshape(-1), partials.reshape(-1), n_vectors, block.shape[0], q, n_rows,
+                n_samples, first,
+            )  # fmt: skip
+    return into(out, ordered_sum(partials).reshape(n_vectors, block.shape[0], n_samples))
+
+
+@kernel
+def block_add(h: Array, basis: Array, block: Array) -> Array:
+    """block[q] += h[0, q] basis[0] + h[1, q] basis[1] + ... in place. Moves ``(n_vectors / 3 + 2) n_block n S`` values.
+
+    As `basis_add` of each vector.
+    """
+    xp = array_namespace(block)
+    for q in range(block.shape[0]):
+        for k in range(basis.shape[0]):
+            block[q, ...] = xp.where(h[k, q, :] != 0, block[q, ...] + h[k, q, :] * basis[k, :, :], block[q, ...])
+    return block
+
+
+@per_width
+def _block_add(width: int) -> Any:
+    @compiled
+    def loop(h, basis, w, n_vectors, n_block, q, n_rows, n_samples, first):
+        for part in prange((n_rows + ROWS - 1) // ROWS):
+            length, nothing = n_rows * n_samples, zeros(w, width)
+            q1, q2 = min(q + 1, n_block - 1), min(q + 2, n_block - 1)
+            start = np.int64(part) * ROWS
+            stop = min(start + ROWS, n_rows)
+            for k in range(n_vectors):
+                at = k * n_block * n_samples + first
+                h0, h1 = load(h, at + q * n_samples, width), load(h, at + q1 * n_samples, width)
+                h2 = load(h, at + q2 * n_samples, width)
+                moving0, moving1, moving2 = h0 != nothing, h1 != nothing, h2 != nothing
+                for i in range(start, stop):
+                    here = i * n_samples + first
+                    v = load(basis, k * length + here, width)
+                    old = load(w, q * length + here, width)
+                    store(w, q * length + here, select(moving0, old + h0 * v, old))
+                    if q1 > q:
+                        old = load(w, q1 * length + here, width)
+                        store(w, q1 * length + here, select(moving1, old + h1 * v, old))
+                    if q2 > q1:
+                        old = load(w, q2 * length + here, width)
+                        store(w, q2 * length + here, select(moving2, old + h2 * v, old))
+
+    return loop
+
+
+@block_add.register("numba")
+def _(h: Array, basis: Array, block: Array) -> Array:
+    n_vectors, n_rows, n_samples = basis.shape
+    flat = np.ascontiguousarray(h).reshape(-1), basis.reshape(-1), block.reshape(-1)
+    for q in range(0, block.shape[0], TOGETHER):
+        for first, width in tiles(n_samples, NARROW):
+            _block_add(width)(*flat, n_vectors, block.shape[0], q, n_rows, n_samples, first)
+    return block
 
 
 @kernel
