@@ -27,7 +27,7 @@ THREADS_WANTED = 1 << 20
 MOST_UNROLLED = 1024
 """Operations of the unrolled loops."""
 
-MOST_POINTS_OF_FUNCTIONS = 4
+MOST_POINTS_OF_FUNCTIONS = 16
 """Points of the unrolled loops where `functions.cuh` is used: so many are computed side by side."""
 
 MOST_BLOCKS = 1 << 20
