@@ -1,9 +1,9 @@
 """CUDA C++ kernels: the sources of a module, the layout of samples over threads, and launches.
 
-A kernel module is one ``.cu`` file after `samples.cuh`. It is compiled once for each layout of samples (value type,
-threads per row, samples per thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a
-solve that removes finished samples compiles nothing. `compile_ahead` starts compilations in threads: the compiler of
-CUDA takes several modules at a time. Launches go to CuPy's current stream and allocate nothing but the
+A kernel module is one ``.cu`` file after `types.cuh` and `samples.cuh`. It is compiled once for each layout of samples
+(value type, threads per row, samples per thread) and kept on disk by CuPy; the number of samples itself is an argument,
+so that a solve that removes finished samples compiles nothing. `compile_ahead` starts compilations in threads: the
+compiler of CUDA takes several modules at a time. Launches go to CuPy's current stream and allocate nothing but the
 outputs that the caller does not pass.
 """
 

@@ -1,4 +1,4 @@
-"""The step of `step.py` as CUDA C++: ``__device__`` functions for one size, with all matrices in registers.
+"""The filter of `step.py` as CUDA C++: ``__device__`` functions for one size, with all matrices in registers.
 
 The types of their arguments are those of `cuda/elements.cuh` and `cuda/steps.cuh`. Every operation rounds as on the
 CPU: what remains of a product after `Symbol` has fused it is never a term of a sum, which the compiler could contract.
@@ -86,22 +86,11 @@ def _update(nx: int, ny: int) -> str:
     return _function("update(const Observation& o, State& x, Gain& g)", o, _pairs(targets, results))
 
 
-def _smooth(nx: int) -> str:
-    o = Writer()
-    parts = _matrix(o, "s.F", nx, nx), _symmetric(o, "s.Q", nx), _vector(o, "s.u", nx)
-    later_m, later_P = _vector(o, "later.m", nx), _symmetric(o, "later.P", nx)
-    results = list(step.smooth(o, *parts, _vector(o, "x.m", nx), _symmetric(o, "x.P", nx), later_m, later_P))
-    targets = [later_m, later_P, _matrix(o, "E", nx, nx)]
-    signature = "smooth(const Transition& s, const State& x, State& later, real (&E)[NX][NX])"
-    return _function(signature, o, _pairs(targets, results))
-
-
 @functools.cache
 def device_functions(nx: int, ny: int) -> str:
-    """`predict`, `update` and `smooth` in CUDA C++."""
+    """`predict` and `update` in CUDA C++."""
     functions = {
         "Mean and covariance one transition on": _predict(nx),
         "Mean and covariance given an observation, its entries that are NaN left out": _update(nx, ny),
-        "The smoothed state from the filtered one and the smoothed one a step later, and the gain": _smooth(nx),
     }
     return "".join(f"// {comment}\n{text}\n\n" for comment, text in functions.items())

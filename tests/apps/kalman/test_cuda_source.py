@@ -285,23 +285,16 @@ def test_the_public_functions_find_their_way_to_the_kernels(on_cpu, monkeypatch,
 
 
 @pytest.mark.parametrize("nx, ny, dtype", [(1, 1, "float64"), (2, 3, "float32"), (3, 2, "float64"), (4, 4, "float64")])
-def test_recursions_have_the_bits_of_the_cpu(on_cpu, nx, ny, dtype):
+def test_the_recursion_has_the_bits_of_the_cpu(on_cpu, nx, ny, dtype):
     """A thread and a SIMD lane run code that is written from one text; only the logarithm is the device's own."""
     _, _, arrays = arguments_of(4, 30, nx, ny, dtype)
     arrays = tuple(np.broadcast_to(a, (4, *a.shape[1:])) for a in arrays)
-    F, Q, u = arrays[0], arrays[1], arrays[4]
     mean, covariance, terms, _ = launch.filter_chunks(*arrays, True)
     m, P, log_densities = recursions.filter_series(*arrays, True, False)
     above = np.triu_indices(nx)
     np.testing.assert_array_equal(mean, m)
     np.testing.assert_array_equal(covariance[..., *above], P[..., *above])
     close(terms, log_densities, 1e-5 if dtype == "float32" else 1e-13)
-    F, Q = F.copy(), Q.copy()
-    F[:, 7, 0] = Q[:, 7, 0] = Q[:, 7, :, 0] = 0.0  # a component that is known exactly drops out
-    got, expected = launch.smooth_chunks(F, Q, u, m, P), recursions.smooth_series(F, Q, u, m, P, False)
-    assert np.isfinite(expected[0]).all()
-    np.testing.assert_array_equal(got[0], expected[0])
-    np.testing.assert_array_equal(got[1][..., *above], expected[1][..., *above])
 
 
 ONE_FAMILY = next(iter(launch.KERNEL_FILES))

@@ -57,6 +57,22 @@ template <int N> __device__ __forceinline__ void write_symmetric(real* to, const
     write<N * N>(to, full);
 }
 
+// S = L D L' by elimination without pivoting: S keeps the pivots D on its diagonal. True where a pivot is no more than `part`
+// of its entry of `scale`.
+template <int N> __device__ __forceinline__ bool factor(
+    Sym<N>& S, const real scale[N], real part, real lower[N][N], real inverse[N]) {
+    bool lost = false;
+    EACH(j, N) {
+        lost = lost || !(S(j, j) > part * scale[j]);
+        inverse[j] = real(1) / S(j, j);
+        FROM(i, j + 1, N) {
+            lower[i][j] = S(j, i) * inverse[j];
+            FROM(k, i, N) S(i, k) -= lower[i][j] * S(j, k);
+        }
+    }
+    return lost;
+}
+
 // out = A S A' + B, S symmetric
 __device__ __forceinline__ void congruence(const real A[NX][NX], const Sym<NX>& S, const Sym<NX>& B, Sym<NX>& out) {
     Sym<NX> sum = B;

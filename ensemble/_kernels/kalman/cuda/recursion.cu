@@ -50,11 +50,12 @@ smooth_series(MODEL, int64 n_series, const real* mean, const real* covariance, r
     for (int64 k = n_steps - 2; k >= 0; --k) {
         Transition s;
         State x;
-        real E[NX][NX];
+        SmootherElement one;
         load(s, steps, k, false);
         load(x, steps, k);
         issue_all_loads();
-        smooth(s, x, later, E);
+        smoother_element(s, x, one);
+        advance(one, later);
         write<NX>(smooth_mean + (start + k) * NX, later.m);
         write_symmetric(smooth_covariance + (start + k) * NX * NX, later.P);
     }

@@ -58,8 +58,9 @@ smooth_chunks(MODEL, int* flags, real* totals, const real* mean, const real* cov
         load(s, replay, i, false);
         load(x, replay, i);
         if (replay.is_active(lane, i)) {
-            real E[NX][NX];
-            smooth(s, x, later, E);
+            SmootherElement one;
+            smoother_element(s, x, one);
+            advance(one, later);
         }
         writer.buffer(i, later);
     });

@@ -1,5 +1,5 @@
 // One step of time: its parts, the density of its observation, and its elements of the filter's and the smoother's scans.
-// `predict`, `update` and `smooth` follow the types; `cuda_step.py` writes them.
+// `predict` and `update` follow the types; `cuda_step.py` writes them.
 
 struct Transition { real F[NX][NX]; Sym<NX> Q; real u[NX]; };
 struct Observation { real H[NY][NX]; Sym<NY> R; real d[NY], y[NY]; };

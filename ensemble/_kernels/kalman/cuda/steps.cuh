@@ -44,13 +44,32 @@ __device__ __forceinline__ void extend(FilterElement& e, const Transition& s, co
     e.C = x.P;
 }
 
-// x[k] given x[k+1] and the observations up to k: smoothed from x[k+1] of mean and covariance zero. Where the predicted covariance
-// is nearly singular, rounding dominates the gain: NaN, and so every element combined with this one.
+// x[k] given x[k+1] and the observations up to k. Where the predicted covariance is nearly singular, rounding dominates the
+// gain: NaN, and so every element combined with this one. Such a series is smoothed in disturbance form.
 __device__ __forceinline__ void smoother_element(const Transition& s, const State& x, SmootherElement& e) {
-    State later;
-    EACH(i, NX) later.m[i] = 0;
-    EACH(i, SYM) later.P.s[i] = 0;
-    smooth(s, x, later, e.E);
-    EACH(i, NX) e.g[i] = later.m[i];
-    e.L = later.P;
+    real FP[NX][NX], inverse[NX], lower[NX][NX];
+    EACH(i, NX) EACH(j, NX) { FP[i][j] = 0; EACH(k, NX) FP[i][j] += s.F[i][k] * x.P(k, j); }
+    Sym<NX> S = s.Q;
+    EACH(i, NX) FROM(j, i, NX) EACH(k, NX) S(i, j) += FP[i][k] * s.F[j][k];
+    real diagonal[NX];
+    EACH(j, NX) diagonal[j] = S(j, j);
+    const bool lost = factor<NX>(S, diagonal, nearly_singular(NX), lower, inverse);
+    EACH(a, NX) {
+        EACH(i, NX) { e.E[a][i] = FP[i][a]; EACH(j, i) e.E[a][i] -= lower[i][j] * e.E[a][j]; }
+        EACH(i, NX) e.E[a][i] *= inverse[i];
+        DOWN(i, NX - 1, -1) FROM(j, i + 1, NX) e.E[a][i] -= lower[j][i] * e.E[a][j];
+    }
+    real ahead[NX], A[NX][NX];
+    EACH(i, NX) { real sum = s.u[i]; EACH(j, NX) sum += s.F[i][j] * x.m[j]; ahead[i] = sum; }
+    EACH(a, NX) {
+        real sum = x.m[a];
+        EACH(i, NX) sum -= e.E[a][i] * ahead[i];
+        e.g[a] = sum;
+        EACH(c, NX) { A[a][c] = a == c; EACH(i, NX) A[a][c] -= e.E[a][i] * s.F[i][c]; }
+    }
+    Sym<NX> zero, noise;
+    EACH(i, SYM) zero.s[i] = 0;
+    congruence(e.E, s.Q, zero, noise);
+    congruence(A, x.P, noise, e.L);
+    if (lost) e.g[0] = e.L.s[0] = log(real(-1));
 }
