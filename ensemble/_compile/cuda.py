@@ -41,6 +41,9 @@ __all__ = [
 FOLDER = Path(__file__).parents[1]
 THREADS = 128
 VECTOR_BYTES = 16
+STATIC_BYTES = 48 << 10
+"""Shared memory that a block may have without asking for more."""
+
 CHUNK = 64
 """Rows that one partial sum covers."""
 
@@ -170,11 +173,13 @@ class KernelModule:
     ) -> None:  # fmt: skip
         """Queue one kernel; `wide`: matrix positions are 64-bit. An empty grid does nothing.
 
-        `shared` are the bytes of dynamic shared memory that a block gets, 48 KiB at most.
+        `shared` are the bytes of dynamic shared memory that a block gets.
         """
         if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)
             kernel, given = self.function(function, layout, wide, extra), tuple([_argument(a) for a in arguments])
+            if shared > STATIC_BYTES:
+                kernel.max_dynamic_shared_size_bytes = shared
             kernel(grid, block, given, shared_mem=shared)
 
     def rows(

@@ -98,7 +98,7 @@ def test_blocks_of_many_nodes_read_them_from_memory(mesh, monkeypatch):
     n_nodes = np.diff(tables.gather.block_nodes(tables.nodes, 64)[1])
     few = int(n_nodes.min()) // 2 * 2 + 2
     assert n_nodes.min() <= few < n_nodes.max()
-    monkeypatch.setattr(form_cuda, "node_capacity", lambda source, capacity: few)
+    monkeypatch.setattr(form_cuda, "node_capacity", lambda source, layout, capacity: few)
     monkeypatch.setattr(form_cuda, "CAPACITIES", (64,))
     agrees_with_the_cpu(mesh, 0, 1, monkeypatch)
 
