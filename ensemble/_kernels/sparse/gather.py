@@ -73,7 +73,7 @@ class Gather:
         block_starts = entry_starts[self.blocks(capacity)]
         block = np.repeat(np.arange(block_starts.size - 1), np.diff(block_starts))
         counts = np.bincount(keys, minlength=targets.size)
-        order = _entry_order(counts, block)
+        order = np.lexsort((-counts, block))
         place = np.empty(order.size, dtype=np.int32)
         place[order] = np.arange(order.size, dtype=np.int32)
         count = np.arange(keys.size + 1, dtype=np.int32)
@@ -134,11 +134,6 @@ def permuted(first: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     np.cumsum(lengths, out=starts[1:])
     old = np.arange(starts[-1], dtype=np.int32) + np.repeat(first[:-1][rows] - starts[:-1], lengths).astype(np.int32)
     return starts, old
-
-
-def _entry_order(counts: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """The order in which the entries of blocks are summed."""
-    return np.lexsort((-counts, block))
 
 
 @compiled_serial
