@@ -19,8 +19,8 @@ def library():
     return None
 
 
-def compiled(library, source, *options, instances=()):
-    """The CUBIN of `source` for one architecture, with templates for `instances`; the compiler's log where it fails."""
+def compiled(library, source, *options, instances=(), kind="CUBIN"):
+    """The CUBIN or PTX of `source` for one architecture, with templates for `instances`; its log on failure."""
     program = ctypes.c_void_p()
     assert library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"source.cu", 0, None, None) == 0
     for name in instances:
@@ -35,8 +35,8 @@ def compiled(library, source, *options, instances=()):
     for name in instances:
         lowered = ctypes.c_char_p()
         assert library.nvrtcGetLoweredName(program, name.encode(), ctypes.byref(lowered)) == 0, name
-    assert library.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0
-    cubin = ctypes.create_string_buffer(size.value)
-    assert library.nvrtcGetCUBIN(program, cubin) == 0
+    assert getattr(library, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)) == 0
+    made = ctypes.create_string_buffer(size.value)
+    assert getattr(library, f"nvrtcGet{kind}")(program, made) == 0
     library.nvrtcDestroyProgram(ctypes.byref(program))
-    return cubin.raw
+    return made.raw

@@ -205,26 +205,29 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 // Many rows: values go through shared memory, and a warp writes a row of the block at a time. Memory takes long pieces of
-// few rows faster than short ones of many.
-#define WIDE_THREADS 256
+// few rows faster than short ones of many. ONE: there is one sample.
+#ifndef SHARED_VALUES
+#define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
+#endif
 
-template <Quantity KIND>
+template <Quantity KIND, bool ONE, int WIDE_THREADS>
 __global__ void __launch_bounds__(WIDE_THREADS)
     tet_quantity_by_rows(const real* __restrict__ points, const int* __restrict__ tets,
                          const real* __restrict__ weights, real* __restrict__ out, int copies, int n_rows,
                          int n_samples, int64 count)
 {
-    __shared__ real held[n_values<KIND>()][WIDE_THREADS + 6];
+    SHARED_VALUES(held);
+    constexpr int PITCH = WIDE_THREADS + 6;
     const int64 first = (int64)blockIdx.x * WIDE_THREADS, at = first + threadIdx.x;
     real values[n_values<KIND>()];
-    values_of<KIND>(edges_of(points, tets, (offset)(at < count ? at : count - 1), n_samples), values);
+    values_of<KIND>(edges_of(points, tets, (offset)(at < count ? at : count - 1), ONE ? 1 : n_samples), values);
 #pragma unroll
-    for (int i = 0; i < n_values<KIND>(); ++i) held[i][threadIdx.x] = values[i];
+    for (int i = 0; i < n_values<KIND>(); ++i) held[i * PITCH + threadIdx.x] = values[i];
     __syncthreads();
     const int lane = threadIdx.x % 32, n = count - first < WIDE_THREADS ? (int)(count - first) : WIDE_THREADS;
     for (int row = threadIdx.x / 32; row < n_rows; row += WIDE_THREADS / 32) {
         real factor;
-        const real* from = held[source_of<KIND>(row, copies, weights, factor)];
+        const real* from = held + source_of<KIND>(row, copies, weights, factor) * PITCH;
         real* to = out + row * count + first;
         const int odd = (int)((size_t)to / sizeof(real) % 2);  // pairs begin at multiples of 16 bytes
 #pragma unroll 2

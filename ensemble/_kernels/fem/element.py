@@ -56,15 +56,25 @@ QUANTITIES = ("TRANSFORM", "MASS", "FIRST", "LENGTHS")
 MANY_ROWS = 40
 """Rows of a result from which on a block of a device writes them one by one."""
 
-WIDE_THREADS = 256
-"""Threads of a block that does."""
+VALUES = {"TRANSFORM": 13, "FIRST": 12, "LENGTHS": 9}
+"""Values that such a block holds of each element."""
+
+WIDE_THREADS = {"TRANSFORM": 512, "FIRST": 256, "LENGTHS": 256}
+"""Threads of such a block, as measured."""
+
+
+def _by_rows(kind: str, one: bool) -> str:
+    """The kernel that writes row by row, for one sample or any number."""
+    return f"tet_quantity_by_rows<{kind}, {str(one).lower()}, {WIDE_THREADS[kind]}>"
+
 
 CUDA = cuda.KernelModule(
     "fem/element",
     [
         "tet_values",
         *(f"tet_values_of_one<{c}>" for c in FIXED),
-        *(f"{name}<{kind}>" for name in ("tet_quantity", "tet_quantity_by_rows") for kind in QUANTITIES),
+        *(f"tet_quantity<{kind}>" for kind in QUANTITIES),
+        *(_by_rows(kind, one) for kind in WIDE_THREADS for one in (True, False)),
     ],
     only=ONE_VALUE,
 )
@@ -329,10 +339,14 @@ def _quantity(kind, n_rows, points, tets, weights, copies, out):
     """Queue the kernel that writes `n_rows` rows of values of the geometry."""
     n_elements, n_samples = tets.shape[0], points.shape[2]
     out = cuda.output(out, points, (n_rows, n_elements, n_samples))
-    many = n_rows >= MANY_ROWS
-    name, threads = ("tet_quantity_by_rows", WIDE_THREADS) if many else ("tet_quantity", cuda.THREADS)
     arguments = (points, cuda.aligned(tets), weights, out, np.int32(copies), np.int32(n_rows))
-    launch(CUDA, f"{name}<{kind}>", n_elements * n_samples, n_samples, arguments, threads)
+    count = n_elements * n_samples
+    if n_rows >= MANY_ROWS:
+        threads = WIDE_THREADS[kind]
+        shared = 8 * VALUES[kind] * (threads + 6)
+        launch(CUDA, _by_rows(kind, n_samples == 1), count, n_samples, arguments, threads, shared=shared)
+    else:
+        launch(CUDA, f"tet_quantity<{kind}>", count, n_samples, arguments)
     return out
 
 

@@ -3,8 +3,7 @@
 A block carries some rows that lie near each other in space, and for each row the elements around it. It works in three
 steps, with shared memory between them:
 
-1. a thread per (row, element): the geometry, as the factors of the terms that are integrated in closed form; the nodes
-   of the elements are copied first, each once;
+1. a thread per (row, element): the geometry, as factors of the terms in closed form; of one sample from staged nodes;
 2. LANES threads per (row, element), VECTOR samples each: coefficients, and the terms summed over quadrature points;
 3. LANES threads per entry: the sum over its elements, in the order of the CPU, written once.
 
@@ -289,14 +288,15 @@ def pair_bytes(source: _Source, layout: Layout) -> int:
     return 8 * (source.n_factors + values * layout.lanes * layout.vector) + 2 * source.cell.n_functions
 
 
-def node_capacity(source: _Source, capacity: int) -> int:
-    """Nodes that a block of so many pairs stages, an even number: few blocks of a conforming mesh have more."""
-    return 2 * -(-3 * capacity // 8) if source.cell.simplex and source.n_factors else 0
+def node_capacity(source: _Source, layout: Layout, capacity: int) -> int:
+    """Nodes that a block stages, an even number that few blocks exceed; 0 where gathers of points take little time."""
+    stages = source.cell.simplex and source.n_factors and not source.summed and layout.lanes * layout.vector == 1
+    return 2 * -(-3 * capacity // 8) if stages else 0
 
 
 def shared_bytes(source: _Source, layout: Layout, capacity: int) -> int:
     """Shared memory of so many pairs: the packs after the factors begin at a multiple of 16 bytes."""
-    nodes = NODE_BYTES * node_capacity(source, capacity)
+    nodes = NODE_BYTES * node_capacity(source, layout, capacity)
     return capacity * pair_bytes(source, layout) + 8 * (capacity * source.n_factors % 2) + nodes
 
 
@@ -343,8 +343,7 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
     capacity = capacity_of(source, layout, longest)
     passes = longest > capacity
     parts = PASSES if passes else ONE_PASS
-    staged_points = STAGED_POINTS if node_capacity(source, capacity) else "const bool near = false;"
-    geometry_is_read = source.summed or source.with_gradients
+    staged_points = STAGED_POINTS if node_capacity(source, layout, capacity) else "const bool near = false;"
     values = len(source.staged) + len(source.summed) * source.n_columns
     bodies = []
     for name, coefficients in (("element_coefficients", form.element), ("point_coefficients", form.point)):
@@ -357,8 +356,8 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
             "_compile/include/types.cuh", "_compile/include/samples.cuh", "_compile/include/elementwise.cuh"
         ),
         bodies="\n".join(bodies), k=element.n_functions, dim=element.dim, n_points=element.n_points, capacity=capacity,
-        n_nodes=node_capacity(source, capacity), staged_points=staged_points,
-        geometry_barrier="__syncthreads();" if geometry_is_read else "",
+        n_nodes=node_capacity(source, layout, capacity), staged_points=staged_points,
+        geometry_barrier="__syncthreads();" if source.summed or source.with_gradients else "",
         fields="".join(f"const real* __restrict__ f{j}, " for j in form.used_fields),
         outs=" ".join(f"real* __restrict__ out{n}," for n in range(len(form.components))), n_factors=source.n_factors,
         n_coefficients=len(source.staged), n_factors_loop="count" if source.n_factors else "0",

@@ -99,9 +99,12 @@ def square(x, y, z):
 
 
 # --- devices
-def launch(module, function, count, n_samples, arguments, threads=cuda.THREADS, per_block=None):
-    """Queue a kernel over `count` pairs of element and sample, a thread each or `per_block` in a block of `threads`."""
+def launch(module, function, count, n_samples, arguments, threads=cuda.THREADS, per_block=None, shared=0):
+    """Queue a kernel over `count` pairs of element and sample, a thread each or `per_block` in a block of `threads`.
+
+    `shared`: bytes of dynamic shared memory of a block.
+    """
     extent = (np.int32(n_samples), np.int64(count))
     grid = (-(-count // (per_block or threads)),)
     wide = count >= 2**31 - threads
-    module.launch(function, ONE_VALUE, grid, threads, (*arguments, *extent), wide)
+    module.launch(function, ONE_VALUE, grid, threads, (*arguments, *extent), wide, shared=shared)

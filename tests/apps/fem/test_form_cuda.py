@@ -1,7 +1,9 @@
 """CUDA kernels of forms: compiled without a GPU, run on the CPU, and run on a device where there is one."""
 
+import collections
 import importlib
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -98,7 +100,7 @@ def test_blocks_of_many_nodes_read_them_from_memory(mesh, monkeypatch):
     n_nodes = np.diff(tables.gather.block_nodes(tables.nodes, 64)[1])
     few = int(n_nodes.min()) // 2 * 2 + 2
     assert n_nodes.min() <= few < n_nodes.max()
-    monkeypatch.setattr(form_cuda, "node_capacity", lambda source, capacity: few)
+    monkeypatch.setattr(form_cuda, "node_capacity", lambda source, layout, capacity: few)
     monkeypatch.setattr(form_cuda, "CAPACITIES", (64,))
     agrees_with_the_cpu(mesh, 0, 1, monkeypatch)
 
@@ -155,18 +157,58 @@ def test_a_device_gives_the_values_of_the_cpu(k, n_samples):
     np.testing.assert_allclose(cupy.asnumpy(got), expected, rtol=0, atol=2e-14 * abs(expected).max())
 
 
+FORMS_OF_SAMPLES = ((momentum, "wind"), (diffusion, "kappa"), (elasticity, "mu"))
+
+
+def has_the_bits_of_its_own_run(mesh, form, name, n_samples, copied):
+    """First, middle and last sample of a form against runs with that sample alone, on what `copied` makes of arrays."""
+    rng = np.random.default_rng(8)
+    shape = (mesh.n_nodes, 3) if name == "wind" else (mesh.n_elements,)
+    values, more = rng.uniform(1, 2, (*shape, n_samples)), {"kappa": 1.0} if form is elasticity else {}
+    together = form.assemble(mesh, **{name: Ensemble(copied(values))}, **more).values
+    for i in (0, n_samples // 2, n_samples - 1):
+        own = form.assemble(mesh, **{name: copied(np.ascontiguousarray(values[..., i]))}, **more).values
+        assert own.shape == (*together.shape[:-1], 1)
+        assert bool((own[..., 0] == together[..., i]).all())
+
+
+@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
+@pytest.mark.parametrize(("form", "name"), FORMS_OF_SAMPLES)
+def test_a_sample_has_the_bits_of_its_own_run(mesh, form, name, monkeypatch):
+    """One sample reads nodes that are staged, several read them from memory."""
+    monkeypatch.setattr(form_kernels, "backend_of", lambda *arrays: "cuda")
+    monkeypatch.setattr(form_cuda, "_kernel", emulated)
+    has_the_bits_of_its_own_run(mesh, form, name, 40, np.asarray)
+
+
 @pytest.mark.cuda
-def test_a_sample_on_a_device_has_the_bits_of_its_own_run():
+@pytest.mark.parametrize(("form", "name"), FORMS_OF_SAMPLES)
+def test_a_sample_on_a_device_has_the_bits_of_its_own_run(form, name):
     import cupy
 
-    mesh, rng = mesh_of((9, 8, 7)), np.random.default_rng(8)
-    wind, mu = rng.normal(size=(mesh.n_nodes, 3, 40)), rng.uniform(1, 2, (mesh.n_elements, 40))
-    for form, name, values in ((momentum, "wind", wind), (diffusion, "kappa", mu), (elasticity, "mu", mu)):
-        more = {"kappa": 1.0} if form is elasticity else {}
-        together = form.assemble(mesh, **{name: Ensemble(cupy.asarray(values))}, **more).values
-        for i in (0, 17, 39):
-            own = form.assemble(mesh, **{name: cupy.asarray(np.ascontiguousarray(values[..., i]))}, **more).values
-            assert bool((own[:, 0] == together[:, i]).all())
+    has_the_bits_of_its_own_run(mesh_of((9, 8, 7)), form, name, 40, cupy.asarray)
+
+
+@pytest.mark.parametrize(("form", "name"), FORMS_OF_SAMPLES)
+def test_one_sample_takes_the_operations_of_many(mesh, form, name, monkeypatch):
+    """Products and sums are rounded one by one, so that equal operations give equal bits."""
+    compiler = nvrtc.library()
+    if compiler is None:
+        pytest.skip("no NVRTC")
+    shape = (mesh.n_nodes, 3) if name == "wind" else (mesh.n_elements,)
+    more = {"kappa": 1.0} if form is elasticity else {}
+    operations = []
+    for samples, lanes in ((), 1), ((40,), 8):
+        values = np.ones((*shape, *samples))
+        monkeypatch.setattr(form, "traced", {})
+        form.assemble(mesh, **{name: Ensemble(values) if samples else values}, **more)
+        (terms,), element = form.traced.values(), fem.LinearSpace(mesh).tables(2).element
+        text, _, _ = form_cuda.assembly_source(terms, element, Layout("double", lanes, 1, 0), 24)
+        ptx = nvrtc.compiled(compiler, text, *form_cuda.OPTIONS, kind="PTX").decode()
+        operations.append(collections.Counter(re.findall(r"\b([a-z]+)\.(?:[a-z]+\.)*f64\s", ptx)))
+    for kind in ("add", "sub", "mul", "rcp", "div", "neg"):
+        assert operations[0][kind] == operations[1][kind]
+    assert all(found["mul"] and not found["fma"] for found in operations)
 
 
 @pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
