@@ -30,6 +30,10 @@ def {name}(rows, threshold, limit):
 """
 
 
+SHORT, MEDIUM = 500, 1500
+"""Operations of bodies for which four and two registers per value were fastest."""
+
+
 class Addresses(NamedTuple):
     """Where the C functions lie in this process; 0: not there."""
 
@@ -44,9 +48,12 @@ def single_width(dtype: str) -> int:
 
 
 def width_of(graph: Graph, dtype: str) -> int:
-    """Samples in a set of lanes: two or more registers for a short body, one where a long one fills them all."""
-    single = single_width(dtype)
-    return single * (2 if len(graph.nodes) <= 1500 else 1)
+    """Samples in a set of lanes: four registers per value for a short body, one where a long one fills them all.
+
+    Processors that start two operations of a full register per cycle wait for the chains of fewer.
+    """
+    single, n_nodes = single_width(dtype), len(graph.nodes)
+    return single * (4 if n_nodes <= SHORT else 2 if n_nodes <= MEDIUM else 1)
 
 
 @functools.lru_cache(maxsize=256)
