@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._check import message
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._typing import Array
@@ -24,6 +23,7 @@ from ensemble.ode.extension import (
     extended_bodies,
     extended_problem,
     require_own_steps,
+    require_traceable,
     run_bodies,
     sizes_of,
 )
@@ -43,12 +43,7 @@ KINDS = 4
 def accumulated(problem: Problem, graph: Graph, progress: bool, name: str) -> tuple[Solution, Array]:
     """The end of all runs, and rows (KINDS m, S) of the statistics."""
     n, m = problem.system.n, len(graph.outputs)
-    try:
-        problem.system.graph  # noqa: B018
-    except (TypeError, AttributeError) as error:
-        advice = "With t_eval it need not."
-        raise TypeError(message(name, "f", "be traceable", str(error), advice)) from error
-    problem.method.check(problem.system)
+    require_traceable(problem, name, "With t_eval it need not.")
     require_own_steps(problem, name, "Pass t_eval.", most=implicit.FROM - 1)
     sizes = sizes_of(problem)
     extension = _extension(sizes, graph)

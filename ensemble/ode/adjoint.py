@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of
-from ensemble._check import message, require
+from ensemble._check import require
 from ensemble._compile.numba import thread_count
 from ensemble._kernels.ode.backward import backward_addresses, gradient_range
 from ensemble._kernels.ode.generated import single_width
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies, aligned, bodies_of, places_of, sources_of
-from ensemble.ode.extension import require_own_steps
+from ensemble.ode.extension import require_own_steps, require_traceable
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.solve import problem_of, result_of, run, stacked
@@ -120,11 +120,7 @@ def gradient(
     problem = given.problem
     k = stacked(() if p is None else p, "p").shape[0]
     shape = (problem.t_eval.shape[0], problem.system.n) if given.has_times else (problem.system.n,)
-    try:
-        problem.system.graph  # noqa: B018
-    except (TypeError, AttributeError) as error:
-        raise TypeError(message(NAME, "f", "be traceable", str(error))) from error
-    problem.method.check(problem.system)
+    require_traceable(problem, NAME)
     require_own_steps(problem, NAME, "Use rodas4, or sensitivities with control='all'.")
     steps = steps_of(problem)
     cuda, solution = backend_of(problem.y0) == "cuda", None

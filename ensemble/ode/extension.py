@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ensemble._backend import backend_of
-from ensemble._check import require
+from ensemble._check import message, require
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -30,6 +30,7 @@ __all__ = [
     "extended_bodies",
     "extended_problem",
     "require_own_steps",
+    "require_traceable",
     "run_bodies",
     "sizes_of",
 ]
@@ -90,6 +91,15 @@ def require_own_steps(problem: Problem, name: str, advice: str, *, most: int | N
     require(method != "bdf", name, "method", "be one whose steps are traced", method, advice)
     fits = method != "rodas4" or most is None or n <= most
     require(fits, name, "y0", f"have at most {most} entries for rodas4", n, advice)
+
+
+def require_traceable(problem: Problem, name: str, advice: str = "") -> None:
+    """Refuse an f that cannot be traced, and systems that the method does not take."""
+    try:
+        problem.system.traced()
+    except (TypeError, AttributeError) as error:
+        raise TypeError(message(name, "f", "be traceable", str(error), advice)) from error
+    problem.method.check(problem.system)
 
 
 def sizes_of(problem: Problem) -> Sizes:

@@ -2,7 +2,7 @@
 
 Each sample has its own time and step length. The matrices ``I / (h GAMMA) - J`` of all samples are one sparse
 factorisation (`linalg.Factorization`); f and J are programs that an interpreter runs over tiles of samples. Samples
-that end make room for others, so that few columns are idle.
+that end are replaced by others, so that few columns are idle.
 """
 
 from __future__ import annotations
@@ -166,16 +166,16 @@ def empty_solution(problem: Problem) -> Solution:
 def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     S, solution = problem.n_samples, empty_solution(problem)
     steps, passages = Steps(problem), Passages(problem, solution)
-    room = steps.n_columns
-    now = started(problem, steps.parts, passages, solution, np.arange(min(room, S)))
-    entered = min(room, S)
+    capacity = steps.n_columns
+    now = started(problem, steps.parts, passages, solution, np.arange(min(capacity, S)))
+    entered = min(capacity, S)
     while now.ids.size:
         now, ended = _advanced(steps, passages, solution, now)
         idle = int(ended.sum())
-        if 2 * idle >= min(room, now.ids.size):
+        if 2 * idle >= min(capacity, now.ids.size):
             now = now.taken(np.flatnonzero(~ended))
             if entered < S:
-                ids = np.arange(entered, min(entered + room - now.ids.size, S))
+                ids = np.arange(entered, min(entered + capacity - now.ids.size, S))
                 others = started(problem, steps.parts, passages, solution, ids)
                 now, entered = now.joined(others), entered + ids.size
             if callback is not None:

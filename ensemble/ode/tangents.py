@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._check import message, one_of, require
+from ensemble._check import one_of, require
 from ensemble._compile.trace.derivatives import pushforward
 from ensemble._compile.trace.graph import Graph
 from ensemble._typing import Array, Namespace
@@ -23,6 +23,7 @@ from ensemble.ode.extension import (
     extended_bodies,
     extended_problem,
     require_own_steps,
+    require_traceable,
     run_bodies,
     sizes_of,
 )
@@ -142,11 +143,7 @@ def sensitivities(
     problem = given.problem
     n_parameters = stacked(() if p is None else p, "p").shape[0]
     wanted = _wanted(wrt, directions, problem.system.n, n_parameters)
-    try:
-        problem.system.graph  # noqa: B018
-    except (TypeError, AttributeError) as error:
-        raise TypeError(message(NAME, "f", "be traceable", str(error))) from error
-    problem.method.check(problem.system)
+    require_traceable(problem, NAME)
     problem, unknowns, rows, seeds = _placed(problem, wanted)
     if control == "all" and not problem.method.has_fixed_steps:
         solution = _with_control(problem, unknowns, rows, seeds, wanted.n_directions, progress)

@@ -19,11 +19,11 @@ FAR = 2.0**30
 """The largest angle that three parts of pi / 2 reduce in full precision."""
 
 # sin r = r + r z q(z), cos r = 1 - z / 2 + z**2 q(z), z = r**2, abs(r) <= pi / 4
-_sin_rest = polynomial(
+sin_rest = polynomial(
     -0.16666666666666666, 0.008333333333330948, -0.00019841269836756774, 2.7557316101617874e-06,
     -2.505113165023518e-08, 1.5918115263265974e-10,
 )  # fmt: skip
-_cos_rest = polynomial(
+cos_rest = polynomial(
     0.041666666666666664, -0.0013888888888887398, 2.480158729876456e-05, -2.7557317271145144e-07,
     2.087614614655861e-09, -1.1382623647474604e-11,
 )  # fmt: skip
@@ -51,7 +51,7 @@ def _angle(x):
 @inner
 def _sine_parts(r, rest):
     z = r * r
-    low = fma(r * z, _sin_rest(z), fma(-0.5 * z, rest, rest))
+    low = fma(r * z, sin_rest(z), fma(-0.5 * z, rest, rest))
     high = r + low
     return high, (r - high) + low
 
@@ -61,7 +61,7 @@ def _cosine_parts(r, rest):
     z = r * r
     half = 0.5 * z
     first = 1.0 - half
-    low = ((1.0 - first) - half) + fma(z * z, _cos_rest(z), -(fma(0.5 * r, r, -half) + r * rest))
+    low = ((1.0 - first) - half) + fma(z * z, cos_rest(z), -(fma(0.5 * r, r, -half) + r * rest))
     high = first + low
     return high, (first - high) + low
 

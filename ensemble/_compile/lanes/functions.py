@@ -53,7 +53,7 @@ _exp_rest = polynomial(
     2.4801587325547743e-05, 2.7557255400206422e-06, 2.75572736431103e-07, 2.510521700472075e-08, 2.0914686968086876e-09,
 )  # fmt: skip
 # 2 atanh(s) = 2 s + s z q(z), z = s**2, abs(s) <= (sqrt(2) - 1) / (sqrt(2) + 1)
-_log_rest = polynomial(
+log_rest = polynomial(
     0.666666666666667, 0.39999999999899444, 0.2857142862600327, 0.22222211130259878, 0.18182889455674947,
     0.15331710618210773, 0.14616585424888623,
 )  # fmt: skip
@@ -199,7 +199,7 @@ def _log_parts(f):
     square = half * f
     high = f - square
     low = ((f - high) - square) - fma(half, f, -square)
-    return high, fma(s, square + z * _log_rest(z), low)
+    return high, fma(s, square + z * log_rest(z), low)
 
 
 @inner

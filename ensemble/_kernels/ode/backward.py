@@ -1,7 +1,7 @@
 """The CPU driver of gradients: the steps of a few samples are taken, recorded, and run backwards by the chain rule.
 
 The lanes take their steps together; an entry of the record has the start, the length, and the state of a step, and the
-length zero for lanes that do not move. A record has room for a number of entries, so that it stays in a cache. Longer
+length zero for lanes that do not move. A record holds a limited number of entries, so that it stays in a cache. Longer
 runs leave checkpoints: the steps behind one are taken once more before they are run backwards (Griewank, Walther 2008,
 "Evaluating Derivatives", 2nd edition, chapter 12). This file is compiled once for each precision.
 """

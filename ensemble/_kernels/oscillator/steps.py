@@ -14,9 +14,9 @@ import numpy as np
 
 from ensemble._compile.kernel_cache import digest_of
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
-from ensemble._compile.lanes.arithmetic import bits, fma, from_bits, polynomial, spread
-from ensemble._compile.lanes.circular import HALF_PI
-from ensemble._compile.lanes.functions import LN2_SHORT, LN2_SHORT_REST, MAGIC, MAGIC_BITS, SQRT_HALF_BITS
+from ensemble._compile.lanes.arithmetic import bits, fma, from_bits, spread
+from ensemble._compile.lanes.circular import HALF_PI, cos_rest, sin_rest
+from ensemble._compile.lanes.functions import LN2_SHORT, LN2_SHORT_REST, MAGIC, MAGIC_BITS, SQRT_HALF_BITS, log_rest
 from ensemble._compile.lanes.types import select, sqrt
 from ensemble._compile.numba import inner, thread_count, threads_for
 from ensemble._compile.trace.contraction import contracted
@@ -134,20 +134,6 @@ def philox(c0, c1, c2, k0, k1):
 
 ONE_BITS = 0x3FF0000000000000
 
-# 2 atanh(s) = 2 s + s z q(z); sin r = r + r z q(z), cos r = 1 - z / 2 + z**2 q(z), as in `functions.py`, `circular.py`
-_log_rest = polynomial(
-    0.666666666666667, 0.39999999999899444, 0.2857142862600327, 0.22222211130259878, 0.18182889455674947,
-    0.15331710618210773, 0.14616585424888623,
-)  # fmt: skip
-_sin_rest = polynomial(
-    -0.16666666666666666, 0.008333333333330948, -0.00019841269836756774, 2.7557316101617874e-06,
-    -2.505113165023518e-08, 1.5918115263265974e-10,
-)  # fmt: skip
-_cos_rest = polynomial(
-    0.041666666666666664, -0.0013888888888887398, 2.480158729876456e-05, -2.7557317271145144e-07,
-    2.087614614655861e-09, -1.1382623647474604e-11,
-)  # fmt: skip
-
 
 @inner
 def uniform(high, low):
@@ -165,7 +151,7 @@ def log_of_uniform(u):
     s = f / (2.0 + f)
     z = s * s
     square = 0.5 * f * f
-    low = fma(s, fma(z, _log_rest(z), square), exponent * LN2_SHORT_REST)
+    low = fma(s, fma(z, log_rest(z), square), exponent * LN2_SHORT_REST)
     return fma(exponent, LN2_SHORT, f - (square - low))
 
 
@@ -176,8 +162,8 @@ def cosine_and_sine(turns):
     shifted = quarters + MAGIC
     r = (quarters - (shifted - MAGIC)) * HALF_PI  # at most pi / 4, from an exact difference
     n, z = bits(shifted), r * r
-    sine = fma(r * z, _sin_rest(z), r)
-    cosine = fma(z * z, _cos_rest(z), fma(z, -0.5, 1.0))
+    sine = fma(r * z, sin_rest(z), r)
+    cosine = fma(z * z, cos_rest(z), fma(z, -0.5, 1.0))
     odd = (n & 1) != 0
     first, second = select(odd, sine, cosine), select(odd, cosine, sine)
     return from_bits(bits(first) ^ (((n + 1) & 2) << 62)), from_bits(bits(second) ^ ((n & 2) << 62))

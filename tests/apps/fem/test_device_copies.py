@@ -93,7 +93,7 @@ extern "C" __global__ void hold(const volatile int* released)
     while (!*released && now - start < 10000000000ULL);
 }
 """
-"""A kernel that ends when the host says so, or after ten seconds."""
+"""A kernel that ends when the host sets a flag, or after ten seconds."""
 
 
 @pytest.mark.cuda
