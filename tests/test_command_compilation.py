@@ -1,5 +1,6 @@
 """A first run of `ensemble diffusion` compiles in two processes; later runs start none."""
 
+import importlib
 import subprocess
 import sys
 from argparse import Namespace
@@ -7,6 +8,7 @@ from argparse import Namespace
 import numpy as np
 import pytest
 
+from ensemble.__main__ import main
 from ensemble._command.diffusion import second_process
 from ensemble._command.diffusion.command import warm_up_coarsest
 from ensemble._command.diffusion.second_process import OneSampleCompilation
@@ -47,6 +49,19 @@ def test_only_the_first_run_starts_a_second_process(started):
     assert {"--cells=10", "--samples=1", "--scalar-runs=0"} <= set(started.lines[0])
 
 
+def test_the_second_process_starts_before_the_imports_of_the_first(started, monkeypatch):
+    imports = importlib.import_module
+    seen = []
+
+    def noted(name, package=None):
+        seen.append((name, len(started.lines)))
+        return imports(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", noted)
+    assert main(["diffusion", "--cells=4", "--samples=2", "--ensemble-size=2", "--scalar-runs=1", "--quiet"]) == 0
+    assert ("ensemble._command.diffusion.command", 1) in seen
+
+
 def test_a_process_that_fails_is_started_again(started):
     started.status = 3
     for _ in range(2):
@@ -69,8 +84,6 @@ def test_the_process_ends_with_an_interrupted_run(started):
 
 
 def test_its_command_line_is_one_that_the_command_takes(started, capsys):
-    from ensemble.__main__ import main
-
     with OneSampleCompilation(Namespace(**OPTIONS), 4):
         pass
     assert main(started.lines[0][3:]) == 0

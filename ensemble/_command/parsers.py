@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import signal
 import threading
@@ -25,24 +26,35 @@ BACKENDS = ("numpy", "array", "cupy")
 LIMITERS = ("mc", "minmod", "none", "superbee", "van_leer")
 
 
-def command(name: str) -> Callable[[argparse.Namespace], int]:
+def command(name: str, beside: str | None = None) -> Callable[[argparse.Namespace], int]:
     """The function ``run`` of a module of this package, imported when the command is carried out.
+
+    The function ``start`` of the module `beside` begins what runs beside the command, before that import. It returns a
+    context manager that ends with the command, ``options.beside``.
 
     The import takes a second and computes nothing: during it Ctrl-C ends the process by the signal, as it ends any
     program without a handler.
     """
 
+    def started(options: argparse.Namespace) -> contextlib.AbstractContextManager[Any]:
+        if beside is None:
+            return contextlib.nullcontext()
+        return importlib.import_module(f"ensemble._command.{beside}").start(options)  # type: ignore[no-any-return]
+
     def run(options: argparse.Namespace) -> int:
+        with started(options) as options.beside:
+            return int(imported().run(options))
+
+    def imported() -> Any:
         python_handles = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         handled = python_handles and threading.current_thread() is threading.main_thread()
         if handled:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
-            module = importlib.import_module(f"ensemble._command.{name}")
+            return importlib.import_module(f"ensemble._command.{name}")
         finally:
             if handled:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-        return int(module.run(options))
 
     return run
 
@@ -111,7 +123,7 @@ def add_diffusion(commands: Any) -> None:
     add("--plot", type=Path, metavar="FILE.png", help="draw the response and u along the middle line")
     add("--json", action="store_true", help="print one JSON object instead of the table")
     add("--quiet", action="store_true", help="no progress on stderr")
-    parser.set_defaults(run=command("diffusion.command"), prog=parser.prog)
+    parser.set_defaults(run=command("diffusion.command", "diffusion.second_process"), prog=parser.prog)
 
 
 def add_gbees(commands: Any) -> None:

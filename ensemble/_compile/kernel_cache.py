@@ -7,8 +7,6 @@ spliced into them, the compiler's own options. Here a digest of these files is p
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,24 +14,17 @@ from typing import Any
 
 from numba.core.caching import FunctionCache
 
+from ensemble._compile.cache_folder import ROOT, digest_of
+
 try:
     import fcntl
 except ImportError:  # no such locks on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["cached", "digest_of"]
-
-ROOT = Path(__file__).parents[1]
+__all__ = ["cached"]
 
 COMMON = ("_compile", "_kernels/sparse", "_kernels/krylov")
 """Folders whose functions kernels of every folder may contain."""
-
-
-@functools.cache
-def digest_of(folder: str) -> str:
-    """Digest of the Python sources in `folder`."""
-    files = sorted((ROOT / folder).rglob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:32]
 
 
 def folder_of(function: Callable[..., Any]) -> str:

@@ -14,7 +14,6 @@ from ensemble._backend import available_bytes
 from ensemble._command.diffusion.record import Record
 from ensemble._command.diffusion.report import as_json, as_table
 from ensemble._command.diffusion.sampling import MOST_SOBOL_TERMS, uniform_points
-from ensemble._command.diffusion.second_process import OneSampleCompilation
 from ensemble._command.shared.backend import require_backend
 from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, require_writable, save_figure, write_whole
 from ensemble._command.shared.progress import Progress
@@ -28,9 +27,6 @@ from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.scalar import Ensemble
 
 __all__ = ["run"]
-
-WARM_UP_CELLS = 20
-"""Enough for three multigrid levels: the third computes with the kernels of all later ones."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -139,7 +135,6 @@ def solve_all(record: Record, progress: Progress) -> None:
     tolerances = {"rtol": options.rtol, "cg_rtol": options.rtol}
     line = middle_line(record.problem)
     several = options.samples > size
-    warm_up_cells = min(WARM_UP_CELLS, int(np.max(options.cells)))
 
     def solve(first: int, timed: bool) -> None:
         n = min(size, options.samples - first)
@@ -154,14 +149,13 @@ def solve_all(record: Record, progress: Progress) -> None:
     start = time.perf_counter()
     progress.say("compiling kernels, or loading them where they were compiled before ...")
     try:
-        with OneSampleCompilation(options, warm_up_cells) as second_process:
-            if several:
-                solve(0, timed=False)
-            else:
-                warm_up(problem_of(options, warm_up_cells), size, tolerances)
-            if options.scalar_runs:
-                second_process.wait()
-                solve_alone(0)
+        if several:
+            solve(0, timed=False)
+        else:
+            warm_up(problem_of(options, options.warm_up_cells), size, tolerances)
+        if options.scalar_runs:
+            options.beside.wait()
+            solve_alone(0)
     finally:
         record.seconds["compile"] = time.perf_counter() - start
     progress.restart()

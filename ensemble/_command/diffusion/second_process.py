@@ -9,14 +9,24 @@ import sys
 from types import TracebackType
 from typing import Self
 
-from ensemble._compile.trace.numba_source import is_marked, mark
+from ensemble._compile.cache_folder import is_marked, mark
 
-__all__ = ["OneSampleCompilation"]
+__all__ = ["OneSampleCompilation", "start"]
+
+WARM_UP_CELLS = 20
+"""Enough for three multigrid levels: the third computes with the kernels of all later ones."""
 
 PHYSICS = ("terms", "correlation_length", "mean", "variance", "source", "grading", "mode_order", "rtol")
 """Options that choose kernels."""
 
 JOB = "diffusion"
+
+
+def start(options: argparse.Namespace) -> OneSampleCompilation:
+    """The second process of a run with these options; it starts before the imports of the first."""
+    cells = options.cells
+    options.warm_up_cells = min(WARM_UP_CELLS, max(cells) if isinstance(cells, tuple) else cells)
+    return OneSampleCompilation(options, options.warm_up_cells)
 
 
 class OneSampleCompilation:
@@ -42,7 +52,7 @@ class OneSampleCompilation:
             nowhere = subprocess.DEVNULL
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "ensemble", "diffusion", *words], stdin=nowhere, stdout=nowhere, stderr=nowhere,
-                start_new_session=True, env={**os.environ, "NUMBA_NUM_THREADS": "1"},
+                env={**os.environ, "NUMBA_NUM_THREADS": "1"},
             )  # fmt: skip
 
     def wait(self) -> None:

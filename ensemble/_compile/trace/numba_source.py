@@ -6,7 +6,6 @@ process compiles nothing.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -20,21 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.kernel_cache import digest_of
+from ensemble._compile.cache_folder import cache_folder
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.operations import INTERNAL, OPERATIONS, WEAK
 
 __all__ = [
-    "cache_folder",
     "elementwise_source",
     "expression",
     "imports_of",
-    "is_marked",
     "lanes_function",
     "load_module",
-    "mark",
     "scalar_function",
     "tables",
 ]
@@ -230,43 +226,12 @@ def imports_of(body: str, module: Any, always: Sequence[str] = ()) -> str:
 
 
 # --- modules on disk
-def cache_folder() -> Path:
-    """Where generated modules and their machine code are kept: of the user, or ``NUMBA_CACHE_DIR``."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    if chosen:
-        return Path(chosen) / "ensemble-fuse"
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "ensemble" / "fuse"
-
-
 @functools.cache
 def _foundation() -> bytes:
     """A digest of what generated kernels are built on: where that changes, they are recompiled."""
     package = Path(__file__).parents[2]
     files = sorted(file for folder in BUILT_ON for file in (package / folder).rglob("*.py"))
     return hashlib.blake2b(b"".join(file.read_bytes() for file in files)).digest()
-
-
-def is_marked(job: str) -> bool:
-    """Whether `mark` was called for this job with these sources: its kernels are on disk, as far as is known."""
-    return _marker(job).exists()
-
-
-def mark(job: str) -> None:
-    """Note on disk that the kernels of a job were compiled; where nothing can be written, nothing is noted."""
-    with contextlib.suppress(OSError):
-        _marker(job).parent.mkdir(parents=True, exist_ok=True)
-        _marker(job).touch()
-
-
-def _marker(job: str) -> Path:
-    digests = "".join(digest_of(folder) for folder in ("_compile", "_kernels"))
-    return cache_folder() / f"{job}-{hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()}.compiled"
 
 
 @functools.cache

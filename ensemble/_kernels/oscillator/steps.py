@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._compile.kernel_cache import digest_of
+from ensemble._compile.cache_folder import digest_of
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes.arithmetic import bits, fma, from_bits, spread
 from ensemble._compile.lanes.circular import HALF_PI, cos_rest, sin_rest

@@ -1,0 +1,52 @@
+"""Where compiled code is kept on disk, and digests of what it is made of; Numba is not imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["ROOT", "cache_folder", "digest_of", "is_marked", "mark"]
+
+ROOT = Path(__file__).parents[1]
+
+
+@functools.cache
+def digest_of(folder: str) -> str:
+    """Digest of the Python sources in `folder`."""
+    files = sorted((ROOT / folder).rglob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:32]
+
+
+def cache_folder() -> Path:
+    """Where generated modules and their machine code are kept: of the user, or ``NUMBA_CACHE_DIR``."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return Path(chosen) / "ensemble-fuse"
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ensemble" / "fuse"
+
+
+def is_marked(job: str) -> bool:
+    """Whether `mark` was called for this job with these sources: its kernels are on disk, as far as is known."""
+    return _marker(job).exists()
+
+
+def mark(job: str) -> None:
+    """Note on disk that the kernels of a job were compiled; where nothing can be written, nothing is noted."""
+    with contextlib.suppress(OSError):
+        _marker(job).parent.mkdir(parents=True, exist_ok=True)
+        _marker(job).touch()
+
+
+def _marker(job: str) -> Path:
+    digests = "".join(digest_of(folder) for folder in ("_compile", "_kernels"))
+    return cache_folder() / f"{job}-{hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()}.compiled"
