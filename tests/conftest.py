@@ -24,9 +24,9 @@ gc.set_threshold(500_000, 20, 100)
 EVERY_WIDTH = numba.WIDTHS
 
 if not os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH"):
-    # Each width of tiles compiles all kernels of a solver once more. The other widths have tests of their own in
-    # tests/test_kernels.py: no bit depends on how the sample axis is cut.
-    numba.WIDTHS = (8, 1)
+    # Each width of tiles compiles all kernels of a solver once more. Each kernel by itself is tested with tiles of 32
+    # as well, and in slow tests of every width, in tests/test_kernels.py: no bit depends on how the sample axis is cut.
+    numba.WIDTHS = (4, 1)
 
 
 settings.register_profile(
