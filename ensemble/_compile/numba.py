@@ -25,6 +25,7 @@ from numba.core import event
 
 from ensemble._compile.kernel_cache import cached
 from ensemble._compile.memory import empty
+from ensemble._compile.passes import compiler_options
 from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, work_sharing
 
 __all__ = [
@@ -60,16 +61,19 @@ STREAMED = 1 << 25
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)
 """Samples that one pass over the data may carry in registers."""
 
-compiled: Any = functools.partial(work_sharing, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
+COMMON: Any = {"error_model": "numpy", **compiler_options()}
+"""Options of everything that is compiled."""
+
+compiled: Any = functools.partial(work_sharing, nogil=True, no_cfunc_wrapper=True, **COMMON)
 """Compile a function that ends in a loop ``for i in prange(n)`` over threads; the machine code is kept on disk."""
 
 
-_serial: Any = functools.partial(numba.njit, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
+_serial: Any = functools.partial(numba.njit, nogil=True, no_cfunc_wrapper=True, **COMMON)
 
 
 def compiled_regions(function: Callable[..., Any]) -> Any:
     """Compile a function with `prange` loops anywhere, which takes twice as long; the machine code is kept on disk."""
-    return cached(numba.njit(parallel=True, error_model="numpy", nogil=True)(function))
+    return cached(numba.njit(parallel=True, nogil=True, **COMMON)(function))
 
 
 def compiled_serial(function: Callable[..., Any]) -> Any:
@@ -77,18 +81,16 @@ def compiled_serial(function: Callable[..., Any]) -> Any:
     return cached(_serial(function))
 
 
-inner: Any = functools.partial(
-    numba.njit, error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
-)
+inner: Any = functools.partial(numba.njit, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **COMMON)
 """Compile a function that ends up inside a generated one, which is kept on disk itself."""
 
-spliced: Any = functools.partial(numba.njit, error_model="numpy", inline="always")
+spliced: Any = functools.partial(numba.njit, inline="always", **COMMON)
 """A function whose statements become part of each caller, before types are known: it is not compiled by itself."""
 
 array_at: Any = numba.carray
 """``array_at(pointer, shape)``: the array whose first entry a C function was given; it owns nothing."""
 
-c_function: Any = functools.partial(numba.cfunc, cache=True, error_model="numpy")
+c_function: Any = functools.partial(numba.cfunc, cache=True, **COMMON)
 """Compile a C function of the given signature; ``address`` is where it lies in this process."""
 
 
