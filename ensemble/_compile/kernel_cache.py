@@ -10,6 +10,9 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import os
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ try:
 except ImportError:  # no such locks on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["cached", "digest_of"]
+__all__ = ["cache_folder", "cached", "digest_of", "kept_file", "written"]
 
 ROOT = Path(__file__).parents[1]
 
@@ -79,3 +82,46 @@ def cached(dispatcher: Any) -> Any:
     """`dispatcher`, its compiled code kept on disk."""
     dispatcher._cache = KernelCache(dispatcher.py_func)
     return dispatcher
+
+
+# --- files of generated code
+def cache_folder() -> Path:
+    """Where generated modules and their machine code are kept: of the user, or ``NUMBA_CACHE_DIR``."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return Path(chosen) / "ensemble-fuse"
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ensemble" / "fuse"
+
+
+def written(path: Path, content: bytes) -> Path:
+    """A file that every process writes alike; an existing one is never rewritten: Numba compares its time stamp."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        try:
+            os.link(draft, path)  # fails where another process was faster: its file is kept
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(draft, path)
+        Path(draft).unlink(missing_ok=True)
+    return path
+
+
+def kept_file(name: str, make: Callable[[], bytes]) -> bytes:
+    """What `make` returned once for this name; where nothing can be written, it is called in each process."""
+    path = cache_folder() / name
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    content = make()
+    with contextlib.suppress(OSError):
+        written(path, content)
+    return content
