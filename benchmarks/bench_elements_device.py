@@ -57,7 +57,7 @@ def element_rows(repeats: int, samples: list[int]) -> list[dict[str, Any]]:
 
         ways: dict[str, Any] = {"gather": partial(gather_sums, *places), "atomic": atomic}
         if tables is not None:
-            arrays = assembly._arrays_on(values, f"rows of {n_samples}", tables[:6])
+            arrays = assembly._arrays_on(values, f"rows of {n_samples} {values.dtype}", tables[:6])
             ways["rows"] = partial(row_sums, arrays, assembly.graph.nnz, tables)
         for name, way in ways.items():
             ms = checked_milliseconds(name, way, sets, expected, repeats)

@@ -20,6 +20,8 @@ import numpy as np
 from benchmarks.common import SEED, interleaved, median, save, show
 from ensemble import Ensemble, gallery, ode
 from ensemble._compile.lanes.graph_loop import graph_loop
+from ensemble._compile.lanes.library import assembly_of
+from ensemble._compile.machine_code import addresses_of, assembled
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.tracer import Scalar, trace
 
@@ -42,20 +44,18 @@ def fused_products() -> float:
             chains = [x * a + b for x in chains]
         return (*chains, a < 0.0, a < 0.0)
 
-    run = graph_loop(contracted(trace(body, *[real] * (n + 2))), n, width, "float64")
-
-    @numba.cfunc("int64(CPointer(float64), int64, int64)")
-    def loop(rows: Any, threshold: Any, limit: Any) -> Any:
-        return run(rows, threshold, limit)
-
+    function = graph_loop(contracted(trace(body, *[real] * (n + 2))), "loop", n, width, "float64")
+    place = addresses_of(assembled([function]), ["loop"], assembly_of)["loop"]
+    pointer = ctypes.POINTER(ctypes.c_double)
+    loop = ctypes.CFUNCTYPE(ctypes.c_int64, pointer, ctypes.c_int64, ctypes.c_int64)(place)
     memory = np.zeros((n + 2) * width + 8)
     first = -memory.ctypes.data % 64 // 8
     rows = memory[first : first + (n + 2) * width]
     rows[n * width : (n + 1) * width] = 0.5
-    at, rates = rows.ctypes.data_as(ctypes.POINTER(ctypes.c_double)), []
+    at, rates = rows.ctypes.data_as(pointer), []
     for _ in range(9):
         start = time.perf_counter()
-        loop.ctypes(at, width + 1, 20_000)
+        loop(at, width + 1, 20_000)
         rates.append(20_000 * repeats * n * width / (time.perf_counter() - start))
     return max(rates)
 

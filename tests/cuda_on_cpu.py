@@ -168,7 +168,8 @@ static const char* run(void (*kernel)(void**), void** given, dim3 grid, dim3 blo
         started.assign(fibers.size(), 0), fibers.clear(), marks.clear();
         return misaligned;
     }
-    const size_t n = block.x * block.y * block.z, stack = 1 << 16;
+    // Stacks that lie a power of two apart would share the same lines of the caches.
+    const size_t n = block.x * block.y * block.z, stack = (1 << 16) + 17 * 64;
     static char* stacks = static_cast<char*>(std::malloc(1024 * stack));
     launched = kernel, arguments = given, gridDim = grid, blockDim = block;
     const size_t made = fibers.size();
@@ -302,8 +303,9 @@ class Guarded:
             root = self._root(a)
             low, high = np.lib.array_utils.byte_bounds(root)
             if id(root) not in self.roots:
-                buffer = np.full(high - low + 2 * MARGIN + 64, 0xFF, np.uint8)
+                buffer = np.empty(high - low + 2 * MARGIN + 64, np.uint8)
                 shift = -buffer.ctypes.data % 64 + low % 64  # as the array itself is aligned
+                buffer[: MARGIN + shift] = buffer[MARGIN + shift + high - low :] = 0xFF
                 self.roots[id(root)] = root, low, MARGIN + shift
                 self.copies[id(root)] = buffer
                 ctypes.memmove(buffer.ctypes.data + MARGIN + shift, low, high - low)

@@ -1,7 +1,9 @@
 """What a kept trace depends on: code and the values it reads."""
 
+import functools
 import math
 import time
+import types
 
 import numpy as np
 import pytest
@@ -117,6 +119,25 @@ def test_a_changed_function_is_seen(monkeypatch):
     before = fingerprint(calls_another)
     monkeypatch.setitem(globals(), "uses_a_global", of(1.0))
     assert fingerprint(calls_another) != before
+
+
+def test_functions_and_modules_of_the_library_are_constant():
+    from ensemble.apps import fem
+    from ensemble.apps.fem import dot
+
+    assert fingerprint(lambda u, v: dot(u, v)) is not None
+    assert fingerprint(lambda u, v: fem.dot(u, v)) is not None
+    assert fingerprint(of(types.ModuleType("ensemble.other"))) is None
+
+
+def test_arguments_of_a_partial_are_read():
+    rates = [1.0]
+    f = functools.partial(of, rates), functools.partial(lambda number, t: number[0], rates)
+    before = [fingerprint(each) for each in f]
+    assert None not in before
+    rates[0] = 2.0
+    assert [fingerprint(each) for each in f] != before
+    assert fingerprint(functools.partial(of, MODEL)) is None
 
 
 def test_many_values_have_none(monkeypatch):

@@ -15,6 +15,11 @@ from tests.cases import CASES, SEED, SUMS_DIFFER, all_cases, device_cases, rebui
 from tests.conftest import EVERY_WIDTH
 
 
+@pytest.fixture(autouse=True)
+def wide_tiles(monkeypatch):
+    monkeypatch.setattr(numba, "WIDTHS", (32, 4, 1))
+
+
 def test_every_kernel_has_cases():
     assert set(CASES) == set(KERNELS)
 

@@ -7,9 +7,11 @@ import functools
 import hashlib
 import os
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["ROOT", "cache_folder", "digest_of", "is_marked", "mark"]
+__all__ = ["ROOT", "cache_folder", "digest_of", "is_marked", "kept_file", "mark", "written"]
 
 ROOT = Path(__file__).parents[1]
 
@@ -50,3 +52,31 @@ def mark(job: str) -> None:
 def _marker(job: str) -> Path:
     digests = "".join(digest_of(folder) for folder in ("_compile", "_kernels"))
     return cache_folder() / f"{job}-{hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()}.compiled"
+
+
+def written(path: Path, content: bytes) -> Path:
+    """A file that every process writes alike; an existing one is never rewritten: Numba compares its time stamp."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        try:
+            os.link(draft, path)  # fails where another process was faster: its file is kept
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(draft, path)
+        Path(draft).unlink(missing_ok=True)
+    return path
+
+
+def kept_file(name: str, make: Callable[[], bytes]) -> bytes:
+    """What `make` returned once for this name; where nothing can be written, it is called in each process."""
+    path = cache_folder() / name
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    content = make()
+    with contextlib.suppress(OSError):
+        written(path, content)
+    return content

@@ -44,6 +44,7 @@ __all__ = [
     "prange",
     "spliced",
     "streams",
+    "target",
     "thread_count",
     "threads_for",
     "tiles",
@@ -186,6 +187,14 @@ def threads_for(n_values: int) -> contextlib.AbstractContextManager[None]:
 def thread_count() -> int:
     """Threads that a kernel may use; nothing that it decides may change a bit."""
     return numba.get_num_threads()
+
+
+@functools.cache
+def target() -> tuple[str, str, str]:
+    """The triple, the name and the features of the processor that kernels are compiled for."""
+    registry = importlib.import_module("numba.core.registry")
+    triple, processor, features = registry.cpu_target.target_context.codegen().magic_tuple()
+    return triple, processor, features
 
 
 def tiles(n_samples: int, widest: int = WIDTHS[0]) -> Iterator[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,9 @@ BLOCK = 3
 
 BLOCKS = {True: 5, False: 9}
 """Blocks of a basis at least, by whether a factorisation is applied."""
+
+SAME = 4.0
+"""Largest change of a value, in units of its accuracy, that another start may cause where it finds no other value."""
 
 START = 20_231
 """Seed of the starting vectors, which are the same for all samples."""
@@ -108,8 +112,8 @@ def eigsh(
     dense.
 
     Every sample has the start vectors, the steps and so the bits of its own run. A pair is accepted by its residual, so
-    a matrix that is not symmetric does not go unseen. Where the shifted matrix has a zero pivot, the shift is moved by
-    1e-6 of the norm of A.
+    a matrix that is not symmetric does not go unseen. Where the shift is an eigenvalue, or all but one, another shift
+    near it is factorised; the pairs are still those nearest to `sigma`.
 
     Parameters
     ----------
@@ -229,32 +233,48 @@ class _Search:
         pencil, count = self.pencil, self.pencil.n_samples
         others = np.repeat(self.spare[-BLOCK:, :, None], count, axis=2)
         kept = operated = others[:0]
-        following, seen = np.repeat(self.spare[:BLOCK, :, None], count, axis=2), np.zeros(count, bool)
+        following, seen = np.repeat(self.spare[:BLOCK, :, None], count, axis=2), np.full((self.k, count), np.nan)
+        left = np.zeros(count, bool)  # samples in which the block continues no Krylov space of the kept vectors
+        made = pencil.settle(functools.partial(self.improved, pencil, kept, operated, following))
         for iteration in range(1, max_iterations + 1):
-            kept, operated, following, bad = self.improved(pencil, kept, operated, following)
+            _, kept, operated, following, bad = (
+                made if iteration == 1 else self.improved(pencil, kept, operated, following)
+            )
             self.iterations[self.active] = iteration
-            values, vectors = self.rayleigh_quotients(pencil, kept[: self.k])
+            values, vectors, order = self.rayleigh_quotients(pencil, kept[: self.k])
             residuals, target = self.accept(pencil, values, vectors, bad)
             bad = bad | ~np.isfinite(residuals).all(axis=0)
             good = np.all(residuals <= target, axis=0)
-            ended = good & seen
+            ended = good & self.unchanged(pencil, values, seen)
             self.status[self.active[ended]] = Status.converged
             self.status[self.active[bad]] = Status.breakdown
-            following[:, :, good] = others[:, :, good]
-            seen = good
             going_on = np.flatnonzero(~ended & ~bad)
             if not going_on.size:
                 return
+            following[:, :, left] = _worst(operated, order, residuals / target)[:, :, left]
+            following[:, :, good] = others[:, :, good]
+            left |= good
+            seen = np.where(good, values, seen)
             if going_on.size < self.active.size:
-                self.active, pencil, seen = self.active[going_on], pencil.take_samples(going_on), seen[going_on]
+                self.active, pencil, seen = self.active[going_on], pencil.take_samples(going_on), seen[:, going_on]
+                left = left[going_on]
                 kept, operated, following, others = (
                     np.ascontiguousarray(array[:, :, going_on]) for array in (kept, operated, following, others)
                 )
 
+    def unchanged(self, pencil: Pencil, values: np.ndarray, before: np.ndarray) -> np.ndarray:
+        """The samples whose values are those that another start was tried beside, to their accuracy."""
+        accuracy = self.rtol * (pencil.norm_A / pencil.norm_M + np.abs(values))
+        same: np.ndarray = np.all(np.abs(values - before) <= SAME * accuracy, axis=0)
+        return same
+
     def improved(
         self, pencil: Pencil, kept: np.ndarray, operated: np.ndarray, following: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The best Ritz vectors, the operator times them, the block that continues the space, and bad samples."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The best values and Ritz vectors, the operator times these, the block that continues the space, bad samples.
+
+        Values of the operator have shape (n_kept, n_samples).
+        """
         basis = RitzBasis(following[0], pencil.M, self.spare)
         basis.extend(kept)
         done = np.empty((self.capacity, *following.shape[1:]), following.dtype)
@@ -265,13 +285,14 @@ class _Search:
             done[first : basis.size] = following = pencil.operate(basis.vectors[first:], basis.images[first:])
         m = basis.size
         basis.extend(following)
-        coefficients, bad = basis.ritz_pairs(done[:m], pencil.wanted)
+        found, coefficients, bad = basis.ritz_pairs(done[:m], pencil.goodness)
         chosen = coefficients[:, : self.kept]
-        return combined(basis.vectors[:m], chosen), combined(done[:m], chosen), basis.vectors[m:].copy(), bad
+        kept, operated = combined(basis.vectors[:m], chosen), combined(done[:m], chosen)
+        return found[: self.kept], kept, operated, basis.vectors[m:].copy(), bad
 
     # --- pairs
-    def rayleigh_quotients(self, pencil: Pencil, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Values and vectors, ascending, with x^T M x = 1 and the sign of the rule."""
+    def rayleigh_quotients(self, pencil: Pencil, block: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values and vectors, ascending, with x^T M x = 1 and the sign of the rule; and their places in `block`."""
         images, weighted = products(pencil.A, block), products(pencil.M, block)
         squares = np.stack([dot(x, y, None) for x, y in zip(block, weighted, strict=True)])
         values = np.stack([dot(x, y, None) for x, y in zip(block, images, strict=True)]) / squares
@@ -280,7 +301,7 @@ class _Search:
         lengths = np.sqrt(np.take_along_axis(squares, order, axis=0))
         for x, length in zip(vectors, lengths, strict=True):
             scale((_signs(x) / length).astype(x.dtype), x)
-        return np.take_along_axis(values, order, axis=0), vectors
+        return np.take_along_axis(values, order, axis=0), vectors, order
 
     def accept(
         self, pencil: Pencil, values: np.ndarray, vectors: np.ndarray, bad: np.ndarray
@@ -302,6 +323,15 @@ class _Search:
         values = Ensemble(self.values.astype(self.vectors.dtype), sample_set)
         vectors = Ensemble(self.vectors, sample_set)
         return EigenResult(values, vectors, self.residuals, self.status, self.iterations, self.target)
+
+
+def _worst(operated: np.ndarray, order: np.ndarray, quality: np.ndarray) -> np.ndarray:
+    """The operator times `BLOCK` kept vectors, those of the worst pairs first; `order` are the numbers of the pairs."""
+    k, count = quality.shape
+    places = np.repeat(np.arange(max(k, BLOCK))[:, None], count, axis=1)
+    places[:k] = np.take_along_axis(order, np.argsort(-quality, axis=0, kind="stable"), axis=0)
+    chosen: np.ndarray = np.take_along_axis(operated, places[:BLOCK, None, :], axis=0)
+    return chosen
 
 
 def _signs(x: np.ndarray) -> np.ndarray:

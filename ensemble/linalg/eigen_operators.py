@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,9 +17,22 @@ from ensemble.scalar import Ensemble
 
 __all__ = ["Pencil", "dense_pairs"]
 
-BELOW = 1e-6
-"""Distance of a shift from Gershgorin's bound, or from the one where a pivot is zero, by the norm of A."""
+_Found = TypeVar("_Found", bound=tuple[np.ndarray, ...])
 
+BELOW = 1e-6
+"""Distance of a shift from Gershgorin's bound, or at most from the one asked for, by the norm of A."""
+
+MOVED, MOST_MOVED = 1e-3, 1e-1
+"""How far a shift is moved, and at most, by its distance from the last of the values that are kept."""
+
+MOVES = 4
+"""Times that a shift is moved at most."""
+
+GRADED = 1e5
+"""Ratio of the values of an inverse that are kept above which the shift is moved."""
+
+SINGULAR = 1e13
+"""Largest value of an inverse, in units of one by the norm of A, from which on the shift is an eigenvalue."""
 
 CLEAR = 1e-8
 """Least pivot, by the norm of A, of a matrix that counts as positive definite."""
@@ -39,6 +53,7 @@ class Pencil:
         self.n_samples = max(counts, default=1)
         with np.errstate(all="ignore"):
             self.norm_A, self.norm_M = _norms(A), np.ones(1) if M is None else _norms(M)
+            self.unit = np.where(self.norm_A > 0.0, self.norm_A, 1.0) / self.norm_M  # of shifts
             bound = which == "SA" and M is None and sigma is None
             self.refines = not bound  # definite matrices need no exchanges
             if which == "SM":
@@ -47,10 +62,11 @@ class Pencil:
                 shift = Ensemble(self._shift_below(A))
             self.shift = shift
             self.shifted: CrsMatrix | None = None
-            self.norm_shifted = np.ones(1)
+            self.norm_shifted, self.shifts, self.offsets = np.ones(1), np.zeros(1), np.zeros(1)
             self.factors: Factorization | None = None
             if shift is not None:
-                self.factorise(A, Diagonal(np.ones(self.n, A.dtype)) if M is None else M)
+                self.shifts = shift.samples if isinstance(shift, Ensemble) else np.full(1, shift, A.dtype)
+                self.move(np.zeros(self.n_samples))
             elif M is not None:
                 self.factors = Factorization(M, kind="ldlt")
 
@@ -65,27 +81,57 @@ class Pencil:
         least = Factorization(A, kind="ldlt")._least_pivot()
         return np.where((bound < 0.0) & (least > CLEAR * self.norm_A), 0.0, bound).astype(A.dtype)
 
-    def factorise(self, A: CrsMatrix, M: Any) -> None:
-        """The shifted matrix and its factors; a sample with a zero pivot has its shift moved."""
-        shifts = self.shift.samples if isinstance(self.shift, Ensemble) else np.full(1, self.shift, A.dtype)
+    def move(self, offsets: np.ndarray) -> None:
+        """Factorise the matrix of shifts that are `offsets`, one per sample, above those asked for.
+
+        A sample with a zero pivot has its shift moved further.
+        """
+        further = np.where(offsets == 0.0, BELOW * self.unit, 0.25 * offsets)
+        broken = np.zeros(1, bool)
         for factor in (0.0, 1.0, 3.0):
-            broken = np.zeros(1, bool) if self.factors is None else self.factors.broken
-            if self.factors is not None and not broken.any():
-                return
-            moved = np.where(broken, shifts + (factor * BELOW * self.norm_A / self.norm_M).astype(A.dtype), shifts)
-            self.shifted = as_crs(A - Ensemble(moved) * M)
+            self.offsets = np.where(broken, offsets + factor * further, offsets if factor == 0.0 else self.offsets)
+            weight = Diagonal(np.ones(self.n, self.A.dtype)) if self.M is None else self.M
+            self.shifted = as_crs(self.A - Ensemble((self.shifts + self.offsets).astype(self.A.dtype)) * weight)
             self.norm_shifted = _norms(self.shifted)
             self.factors = Factorization(self.shifted, kind="ldlt")
+            broken = self.factors.broken
+            if not broken.any():
+                return
+
+    def goodness(self, values: np.ndarray) -> np.ndarray:
+        """The rank of values (n_samples, n_pairs) of the operator: of the wanted ones it is largest."""
+        if not self.inverts:
+            plain: np.ndarray = {"LM": np.abs(values), "LA": values, "SA": -values}[self.which]
+            return plain
+        offsets = np.broadcast_to(self.offsets, values.shape[:1])[:, None]
+        goodness: np.ndarray = np.where(offsets == 0.0, np.abs(values), 1.0 / np.abs(1.0 / values + offsets))
+        return goodness
+
+    def settle(self, found: Callable[[], _Found]) -> _Found:
+        """What `found` gives, of which the first are values (n_pairs, n_samples), for shifts that suit these values.
+
+        Where the largest value is far above the others, the shift is all but an eigenvalue, and their digits are lost
+        beside it. A shift far from the one asked for finds other pairs.
+        """
+        made = found()
+        for n in range(MOVES if self.inverts else 0):
+            size, distance = np.abs(made[0]), 1.0 / self.goodness(made[0].T).T[-1]
+            singular = size.max(axis=0) * self.unit > SINGULAR  # no value beside the largest has a digit
+            near = size.max(axis=0) > GRADED * size.min(axis=0)
+            far = self.offsets > MOST_MOVED * distance
+            least = BELOW * self.unit
+            moved = np.where(singular, least, np.minimum(MOVED * distance, least)) * 3.0**n
+            offsets = np.where(singular | near | far, moved, self.offsets)
+            if (offsets == self.offsets).all():
+                break
+            self.move(offsets)
+            made = found()
+        return made
 
     @property
     def inverts(self) -> bool:
         """Whether the operator is the inverse of the shifted matrix."""
         return self.shifted is not None
-
-    @property
-    def wanted(self) -> str:
-        """Which values of the operator are wanted."""
-        return "LM" if self.inverts else self.which
 
     def take_samples(self, samples: np.ndarray) -> Pencil:
         """The problem of the samples named."""
@@ -94,7 +140,7 @@ class Pencil:
         for name in ("A", "M", "shifted", "factors"):
             own = getattr(self, name)
             setattr(made, name, None if own is None else own.take_samples(samples))
-        for name in ("norm_A", "norm_M", "norm_shifted"):
+        for name in ("norm_A", "norm_M", "norm_shifted", "offsets", "unit"):
             own = getattr(self, name)
             setattr(made, name, own if own.size == 1 else own[samples])
         made.n_samples = samples.size

@@ -91,7 +91,7 @@ class ElementAssembly:
         if backend == "numba":
             sums = element_sums(self.map, values)
         elif tables is not None:
-            arrays = self._arrays_on(values, f"rows of {values.shape[1]}", tables[:6])
+            arrays = self._arrays_on(values, f"rows of {values.shape[1]} {values.dtype}", tables[:6])
             sums = row_sums(arrays, self.graph.nnz, tables, values, None)
         else:
             sums = gather_sums(*self._arrays_on(values, "matrix", self._matrix_sources), values, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -105,11 +106,13 @@ class RitzBasis:
         self._image(j)
         return missing
 
-    def ritz_pairs(self, operated: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients of the Ritz vectors of an operator, the best pairs first, and the samples that are not finite.
+    def ritz_pairs(
+        self, operated: np.ndarray, goodness: Callable[[np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values and coefficients of the Ritz vectors of an operator, the best pairs first, and samples not finite.
 
-        `operated` is the operator times the first of the vectors. The coefficients have shape (n_vectors, n_pairs,
-        n_samples).
+        `operated` is the operator times the first of the vectors; `goodness` rates values (n_samples, n_pairs). The
+        values have shape (n_pairs, n_samples), the coefficients (n_vectors, n_pairs, n_samples).
         """
         m = operated.shape[0]
         H = np.ascontiguousarray(block_dots(self.images[:m], operated, None).transpose(2, 0, 1), np.float64)
@@ -117,10 +120,9 @@ class RitzBasis:
         bad = ~np.isfinite(H).all(axis=(1, 2))
         H[bad] = np.eye(m)
         values, vectors = np.linalg.eigh(H)
-        goodness = {"LM": np.abs(values), "LA": values, "SA": -values}[which]
-        order = np.argsort(-goodness, axis=1, kind="stable")
+        order = np.argsort(-goodness(values), axis=1, kind="stable")
         vectors = np.take_along_axis(vectors, order[:, None, :], axis=2)
-        return vectors.transpose(1, 2, 0), np.asarray(bad)
+        return np.take_along_axis(values, order, axis=1).T, vectors.transpose(1, 2, 0), np.asarray(bad)
 
 
 def combined(basis: np.ndarray, coefficients: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, prototype, to_numpy
 from ensemble._check import floating, integer, message, one_of, require
+from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.quadrature import launch
@@ -41,7 +42,9 @@ CHUNK = 1 << 16
 class Integrand:
     """A function that `gauss` traces at its first call only: later calls start at once.
 
-    What the function reads besides its arguments must not change. Parameters `p` may.
+    Where it reads numbers, text, small arrays, and lists or dictionaries of them, a change of these gives a new trace.
+    Other values that it reads besides its arguments (attributes of objects, large arrays) must not change. Parameters
+    `p` may.
 
     Parameters
     ----------
@@ -220,7 +223,8 @@ def mapped_point(q: Any, limits: np.ndarray | None) -> tuple[tuple[Any, ...], fl
 def traced(f: Any, dim: int, parameters: np.ndarray, limits: Any, dtype: Any) -> Graph | None:
     """The graph of the integrand; None where it cannot be traced."""
     if isinstance(f, Integrand):
-        key = (dim, parameters.shape[0], None if limits is None else limits.tobytes(), dtype.name)
+        own = None if limits is None else limits.tobytes()
+        key = (dim, parameters.shape[0], own, dtype.name, fingerprint(f.f))
         if key not in f.graphs:
             f.graphs[key] = traced(f.f, dim, parameters, limits, dtype)
         return f.graphs[key]

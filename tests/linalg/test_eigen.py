@@ -225,6 +225,49 @@ def test_shifts_that_are_eigenvalues_are_moved():
     assert singular.converged.all() and abs(singular.values.samples[0, 0]) < 1e-12
 
 
+@pytest.mark.parametrize("distance", [0.0, 1e-14, 1e-12, 1e-9])
+@pytest.mark.parametrize("place", [3, 150])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_shifts_within_rounding_of_an_eigenvalue(distance, place, k):
+    """Of the string itself, and of samples with other shifts."""
+    every = laplacian_values((300,))
+    factors, shifts = np.array([1.0, 0.5, 3.0]), np.array([every[place] + distance, 0.1, 3.0 * every[7]])
+    A = Ensemble(factors) * gallery.poisson((300,))
+    result = eigsh(A, k, sigma=Ensemble(shifts))
+    check(result, A)
+    for s in range(3):
+        expected = chosen(factors[s] * every, k, sigma=shifts[s])
+        np.testing.assert_allclose(result.values.sample(s), expected, rtol=0, atol=1e-13)
+        alone = eigsh(A.take_samples(np.array([s])), k, sigma=float(shifts[s]))
+        np.testing.assert_array_equal(result.vectors.sample(s), alone.vectors.sample(0))
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("options", [{"which": "SM"}, {"which": "SA"}, {"sigma": 0.0}], ids=str)
+def test_the_value_zero_of_a_string_with_free_ends(k, options):
+    """The next values are as far away as a shift that is moved by 1e-6: it found these instead."""
+    n = 3000
+    diagonal = np.full(n, 2.0)
+    diagonal[[0, -1]] = 1.0
+    A = sp.diags_array([-np.ones(n - 1), diagonal, -np.ones(n - 1)], offsets=[-1, 0, 1]).tocsr()
+    result = eigsh(A, k, **options).raise_if_failed()
+    np.testing.assert_allclose(result.values.sample(0), 2 - 2 * np.cos(np.arange(k) * np.pi / n), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_one_of_two_copies_converges(k):
+    """The second value of a square membrane is double: the last pair is one of two."""
+    result = eigsh(gallery.poisson((20, 20)), k, which="SA").raise_if_failed()
+    assert result.iterations[0] < 10
+    np.testing.assert_allclose(result.values.sample(0), laplacian_values((20, 20))[:k], rtol=1e-12)
+
+
+@pytest.mark.parametrize("which", ["LM", "SM", "LA", "SA"])
+def test_a_matrix_of_zeros(which):
+    result = eigsh(sp.csr_array((300, 300)), 4, which=which).raise_if_failed()
+    np.testing.assert_allclose(result.values.sample(0), 0.0, atol=1e-15)
+
+
 def test_iterations_that_do_not_suffice_say_so():
     result = eigsh(gallery.poisson((30, 30)), 4, which="LA", max_iterations=2)
     assert result.status[0] is Status.max_iterations and result.iterations[0] == 2

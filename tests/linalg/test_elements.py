@@ -1,6 +1,7 @@
 """Matrices and vectors from coordinates and from elements: against sums in dense matrices, sample by sample."""
 
 import importlib
+import itertools
 
 import array_api_strict as strict
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble._kernels.sparse.row_sums import row_sums, row_tables
-from ensemble.linalg import BcrsMatrix, CrsMatrix, ElementAssembly, add_elements
+from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, ElementAssembly, add_elements
 from ensemble.scalar import Ensemble, SampleSet
 
 elements_module = importlib.import_module("ensemble.linalg.elements")
@@ -130,6 +131,24 @@ def test_sums_of_a_device_have_the_bits_of_the_cpu(k, inner, dtype, rng, as_devi
     assert bool(used) == (k == 4 and inner != (3,))
     rows = assembly.graph.row_of_entry
     np.testing.assert_array_equal(values, expected[rows, assembly.graph.indices])
+
+
+@pytest.mark.parametrize("dtypes", list(itertools.permutations([np.float64, np.float32])), ids=str)
+@pytest.mark.parametrize("inner", [(1,), (4,)])
+def test_an_assembly_serves_values_of_both_sizes(dtypes, inner, rng, as_device, monkeypatch):
+    """In either order: blocks of smaller numbers have more rows. A device keeps what was copied under its name."""
+    dofs = elements(rng, 800, 4, 300)
+    assembly, on_cpu = ElementAssembly(dofs, 300), ElementAssembly(dofs, 300)
+    given = [rng.standard_normal((800, 4, 4, *inner)).astype(dtype) for dtype in (*dtypes, dtypes[0])]
+    vectors = [matrices[:, 0] for matrices in given]
+    expected = [(on_cpu.matrix_values(m), on_cpu.vector(v)) for m, v in zip(given, vectors, strict=True)]
+    monkeypatch.setattr(elements_module, "backend_of", lambda *arrays: "cuda")
+    monkeypatch.setattr(CrsGraph, "_copies_on", lambda self, x, what, arrays: self._copies.setdefault(what, arrays))
+    for matrices, vector, (values, sums) in zip(given, vectors, expected, strict=True):
+        got = assembly.matrix_values(matrices)
+        assert got.dtype == matrices.dtype
+        np.testing.assert_array_equal(got, values)
+        np.testing.assert_array_equal(assembly.vector(vector), sums)
 
 
 def test_long_rows_are_summed_entry_by_entry():

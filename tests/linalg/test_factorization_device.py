@@ -95,17 +95,19 @@ def test_what_does_not_fit_into_slots_goes_by_levels(most, put, monkeypatch):
         assert (found is None) == (most == 0)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_solutions_have_the_bits_of_the_cpu(name, symmetric, transposed, put):
+def test_solutions_have_the_bits_of_the_cpu(name, symmetric, transposed, dtype, put):
+    """Vectors of `dtype`, factors of either type."""
     base, order = GRAPHS[name]
     graph, values = matrices(base, 5)
     plan = elimination(graph, symmetric, order)
     factors = factorized.implementations["numba"](values, plan, None)[0]
-    b = np.random.default_rng(6).standard_normal((graph.shape[0], 2, 5))
+    b = np.random.default_rng(6).standard_normal((graph.shape[0], 2, 5)).astype(dtype)
     single = factors.astype(np.float32)
-    for given in (factors, single, single[:, :1].copy()):
+    for given in (factors, factors[:, :1].copy(), single, single[:, :1].copy()):
         expected = factor_solve.implementations["numba"](given, plan, b, transposed, None)
         for form in (factor_solve.implementations["cuda"], levels.solved_by_levels):
             got = form(put(given), plan, put(b), transposed, None)

@@ -4,13 +4,14 @@ import importlib
 import re
 import warnings
 
-import numba
 import numpy as np
 import pytest
 import scipy.integrate
 
 from ensemble import Ensemble, gallery, ode
 from ensemble._compile.lanes.graph_loop import graph_loop
+from ensemble._compile.lanes.library import assembly_of
+from ensemble._compile.machine_code import assembled, processor_text
 from ensemble.ode import compiled
 from ensemble.ode.result import OdeStatus
 from tests.ode.problems import RHO, SOLVERS, TIMES, lorenz, passage
@@ -268,11 +269,7 @@ def test_the_loop_is_made_of_packed_instructions(monkeypatch):
     monkeypatch.setattr(compiled, "addresses", lambda *given: seen.append(given) or _ADDRESSES(*given))
     lorenz_of(RHO, "tsit5", rtol=1.25e-8)
     _, loop, _, n_carried, dtype, _ = seen[0]
-    run = graph_loop(loop, n_carried, 16, dtype)
-    steps = numba.njit(lambda rows, threshold, limit: run(rows, threshold, limit))
-    pointer = numba.types.CPointer(numba.float64)
-    steps.compile((pointer, numba.int64, numba.int64))
-    text = next(iter(steps.inspect_asm().values()))
+    text = processor_text(assembled([graph_loop(loop, "steps", n_carried, 16, dtype)]), assembly_of)
     packed, single = (len(re.findall(rf"v?f?n?m?(?:add|sub|mul|div)\d*{kind}\b", text)) for kind in ("pd", "sd"))
     assert packed > 100 and single <= packed / 50
 

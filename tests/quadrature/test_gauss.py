@@ -2,6 +2,7 @@
 
 import math
 import sys
+import types
 
 import numba
 import numpy as np
@@ -152,10 +153,11 @@ def test_an_integrand_that_cannot_be_traced_gives_the_same_answers(monkeypatch):
 
 
 def test_an_integrand_is_traced_once_for_each_kind_of_call():
-    calls = []
+    calls, counter = [], types.SimpleNamespace()
+    counter.add = lambda q: calls.append(len(q))  # the list itself would be a value that the integrand reads
 
     def counted(q, p, xp):
-        calls.append(len(q))
+        counter.add(q)
         return p[0] * q[0] ** 2 + 1.0
 
     f = Integrand(counted)
@@ -164,6 +166,16 @@ def test_an_integrand_is_traced_once_for_each_kind_of_call():
         np.testing.assert_allclose(gauss(f, 2, 4, "legendre", p=[3.0], bounds=(0.0, 1.0)), 2.0)
         np.testing.assert_allclose(gauss(f, 2, 4, "legendre", p=[3.0], bounds=(0.0, 2.0)), 20.0)
     assert calls == [1, 2, 2]
+
+
+def test_an_integrand_is_traced_again_where_a_number_that_it_reads_has_changed():
+    factors = [1.0]
+    f = Integrand(lambda q, xp: factors[0] * q[0] ** 2)
+    found = []
+    for factors[0] in (1.0, 2.0, 1.0):
+        found.append(float(gauss(f, 1, 4).round(12)))
+    assert found == [1.0, 2.0, 1.0]
+    assert len(f.graphs) == 2
 
 
 def test_sparse_grids_are_exact_to_their_degree(backend):

@@ -1,70 +1,35 @@
-"""A traced body as a loop on lanes, written to LLVM: values stay in registers from one evaluation to the next.
+"""A traced body as a loop on lanes, in LLVM's assembly: values stay in registers from one evaluation to the next.
 
-Numba would infer the type of every line of a body, which takes seconds for a long one. Here the nodes of its graph
-become instructions directly; functions of the mathematical library are those of `functions.py` and `circular.py`.
+Numba would infer the type of every line of a body, and objects that stand for instructions take as long to build and
+print as their translation. Here each node of a graph becomes a line or two of text. Functions of the mathematical
+library are those of `functions.py` and `circular.py` (`library.py`).
 """
 
 from __future__ import annotations
 
-import functools
+import struct
 from typing import Any
 
-import numpy as np
-from llvmlite import ir
-from llvmlite.ir.instructions import CallInstr
-from numba import types
-from numba.extending import intrinsic
-
-from ensemble._compile.lanes import arithmetic, circular, functions, quotients
-from ensemble._compile.lanes import tables as _tables
-from ensemble._compile.lanes import types as _types
-from ensemble._compile.lanes.arithmetic import instruction
-from ensemble._compile.lanes.types import Lanes
+from ensemble._compile.lanes.library import LaneFunction
+from ensemble._compile.machine_code import Assembly
 from ensemble._compile.trace.graph import Graph, Node
-from ensemble._compile.trace.operations import OPERATIONS, Table
 
-__all__ = ["Body", "described", "graph_loop", "graph_of"]
+__all__ = ["Body", "graph_loop"]
 
-MOST_INLINED = 48
-"""Functions of the mathematical library that a body may have inlined: compilers take seconds for hundreds of them."""
-
-REALS = {"float64": types.float64, "float32": types.float32}
-KINDS: dict[str, Any] = {**REALS, "int64": types.int64, "int32": types.int32, "bool": types.boolean}
+ELEMENTS = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "bool": "i1"}
+BITS = {"float64": 64, "float32": 32, "int64": 64, "int32": 32, "bool": 1}
 
 DIRECT = {"add": ("fadd", "add"), "subtract": ("fsub", "sub"), "multiply": ("fmul", "mul"), "divide": ("fdiv", None)}
-COMPARED = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
-LOGICAL = {
-    f"{kind}_{name}": method
-    for kind in ("logical", "bitwise")
-    for name, method in (("and", "and_"), ("or", "or_"), ("xor", "xor"))
-}
+COMPARED = {"less": "olt", "less_equal": "ole", "greater": "ogt", "greater_equal": "oge", "equal": "oeq",
+            "not_equal": "une"}  # fmt: skip
+LOGICAL = {f"{kind}_{name}": name for kind in ("logical", "bitwise") for name in ("and", "or", "xor")}
+INTRINSIC = {"fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
+             "abs": "fabs", "copysign": "copysign"}  # fmt: skip
+"""Operations of real numbers that are one intrinsic function of LLVM."""
 
 
-def described(graph: Graph) -> str:
-    """Python source of the nodes and outputs of a graph; `graph_of` is the inverse."""
-    nodes = []
-    for node in graph.nodes:
-        value = node.value
-        if isinstance(value, Table):
-            value = ("table", value.points.tolist(), value.values.tolist())
-        nodes.append((node.operation, node.inputs, node.dtype, value))
-    lines = ",\n    ".join(map(repr, nodes))
-    return f"({graph.n_inputs}, {graph.outputs!r}, (\n    {lines},\n))"
-
-
-def graph_of(description: Any) -> Graph:
-    """The graph that `described` wrote."""
-    n_inputs, outputs, lines = description
-    nodes = []
-    for operation, inputs, dtype, value in lines:
-        if operation == "interp":
-            value = Table(np.array(value[1]), np.array(value[2]))
-        nodes.append(Node(operation, inputs, dtype, value))
-    return Graph(tuple(nodes), n_inputs, outputs, tuple(range(len(outputs))))
-
-
-def graph_loop(graph: Graph, n_carried: int, width: int, dtype: str) -> Any:
-    """A function for Numba, ``run(rows, threshold, limit)``: evaluate the body until enough lanes ask to stop.
+def graph_loop(graph: Graph, name: str, n_carried: int, width: int, dtype: str) -> Assembly:
+    """The C function ``int64 name(rows, int64 threshold, int64 limit)``: evaluate until enough lanes ask to stop.
 
     `rows` points at rows of `width` numbers: first the inputs of the graph in their order, of which the first
     `n_carried` are carried, then what is written at the end. The outputs of the graph are the new carried values, a
@@ -74,189 +39,238 @@ def graph_loop(graph: Graph, n_carried: int, width: int, dtype: str) -> Any:
     rows behind the inputs. At most `limit` evaluations are made; the number made is returned.
     """
     body = Body(graph, width, dtype)
-
-    @intrinsic
-    def run(typingctx, rows, threshold, limit):
-        def codegen(context, builder, signature, arguments):
-            body.begin(context, builder, arguments[0])
-            return body.loop(n_carried, *arguments[1:]) if n_carried else body.once()
-
-        return types.int64(rows, threshold, limit), codegen
-
-    return run
+    body.begin()
+    if n_carried:
+        body.loop(n_carried)
+    else:
+        body.once()
+    return body.function(name, "ptr %rows, i64 %threshold, i64 %limit")
 
 
 class Body:
-    """The instructions of one graph."""
+    """The instructions of one graph, as lines of text. A value is a register, or the text of a constant."""
 
     def __init__(self, graph: Graph, width: int, dtype: str) -> None:
         self.graph, self.width, self.dtype = graph, width, dtype
-        self.real = ir.DoubleType() if dtype == "float64" else ir.FloatType()
-        self.vector = ir.VectorType(self.real, width)
-        self.values: dict[int, Any] = {}
-        self.n_calls = sum(OPERATIONS[node.operation].libm for node in graph.nodes if node.operation in OPERATIONS)
+        self.vector, self.element = self.type_of(dtype), ELEMENTS[dtype]
+        self.lines: list[str] = []
+        self.values: list[str] = [""] * len(graph.nodes)
+        self.declared: dict[str, str] = {}
+        self.called: dict[LaneFunction, None] = {}
+        self.n_registers = 0
+
+    def type_of(self, dtype: str) -> str:
+        return f"<{self.width} x {ELEMENTS[dtype]}>"
+
+    def add(self, text: str) -> str:
+        """One more instruction; its result."""
+        self.n_registers += 1
+        register = f"%r{self.n_registers}"
+        self.lines.append(f"  {register} = {text}")
+        return register
+
+    def function(self, name: str, parameters: str) -> Assembly:
+        """All lines as a function of this name."""
+        text = "\n".join([f"define i64 @{name}({parameters}) {{", "entry:", *self.lines, "}"])
+        return Assembly(text, tuple(self.declared.values()), tuple(self.called))
 
     # -- rows
-    def place(self, row: int) -> Any:
-        pointer = self.builder.gep(self.rows, [ir.IntType(64)(row * self.width)])
-        return self.builder.bitcast(pointer, self.vector.as_pointer())
+    def place(self, row: int) -> str:
+        return self.add(f"getelementptr {self.element}, ptr %rows, i64 {row * self.width}")
 
-    def load(self, row: int) -> Any:
-        return self.builder.load(self.place(row), align=64)
+    def load(self, place: str) -> str:
+        return self.add(f"load {self.vector}, ptr {place}, align 64")
 
-    def store(self, row: int, value: Any) -> None:
-        if value.type.element == ir.IntType(1):
-            value = self.builder.uitofp(value, self.vector)
-        elif value.type != self.vector:
+    def store(self, place: str, value: str, dtype: str) -> None:
+        if dtype == "bool":
+            value = self.add(f"uitofp {self.type_of(dtype)} {value} to {self.vector}")
+        elif dtype != self.dtype:
             raise TypeError(f"graph_loop: stored values must be {self.dtype} or bool.")
-        self.builder.store(value, self.place(row), align=64)
+        self.lines.append(f"  store {self.vector} {value}, ptr {place}, align 64")
 
     # -- the loop
-    def begin(self, context: Any, builder: Any, rows: Any) -> None:
-        """Load all inputs."""
-        self.functions: dict[Any, Any] = {}
-        self.context, self.builder, self.rows = context, builder, rows
-        self.inputs = [self.load(row) for row in range(self.graph.n_inputs)]
+    def begin(self, count: int | None = None) -> None:
+        """Load the first `count` inputs, by default all."""
+        count = self.graph.n_inputs if count is None else count
+        self.inputs = [self.load(self.place(row)) for row in range(count)]
 
-    def evaluate(self, inputs: list[Any]) -> list[Any]:
-        """The outputs."""
-        self.values = {}
+    def prepare(self, n_carried: int) -> None:
+        """Evaluate the nodes that depend on constant inputs alone, before the loop."""
+        constant = range(n_carried, len(self.inputs))
         for k, node in enumerate(self.graph.nodes):
-            self.values[k] = inputs[node.value] if node.operation == "input" else self.result(node)
-        return [self.values[k] for k in self.graph.outputs]
+            fixed = node.value in constant if node.operation == "input" else all(self.values[i] for i in node.inputs)
+            if fixed:
+                self.values[k] = self.inputs[node.value] if node.operation == "input" else self.result(node)
 
-    def write(self, values: list[Any]) -> None:
-        """Store further values behind the inputs."""
+    def evaluate(self, inputs: list[str]) -> list[str]:
+        """The outputs; nodes that were prepared stay as they are."""
+        values = self.values
+        for k, node in enumerate(self.graph.nodes):
+            if not values[k]:
+                values[k] = inputs[node.value] if node.operation == "input" else self.result(node)
+        return [values[k] for k in self.graph.outputs]
+
+    def write(self, values: list[str], first: int) -> None:
+        """Store outputs, of which `first` is the number of the first, behind the inputs."""
         for k, value in enumerate(values):
-            self.store(self.graph.n_inputs + k, value)
+            self.store(self.place(self.graph.n_inputs + k), value, self.graph.dtypes[first + k])
 
-    def once(self) -> Any:
-        self.write(self.evaluate(self.inputs))
-        return ir.Constant(ir.IntType(64), 1)
+    def once(self) -> None:
+        self.write(self.evaluate(self.inputs), 0)
+        self.lines.append("  ret i64 1")
 
-    def loop(self, n_carried: int, threshold: Any, limit: Any) -> Any:
-        builder, integer = self.builder, ir.IntType(64)
-        before = builder.block
-        head, end = builder.append_basic_block("evaluate"), builder.append_basic_block("write")
-        builder.branch(head)
-        builder.position_at_end(head)
-        phis = [builder.phi(self.vector) for _ in range(n_carried)]
-        count = builder.phi(integer)
-        outputs = self.evaluate([*phis, *self.inputs[n_carried:]])
+    def enter(self, n_carried: int) -> list[str]:
+        """Begin the block that is repeated; the registers of what is carried, and of the evaluations made."""
+        self.prepare(n_carried)
+        self.lines += ["  br label %evaluate", "evaluate:"]
+        self.head = len(self.lines)
+        return [f"%c{k}" for k in range(n_carried)]
+
+    def repeat(self, new: list[str], waiting: str, others: list[str], threshold: str) -> None:
+        """End the block where `threshold` lanes of a mask wait, or one of the conditions `others` holds."""
+        made = "%made"
+        self.lines.append("  %made = add i64 %count, 1")
+        bits = self.add(f"call i{self.width} {self.intrinsic('ctpop', f'i{self.width}', 1)}({self.packed(waiting)})")
+        waits = self.add(f"zext i{self.width} {bits} to i64") if self.width < 64 else bits
+        ends = self.add(f"icmp sge i64 {waits}, {threshold}")
+        for other in [*others, self.add(f"icmp sge i64 {made}, %limit")]:
+            ends = self.add(f"or i1 {ends}, {other}")
+        self.lines += [f"  br i1 {ends}, label %write, label %evaluate", "write:"]
+        pairs = zip(self.inputs, new, strict=False)
+        phis = [
+            f"  %c{k} = phi {self.vector} [{first}, %entry], [{value}, %evaluate]"
+            for k, (first, value) in enumerate(pairs)
+        ]
+        self.lines[self.head : self.head] = [*phis, f"  %count = phi i64 [0, %entry], [{made}, %evaluate]"]
+
+    def loop(self, n_carried: int) -> None:
+        carried = self.enter(n_carried)
+        outputs = self.evaluate([*carried, *self.inputs[n_carried:]])
         new, (at_once, waiting), rest = (
             outputs[:n_carried],
             outputs[n_carried : n_carried + 2],
             outputs[n_carried + 2 :],
         )
-        made = builder.add(count, integer(1))
-        ends = builder.icmp_unsigned("!=", self.packed(at_once), self.packed(at_once).type(0))
-        enough = builder.icmp_signed(">=", self.counted(waiting), threshold)
-        last = builder.icmp_signed(">=", made, limit)
-        builder.cbranch(builder.or_(builder.or_(ends, enough), last), end, head)
-        for phi, first, value in zip(phis, self.inputs, new, strict=False):
-            phi.add_incoming(first, before)
-            phi.add_incoming(value, builder.block)
-        count.add_incoming(integer(0), before)
-        count.add_incoming(made, builder.block)
-        builder.position_at_end(end)
+        bits = self.add(f"bitcast {self.type_of('bool')} {at_once} to i{self.width}")
+        self.repeat(new, waiting, [self.add(f"icmp ne i{self.width} {bits}, 0")], "%threshold")
         for row, value in enumerate(new):
-            self.store(row, value)
-        self.write(rest)
-        return made
+            self.store(self.place(row), value, self.dtype)
+        self.write(rest, n_carried + 2)
+        self.lines.append("  ret i64 %made")
 
-    def packed(self, mask: Any) -> Any:
-        """The lanes of a mask as the bits of an integer."""
-        return self.builder.bitcast(mask, ir.IntType(self.width))
-
-    def counted(self, mask: Any) -> Any:
-        """How many lanes of a mask are set."""
-        bits = self.builder.ctpop(self.packed(mask))
-        return self.builder.zext(bits, ir.IntType(64)) if self.width < 64 else bits
+    def packed(self, mask: str) -> str:
+        """The lanes of a mask as the bits of an integer, as an operand."""
+        return f"i{self.width} " + self.add(f"bitcast {self.type_of('bool')} {mask} to i{self.width}")
 
     # -- nodes
-    def result(self, node: Node) -> Any:
-        builder = self.builder
+    def result(self, node: Node) -> str:
+        """The value of a node whose operands are known."""
+        name, dtype = node.operation, node.dtype
+        if name == "constant":
+            return self.constant(dtype, node.value)
         operands = [self.values[k] for k in node.inputs]
         kinds = [self.graph.nodes[k].dtype for k in node.inputs]
-        real = bool(kinds) and kinds[-1] in REALS
-        name = node.operation
-        if name == "constant":
-            return self.constant(node)
+        kind = self.type_of(kinds[-1])
+        if kinds[-1].startswith("float"):
+            direct = self.of_reals(node, operands, kind)
+            if direct is not None:
+                return direct
+        elif DIRECT.get(name, (None, None))[1]:
+            return self.add(f"{DIRECT[name][1]} {kind} {', '.join(operands)}")
         if name == "cast":
-            lanes = Lanes(KINDS[node.dtype], self.width)
-            return arithmetic.converted(builder, KINDS[kinds[0]], KINDS[node.dtype], operands[0], lanes)
-        if name in DIRECT and (real or DIRECT[name][1]):
-            return getattr(builder, str(DIRECT[name][0 if real else 1]))(*operands)
-        if name == "bits":
-            return builder.bitcast(operands[0], ir.VectorType(ir.IntType(int(node.dtype[3:])), self.width))
-        if name == "from_bits":
-            return builder.bitcast(operands[0], self.vector)
-        if name == "high_word":
-            return builder.lshr(operands[0], ir.Constant(operands[0].type, [32] * self.width))
-        if name == "fma":
-            return instruction(builder, "fma", operands)
-        if name == "negative" and real:
-            return builder.fneg(operands[0])
-        if name == "square" and real:
-            return builder.fmul(operands[0], operands[0])
-        if name in ("sqrt", "floor", "ceil", "trunc") and real:
-            return instruction(builder, name, operands)
-        if name == "round" and real:
-            return instruction(builder, "rint", operands)
-        if name == "abs" and real:
-            return instruction(builder, "fabs", operands)
-        if name in COMPARED and real:
-            compare = builder.fcmp_unordered if name == "not_equal" else builder.fcmp_ordered
-            return compare(COMPARED[name], *operands)
-        if name in LOGICAL:
-            return getattr(builder, LOGICAL[name])(*operands)
-        if name in ("logical_not", "bitwise_invert"):
-            return builder.not_(operands[0])
+            return self.converted(operands[0], kinds[0], dtype)
         if name == "where":
-            return builder.select(*operands)
-        return self.called(node, operands, kinds)
+            return self.selected(dtype, *operands)
+        if name == "from_bits":
+            return self.add(f"bitcast {kind} {operands[0]} to {self.type_of(dtype)}")
+        if name == "high_word":
+            return self.add(f"lshr {kind} {operands[0]}, {self.constant(dtype, 32)}")
+        if name in LOGICAL:
+            return self.add(f"{LOGICAL[name]} {kind} {', '.join(operands)}")
+        if name in ("logical_not", "bitwise_invert"):
+            every = self.constant(dtype, True if dtype == "bool" else -1)
+            return self.add(f"xor {kind} {operands[0]}, {every}")
+        return self.function_of_lanes(node, operands, kinds)
 
-    def constant(self, node: Node) -> Any:
-        if node.dtype in REALS:
-            kind: Any = ir.DoubleType() if node.dtype == "float64" else ir.FloatType()
+    def of_reals(self, node: Node, operands: list[str], kind: str) -> str | None:
+        """An operation on real numbers that is a few instructions; None for the others."""
+        name, first = node.operation, operands[0]
+        if name in DIRECT:
+            return self.add(f"{DIRECT[name][0]} {kind} {', '.join(operands)}")
+        if name in INTRINSIC:
+            return self.of_intrinsic(name, operands, kind)
+        if name in COMPARED:
+            return self.add(f"fcmp {COMPARED[name]} {kind} {', '.join(operands)}")
+        if name == "negative":
+            return self.add(f"fneg {kind} {first}")
+        if name == "square":
+            return self.add(f"fmul {kind} {first}, {first}")
+        if name == "reciprocal":
+            return self.add(f"fdiv {kind} {self.constant(node.dtype, 1.0)}, {first}")
+        if name == "positive":
+            return first
+        if name == "bits":
+            return self.add(f"bitcast {kind} {first} to {self.type_of(node.dtype)}")
+        if name in ("maximum", "minimum"):  # NumPy's rule: a NaN wins
+            beyond = self.add(f"fcmp {'ogt' if name == 'maximum' else 'olt'} {kind} {', '.join(operands)}")
+            unordered = self.add(f"fcmp uno {kind} {first}, {first}")
+            chosen = self.add(f"or {self.type_of('bool')} {beyond}, {unordered}")
+            return self.selected(node.dtype, chosen, *operands)
+        if name == "isnan":
+            return self.add(f"fcmp uno {kind} {first}, {first}")
+        if name in ("isfinite", "isinf"):
+            kinds = self.graph.nodes[node.inputs[0]].dtype
+            size = self.of_intrinsic("abs", operands, kind)
+            compare = "olt" if name == "isfinite" else "oeq"
+            return self.add(f"fcmp {compare} {kind} {size}, {self.constant(kinds, float('inf'))}")
+        return None
+
+    def selected(self, dtype: str, mask: str, a: str, b: str) -> str:
+        kind = self.type_of(dtype)
+        return self.add(f"select {self.type_of('bool')} {mask}, {kind} {a}, {kind} {b}")
+
+    def of_intrinsic(self, name: str, operands: list[str], kind: str) -> str:
+        function = self.intrinsic(INTRINSIC[name], kind, len(operands))
+        return self.add(f"call {kind} {function}({', '.join(f'{kind} {value}' for value in operands)})")
+
+    def intrinsic(self, name: str, kind: str, n_operands: int) -> str:
+        """The intrinsic function of LLVM of this name for values of one type, declared."""
+        count, _, element = kind.strip("<>").rpartition(" x ")
+        suffix = {"double": "f64", "float": "f32"}.get(element, element)
+        function = f"@llvm.{name}.{f'v{count}' if count else ''}{suffix}"
+        self.declared[function] = f"declare {kind} {function}({', '.join([kind] * n_operands)})"
+        return function
+
+    def converted(self, value: str, source: str, target: str) -> str:
+        """A conversion by the processor's rules."""
+        if source == target:
+            return value
+        real, kind, result = source.startswith("float"), self.type_of(source), self.type_of(target)
+        if target == "bool":
+            return self.add(f"{'fcmp une' if real else 'icmp ne'} {kind} {value}, zeroinitializer")
+        wider, whole = BITS[target] > BITS[source], target.startswith("int")
+        if source == "bool":
+            word = "zext" if whole else "uitofp"
+        elif real:
+            word = "fptosi" if whole else "fpext" if wider else "fptrunc"
         else:
-            kind = ir.IntType({"bool": 1, "int32": 32, "int64": 64}[node.dtype])
-        return ir.Constant(ir.VectorType(kind, self.width), [node.value] * self.width)
+            word = "sitofp" if not whole else "sext" if wider else "trunc"
+        return self.add(f"{word} {kind} {value} to {result}")
 
-    def called(self, node: Node, operands: list[Any], kinds: list[str]) -> Any:
+    def constant(self, dtype: str, value: Any) -> str:
+        if dtype.startswith("float"):
+            if dtype == "float32":
+                value = struct.unpack("f", struct.pack("f", value))[0]
+            text = f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
+        else:
+            text = str(int(value)) if dtype != "bool" else str(bool(value)).lower()
+        return f"<{', '.join([f'{ELEMENTS[dtype]} {text}'] * self.width)}>"
+
+    def function_of_lanes(self, node: Node, operands: list[str], kinds: list[str]) -> str:
         """An operation whose lanes have a function of their own."""
-        key = (node.operation, *kinds, node.dtype, node.value)
-        if key not in self.functions:
-            signature = Lanes(KINDS[node.dtype], self.width)(*(Lanes(KINDS[kind], self.width) for kind in kinds))
-            function = _function(node.operation, tuple(kinds), node.value)
-            self.functions[key] = self.context.compile_subroutine(self.builder, function, signature).fndesc, signature
-        description, signature = self.functions[key]
-        block = self.builder.block
-        result = self.context.call_internal(self.builder, description, signature, operands)
-        if self.n_calls > MOST_INLINED:
-            call = next(each for each in reversed(block.instructions) if isinstance(each, CallInstr))
-            call.attributes.add("noinline")
-        return result
-
-
-NAMESPACE: dict[str, Any] = {"np": np}
-for _module in (arithmetic, circular, functions, quotients, _tables, _types):
-    NAMESPACE |= {name: getattr(_module, name) for name in _module.__all__}
-
-
-@functools.cache
-def _function(name: str, kinds: tuple[str, ...], table: Table | None) -> Any:
-    """The operation as a function of lanes, as in generated elementwise kernels."""
-    names = [f"x{k}" for k in range(len(kinds))]
-    if name == "interp":
-        text, extra = "interpolated_lanes(x0, points, values)", {"points": table.points, "values": table.values}  # type: ignore[union-attr]
-    else:
-        extra = {}
-        operation = OPERATIONS[name]
-        single = operation.libm and kinds[-1] == "float32"  # in float64, rounded once more at the end
-        given = [f"as_float64({x})" for x in names] if single else names
-        text = operation.text("lanes", not kinds[-1].startswith("float")).format(*given)
-        text = f"as_float32({text})" if single else text
-    scope = {**NAMESPACE, **extra}
-    exec(f"def function({', '.join(names)}):\n    return {text}\n", scope)
-    return scope["function"]
+        function = LaneFunction(node.operation, tuple(kinds), node.dtype, self.width, node.value)
+        self.called[function] = None
+        types = ", ".join(map(self.type_of, kinds))
+        self.declared[function.name] = f"declare {self.type_of(node.dtype)} @{function.name}({types})"
+        given = ", ".join(f"{self.type_of(kind)} {value}" for kind, value in zip(kinds, operands, strict=True))
+        return self.add(f"call {self.type_of(node.dtype)} @{function.name}({given})")

@@ -5,127 +5,67 @@ A record has one entry per evaluation: rows of lanes, one behind the other. Both
 
 from __future__ import annotations
 
-from typing import Any
-
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
 from ensemble._compile.lanes.graph_loop import Body
+from ensemble._compile.machine_code import Assembly
 from ensemble._compile.trace.graph import Graph
 
 __all__ = ["reading_loop", "recording_loop"]
 
 
-def recording_loop(graph: Graph, n_carried: int, n_rows: int, width: int, dtype: str) -> Any:
-    """A function for Numba, ``run(rows, record, limit)``: evaluate until all lanes wait, at most `limit` times.
+def recording_loop(graph: Graph, name: str, n_carried: int, n_rows: int, width: int, dtype: str) -> Assembly:
+    """The C function ``int64 name(rows, record, int64 limit)``: evaluate until all lanes wait, at most `limit` times.
 
     `rows` points at the inputs of the graph, of which the first `n_carried` are carried. The outputs of the graph are
     the new carried values, a mask of lanes that wait, and the first of the `n_rows` rows of an entry of the record.
     Returns the evaluations made; the carried values are written to their rows.
     """
-    body = _Recording(graph, width, dtype)
+    body = _Loop(graph, width, dtype)
+    body.begin()
+    carried = body.enter(n_carried)
+    outputs = body.evaluate([*carried, *body.inputs[n_carried:]])
+    new, waiting = outputs[:n_carried], outputs[n_carried]
+    for row, value in enumerate(outputs[n_carried + 1 :]):
+        body.store(body.entry("%count", row, n_rows), value, graph.dtypes[n_carried + 1 + row])
+    body.repeat(new, waiting, [], str(width))
+    for row, value in enumerate(new):
+        body.store(body.place(row), value, dtype)
+    body.lines.append("  ret i64 %made")
+    return body.function(name, "ptr %rows, ptr %record, i64 %limit")
 
-    @intrinsic
-    def run(typingctx, rows, record, limit):
-        def codegen(context, builder, signature, arguments):
-            body.begin(context, builder, arguments[0])
-            return body.run(n_carried, n_rows, *arguments[1:])
 
-        return types.int64(rows, record, limit), codegen
-
-    return run
-
-
-def reading_loop(graph: Graph, n_carried: int, n_shared: int, width: int, dtype: str) -> Any:
-    """A function for Numba, ``run(rows, record, count)``: evaluate for `count` entries of a record, the last one first.
+def reading_loop(graph: Graph, name: str, n_carried: int, n_shared: int, width: int, dtype: str) -> Assembly:
+    """The C function ``int64 name(rows, record, int64 count)``: evaluate for `count` entries, the last one first.
 
     `rows` points at the first `n_carried` inputs of the graph, which are carried, and `n_shared` further ones; the
     other inputs are the rows of an entry. The outputs are the new carried values, written to their rows at the end.
     """
-    body = _Reading(graph, width, dtype)
-
-    @intrinsic
-    def run(typingctx, rows, record, count):
-        def codegen(context, builder, signature, arguments):
-            body.open(context, builder, arguments[0], n_carried + n_shared)
-            return body.run(n_carried, *arguments[1:])
-
-        return types.int64(rows, record, count), codegen
-
-    return run
+    body = _Loop(graph, width, dtype)
+    body.begin(n_carried + n_shared)
+    body.prepare(n_carried)
+    n_rows, lines = graph.n_inputs - len(body.inputs), body.lines
+    some = body.add("icmp sgt i64 %count, 0")
+    lines += [f"  br i1 {some}, label %evaluate, label %write", "evaluate:"]
+    head = len(lines)
+    number = body.add("sub i64 %left, 1")
+    read = [body.load(body.entry(number, row, n_rows)) for row in range(n_rows)]
+    new = body.evaluate([*(f"%c{k}" for k in range(n_carried)), *body.inputs[n_carried:], *read])
+    more = body.add(f"icmp sgt i64 {number}, 0")
+    lines += [f"  br i1 {more}, label %evaluate, label %write", "write:"]
+    firsts = body.inputs[:n_carried]
+    pairs = [f"phi {body.vector} [{a}, %entry], [{b}, %evaluate]" for a, b in zip(firsts, new, strict=True)]
+    phis = [f"  %c{k} = {pair}" for k, pair in enumerate(pairs)]
+    lines[head:head] = [*phis, f"  %left = phi i64 [%count, %entry], [{number}, %evaluate]"]
+    for row, value in enumerate([body.add(pair) for pair in pairs]):
+        body.store(body.place(row), value, dtype)
+    lines.append("  ret i64 %count")
+    return body.function(name, "ptr %rows, ptr %record, i64 %count")
 
 
 class _Loop(Body):
     """What both loops share."""
 
-    def entry(self, record: Any, number: Any, row: int, n_rows: int) -> Any:
-        """Where a row of an entry lies."""
-        integer, builder = ir.IntType(64), self.builder
-        first = builder.mul(number, integer(n_rows * self.width))
-        pointer = builder.gep(record, [builder.add(first, integer(row * self.width))])
-        return builder.bitcast(pointer, self.vector.as_pointer())
-
-
-class _Recording(_Loop):
-    def run(self, n_carried: int, n_rows: int, record: Any, limit: Any) -> Any:
-        builder, integer = self.builder, ir.IntType(64)
-        before = builder.block
-        head, end = builder.append_basic_block("evaluate"), builder.append_basic_block("write")
-        builder.branch(head)
-        builder.position_at_end(head)
-        phis = [builder.phi(self.vector) for _ in range(n_carried)]
-        count = builder.phi(integer)
-        outputs = self.evaluate([*phis, *self.inputs[n_carried:]])
-        new, waiting, rows = outputs[:n_carried], outputs[n_carried], outputs[n_carried + 1 :]
-        for row, value in enumerate(rows):
-            builder.store(value, self.entry(record, count, row, n_rows), align=64)
-        made = builder.add(count, integer(1))
-        enough = builder.icmp_signed(">=", self.counted(waiting), integer(self.width))
-        last = builder.icmp_signed(">=", made, limit)
-        builder.cbranch(builder.or_(enough, last), end, head)
-        for phi, first, value in zip(phis, self.inputs, new, strict=False):
-            phi.add_incoming(first, before)
-            phi.add_incoming(value, builder.block)
-        count.add_incoming(integer(0), before)
-        count.add_incoming(made, builder.block)
-        builder.position_at_end(end)
-        for row, value in enumerate(new):
-            self.store(row, value)
-        return made
-
-
-class _Reading(_Loop):
-    def open(self, context: Any, builder: Any, rows: Any, count: int) -> None:
-        """Load the inputs that do not come from the record."""
-        self.functions: dict[Any, Any] = {}
-        self.context, self.builder, self.rows = context, builder, rows
-        self.inputs = [self.load(row) for row in range(count)]
-
-    def run(self, n_carried: int, record: Any, count: Any) -> Any:
-        builder, integer = self.builder, ir.IntType(64)
-        before, n_rows = builder.block, self.graph.n_inputs - len(self.inputs)
-        head, end = builder.append_basic_block("evaluate"), builder.append_basic_block("write")
-        builder.cbranch(builder.icmp_signed(">", count, integer(0)), head, end)
-        builder.position_at_end(head)
-        phis = [builder.phi(self.vector) for _ in range(n_carried)]
-        left = builder.phi(integer)
-        number = builder.sub(left, integer(1))
-        read = [builder.load(self.entry(record, number, row, n_rows), align=64) for row in range(n_rows)]
-        new = self.evaluate([*phis, *self.inputs[n_carried:], *read])
-        builder.cbranch(builder.icmp_signed(">", number, integer(0)), head, end)
-        after = builder.block
-        for phi, first, value in zip(phis, self.inputs, new, strict=False):
-            phi.add_incoming(first, before)
-            phi.add_incoming(value, after)
-        left.add_incoming(count, before)
-        left.add_incoming(number, after)
-        builder.position_at_end(end)
-        for row, (first, value) in enumerate(zip(self.inputs, new, strict=False)):
-            found = builder.phi(self.vector)
-            found.add_incoming(first, before)
-            found.add_incoming(value, after)
-            new[row] = found
-        for row, value in enumerate(new):
-            self.store(row, value)
-        return count
+    def entry(self, number: str, row: int, n_rows: int) -> str:
+        """Where a row of an entry of the record lies."""
+        first = self.add(f"mul i64 {number}, {n_rows * self.width}")
+        place = self.add(f"add i64 {first}, {row * self.width}")
+        return self.add(f"getelementptr {self.element}, ptr %record, i64 {place}")

@@ -6,6 +6,7 @@ import builtins
 import dis
 import functools
 import math
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,8 @@ PURE = frozenset(
      "set", "slice", "sorted", "str", "sum", "tuple", "zip"]
 )  # fmt: skip
 """Builtin functions whose result depends on their arguments alone."""
+
+LIBRARY = __name__.partition(".")[0]
 
 MODULES = (math, np)
 """Modules whose attributes are taken as constant, `numpy.random` excepted."""
@@ -54,11 +57,12 @@ def fingerprint(*functions: Callable[..., Any]) -> Any:
 
     What counts as read: the values of closure cells and of defaults, and global names in the code, of functions that
     are called too. Numbers, text, small NumPy arrays, and lists, tuples and dictionaries of them are compared by value
-    at each call, so a change is seen. A function that reads anything else (an object's attribute, a module besides
-    `math` and `numpy`, random numbers, a clock) or that changes globals has no fingerprint.
+    at each call, so a change is seen. Functions and modules of this library, and what `math` and `numpy` name, are
+    taken as constant. A function that reads anything else (an object's attribute, another module, random numbers, a
+    clock) or that changes globals has no fingerprint.
     """
     try:
-        return tuple(_of_function(f, _Walk()) for f in functions)
+        return tuple(_of_callable(f, _Walk()) for f in functions)
     except _UnknownError:
         return None
 
@@ -97,6 +101,10 @@ def _reads(code: types.CodeType) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _of_callable(f: Any, walk: _Walk) -> Any:
+    return _of_value(f, walk) if type(f) is functools.partial else _of_function(f, walk)
+
+
 def _of_function(f: Any, walk: _Walk) -> Any:
     if type(f) is not types.FunctionType:
         raise _UnknownError
@@ -119,6 +127,18 @@ def _of_function(f: Any, walk: _Walk) -> Any:
     return (f.__code__, tuple(read), tuple(cells), defaults)
 
 
+def _is_module(module: types.ModuleType) -> bool:
+    """Whether the module's attributes are constant: one of `MODULES`, or of this library."""
+    name = module.__name__
+    return module in MODULES or (name.partition(".")[0] == LIBRARY and sys.modules.get(name) is module)
+
+
+def _is_own(function: types.FunctionType) -> bool:
+    """Whether the function stands in a module of this library: it has no values of its own."""
+    module = sys.modules.get(function.__module__)
+    return module is not None and _is_module(module) and getattr(module, function.__name__, None) is function
+
+
 def _of_value(value: Any, walk: _Walk) -> Any:
     walk.count += 1
     if walk.count > MOST_VALUES:
@@ -134,8 +154,12 @@ def _of_value(value: Any, walk: _Walk) -> Any:
         if value.dtype.hasobject or value.nbytes > MOST_BYTES:
             raise _UnknownError
         return (kind, value.dtype.str, value.shape, value.tobytes())
-    if value in MODULES if kind is types.ModuleType else isinstance(value, np.ufunc):
+    if _is_module(value) if kind is types.ModuleType else isinstance(value, np.ufunc):
         return value.__name__
+    if kind is functools.partial and not value.__dict__:
+        return (kind, *(_of_value(part, walk) for part in (value.func, value.args, value.keywords)))
+    if kind is types.FunctionType and _is_own(value):
+        return (value.__module__, value.__name__)
     if kind is types.FunctionType:
         if not set(value.__dict__) <= HARMLESS:
             raise _UnknownError

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-import os
 import re
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.cache_folder import cache_folder
+from ensemble._compile.cache_folder import cache_folder, written
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
 from ensemble._compile.trace.graph import Graph, Node
@@ -239,29 +238,11 @@ def load_module(source: str) -> Any:
     """The module of `source`, from the cache folder; written there where it is new."""
     name = "kernel_" + hashlib.blake2b(_foundation() + source.encode(), digest_size=16).hexdigest()
     try:
-        path = _written(cache_folder(), name, source)
+        path = written(cache_folder() / f"{name}.py", source.encode())
     except OSError:  # no writable directory: compile for this process only
-        path = _written(Path(tempfile.mkdtemp(prefix="ensemble-fuse-")), name, source)
+        path = written(Path(tempfile.mkdtemp(prefix="ensemble-fuse-")) / f"{name}.py", source.encode())
     spec = importlib.util.spec_from_file_location(f"ensemble_fuse.{name}", path)
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
     sys.modules[module.__name__] = module  # where Numba and pickle look for it
     spec.loader.exec_module(module)  # type: ignore[union-attr]
     return module
-
-
-def _written(folder: Path, name: str, source: str) -> Path:
-    """The file of a module; an existing one is never rewritten, because Numba compares its time stamp."""
-    path = folder / f"{name}.py"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=folder, suffix=".draft")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(source)
-        try:
-            os.link(draft, path)  # fails where another process was faster: its file is kept
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without links
-            os.replace(draft, path)
-        Path(draft).unlink(missing_ok=True)
-    return path

@@ -14,33 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ensemble._compile.c_functions import call_rows
-from ensemble._compile.lanes.graph_loop import described
+from ensemble._compile.lanes.graph_loop import graph_loop
+from ensemble._compile.lanes.library import assembly_of
+from ensemble._compile.lanes.record_loop import reading_loop, recording_loop
+from ensemble._compile.machine_code import addresses_of, assembled
 from ensemble._compile.numba import compiled_serial
 from ensemble._compile.trace.graph import Graph
-from ensemble._compile.trace.numba_source import load_module
 from ensemble._kernels.ode.driver import NON_FINITE, fill
 
 __all__ = ["Backward", "backward_addresses", "gradient_range"]
-
-MODULE = '''"""Steps of an initial value problem backwards, written by ensemble; it may be deleted at any time."""
-
-from ensemble._compile.lanes.graph_loop import graph_loop, graph_of
-from ensemble._compile.lanes.record_loop import reading_loop, recording_loop
-from ensemble._compile.numba import c_function
-
-PLAIN = "int64(CPointer({dtype}), int64, int64)"
-RECORDED = "int64(CPointer({dtype}), CPointer({dtype}), int64)"
-{functions}
-'''
-
-FUNCTION = """
-run_{name} = {loop}(graph_of({graph}), {counts}, {width}, "{dtype}")
-
-
-@c_function({signature})
-def {name}(rows, other, limit):
-    return run_{name}(rows, other, limit)
-"""
 
 
 class Backward(NamedTuple):
@@ -66,24 +48,16 @@ def backward_addresses(
     width: int,
     dtype: str,
 ) -> Backward:
-    """The compiled functions; their machine code is kept on disk under a digest of the graphs."""
-    entries = f"{n_carried}, {n_entry}"
-    rows = [
-        ("start", "graph_loop", "PLAIN", "0", start),
-        ("record", "recording_loop", "RECORDED", entries, record),
-        ("sweep", "reading_loop", "RECORDED", f"{n_cotangents}, {n_parameters}", sweep),
-        ("back_start", "graph_loop", "PLAIN", "0", back_start),
-    ]
-    functions = [
-        FUNCTION.format(
-            name=name, loop=loop, signature=signature, counts=counts, graph=described(graph), width=width, dtype=dtype
-        )
-        for name, loop, signature, counts, graph in rows
-        if graph is not None
-    ]
-    module = load_module(MODULE.format(dtype=dtype, functions="".join(functions)))
-    last = 0 if back_start is None else module.back_start.address
-    return Backward(module.start.address, module.record.address, module.sweep.address, last)
+    """The compiled functions; their machine code is kept on disk under a digest of their text."""
+    functions = {
+        "start": graph_loop(start, "start", 0, width, dtype),
+        "record": recording_loop(record, "record", n_carried, n_entry, width, dtype),
+        "sweep": reading_loop(sweep, "sweep", n_cotangents, n_parameters, width, dtype),
+    }
+    if back_start is not None:
+        functions["back_start"] = graph_loop(back_start, "back_start", 0, width, dtype)
+    places = addresses_of(assembled(functions.values()), list(functions), assembly_of)
+    return Backward(places["start"], places["record"], places["sweep"], places.get("back_start", 0))
 
 
 @compiled_serial

@@ -119,7 +119,7 @@ def oscillator(
     n_times = n_steps + 1
     stored = (n_samples, 2, n_times) if times_fastest else (2, n_times, n_samples)
     kept = xp.empty(stored if history else (1,), dtype=dtype)
-    times = 0.5 * h * np.arange(2 * n_steps + 1)
+    times = 0.5 * h * np.arange(2 * n_steps + 2)  # read in pairs
     run = launch.integrate if backend == "cupy" else steps.integrate
     run(
         steps.Run(noise is None, bool(history)), n_steps, xp.arange(first, first + n_samples, dtype=xp.int64), seed,

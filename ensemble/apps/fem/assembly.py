@@ -17,13 +17,13 @@ from ensemble._backend import (
     prototype,
 )
 from ensemble._check import message, one_of, require
+from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.tracer import Scalar, Traced, trace
 from ensemble._kernels.fem.form_cuda import suit_one_kernel
 from ensemble._kernels.fem.form_terms import CONSTANT, FieldKind, FormTerms, Input, form_terms
 from ensemble._kernels.fem.forms import assemble as assemble_terms
 from ensemble._typing import Array
 from ensemble.apps.fem.arguments import Vector
-from ensemble.apps.fem.captured import captured_values
 from ensemble.apps.fem.fields import common_samples, placed_field, warn_if_not_finite
 from ensemble.apps.fem.spaces import Space, space_of
 from ensemble.linalg import BcrsMatrix, CrsMatrix
@@ -33,6 +33,9 @@ from ensemble.scalar.sample_set import SampleSet
 __all__ = ["assemble", "assembled"]
 
 REAL = Scalar("float64")
+
+KEPT = 64
+"""Traces that a form keeps."""
 
 
 def assemble(
@@ -208,11 +211,17 @@ def _require_points(name: str, space: Space, given: _Given, terms: FormTerms, de
 
 # --- traces
 def _terms(forms: Sequence[Any], kinds: tuple[FieldKind, ...], dim: int) -> FormTerms:
-    """The terms of `forms`, traced once for fields of these kinds and values from outside."""
+    """The terms of `forms` for fields of these kinds; the trace is kept where all that integrands read is compared."""
+    seen = fingerprint(*(form.integrand for form in forms))
+    if seen is None:
+        return _traced(forms, kinds, dim)
     traced: dict[Any, FormTerms] = forms[0].traced
-    key = (tuple(forms), kinds, dim, *(captured_values(form.integrand) for form in forms))
+    key = (tuple(forms), kinds, dim, seen)
     if key not in traced:
-        traced[key] = _traced(forms, kinds, dim)
+        terms = _traced(forms, kinds, dim)
+        if len(traced) >= KEPT:
+            traced.pop(next(iter(traced)))
+        traced[key] = terms
     return traced[key]
 
 

@@ -1,5 +1,7 @@
 """Forms, fields and results as users write and pass them: right answers, or one clear error."""
 
+import functools
+import types
 import warnings
 
 import array_api_strict as strict
@@ -123,7 +125,102 @@ def test_values_from_outside_are_those_of_the_call(mesh, monkeypatch):
     time, model.time, table[0] = 3.0, 3.0, 3.0
     monkeypatch.setitem(SCALE, "factor", 3.0)
     np.testing.assert_allclose([form.assemble(mesh).samples.sum() / volume for form in forms], 3.0, rtol=1e-13)
-    assert all(len(form.traced) == 2 for form in forms)
+    assert [len(form.traced) for form in forms] == [2, 2, 2, 0]  # an object's attributes are read at every call
+
+
+class _Slots:
+    __slots__ = ("rate",)
+
+
+class _Property:
+    value = 1.0
+    rate = property(lambda self: self.value)
+
+    def __call__(self, v, w):
+        return self.rate * v
+
+    def source(self, v, w):
+        return self._inner(v)
+
+    def _inner(self, v):
+        return self.rate * v
+
+
+def _of_large_array():
+    values = np.ones(3000)
+    return (lambda v, w: values[5] * v), lambda: values.__setitem__(5, 3.0)
+
+
+def _of_slots():
+    owner = _Slots()
+    owner.rate = 1.0
+    return (lambda v, w: owner.rate * v), lambda: setattr(owner, "rate", 3.0)
+
+
+def _of_property():
+    owner = _Property()
+    return (lambda v, w: owner.rate * v), lambda: setattr(owner, "value", 3.0)
+
+
+def _of_callable():
+    owner = _Property()
+    return owner, lambda: setattr(owner, "value", 3.0)
+
+
+def _of_method():
+    owner = _Property()
+    return owner.source, lambda: setattr(owner, "value", 3.0)
+
+
+def _of_partial():
+    rates = [1.0]
+    return functools.partial(lambda given, v, w: given[0] * v, rates), lambda: rates.__setitem__(0, 3.0)
+
+
+def _of_module():
+    module = types.ModuleType("rates")
+    module.rate = 1.0
+    return (lambda v, w: module.rate * v), lambda: setattr(module, "rate", 3.0)
+
+
+def _of_set():
+    rates = {1.0}
+    return (lambda v, w: max(rates) * v), lambda: rates.add(3.0)
+
+
+def _of_nested_function():
+    def f(v, w):
+        def inner():
+            return SCALE["factor"]
+
+        return inner() * v
+
+    return f, lambda: SCALE.__setitem__("factor", 3.0)
+
+
+CHANGES = [
+    _of_large_array, _of_slots, _of_property, _of_callable, _of_method, _of_partial, _of_module, _of_set,
+    _of_nested_function,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", CHANGES)
+def test_every_changed_value_that_an_integrand_reads_is_seen(mesh, make, monkeypatch):
+    monkeypatch.setitem(SCALE, "factor", 1.0)
+    integrand, change = make()
+    form = fem.linear_form(integrand)
+    volume = mesh.volumes.sum()
+    np.testing.assert_allclose(form.assemble(mesh).samples.sum(), volume, rtol=1e-13)
+    change()
+    np.testing.assert_allclose(form.assemble(mesh).samples.sum(), 3.0 * volume, rtol=1e-13)
+
+
+def test_a_trace_of_numbers_and_operators_is_kept(mesh):
+    rate = 2.0
+    form = fem.bilinear_form(lambda u, v, w: rate * w.kappa * fem.dot(fem.grad(u), fem.grad(v)))
+    for kappa in (1.0, 2.0):
+        form.assemble(mesh, kappa=kappa)
+    assert len(form.traced) == 1
 
 
 # --- fields

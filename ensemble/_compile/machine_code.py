@@ -1,0 +1,115 @@
+"""LLVM assembly translated to machine code of this processor, which is kept on disk.
+
+Straight-line bodies have thousands of instructions and nothing that the passes of a general compiler could find: a
+traced graph has no common subexpressions, dead values or constants to fold. A few passes are made here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import llvmlite
+from llvmlite import binding
+
+from ensemble._compile.cache_folder import digest_of, kept_file
+from ensemble._compile.numba import target
+
+__all__ = ["Assembly", "addresses_of", "assembled", "processor_text"]
+
+SHORT = 4000
+"""Instructions that functions of lanes may have together, at all calls, to be inlined: more were no faster."""
+
+
+class Assembly(NamedTuple):
+    """One function in LLVM's assembly."""
+
+    text: str
+    declarations: tuple[str, ...]
+    """Of the intrinsic functions that it calls."""
+    called: tuple[Any, ...]
+    """The functions of lanes that it calls; see `lanes/library.py`."""
+
+
+class Module(NamedTuple):
+    """Functions that are translated together."""
+
+    text: str
+    called: tuple[Any, ...]
+    """The functions of lanes that are called."""
+
+
+def assembled(functions: Iterable[Assembly]) -> Module:
+    """Functions as one module; what they call is declared."""
+    functions = list(functions)
+    called = tuple(dict.fromkeys(each for function in functions for each in function.called))
+    declared = dict.fromkeys(line for function in functions for line in function.declarations)
+    return Module("\n\n".join([*declared, *(function.text for function in functions)]), called)
+
+
+_engines: list[Any] = []
+"""Own the machine code of this process."""
+
+
+def addresses_of(module: Module, names: Sequence[str], assembly_of: Callable[[Any], str]) -> dict[str, int]:
+    """Where the functions of a module lie in this process; `assembly_of` gives the modules of what it calls."""
+    about = repr((module.text, llvmlite.__version__, digest_of("_compile"), target()))
+    name = f"code_{hashlib.blake2b(about.encode(), digest_size=16).hexdigest()}.o"
+    code = kept_file(name, lambda: _machine().emit_object(_optimized(module, assembly_of)))
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _engines.append(engine)
+    return {each: engine.get_function_address(each) for each in names}
+
+
+def processor_text(module: Module, assembly_of: Callable[[Any], str]) -> str:
+    """The instructions of the processor, for people."""
+    text: str = _machine().emit_assembly(_optimized(module, assembly_of))
+    return text
+
+
+def _machine() -> Any:
+    triple, processor, features = target()
+    options = {"cpu": processor, "features": features, "opt": 2, "reloc": "default", "codemodel": "jitdefault"}
+    return binding.Target.from_triple(triple).create_target_machine(**options, jit=True)
+
+
+def _optimized(module: Module, assembly_of: Callable[[Any], str]) -> Any:
+    """The module after all passes."""
+    machine = _machine()
+    made = binding.parse_assembly(module.text)
+    made.data_layout, made.triple = str(machine.target_data), machine.triple
+    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(1))
+    if module.called:
+        _link(made, module, assembly_of)
+        inlining = binding.create_new_module_pass_manager()
+        inlining.add_always_inliner_pass()
+        inlining.add_global_dead_code_eliminate_pass()
+        inlining.run(made, builder)
+    passes = binding.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    for function in made.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    return made
+
+
+def _link(made: Any, module: Module, assembly_of: Callable[[Any], str]) -> None:
+    """Link what a module calls into it, to be inlined where that leaves the module short."""
+    own = {function.name for function in made.functions if not function.is_declaration}
+    for each in module.called:
+        made.link_in(binding.parse_assembly(assembly_of(each)))
+    others = {f.name: f for f in made.functions if not f.is_declaration and f.name not in own}
+    added = 0
+    for each in module.called:
+        size = sum(1 for block in others[each.inner_name].blocks for _ in block.instructions)
+        added += size * each.registers * module.text.count(f"@{each.name}(")
+    for function in others.values():
+        function.linkage = "internal"
+    for each in module.called:
+        others[each.inner_name].add_function_attribute("alwaysinline")
+        others[each.name].add_function_attribute("alwaysinline" if added <= SHORT else "noinline")
