@@ -110,7 +110,11 @@ def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int, ordering: 
         moved = _symmetric_pattern(place[rows], place[columns], n)
         parent = kernels.elimination_tree(moved.indptr, moved.indices)
         length = kernels.row_lengths(moved.indptr, moved.indices, parent)
-        found.append((int(np.sum(length * (length + 1)) // 2), order[kernels.postorder(parent)]))
+        count = int(np.sum(length * (length + 1)) // 2)
+        # Supernodes grow where the last child is the one before its parent: those stay in ascending order.
+        few = count < SUPERNODAL * (n + int(length.sum()))
+        weights = kernels.excess_storage(parent, length) if few else -np.arange(n)
+        found.append((count, order[kernels.postorder(parent, weights)]))
     best: np.ndarray = min(found, key=lambda pair: pair[0])[1]
     return best
 

@@ -7,6 +7,7 @@ from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._kernels.direct import levels, on_device, slots
 from ensemble._kernels.direct.chains import is_chain
 from ensemble._kernels.direct.factors import factorized
+from ensemble._kernels.direct.schedules import LAZY
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.krylov import direct
 from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization
@@ -58,7 +59,16 @@ def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, put):
             assert solution is None or np.array_equal(to_numpy(solution), x, equal_nan=True)
 
 
-@pytest.mark.parametrize("form", [slots.Form(4, 16), slots.Form(8, 8), slots.Form(16, 8)], ids=str)
+FORMS = [
+    slots.Form(1, 8, 4, False),
+    slots.Form(4, 16, 4, False),
+    slots.Form(4, 8, LAZY, True),
+    slots.Form(8, 8, 0, False),
+    slots.Form(16, 32, 8, False),
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("most_kept", [0, 1024])
@@ -66,9 +76,9 @@ def test_values_in_slots_have_the_bits_of_the_cpu(most_kept, symmetric, dtype, f
     """One warp or more, with backward substitution among the values or after them."""
     monkeypatch.setattr(slots, "FORMS", (form,))
     monkeypatch.setattr(slots, "MOST_KEPT", most_kept)
-    graph, values = matrices(network(), 11, dtype)
+    graph, values = matrices(network(), 35, dtype)
     plan = elimination(graph, symmetric, None)
-    b = np.random.default_rng(8).standard_normal((graph.shape[0], 2, 11)).astype(dtype)
+    b = np.random.default_rng(8).standard_normal((graph.shape[0], 2, 35)).astype(dtype)
     expected, broken = factorized.implementations["numba"](values, plan, None)
     solve = factor_solve.implementations["numba"]
     for rhs in (None, b[:, 0].copy()):
@@ -81,6 +91,22 @@ def test_values_in_slots_have_the_bits_of_the_cpu(most_kept, symmetric, dtype, f
         for factors in (expected, expected[:, :1].copy()):
             got = slots.slots_solved(put(factors), plan, put(b), transposed, None)
             np.testing.assert_array_equal(to_numpy(got), solve(factors, plan, b, transposed, None))
+
+
+@pytest.mark.parametrize("n_samples", [1, 3, 8, 32, 33])
+def test_any_number_of_samples_has_the_bits_of_the_cpu(n_samples, put):
+    graph, values = matrices(network(), n_samples)
+    plan = elimination(graph, False, None)
+    b = np.random.default_rng(9).standard_normal((graph.shape[0], n_samples))
+    expected, broken = factorized.implementations["numba"](values, plan, None)
+    got, marks, x = slots.slots_factorized(put(values), plan, put(b))
+    np.testing.assert_array_equal(to_numpy(got), expected)
+    np.testing.assert_array_equal(to_numpy(marks), broken)
+    right = factor_solve.implementations["numba"](expected, plan, b[:, None].copy(), False, None)
+    np.testing.assert_array_equal(to_numpy(x), right[:, 0])
+    np.testing.assert_array_equal(
+        to_numpy(slots.slots_solved(put(expected), plan, put(b[:, None].copy()), False, None)), right
+    )
 
 
 @pytest.mark.parametrize("most", [0, 1 << 20])

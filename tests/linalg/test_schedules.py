@@ -1,61 +1,94 @@
-"""Schedules of a device's tasks: what a step reads was written in a step before, and is not overwritten too early."""
+"""Schedules of a device's chunks: what a step reads was written in a step before, and is not overwritten too early."""
 
 import numpy as np
 import pytest
 
-from ensemble._kernels.direct.schedules import NONE, TERMS, row_positions, scheduled
-from ensemble._kernels.direct.slot_tasks import factor_tasks
+from ensemble._kernels.direct.schedules import LAZY, NONE, TERMS, chunked, row_positions, scheduled
+from ensemble._kernels.direct.slot_tasks import factor_work, solve_work
 from tests.linalg.eliminated_graphs import banded, elimination, matrices, network
 
 GRAPHS = {"network": network(), "band": banded(40, 5)}
+AHEAD = 6
 
 
-@pytest.fixture(params=[(name, symmetric, solution) for name in GRAPHS for symmetric in (0, 1) for solution in (0, 1)])
+@pytest.fixture(
+    params=[(name, symmetric, which) for name in GRAPHS for symmetric in (0, 1) for which in range(4)], ids=str
+)
 def tasks(request):
-    name, symmetric, solution = request.param
+    name, symmetric, which = request.param
     graph, values = matrices(GRAPHS[name], 1)
-    return factor_tasks(elimination(graph, bool(symmetric), None), values.shape[0], True, bool(solution)).tasks
+    plan, closely = elimination(graph, bool(symmetric), None), which % 2 == 1
+    if which < 2:
+        return factor_work(plan, values.shape[0], closely, True, which == 1).tasks
+    return solve_work(plan, which == 3, closely, which == 3)[-1].tasks
 
 
-def reads(tasks, schedule):
-    """(task that is read, step) of everything that tasks read."""
-    lengths = np.diff(tasks.starts)
-    reader = np.repeat(np.arange(lengths.size), lengths)
-    step = schedule.first_step[reader] + (np.arange(reader.size) - tasks.starts[:-1][reader]) // TERMS
-    read = np.concatenate([tasks.left, tasks.right, tasks.begin, tasks.scale])
-    when = np.concatenate([step, step, schedule.first_step, schedule.last_step])
-    return read[read != NONE], when[read != NONE]
+@pytest.fixture(params=[(gap, height) for gap in (0, 4, LAZY) for height in (1, 4, 16)], ids=str)
+def case(request, tasks):
+    gap, height = request.param
+    chunks = chunked(tasks, gap)
+    return tasks, chunks, scheduled(tasks, chunks, height, AHEAD), height
 
 
-@pytest.mark.parametrize("height", [1, 4, 16])
-def test_values_are_read_after_they_are_written(tasks, height):
-    schedule = scheduled(tasks, height)
-    read, when = reads(tasks, schedule)
-    assert (schedule.last_step[read] < when).all()
-    assert (schedule.slots[read] != NONE).all()
+def uses(tasks, chunks):
+    """(number, chunk) of all that chunks read besides their own sums."""
+    lengths = chunks.end - chunks.first
+    chunk = np.repeat(np.arange(lengths.size), lengths)
+    term = np.concatenate([np.arange(a, b) for a, b in zip(chunks.first, chunks.end, strict=True)] or [chunk])
+    begun, ended = np.flatnonzero(chunks.previous == NONE), np.flatnonzero(chunks.last)
+    number = np.concatenate(
+        [tasks.left[term], tasks.right[term], tasks.begin[chunks.number[begun]], tasks.scale[chunks.number[ended]]]
+    )
+    reader = np.concatenate([chunk, chunk, begun, ended])
+    return number[number != NONE], reader[number != NONE]
 
 
-@pytest.mark.parametrize("height", [1, 4, 16])
-def test_a_row_of_threads_has_one_task_at_a_time(tasks, height):
-    schedule = scheduled(tasks, height)
-    busy = np.zeros((schedule.n_steps, height), int)
-    for first, last, row in zip(schedule.first_step, schedule.last_step, schedule.row, strict=True):
-        busy[first : last + 1, row] += 1
-    assert busy.max() == 1
+def test_chunks_have_all_terms_in_their_order(case):
+    tasks, chunks, schedule, _ = case
+    assert (chunks.end - chunks.first <= TERMS).all()
+    for v in np.flatnonzero(~tasks.passive):
+        own = np.flatnonzero(chunks.number == v)
+        own = own[np.argsort(schedule.step[own])]
+        terms = [k for c in own for k in range(chunks.first[c], chunks.end[c])]
+        assert terms == list(range(tasks.starts[v], tasks.starts[v + 1]))
+        assert chunks.last[own].tolist() == [False] * (own.size - 1) + [True]
+        assert chunks.previous[own].tolist() == [NONE, *own[:-1]] and np.diff(schedule.step[own], prepend=-1).min() > 0
 
 
-@pytest.mark.parametrize("height", [1, 4, 16])
-def test_a_slot_holds_one_value_at_a_time(tasks, height):
-    schedule = scheduled(tasks, height)
-    read, when = reads(tasks, schedule)
-    last = np.full(schedule.slots.size, -1)
-    np.maximum.at(last, read, when)
+def test_numbers_are_read_after_they_are_known(case):
+    tasks, chunks, schedule, _ = case
+    known = np.where(tasks.passive, -1, np.iinfo(np.int64).max)
+    known[chunks.number[chunks.last]] = schedule.step[chunks.last]
+    number, reader = uses(tasks, chunks)
+    assert (known[number] < schedule.step[reader]).all()
+    assert (schedule.slots[number] != NONE).all()
+
+
+def test_a_row_of_threads_has_one_chunk_in_a_step(case):
+    _, _, schedule, height = case
+    assert schedule.step.max() + 1 == schedule.n_steps and 0 <= schedule.row.min() <= schedule.row.max() < height
+    assert np.unique(schedule.step * height + schedule.row).size == schedule.step.size
+
+
+def test_a_slot_belongs_to_one_number_at_a_time(case):
+    tasks, chunks, schedule, _ = case
+    n = tasks.time.size
+    birth, death = np.full(n, np.iinfo(np.int64).max), np.full(n, -1)
+    number, reader = uses(tasks, chunks)
+    np.maximum.at(death, number, schedule.step[reader])
+    np.maximum.at(death, chunks.number, schedule.step)
+    np.minimum.at(birth, chunks.number, schedule.step)
+    copied = schedule.fetcher != NONE
+    assert (copied == (tasks.source != NONE) & (death >= 0)).all()
+    np.minimum.at(birth, number[tasks.passive[number]], schedule.step[reader][tasks.passive[number]])
+    assert (schedule.step[schedule.fetcher[copied]] == birth[copied]).all()
+    birth[copied] -= AHEAD
     kept = schedule.slots != NONE
     assert schedule.slots[kept].min() > 0 and schedule.slots[kept].max() < schedule.n_slots
-    order = np.lexsort((schedule.last_step, schedule.slots))
+    order = np.lexsort((birth, schedule.slots))
     order = order[kept[order]]
     same = schedule.slots[order][1:] == schedule.slots[order][:-1]
-    assert (last[order][:-1] < schedule.last_step[order][1:])[same].all()
+    assert (death[order][:-1] < birth[order][1:])[same].all()
 
 
 @pytest.mark.parametrize("name", GRAPHS)
