@@ -1,7 +1,7 @@
 """Sums of element matrices on a CUDA device, and products of block matrices, against their bytes.
 
-`python -m benchmarks elements-device` compares three ways to add element matrices that lie on the device (by rows of
-the matrix in shared memory, a gather by entries, atomic additions), and block with scalar storage. Launches follow each
+`python -m benchmarks elements-device` compares three ways to add element matrices that lie on the device (staged in
+shared memory, a gather by entries, atomic additions), and block with scalar storage. Launches follow each
 other, on copies of what they read and write. Record: `elements-cuda`.
 """
 
@@ -18,7 +18,7 @@ from benchmarks.common import SEED, cuda_device, save, show
 from benchmarks.device_clock import copies_for, milliseconds_in_turn
 from benchmarks.mountain import mountain_mesh
 from ensemble._kernels.sparse.gather_sums import gather_sums
-from ensemble._kernels.sparse.row_sums import row_sums
+from ensemble._kernels.sparse.staged_sums import staged_sums
 from ensemble.linalg import BcrsMatrix, ElementAssembly
 
 ATOMIC = r"""
@@ -48,7 +48,7 @@ def element_rows(repeats: int, samples: list[int]) -> list[dict[str, Any]]:
         sets = [(cupy.asarray(host), cupy.empty_like(expected)) for _ in range(copies_for(n_bytes))]
         values = sets[0][0]
         places = assembly._arrays_on(values, "matrix", assembly._matrix_sources)
-        tables = assembly._row_tables(values)
+        tables = assembly._staged_tables("matrix", values)
 
         def atomic(values: Any, out: Any, n_samples: int = n_samples) -> None:
             out.fill(0.0)
@@ -57,8 +57,8 @@ def element_rows(repeats: int, samples: list[int]) -> list[dict[str, Any]]:
 
         ways: dict[str, Any] = {"gather": partial(gather_sums, *places), "atomic": atomic}
         if tables is not None:
-            arrays = assembly._arrays_on(values, f"rows of {n_samples} {values.dtype}", tables[:6])
-            ways["rows"] = partial(row_sums, arrays, assembly.graph.nnz, tables)
+            arrays = assembly._arrays_on(values, f"staged matrix of {n_samples} {values.dtype}", tables[:5])
+            ways["staged"] = partial(staged_sums, arrays, assembly.graph.nnz, tables)
         for name, way in ways.items():
             ms = checked_milliseconds(name, way, sets, expected, repeats)
             rows.append(row(name, mesh, n_samples, ms, n_bytes))

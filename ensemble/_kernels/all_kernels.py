@@ -18,6 +18,6 @@ from ensemble._kernels.multigrid import (  # noqa: F401
     splitting,
     symmetric,
 )
-from ensemble._kernels.sparse import affine, bcrs, crs, gather_sums, row_sums  # noqa: F401
+from ensemble._kernels.sparse import affine, bcrs, crs, gather_sums, staged_sums  # noqa: F401
 
 __all__ = ["KERNELS"]

@@ -10,15 +10,20 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous
 from ensemble._check import integer, message, require
+from ensemble._kernels.sparse.compact_order import compact_order, graph_points
 from ensemble._kernels.sparse.element_map import element_map
 from ensemble._kernels.sparse.gather_sums import element_sums, gather_sums
 from ensemble._kernels.sparse.product_graphs import transpose_graph
-from ensemble._kernels.sparse.row_sums import RowTables, row_sums, row_tables
+from ensemble._kernels.sparse.staged_sums import StagedTables, matrix_tables, staged_sums, vector_tables
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.operators import as_real, numbers_of, shape_text, with_sample_axis
 from ensemble.scalar import Ensemble
 
 __all__ = ["ElementAssembly", "add_elements", "assembly_of", "element_samples", "summed_coordinates", "two_sizes"]
+
+
+RUN = 16
+"""Rows that stand together in the order of a device's blocks."""
 
 
 class ElementAssembly:
@@ -86,14 +91,8 @@ class ElementAssembly:
         )  # fmt: skip
         inner = tuple(matrices.shape[3:])
         values = _rows(matrices, n_elements * k * k, inner)
-        backend = backend_of(values)
-        tables = self._row_tables(values) if backend == "cuda" else None
-        if backend == "numba":
-            sums = element_sums(self.map, values)
-        elif tables is not None:
-            arrays = self._arrays_on(values, f"rows of {values.shape[1]} {values.dtype}", tables[:6])
-            sums = row_sums(arrays, self.graph.nnz, tables, values, None)
-        else:
+        sums = element_sums(self.map, values) if backend_of(values) == "numba" else self._staged("matrix", values)
+        if sums is None:
             sums = gather_sums(*self._arrays_on(values, "matrix", self._matrix_sources), values, None)
         return array_namespace(sums).reshape(sums, (self.graph.nnz, *inner))
 
@@ -116,7 +115,9 @@ class ElementAssembly:
         )  # fmt: skip
         inner = tuple(samples.shape[2:])
         values = _rows(samples, n_elements * k, inner)
-        sums = gather_sums(*self._arrays_on(values, "vector", (self.map.first, self._incidences)), values, None)
+        sums = self._staged("vector", values)
+        if sums is None:
+            sums = gather_sums(*self._arrays_on(values, "vector", (self.map.first, self._incidences)), values, None)
         sums = array_namespace(sums).reshape(sums, (self.n_unknowns, *inner))
         return Ensemble(sums, vectors.sample_set) if isinstance(vectors, Ensemble) else sums
 
@@ -134,12 +135,27 @@ class ElementAssembly:
         entries = self.map.indptr[:-1][self.dofs][:, :, None] + self.map.slots
         return _transposed(entries.reshape(-1), self.graph.nnz)
 
-    def _row_tables(self, values: Any) -> RowTables | None:
-        """The tables of `row_sums` for values of this width; None where it does not suit."""
-        key = ("row tables", values.shape[1], values.dtype.itemsize)
-        order = self.graph.reordered().rows
-        found: RowTables | None = self.graph.kept(key, lambda: row_tables(self.map, order, *key[1:]))
+    def _staged(self, what: str, values: Any) -> Any:
+        """The sums of a "matrix" or "vector" by `staged_sums` on a device; None where it does not suit."""
+        if backend_of(values) != "cuda":
+            return None
+        tables = self._staged_tables(what, values)
+        if tables is None:
+            return None
+        arrays = self._arrays_on(values, f"staged {what} of {values.shape[1]} {values.dtype}", tables[:5])
+        return staged_sums(arrays, self.graph.nnz if what == "matrix" else self.n_unknowns, tables, values, None)
+
+    def _staged_tables(self, what: str, values: Any) -> StagedTables | None:
+        """The tables of `staged_sums` for values of this width."""
+        make = matrix_tables if what == "matrix" else vector_tables
+        key = (f"staged {what}", values.shape[1], values.dtype.itemsize)
+        found: StagedTables | None = self.graph.kept(key, lambda: make(self.map, self._near_rows, *key[1:]))
         return found
+
+    @functools.cached_property
+    def _near_rows(self) -> np.ndarray:
+        """Rows in an order in which neighbours follow each other."""
+        return compact_order(graph_points(self.graph.indptr, self.graph.indices), RUN)
 
 
 def add_elements(dofs: Any, vectors: Any, n_unknowns: int) -> Any:

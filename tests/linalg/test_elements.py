@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble._kernels.sparse.row_sums import row_sums, row_tables
+from ensemble._kernels.sparse.staged_sums import matrix_tables, staged_sums, vector_tables
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, ElementAssembly, add_elements
 from ensemble.scalar import Ensemble, SampleSet
 
@@ -115,22 +115,27 @@ def test_other_libraries_give_the_same_numbers(rng):
     np.testing.assert_array_equal(np.asarray(moved.values), CrsMatrix.from_elements(dofs, matrices, (12, 12)).values)
 
 
-@pytest.mark.parametrize(("k", "inner"), [(4, (1,)), (4, (2, 2)), (4, (8,)), (4, (3,)), (3, (1,))])
+@pytest.mark.parametrize(
+    ("k", "inner"), [(4, (1,)), (4, (2, 2)), (4, (8,)), (4, (3,)), (3, (1,)), (8, (2,)), (5, (4,))]
+)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_sums_of_a_device_have_the_bits_of_the_cpu(k, inner, dtype, rng, as_device, monkeypatch):
-    """By rows for four unknowns and few numbers per entry, else by entries; an unknown without elements is last."""
+    """Staged where numbers of an element and row are whole copies, else number by number; one row has no element."""
     dofs = elements(rng, 150, k, 60)
     matrices = rng.standard_normal((150, k, k, *inner)).astype(dtype)
     assembly, used = ElementAssembly(dofs, 61), []
-    expected = np.zeros((61, 61, *inner), dtype)
+    expected, sums = np.zeros((61, 61, *inner), dtype), np.zeros((61, *inner), dtype)
     for nodes, matrix in zip(dofs, matrices, strict=True):
         expected[np.ix_(nodes, nodes)] += matrix
+        sums[nodes] += matrix[1]
     monkeypatch.setattr(elements_module, "backend_of", lambda *arrays: "cuda")
-    monkeypatch.setattr(elements_module, "row_sums", lambda *a: used.append(1) or row_sums(*a))
+    monkeypatch.setattr(elements_module, "staged_sums", lambda *a: used.append(1) or staged_sums(*a))
     values = assembly.matrix_values(matrices)
-    assert bool(used) == (k == 4 and inner != (3,))
     rows = assembly.graph.row_of_entry
     np.testing.assert_array_equal(values, expected[rows, assembly.graph.indices])
+    np.testing.assert_array_equal(assembly.vector(np.ascontiguousarray(matrices[:, 1])), sums)
+    whole = k * np.prod(inner) * np.dtype(dtype).itemsize % 16 == 0
+    assert len(used) == (2 if whole and inner != (3,) else 0)
 
 
 @pytest.mark.parametrize("dtypes", list(itertools.permutations([np.float64, np.float32])), ids=str)
@@ -151,10 +156,11 @@ def test_an_assembly_serves_values_of_both_sizes(dtypes, inner, rng, as_device, 
         np.testing.assert_array_equal(assembly.vector(vector), sums)
 
 
-def test_long_rows_are_summed_entry_by_entry():
-    around = np.stack([np.zeros(2000, int), 1 + np.arange(2000), 2 + np.arange(2000), 3 + np.arange(2000)], axis=1)
-    assert row_tables(ElementAssembly(around, 2003).map, np.arange(2003, dtype=np.int32), 1, 8) is None
-    assert row_tables(ElementAssembly(around[:1000], 1003).map, np.arange(1003, dtype=np.int32), 1, 8) is not None
+@pytest.mark.parametrize("tables_of", [matrix_tables, vector_tables])
+def test_long_rows_are_summed_number_by_number(tables_of):
+    around = np.stack([np.zeros(4000, int), 1 + np.arange(4000), 2 + np.arange(4000), 3 + np.arange(4000)], axis=1)
+    assert tables_of(ElementAssembly(around, 4003).map, np.arange(4003, dtype=np.int32), 1, 8) is None
+    assert tables_of(ElementAssembly(around[:2000], 2003).map, np.arange(2003, dtype=np.int32), 1, 8) is not None
 
 
 def test_bad_elements_and_coordinates_are_refused(rng):

@@ -204,27 +204,29 @@ __global__ void __launch_bounds__(THREADS)
         for (int q = 0; q < copies; ++q, to += count) __stcs(to, values[12 % n_values<KIND>()] * __ldg(weights + q));
 }
 
-// Many rows: values go through shared memory, and a warp writes a row of the block at a time. Memory takes long pieces of
-// few rows faster than short ones of many. ONE: there is one sample.
+// Many rows: the values of WIDE pairs go through shared memory, and a warp writes a row of them at a time, so that memory
+// gets long pieces of few rows at once. ONE: there is one sample.
 #ifndef SHARED_VALUES
 #define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
 #endif
 
-template <Quantity KIND, bool ONE, int WIDE_THREADS>
+template <Quantity KIND, bool ONE, int WIDE_THREADS, int WIDE>
 __global__ void __launch_bounds__(WIDE_THREADS)
     tet_quantity_by_rows(const real* __restrict__ points, const int* __restrict__ tets,
                          const real* __restrict__ weights, real* __restrict__ out, int copies, int n_rows,
                          int n_samples, int64 count)
 {
     SHARED_VALUES(held);
-    constexpr int PITCH = WIDE_THREADS + 6;
-    const int64 first = (int64)blockIdx.x * WIDE_THREADS, at = first + threadIdx.x;
-    real values[n_values<KIND>()];
-    values_of<KIND>(edges_of(points, tets, (offset)(at < count ? at : count - 1), ONE ? 1 : n_samples), values);
+    constexpr int PITCH = WIDE + 6;
+    const int64 first = (int64)blockIdx.x * WIDE;
+    const int lane = threadIdx.x % 32, n = count - first < WIDE ? (int)(count - first) : WIDE;
+    if (threadIdx.x < n) {
+        real values[n_values<KIND>()];
+        values_of<KIND>(edges_of(points, tets, (offset)(first + threadIdx.x), ONE ? 1 : n_samples), values);
 #pragma unroll
-    for (int i = 0; i < n_values<KIND>(); ++i) held[i * PITCH + threadIdx.x] = values[i];
+        for (int i = 0; i < n_values<KIND>(); ++i) held[i * PITCH + threadIdx.x] = values[i];
+    }
     __syncthreads();
-    const int lane = threadIdx.x % 32, n = count - first < WIDE_THREADS ? (int)(count - first) : WIDE_THREADS;
     for (int row = threadIdx.x / 32; row < n_rows; row += WIDE_THREADS / 32) {
         real factor;
         const real* from = held + source_of<KIND>(row, copies, weights, factor) * PITCH;

@@ -59,13 +59,14 @@ MANY_ROWS = 40
 VALUES = {"TRANSFORM": 13, "FIRST": 12, "LENGTHS": 9}
 """Values that such a block holds of each element."""
 
-WIDE_THREADS = {"TRANSFORM": 512, "FIRST": 256, "LENGTHS": 256}
-"""Threads of such a block, as measured."""
+WIDE = {"TRANSFORM": (512, 128), "FIRST": (256, 64), "LENGTHS": (256, 64)}
+"""Threads and elements of such a block, as measured."""
 
 
 def _by_rows(kind: str, one: bool) -> str:
     """The kernel that writes row by row, for one sample or any number."""
-    return f"tet_quantity_by_rows<{kind}, {str(one).lower()}, {WIDE_THREADS[kind]}>"
+    threads, elements = WIDE[kind]
+    return f"tet_quantity_by_rows<{kind}, {str(one).lower()}, {threads}, {elements}>"
 
 
 CUDA = cuda.KernelModule(
@@ -74,7 +75,7 @@ CUDA = cuda.KernelModule(
         "tet_values",
         *(f"tet_values_of_one<{c}>" for c in FIXED),
         *(f"tet_quantity<{kind}>" for kind in QUANTITIES),
-        *(_by_rows(kind, one) for kind in WIDE_THREADS for one in (True, False)),
+        *(_by_rows(kind, one) for kind in WIDE for one in (True, False)),
     ],
     only=ONE_VALUE,
 )
@@ -342,9 +343,9 @@ def _quantity(kind, n_rows, points, tets, weights, copies, out):
     arguments = (points, cuda.aligned(tets), weights, out, np.int32(copies), np.int32(n_rows))
     count = n_elements * n_samples
     if n_rows >= MANY_ROWS:
-        threads = WIDE_THREADS[kind]
-        shared = 8 * VALUES[kind] * (threads + 6)
-        launch(CUDA, _by_rows(kind, n_samples == 1), count, n_samples, arguments, threads, shared=shared)
+        threads, elements = WIDE[kind]
+        shared = 8 * VALUES[kind] * (elements + 6)
+        launch(CUDA, _by_rows(kind, n_samples == 1), count, n_samples, arguments, threads, elements, shared)
     else:
         launch(CUDA, f"tet_quantity<{kind}>", count, n_samples, arguments)
     return out

@@ -5,7 +5,7 @@ number per sample, or per sample and entry of a block. No two threads write one 
 threads nor samples.
 
 Bytes that must move (float64, T sources, M sums, W numbers a row): ``8 T W + 4 T + 4 M + 8 M W``. Element matrices of
-few numbers go to `row_sums` on a device.
+few numbers, and vectors, go to `staged_sums` on a device.
 """
 
 from __future__ import annotations
