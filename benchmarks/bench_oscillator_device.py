@@ -1,14 +1,15 @@
 """The kernels of the nonlinear oscillator on a CUDA device, beside their bounds: 100,000 samples, 1000 steps.
 
 The bound is the larger of two times: of the bytes of given noise and stored values at the bandwidth of a triad in the
-same run, and of the instructions at the clock in the same run. Instructions are counted by the formula (`SLOTS`), not from
-the compiled code: those of arithmetic alone, without addresses, loads and loops. A multiprocessor starts four a cycle in
-float32, and two a cycle of float64. Record: `oscillator-cuda`.
+same run, and of the instructions at the clock in the same run. Instructions are counted by the formula (`SLOTS`), not
+from the compiled code: those of arithmetic alone, without addresses, loads and loops. A multiprocessor starts four of
+float32 a cycle, and two of float64. Record: `oscillator-cuda`.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def rows_of(n: int, n_steps: int, repeats: int) -> list[dict[str, Any]]:
     import cupy
 
     device = cupy.cuda.Device()
-    bandwidth, rows = triad(), []
+    bandwidth, rows = 1e9 * triad(), []
     for dtype in ("float32", "float64"):
         drawn = cupy.random.default_rng(20731).standard_normal(n * n_steps, dtype=dtype)
         history = cupy.empty(2 * (n_steps + 1) * n, dtype)
@@ -78,12 +79,10 @@ def rows_of(n: int, n_steps: int, repeats: int) -> list[dict[str, Any]]:
         for name, kind in KINDS.items():
             noise, kept = drawn[:1] if kind.drawn else drawn, history if kind.stored else history[:2]
 
-            def run(kind: steps.Run = kind, noise: Any = noise, kept: Any = kept) -> None:
-                launch.integrate(kind, n_steps, numbers, 7, parameters, forcing, noise, (n, 1), 0.01, 10.0, x, v, kept,
-                                 ((n_steps + 1) * n, n, 1))  # fmt: skip
-
+            arguments = (kind, n_steps, numbers, 7, parameters, forcing, noise, (n, 1), 0.01, 10.0, x, v, kept,
+                         ((n_steps + 1) * n, n, 1))  # fmt: skip
             x[...] = v[...] = 0.0
-            time = milliseconds(run, repeats)
+            time = milliseconds(functools.partial(launch.integrate, *arguments), repeats)
             rate = clock() * device.attributes["MultiProcessorCount"]
             of_bytes, of_instructions = bounds(kind, dtype, n, n_steps, bandwidth, rate)
             bound = max(of_bytes, of_instructions)
