@@ -15,6 +15,12 @@ def decay(t, y, p, xp):
 
 def blow_up(t, y, p, xp):
     return [p[0] * y[0] * y[0]]
+
+def misspelt(t, y, p, xp):
+    return [-p[0] * y[1]]
+
+def undefined(t, y, p, xp):
+    return [-rate * y[0]]
 """
 
 CONFIGURATION = """
@@ -67,6 +73,8 @@ def test_failed_samples_give_status_1(folder, capsys):
     [
         (["nothing"], CONFIGURATION, "PROBLEM must be FILE.py:FUNCTION or one of"),
         (["model.py:decay"], None, "must come with y0 and t"),
+        (["model.py:misspelt", "-c", "problem.toml"], CONFIGURATION, "raised IndexError in line 9: list index out of"),
+        (["model.py:undefined", "-c", "problem.toml"], CONFIGURATION, "raised NameError in line 12: name 'rate'"),
         (["model.py:growth", "-c", "problem.toml"], CONFIGURATION, "must define 'growth'"),
         (["model.py:decay", "-c", "problem.toml"], CONFIGURATION.replace("p =", "q ="), "no keys but"),
         (["model.py:decay", "-c", "problem.toml"], CONFIGURATION.replace('"rate"]', '"k"]'), "must name inputs"),

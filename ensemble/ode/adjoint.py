@@ -16,11 +16,12 @@ from ensemble._kernels.ode.backward import backward_addresses, gradient_range
 from ensemble._kernels.ode.generated import single_width
 from ensemble._progress import Display
 from ensemble._typing import Array
+from ensemble.ode.arguments import stacked
 from ensemble.ode.compiled import Bodies, aligned, bodies_of, places_of, sources_of
 from ensemble.ode.extension import require_own_steps, require_traceable
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
-from ensemble.ode.solve import problem_of, result_of, run, stacked
+from ensemble.ode.solve import problem_of, result_of, run
 from ensemble.ode.steps import Steps, recording, steps_of
 from ensemble.scalar import Ensemble
 from ensemble.scalar.ensemble import wrap

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace
+from ensemble._backend import array_namespace, is_array
+from ensemble._check import message
 from ensemble._typing import Array, Namespace
 from ensemble.ode.compiled import loads_of
 from ensemble.ode.control import Rows, advance, rows_of, start
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeStatus
-from ensemble.ode.system import System
+from ensemble.ode.system import System, listed
 from ensemble.scalar import Ensemble, namespace
 
 __all__ = ["run"]
@@ -25,16 +26,27 @@ __all__ = ["run"]
 BISECTIONS = 60
 
 
-def lifted(function: Callable[..., Any], xp: Namespace) -> Callable[..., Any]:
-    """`function` of Ensembles as a function of arrays (S,)."""
+def lifted(function: Callable[..., Any], xp: Namespace, name: str) -> Callable[..., Any]:
+    """`function` of Ensembles as a function of arrays (S,); an event, a function of one value, has the name "event"."""
+    advice = f"Return a {'number' if name == 'event' else 'list of numbers'}, one value per sample each."
 
     def call(t: Array, y: Sequence[Array], p: Sequence[Array], base: Namespace) -> Any:
         def array(value: Any) -> Array:
+            number = isinstance(value, int | float | np.number | np.ndarray) or is_array(value)
+            if not (number or isinstance(value, Ensemble)):
+                raise TypeError(refused(f"a {type(value).__name__}"))
             samples = value.samples if isinstance(value, Ensemble) else base.asarray(value)
+            if not str(samples.dtype).startswith(("bool", "int", "uint", "float")) or samples.ndim > 1:
+                raise TypeError(refused(f"{samples.dtype} of shape {samples.shape[:-1]}"))
             return base.broadcast_to(base.astype(samples, t.dtype), t.shape)
 
+        def refused(seen: str) -> str:
+            return message("ode.solve", f"{name}(t, y, p, xp)", "return real numbers", seen, advice)
+
         values = function(Ensemble(t), [Ensemble(v) for v in y], [Ensemble(v) for v in p], namespace(base, t.shape[0]))
-        return [array(value) for value in values] if isinstance(values, list | tuple) else array(values)
+        if name == "event":
+            return array(values)
+        return [array(value) for value in listed(values, len(y))]
 
     return call
 
@@ -48,7 +60,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solu
 def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     xp, S = array_namespace(problem.y0), problem.n_samples
     system = _system(problem.system, xp)
-    events = [lifted(g, xp) for g in problem.events]
+    events = [lifted(g, xp, "event") for g in problem.events]
     method, n = problem.method, system.n
     degree = _degree(problem, system)
     rows = rows_of(method, system, problem.atol.shape[0], len(events), degree)
@@ -91,7 +103,7 @@ def _system(system: System, xp: Namespace) -> System:
     try:
         return system.traced().bound(xp)
     except (TypeError, AttributeError):
-        return System(lifted(system.function, xp), system.n, system.n_parameters, xp)
+        return System(lifted(system.function, xp, "f"), system.n, system.n_parameters, xp)
 
 
 def _degree(problem: Problem, system: System) -> int:

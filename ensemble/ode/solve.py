@@ -1,26 +1,39 @@
 """`solve`: the public function of all methods of integration.
 
-Longer than 400 lines: the arguments are named, described and checked in one place, for all functions that integrate.
+The arguments are named, described and brought together here for all functions that integrate; `arguments.py` has the
+checks of single ones.
 """
 
 from __future__ import annotations
 
-import functools
-import math
+import inspect
+import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, is_array, prototype, to_numpy
+from ensemble._backend import array_namespace, asarray_like, backend_of, prototype
 from ensemble._check import integer, message, one_of, require
-from ensemble._compile.device import current_device, device_array
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode import bdf, implicit
+from ensemble.ode.arguments import (
+    NAME,
+    check_numbers,
+    check_times,
+    events_of,
+    fixed_steps,
+    number,
+    on_device,
+    sign,
+    stacked,
+    together,
+)
 from ensemble.ode.compiled import events_graph
 from ensemble.ode.methods import METHODS, method_of
+from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
 from ensemble.ode.noise import N_NUMBERS, noise_numbers, without_numbers
 from ensemble.ode.problem import Problem, Solution
@@ -30,12 +43,7 @@ from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
-__all__ = ["Given", "problem_of", "result_of", "run", "solve", "stacked"]
-
-NAME = "ode.solve"
-
-MOST_KEPT = 4096
-"""Bytes of numbers whose copy on a device is kept."""
+__all__ = ["Given", "problem_of", "result_of", "run", "solve"]
 
 MOST_UNROLLED = 64
 """Unknowns whose factorisation by `rodas4` is written out as one long body."""
@@ -88,7 +96,9 @@ def solve(
         Fixed step length; the last step ends at t1 exactly. None: adaptive steps.
     rtol, atol : float or Ensemble
         Bound of the local error: root mean square over unknowns of ``error / (atol + rtol |y|)`` at most 1. `atol` may
-        have shape (n,).
+        have shape (n,). rtol is above zero. Not used by fixed steps. The order of "taylor" is one for all samples,
+        that of the smallest rtol, ``ceil(1 - ln(rtol) / 2)`` within bounds: where samples have several rtol, the bits
+        of one depend on the smallest, and on nothing else of another sample.
     t_eval : array or Ensemble, shape (n_times,), optional
         Times of output, ordered from t0 to t1, by the interpolant of the method. They do not change the steps.
     events : callable or sequence of callables
@@ -97,9 +107,9 @@ def solve(
     backend : {"numpy", "cupy"}
         Where arrays that are NumPy's are integrated; CuPy arrays stay on their device.
     first_step, max_step : float or Ensemble
-        Of adaptive methods; None: estimated.
+        Of adaptive methods; None: estimated, and not bounded.
     max_steps : int
-        The most steps of a sample, rejected ones counted.
+        The most steps of a sample by adaptive methods, rejected ones counted; at most 2**24 in float32.
     max_roots : int
         Roots of an event that are stored per sample.
     noise : callable, optional
@@ -124,7 +134,8 @@ def solve(
     ValueError
         If shapes do not fit, an argument is out of range or not finite, or the method cannot take the system.
     TypeError
-        If `f` cannot be traced and the method needs its derivatives.
+        If `f` cannot be traced and the method needs its derivatives, an event cannot and the method is "bdf", or an
+        argument, `f` or an event gives something else than real numbers.
 
     Warns
     -----
@@ -163,48 +174,27 @@ class Given(NamedTuple):
     method: str
 
 
-def problem_of(
-    f: Callable[..., Any],
-    y0: Any,
-    t: Any,
-    *,
-    p: Any = None,
-    method: str = "tsit5",
-    step: Any = None,
-    rtol: Any = 1e-6,
-    atol: Any = 1e-9,
-    t_eval: Any = None,
-    events: Any = (),
-    backend: str = "numpy",
-    first_step: Any = None,
-    max_step: Any = np.inf,
-    max_steps: int = 100_000,
-    max_roots: int = 16,
-    noise: Callable[..., Any] | None = None,
-    seed: int = 0,
-    noise_samples: Any = None,
-) -> Given:
-    """The checked arguments of `solve` as a problem."""
+def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
+    """The checked arguments of `solve`, with its names and defaults, as a problem."""
+    bound = inspect.signature(solve).bind(f, y0, t, **options)
+    bound.apply_defaults()
+    o = types.SimpleNamespace(**bound.arguments)
     require(callable(f), NAME, "f", "be callable", repr(f))
-    one_of(method, tuple(METHODS), NAME, "method")
-    chosen = METHODS[method]
-    if chosen.has_fixed_steps:
-        require(step is not None, NAME, "step", f"be given for the fixed steps of {method}", None)
-    require(not (chosen.own_step and step is not None), NAME, "step", f"be None for {method}", step)
+    chosen = _method(o)
     require(isinstance(t, list | tuple) and len(t) == 2, NAME, "t", "be a pair (t0, t1)", repr(t))
-    y0, p = stacked(y0, "y0"), stacked(() if p is None else p, "p")
-    t_eval_given = t_eval is not None
-    t_eval = stacked(() if t_eval is None else t_eval, "t_eval")
-    options = {"t[0]": t[0], "t[1]": t[1], "step": step, "rtol": rtol, "first_step": first_step, "max_step": max_step}
-    numbers = {name: _number(value, name) for name, value in options.items() if value is not None}
-    tolerance = atol if isinstance(atol, Ensemble) or np.ndim(atol) else [atol]
-    atol = stacked(tolerance, "atol")
+    y0, p = stacked(y0, "y0"), stacked(() if o.p is None else o.p, "p")
+    t_eval_given = o.t_eval is not None
+    t_eval = stacked(() if o.t_eval is None else o.t_eval, "t_eval")
+    wanted = {"t[0]": t[0], "t[1]": t[1], "rtol": o.rtol, "max_step": np.inf if o.max_step is None else o.max_step}
+    wanted |= {name: value for name in ("step", "first_step") if (value := getattr(o, name)) is not None}
+    numbers = {name: number(value, name) for name, value in wanted.items()}
+    atol = stacked(o.atol if isinstance(o.atol, Ensemble) or np.ndim(o.atol) else [o.atol], "atol")
     every = [y0, p, t_eval, atol, *numbers.values()]
     n_samples, sample_set = samples_of(NAME, *every), set_of(*every)
     like = next((each.samples for each in every if backend_of(each.samples) == "cuda"), None)
     if like is None:
-        one_of(backend, ("numpy", "cupy"), NAME, "backend")
-        like = prototype(backend)
+        one_of(o.backend, ("numpy", "cupy"), NAME, "backend")
+        like = prototype(o.backend)
     dtype = "float32" if str(y0.dtype) == "float32" else "float64"
 
     def real(x: Ensemble) -> Array:
@@ -216,44 +206,57 @@ def problem_of(
     absolute, times = real(atol), real(t_eval)
     n = y0.shape[0]
     require(n > 0, NAME, "y0", "have at least one entry", 0)
-    require(atol.shape[0] in (1, n), NAME, "atol", f"be a number or have shape ({n},)", atol.shape)
-    for name in ("rtol", "max_step", "step", "first_step"):
-        if name in given:
-            require(_all(given[name] > 0.0), NAME, name, "be above zero", _shown(numbers[name]))
-    require(_all(absolute >= 0.0), NAME, "atol", "be zero or above", _shown(atol))
-    for name in ("t[0]", "t[1]"):
-        require(_all(abs(given[name]) < np.inf), NAME, name, "be finite", _shown(numbers[name]))
-    max_steps = integer(max_steps, NAME, "max_steps", minimum=1)
-    integer(max_roots, NAME, "max_roots", minimum=1)
+    check_numbers(given, numbers, absolute, atol, n)
+    max_steps = integer(o.max_steps, NAME, "max_steps", minimum=1)
+    most = 2 ** (np.finfo(dtype).nmant + 1)  # the loops count in the working precision
+    require(max_steps <= most, NAME, "max_steps", f"be at most {most} in {dtype}", max_steps)
+    integer(o.max_roots, NAME, "max_roots", minimum=1)
     counts, lengths = np.asarray([max_steps], dtype=dtype), np.zeros(1, dtype)
     if chosen.own_step:
-        chosen = method_of(method, float(given["rtol"].min()), float(absolute.min()))
-    direction = _sign(_together(given["t[1]"], given["t[0]"], np.subtract))
-    if step is not None:
-        counts, lengths = _fixed(given, direction, dtype)
+        chosen = method_of(o.method, float(given["rtol"].min()), float(absolute.min()))
+    direction = sign(together(given["t[1]"], given["t[0]"], np.subtract))
+    if o.step is not None:
+        counts, lengths = fixed_steps(given, direction, dtype)
         chosen = chosen._replace(error_order=None)
-    elif first_step is not None:
-        lengths = _together(given["first_step"], direction, np.multiply)
-    _check_times(times, given, direction, t_eval)
-    functions, terminal, sides = _events(events)
+    elif o.first_step is not None:
+        lengths = together(given["first_step"], direction, np.multiply)
+    check_times(times, given, direction, t_eval)
+    functions, terminal, sides = events_of(o.events)
     rows = [real(y0), real(p), given["t[0]"], given["t[1]"], lengths, counts, given["rtol"], absolute,
             given["max_step"], times]  # fmt: skip
-    advice = f"The methods {' and '.join(STOCHASTIC)} take one, others none."
-    fits = (noise is not None) == (method in STOCHASTIC) and (noise is None or callable(noise))
-    require(fits, NAME, "noise", f"be a function for a stochastic method, with method={method!r}", repr(noise), advice)
-    if noise is not None:
-        ids = np.arange(n_samples) if noise_samples is None else np.asarray(noise_samples)
+    if o.noise is not None:
+        ids = np.arange(n_samples) if o.noise_samples is None else np.asarray(o.noise_samples)
         require(ids.shape == (n_samples,), NAME, "noise_samples", f"have shape ({n_samples},)", ids.shape)
-        rows[1] = _with_numbers(rows[1], noise_numbers(ids, seed, dtype))
+        rows[1] = _with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
         functions = tuple(without_numbers(g) for g in functions)
-    placed, space = _placed(rows, like), array_namespace(like)
+    placed, space = on_device(rows, like), array_namespace(like)
     system: System
-    if noise is None:
+    if o.noise is None:
         system = System(f, n, p.shape[0], space, dtype=dtype)
     else:
-        system = StochasticSystem(f, noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
-    problem = Problem(system, chosen, functions, terminal, sides, max_roots, *placed, n_samples, dtype)  # type: ignore[call-arg]
-    return Given(problem, t_eval_given, sample_set, method)
+        system = StochasticSystem(f, o.noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
+    problem = Problem(system, chosen, functions, terminal, sides, o.max_roots, *placed, n_samples, dtype)  # type: ignore[call-arg]
+    return Given(problem, t_eval_given, sample_set, o.method)
+
+
+def _method(o: types.SimpleNamespace) -> Method:
+    """The method, and whether the other arguments are ones that it takes."""
+    one_of(o.method, tuple(METHODS), NAME, "method")
+    chosen = METHODS[o.method]
+    if chosen.has_fixed_steps:
+        require(o.step is not None, NAME, "step", f"be given for the fixed steps of {o.method}", None)
+    require(not (chosen.own_step and o.step is not None), NAME, "step", f"be None for {o.method}", o.step)
+    if o.step is not None:
+        require(o.first_step is None, NAME, "first_step", "be None for fixed steps", repr(o.first_step))
+        bounded = o.max_step is not None and (isinstance(o.max_step, Ensemble) or o.max_step != np.inf)
+        require(not bounded, NAME, "max_step", "be left out for fixed steps", repr(o.max_step))
+    advice = f"The methods {' and '.join(STOCHASTIC)} take one, others none."
+    fits = (o.noise is not None) == (o.method in STOCHASTIC) and (o.noise is None or callable(o.noise))
+    rule = f"be a function for a stochastic method, with method={o.method!r}"
+    require(fits, NAME, "noise", rule, repr(o.noise), advice)
+    alone = o.noise is None and o.noise_samples is not None
+    require(not alone, NAME, "noise_samples", "be None without noise", type(o.noise_samples).__name__)
+    return chosen
 
 
 def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
@@ -277,7 +280,9 @@ def run(problem: Problem, progress: bool = False) -> Solution:
         traceable = False
     try:
         events_graph(problem)
-    except (TypeError, AttributeError):
+    except (TypeError, AttributeError) as error:
+        if problem.method.name == "bdf":
+            raise TypeError(message(NAME, "events", "be traceable for the method bdf", str(error))) from error
         traceable = False
     problem.method.check(system)
     with Display(quiet=not progress, total=problem.n_samples, unit="sample") as display:
@@ -326,110 +331,3 @@ def result_of(solution: Solution, given: Given) -> OdeResult:
         advice = "Their states are NaN; y_reached has the last ones."
         warnings.warn(f"{NAME}: {result.summary}. {advice}", OdeWarning, stacklevel=3)
     return result
-
-
-def stacked(value: Any, name: str) -> Ensemble:
-    """A vector of samples, from an array, an Ensemble or a list of numbers and Ensembles."""
-    if isinstance(value, list | tuple) and any(isinstance(part, Ensemble) for part in value):
-        n_samples = samples_of(NAME, *value)
-        parts = [part.samples if isinstance(part, Ensemble) else np.asarray([float(part)]) for part in value]
-        xp = array_namespace(*(part.samples for part in value if isinstance(part, Ensemble)))
-        rows = [xp.broadcast_to(xp.asarray(part), (n_samples,)) for part in parts]
-        value = wrap(xp.stack(rows), set_of(*value))
-    if not isinstance(value, Ensemble):
-        array = value if is_array(value) else np.asarray(value, dtype=None if len(value) else np.float64)
-        value = Ensemble(array[..., None])
-    assert isinstance(value, Ensemble)
-    require(value.ndim == 1, NAME, name, "have one axis", f"shape {value.shape}")
-    kinds = str(value.dtype)
-    require(kinds.startswith(("float", "int", "uint")), NAME, name, "be real numbers", kinds, "Split complex unknowns.")
-    return value
-
-
-def _number(value: Any, name: str) -> Ensemble:
-    """One number per sample."""
-    if isinstance(value, Ensemble):
-        require(value.ndim == 0, NAME, name, "be a number or have shape ()", f"shape {value.shape}")
-        return value
-    try:
-        return Ensemble(np.asarray([float(value)]))
-    except (TypeError, ValueError):
-        raise TypeError(message(NAME, name, "be a number or an Ensemble of shape ()", repr(value))) from None
-
-
-def _shown(x: Ensemble) -> Any:
-    values = to_numpy(x.samples).reshape(-1)
-    return float(values[0]) if values.size == 1 else f"values from {values.min():.6g} to {values.max():.6g}"
-
-
-def _all(condition: Array) -> bool:
-    return bool(condition.all())
-
-
-def _sign(x: Array) -> Array:
-    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
-
-
-def _together(a: Array, b: Array, operation: Any) -> Array:
-    """A ufunc of two arrays, of which a NumPy one, shared by the samples, follows the other to its device."""
-    if type(a) is not type(b):
-        a, b = asarray_like(a, b), asarray_like(b, a)
-    return operation(a, b)
-
-
-def _placed(rows: list[Array], like: Array) -> list[Array]:
-    """The arrays on the device of `like`; NumPy's are small and copied together."""
-    host = [row for row in rows if isinstance(row, np.ndarray)]
-    if isinstance(like, np.ndarray) or not host:
-        return rows
-    flat, shapes = np.concatenate([row.reshape(-1) for row in host]), tuple(row.shape for row in host)
-    if flat.nbytes <= MOST_KEPT:
-        there = iter(_copies(flat.tobytes(), flat.dtype.str, shapes, current_device()))
-    else:
-        there = iter(_split(asarray_like(flat, like), shapes))
-    return [next(there) if isinstance(row, np.ndarray) else row for row in rows]
-
-
-def _split(flat: Array, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
-    """Arrays of these shapes, one after another in a flat one."""
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    return [flat[end - math.prod(shape) : end].reshape(shape) for shape, end in zip(shapes, ends.tolist(), strict=True)]
-
-
-@functools.lru_cache(maxsize=256)
-def _copies(numbers: bytes, dtype: str, shapes: tuple[tuple[int, ...], ...], device: int) -> list[Array]:
-    """The same numbers on a device, kept for the next call: nothing writes to them, and no result holds them."""
-    return _split(device_array(np.frombuffer(numbers, dtype)), shapes)
-
-
-def _fixed(given: dict[str, Array], direction: Array, dtype: str) -> tuple[Array, Array]:
-    """The number of fixed steps and their length with its sign."""
-    span = abs(_together(given["t[1]"], given["t[0]"], np.subtract))
-    exact = _together(span, given["step"], np.divide)
-    nearest = np.rint(exact)
-    close = abs(exact - nearest) <= 8 * float(np.finfo(dtype).eps) * nearest  # a rest of rounding is no step
-    counts = close * nearest + ~close * np.ceil(exact)
-    most = 2 ** (np.finfo(dtype).nmant + 1)
-    seen = float(counts.max())
-    require(seen <= most, NAME, "step", f"need at most {most} steps of {dtype}", f"{seen:.3g} steps")
-    return counts.astype(dtype), _together(given["step"], direction, np.multiply)
-
-
-def _check_times(times: Array, given: dict[str, Array], direction: Array, t_eval: Ensemble) -> None:
-    if times.shape[0]:
-        steps = _together(times[1:, :] - times[:-1, :], direction, np.multiply)
-        require(_all(steps >= 0.0), NAME, "t_eval", "be ordered from t0 to t1", _shown(t_eval))
-        ends = ((times[0, :], given["t[0]"], 1.0), (times[-1, :], given["t[1]"], -1.0))
-        for time, end, side in ends:
-            beyond = _together(_together(time, end, np.subtract), direction, np.multiply) * side
-            require(_all(beyond >= 0.0), NAME, "t_eval", "lie between t0 and t1", _shown(t_eval))
-
-
-def _events(events: Any) -> tuple[tuple[Callable[..., Any], ...], list[int], list[int]]:
-    """The event functions, the roots that end a run, and the sides that count."""
-    functions: Sequence[Any] = tuple(events) if isinstance(events, list | tuple) else (events,)
-    for g in functions:
-        require(callable(g), NAME, "events", "be callable", repr(g))
-    terminal = [int(getattr(g, "terminal", 0)) for g in functions]
-    sides = [int(np.sign(getattr(g, "direction", 0))) for g in functions]
-    return tuple(functions), terminal, sides

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
-from ensemble._check import require
+from ensemble._check import message, require
 from ensemble._compile.trace.derivatives import jacobian, jacobian_pattern, tangents
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
@@ -157,6 +157,8 @@ def _traced(function: Callable[..., Any], n: int, n_parameters: int, dtype: str,
 def listed(results: Any, n: int) -> list[Any]:
     """What a right-hand side returned, as `n` values."""
     advice = "Return a list of n values, one per unknown."
+    if isinstance(results, Mapping | Set | str):
+        raise TypeError(message(NAME, "f(t, y, p, xp)", f"return {n} values", f"a {type(results).__name__}", advice))
     try:
         values = list(results)
     except TypeError:

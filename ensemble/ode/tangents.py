@@ -14,6 +14,7 @@ from ensemble._compile.trace.derivatives import pushforward
 from ensemble._compile.trace.graph import Graph
 from ensemble._typing import Array, Namespace
 from ensemble.ode import implicit
+from ensemble.ode.arguments import stacked
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.control import Rows
 from ensemble.ode.extension import (
@@ -29,7 +30,7 @@ from ensemble.ode.extension import (
 )
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
-from ensemble.ode.solve import Given, problem_of, result_of, run, stacked
+from ensemble.ode.solve import Given, problem_of, result_of, run
 from ensemble.ode.system import System
 from ensemble.scalar import Ensemble
 from ensemble.scalar.ensemble import wrap
@@ -43,7 +44,11 @@ Seed = tuple[int, int, int | None]
 
 
 class OdeSensitivities(NamedTuple):
-    """The solution and its derivatives, sample by sample. NaN where the state is."""
+    """The solution and its derivatives, sample by sample. NaN where the state is.
+
+    A sample whose derivatives are not finite, as that of ``y ** p`` by p where y is negative, fails as `non_finite`:
+    its state is NaN, too. Leave such a parameter out of `wrt`.
+    """
 
     result: OdeResult
     """What `solve` returns."""

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
 
 from ensemble import Ensemble, gallery, ode
 from ensemble._kernels.ode import differences
 from ensemble.ode import OdeStatus, OdeWarning, bdf, evaluation
 from ensemble.ode.methods.bdf import ALPHA, GAMMA
-from tests.ode.problems import brusselator, brusselator_arrays, brusselator_sparsity, brusselator_start
+from tests.ode.problems import brusselator, brusselator_start
 
 M = 20
 P = np.linspace(0.01, 0.05, 5)
@@ -26,26 +25,6 @@ def whole():
     return integrated(t_eval=TIMES)
 
 
-def reference(a, times):
-    return solve_ivp(brusselator_arrays, (times[0], times[-1]), brusselator_start(M), "Radau", rtol=1e-11, atol=1e-12,
-                     args=(a,), t_eval=times, jac_sparsity=brusselator_sparsity(M)).y.T  # fmt: skip
-
-
-def test_end_and_output_times_agree_with_radau(whole):
-    for k in (0, 4):
-        exact = reference(P[k], TIMES)
-        assert np.abs(whole.y.samples[..., k] - exact).max() < 1e-4
-    assert np.array_equal(whole.y.samples[0, :, 2], brusselator_start(M))
-    assert np.array_equal(whole.y.samples[-1], whole.y_reached.samples)
-
-
-@pytest.mark.parametrize("k", [0, 3])
-def test_a_sample_is_its_own_run_to_the_bit(whole, k):
-    alone = integrated(P[k : k + 1], t_eval=TIMES)
-    assert np.array_equal(alone.y.samples[..., 0], whole.y.samples[..., k])
-    assert alone.n_steps[0] == whole.n_steps[k] and alone.n_rejected[0] == whole.n_rejected[k]
-
-
 @pytest.mark.parametrize("together", [1, 32])
 def test_samples_that_take_the_place_of_others_are_the_same(whole, monkeypatch, together):
     monkeypatch.setattr(evaluation, "FACTORS", 1)  # 8 columns
@@ -54,16 +33,6 @@ def test_samples_that_take_the_place_of_others_are_the_same(whole, monkeypatch, 
     many = integrated(np.tile(P, 9)[order], t_eval=TIMES)
     assert np.array_equal(many.y.samples, np.tile(whole.y.samples, 9)[..., order])
     assert np.array_equal(many.n_steps, np.tile(whole.n_steps, 9)[order])
-
-
-def test_a_sample_that_is_not_finite_leaves_the_others_alone(whole):
-    p = P.copy()
-    p[1] = np.nan
-    with pytest.warns(OdeWarning, match="4 of 5 samples finished"):
-        other = integrated(p, t_eval=TIMES)
-    assert other.status.tolist() == [1, OdeStatus.non_finite, 1, 1, 1]
-    keep = [0, 2, 3, 4]
-    assert np.array_equal(other.y.samples[..., keep], whole.y.samples[..., keep])
 
 
 def test_a_sample_that_grows_without_bound_leaves_the_others_alone():
@@ -84,36 +53,6 @@ def test_a_singular_matrix_takes_another_step():
     # 1 / c - J is zero where h = 1 - KAPPA_1 of order 1
     result = integrated(np.ones(2), (0.0, 3.0), [1.0], lambda t, y, p, xp: [p[0] * y[0]], first_step=1.185, rtol=1e-8)
     assert np.allclose(result.y.samples, np.exp(3.0), rtol=1e-5)
-
-
-def test_a_sample_that_needs_too_many_steps_has_a_status():
-    with pytest.warns(OdeWarning):
-        result = integrated(max_steps=20)
-    assert set(result.status.tolist()) == {OdeStatus.too_many_steps}
-    assert result.n_steps.tolist() == [20] * 5
-    assert np.isnan(result.y.samples).all()
-
-
-def test_times_may_differ_between_samples_and_run_backwards():
-    ends = Ensemble(np.array([0.3, 0.0, -0.02]))
-    result = integrated(P[:3], (0.0, ends))
-    assert result.status.tolist() == [1, 1, 1]
-    assert result.t_reached.samples.tolist() == [0.3, 0.0, -0.02]
-    assert np.array_equal(result.y.samples[:, 1], brusselator_start(M))
-    assert np.abs(result.y.samples[:, 0] - reference(P[0], [0.0, 0.3])[-1]).max() < 2e-5
-    back = solve_ivp(brusselator_arrays, (0.0, -0.02), brusselator_start(M), "Radau", rtol=1e-11, atol=1e-12,
-                     args=(P[2],)).y[:, -1]  # fmt: skip
-    assert np.abs(result.y.samples[:, 2] - back).max() < 1e-4
-
-
-def test_a_right_hand_side_that_depends_on_the_time():
-    def driven(t, y, p, xp):
-        return [-p[0] * (y[0] - xp.cos(t)), *(50.0 * (y[i - 1] - y[i]) for i in range(1, len(y)))]
-
-    expected = solve_ivp(lambda t, y: driven(t, y, [100.0], np), (0.0, 1.0), np.zeros(40), "Radau", rtol=1e-10,
-                         atol=1e-12).y[:, -1]  # fmt: skip
-    result = integrated(np.array([100.0]), (0.0, 1.0), np.zeros(40), driven)
-    assert np.abs(result.y.samples[:, 0] - expected).max() < 2e-5
 
 
 @pytest.mark.parametrize("name", ["hires", "pharmacokinetics", "van_der_pol"])
@@ -168,13 +107,6 @@ def test_events_stop_and_count_in_each_sample():
 def test_fixed_steps_are_refused():
     with pytest.raises(ValueError, match="step must be None for bdf"):
         integrated(step=0.1)
-
-
-@pytest.mark.slow  # kernels of another precision
-def test_single_precision(whole):
-    result = integrated(start=brusselator_start(M).astype(np.float32), rtol=1e-4, atol=1e-5)
-    assert result.y.samples.dtype == np.float32
-    assert np.abs(result.y.samples - whole.y.samples[-1]).max() < 1e-2
 
 
 # --- the arithmetic of differences

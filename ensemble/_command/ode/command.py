@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,8 +64,11 @@ def run(options: argparse.Namespace) -> int:
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ode.OdeWarning)  # the table has it
-        result = ode.solve(problem.f, problem.y0, problem.t, p=problem.p, backend=options.backend,
-                           progress=not options.quiet, **chosen)  # fmt: skip
+        try:
+            result = ode.solve(problem.f, problem.y0, problem.t, p=problem.p, backend=options.backend,
+                               progress=not options.quiet, **chosen)  # fmt: skip
+        except Exception as error:  # of the user's function, of any kind
+            raise told(error, options.problem) from error
         status = to_numpy(result.status)
     seconds = time.perf_counter() - started
     found = outcome(problem, result, status, seconds)
@@ -79,6 +83,15 @@ def run(options: argparse.Namespace) -> int:
     if options.plot is not None:
         options.output.write(options.plot, lambda: save_figure(figure(problem, result), options.plot))
     return 0 if result.all_succeeded else 1
+
+
+def told(error: Exception, problem: str) -> Exception:
+    """What to say of an error: where it is one of the user's file, with the line."""
+    file = Path(problem.partition(".py")[0] + ".py").name
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == file]
+    if ".py" not in problem or not frames:
+        return error
+    return ValueError(f"{problem} raised {type(error).__name__} in line {frames[-1].lineno}: {error}")
 
 
 def problem_of(options: argparse.Namespace) -> Problem:

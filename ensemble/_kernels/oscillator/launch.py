@@ -29,8 +29,15 @@ def source(kind: Run, dtype: str, **constants: int) -> str:
 
 
 @functools.cache
-def compiled_run(kind: Run, dtype: str) -> Any:
-    return device.raw_module(source(kind, dtype), OPTIONS, ("integrate",)).get_function("integrate")
+def compiled_run(kind: Run, dtype: str, more: int) -> Any:
+    return device.raw_module(source(kind, dtype, MORE=more), OPTIONS, ("integrate",)).get_function("integrate")
+
+
+def samples_of_thread(kind: Run, n_samples: int, *arrays: Any) -> int:
+    """Two neighbours where one instruction can load and store both: they share addresses and forces."""
+    if kind.turned or n_samples % 2:
+        return 1
+    return 2 if all(device.address(array) % (2 * array.itemsize) == 0 for array in arrays) else 1
 
 
 def integrate(
@@ -45,4 +52,5 @@ def integrate(
         real(h), real(scale), x, v, history, *map(whole, places),
     )  # fmt: skip
     if x.size:
-        compiled_run(kind, x.dtype.name)((-(-x.size // THREADS),), (THREADS,), arguments)
+        more = samples_of_thread(kind, x.size, noise, history)
+        compiled_run(kind, x.dtype.name, more)((-(-x.size // (THREADS * more)),), (THREADS,), arguments)

@@ -14,6 +14,9 @@
 #ifndef MORE
 #define MORE 1
 #endif
+#ifndef CHAIN
+#define CHAIN 0
+#endif
 #ifndef THREADS
 #define THREADS 64
 #endif
@@ -26,10 +29,10 @@ __device__ __forceinline__ double double_of(int high, unsigned low)
     return __longlong_as_double(((int64)high << 32) | low);
 }
 
-// 1 / sqrt(a), finite for a = 0; a is not negative
-__device__ __forceinline__ float inverse_root(float a)
+// 1 / sqrt(abs(x)), finite for x = 0
+__device__ __forceinline__ float inverse_root(float x)
 {
-    const float positive = a < 1.17549435e-38f ? 1.17549435e-38f : a;
+    const float a = fabs(x), positive = a < 1.17549435e-38f ? 1.17549435e-38f : a;
 #ifdef __CUDA_ARCH__
     float y;
     asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(positive));
@@ -39,9 +42,10 @@ __device__ __forceinline__ float inverse_root(float a)
 #endif
 }
 
-__device__ __forceinline__ double inverse_root(double a)
+__device__ __forceinline__ double inverse_root(double x)
 {
-    const int high = high_of(a), least = high < 0x00100000 ? 0x00100000 : high;
+    const double a = fabs(x);
+    const int high = high_of(x) & 0x7fffffff, least = high < 0x00100000 ? 0x00100000 : high;
     double y;
 #ifdef __CUDA_ARCH__
     asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(double_of(least, 0u)));  // reads the upper half, gives 20 bits
@@ -76,14 +80,29 @@ __device__ __forceinline__ double inverse(double a)
     return fma(y, fma(error, error, error), y);
 }
 
-__device__ __forceinline__ void philox(unsigned (&c)[4], unsigned k0, unsigned k1)
+// The keys of all rounds; the compiler would add them anew in each round.
+struct Keys {
+    unsigned first[10], second[10];
+
+    __device__ __forceinline__ explicit Keys(uint64 seed)
+    {
+#pragma unroll
+        for (int k = 0; k < 10; ++k) {
+            first[k] = (unsigned)seed + k * 0x9E3779B9u, second[k] = (unsigned)(seed >> 32) + k * 0xBB67AE85u;
+#ifdef __CUDA_ARCH__
+            asm volatile("" : "+r"(first[k]), "+r"(second[k]));
+#endif
+        }
+    }
+};
+
+__device__ __forceinline__ void philox(unsigned (&c)[4], const Keys& keys)
 {
 #pragma unroll
     for (int round = 0; round < 10; ++round) {
         const uint64 high = (uint64)c[0] * 0xD2511F53u, low = (uint64)c[2] * 0xCD9E8D57u;
-        c[0] = (unsigned)(low >> 32) ^ c[1] ^ k0, c[1] = (unsigned)low;
-        c[2] = (unsigned)(high >> 32) ^ c[3] ^ k1, c[3] = (unsigned)high;
-        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+        c[0] = (unsigned)(low >> 32) ^ c[1] ^ keys.first[round], c[1] = (unsigned)low;
+        c[2] = (unsigned)(high >> 32) ^ c[3] ^ keys.second[round], c[3] = (unsigned)high;
     }
 }
 
@@ -120,7 +139,7 @@ __device__ __forceinline__ double radius_of(double u)
 __device__ __forceinline__ float radius_of(float u)
 {
     const int bits = __float_as_int(u), k = (bits - 0x3F3504F3) >> 23;
-    const float f = __int_as_float(bits - (k << 23)) - 1.0f, exponent = (float)k;
+    const float f = __int_as_float(bits - (k << 23)) - 1.0f, exponent = __int_as_float(0x4B400000 + k) - 12582912.0f;
     const float s = f * inverse(2.0f + f), z = s * s, square = 0.5f * f * f;
     const float rest = fma(fma(fma(0.24279078841f, z, 0.28498786688f), z, 0.40000972152f), z, 0.66666662693f);
     const float low = fma(s, fma(z, rest, square), exponent * 9.0580006145e-6f);
@@ -166,10 +185,10 @@ __device__ __forceinline__ void uniform(unsigned high, unsigned, float& u)
 }
 
 // two normal numbers for the steps 2 * block and 2 * block + 1
-__device__ __forceinline__ void normal_pair(int64 number, unsigned block, uint64 seed, real& first, real& second)
+__device__ __forceinline__ void normal_pair(int64 number, unsigned block, const Keys& keys, real& first, real& second)
 {
     unsigned c[4] = {(unsigned)number, (unsigned)(number >> 32), block, 0u};
-    philox(c, (unsigned)seed, (unsigned)(seed >> 32));
+    philox(c, keys);
     real u, turns, cosine, sine;
     uniform(c[0], c[1], u);
     uniform(c[2], c[3], turns);
@@ -178,75 +197,48 @@ __device__ __forceinline__ void normal_pair(int64 number, unsigned block, uint64
     first = radius * cosine, second = radius * sine;
 }
 
+// What a step needs of the parameters of a sample. The stages of the classical method, with x + h/2 v2 and others written
+// by velocities and accelerations of the stages before: 27 operations besides the roots.
 struct Member {
     real x, v, damping, root_damping, stiffness, amplitude, noise;
     int64 number;
 
-    __device__ __forceinline__ real acceleration(real x, real v, real force) const
+    // base - damping v - root_damping sgn(v) sqrt(abs(v))
+    __device__ __forceinline__ real acceleration(real v, real base) const
     {
-        const real friction = fused(root_damping, inverse_root(v < 0 ? -v : v), damping);
-        return fused(-friction, v, fused(-stiffness, x, force));
+#if CHAIN
+        return fused(-(root_damping * v), inverse_root(v), fused(-damping, v, base));
+#else
+        return fused(-fused(root_damping, inverse_root(v), damping), v, base);
+#endif
     }
 
     __device__ __forceinline__ void step(real f0, real f1, real f2, real e, real h)
     {
-        const real half = real(0.5) * h, sixth = h / real(6.0), drawn = noise * e;
-        const real a1 = acceleration(x, v, fused(amplitude, f0, drawn)), middle = fused(amplitude, f1, drawn);
-        const real v2 = fused(half, a1, v), a2 = acceleration(fused(half, v, x), v2, middle);
-        const real v3 = fused(half, a2, v), a3 = acceleration(fused(half, v2, x), v3, middle);
-        const real v4 = fused(h, a3, v), a4 = acceleration(fused(h, v3, x), v4, fused(amplitude, f2, drawn));
-        x = fused(sixth, fused(real(2.0), v2 + v3, v + v4), x);
-        v = fused(sixth, fused(real(2.0), a2 + a3, a1 + a4), v);
+        const real half = real(0.5) * h, sixth = h / real(6.0);
+        const real at_rest = fused(noise, e, -stiffness * x), ahead = fused(h, v, x);
+        const real a1 = acceleration(v, fused(amplitude, f0, at_rest));
+        const real middle = fused(amplitude, f1, fused(-stiffness * half, v, at_rest));
+        const real v2 = fused(half, a1, v), a2 = acceleration(v2, middle);
+        const real v3 = fused(half, a2, v), a3 = acceleration(v3, fused(-stiffness * (half * half), a1, middle));
+        const real end = fused(amplitude, f2, fused(-stiffness * h, v, at_rest));
+        const real v4 = fused(h, a3, v), a4 = acceleration(v4, fused(-stiffness * (h * half), a2, end));
+        const real sum = a2 + a3, first = a1 + sum;
+        x = fused(sixth * h, first, ahead);
+        v = fused(sixth, (first + sum) + a4, v);
     }
 };
 
-#if TURNED
-#define NOISE(i, j) noise[(int64)(i) * noise_step + (int64)at[j] * noise_sample]
-#define KEPT(q, i, j) history[(q) * place + (int64)(i) * place_step + (int64)at[j] * place_sample]
-#else
-#define NOISE(i, j) (noise + (int64)(i) * noise_step)[at[j]]
-#define KEPT(q, i, j) (history + ((q) * place + (int64)(i) * place_step))[at[j]]
-#endif
+typedef PackOf<real, MORE> Pack;
 
-template <bool WHOLE>
-__device__ __forceinline__ void steps_of_block(
-    Member (&members)[MORE], const unsigned (&at)[MORE], int block, int n_steps, uint64 seed,
-    const real* __restrict__ forcing, const real* __restrict__ noise, int64 noise_step, int64 noise_sample, real h,
-    real (&ahead)[AHEAD][MORE], real* __restrict__ history, int64 place, int64 place_step, int64 place_sample)
-{
-    real e[AHEAD][MORE];
-#if !DRAWN
-#pragma unroll
-    for (int k = 0; k < AHEAD; ++k) {
-#pragma unroll
-        for (int j = 0; j < MORE; ++j) {
-            e[k][j] = ahead[k][j];
-            if (block + AHEAD + k < n_steps) ahead[k][j] = NOISE(block + AHEAD + k, j);
-        }
-    }
+// Entry `i` of a row of MORE neighbours per thread; with TURNED, MORE is one.
+#if TURNED
+#define ROW(array, i, step, sample) ((array) + (int64)(i) * (step) + at * (sample))
+#else
+#define ROW(array, i, step, sample) ((array) + (int64)(i) * (step) + at)
 #endif
-    const PackOf<real, 2>* pairs = reinterpret_cast<const PackOf<real, 2>*>(forcing);
-    PackOf<real, 2> next = pairs[block];
-#pragma unroll
-    for (int k = 0; k < AHEAD; ++k) {
-        const int i = block + k;
-        if (WHOLE || i < n_steps) {
-            const PackOf<real, 2> now = next;
-            next = pairs[i + 1];
-#pragma unroll
-            for (int j = 0; j < MORE; ++j) {
-#if DRAWN
-                if (k % 2 == 0) normal_pair(members[j].number, i / 2, seed, e[k][j], e[k + 1][j]);
-#endif
-#if STORED
-                KEPT(0, i, j) = members[j].x;
-                KEPT(1, i, j) = members[j].v;
-#endif
-                members[j].step(now.lane[0], now.lane[1], next.lane[0], e[k][j], h);
-            }
-        }
-    }
-}
+#define PACK(pointer) (*reinterpret_cast<Pack*>(pointer))
+#define CONSTANT_PACK(pointer) (*reinterpret_cast<const Pack*>(pointer))
 
 extern "C" __global__ void __launch_bounds__(THREADS) integrate(
     int64 n_samples, int64 n_steps, const int64* __restrict__ numbers, uint64 seed,
@@ -254,44 +246,92 @@ extern "C" __global__ void __launch_bounds__(THREADS) integrate(
     int64 noise_step, int64 noise_sample, real h, real scale, real* __restrict__ x_end, real* __restrict__ v_end,
     real* __restrict__ history, int64 place, int64 place_step, int64 place_sample)
 {
-    const int64 first = (int64)blockIdx.x * (THREADS * MORE) + threadIdx.x;
-    if (first >= n_samples) return;
+    const int64 at = ((int64)blockIdx.x * THREADS + threadIdx.x) * MORE;
+    if (at >= n_samples) return;
     Member members[MORE];
-    unsigned at[MORE];
 #pragma unroll
-    for (int j = 0; j < MORE; ++j) {  // samples behind the last one repeat it
-        const int64 wanted = first + j * THREADS, s = wanted < n_samples ? wanted : n_samples - 1;
+    for (int j = 0; j < MORE; ++j) {
         Member& member = members[j];
-        at[j] = (unsigned)s, member.number = numbers[s], member.x = x_end[s], member.v = v_end[s];
-        const real per_mass = real(1.0) / parameters[s];
-        member.damping = parameters[n_samples + s] * per_mass, member.root_damping = parameters[2 * n_samples + s] * per_mass;
-        member.stiffness = parameters[3 * n_samples + s] * per_mass, member.amplitude = parameters[4 * n_samples + s] * per_mass;
+        const real* own = parameters + at + j;
+        const real per_mass = real(1.0) / own[0];
+        member.number = numbers[at + j], member.x = x_end[at + j], member.v = v_end[at + j];
+        member.damping = own[n_samples] * per_mass, member.root_damping = own[2 * n_samples] * per_mass;
+        member.stiffness = own[3 * n_samples] * per_mass, member.amplitude = own[4 * n_samples] * per_mass;
         member.noise = member.amplitude * scale;
     }
-    real ahead[AHEAD][MORE];
-#if !DRAWN
+    const PackOf<real, 2>* pairs = reinterpret_cast<const PackOf<real, 2>*>(forcing);
+    PackOf<real, 2> next = pairs[0];
+    Pack e[AHEAD];
+#if DRAWN
+    const Keys keys(seed);
+#else
+    const real* given = ROW(noise, 0, noise_step, noise_sample);
+    Pack ahead[AHEAD];  // loads that wait for memory while steps run
 #pragma unroll
     for (int k = 0; k < AHEAD; ++k) {
-#pragma unroll
-        for (int j = 0; j < MORE; ++j) ahead[k][j] = k < n_steps ? NOISE(k, j) : real(0);
+        if (k < n_steps) ahead[k] = CONSTANT_PACK(given);
+        given += noise_step;
     }
 #endif
+#if STORED
+    real *kept_x = ROW(history, 0, place_step, place_sample), *kept_v = kept_x + place;
+#endif
+    const int last = (int)n_steps;
     int block = 0;
-    const int whole = (int)(n_steps - n_steps % AHEAD), last = (int)n_steps;
-    for (; block < whole; block += AHEAD) {
-        steps_of_block<true>(members, at, block, last, seed, forcing, noise, noise_step, noise_sample, h, ahead, history,
-                             place, place_step, place_sample);
+
+    const auto one = [&](int k) {
+        const PackOf<real, 2> now = next;
+        next = pairs[block + k + 1];
+#if DRAWN
+        if (k % 2 == 0) {
+#pragma unroll
+            for (int j = 0; j < MORE; ++j)
+                normal_pair(members[j].number, (unsigned)(block + k) / 2, keys, e[k].lane[j], e[k + 1].lane[j]);
+        }
+#endif
+#if STORED
+        Pack x, v;
+#pragma unroll
+        for (int j = 0; j < MORE; ++j) x.lane[j] = members[j].x, v.lane[j] = members[j].v;
+        PACK(kept_x) = x, PACK(kept_v) = v;
+        kept_x += place_step, kept_v += place_step;
+#endif
+#pragma unroll
+        for (int j = 0; j < MORE; ++j) members[j].step(now.lane[0], now.lane[1], next.lane[0], e[k].lane[j], h);
+    };
+
+    for (; block + AHEAD <= last; block += AHEAD) {
+#if !DRAWN
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) e[k] = ahead[k];
+        if (block + 2 * AHEAD <= last) {
+#pragma unroll
+            for (int k = 0; k < AHEAD; ++k) ahead[k] = CONSTANT_PACK(given), given += noise_step;
+        } else {
+#pragma unroll
+            for (int k = 0; k < AHEAD; ++k) {
+                if (block + AHEAD + k < last) ahead[k] = CONSTANT_PACK(given);
+                given += noise_step;
+            }
+        }
+#endif
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) one(k);
     }
-    if (block < last) {
-        steps_of_block<false>(members, at, block, last, seed, forcing, noise, noise_step, noise_sample, h, ahead, history,
-                              place, place_step, place_sample);
+#pragma unroll
+    for (int k = 0; k < AHEAD - 1; ++k) {
+        if (block + k < last) {
+#if !DRAWN
+            e[k] = ahead[k];
+#endif
+            one(k);
+        }
     }
 #pragma unroll
     for (int j = 0; j < MORE; ++j) {
 #if STORED
-        KEPT(0, n_steps, j) = members[j].x;
-        KEPT(1, n_steps, j) = members[j].v;
+        kept_x[j] = members[j].x, kept_v[j] = members[j].v;
 #endif
-        x_end[at[j]] = members[j].x, v_end[at[j]] = members[j].v;
+        x_end[at + j] = members[j].x, v_end[at + j] = members[j].v;
     }
 }

@@ -161,20 +161,31 @@ def plain(noise, h=0.01, m=2.0, c=1.6, r=1.0, k=62.84):
     return np.moveaxis(np.array(history), 0, 1)
 
 
+@pytest.mark.parametrize("n", [67, 68])
 @pytest.mark.parametrize(
     "layout, dtype", [("samples_fastest", np.float64), ("samples_fastest", np.float32), ("times_fastest", np.float64)]
 )
-def test_steps_are_those_of_the_method_in_both_layouts(backend, layout, dtype):
-    noise = np.random.default_rng(53101).standard_normal((60, 67)).astype(dtype)
+def test_steps_are_those_of_the_method_in_both_layouts(backend, layout, dtype, n):
+    noise = np.random.default_rng(53101).standard_normal((60, n)).astype(dtype)
     expected = plain(noise.astype(np.float64))
     turned = layout == "times_fastest"
-    response = oscillator(67, n_steps=60, noise=noise.T if turned else noise, history=True, layout=layout,
+    response = oscillator(n, n_steps=60, noise=noise.T if turned else noise, history=True, layout=layout,
                           output=[[2.0, 0.5]], dtype=dtype, backend=backend)  # fmt: skip
     history = np.moveaxis(response.history, 0, -1) if turned else response.history
     tolerance = 1e-10 if dtype == np.float64 else 2e-3
     np.testing.assert_allclose(history, expected, rtol=0, atol=tolerance * np.abs(expected).max())
     np.testing.assert_array_equal(response.displacement.samples, history[0, -1])
     np.testing.assert_allclose(response.y.samples[0], 2.0 * history[0, -1] + 0.5 * history[1, -1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_noise_at_an_odd_place_in_memory(backend, dtype):
+    """Pairs of samples are not read with one instruction there."""
+    memory = np.random.default_rng(53101).standard_normal(9 * 10 + 1).astype(dtype)
+    noise = memory[1:].reshape(9, 10)
+    got = oscillator(10, n_steps=9, noise=noise, dtype=dtype, backend=backend).displacement.samples
+    expected = oscillator(10, n_steps=9, noise=noise.copy(), dtype=dtype, backend=backend).displacement.samples
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -249,7 +260,8 @@ def test_cuda_source_compiles(kind, dtype):
     library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
-    assert nvrtc.compiled(library, launch.source(kind, dtype), *launch.OPTIONS)
+    for more in (1, 2):
+        assert nvrtc.compiled(library, launch.source(kind, dtype, MORE=more), *launch.OPTIONS)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

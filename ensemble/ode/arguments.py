@@ -1,0 +1,187 @@
+"""Checks of single arguments of `solve`, and their arrays."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
+from ensemble._check import message, require
+from ensemble._compile.device import current_device, device_array
+from ensemble._typing import Array
+from ensemble.scalar import Ensemble
+from ensemble.scalar.ensemble import wrap
+from ensemble.scalar.namespace import samples_of, set_of
+
+__all__ = [
+    "NAME",
+    "check_numbers",
+    "check_times",
+    "events_of",
+    "fixed_steps",
+    "number",
+    "on_device",
+    "sign",
+    "stacked",
+    "together",
+]
+
+NAME = "ode.solve"
+
+MOST_KEPT = 4096
+"""Bytes of numbers whose copy on a device is kept."""
+
+
+def stacked(value: Any, name: str) -> Ensemble:
+    """A vector of samples, from an array, an Ensemble or a list of numbers and Ensembles."""
+    if isinstance(value, list | tuple) and any(isinstance(part, Ensemble) for part in value):
+        parts = [number(part, f"{name}[{k}]") for k, part in enumerate(value)]
+        n_samples = samples_of(NAME, *parts)
+        xp = array_namespace(*(part.samples for part in value if isinstance(part, Ensemble)))
+        rows = [xp.broadcast_to(xp.asarray(part.samples), (n_samples,)) for part in parts]
+        value = wrap(xp.stack(rows), set_of(*value))
+    if not isinstance(value, Ensemble):
+        require(not np.isscalar(value), NAME, name, "have one axis", repr(value), f"Write [{value!r}] for one entry.")
+        try:
+            array = value if is_array(value) else np.asarray(value, dtype=None if len(value) else np.float64)
+        except (TypeError, ValueError):  # a ragged list, or an object without a length
+            raise TypeError(message(NAME, name, "be an array, an Ensemble or a list of numbers", repr(value))) from None
+        kinds = str(array.dtype)
+        plain = kinds.startswith(("bool", "float", "int", "uint", "complex"))
+        if not plain:
+            raise TypeError(message(NAME, name, "be real numbers", kinds))
+        value = Ensemble(array[..., None])
+    assert isinstance(value, Ensemble)
+    require(value.ndim == 1, NAME, name, "have one axis", f"shape {value.shape}")
+    require_real(value, name)
+    return value
+
+
+def require_real(value: Ensemble, name: str) -> None:
+    """Refuse samples that are no real numbers."""
+    kinds = str(value.dtype)
+    require(kinds.startswith(("float", "int", "uint")), NAME, name, "be real numbers", kinds, "Split complex unknowns.")
+
+
+def number(value: Any, name: str) -> Ensemble:
+    """One number per sample."""
+    if isinstance(value, Ensemble):
+        require(value.ndim == 0, NAME, name, "be a number or have shape ()", f"shape {value.shape}")
+        require_real(value, name)
+        return value
+    if isinstance(value, str | bytes):
+        raise TypeError(message(NAME, name, "be a number or an Ensemble of shape ()", repr(value)))
+    try:
+        return Ensemble(np.asarray([float(value)]))
+    except (TypeError, ValueError):
+        raise TypeError(message(NAME, name, "be a number or an Ensemble of shape ()", repr(value))) from None
+
+
+def check_numbers(
+    given: dict[str, Array], numbers: dict[str, Ensemble], absolute: Array, atol: Ensemble, n: int
+) -> None:
+    """Tolerances, times and step lengths of all samples are in range."""
+    require(atol.shape[0] in (1, n), NAME, "atol", f"be a number or have shape ({n},)", atol.shape)
+    for name in ("t[0]", "t[1]"):
+        require(_all(abs(given[name]) < np.inf), NAME, name, "be finite", _shown(numbers[name]))
+    for name in ("rtol", "step", "first_step"):
+        if name in given:
+            require(_all(given[name] > 0.0), NAME, name, "be above zero", _shown(numbers[name]))
+            require(_all(given[name] < np.inf), NAME, name, "be finite", _shown(numbers[name]))
+    require(_all(given["max_step"] > 0.0), NAME, "max_step", "be above zero", _shown(numbers["max_step"]))
+    require(_all(absolute >= 0.0), NAME, "atol", "be zero or above", _shown(atol))
+    require(_all(absolute < np.inf), NAME, "atol", "be finite", _shown(atol))
+
+
+def _shown(x: Ensemble) -> Any:
+    values = to_numpy(x.samples).reshape(-1)
+    return float(values[0]) if values.size == 1 else f"values from {values.min():.6g} to {values.max():.6g}"
+
+
+def _all(condition: Array) -> bool:
+    return bool(condition.all())
+
+
+def sign(x: Array) -> Array:
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+
+
+def together(a: Array, b: Array, operation: Any) -> Array:
+    """A ufunc of two arrays, of which a NumPy one, shared by the samples, follows the other to its device."""
+    if type(a) is not type(b):
+        a, b = asarray_like(a, b), asarray_like(b, a)
+    return operation(a, b)
+
+
+def on_device(rows: list[Array], like: Array) -> list[Array]:
+    """The arrays on the device of `like`; NumPy's are small and copied together."""
+    host = [row for row in rows if isinstance(row, np.ndarray)]
+    if isinstance(like, np.ndarray) or not host:
+        return rows
+    flat, shapes = np.concatenate([row.reshape(-1) for row in host]), tuple(row.shape for row in host)
+    if flat.nbytes <= MOST_KEPT:
+        there = iter(_copies(flat.tobytes(), flat.dtype.str, shapes, current_device()))
+    else:
+        there = iter(_split(asarray_like(flat, like), shapes))
+    return [next(there) if isinstance(row, np.ndarray) else row for row in rows]
+
+
+def _split(flat: Array, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
+    """Arrays of these shapes, one after another in a flat one."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    return [flat[end - math.prod(shape) : end].reshape(shape) for shape, end in zip(shapes, ends.tolist(), strict=True)]
+
+
+@functools.lru_cache(maxsize=256)
+def _copies(numbers: bytes, dtype: str, shapes: tuple[tuple[int, ...], ...], device: int) -> list[Array]:
+    """The same numbers on a device, kept for the next call: nothing writes to them, and no result holds them."""
+    return _split(device_array(np.frombuffer(numbers, dtype)), shapes)
+
+
+def fixed_steps(given: dict[str, Array], direction: Array, dtype: str) -> tuple[Array, Array]:
+    """The number of fixed steps and their length with its sign."""
+    span = abs(together(given["t[1]"], given["t[0]"], np.subtract))
+    exact = together(span, given["step"], np.divide)
+    nearest = np.rint(exact)
+    close = abs(exact - nearest) <= 8 * float(np.finfo(dtype).eps) * nearest  # a rest of rounding is no step
+    counts = close * nearest + ~close * np.ceil(exact)
+    most = 2 ** (np.finfo(dtype).nmant + 1)
+    seen = float(counts.max())
+    require(seen <= most, NAME, "step", f"need at most {most} steps of {dtype}", f"{seen:.3g} steps")
+    return counts.astype(dtype), together(given["step"], direction, np.multiply)
+
+
+def check_times(times: Array, given: dict[str, Array], direction: Array, t_eval: Ensemble) -> None:
+    if times.shape[0]:
+        steps = together(times[1:, :] - times[:-1, :], direction, np.multiply)
+        require(_all(steps >= 0.0), NAME, "t_eval", "be ordered from t0 to t1", _shown(t_eval))
+        ends = ((times[0, :], given["t[0]"], 1.0), (times[-1, :], given["t[1]"], -1.0))
+        for time, end, side in ends:
+            beyond = together(together(time, end, np.subtract), direction, np.multiply) * side
+            require(_all(beyond >= 0.0), NAME, "t_eval", "lie between t0 and t1", _shown(t_eval))
+
+
+def events_of(events: Any) -> tuple[tuple[Callable[..., Any], ...], list[int], list[int]]:
+    """The event functions, the roots that end a run, and the sides that count."""
+    functions: Sequence[Any] = tuple(events) if isinstance(events, list | tuple) else (events,)
+    terminal, sides = [], []
+    for g in functions:
+        require(callable(g), NAME, "events", "be callable", repr(g))
+        last, direction = getattr(g, "terminal", False), getattr(g, "direction", 0)
+        last = False if last is None else last
+        rule = "have a terminal that is True, False or the number of a root"
+        try:
+            terminal.append(operator.index(last))
+        except TypeError:
+            raise TypeError(message(NAME, "events", rule, repr(last))) from None
+        require(terminal[-1] >= 0, NAME, "events", rule, repr(last))
+        if not isinstance(direction, int | float | np.number):
+            raise TypeError(message(NAME, "events", "have a direction that is a number", repr(direction)))
+        require(direction == direction, NAME, "events", "have a direction that is a number", repr(direction))
+        sides.append(int(np.sign(direction)))
+    return tuple(functions), terminal, sides

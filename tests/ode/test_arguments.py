@@ -1,0 +1,116 @@
+"""Arguments that are refused, each with one clear message."""
+
+import numpy as np
+import pytest
+
+from ensemble import Ensemble, ode
+
+START, SPAN = [1.0, 0.0], (0.0, 1.0)
+THREE = np.ones(3)
+
+
+def oscillator(t, y, p, xp):
+    return [y[1], -y[0]]
+
+
+def passing(terminal=False, direction=0.0):
+    def g(t, y, p, xp):
+        return y[0] - 0.8
+
+    g.terminal, g.direction = terminal, direction
+    return g
+
+
+ARGUMENTS = [
+    ({"y0": [1j, Ensemble(THREE)]}, TypeError, r"y0\[0\] must be a number or an Ensemble of shape \(\); got 1j"),
+    ({"y0": np.array([1j, 0.0])}, ValueError, "y0 must be real numbers; got complex128. Split complex unknowns"),
+    ({"y0": ["1", Ensemble(THREE)]}, TypeError, r"y0\[0\] must be a number"),
+    ({"y0": [Ensemble(np.ones((1, 3))), 0.0]}, ValueError, r"y0\[0\] must be a number or have shape \(\)"),
+    ({"y0": 1.0}, ValueError, r"y0 must have one axis; got 1.0. Write \[1.0\]"),
+    ({"y0": [None, 0.0]}, TypeError, "y0 must be real numbers; got object"),
+    ({"y0": [[1.0], [1.0, 2.0]]}, TypeError, "y0 must be an array, an Ensemble or a list of numbers"),
+    ({"y0": []}, ValueError, "y0 must have at least one entry"),
+    ({"p": 2.0}, ValueError, "p must have one axis"),
+    ({"p": [Ensemble(1j * THREE)]}, ValueError, r"p\[0\] must be real numbers"),
+    ({"t": (0.0, None)}, TypeError, r"t\[1\] must be a number"),
+    ({"t": (0.0, np.nan)}, ValueError, r"t\[1\] must be finite"),
+    ({"t": (0.0, Ensemble(1j * THREE))}, ValueError, r"t\[1\] must be real numbers"),
+    ({"t": (0.0, 1.0, 2.0)}, ValueError, "t must be a pair"),
+    ({"t_eval": 0.5}, ValueError, "t_eval must have one axis"),
+    ({"t_eval": [0.5, 2.0]}, ValueError, "t_eval must lie between t0 and t1"),
+    ({"t_eval": [0.5, np.nan]}, ValueError, "t_eval must be ordered"),
+    ({"rtol": None}, TypeError, "rtol must be a number"),
+    ({"rtol": 0.0}, ValueError, "rtol must be above zero"),
+    ({"rtol": np.inf}, ValueError, "rtol must be finite"),
+    ({"rtol": "1e-3"}, TypeError, "rtol must be a number"),
+    ({"rtol": Ensemble(1j * THREE)}, ValueError, "rtol must be real numbers"),
+    ({"atol": None}, TypeError, "atol must be real numbers"),
+    ({"atol": np.nan}, ValueError, "atol must be zero or above"),
+    ({"atol": np.inf}, ValueError, "atol must be finite"),
+    ({"step": np.inf}, ValueError, "step must be finite"),
+    ({"step": 0.1, "first_step": 0.1}, ValueError, "first_step must be None for fixed steps"),
+    ({"step": 0.1, "max_step": 0.1}, ValueError, "max_step must be left out for fixed steps"),
+    ({"y0": np.ones(2, np.float32), "max_steps": 2**24 + 1}, ValueError, "max_steps must be at most 16777216"),
+    ({"noise_samples": [3]}, ValueError, "noise_samples must be None without noise"),
+    ({"method": "RK45"}, ValueError, "method must be one of"),
+    ({"events": 3}, ValueError, "events must be callable"),
+    ({"events": passing(terminal=-1)}, ValueError, "events must have a terminal"),
+    ({"events": passing(terminal=0.5)}, TypeError, "events must have a terminal"),
+    ({"events": passing(direction="up")}, TypeError, "events must have a direction"),
+]
+
+
+@pytest.mark.parametrize(("changed", "error", "text"), ARGUMENTS)
+def test_arguments_of_a_wrong_kind_or_value_are_refused(changed, error, text):
+    given = {"y0": START, "t": SPAN, **changed}
+    with pytest.raises(error, match=f"ode.solve: {text}"):
+        ode.solve(oscillator, given.pop("y0"), given.pop("t"), **given)
+
+
+@pytest.mark.parametrize(
+    ("f", "seen"),
+    [
+        (lambda t, y, p, xp: [None, y[0]], "a NoneType"),
+        (lambda t, y, p, xp: [1j * y[0], y[0]], "complex128"),
+        (lambda t, y, p, xp: ["a", y[0]], "a str"),
+        (lambda t, y, p, xp: {0: y[1], 1: y[0]}, "a dict"),
+        (lambda t, y, p, xp: [[y[0]], y[1]], "a list"),
+    ],
+)
+def test_a_right_hand_side_that_gives_no_real_numbers_is_refused(f, seen):
+    with pytest.raises(TypeError, match=rf"f\(t, y, p, xp\) must return .*; got {seen}"):
+        ode.solve(f, START, SPAN)
+
+
+@pytest.mark.parametrize(
+    "g", [lambda t, y, p, xp: None, lambda t, y, p, xp: [y[0], y[1]], lambda t, y, p, xp: 1j * y[0]]
+)
+def test_an_event_that_gives_no_real_number_is_refused(g):
+    with pytest.raises(TypeError, match=r"event\(t, y, p, xp\) must return real numbers; got .*Return a number"):
+        ode.solve(oscillator, START, SPAN, events=g)
+
+
+def test_an_event_that_cannot_be_traced_is_refused_by_bdf():
+    def branching(t, y, p, xp):
+        return y[0] - 0.8 if bool(xp.all(y[0] > -9.0)) else y[0]
+
+    with pytest.raises(TypeError, match="events must be traceable for the method bdf"):
+        ode.solve(oscillator, START, SPAN, method="bdf", events=branching)
+
+
+def test_no_largest_step_is_none():
+    free = ode.solve(oscillator, START, SPAN, max_step=None)
+    np.testing.assert_array_equal(free.y.samples, ode.solve(oscillator, START, SPAN).y.samples)
+
+
+@pytest.mark.parametrize("function", [ode.sensitivities, ode.sample_statistics, ode.time_statistics])
+def test_unknown_options_are_refused(function):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tolerance'"):
+        function(oscillator, START, SPAN, tolerance=1e-3)
+
+
+def test_the_order_of_taylor_depends_on_the_smallest_tolerance_alone():
+    rtol = np.array([1e-4, 1e-8, 1e-6])
+    whole = ode.solve(oscillator, START, SPAN, method="taylor", rtol=Ensemble(rtol))
+    part = ode.solve(oscillator, START, SPAN, method="taylor", rtol=Ensemble(rtol[:2]))
+    np.testing.assert_array_equal(whole.y.samples[:, :2], part.y.samples)
