@@ -26,7 +26,7 @@ from ensemble._compile.device import raw_module
 from ensemble._compile.trace.cuda_source import OPTIONS, device_function
 from ensemble._kernels.fem.form_plan import Element, patterns
 from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, Term, fields_of
-from ensemble._kernels.fem.form_text import CORNERS, GEOMETRY, KERNEL, ONE_PASS, PASSES, STAGED_POINTS, STAGED_SOURCES
+from ensemble._kernels.fem.form_text import KERNEL, ONE_PASS, PAIR_GEOMETRY, PASSES, STAGED_POINTS, STAGED_SOURCES
 from ensemble._typing import Array
 
 __all__ = ["FormSource", "assemble_on_device", "assembly_source", "joined", "suit_one_kernel"]
@@ -304,9 +304,7 @@ def suit_one_kernel(joint: FormTerms, alone: Sequence[FormTerms], element: Eleme
     """Whether forms are faster as one kernel: they share what they stage, or a block still takes many pairs."""
     layout = layout_of_width("double", n_samples, 1)
     together = pair_bytes(FormSource(joint, element), layout)
-    return together <= max(
-        SHARED_BYTES // MANY_PAIRS, *(pair_bytes(FormSource(form, element), layout) for form in alone)
-    )
+    return together <= max(SHARED_BYTES // MANY_PAIRS, *(pair_bytes(FormSource(f, element), layout) for f in alone))
 
 
 def fitting_layout(form: FormTerms, element: Element, layout: Layout, longest: int, n_samples: int) -> Layout:
@@ -365,7 +363,7 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
         n_coefficients=len(source.staged), n_factors_loop="count" if source.n_factors else "0",
         n_values_loop="(s < n_samples ? count : 0)" if values else "0",
         bounds=f"THREADS, {BLOCKS}" if not source.summed else "THREADS",
-        geometry=joined((CORNERS + GEOMETRY).split("\n") if element.simplex else [], 3),
+        geometry=joined(PAIR_GEOMETRY.split("\n") if element.simplex else [], 3),
         exact=joined(source.exact(), 3), numbers=joined([*source.numbers(), *source.nodal_values()], 3),
         element=joined(source.element_values(), 3), quadrature=joined(source.quadrature(), 3),
         totals=joined(source.totals(passes), 3), factors_size=-(-capacity * source.n_factors // 2) * 2,

@@ -1,20 +1,6 @@
 """The CUDA kernel of a form as a template: what `form_cuda` fills in."""
 
-__all__ = ["CORNERS", "GEOMETRY", "KERNEL", "ONE_PASS", "PASSES", "STAGED_POINTS", "STAGED_SOURCES", "SYMMETRIC"]
-
-CORNERS = """
-Point p0, p1, p2, p3;
-if (near) {
-    const Corners corner = ((const Corners*)pair_corners)[begin + t];
-    p0 = point_of(xy, z, corner.at[0]), p1 = point_of(xy, z, corner.at[1]);
-    p2 = point_of(xy, z, corner.at[2]), p3 = point_of(xy, z, corner.at[3]);
-} else {
-    const int4 corner = ((const int4*)nodes)[incidences[begin + t] / K];
-    p0 = ((const Point*)points)[corner.x], p1 = ((const Point*)points)[corner.y];
-    p2 = ((const Point*)points)[corner.z], p3 = ((const Point*)points)[corner.w];
-}
-"""
-"""Points are padded to four numbers, which lie in one sector of memory."""
+__all__ = ["GEOMETRY", "KERNEL", "ONE_PASS", "PAIR_GEOMETRY", "PASSES", "STAGED_POINTS", "STAGED_SOURCES", "SYMMETRIC"]
 
 GEOMETRY = """
 const double ax = p1.x - p0.x, ay = p1.y - p0.y, az = p1.z - p0.z;
@@ -30,6 +16,23 @@ double gradient[12] = {0, 0, 0, ux * inverse, uy * inverse, uz * inverse, vx * i
 for (int d = 0; d < 3; ++d) gradient[d] = -(gradient[3 + d] + gradient[6 + d] + gradient[9 + d]);
 """
 """As in `form_loops`."""
+
+PAIR_GEOMETRY = (
+    """
+Point p0, p1, p2, p3;
+if (near) {
+    const Corners corner = ((const Corners*)pair_corners)[begin + t];
+    p0 = point_of(xy, z, corner.at[0]), p1 = point_of(xy, z, corner.at[1]);
+    p2 = point_of(xy, z, corner.at[2]), p3 = point_of(xy, z, corner.at[3]);
+} else {
+    const int4 corner = ((const int4*)nodes)[incidences[begin + t] / K];
+    p0 = ((const Point*)points)[corner.x], p1 = ((const Point*)points)[corner.y];
+    p2 = ((const Point*)points)[corner.z], p3 = ((const Point*)points)[corner.w];
+}
+"""
+    + GEOMETRY
+)
+"""Of the corners of a pair; points are padded to four numbers, which lie in one sector of memory."""
 
 STAGED_POINTS = """const int first_node = node_starts[blockIdx.x], n_nodes = node_starts[blockIdx.x + 1] - first_node;
     const bool near = n_nodes <= NODES;
