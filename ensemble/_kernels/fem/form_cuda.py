@@ -26,10 +26,10 @@ from ensemble._compile.device import raw_module
 from ensemble._compile.trace.cuda_source import OPTIONS, device_function
 from ensemble._kernels.fem.form_plan import Element, patterns
 from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, Term, fields_of
-from ensemble._kernels.fem.form_text import GEOMETRY, KERNEL, ONE_PASS, PASSES, STAGED_POINTS, STAGED_SOURCES
+from ensemble._kernels.fem.form_text import KERNEL, ONE_PASS, PAIR_GEOMETRY, PASSES, STAGED_POINTS, STAGED_SOURCES
 from ensemble._typing import Array
 
-__all__ = ["assemble_on_device", "assembly_source", "suit_one_kernel"]
+__all__ = ["FormSource", "assemble_on_device", "assembly_source", "joined", "suit_one_kernel"]
 
 SHARED_BYTES = 48 << 10
 """Shared memory of a block, where a row does not need more."""
@@ -63,7 +63,7 @@ def joined(lines: Sequence[str], depth: int) -> str:
     return ("\n" + "    " * depth).join(line for line in lines if line.strip())
 
 
-class _Source:
+class FormSource:
     """The pieces of one kernel."""
 
     def __init__(self, form: FormTerms, element: Element) -> None:
@@ -282,19 +282,19 @@ class _Source:
         return lines
 
 
-def pair_bytes(source: _Source, layout: Layout) -> int:
+def pair_bytes(source: FormSource, layout: Layout) -> int:
     """Shared memory of one pair of row and element."""
     values = len(source.staged) + len(source.summed) * source.n_columns
     return 8 * (source.n_factors + values * layout.lanes * layout.vector) + 2 * source.cell.n_functions
 
 
-def node_capacity(source: _Source, layout: Layout, capacity: int) -> int:
+def node_capacity(source: FormSource, layout: Layout, capacity: int) -> int:
     """Nodes that a block stages, an even number that few blocks exceed; 0 where gathers of points take little time."""
     stages = source.cell.simplex and source.n_factors and not source.summed and layout.lanes * layout.vector == 1
     return 2 * -(-3 * capacity // 8) if stages else 0
 
 
-def shared_bytes(source: _Source, layout: Layout, capacity: int) -> int:
+def shared_bytes(source: FormSource, layout: Layout, capacity: int) -> int:
     """Shared memory of so many pairs: the packs after the factors begin at a multiple of 16 bytes."""
     nodes = NODE_BYTES * node_capacity(source, layout, capacity)
     return capacity * pair_bytes(source, layout) + 8 * (capacity * source.n_factors % 2) + nodes
@@ -303,13 +303,13 @@ def shared_bytes(source: _Source, layout: Layout, capacity: int) -> int:
 def suit_one_kernel(joint: FormTerms, alone: Sequence[FormTerms], element: Element, n_samples: int) -> bool:
     """Whether forms are faster as one kernel: they share what they stage, or a block still takes many pairs."""
     layout = layout_of_width("double", n_samples, 1)
-    together = pair_bytes(_Source(joint, element), layout)
-    return together <= max(SHARED_BYTES // MANY_PAIRS, *(pair_bytes(_Source(form, element), layout) for form in alone))
+    together = pair_bytes(FormSource(joint, element), layout)
+    return together <= max(SHARED_BYTES // MANY_PAIRS, *(pair_bytes(FormSource(f, element), layout) for f in alone))
 
 
 def fitting_layout(form: FormTerms, element: Element, layout: Layout, longest: int, n_samples: int) -> Layout:
     """`layout` with so few samples per tile that the elements of an ordinary row fit the shared memory of a block."""
-    source = _Source(form, element)
+    source = FormSource(form, element)
     wanted = min(longest, ORDINARY)
     while shared_bytes(source, layout, wanted) > MOST_BYTES and layout.lanes * layout.vector > 1:
         if layout.lanes > 1:
@@ -325,7 +325,7 @@ def fitting_layout(form: FormTerms, element: Element, layout: Layout, longest: i
     return layout._replace(tiles=-(-n_samples // (layout.lanes * layout.vector)))
 
 
-def capacity_of(source: _Source, layout: Layout, longest: int) -> int:
+def capacity_of(source: FormSource, layout: Layout, longest: int) -> int:
     """The pairs of row and element that a block carries at a time."""
     pair = pair_bytes(source, layout)
     for capacity in CAPACITIES:
@@ -339,7 +339,7 @@ def capacity_of(source: _Source, layout: Layout, longest: int) -> int:
 
 def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: int) -> tuple[str, int, int]:
     """The kernel for rows of at most `longest` elements, the pairs that a block may carry, and its shared memory."""
-    source = _Source(form, element)
+    source = FormSource(form, element)
     capacity = capacity_of(source, layout, longest)
     passes = longest > capacity
     parts = PASSES if passes else ONE_PASS
@@ -363,7 +363,7 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
         n_coefficients=len(source.staged), n_factors_loop="count" if source.n_factors else "0",
         n_values_loop="(s < n_samples ? count : 0)" if values else "0",
         bounds=f"THREADS, {BLOCKS}" if not source.summed else "THREADS",
-        geometry=joined(GEOMETRY.split("\n") if element.simplex else [], 3),
+        geometry=joined(PAIR_GEOMETRY.split("\n") if element.simplex else [], 3),
         exact=joined(source.exact(), 3), numbers=joined([*source.numbers(), *source.nodal_values()], 3),
         element=joined(source.element_values(), 3), quadrature=joined(source.quadrature(), 3),
         totals=joined(source.totals(passes), 3), factors_size=-(-capacity * source.n_factors // 2) * 2,

@@ -1,18 +1,8 @@
 """The CUDA kernel of a form as a template: what `form_cuda` fills in."""
 
-__all__ = ["GEOMETRY", "KERNEL", "ONE_PASS", "PASSES", "STAGED_POINTS", "STAGED_SOURCES"]
+__all__ = ["GEOMETRY", "KERNEL", "ONE_PASS", "PAIR_GEOMETRY", "PASSES", "STAGED_POINTS", "STAGED_SOURCES", "SYMMETRIC"]
 
 GEOMETRY = """
-Point p0, p1, p2, p3;
-if (near) {
-    const Corners corner = ((const Corners*)pair_corners)[begin + t];
-    p0 = point_of(xy, z, corner.at[0]), p1 = point_of(xy, z, corner.at[1]);
-    p2 = point_of(xy, z, corner.at[2]), p3 = point_of(xy, z, corner.at[3]);
-} else {
-    const int4 corner = ((const int4*)nodes)[incidences[begin + t] / K];
-    p0 = ((const Point*)points)[corner.x], p1 = ((const Point*)points)[corner.y];
-    p2 = ((const Point*)points)[corner.z], p3 = ((const Point*)points)[corner.w];
-}
 const double ax = p1.x - p0.x, ay = p1.y - p0.y, az = p1.z - p0.z;
 const double bx = p2.x - p0.x, by = p2.y - p0.y, bz = p2.z - p0.z;
 const double cx = p3.x - p0.x, cy = p3.y - p0.y, cz = p3.z - p0.z;
@@ -25,7 +15,24 @@ double gradient[12] = {0, 0, 0, ux * inverse, uy * inverse, uz * inverse, vx * i
                        wx * inverse, wy * inverse, wz * inverse};
 for (int d = 0; d < 3; ++d) gradient[d] = -(gradient[3 + d] + gradient[6 + d] + gradient[9 + d]);
 """
-"""As in `form_loops`; points are padded to four numbers, which lie in one sector of memory."""
+"""As in `form_loops`."""
+
+PAIR_GEOMETRY = (
+    """
+Point p0, p1, p2, p3;
+if (near) {
+    const Corners corner = ((const Corners*)pair_corners)[begin + t];
+    p0 = point_of(xy, z, corner.at[0]), p1 = point_of(xy, z, corner.at[1]);
+    p2 = point_of(xy, z, corner.at[2]), p3 = point_of(xy, z, corner.at[3]);
+} else {
+    const int4 corner = ((const int4*)nodes)[incidences[begin + t] / K];
+    p0 = ((const Point*)points)[corner.x], p1 = ((const Point*)points)[corner.y];
+    p2 = ((const Point*)points)[corner.z], p3 = ((const Point*)points)[corner.w];
+}
+"""
+    + GEOMETRY
+)
+"""Of the corners of a pair; points are padded to four numbers, which lie in one sector of memory."""
 
 STAGED_POINTS = """const int first_node = node_starts[blockIdx.x], n_nodes = node_starts[blockIdx.x + 1] - first_node;
     const bool near = n_nodes <= NODES;
@@ -154,5 +161,86 @@ extern "C" __global__ void __launch_bounds__({bounds}) assemble(
             }}
         }}
     {pass_end}
+}}
+"""
+
+SYMMETRIC = """
+// Written by ensemble: the assembly of a symmetric finite-element form.
+#define REAL double
+#define OFFSET int
+#define LANES {lanes}
+#define VECTOR {vector}
+#define THREADS {threads}
+{headers}
+{bodies}
+
+#define CAPACITY {capacity}
+#define AHEAD {ahead}
+
+struct alignas(16) Point {{
+    double x, y, z, unused;
+}};
+
+__device__ inline void store_past(real* to, const Pack& pack)
+{{
+    if constexpr (sizeof(Pack) == 16) __stcs((double2*)to, *(const double2*)&pack);
+    else __stcs(to, pack.lane[0]);
+}}
+
+extern "C" __global__ void __launch_bounds__(THREADS, {blocks}) assemble(
+    const Point* __restrict__ points, const int4* __restrict__ nodes, const int* __restrict__ element_starts,
+    const int* __restrict__ elements, const int* __restrict__ element_numbers, const int* __restrict__ entry_starts,
+    const int4* __restrict__ entries, const int* __restrict__ source_starts,
+    const unsigned short* __restrict__ sources, {fields} {outs} const int n_samples)
+{{
+    extern __shared__ __align__(16) char memory[];
+    Pack* coefficients = (Pack*)memory;
+    double* factors = (double*)(coefficients + CAPACITY * {n_coefficients} * LANES);
+    unsigned short* from = (unsigned short*)(factors + CAPACITY * {n_factors});
+    const int lane = threadIdx.x % LANES, s = sample_here();
+    const int begin = element_starts[blockIdx.x], count = element_starts[blockIdx.x + 1] - begin;
+    if (s < n_samples) {{
+        int number[AHEAD];
+        _Pragma("unroll") for (int u = 0; u < AHEAD; ++u) {{
+            const int t = threadIdx.x / LANES + u * ROWS;
+            number[u] = t < count ? element_numbers[begin + t] : -1;
+        }}
+        {numbers}
+        _Pragma("unroll") for (int u = 0; u < AHEAD; ++u) {{
+            const int t = threadIdx.x / LANES + u * ROWS;
+            const int64 g = number[u];
+            if (g < 0) continue;
+            {element}
+        }}
+    }}
+    const int first = source_starts[blockIdx.x], n_sources = source_starts[blockIdx.x + 1] - first;
+    for (int i = 8 * threadIdx.x; i < n_sources; i += 8 * THREADS) start_copy(from + i, sources + first + i);
+    for (int t = threadIdx.x; t < count; t += THREADS) {{
+        const int4 corner = nodes[elements[begin + t]];
+        const Point p0 = points[corner.x], p1 = points[corner.y], p2 = points[corner.z], p3 = points[corner.w];
+        {geometry}
+        double* stage = factors + t * {n_factors};
+        {exact}
+    }}
+    finish_copies();
+    __syncthreads();
+    const int end = entry_starts[blockIdx.x + 1];
+    int m = entry_starts[blockIdx.x] + threadIdx.x / LANES;
+    int4 next = m < end ? entries[m] : make_int4(0, 0, 0, 0);
+    while (m < end && s < n_samples) {{
+        const int4 entry = next;
+        m += ROWS;
+        if (m < end) next = entries[m];
+        {totals}
+        _Pragma("unroll 4") for (int k = 0; k < entry.y; ++k) {{
+            const int pair = from[entry.x + k], t = pair / {n_pairs}, j = pair % {n_pairs};
+            const double* stage = factors + t * {n_factors};
+            {added}
+        }}
+        for (int64 place = entry.z;; place = entry.w) {{
+            {written}
+            if (place == entry.w) break;
+        }}
+    }}
 }}
 """

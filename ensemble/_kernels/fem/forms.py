@@ -19,7 +19,9 @@ from ensemble._compile.trace.replay import replay
 from ensemble._kernels.fem.form_cuda import assemble_on_device
 from ensemble._kernels.fem.form_loops import assembly_loop
 from ensemble._kernels.fem.form_plan import Element
+from ensemble._kernels.fem.form_symmetric import assemble_symmetric
 from ensemble._kernels.fem.form_terms import CONSTANT, FormTerms
+from ensemble._kernels.fem.symmetric_blocks import symmetric_blocks
 from ensemble._kernels.sparse.gather import Gather
 from ensemble._typing import Array
 
@@ -73,6 +75,21 @@ class ElementTables:
         found: tuple[list[Array], int] = self.copies[key]
         return found
 
+    def symmetric_on_device(self, like: Array, capacity: int) -> tuple[list[Array], int, int]:
+        """What `form_symmetric` reads, where `like` lives, the number of blocks and the most sources of one."""
+        key = (*library_and_device(like), "symmetric", capacity)
+        if key not in self.gather.copies:
+            made = symmetric_blocks(self.gather, self.unknowns, self.elements, self.indptr, self.slots, capacity)
+            points, nodes = self.gather.padded(self.points), self.nodes
+            arrays = [
+                self._copied(points, like),
+                self._copied(nodes, like),
+                *(asarray_like(a, like) for a in made[:-1]),
+            ]
+            self.gather.copies[key] = arrays, made.element_starts.size - 1, made.most_sources
+        found: tuple[list[Array], int, int] = self.gather.copies[key]
+        return found
+
     def _copied(self, array: np.ndarray, like: Array) -> Array:
         """`array`, which the space keeps, where `like` lives: one copy for all rules and forms."""
         key = (*library_and_device(like), id(array))
@@ -103,7 +120,8 @@ def assemble(
     if backend == "numba":
         return _on_cpu(form, tables, fields, n_samples, outs)
     if backend == "cuda":
-        return assemble_on_device(form, tables, fields, n_samples, like, outs)
+        symmetric = assemble_symmetric(form, tables, fields, n_samples, like, outs)
+        return symmetric or assemble_on_device(form, tables, fields, n_samples, like, outs)
     made = reference(form, tables, fields, n_samples, like)
     return [into(out, values) for out, values in zip(outs, made, strict=True)]
 

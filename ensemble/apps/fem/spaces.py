@@ -14,6 +14,7 @@ from ensemble._compile.memory import empty
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
 from ensemble._kernels.fem.mesh_arrays import CHUNK, bounds_of, order_of_keys, rows_in_order, spatial_keys
+from ensemble._kernels.sparse.compact_order import compact_order, graph_points
 from ensemble._kernels.sparse.element_map import ElementMap, element_map
 from ensemble._kernels.sparse.gather import Gather
 from ensemble.apps.fem.quadrature import tetrahedron_rule
@@ -22,6 +23,9 @@ from ensemble.linalg import CrsGraph
 __all__ = ["LinearSpace", "MeshSpace", "Space", "TabulatedSpace", "space_of"]
 
 NOTHING = np.zeros(0)
+
+RUN = 2
+"""Rows that a device takes together; its blocks have a few of them."""
 
 
 class Space:
@@ -68,7 +72,14 @@ class Space:
 
     @functools.cached_property
     def _gather(self) -> Gather:
-        return Gather(self.element_map, self._rows)
+        made, points = self.element_map, self._row_points
+        near = graph_points(made.indptr, made.indices) if points is None else points
+        return Gather(made, compact_order(near, RUN))
+
+    @property
+    def _row_points(self) -> np.ndarray | None:
+        """A point of each unknown, shape (n_unknowns, dim), where points are known."""
+        return None
 
     @functools.cached_property
     def visits(self) -> np.ndarray:
@@ -195,13 +206,18 @@ class MeshSpace(Space):
         """The first corners."""
         return self.mesh.points, np.ascontiguousarray(self.nodes[:, 0], dtype=np.int32)
 
-    @functools.cached_property
-    def _rows(self) -> np.ndarray:
-        points = self.mesh.points
-        if self.numbers is not None:  # the point of some node of each unknown
+    @property
+    def _row_points(self) -> np.ndarray:
+        """Those of nodes; of several nodes of one unknown, that of one."""
+        points: np.ndarray = self.mesh.points
+        if self.numbers is not None:
             points = np.empty((self.n_unknowns, 3))
             points[self.numbers] = self.mesh.points
-        return spatial_order(points)
+        return points
+
+    @functools.cached_property
+    def _rows(self) -> np.ndarray:
+        return spatial_order(self._row_points)
 
 
 class LinearSpace(MeshSpace):

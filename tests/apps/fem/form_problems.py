@@ -4,7 +4,8 @@ import functools
 
 import numpy as np
 
-from ensemble._kernels.fem import form_cuda
+from ensemble._kernels.fem import form_cuda, form_symmetric
+from ensemble._kernels.fem import forms as form_kernels
 from ensemble.apps import fem
 from ensemble.scalar import Ensemble
 from tests import cuda_on_cpu
@@ -136,6 +137,13 @@ def values_of(assembled):
     return values.reshape(-1, values.shape[-1])
 
 
+def emulate(monkeypatch):
+    """Forms are assembled by the kernels of a device, compiled for the CPU."""
+    monkeypatch.setattr(form_kernels, "backend_of", lambda *arrays: "cuda")
+    monkeypatch.setattr(form_cuda, "_kernel", emulated)
+    monkeypatch.setattr(form_symmetric, "_kernel", emulated_symmetric)
+
+
 @functools.cache
 def emulated(form, element, layout, longest):
     """The kernel of a form, its capacity and shared memory, compiled for the CPU."""
@@ -143,3 +151,12 @@ def emulated(form, element, layout, longest):
     assert EXTERN in text
     text = text.replace(EXTERN, f"static __attribute__((aligned(16))) char memory[{max(shared, 16)}];")
     return cuda_on_cpu.Module(text, (), ("assemble",)).get_function("assemble"), capacity, shared
+
+
+@functools.cache
+def emulated_symmetric(form, element, layout, capacity, most_sources):
+    """The kernel of a symmetric form and its shared memory, compiled for the CPU."""
+    text, shared = form_symmetric.symmetric_source(form, element, layout, capacity, most_sources)
+    assert EXTERN in text
+    text = text.replace(EXTERN, f"static __attribute__((aligned(16))) char memory[{shared}];")
+    return cuda_on_cpu.Module(text, (), ("assemble",)).get_function("assemble"), shared

@@ -21,6 +21,7 @@ from tests.apps.fem.form_problems import (
     cases,
     diffusion,
     elasticity,
+    emulate,
     emulated,
     fan,
     laplace,
@@ -51,8 +52,7 @@ def test_device_code_gives_the_values_of_the_cpu(mesh, k, n_samples, monkeypatch
 def agrees_with_the_cpu(mesh, k, n_samples, monkeypatch):
     form, fields = cases(mesh, np.random.default_rng(557), n_samples)[k]
     expected = values_of(form.assemble(mesh, **fields))
-    monkeypatch.setattr(form_kernels, "backend_of", lambda *arrays: "cuda")
-    monkeypatch.setattr(form_cuda, "_kernel", emulated)
+    emulate(monkeypatch)
     got = values_of(form.assemble(mesh, **fields))
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-15 * abs(expected).max())
 
@@ -176,8 +176,7 @@ def has_the_bits_of_its_own_run(mesh, form, name, n_samples, copied):
 @pytest.mark.parametrize(("form", "name"), FORMS_OF_SAMPLES)
 def test_a_sample_has_the_bits_of_its_own_run(mesh, form, name, monkeypatch):
     """One sample reads nodes that are staged, several read them from memory."""
-    monkeypatch.setattr(form_kernels, "backend_of", lambda *arrays: "cuda")
-    monkeypatch.setattr(form_cuda, "_kernel", emulated)
+    emulate(monkeypatch)
     has_the_bits_of_its_own_run(mesh, form, name, 40, np.asarray)
 
 
