@@ -15,8 +15,9 @@ from ensemble._backend import asarray_like
 from ensemble._compile import cuda, device
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.levels import kept_lists
 
-__all__ = ["chain_factorized", "chain_solved", "is_chain"]
+__all__ = ["LDLT", "LU", "TRANSPOSED", "chain_factorized", "chain_solved", "is_chain", "orders_of"]
 
 SHORTEST = 8
 """Rows from which on a thread takes a sample."""
@@ -50,18 +51,16 @@ def is_chain(plan: Elimination) -> bool:
     )
 
 
-def _orders(plan: Elimination, like: Any) -> Any:
-    """(sources, rows, columns) on the device of `like`, or None for a plan that is no chain; worked out once.
+def orders_of(plan: Elimination, like: Any) -> Any:
+    """(sources, rows, columns) on the device of `like`, worked out once; None stands for all numbers in their order."""
+    return kept_lists(
+        plan, like, ("orders",), lambda: tuple(_moved(each, like) for each in (plan.sources, plan.rows, plan.columns))
+    )
 
-    None stands for a list of all numbers in their order.
-    """
-    kept: dict[Any, Any] = plan.lists if plan.lists is not None else {}
-    key = "chain", device.current_device() if hasattr(like.data, "ptr") else None
-    if key not in kept:
-        orders = (plan.sources, plan.rows, plan.columns)
-        made = tuple(_moved(each, like) for each in orders)
-        kept[key] = made if is_chain(plan) else None
-    return kept[key]
+
+def _is_chain(plan: Elimination, like: Any) -> bool:
+    found: bool = kept_lists(plan, like, ("chain",), lambda: is_chain(plan))
+    return found
 
 
 def _moved(order: np.ndarray, like: Any) -> Any:
@@ -75,9 +74,9 @@ def _layout(array: Any) -> cuda.Layout:
 
 def chain_factorized(values: Any, plan: Elimination, b: Any) -> Any:
     """As `factorized_by_levels`; None for a plan that is no chain."""
-    orders = _orders(plan, values)
-    if orders is None:
+    if not _is_chain(plan, values):
         return None
+    orders = orders_of(plan, values)
     n, n_samples = plan.diagonal.size, values.shape[1]
     out, broken = empty_like(values, (plan.n_values, n_samples)), empty_like(values, (n_samples,))
     x = None if b is None else empty_like(b)
@@ -91,9 +90,9 @@ def chain_factorized(values: Any, plan: Elimination, b: Any) -> Any:
 
 def chain_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out: Any) -> Any:
     """As `solved_by_levels`; None for a plan that is no chain."""
-    orders = _orders(plan, b)
-    if orders is None:
+    if not _is_chain(plan, b):
         return None
+    orders = orders_of(plan, b)
     n, k, n_samples = b.shape
     out = empty_like(b) if out is None else out
     if not out.size:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ensemble._backend import asarray_like, to_numpy
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.direct.bands import band_factorized, band_solved
 from ensemble._kernels.direct.chains import chain_factorized, chain_solved
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.factors import factorized
@@ -37,7 +38,7 @@ def _(values: Any, plan: Elimination, b: Any) -> Any:
         found = factorized.implementations["numba"](to_numpy(values), plan, None)
         made, broken = (asarray_like(each, values) for each in found)
         return made, broken, None if b is None else _solved(made, plan, b[:, None, :], False, None)[:, 0, :]
-    for form in (chain_factorized, slots_factorized, factorized_by_levels):
+    for form in (chain_factorized, band_factorized, slots_factorized, factorized_by_levels):
         found = form(values, plan, b)
         if found is not None:
             break
@@ -52,7 +53,7 @@ def _(values: Any, plan: Elimination, out: Any) -> Any:
 
 @factor_solve.register("cuda")
 def _solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out: Any) -> Any:
-    for form in (chain_solved, slots_solved, solved_by_levels):
+    for form in (chain_solved, band_solved, slots_solved, solved_by_levels):
         found = form(factors, plan, b, transposed, out)
         if found is not None:
             break
