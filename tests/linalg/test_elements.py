@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble._kernels.sparse.row_sums import row_sums, row_tables
-from ensemble.linalg import BcrsMatrix, CrsMatrix, ElementAssembly, add_elements
+from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, ElementAssembly, add_elements
 from ensemble.scalar import Ensemble, SampleSet
 
 elements_module = importlib.import_module("ensemble.linalg.elements")
@@ -159,6 +159,10 @@ def test_bad_elements_and_coordinates_are_refused(rng):
         CrsMatrix.from_coo([0, 1], [1, 2], [1.0, 1.0], (2, 2))
     with pytest.raises(ValueError, match="one entry each"):
         CrsMatrix.from_coo([0, 1], [1, 1], [1.0], (2, 2))
+    for make in (lambda shape: CrsMatrix.from_coo([0, 2**14], [5, 5], [1.0, 2.0], shape),
+                 lambda shape: CrsGraph(np.zeros(shape[0] + 1, int), [], shape)):  # fmt: skip
+        with pytest.raises(ValueError, match=r"shape must have fewer than 2\*\*63 places"):
+            make((2**14 + 1, 2**50))
 
 
 def test_scipy_sums_the_same_coordinates(rng):
