@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous
-from ensemble._check import integer, positive
+from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
+from ensemble._check import integer, message, positive, require
 from ensemble._compile.memory import empty_like
 from ensemble.krylov._norms import norms
 from ensemble.krylov.cg import cg
 from ensemble.krylov.result import SolveResult, Status
-from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.linalg.operators import as_real, numbers_of, samples_of, wrap_like
+from ensemble.scalar import Ensemble
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,6 +77,15 @@ def newton(
     -------
     NewtonResult
 
+    Raises
+    ------
+    ValueError
+        If `u0` is no vector, `residual` returns another shape or number of samples, or `reference` is not finite, is
+        negative or has another shape.
+    TypeError
+        If `residual`, `jacobian` or `solver` is no function, `u0` or a residual holds no numbers, or `solver` returns
+        no `SolveResult`.
+
     Examples
     --------
     >>> import numpy as np
@@ -87,12 +97,19 @@ def newton(
     positive(atol, "newton", "atol", zero=True)
     integer(max_iterations, "newton", "max_iterations", minimum=0)
     solver = cg if solver is None else solver
+    for name, function in (("residual", residual), ("jacobian", jacobian), ("solver", solver)):
+        if not callable(function):
+            raise TypeError(message("newton", name, "be a function", f"a {type(function).__name__}"))
+    numbers_of(u0, "newton", "u0")
+    start = as_real(samples_of(u0))
+    require(start.ndim == 2, "newton", "u0", "be a vector", f"shape {tuple(start.shape[:-1])}")
     r = residual(u0)
-    n_samples = max(samples_of(r).shape[-1], samples_of(u0).shape[-1])
-    xp = array_namespace(samples_of(u0))
-    dtype = np.result_type(samples_of(u0).dtype, samples_of(r).dtype)
-    u = empty_like(samples_of(u0), (samples_of(u0).shape[0], n_samples), dtype)
-    u[...] = samples_of(u0)
+    first = _checked_residual(r, start.shape[0], start.shape[1])
+    n_samples = max(first.shape[-1], start.shape[-1])
+    xp = array_namespace(start)
+    dtype = np.result_type(start.dtype, first.dtype)
+    u = empty_like(start, (start.shape[0], n_samples), dtype)
+    u[...] = start
     status = np.full(n_samples, Status.max_iterations, dtype=object)
     iterations, linear = np.zeros(n_samples, np.int64), np.zeros(n_samples, np.int64)
     active = np.ones(n_samples, bool)
@@ -100,13 +117,13 @@ def newton(
     history: list[np.ndarray] = []
     with np.errstate(all="ignore"):
         for step in range(max_iterations + 1):
-            samples = samples_of(r)
+            samples = first if step == 0 else _checked_residual(r, u.shape[0], n_samples)
             if samples.shape != u.shape:
                 samples = xp.broadcast_to(samples, u.shape)
             samples = contiguous(samples)  # of the same shape NumPy would give a read-only array: other kernels
             norm = norms(samples)
             if target is None:
-                target = np.maximum(rtol * (norm if reference is None else np.asarray(reference)), atol)
+                target = np.maximum(rtol * _checked_reference(reference, norm), atol)
             history.append(np.where(active, norm, history[-1]) if history else norm)
             status[active & (norm <= target)] = Status.converged
             status[active & ~np.isfinite(norm)] = Status.breakdown
@@ -117,6 +134,8 @@ def newton(
                 break
             right = samples if active.all() else xp.where(asarray_like(active, u), samples, xp.zeros_like(samples))
             result = solver(jacobian(_like(u0, r, u)), _like(u0, r, right))
+            if not isinstance(result, SolveResult):
+                raise TypeError(message("newton", "solver", "return a SolveResult", f"a {type(result).__name__}"))
             broken = active & (result.status == Status.breakdown)
             status[broken] = Status.breakdown
             active = active & ~broken
@@ -129,6 +148,31 @@ def newton(
             linear += result.iterations
             r = residual(_like(u0, r, u))
     return NewtonResult(_like(u0, r, u), status, iterations, np.stack(history), target, "newton", history[-1], linear)
+
+
+def _checked_residual(r: Any, n: int, n_samples: int) -> Any:
+    """The bare residual, shape (n, samples); any number of samples where `n_samples` is 1."""
+    numbers_of(r, "newton", "what residual returns")
+    samples = as_real(samples_of(r))
+    wanted = f"have shape ({n},), as u0"
+    require(samples.shape[:-1] == (n,), "newton", "what residual returns", wanted, tuple(samples.shape[:-1]))
+    fits = samples.shape[-1] == n_samples or 1 in (samples.shape[-1], n_samples)
+    require(fits, "newton", "what residual returns", f"have {n_samples} samples, as u0, or 1", samples.shape[-1])
+    return samples
+
+
+def _checked_reference(reference: Any, norm: np.ndarray) -> np.ndarray:
+    """The norms that the tolerance is a fraction of, one per sample or one for all; `norm` without any."""
+    if reference is None:
+        return norm
+    numbers_of(reference, "newton", "reference")
+    given = to_numpy(reference.samples if isinstance(reference, Ensemble) else reference)
+    fits = given.shape in ((), (1,), norm.shape)
+    wanted = f"be one number, or one per sample ({norm.size})"
+    require(fits, "newton", "reference", wanted, f"shape {given.shape}")
+    good = bool(np.all((given >= 0.0) & np.isfinite(given)))
+    require(good, "newton", "reference", "be finite and not negative", given)
+    return given
 
 
 def _like(u0: Any, r: Any, samples: Any) -> Any:

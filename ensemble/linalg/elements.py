@@ -208,6 +208,7 @@ def two_sizes(shape: Any, function: str) -> tuple[int, int]:
     if not isinstance(shape, list | tuple) or len(shape) != 2:
         raise TypeError(message(function, "shape", "be (rows, columns)", repr(shape)))
     n, m = (integer(size, function, "shape", minimum=0) for size in shape)
+    require(n * m < 2**63, function, "shape", "have fewer than 2**63 places", f"{n} x {m}")
     return n, m
 
 

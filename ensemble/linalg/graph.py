@@ -47,6 +47,8 @@ class CrsGraph:
         if not isinstance(shape, list | tuple) or len(shape) != 2:
             raise TypeError(message("CrsGraph", "shape", "be (rows, columns)", repr(shape)))
         n_rows, n_columns = (integer(n, "CrsGraph", "shape", minimum=0) for n in shape)
+        places = f"{n_rows} x {n_columns}"
+        require(n_rows * n_columns < 2**63, "CrsGraph", "shape", "have fewer than 2**63 places", places)
         indptr, indices = np.asarray(indptr), np.asarray(indices)
         for name, array in (("indptr", indptr), ("indices", indices)):
             if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):

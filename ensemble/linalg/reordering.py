@@ -18,7 +18,8 @@ def reordered_matrix(A: Any, old: CrsGraph, new: Reordering) -> Any:
     """`A`, a stored matrix on the graph `old`, in the order of `new`; of blocks, `new` counts scalar rows."""
     if isinstance(A, SymmetricCrsMatrix):
         above = np.flatnonzero(new.graph.indices >= new.graph.row_of_entry)
-        return SymmetricCrsMatrix(new.graph, taken_rows(A.values, old.upper.entries[new.entries[above]]))
+        values = taken_rows(A.values, old.upper.entries[new.entries[above]])
+        return SymmetricCrsMatrix(new.graph, Ensemble(values, A.sample_set))
     values = taken_rows(A.values, new.graph.array_on(A.values, "entries", new.entries))
     return type(A)(new.graph, Ensemble(values, A.sample_set))
 

@@ -17,10 +17,10 @@ from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import multiply, places_of, premultiply, shape_text, with_sample_axis
+from ensemble.linalg.operators import multiply, places_of, premultiply, set_of, shape_text, with_sample_axis
 from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
-from ensemble.scalar.sample_set import SampleSet
+from ensemble.scalar.sample_set import SampleSet, common_set
 
 
 class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
@@ -42,6 +42,8 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     ----------
     values : array, shape (n_stored, n_samples)
         ``n_samples == 1`` means shared by all samples.
+    sample_set : SampleSet or None
+        That of an Ensemble of values; products carry it along.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
             raise TypeError(message(name, "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
         n_stored = int(graph.upper.starts[-1])
         wanted = f"have one row per entry on and above the diagonal ({n_stored}) and a sample or more"
+        self.sample_set = set_of(values)
         seen, values = shape_text(values), with_sample_axis(values, 1, name, "values", wanted, advice)
         require(values.shape[0] == n_stored and values.shape[1] > 0, name, "values", wanted, seen, advice)
         self.graph, self.values = graph, contiguous(values)
@@ -84,7 +87,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         rows = A.graph.row_of_entry
         above = A.graph.indices >= rows
         first[entries[above]] = np.flatnonzero(above)
-        matrix = cls(A.graph, xp.take(A.values, asarray_like(first, A.values), axis=0))
+        matrix = cls(A.graph, Ensemble(xp.take(A.values, asarray_like(first, A.values), axis=0), A.sample_set))
         other = xp.take(matrix.values, asarray_like(entries, A.values), axis=0)
         alike = (A.values == other) | ((A.values != A.values) & (other != other))
         if not bool(xp.all(alike)):
@@ -97,7 +100,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
 
     def to_crs(self) -> CrsMatrix:
         """The same matrix with every entry stored."""
-        return CrsMatrix(self.graph, kernels.expanded(*self.arrays)[2])
+        return CrsMatrix(self.graph, Ensemble(kernels.expanded(*self.arrays)[2], self.sample_set))
 
     def eliminate_zeros(self) -> SymmetricCrsMatrix:
         """The matrix without the off-diagonal entries that are zero in every sample; itself if there is none."""
@@ -107,7 +110,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         if kept.all():
             return self
         values = array_namespace(self.values).take(self.values, asarray_like(np.flatnonzero(kept), self.values), axis=0)
-        return SymmetricCrsMatrix(self.graph.subgraph(kept[entries]), values)
+        return SymmetricCrsMatrix(self.graph.subgraph(kept[entries]), Ensemble(values, self.sample_set))
 
     # --- arithmetic
     def _stored(self) -> CrsMatrix:
@@ -120,7 +123,8 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def _scaled(
         self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None
     ) -> SymmetricCrsMatrix:
-        return SymmetricCrsMatrix(self.graph, computed(operation, self.values, per_sample(factor, self.values)))
+        values = computed(operation, self.values, per_sample(factor, self.values))
+        return SymmetricCrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set)))
 
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i` as a ``scipy.sparse.csr_array``, every entry stored."""
@@ -161,18 +165,18 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "SymmetricCrsMatrix.take_samples")
-        return SymmetricCrsMatrix(
-            self.graph, vectors.take_samples(self.values, asarray_like(places, self.values), None)
-        )
+        chosen = vectors.take_samples(self.values, asarray_like(places, self.values), None)
+        return SymmetricCrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places)))
 
     def astype(self, dtype: Any) -> SymmetricCrsMatrix:
         """The same matrix in values of another type; itself if they have that type."""
-        return SymmetricCrsMatrix(self.graph, array_namespace(self.values).astype(self.values, dtype, copy=False))
+        values = array_namespace(self.values).astype(self.values, dtype, copy=False)
+        return SymmetricCrsMatrix(self.graph, Ensemble(values, self.sample_set))
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,)."""
         starts = self.arrays[0][2]
-        return Ensemble(crs.diagonal(starts[:-1], self.values, None))
+        return Ensemble(crs.diagonal(starts[:-1], self.values, None), self.sample_set)
 
     # --- products
     def apply(self, x: Any, out: Any = None) -> Any:

@@ -59,6 +59,8 @@ class Integrand:
     """
 
     def __init__(self, f: Callable[..., Any]) -> None:
+        if not callable(f):
+            raise TypeError(message("Integrand", "f", "be a function", f"a {type(f).__name__}"))
         self.f = f
         self.graphs: dict[Any, Graph | None] = {}
 
@@ -139,6 +141,8 @@ def gauss(
     0.796599599297
     """
     name = "gauss"
+    if not callable(f):
+        raise TypeError(message(name, "f", "be a function", f"a {type(f).__name__}"))
     dim = integer(dim, name, "dim", minimum=1)
     one_of(rule, RULES, name, "rule")
     one_of(kind, ("tensor", "sparse"), name, "kind")
@@ -162,9 +166,10 @@ def gauss(
             points = tensor_points(nodes, weights, dim)
             return over_arrays(f, points, limits, parameters, p, n_samples, like)
         single = graph.structure == 0
-        return results(sums, single, isinstance(p, Ensemble))
+        return results(sums, single, p)
     require(n_nodes is None, name, "n_nodes", "be given with kind='tensor'", n_nodes)
-    level = integer(-1 if level is None else level, name, "level", minimum=0)
+    require(level is not None, name, "level", "be an integer of at least 0", None)
+    level = integer(level, name, "level", minimum=0)
     require(level < HIGHEST_ORDER, name, "level", f"be below {HIGHEST_ORDER}", level)
     rules = [RULES[rule](k + 1) for k in range(level + 1)]
     places, weights = smolyak([rules] * dim, level, name)
@@ -175,7 +180,8 @@ def gauss(
 # --- arguments
 def checked_order(n_nodes: Any, argument: str) -> int:
     """A number of nodes."""
-    number = integer(-1 if n_nodes is None else n_nodes, "gauss", argument, minimum=1)
+    require(n_nodes is not None, "gauss", argument, "be an integer of at least 1", None)
+    number = integer(n_nodes, "gauss", argument, minimum=1)
     require(number <= HIGHEST_ORDER, "gauss", argument, f"be at most {HIGHEST_ORDER}", number)
     return number
 
@@ -184,8 +190,9 @@ def checked_parameters(p: Any, dtype: Any) -> tuple[np.ndarray, int]:
     """The parameters, shape (k, n_samples), on the host."""
     if p is None:
         return np.zeros((0, 1), dtype), 1
-    values = p.samples if isinstance(p, Ensemble) else np.asarray(p)[..., None]
-    values = to_numpy(values)
+    values = to_numpy(p.samples) if isinstance(p, Ensemble) else to_numpy(p)[..., None]
+    if values.dtype.kind not in "biuf":
+        raise TypeError(message("gauss", "p", "hold real numbers", f"dtype {values.dtype}"))
     require(values.ndim == 2, "gauss", "p", "have one axis", f"shape {values.shape[:-1]}")
     return np.ascontiguousarray(values, dtype), values.shape[1]
 
@@ -195,16 +202,24 @@ def checked_bounds(bounds: Any, dim: int, rule: str) -> np.ndarray | None:
     if bounds is None:
         return np.broadcast_to([-1.0, 1.0], (dim, 2)) if rule == "legendre" else None
     require(rule == "legendre", "gauss", "bounds", "be given with rule='legendre'", repr(rule))
-    limits = np.asarray(bounds, np.float64)
+    if isinstance(bounds, Ensemble):
+        advice = "Map the variable in f, with parameters p."
+        raise TypeError(message("gauss", "bounds", "be the same for all samples", "an Ensemble", advice))
+    limits = to_numpy(bounds)
+    if limits.dtype.kind not in "biuf":
+        raise TypeError(message("gauss", "bounds", "hold real numbers", f"dtype {limits.dtype}"))
+    limits = limits.astype(np.float64)
     require(limits.shape in ((2,), (dim, 2)), "gauss", "bounds", f"have shape (2,) or ({dim}, 2)",
             f"shape {limits.shape}")  # fmt: skip
     require(bool(np.isfinite(limits).all()), "gauss", "bounds", "be finite", "others")
     return np.broadcast_to(limits, (dim, 2))
 
 
-def results(sums: Any, single: bool, many: bool) -> Any:
-    """What `gauss` returns for sums of shape (n_outputs, n_samples)."""
-    values = [Ensemble(row) for row in sums] if many else [to_numpy(row)[0] for row in sums]
+def results(sums: Any, single: bool, p: Any) -> Any:
+    """What `gauss` returns for sums of shape (n_outputs, n_samples) and parameters `p`."""
+    values = (
+        [Ensemble(row, p.sample_set) for row in sums] if isinstance(p, Ensemble) else [to_numpy(row)[0] for row in sums]
+    )
     return values[0] if single else tuple(values)
 
 
@@ -235,6 +250,8 @@ def traced(f: Any, dim: int, parameters: np.ndarray, limits: Any, dtype: Any) ->
         found = f(point, xp) if p is None else f(point, p, xp)
         several = isinstance(found, tuple | list)
         values = [xp.astype(value, dtype) for value in (found if several else (found,))]
+        if not values:
+            raise TypeError("no number")  # said where it is called with arrays
         values = values if volume == 1.0 else [volume * value for value in values]
         return tuple(values) if several else values[0]
 
@@ -295,19 +312,25 @@ def over_arrays(
             q, volume = mapped_point(tuple(xp.asarray(row) for row in places), limits)
             found = f(q, xp) if given is None else f(q, given, xp)
             single = not isinstance(found, tuple | list)
+            if not single and not found:
+                raise TypeError(message("gauss", "f", "return a number or some", f"an empty {type(found).__name__}"))
             weighted = [one_value(value, xp, places) for value in ((found,) if single else found)]
             factor = xp.asarray(weights)
             parts.append([volume * xp.sum(value * factor) for value in weighted])
         totals.append([pairwise(list(column)) for column in zip(*parts, strict=True)])
     rows = [xp.stack(list(column)).astype(parameters.dtype) for column in zip(*totals, strict=True)]
-    return results(rows, single, isinstance(p, Ensemble))
+    return results(rows, single, p)
 
 
 def one_value(value: Any, xp: Any, places: np.ndarray) -> Any:
     """The integrand at all points; one number stands for each of them."""
     shape = getattr(value, "shape", ())
     if not isinstance(value, int | float | bool) and not hasattr(value, "dtype"):
-        raise TypeError(message("gauss", "f", "return numbers", f"a {type(value).__name__}"))
+        advice = "Return its real and its imaginary part." if isinstance(value, complex) else ""
+        raise TypeError(message("gauss", "f", "return numbers", f"a {type(value).__name__}", advice))
+    if "complex" in str(getattr(value, "dtype", "")):
+        advice = "Return its real and its imaginary part."
+        raise TypeError(message("gauss", "f", "return real numbers", f"dtype {value.dtype}", advice))
     require(shape in ((), places.shape[1:]), "gauss", "f", "return one number for each point", f"shape {shape}")
     return value if shape else xp.full(places.shape[1], value, dtype=places.dtype)
 

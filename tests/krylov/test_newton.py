@@ -5,7 +5,7 @@ import pytest
 
 from ensemble import gallery
 from ensemble.krylov import Status, cg, direct, newton
-from ensemble.linalg import CrsMatrix
+from ensemble.linalg import CrsMatrix, Diagonal
 from ensemble.scalar import Ensemble
 
 
@@ -117,3 +117,71 @@ def test_a_start_at_the_solution_takes_no_step():
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="newton: max_iterations must be an integer of at least 0; got -1"):
         newton(lambda u: u, lambda u: u, np.zeros(2), max_iterations=-1)
+
+
+@pytest.mark.parametrize(
+    "residual, text",
+    [
+        (lambda u: None, "what residual returns must hold numbers; got dtype object"),
+        (lambda u: 1.0, r"what residual returns must have shape \(3,\), as u0; got \(\)"),
+        (lambda u: (u * u)[:2], r"what residual returns must have shape \(3,\), as u0; got \(2,\)"),
+        (lambda u: np.ones((3, 3)), r"what residual returns must have shape \(3,\), as u0; got \(3, 3\)"),
+        (lambda u: Ensemble(np.ones((3, 5))), "what residual returns must have 2 samples, as u0, or 1; got 5"),
+        ("f", "residual must be a function; got a str"),
+    ],
+)
+def test_what_a_residual_returns_is_checked(residual, text):
+    with pytest.raises((TypeError, ValueError), match=f"newton: {text}"):
+        newton(residual, lambda u: Diagonal(2.0 * u), Ensemble(np.ones((3, 2))))
+
+
+def test_a_residual_of_a_later_step_is_checked():
+    calls = []
+
+    def residual(u):
+        calls.append(u)
+        return u * u - 2.0 if len(calls) == 1 else Ensemble(np.ones((4, 2)))
+
+    with pytest.raises(ValueError, match=r"newton: what residual returns must have shape \(3,\), as u0; got \(4,\)"):
+        newton(residual, lambda u: Diagonal(2.0 * u), Ensemble(np.ones((3, 2))))
+
+
+@pytest.mark.parametrize(
+    "options, error, text",
+    [
+        (
+            {"reference": np.ones(3)},
+            ValueError,
+            r"reference must be one number, or one per sample \(2\)",
+        ),
+        ({"reference": np.array([np.nan, 1.0])}, ValueError, "reference must be finite and not negative"),
+        ({"reference": -1.0}, ValueError, "reference must be finite and not negative"),
+        ({"reference": "a"}, TypeError, "reference must hold numbers"),
+        ({"solver": lambda J, r: r}, TypeError, "solver must return a SolveResult; got a Ensemble"),
+        ({"solver": "cg"}, TypeError, "solver must be a function; got a str"),
+        ({"rtol": -1.0}, ValueError, "rtol must be a finite number, zero or above; got -1.0"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_refused(options, error, text):
+    with pytest.raises(error, match=f"newton: {text}"):
+        newton(lambda u: u * u - 2.0, lambda u: Diagonal(2.0 * u), Ensemble(np.ones((3, 2))), **options)
+
+
+@pytest.mark.parametrize(
+    "u0, error, text", [(1.0, ValueError, r"be a vector; got shape \(\)"), (None, TypeError, "hold numbers"),
+                        (np.ones((3, 2)), ValueError, r"be a vector; got shape \(3, 2\)")], ids=str,
+)  # fmt: skip
+def test_a_start_is_a_vector(u0, error, text):
+    with pytest.raises(error, match=f"newton: u0 must {text}"):
+        newton(lambda u: u, lambda u: u, u0)
+
+
+def test_whole_numbers_as_a_start_and_a_reference_per_sample():
+    def J(u):
+        return Diagonal(2.0 * u)
+
+    result = newton(lambda u: u * u - 2.0, J, np.array([1, 1]), rtol=1e-12)
+    np.testing.assert_allclose(result.u, np.sqrt(2.0), rtol=1e-12)
+    result = newton(lambda u: u * u - 2.0, J, Ensemble(np.ones((2, 2))), reference=Ensemble(np.array([1e-3, 1e3])))
+    assert result.iterations[0] > result.iterations[1] and result.converged.all()

@@ -184,6 +184,10 @@ def test_bad_elements_and_coordinates_are_refused(rng):
         CrsMatrix.from_coo([0, 1], [1, 2], [1.0, 1.0], (2, 2))
     with pytest.raises(ValueError, match="one entry each"):
         CrsMatrix.from_coo([0, 1], [1, 1], [1.0], (2, 2))
+    for make in (lambda shape: CrsMatrix.from_coo([0, 2**14], [5, 5], [1.0, 2.0], shape),
+                 lambda shape: CrsGraph(np.zeros(shape[0] + 1, int), [], shape)):  # fmt: skip
+        with pytest.raises(ValueError, match=r"shape must have fewer than 2\*\*63 places"):
+            make((2**14 + 1, 2**50))
 
 
 def test_scipy_sums_the_same_coordinates(rng):

@@ -6,11 +6,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble import Ensemble
+from ensemble import Ensemble, SampleSet
 from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble.gallery import poisson
 from ensemble.krylov import cg
-from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import CrsGraph, CrsMatrix, Diagonal, Factorization, SymmetricCrsMatrix, apply_dirichlet, eigsh
 from ensemble.multigrid import smoothed_aggregation
 
 
@@ -165,3 +165,24 @@ def test_samples_that_are_not_there_are_named():
         half.sample(3)
     with pytest.raises(IndexError, match=r"SymmetricCrsMatrix.take_samples: samples must be"):
         half.take_samples([0, 7])
+
+
+def test_a_sample_set_stays_where_that_of_the_full_matrix_does():
+    samples = SampleSet.monte_carlo(3, 1, seed=20371)
+    kappa = Ensemble(np.array([1.0, 2.0, 3.0]), samples)
+    full = kappa * poisson((5,))
+    A = SymmetricCrsMatrix.from_crs(full)
+    made = [
+        A, SymmetricCrsMatrix(A.graph, Ensemble(A.values, samples)), kappa * SymmetricCrsMatrix.from_crs(poisson((5,))),
+        A.to_crs(), 2 * A, -A, A / kappa, A + A, A - A, A + Diagonal(np.ones(5)), A + full, A[1:3],
+        A.astype(np.float32),
+        A.T, A.eliminate_zeros(), A.diagonal(), A @ np.ones(5), np.ones(5) @ A, A @ A,
+        apply_dirichlet(A, np.ones(5), [0], 1.0)[0], Factorization(A) @ np.ones(5), cg(A, np.ones(5)).x,
+        eigsh(A, 2).values,
+    ]  # fmt: skip
+    assert all(thing.sample_set is samples for thing in made)
+    assert A.take_samples([2, 0]).sample_set == full.take_samples([2, 0]).sample_set != samples
+    assert A.sample(1).sample_set is None
+    other = Ensemble(np.ones(3), SampleSet.monte_carlo(3, 1, seed=4))
+    with pytest.raises(ValueError, match="sample"):
+        other * A

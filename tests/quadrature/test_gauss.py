@@ -271,3 +271,44 @@ def test_functions_of_any_argument_are_those_of_the_library(name, backend):
     with np.errstate(all="ignore"):
         x = np.where(nodes[:, None] > 1.0, arguments, nodes[:, None])
         np.testing.assert_allclose(found.samples, weights @ getattr(np, name)(x), rtol=4e-15, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "f, text",
+    [
+        (lambda q, xp: 1j * q[0], "f must return real numbers; got dtype complex128. Return its real"),
+        (lambda q, xp: (q[0], 1j), "f must return numbers; got a complex. Return its real"),
+        (lambda q, xp: (), "f must return a number or some; got an empty tuple"),
+        (lambda q, xp: None, "f must return numbers; got a NoneType"),
+        (3.0, "f must be a function; got a float"),
+    ],
+)
+@pytest.mark.parametrize("options", [{"n_nodes": 3}, {"kind": "sparse", "level": 1}], ids=str)
+def test_what_an_integrand_returns_is_checked(f, text, options):
+    with pytest.raises(TypeError, match=f"gauss: {text}"):
+        gauss(f, 1, **options)
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"p": [1j]}, "p must hold real numbers; got dtype complex128"),
+        ({"p": ["a"]}, "p must hold real numbers"),
+        ({"p": [None]}, "p must hold real numbers; got dtype object"),
+        ({"bounds": [0, 1j]}, "bounds must hold real numbers; got dtype complex128"),
+        ({"bounds": "ab"}, "bounds must hold real numbers"),
+        ({"bounds": en.Ensemble(np.ones((2, 3)))}, "bounds must be the same for all samples; got an Ensemble"),
+    ],
+    ids=str,
+)
+def test_parameters_and_limits_are_real(options, text):
+    with pytest.raises(TypeError, match=f"gauss: {text}"):
+        gauss(lambda q, *rest: q[0], 1, 3, "legendre", **options)
+
+
+@pytest.mark.parametrize("f", [lambda q, p, xp: p[0] * q[0] ** 2, lambda q, p, xp: p[0] * np.asarray(q[0]) ** 2])
+def test_integrals_have_the_sample_set_of_their_parameters(f):
+    samples = en.SampleSet.monte_carlo(3, 1, seed=20371)
+    result = gauss(f, 1, 3, p=en.Ensemble(np.array([[1.0, np.nan, 2.0]]), samples))
+    assert result.sample_set is samples
+    np.testing.assert_allclose(result.samples, [1.0, np.nan, 2.0], rtol=1e-14)

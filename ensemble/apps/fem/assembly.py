@@ -290,6 +290,8 @@ def _split(coefficient: Any) -> tuple[float, Any]:
 def _constant(factor: Any) -> float:
     """A factor that no field is part of, as a finite number."""
     try:
+        if isinstance(factor, Ensemble):  # of equal samples it would be a number
+            raise TypeError
         number = float(factor)
     except (TypeError, ValueError):
         advice = "Pass arrays and samples as fields."

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import integer, message, require
 from ensemble._compile.memory import empty
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
@@ -284,6 +284,13 @@ class TabulatedSpace(Space):
         What `w.h` is, in m; by default the root of the element's measure.
     n : array, shape (n_elements, n_points, dim), optional
         What `w.n` is: outward unit normals of facets, dimensionless.
+
+    Raises
+    ------
+    TypeError
+        If `unknowns` are no integers, or an array holds no real numbers.
+    ValueError
+        If an unknown is out of range, an array has another shape or a number that is not finite.
     """
 
     name = "TabulatedSpace"
@@ -292,13 +299,23 @@ class TabulatedSpace(Space):
         self, unknowns: Any, n_unknowns: int, shape: Any, gradients: Any, dx: Any, x: Any, *, h: Any = None,
         n: Any = None,
     ) -> None:  # fmt: skip
-        self.nodes = self.unknowns = np.ascontiguousarray(unknowns, dtype=np.int32)
-        self.n_nodes = self.n_unknowns = n_unknowns
-        self.shape, self.gradients, self.dx, self.x = (
-            np.ascontiguousarray(array, dtype=np.float64) for array in (shape, gradients, dx, x)
-        )
-        self.dim, self.n_points = int(self.gradients.shape[-1]), int(self.dx.shape[1])
-        self._more = {name: np.asarray(array, np.float64) for name, array in (("h", h), ("n", n)) if array is not None}
+        given = [("shape", shape), ("gradients", gradients), ("dx", dx), ("x", x), ("h", h), ("n", n)]
+        arrays = {name: _real(name, array) for name, array in given if array is not None}
+        self.n_nodes = self.n_unknowns = integer(n_unknowns, self.name, "n_unknowns", minimum=1)
+        self.nodes = self.unknowns = _checked_unknowns(unknowns, self.n_unknowns)
+        seen = arrays["gradients"].shape
+        require(len(seen) == 4, self.name, "gradients", "have four axes", f"shape {seen}")
+        self.dim, self.n_points = int(seen[3]), int(seen[1])
+        (n_elements, k), points = self.unknowns.shape, self.n_points
+        shapes = {
+            "shape": (*((n_elements,) if arrays["shape"].ndim == 3 else ()), points, k),
+            "gradients": (n_elements, points, k, self.dim), "dx": (n_elements, points), "h": (n_elements, points),
+            "x": (n_elements, points, self.dim), "n": (n_elements, points, self.dim),
+        }  # fmt: skip
+        for name, array in arrays.items():
+            require(array.shape == shapes[name], self.name, name, f"have shape {shapes[name]}", f"shape {array.shape}")
+        self.shape, self.gradients, self.dx, self.x = (arrays.pop(name) for name in ("shape", "gradients", "dx", "x"))
+        self._more = arrays
 
     def __repr__(self) -> str:
         return f"{self.name}(n_unknowns={self.n_unknowns}, n_elements={self.n_elements}, dim={self.dim})"
@@ -335,6 +352,28 @@ class TabulatedSpace(Space):
         """The root of the element's measure, shape (n_elements,), in m."""
         size: np.ndarray = np.abs(self.dx.sum(axis=1)) ** (1.0 / self.dim)
         return size
+
+
+def _real(name: str, array: Any) -> np.ndarray:
+    """A table of a `TabulatedSpace` as finite float64 numbers."""
+    given = np.asarray(array)
+    if given.dtype.kind not in "biuf":
+        raise TypeError(message(TabulatedSpace.name, name, "hold real numbers", f"dtype {given.dtype}"))
+    made = np.ascontiguousarray(given, dtype=np.float64)
+    require(bool(np.isfinite(made).all()), TabulatedSpace.name, name, "be finite", "NaN or infinity")
+    return made
+
+
+def _checked_unknowns(unknowns: Any, n_unknowns: int) -> np.ndarray:
+    """The rows of each element, whose range the assembly loops do not check."""
+    name, given = TabulatedSpace.name, np.asarray(unknowns)
+    if given.ndim != 2 or given.dtype.kind not in "iu":
+        seen = f"{given.dtype} of shape {given.shape}"
+        raise TypeError(message(name, "unknowns", "be integers of shape (n_elements, k)", seen))
+    outside = np.flatnonzero(((given < 0) | (given >= n_unknowns)).any(axis=1))
+    seen = f"others in {outside.size} elements, the first {outside[0]}" if outside.size else ""
+    require(not outside.size, name, "unknowns", f"lie between 0 and {n_unknowns - 1}", seen)
+    return np.ascontiguousarray(given, dtype=np.int32)
 
 
 def spatial_order(points: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:

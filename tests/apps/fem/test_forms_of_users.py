@@ -279,3 +279,47 @@ def test_other_libraries_fill_results(mesh, rng):
     expected = np.asarray(diffusion.assemble(mesh, kappa=Ensemble(second)).values)
     assert diffusion.assemble(mesh, kappa=Ensemble(second), out=A) is A
     np.testing.assert_array_equal(np.asarray(A.values), expected)
+
+
+# --- tabulated spaces
+TABLES = {
+    "unknowns": np.array([[0, 1], [1, 2]]), "n_unknowns": 3, "shape": np.array([[0.5, 0.5]]),
+    "gradients": np.array([-1.0, 1.0] * 2).reshape(2, 1, 2, 1), "dx": np.ones((2, 1)), "x": np.zeros((2, 1, 1)),
+}  # fmt: skip
+
+
+def test_a_tabulated_space_by_hand():
+    M = fem.bilinear_form(lambda u, v, w: u * v).assemble(fem.TabulatedSpace(**TABLES))
+    expected = [[0.25, 0.25, 0.0], [0.25, 0.5, 0.25], [0.0, 0.25, 0.25]]
+    np.testing.assert_array_equal(M.to_scipy().toarray(), expected)
+
+
+@pytest.mark.parametrize(
+    "table, value, error, text",
+    [
+        ("unknowns", TABLES["unknowns"] + 1, ValueError, "lie between 0 and 2; got others in 1 elements, the first 1"),
+        ("unknowns", TABLES["unknowns"] - 1, ValueError, "lie between 0 and 2; got others in 1 elements, the first 0"),
+        ("unknowns", TABLES["unknowns"] * 1.0, TypeError, "be integers of shape"),
+        ("unknowns", TABLES["unknowns"][0], TypeError, "be integers of shape"),
+        ("n_unknowns", 3.0, TypeError, "be an integer of at least 1"),
+        ("shape", np.ones((1, 3)), ValueError, r"have shape \(1, 2\)"),
+        ("shape", 1j * TABLES["shape"], TypeError, "hold real numbers; got dtype complex128"),
+        ("gradients", TABLES["gradients"][:1], ValueError, r"have shape \(2, 1, 2, 1\); got shape \(1, 1, 2, 1\)"),
+        ("gradients", TABLES["gradients"][0], ValueError, "have four axes"),
+        ("dx", np.ones((1, 1)), ValueError, r"have shape \(2, 1\); got shape \(1, 1\)"),
+        ("dx", np.array([[1.0], [np.nan]]), ValueError, "be finite; got NaN or infinity"),
+        ("x", np.zeros((2, 1, 2)), ValueError, r"have shape \(2, 1, 1\)"),
+        ("h", np.zeros(2), ValueError, r"have shape \(2, 1\); got shape \(2,\)"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(table, value, error, text):
+    """Loops read them without a look at their range."""
+    with pytest.raises(error, match=f"TabulatedSpace: {table} must {text}"):
+        fem.TabulatedSpace(**TABLES | {table: value})
+
+
+def test_an_ensemble_from_outside_is_refused_whatever_its_samples(mesh):
+    for factor in (Ensemble(np.ones(3)), Ensemble(np.arange(3.0))):
+        form = fem.linear_form(functools.partial(lambda factor, v, w: factor * v, factor))
+        with pytest.raises(TypeError, match="Pass arrays and samples as fields"):
+            form.assemble(mesh)
