@@ -1,8 +1,8 @@
 """The order in which a block of threads works out numbers that stay in shared memory: chunks, steps and slots.
 
 A number is one value of a factorisation or one row of a substitution. Its terms are subtracted in chunks of up to
-`TERMS`; a partial sum stays in the slot of the number. Chunks are sorted by the time at which their operands are known,
-so that operands die early (right-looking); one step later other chunks may read what a chunk wrote. In each step a row
+`TERMS`; a partial sum stays in the slot of the number. Chunks are sorted by the time at which their operands are
+known, so that operands die early (right-looking); one step later other chunks may read what a chunk wrote. In each step a row
 of threads takes the first chunk that is ready. A slot belongs to one number from its copy from memory, or from its first
 chunk, to its last reader.
 """
@@ -177,7 +177,7 @@ def chunked(tasks: Tasks, gap: int) -> Chunks:
 
 @compiled_serial
 def _steps(chunks, left, right, begin, scale, passive, height, window, step_of, row):
-    """The step and the row of threads of each chunk; returns the number of steps, -1 where chunks wait for later ones."""
+    """The step and the row of threads of each chunk; returns the number of steps, -1 where chunks wait for ever."""
     number, first, end, previous, last = chunks
     n = number.size
     done = np.full(passive.size, 1 << 60, np.int64)  # the step after which a number is known

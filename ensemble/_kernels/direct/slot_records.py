@@ -9,10 +9,10 @@ import numpy as np
 from ensemble._kernels.direct.schedules import NONE, TERMS, Schedule, chunked, scheduled
 from ensemble._kernels.direct.slot_tasks import Work
 
-__all__ = ["FEW_COPIES", "MANY_COPIES", "MOST_SLOTS", "MOST_VALUES", "WORDS", "Form", "Program", "program"]
+__all__ = ["FEW_COPIES", "MANY_COPIES", "MOST_SLOTS", "MOST_VALUES", "RING", "WORDS", "Form", "Program", "program"]
 
-BUSY, SCALED, PIVOT, KEPT, CHECKED, OUT = (1 << k for k in range(3, 9))
-"""Flags of a record, as in slots.cu; below them stands the number of its terms."""
+BUSY, SCALED, PIVOT, FINAL, OUT = (1 << k for k in range(3, 8))
+"""Flags of a record, as in slots.cu; below them stands the number of its terms: 0, 1, 2 or 4."""
 
 FLAG_BITS = 10
 """Of the first word, below the row that a number is written to."""
@@ -30,7 +30,8 @@ FEW_COPIES, MANY_COPIES = 1, 6
 WORDS = {FEW_COPIES: 8, MANY_COPIES: 12}
 """Of a record with so many copies."""
 
-WARP = 32
+WARP, RING = 32, 8
+"""As in slots.cu: lanes, and steps whose records are in shared memory; numbers are copied two steps less ahead."""
 
 
 class Program(NamedTuple):
@@ -39,7 +40,7 @@ class Program(NamedTuple):
     records: Any
     """Shape (n_steps, warps, words), int32; behind them as many steps that do nothing as records are read ahead."""
     first_copies: Any
-    """What is copied before the first step: shape (warps, a multiple of 32)."""
+    """What is copied before the first step: shape (warps, copies, 32)."""
     n_slots: int
     n_steps: int
 
@@ -49,56 +50,61 @@ class Form(NamedTuple):
 
     height: int
     """Warps of a block."""
-    ring: int
-    """Steps whose records are in shared memory; numbers are copied two steps less ahead."""
     gap: int
     """As in `schedules.chunked`."""
     closely: bool
     """As in `slot_tasks.factor_work`."""
 
 
-def program(work: Work, form: Form, copies: int) -> Program:
+def program(work: Work, form: Form, copies: int, itemsize: int) -> Program:
     """The records of a schedule.
 
-    Words: {flags, terms and row of the result; slots of result, scale and start; copies; pairs of slots}.
+    Words: {flags, terms and row of the result; slots of result, scale and start; copies; pairs of slots}. The first
+    copy is that of the start. Numbers that nothing reads are written to a slot all the same.
     """
-    tasks, ahead = work.tasks, form.ring - 2
+    tasks, ahead = work.tasks, RING - 2
     chunks = chunked(tasks, form.gap)
     plan = scheduled(tasks, chunks, form.height, ahead)
-    step, row, number, slot = plan.step, plan.row, chunks.number, np.maximum(plan.slots, 0)
-    words = np.zeros((plan.n_steps + form.ring - 1, form.height, WORDS[copies]), np.int64)
+    step, row, number, slot = plan.step, plan.row, chunks.number, np.where(plan.slots == NONE, plan.n_slots, plan.slots)
+    n_steps = plan.n_steps + plan.n_steps % 2
+    words = np.zeros((n_steps + RING - 1, form.height, WORDS[copies]), np.int64)
     n_terms = chunks.end - chunks.first
     begin = tasks.begin[number]
     start = np.where((chunks.previous != NONE) | (plan.fetcher[number] != NONE), slot[number],
                      np.where(begin != NONE, slot[begin], 0))  # fmt: skip
     last, scale, out = chunks.last, tasks.scale[number], work.out[number]
-    flags = BUSY | np.where(plan.slots[number] != NONE, KEPT, 0)
+    flags = BUSY | np.where(n_terms == 3, 4, n_terms) | np.where(last, FINAL, 0)
     flags |= np.where(last & (scale != NONE), SCALED, 0) | np.where(last & work.pivot[number], PIVOT, 0)
-    flags |= np.where(last & work.checked[number], CHECKED, 0) | np.where(last & (out != NONE), OUT, 0)
-    words[step, row, 0] = np.maximum(out, 0) << FLAG_BITS | flags | n_terms
+    flags |= np.where(last & (out != NONE), OUT, 0)
+    behind = work.behind if copies == MANY_COPIES else 0
+    words[step, row, 0] = np.maximum(out - behind, 0) << FLAG_BITS | flags
     scale_slot = np.where(scale != NONE, slot[scale], 0)
     words[step, row, 1] = slot[number] | scale_slot << SLOT_BITS | start << 2 * SLOT_BITS
     chunk = np.repeat(np.arange(number.size), n_terms)
     k = np.arange(chunk.size) - np.repeat(np.cumsum(n_terms) - n_terms, n_terms)
     term = chunks.first[chunk] + k
     first_pair = words.shape[2] - TERMS
-    words[step[chunk], row[chunk], first_pair + k] = slot[tasks.left[term]] | slot[tasks.right[term]] << 16
-    first_copies = _copies(tasks.source, plan, words, ahead, copies)
-    return Program(words.astype(np.uint32).view(np.int32), first_copies, plan.n_slots, plan.n_steps)
+    shift = (WARP * itemsize).bit_length() - 1
+    pair = slot[tasks.left[term]] | slot[tasks.right[term]] << SLOT_BITS
+    words[step[chunk], row[chunk], first_pair + k] = pair << shift
+    first_copies = _copies(tasks.source, tasks.passive, behind, plan, words, ahead, copies)
+    return Program(words.astype(np.uint32).view(np.int32), first_copies, plan.n_slots + 1, n_steps)
 
 
-def _copies(source: np.ndarray, plan: Schedule, words: np.ndarray, ahead: int, copies: int) -> np.ndarray:
-    """Put the copies of each chunk into the record of its warp `ahead` steps before; returns those of the first steps."""
+def _copies(
+    source: np.ndarray, passive: np.ndarray, behind: int, plan: Schedule, words: np.ndarray, ahead: int, copies: int
+) -> np.ndarray:
+    """Put the copies of each chunk into its warp's record `ahead` steps before; returns those of the first steps."""
     height = words.shape[1]
     number = np.flatnonzero(plan.fetcher != NONE)
-    by_chunk = np.argsort(plan.fetcher[number], kind="stable")
-    number = number[by_chunk]
-    chunk = plan.fetcher[number]
-    k = np.arange(chunk.size) - np.searchsorted(chunk, chunk)
-    word = source[number] << SLOT_BITS | plan.slots[number]
+    number = number[np.lexsort((passive[number], plan.fetcher[number]))]
+    chunk, later = plan.fetcher[number], passive[number]
+    first = np.searchsorted(chunk, chunk)
+    k = np.arange(chunk.size) - first + (later & later[first])
+    word = (source[number] - np.where(later, 0, behind)) << SLOT_BITS | plan.slots[number]
     step, row = plan.step[chunk], plan.row[chunk]
-    later = step >= ahead
-    words[step[later] - ahead, row[later], 2 + k[later]] = word[later]
-    first = np.zeros((height, -(-ahead * copies // WARP) * WARP), np.uint32)
-    first[row[~later], step[~later] * copies + k[~later]] = word[~later]
-    return first.view(np.int32)
+    late = step >= ahead
+    words[step[late] - ahead, row[late], 2 + k[late]] = word[late]
+    before = np.zeros((height, copies, WARP), np.uint32)
+    before[row[~late], k[~late], step[~late]] = word[~late]
+    return before.view(np.int32)

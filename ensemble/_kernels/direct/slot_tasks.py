@@ -21,12 +21,12 @@ class Work(NamedTuple):
     """The row of memory that a number is written to, or NONE: values, and rows of x behind them."""
     pivot: np.ndarray
     """Whether the reciprocal is kept."""
-    checked: np.ndarray
-    """Whether a number that is not finite breaks its sample."""
+    behind: int
+    """Rows of the first array of memory; sources and results from there on are those of the second."""
 
 
 FIELDS: dict[str, Any] = {
-    "source": NONE, "begin": NONE, "scale": NONE, "pivot": False, "out": NONE, "passive": False, "checked": False
+    "source": NONE, "begin": NONE, "scale": NONE, "pivot": False, "out": NONE, "passive": False
 }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def _group(time: Any, rank: Any, terms: Any = None, **others: Any) -> dict[str, 
     return {"time": time, "rank": rank, "starts": starts, "left": left, "right": right} | FIELDS | others
 
 
-def _work(groups: list[dict[str, Any]]) -> Work:
+def _work(groups: list[dict[str, Any]], behind: int) -> Work:
     """The numbers of all groups, one behind another."""
     at = {
         name: np.concatenate([np.broadcast_to(g[name], g["time"].shape) for g in groups])
@@ -50,7 +50,7 @@ def _work(groups: list[dict[str, Any]]) -> Work:
     tasks = Tasks(
         starts=np.concatenate([*starts, shifts[-1:]]), left=left, right=right, passive=at["passive"], **numbers
     )
-    return Work(tasks, at["out"].astype(np.int64), at["pivot"], at["checked"])
+    return Work(tasks, at["out"].astype(np.int64), at["pivot"], behind)
 
 
 def _times(plan: Elimination, closely: bool) -> np.ndarray:
@@ -93,9 +93,7 @@ def factor_work(
         if not symmetric:
             needed[left[2]] = False
         out = np.where(needed, out, NONE)
-    groups = [
-        _group(due, rank, (starts, first, second), source=plan.sources, scale=scale, pivot=pivot, out=out, checked=True)
-    ]
+    groups = [_group(due, rank, (starts, first, second), source=plan.sources, scale=scale, pivot=pivot, out=out)]
     if with_rhs or symmetric:
         own = np.searchsorted(left[0], np.arange(n + 1))
         above = (scaled_y if symmetric else y) + left[1]
@@ -111,7 +109,7 @@ def factor_work(
         own = np.searchsorted(right[0], np.arange(n + 1))
         terms = own, right[2], x + right[1]
         groups.append(_group(2 * n - time, 0, terms, begin=y + line, scale=plan.diagonal, out=n_values + plan.columns))
-    return _work(groups)
+    return _work(groups, nnz)
 
 
 class Pass(NamedTuple):
@@ -180,4 +178,5 @@ def solve_work(plan: Elimination, transposed: bool, closely: bool, at_once: bool
     count = sum(g["time"].size for g in down) if at_once else 0
     begin = y + line if at_once else None
     up, _ = _pass_groups(plan, backward, 2 * n - time, count, begin, plan.n_values + backward.own)
-    return (_work(down + up),) if at_once else (_work(down), _work(up))
+    behind = plan.n_values
+    return (_work(down + up, behind),) if at_once else (_work(down, behind), _work(up, behind))

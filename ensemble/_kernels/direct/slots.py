@@ -24,6 +24,7 @@ from ensemble._kernels.direct.slot_records import (
     MANY_COPIES,
     MOST_SLOTS,
     MOST_VALUES,
+    RING,
     WORDS,
     Form,
     program,
@@ -63,18 +64,15 @@ MOST_KEPT = 1024
 MOST_MULTIPLY_ADDS = 1 << 21
 """Multiply-adds up to which records are made, about 16 bytes for each."""
 
-RINGS = (8, 16, 32)
-
 FORMS = tuple(
-    Form(height, ring, gap, closely)
-    for gap, closely in ((4, False), (LAZY, True))
-    for height in (4, 8, 16)
-    for ring in RINGS
+    Form(height, gap, closely)
+    for gap, closely in ((16, False), (48, False), (LAZY, True))
+    for height in (4, 6, 8, 12, 16)
 )
 
 CUDA = cuda.KernelModule(
     "direct/slots",
-    [f"{name}<{ring}>" for name in ("slot_factor", "slot_solve") for ring in RINGS],
+    ["slot_factor", "slot_solve"],
     headers=("direct/pivots.cuh", "direct/ahead.cuh"),
     only=cuda.Layout("double", 1, 1, 1),
 )
@@ -83,17 +81,17 @@ CUDA = cuda.KernelModule(
 # --- forms
 def _shared_bytes(form: Form, n_slots: int, itemsize: int, copies: int) -> int:
     """Shared memory of a block."""
-    return 4 * WORDS[copies] * form.ring * form.height + WARP * itemsize * n_slots
+    return 4 * WORDS[copies] * RING * form.height + WARP * itemsize * n_slots
 
 
 def _cycles(form: Form, n_steps: int, n_slots: int, shared: int, n_blocks: int, units: int) -> float:
     """About the time of all blocks, infinite where one does not fit."""
     at_once = min(SHARED_BYTES // (shared + RESERVED_BYTES), MOST_WARPS // form.height)
-    if not at_once or n_slots > MOST_SLOTS:
+    if not at_once or n_slots > MOST_SLOTS - 1:
         return np.inf
     waves, rest = divmod(-(-n_blocks // units), at_once)
     step = lambda blocks: (STEP_CYCLES + ISSUE_CYCLES * blocks * form.height / 4) * (blocks > 0)
-    return (n_steps + form.ring) * (waves * step(at_once) + step(rest))
+    return (n_steps + RING) * (waves * step(at_once) + step(rest))
 
 
 def _cycles_by_levels(plan: Elimination, n_samples: int, itemsize: int, with_rhs: bool) -> float:
@@ -107,6 +105,7 @@ class Chosen(NamedTuple):
 
     form: Form
     programs: Any
+    n_slots: int
     shared: int
     cycles: float
 
@@ -125,15 +124,12 @@ def _chosen(plan: Elimination, like: Any, key: tuple[Any, ...], n_blocks: int, w
         works = {closely: ways(closely) for closely in {form.closely for form in forms}}
         for form in forms:
             for way in works[form.closely]:
-                programs = [program(work, form, copies) for work, copies in way]
+                programs = [program(work, form, copies, like.dtype.itemsize) for work, copies in way]
                 n_steps, n_slots = sum(p.n_steps for p in programs), max(p.n_slots for p in programs)
-                shared = max(
-                    _shared_bytes(form, made.n_slots, like.dtype.itemsize, copies)
-                    for made, (_, copies) in zip(programs, way, strict=True)
-                )
+                shared = max(_shared_bytes(form, n_slots, like.dtype.itemsize, copies) for _, copies in way)
                 cycles = _cycles(form, n_steps, n_slots, shared, n_blocks, units)
                 if cycles < least:
-                    best, least = Chosen(form, tuple(programs), shared, cycles), cycles
+                    best, least = Chosen(form, tuple(programs), n_slots, shared, cycles), cycles
         return best
 
     return kept_lists(plan, like, key, chosen)
@@ -174,7 +170,7 @@ def _layout(array: Any) -> cuda.Layout:
 def _lists(programs: Any) -> tuple[Any, ...]:
     """Records and first copies of two programs, and their steps; of the second one none where there is one."""
     back = programs[1] if len(programs) > 1 else None
-    lists = (programs[0].records, programs[0].first_copies)
+    lists: tuple[Any, ...] = (programs[0].records, programs[0].first_copies)
     behind = (None, None) if back is None else (back.records, back.first_copies)
     return (*lists, *behind), (np.int32(programs[0].n_steps), np.int32(0 if back is None else back.n_steps))
 
@@ -201,10 +197,12 @@ def slots_factorized(values: Any, plan: Elimination, b: Any, kept: bool = True) 
     x = None if b is None else empty_like(b)
     lists, steps = _lists(chosen.programs)
     arguments = (
-        values, b, out, x, broken, *lists, np.int32(nnz), np.int32(plan.n_values), *steps, np.int32(n_samples),
+        values, b, out, x, broken, *lists, np.int32(nnz), np.int32(plan.n_values), *steps,
+        np.int32(chosen.n_slots), np.int32(n_samples),
     )  # fmt: skip
-    name = f"slot_factor<{chosen.form.ring}>"
-    CUDA.launch(name, _layout(values), (n_blocks,), (WARP, chosen.form.height), arguments, shared=chosen.shared)
+    CUDA.launch(
+        "slot_factor", _layout(values), (n_blocks,), (WARP, chosen.form.height), arguments, shared=chosen.shared
+    )
     return out, broken, x
 
 
@@ -225,8 +223,7 @@ def slots_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out:
     shared = factors.shape[1] == 1 and n_samples != 1
     lists, steps = _lists(chosen.programs)
     arguments = (
-        factors, b, out, *lists, np.int32(plan.n_values), *steps, np.int32(k), np.int32(shared), np.int32(n_samples),
+        factors, b, out, *lists, *steps, np.int32(chosen.n_slots), np.int32(k), np.int32(shared), np.int32(n_samples),
     )  # fmt: skip
-    name = f"slot_solve<{chosen.form.ring}>"
-    CUDA.launch(name, _layout(b), (n_blocks, k), (WARP, chosen.form.height), arguments, shared=chosen.shared)
+    CUDA.launch("slot_solve", _layout(b), (n_blocks, k), (WARP, chosen.form.height), arguments, shared=chosen.shared)
     return out
