@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of
-from ensemble._check import require
+from ensemble._backend import array_namespace, asarray_like, backend_of, is_array
+from ensemble._check import message, require
 from ensemble._compile.numba import thread_count
 from ensemble._kernels.ode.backward import backward_addresses, gradient_range
 from ensemble._kernels.ode.generated import single_width
 from ensemble._progress import Display
 from ensemble._typing import Array
-from ensemble.ode.arguments import stacked
+from ensemble.ode.arguments import require_real, stacked
 from ensemble.ode.compiled import Bodies, aligned, bodies_of, places_of, sources_of
 from ensemble.ode.extension import require_own_steps, require_traceable
 from ensemble.ode.problem import Problem, Solution
@@ -153,9 +153,13 @@ def _weights(cotangent: Any, shape: tuple[int, ...], problem: Problem) -> Array:
     if isinstance(cotangent, list | tuple) and len(shape) == 1:
         cotangent = stacked(cotangent, "cotangent")
     if not isinstance(cotangent, Ensemble):
-        array = np.asarray(cotangent) if isinstance(cotangent, list | tuple) else cotangent
+        array = cotangent if is_array(cotangent) else np.asarray(cotangent)
+        if str(array.dtype).startswith(("object", "<U", "<S")):
+            seen = f"a {type(cotangent).__name__}"
+            raise TypeError(message(NAME, "cotangent", f"be numbers of shape {shape}, or a function of y", seen))
         cotangent = Ensemble(array[..., None])
     require(cotangent.shape == shape, NAME, "cotangent", f"have shape {shape}", cotangent.shape)
+    require_real(cotangent, "cotangent", NAME)
     S, count, xp = problem.n_samples, cotangent.n_samples, array_namespace(problem.y0)
     require(count in (1, S) or S == 1, NAME, "cotangent", f"have {S} samples, or be shared", count)
     values = asarray_like(cotangent.samples, problem.y0).astype(problem.dtype)

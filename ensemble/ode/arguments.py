@@ -26,6 +26,7 @@ __all__ = [
     "fixed_steps",
     "number",
     "on_device",
+    "require_real",
     "sign",
     "stacked",
     "together",
@@ -62,10 +63,10 @@ def stacked(value: Any, name: str) -> Ensemble:
     return value
 
 
-def require_real(value: Ensemble, name: str) -> None:
+def require_real(value: Ensemble, name: str, function: str = NAME) -> None:
     """Refuse samples that are no real numbers."""
-    kinds = str(value.dtype)
-    require(kinds.startswith(("float", "int", "uint")), NAME, name, "be real numbers", kinds, "Split complex unknowns.")
+    kinds, advice = str(value.dtype), "Split complex unknowns."
+    require(kinds.startswith(("float", "int", "uint")), function, name, "be real numbers", kinds, advice)
 
 
 def number(value: Any, name: str) -> Ensemble:

@@ -246,9 +246,11 @@ def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> G
         return tuple(xp.astype(v, getattr(xp, problem.dtype)) for v in numbers)
 
     try:
-        return trace(body, real, [real] * system.n, [real] * system.n_parameters, function=name)
+        graph = trace(body, real, [real] * system.n, [real] * system.n_parameters, function=name)
     except (TypeError, AttributeError) as error:
         raise TypeError(message(name, "of", "be traceable", str(error))) from error
+    require(len(graph.outputs) > 0, name, "of", "return at least one value", 0)
+    return graph
 
 
 # --- of groups of samples with their values at output times

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._check import one_of, require
+from ensemble._check import integer, message, one_of, require
 from ensemble._compile.trace.derivatives import pushforward
 from ensemble._compile.trace.graph import Graph
 from ensemble._typing import Array, Namespace
@@ -174,12 +174,17 @@ def _wanted(wrt: Any, directions: Any, n: int, k: int) -> _Wanted:
         require(len(pairs) > 0, NAME, "directions", "have at least one pair", 0)
         return _Wanted({}, pairs)
     counts = {"y0": n, "p": k}
-    names = wrt if isinstance(wrt, Mapping) else dict.fromkeys((wrt,) if isinstance(wrt, str) else tuple(wrt))
+    if not isinstance(wrt, Mapping | str | list | tuple):
+        raise TypeError(message(NAME, "wrt", "be 'y0', 'p', a tuple of both or a mapping", repr(wrt)))
+    names = wrt if isinstance(wrt, Mapping) else dict.fromkeys((wrt,) if isinstance(wrt, str) else wrt)
     columns = {}
     for name, entries in names.items():
         one_of(name, ("y0", "p"), NAME, "wrt")
-        chosen = list(range(counts[name])) if entries is None else [int(j) for j in entries]
-        inside = all(0 <= j < counts[name] for j in chosen)
+        if entries is not None and (isinstance(entries, str) or np.ndim(entries) != 1):
+            raise TypeError(message(NAME, "wrt", f"name a list of entries of {name}", repr(entries)))
+        chosen = range(counts[name]) if entries is None else entries
+        chosen = [integer(j, NAME, f"wrt[{name!r}]", minimum=0) for j in chosen]
+        inside = all(j < counts[name] for j in chosen)
         require(inside, NAME, "wrt", f"name entries of {name} from 0 to {counts[name] - 1}", chosen)
         columns[name] = chosen
     wanted = _Wanted(columns, ())

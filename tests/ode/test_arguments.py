@@ -98,6 +98,45 @@ def test_an_event_that_cannot_be_traced_is_refused_by_bdf():
         ode.solve(oscillator, START, SPAN, method="bdf", events=branching)
 
 
+@pytest.mark.parametrize(
+    ("cotangent", "error", "text"),
+    [
+        (np.array([1j, 0.0]), ValueError, "cotangent must be real numbers"),
+        (Ensemble(np.full((2, 1), 1j)), ValueError, "cotangent must be real numbers"),
+        (lambda y: np.array([1j, 0.0]), ValueError, "cotangent must be real numbers"),
+        (lambda y: None, TypeError, "cotangent must be numbers of shape .*; got a NoneType"),
+        (None, TypeError, "cotangent must be numbers of shape .*; got a NoneType"),
+        ("ab", TypeError, "cotangent must be numbers of shape"),
+        (1.0, ValueError, r"cotangent must have shape \(2,\)"),
+    ],
+)
+def test_cotangents_are_real_numbers_of_the_shape_of_the_states(cotangent, error, text):
+    with pytest.raises(error, match=f"ode.gradient: {text}"):
+        ode.gradient(oscillator, START, SPAN, cotangent)
+
+
+@pytest.mark.parametrize(
+    ("wrt", "error", "text"),
+    [
+        (None, TypeError, "wrt must be 'y0'"),
+        (3, TypeError, "wrt must be 'y0'"),
+        ({"y0": 0}, TypeError, "wrt must name a list of entries of y0"),
+        ({"y0": "01"}, TypeError, "wrt must name a list of entries of y0"),
+        ({"y0": [0.5]}, TypeError, r"wrt\['y0'\] must be an integer"),
+        ({"y0": [2]}, ValueError, "wrt must name entries of y0 from 0 to 1"),
+    ],
+)
+def test_what_to_differentiate_by_is_named_by_integers(wrt, error, text):
+    with pytest.raises(error, match=f"ode.sensitivities: {text}"):
+        ode.sensitivities(oscillator, START, SPAN, wrt=wrt)
+
+
+@pytest.mark.parametrize("function", [ode.sample_statistics, ode.time_statistics])
+def test_statistics_are_of_at_least_one_value(function):
+    with pytest.raises(ValueError, match="of must return at least one value; got 0"):
+        function(oscillator, START, SPAN, of=lambda t, y, p, xp: [])
+
+
 def test_no_largest_step_is_none():
     free = ode.solve(oscillator, START, SPAN, max_step=None)
     np.testing.assert_array_equal(free.y.samples, ode.solve(oscillator, START, SPAN).y.samples)
