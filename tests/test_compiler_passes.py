@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import pytest
 from numba.core import event, lowering, postproc
+from numba.extending import overload
 
 from ensemble._compile import passes
 from ensemble._compile.numba import compiled_serial
@@ -74,3 +75,33 @@ def test_wrong_code_is_explained():
     with pytest.raises(numba.TypingError, match="undefined_name"):
         unknown_name(np.arange(3))
     assert postproc.PostProcessor.run.__module__ == "numba.core.postproc"
+
+
+def quotient(a, b):
+    """What is compiled for each error model."""
+
+
+@overload(quotient)
+def _(a, b):
+    return lambda a, b: a / b
+
+
+def test_functions_of_other_error_models_stay_apart():
+    """A call whose type is known has the code of its own options, not what was compiled last."""
+
+    @compiled_serial
+    def before(x):
+        return quotient(1.0, x)
+
+    @numba.njit
+    def of_python(x):
+        return quotient(1.0, x)
+
+    @compiled_serial
+    def after(x):
+        return quotient(1.0, x) + 1.0
+
+    assert before(0.0) == np.inf
+    with pytest.raises(ZeroDivisionError):
+        of_python(0.0)
+    assert after(0.0) == np.inf

@@ -294,11 +294,13 @@ def _equal_flags(self: Any, other: Any) -> Any:
 def _call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
     """The signature of a call, found once for arguments of these types under these flags."""
     key = self, context, tuple(args), tuple(kws.items()), _flags_of(targetconfig.ConfigStack.top_or_none())
-    signature = RESOLVED.get(key)
-    if signature is None:
+    found = RESOLVED.get(key)
+    if found is None:
         signature = original(types.BaseFunction, "get_call_type")(self, context, args, kws)
         if signature is not None:
-            RESOLVED[key] = signature
+            RESOLVED[key] = signature, self._impl_keys[signature.args]
+        return signature
+    signature, self._impl_keys[signature.args] = found  # the code of these flags, not of those that were compiled last
     return signature
 
 
