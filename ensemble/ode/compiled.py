@@ -81,7 +81,7 @@ def events_graph(problem: Problem) -> Graph | None:
 def _bodies(
     system: System, method: Method, events: Graph | None, n_atol: int, dtype: str, dense: bool, alike: bool
 ) -> Bodies:
-    n, k, real = system.n, system.n_parameters, Scalar(dtype)
+    real = Scalar(dtype)
 
     def event(graph: Graph, j: int) -> Callable[..., Any]:
         return lambda t, y, p, xp: replay(graph, [t, *y, *p], xp)[j]
@@ -91,17 +91,7 @@ def _bodies(
     def bound(values: list[Any]) -> System:
         return system.traced().bound(values[0].__array_namespace__())
 
-    degree = 0
-
-    def count(*values: Any) -> Any:
-        nonlocal degree
-        here = bound(list(values))
-        y, p = values[2 : 2 + n], values[2 + n :]
-        step = method.step(here, values[0], values[1], y, method.start(here, values[0], y, p), p)
-        degree = len(step.dense[0])
-        return step.y
-
-    trace(count, *[real] * (2 + n + k), function="ode.solve")
+    degree = _degree(system, method, dtype)
     rows = rows_of(method, system, n_atol, len(given), degree)
 
     def body(function: Callable[..., Any]) -> Graph:
@@ -112,6 +102,26 @@ def _bodies(
 
     steps = functools.partial(advance, dense=dense, alike=alike)
     return Bodies(rows, body(start), body(steps), None if events is None else contracted(events), degree, alike)
+
+
+def _harmonic(t: Any, y: list[Any], p: list[Any], xp: Any) -> list[Any]:
+    return [y[1], -y[0]]
+
+
+def _degree(system: System, method: Method, dtype: str) -> int:
+    """The degree of the dense output of a method, which is the same for all systems: from a step of a small one."""
+    small = System(_harmonic, 2, 0, None, dtype=dtype) if type(system) is System else system
+    n, real, degrees = small.n, Scalar(dtype), []
+
+    def count(*values: Any) -> Any:
+        here = small.traced().bound(values[0].__array_namespace__())
+        y, p = values[2 : 2 + n], values[2 + n :]
+        step = method.step(here, values[0], values[1], y, method.start(here, values[0], y, p), p)
+        degrees.append(len(step.dense[0]))
+        return step.y
+
+    trace(count, *[real] * (2 + n + small.n_parameters), function="ode.solve")
+    return degrees[0]
 
 
 def loads_of(problem: Problem, rows: Rows) -> list[tuple[int, Array]]:

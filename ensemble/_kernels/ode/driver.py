@@ -23,10 +23,11 @@ BISECTIONS = 60
 @compiled_serial
 def moving(sources, first_constant):
     """The sources of what differs between samples, or changes in a run: the others are loaded once."""
-    chosen, count = np.empty_like(sources), 0
+    chosen, count = np.empty(sources.shape, np.int64), 0
     for k in range(sources.shape[0]):
         if sources[k, 1] != 0 or sources[k, 0] < first_constant:
-            chosen[count] = sources[k]
+            for j in range(sources.shape[1]):  # an assignment of rows compiles for two seconds
+                chosen[count, j] = sources[k, j]
             count += 1
     return chosen[:count]
 

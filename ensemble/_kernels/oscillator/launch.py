@@ -34,8 +34,8 @@ def compiled_run(kind: Run, dtype: str, more: int) -> Any:
 
 
 def samples_of_thread(kind: Run, n_samples: int, *arrays: Any) -> int:
-    """Two neighbours where one instruction can load and store both: they share addresses and forces."""
-    if kind.turned or n_samples % 2:
+    """Two neighbours where one instruction can load or store both: they share addresses and forces."""
+    if kind.turned or n_samples % 2 or kind == Run(drawn=True, stored=False):
         return 1
     return 2 if all(device.address(array) % (2 * array.itemsize) == 0 for array in arrays) else 1
 

@@ -194,6 +194,8 @@ def test_a_sample_has_its_own_noise_in_any_ensemble(backend, dtype):
     for first, count in ((0, 1), (9, 4), (31, 12)):
         part = oscillator(count, n_steps=33, seed=7, first_sample=first, dtype=dtype, backend=backend)
         np.testing.assert_array_equal(part.velocity.samples, together.velocity.samples[first : first + count])
+    kept = oscillator(12, n_steps=33, seed=7, history=True, dtype=dtype, backend=backend).history
+    np.testing.assert_array_equal(kept[1, -1], together.velocity.samples[:12])
     other = oscillator(67, n_steps=33, seed=8, dtype=dtype, backend=backend)
     assert np.all(other.velocity.samples != together.velocity.samples)
     on_cpu = oscillator(67, n_steps=33, seed=7, dtype=dtype)
