@@ -3,7 +3,8 @@
 `python -m benchmarks element-kernels-device` checks each kernel against NumPy, then times it between CUDA events on the
 mountain mesh: launches that follow each other, on copies of all arrays that no cache holds. Paper-shaped kernels read
 or write a copy of the gradients for each of 11 quadrature points, collapsed ones a single copy. Bytes are those of
-compulsory reads and writes, where nodes are read once. Published times (Fluidity-Atmosphere, Li et al., on an A100) are
+compulsory reads and writes, where nodes are read once; "copy" is a kernel that reads and writes as many bytes, each
+one contiguous array. Published times (Fluidity-Atmosphere, Li et al., on an A100) are
 of kernels that read coordinates of the corners of each element. Record: `element-kernels-cuda`.
 """
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from benchmarks.bench_forms_device import BANDWIDTH
 from benchmarks.common import SEED, cuda_device, save, show
-from benchmarks.device_clock import copies_for, milliseconds_in_turn
+from benchmarks.device_clock import copies_for, copy_milliseconds, empty_milliseconds, milliseconds_in_turn
 from benchmarks.mountain import mountain_mesh
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
@@ -226,11 +227,14 @@ def main() -> None:
         check(name, run, out, given)
         if on_device:
             ms = device_milliseconds(run, given, out, options.repeats)
+            copy = copy_milliseconds(max(run.moved - out.nbytes, 0), out.nbytes, options.repeats)
         else:
             ms = host_milliseconds(lambda run=run, out=out: run.call(given, out), options.repeats)  # type: ignore[misc]
+            copy = float("nan")
         bound = 1e3 * run.moved / BANDWIDTH
         rows.append({
             "kernel": name, "MB": run.moved / 1e6, "bound ms": bound, "ms": ms, "fraction": bound / ms,
+            "copy ms": copy, "of the copy": copy / ms,
             "A100 published ms": run.published if run.published else "-",
             "x": run.published / ms if run.published else "-",
         })  # fmt: skip
@@ -239,6 +243,9 @@ def main() -> None:
     if on_device:
         about = cuda_device()
         print(about["device"])
+        empty = {n: empty_milliseconds(n, options.repeats) for n in (1, 1000)}
+        print("a launch that does nothing, by blocks, ms:", empty)
+        about["empty launch ms"] = empty
         save("element-kernels-cuda", rows, elements=mesh.n_elements, nodes=mesh.n_nodes, **about)
 
 

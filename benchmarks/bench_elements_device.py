@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.bench_forms_device import BANDWIDTH
 from benchmarks.common import SEED, cuda_device, save, show
-from benchmarks.device_clock import copies_for, milliseconds_in_turn
+from benchmarks.device_clock import copies_for, copy_milliseconds, milliseconds_in_turn
 from benchmarks.mountain import mountain_mesh
 from ensemble._kernels.sparse.gather_sums import gather_sums
 from ensemble._kernels.sparse.staged_sums import staged_sums
@@ -61,7 +61,7 @@ def element_rows(repeats: int, samples: list[int]) -> list[dict[str, Any]]:
             ways["staged"] = partial(staged_sums, arrays, assembly.graph.nnz, tables)
         for name, way in ways.items():
             ms = checked_milliseconds(name, way, sets, expected, repeats)
-            rows.append(row(name, mesh, n_samples, ms, n_bytes))
+            rows.append(row(name, mesh, n_samples, ms, host.nbytes, expected.nbytes, repeats))
         del sets, values
     return rows + vector_rows(assembly, mesh, repeats)
 
@@ -77,7 +77,7 @@ def vector_rows(assembly: ElementAssembly, mesh: Any, repeats: int) -> list[dict
         n_bytes = host.nbytes + expected.nbytes
         sets = [(cupy.asarray(host), None) for _ in range(copies_for(n_bytes))]
         ms = checked_milliseconds("vector", lambda x, out: assembly.vector(x), sets, expected, repeats)
-        rows.append(row("right-hand side", mesh, n_samples, ms, n_bytes))
+        rows.append(row("right-hand side", mesh, n_samples, ms, host.nbytes, expected.nbytes, repeats))
     return rows
 
 
@@ -91,10 +91,13 @@ def checked_milliseconds(name: str, way: Any, sets: list[Any], expected: np.ndar
     return milliseconds_in_turn([partial(way, *each) for each in sets], repeats)
 
 
-def row(name: str, mesh: Any, n_samples: int, ms: float, n_bytes: int) -> dict[str, Any]:
-    """A line of the table."""
-    least = n_bytes / BANDWIDTH * 1e3
-    return {"way": name, "elements": mesh.n_elements, "samples": n_samples, "ms": ms, "least ms": least}
+def row(name: str, mesh: Any, n_samples: int, ms: float, n_read: int, n_written: int, repeats: int) -> dict[str, Any]:
+    """A line of the table, with the time of a plain copy of as many bytes."""
+    least = (n_read + n_written) / BANDWIDTH * 1e3
+    copy = copy_milliseconds(n_read, n_written, repeats)
+    return {
+        "way": name, "elements": mesh.n_elements, "samples": n_samples, "ms": ms, "least ms": least, "copy ms": copy
+    }  # fmt: skip
 
 
 def product_rows(repeats: int) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["copies_for", "milliseconds", "milliseconds_in_turn"]
+__all__ = ["copies_for", "copy_milliseconds", "empty_milliseconds", "milliseconds", "milliseconds_in_turn"]
 
 CACHE_BYTES = 160e6
 """More than twice the cache of an H200."""
@@ -36,6 +36,31 @@ extern "C" __global__ void wait(unsigned long long nanoseconds)
     while (now() - start < nanoseconds) {}
 }
 """
+
+COPY = r"""
+extern "C" __global__ void nothing() {}
+extern "C" __global__ void __launch_bounds__(256)
+    copy(const double2* from, double2* to, long long n_read, long long n_written)
+{
+    const long long n = n_read > n_written ? n_read : n_written;
+    double2 sum = {0, 0};
+    for (long long i = (long long)blockIdx.x * 1024 + threadIdx.x; i < n; i += (long long)gridDim.x * 1024) {
+        double2 x[4];
+#pragma unroll
+        for (int u = 0; u < 4; ++u) {
+            x[u] = {1, 2};
+            if (i + 256 * u < n_read) x[u] = __ldcs(from + i + 256 * u);
+        }
+#pragma unroll
+        for (int u = 0; u < 4; ++u) {
+            if (i + 256 * u < n_written) __stcs(to + i + 256 * u, x[u]);
+            else sum.x += x[u].x, sum.y += x[u].y;
+        }
+    }
+    if (sum.x == 1.2345 && sum.y == 5.4321) to[0] = sum;
+}
+"""
+COPY_BLOCKS = 2112
 
 
 @functools.cache
@@ -99,3 +124,23 @@ def milliseconds_in_turn(calls: Sequence[Callable[[], Any]], repeats: int) -> fl
 
     seconds = _host_seconds(queue)
     return statistics.median(_timed(queue, seconds) / (2 * len(calls)) for _ in range(repeats))
+
+
+def copy_milliseconds(n_read: float, n_written: float, repeats: int) -> float:
+    """Median time of a kernel that reads and writes so many bytes, each one contiguous array; 16 bytes at a time."""
+    import cupy
+
+    kernel = cupy.RawKernel(COPY, "copy")
+    sizes = [int(n) // 16 for n in (n_read, n_written)]
+    arrays = [[cupy.ones(2 * n + 2) for n in sizes] for _ in range(copies_for(n_read + n_written))]
+    arguments = [(*pair, *map(np.int64, sizes)) for pair in arrays]
+    calls = [functools.partial(kernel, (COPY_BLOCKS,), (256,), each) for each in arguments]
+    return milliseconds_in_turn(calls, repeats)
+
+
+def empty_milliseconds(n_blocks: int, repeats: int) -> float:
+    """Median time of a kernel that does nothing."""
+    import cupy
+
+    kernel = cupy.RawKernel(COPY, "nothing")
+    return milliseconds_in_turn([functools.partial(kernel, (n_blocks,), (256,), ())] * 4, repeats)
