@@ -171,8 +171,9 @@ def chunked(tasks: Tasks, gap: int) -> Chunks:
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     previous = np.where(np.diff(number, prepend=NONE) == 0, np.append(NONE, place[:-1])[:n], NONE)
-    return Chunks(*(np.ascontiguousarray(c[order]) for c in (number, chunks[:, 1], chunks[:, 2], previous)),
-                  chunks[order, 3] != 0)  # fmt: skip
+    sorted_chunks = chunks[order]
+    first, end = (np.ascontiguousarray(sorted_chunks[:, k]) for k in (1, 2))
+    return Chunks(np.ascontiguousarray(number[order]), first, end, previous[order], sorted_chunks[:, 3] != 0)
 
 
 @compiled_serial
