@@ -35,10 +35,11 @@ class Factorization(TriangularFactors):
     kind : {"auto", "ldlt", "lu"}
         "ldlt" reads the entries on and above the diagonal, and takes half the operations and values. "auto" takes it
         for a SymmetricCrsMatrix, "lu" for any other.
-    ordering : {"auto", "amd", "nd"} or array of int, shape (n,)
+    ordering : {"auto", "amd", "nd", "band"} or array of int, shape (n,)
         Columns in the order of elimination. "amd" is the approximate minimum degree order [1]_ of the graph of
         ``A + A^T``, "nd" nested dissection [3]_, "auto" the one of these with fewer multiply-adds (of
-        fewer than 500 rows, "amd").
+        fewer than 500 rows, "amd"). "band" is the given order, or reverse Cuthill-McKee where its band is narrower; a
+        full band of half-width 2 to 24 has kernels of its own on CUDA devices.
     matching : {"graph", "mean"}
         For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: the diagonal where it is
         stored. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the

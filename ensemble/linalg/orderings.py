@@ -6,7 +6,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import maximum_bipartite_matching, min_weight_full_bipartite_matching
+from scipy.sparse.csgraph import (
+    maximum_bipartite_matching,
+    min_weight_full_bipartite_matching,
+    reverse_cuthill_mckee,
+)
 
 from ensemble._check import message, require
 from ensemble._kernels.direct import elimination as kernels
@@ -44,7 +48,22 @@ LARGE = 500
 SYMMETRIC_SHARE = 0.6
 """The form by supernodes stores a symmetric graph: not where others need less than this share of its multiply-adds."""
 
-ORDERINGS = {"amd": minimum_degree, "nd": nested_dissection}
+
+def _band_order(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """The given order or reverse Cuthill-McKee, whichever has the smaller bandwidth."""
+    n = indptr.size - 1
+    rows = np.repeat(np.arange(n), np.diff(indptr))
+    given: np.ndarray = np.arange(n)
+    if not indices.size:
+        return given
+    pattern = sp.csr_matrix((np.ones(indices.size, np.int8), indices, indptr), shape=(n, n))
+    found: np.ndarray = reverse_cuthill_mckee(pattern, symmetric_mode=True).astype(np.int64)
+    place = _inverse(found)
+    return found if np.abs(place[rows] - place[indices]).max() < np.abs(rows - indices).max() else given
+
+
+BAND = "band"
+ORDERINGS = {"amd": minimum_degree, "nd": nested_dissection, BAND: _band_order}
 """Orders of elimination by name."""
 
 
@@ -102,6 +121,8 @@ def _symmetric_pattern(rows: np.ndarray, columns: np.ndarray, n: int) -> sp.csr_
 def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int, ordering: str) -> np.ndarray:
     """The order of that name, or the one of fewer multiply-adds, with the postorder of its elimination tree."""
     pattern = _symmetric_pattern(rows, columns, n)
+    if ordering == BAND:  # as it is: a postorder may widen it
+        return _band_order(pattern.indptr, pattern.indices)
     methods = [ORDERINGS[ordering]] if ordering != "auto" else [minimum_degree, nested_dissection][: 1 + (n >= LARGE)]
     found = []
     for method in methods:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ensemble._kernels.direct import elimination
 from ensemble._kernels.direct import nested_dissection as dissection
+from ensemble._kernels.direct.bands import half_width
 from ensemble._kernels.direct.nested_dissection import nested_dissection
 from ensemble._kernels.direct.supernodes import merged_rows, padded_columns
 from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization, orderings
@@ -83,7 +85,9 @@ def test_solutions_agree_in_every_order(ordering, rng):
 
 
 def test_names_are_those_of_each_class():
-    with pytest.raises(ValueError, match=r'Factorization: ordering must be "auto", "amd", "nd" or a permutation'):
+    with pytest.raises(
+        ValueError, match=r'Factorization: ordering must be "auto", "amd", "nd", "band" or a permutation'
+    ):
         Factorization(box(3), ordering="metis")
     with pytest.raises(ValueError, match=r'IncompleteFactorization: ordering must be "auto" or a permutation'):
         IncompleteFactorization(box(3), ordering="nd")
@@ -122,3 +126,25 @@ def test_the_form_is_chosen_by_counts(rng):
     assert F.plan.supernodes is not None
     np.testing.assert_allclose(F @ b, np.linalg.solve(full.toarray(), b), rtol=1e-12)
     np.testing.assert_allclose(F.T @ b, np.linalg.solve(full.toarray().T, b), rtol=1e-12)
+
+
+def test_band_finds_the_band_of_a_shuffled_matrix():
+    n, half = 60, 3
+    base = sp.csr_array(sp.diags_array([np.ones(n - abs(k)) * (9.0 if k == 0 else 0.5) for k in range(-half, half + 1)],
+                                       offsets=range(-half, half + 1)))  # fmt: skip
+    shuffled = np.random.default_rng(4).permutation(n)
+    for matrix, given in ((base, True), (base[shuffled][:, shuffled], False)):
+        F = Factorization([matrix, 2.0 * matrix], ordering="band")
+        assert half_width(F.plan) == half
+        assert np.array_equal(F.plan.columns, np.arange(n)) == given
+        np.testing.assert_allclose(matrix @ (F @ np.ones(n)).samples[:, 0], np.ones(n), rtol=1e-12)
+    assert Factorization([sp.csr_array(np.eye(3))], ordering="band").plan.columns.tolist() == [0, 1, 2]
+
+
+def test_children_that_need_most_at_one_time_come_first():
+    """A vertex with two subtrees: a leaf, and a chain whose rows are longer."""
+    parent, lengths = np.array([4, 2, 3, 4, -1]), np.array([1, 3, 2, 1, 0])
+    excess = elimination.excess_storage(parent, lengths)
+    assert excess[3] > excess[0] == 3
+    assert elimination.postorder(parent, excess).tolist() == [1, 2, 3, 0, 4]
+    assert elimination.postorder(parent, -np.arange(5)).tolist() == [0, 1, 2, 3, 4]

@@ -2,9 +2,9 @@
 
 A number is one value of a factorisation or one row of a substitution. Its terms are subtracted in chunks of up to
 `TERMS`; a partial sum stays in the slot of the number. Chunks are sorted by the time at which their operands are
-known, so that operands die early (right-looking); one step later other chunks may read what a chunk wrote. In each step a row
-of threads takes the first chunk that is ready. A slot belongs to one number from its copy from memory, or from its first
-chunk, to its last reader.
+known, so that operands die early (right-looking); one step later other chunks may read what a chunk wrote. In each
+step a row of threads takes the first chunk that is ready. A slot belongs to one number from its copy from memory, or
+from its first chunk, to its last reader.
 """
 
 from __future__ import annotations
@@ -171,8 +171,9 @@ def chunked(tasks: Tasks, gap: int) -> Chunks:
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     previous = np.where(np.diff(number, prepend=NONE) == 0, np.append(NONE, place[:-1])[:n], NONE)
-    return Chunks(*(np.ascontiguousarray(c[order]) for c in (number, chunks[:, 1], chunks[:, 2], previous)),
-                  chunks[order, 3] != 0)  # fmt: skip
+    sorted_chunks = chunks[order]
+    first, end = (np.ascontiguousarray(sorted_chunks[:, k]) for k in (1, 2))
+    return Chunks(np.ascontiguousarray(number[order]), first, end, previous[order], sorted_chunks[:, 3] != 0)
 
 
 @compiled_serial
@@ -240,9 +241,10 @@ def _lives(chunks, left, right, begin, scale, source, step_of, ahead, birth, dea
                     continue
                 read[u] = True
                 death[u] = max(death[u], t)
-                if fetcher[u] < 0 or number[fetcher[u]] != u:  # passive: for the first that reads it
-                    if source[u] >= 0 and (fetcher[u] < 0 or step_of[fetcher[u]] > t):
-                        fetcher[u], birth[u] = c, t - ahead
+                copier = fetcher[u]
+                own = copier >= 0 and number[copier] == u  # else it is passive, and copied for the first that reads it
+                if source[u] >= 0 and not own and (copier < 0 or step_of[copier] > t):
+                    fetcher[u], birth[u] = c, t - ahead
 
 
 @compiled_serial

@@ -150,7 +150,7 @@ def _pass_groups(plan: Elimination, given: Pass, time: np.ndarray, first: int, b
     starts, line = np.searchsorted(row, np.arange(n + 1)), np.arange(n)
     groups, values, rows = [], first, first + place.size
     operands = rows + column
-    pivots = NONE
+    pivots: Any = NONE
     groups.append(_group(time[column], 0, source=place, passive=True))
     extra = first + place.size + n
     if given.down and plan.symmetric:  # terms multiply y by its reciprocal pivot first
