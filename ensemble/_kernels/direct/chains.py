@@ -56,7 +56,7 @@ def _orders(plan: Elimination, like: Any) -> Any:
     None stands for a list of all numbers in their order.
     """
     kept: dict[Any, Any] = plan.lists if plan.lists is not None else {}
-    key = "chain", device.current_device() if hasattr(like.data, "ptr") else None
+    key = "chain", device.device_of(like)
     if key not in kept:
         orders = (plan.sources, plan.rows, plan.columns)
         made = tuple(_moved(each, like) for each in orders)
