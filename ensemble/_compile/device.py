@@ -19,6 +19,7 @@ __all__ = [
     "device_array",
     "device_empties",
     "device_empty",
+    "device_of",
     "in_thread",
     "is_on_device",
     "lanes_of",
@@ -116,6 +117,11 @@ def _ordered_matrix_units(device: int) -> int:
 def is_on_device(array: Array) -> bool:
     """Whether an array's memory is that of a CUDA device."""
     return hasattr(array.data, "ptr")
+
+
+def device_of(array: Array) -> int | None:
+    """The current CUDA device, for keys of copies beside `array`; None where its memory is not that of a device."""
+    return current_device() if is_on_device(array) else None
 
 
 def address(array: Array) -> int:

@@ -28,11 +28,11 @@ MOVED, MOST_MOVED = 1e-3, 1e-1
 MOVES = 4
 """Times that a shift is moved at most."""
 
-GRADED = 1e5
-"""Ratio of the values of an inverse that are kept above which the shift is moved."""
+GRADED = -1.0 / 3.0
+"""Power of the unit of rounding: ratio of the values of an inverse that are kept above which the shift is moved."""
 
-SINGULAR = 1e13
-"""Largest value of an inverse, in units of one by the norm of A, from which on the shift is an eigenvalue."""
+SINGULAR = 2e-3
+"""Largest value of an inverse, by the norm of A and in units of one by rounding, of a shift that is an eigenvalue."""
 
 CLEAR = 1e-8
 """Least pivot, by the norm of A, of a matrix that counts as positive definite."""
@@ -113,15 +113,15 @@ class Pencil:
         Where the largest value is far above the others, the shift is all but an eigenvalue, and their digits are lost
         beside it. A shift far from the one asked for finds other pairs.
         """
-        made = found()
+        made, eps = found(), float(np.finfo(self.A.dtype).eps)
         for n in range(MOVES if self.inverts else 0):
             size, distance = np.abs(made[0]), 1.0 / self.goodness(made[0].T).T[-1]
-            singular = size.max(axis=0) * self.unit > SINGULAR  # no value beside the largest has a digit
-            near = size.max(axis=0) > GRADED * size.min(axis=0)
+            near = size.max(axis=0) > eps**GRADED * size.min(axis=0)
+            singular = near & (size.max(axis=0) * self.unit > SINGULAR / eps)  # no other value has a digit
             far = self.offsets > MOST_MOVED * distance
             least = BELOW * self.unit
             moved = np.where(singular, least, np.minimum(MOVED * distance, least)) * 3.0**n
-            offsets = np.where(singular | near | far, moved, self.offsets)
+            offsets = np.where(near | far, moved, self.offsets)
             if (offsets == self.offsets).all():
                 break
             self.move(offsets)

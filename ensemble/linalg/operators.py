@@ -106,6 +106,7 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
     """
     if not is_array(x) and not isinstance(x, Ensemble | list | tuple):
         return NotImplemented
+    numbers_of(x, f"{name} @", "x")
     (rows, n), own, samples = operator.shape, operator.n_samples, samples_of(x)
     require(
         samples.ndim > 1 and samples.shape[0] == n, f"{name} @", "x",

@@ -156,13 +156,13 @@ def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, orderin
     moved = _symmetric_pattern(i, j, n)
     upper = kernels.filled(moved.indptr, moved.indices, kernels.elimination_tree(moved.indptr, moved.indices))
     lower = _transposed(upper[0], upper[1], n)
-    count = kernels.count_multiply_adds(*lower[:2], upper[0], symmetric)
+    count = kernels.count_multiply_adds(lower[1], upper[0], symmetric)
     n_values = n + upper[1].size * (1 if symmetric else 2)
     if not symmetric and count <= EXACT_MULTIPLY_ADDS:
         exact = sp.csr_array((np.ones(i.size, np.int8), (i, j)), shape=(n, n))
         marks = kernels.reached(exact.indptr, exact.indices, *lower[:2], *upper)
         left, right = _kept(lower[0], lower[1], marks[0]), _kept(*upper, marks[1])
-        fewer = kernels.count_multiply_adds(*left, right[0], symmetric)
+        fewer = kernels.count_multiply_adds(left[1], right[0], symmetric)
         if fewer < SYMMETRIC_SHARE * count or count < SUPERNODAL * n_values:
             return _with_places(symmetric, orders, (*left, lower[2]), right, (i, j, entries))
     if count < SUPERNODAL * n_values:
@@ -230,7 +230,7 @@ def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: 
     if not symmetric:
         across = np.empty(0, np.int64)
     nested = kernels.nested_rows(upper_starts, right)
-    count = int(kernels.count_multiply_adds(lower_starts, left, upper_starts, symmetric))
+    count = int(kernels.count_multiply_adds(left, upper_starts, symmetric))
     nodes = None if runs is None else supernodes_of(runs, upper_starts, right, lower_starts, first, symmetric)
     plan = Elimination(
         symmetric, orders[0], orders[1], lower_starts, left, across, upper_starts, right, first, diagonal, sources,

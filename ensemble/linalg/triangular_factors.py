@@ -17,7 +17,7 @@ from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator
-from ensemble.linalg.operators import places_of, premultiply, samples_of, wrap_like
+from ensemble.linalg.operators import numbers_of, places_of, premultiply, samples_of, wrap_like
 from ensemble.linalg.orderings import checked_order
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
@@ -204,6 +204,7 @@ class TriangularFactors(LinearOperator):
         if self.tiles is not None and (quick := self._multiply_vector(x, transposed)) is not None:
             return quick
         name, n, own = self.name + (".T" if transposed else ""), self.shape[0], self.n_samples
+        numbers_of(x, f"{name} @", "x")
         samples = samples_of(x)
         require(
             samples.ndim > 1 and samples.shape[0] == n, f"{name} @", "x", f"have {n} rows",

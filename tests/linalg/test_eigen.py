@@ -242,6 +242,14 @@ def test_shifts_within_rounding_of_an_eigenvalue(distance, place, k):
         np.testing.assert_array_equal(result.vectors.sample(s), alone.vectors.sample(0))
 
 
+@pytest.mark.parametrize("place", [3, 200])
+def test_a_shift_that_is_an_eigenvalue_in_float32(place):
+    every = laplacian_values((400,))
+    result = eigsh(gallery.poisson((400,)).astype(np.float32), 3, sigma=float(np.float32(every[place])))
+    expected = chosen(every, 3, sigma=every[place])
+    np.testing.assert_allclose(result.raise_if_failed().values.sample(0), expected, rtol=0, atol=2e-6)
+
+
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("options", [{"which": "SM"}, {"which": "SA"}, {"sigma": 0.0}], ids=str)
 def test_the_value_zero_of_a_string_with_free_ends(k, options):

@@ -15,6 +15,8 @@ from ensemble.linalg import (
     CrsGraph,
     CrsMatrix,
     Diagonal,
+    Factorization,
+    IncompleteFactorization,
     SymmetricCrsMatrix,
     add_elements,
     apply_dirichlet,
@@ -250,3 +252,11 @@ def _compare(make, x, other, xp):
     for expected, found in pairs:
         assert type(found) is type(asarray(x))
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [lambda A: A, SymmetricCrsMatrix.from_crs, Factorization, IncompleteFactorization])
+@pytest.mark.parametrize("x", [[None] * 6, ["1"] * 6, np.ones(6, object), np.ones(6, "datetime64[D]")], ids=repr)
+def test_vectors_that_hold_no_numbers_are_refused(make, x):
+    """Factorisations gave NaN for None, and numbers for dates."""
+    with pytest.raises(TypeError, match="@: x must hold numbers; got dtype"):
+        make(poisson((6,))) @ x

@@ -142,7 +142,7 @@ def filled(indptr: Any, indices: Any, parent: Any) -> tuple[np.ndarray, np.ndarr
 
 
 @compiled_serial
-def count_multiply_adds(lower_starts, lower_columns, upper_starts, symmetric):
+def count_multiply_adds(lower_columns, upper_starts, symmetric):
     """Multiply-adds of a factorisation; of a symmetric one, those of the upper triangle (an upper bound for LU)."""
     total = np.int64(0)
     for k in range(upper_starts.size - 1):

@@ -238,7 +238,7 @@ def _back_lists(plan: Elimination) -> Tasks:
 
 def kept_lists(plan: Elimination, like: Any, key: tuple[Any, ...], make: Any) -> Any:
     """The lists of a plan where `like` lives, made once."""
-    place = (*key, device.current_device() if hasattr(like.data, "ptr") else None)
+    place = (*key, device.device_of(like))
     kept: dict[Any, Any] = plan.lists if plan.lists is not None else {}
     if place not in kept:
         kept[place] = _moved(make(), like)

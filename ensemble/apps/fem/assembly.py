@@ -117,7 +117,12 @@ def assembled(
         like = prototype(one_of(backend, ("numpy", "cupy"), name, "backend"))
     passes: dict[Any, list[int]] = {}
     buffers: list[Any] = [None] * len(forms)
+    n_components = getattr(space, "n_components", 1)
     for n, form in enumerate(forms):
+        require(
+            n_components == 1 or "vector" in form.components, form.name, "functions", "be vectors on this space",
+            "scalars", 'Write trial="vector", test="vector", or make the space of the scalar element.',
+        )  # fmt: skip
         terms = _terms([form], given.kinds, space.dim)
         per_sample = any(given.kinds[j].per_sample for j in terms.used_fields)
         passes.setdefault((form.places, per_sample, form.degree), []).append(n)

@@ -1,4 +1,7 @@
-"""Finite-element spaces: what a form needs to know of a mesh and its functions."""
+"""Finite-element spaces: what a form needs to know of a mesh and its functions.
+
+Above 400 lines: the spaces share their tables and their checks.
+"""
 
 from __future__ import annotations
 

@@ -257,3 +257,10 @@ def test_values_at_three_points_of_a_triangle_must_be_named():
         diffusion.assemble(space, kappa=np.ones((space.n_elements, 3)))
     with pytest.raises(ValueError, match=r"kappa must have 3 points per element, as the space; got 4\.$"):
         diffusion.assemble(space, kappa=np.ones((space.n_elements, 4)))
+
+
+def test_a_scalar_form_on_a_vector_element_is_refused():
+    """Its matrix has one row per node, and the basis two."""
+    basis = skfem.Basis(skfem.MeshTri().refined(1), skfem.ElementVector(skfem.ElementTriP1()))
+    with pytest.raises(ValueError, match="mass: functions must be vectors on this space; got scalars"):
+        mass.assemble(fem.from_skfem(basis))
