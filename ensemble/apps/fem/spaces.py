@@ -1,6 +1,6 @@
 """Finite-element spaces: what a form needs to know of a mesh and its functions.
 
-It has more than 400 lines because the spaces share their tables and their checks.
+Longer than 400 lines: the spaces share their tables and their checks.
 """
 
 from __future__ import annotations
