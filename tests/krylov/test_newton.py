@@ -161,7 +161,6 @@ def test_a_residual_of_a_later_step_is_checked():
         ({"solver": "cg"}, TypeError, "solver must be a function; got a str"),
         ({"rtol": -1.0}, ValueError, "rtol must be a finite number, zero or above; got -1.0"),
     ],
-    ids=str,
 )
 def test_bad_options_are_refused(options, error, text):
     with pytest.raises(error, match=f"newton: {text}"):
