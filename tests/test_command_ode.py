@@ -89,3 +89,12 @@ def test_bad_input_is_one_line(folder, capsys, arguments, configuration, text):
     assert exit_status(["ode", *arguments, "--quiet"]) == 2
     error = capsys.readouterr().err
     assert text in error and error.count("\n") == 1
+
+
+def test_a_file_called_as_one_of_the_library_is_not_blamed_for_its_errors(folder, capsys):
+    """`solve.py` of the user, beside the module ``ode/solve.py``, which refuses the step."""
+    (folder / "solve.py").write_text((folder / "model.py").read_text())
+    (folder / "problem.toml").write_text(CONFIGURATION)
+    assert exit_status(["ode", "solve.py:decay", "-c", "problem.toml", "--step", "-1", "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert "step must be above zero" in error and "raised" not in error

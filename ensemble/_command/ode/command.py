@@ -68,7 +68,10 @@ def run(options: argparse.Namespace) -> int:
             result = ode.solve(problem.f, problem.y0, problem.t, p=problem.p, backend=options.backend,
                                progress=not options.quiet, **chosen)  # fmt: skip
         except Exception as error:  # of the user's function, of any kind
-            raise told(error, options.problem) from error
+            line = line_of(error, options.problem)
+            if line is None:
+                raise
+            raise ValueError(f"{options.problem} raised {type(error).__name__} in line {line}: {error}") from error
         status = to_numpy(result.status)
     seconds = time.perf_counter() - started
     found = outcome(problem, result, status, seconds)
@@ -85,13 +88,11 @@ def run(options: argparse.Namespace) -> int:
     return 0 if result.all_succeeded else 1
 
 
-def told(error: Exception, problem: str) -> Exception:
-    """What to say of an error: where it is one of the user's file, with the line."""
-    file = Path(problem.partition(".py")[0] + ".py").name
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == file]
-    if ".py" not in problem or not frames:
-        return error
-    return ValueError(f"{problem} raised {type(error).__name__} in line {frames[-1].lineno}: {error}")
+def line_of(error: Exception, problem: str) -> int | None:
+    """The last line of the user's file that an error came through; None where it came through none."""
+    file = Path(problem.partition(".py")[0] + ".py").resolve()
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file]
+    return frames[-1].lineno if ".py" in problem and frames else None
 
 
 def problem_of(options: argparse.Namespace) -> Problem:
