@@ -20,7 +20,7 @@ __all__ = ["Pencil", "dense_pairs"]
 _Found = TypeVar("_Found", bound=tuple[np.ndarray, ...])
 
 BELOW = 1e-6
-"""Distance of a shift from Gershgorin's bound, or at most from the one asked for, by the norm of A."""
+"""Distance of a shift from Gershgorin's bound, or at most from the requested shift, by the norm of A."""
 
 MOVED, MOST_MOVED = 1e-3, 1e-1
 """How far a shift is moved, and at most, by its distance from the last of the values that are kept."""
@@ -82,7 +82,7 @@ class Pencil:
         return np.where((bound < 0.0) & (least > CLEAR * self.norm_A), 0.0, bound).astype(A.dtype)
 
     def move(self, offsets: np.ndarray) -> None:
-        """Factorise the matrix of shifts that are `offsets`, one per sample, above those asked for.
+        """Factorise the matrix of shifts that are `offsets`, one per sample, above the requested ones.
 
         A sample with a zero pivot has its shift moved further.
         """
@@ -111,7 +111,7 @@ class Pencil:
         """What `found` gives, of which the first are values (n_pairs, n_samples), for shifts that suit these values.
 
         Where the largest value is far above the others, the shift is all but an eigenvalue, and their digits are lost
-        beside it. A shift far from the one asked for finds other pairs.
+        beside it. A shift far from the requested one finds other pairs.
         """
         made, eps = found(), float(np.finfo(self.A.dtype).eps)
         for n in range(MOVES if self.inverts else 0):

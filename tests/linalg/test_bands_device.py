@@ -3,22 +3,13 @@
 import numpy as np
 import pytest
 
-from ensemble._backend import asarray_like, prototype, to_numpy
+from ensemble._backend import to_numpy
 from ensemble._kernels.direct import bands
 from ensemble._kernels.direct.factors import factorized
 from ensemble._kernels.direct.triangular import factor_solve
 from tests.linalg.eliminated_graphs import banded, elimination, matrices, network
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
-
-
-@pytest.fixture(params=["emulator", pytest.param("device", marks=pytest.mark.cuda)])
-def put(request):
-    """What moves an array to the device, which on the emulator is the CPU."""
-    if request.param == "emulator":
-        request.getfixturevalue("on_cpu")
-        return lambda array: array
-    return lambda array: None if array is None else asarray_like(array, prototype("cupy"))
 
 
 def compare(put, half, symmetric, dtype, n_samples, n, order=None):

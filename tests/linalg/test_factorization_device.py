@@ -19,15 +19,6 @@ factorized_with_solution = on_device.factorized_with_solution.implementations["c
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-@pytest.fixture(params=["emulator", pytest.param("device", marks=pytest.mark.cuda)])
-def put(request):
-    """What moves an array to the device, which on the emulator is the CPU."""
-    if request.param == "emulator":
-        request.getfixturevalue("on_cpu")
-        return lambda array: array
-    return lambda array: None if array is None else asarray_like(array, prototype("cupy"))
-
-
 @pytest.fixture(autouse=True)
 def small_blocks(request, monkeypatch):
     """The emulator takes its time for each thread."""

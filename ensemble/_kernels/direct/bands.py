@@ -9,19 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile import cuda, device
-from ensemble._compile.memory import empty_like
+from ensemble._compile import cuda
 from ensemble._kernels.direct.chains import LDLT, LU, TRANSPOSED, orders_of
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.levels import kept_lists
+from ensemble._kernels.direct.levels import MOST_ROW_BYTES, factor_outputs, kept_lists, layout_of, solution_arrays
 
 __all__ = ["MOST_HALF", "band_factorized", "band_solved", "half_width"]
 
 LEAST_HALF, MOST_HALF = 2, 24
 """Half-widths of bands that these kernels take."""
-
-MOST_ROW_BYTES = 1 << 32
-"""Bytes of a row of all samples, below which a row's place takes one multiplication."""
 
 FEW_WARPS, MANY_WARPS, FEW_HALF = 2, 4, 8
 """Rows and columns of warps in a block, up to a half-width of `FEW_HALF` and above."""
@@ -71,10 +67,6 @@ def _half(plan: Elimination, like: Any, row_bytes: int) -> int:
     return half if LEAST_HALF <= half <= MOST_HALF else 0
 
 
-def _layout(array: Any) -> cuda.Layout:
-    return cuda.Layout("double" if array.dtype.itemsize == 8 else "float", 1, 1, 1)
-
-
 def _mask(half: int) -> int:
     """Rows of the solution that stay in shared memory, less one: a power of two."""
     return (1 << half.bit_length()) - 1
@@ -89,7 +81,7 @@ def _solve(factors: Any, plan: Elimination, b: Any, x: Any, kind: int, orders: A
     extent = (n, half, mask, k, own, n_samples)
     arguments = (factors, b, x, *orders, *(np.int32(each) for each in extent))
     grid = (-(-n_samples // WARP), k)
-    CUDA.launch(f"band_solve<{kind}, {number}>", _layout(x), grid, WARP, arguments, shared=shared)
+    CUDA.launch(f"band_solve<{kind}, {number}>", layout_of(x), grid, WARP, arguments, shared=shared)
 
 
 def band_factorized(values: Any, plan: Elimination, b: Any) -> Any:
@@ -99,8 +91,7 @@ def band_factorized(values: Any, plan: Elimination, b: Any) -> Any:
     if not half:
         return None
     orders = orders_of(plan, values)
-    out, broken = empty_like(values, (plan.n_values, n_samples)), empty_like(values, (n_samples,))
-    x = None if b is None else empty_like(b)
+    out, broken, x = factor_outputs(values, plan.n_values, b)
     p = FEW_WARPS if half <= FEW_HALF else MANY_WARPS
     r = -(-half // p)
     shared = values.dtype.itemsize * WARP * (RING + 2) * (2 * p * r + 2)
@@ -108,7 +99,7 @@ def band_factorized(values: Any, plan: Elimination, b: Any) -> Any:
     name = f"band_factor<{p}, {r}, {'true' if plan.symmetric else 'false'}>"
     grid = (-(-n_samples // WARP),)
     CUDA.launch(
-        name, _layout(values), grid, (WARP, p * p), (values, b, out, x, broken, *orders, *extent), shared=shared
+        name, layout_of(values), grid, (WARP, p * p), (values, b, out, x, broken, *orders, *extent), shared=shared
     )
     if b is not None:
         _solve(out, plan, None, x, LDLT if plan.symmetric else LU, orders[1:], half, 1)
@@ -121,11 +112,9 @@ def band_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out: 
     half = _half(plan, b, k * n_samples * b.dtype.itemsize)
     if not half:
         return None
-    out = empty_like(b) if out is None else out
+    b, out = solution_arrays(b, out)
     if not out.size:
         return out
-    if device.address(out) == device.address(b):
-        b = b.copy()
     kind = LDLT if plan.symmetric else TRANSPOSED if transposed else LU
     _, rows, columns = orders_of(plan, b)
     _solve(factors, plan, b, out, kind, (columns, rows) if transposed else (rows, columns), half, k)

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import asarray_like
-from ensemble._compile import cuda, device
-from ensemble._compile.memory import empty_like
+from ensemble._compile import cuda
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.levels import kept_lists
+from ensemble._kernels.direct.levels import factor_outputs, kept_lists, layout_of, solution_arrays
 
 __all__ = ["LDLT", "LU", "TRANSPOSED", "chain_factorized", "chain_solved", "is_chain", "orders_of"]
 
@@ -68,20 +67,15 @@ def _moved(order: np.ndarray, like: Any) -> Any:
     return None if plain else asarray_like(np.ascontiguousarray(order, np.int32), like)
 
 
-def _layout(array: Any) -> cuda.Layout:
-    return cuda.Layout("double" if array.dtype.itemsize == 8 else "float", 1, 1, 1)
-
-
 def chain_factorized(values: Any, plan: Elimination, b: Any) -> Any:
     """As `factorized_by_levels`; None for a plan that is no chain."""
     if not _is_chain(plan, values):
         return None
     orders = orders_of(plan, values)
     n, n_samples = plan.diagonal.size, values.shape[1]
-    out, broken = empty_like(values, (plan.n_values, n_samples)), empty_like(values, (n_samples,))
-    x = None if b is None else empty_like(b)
+    out, broken, x = factor_outputs(values, plan.n_values, b)
     extent, grid = (np.int32(n), np.int32(n_samples)), (-(-n_samples // THREADS),)
-    kind, layout = f"<{'true' if plan.symmetric else 'false'}>", _layout(values)
+    kind, layout = f"<{'true' if plan.symmetric else 'false'}>", layout_of(values)
     CUDA.launch(f"chain_factor{kind}", layout, grid, THREADS, (values, b, out, x, broken, *orders, *extent))
     if b is not None:
         CUDA.launch(f"chain_back{kind}", layout, grid, THREADS, (out, x, orders[2], *extent))
@@ -94,11 +88,9 @@ def chain_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out:
         return None
     orders = orders_of(plan, b)
     n, k, n_samples = b.shape
-    out = empty_like(b) if out is None else out
+    b, out = solution_arrays(b, out)
     if not out.size:
         return out
-    if device.address(out) == device.address(b):
-        b = b.copy()
     kind = LDLT if plan.symmetric else TRANSPOSED if transposed else LU
     _, rows, columns = orders
     rows, columns = (columns, rows) if transposed else (rows, columns)
@@ -106,5 +98,7 @@ def chain_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out:
     number = "double" if factors.dtype.itemsize == 8 else "float"
     extent = (np.int32(n), np.int32(k), np.int32(shared), np.int32(n_samples))
     grid = (-(-n_samples // THREADS), k)
-    CUDA.launch(f"chain_solve<{kind}, {number}>", _layout(b), grid, THREADS, (factors, b, out, rows, columns, *extent))
+    CUDA.launch(
+        f"chain_solve<{kind}, {number}>", layout_of(b), grid, THREADS, (factors, b, out, rows, columns, *extent)
+    )
     return out

@@ -22,15 +22,22 @@ from ensemble._kernels.direct.elimination import Elimination
 
 __all__ = [
     "MOST_MULTIPLY_ADDS",
+    "MOST_ROW_BYTES",
+    "factor_outputs",
     "factorized_by_levels",
     "kept_lists",
+    "layout_of",
     "multiply_adds_of",
+    "solution_arrays",
     "solved_by_levels",
     "triangles",
 ]
 
 MOST_MULTIPLY_ADDS = 1 << 26
 """Multiply-adds up to which their list, 8 or 12 bytes for each, is made."""
+
+MOST_ROW_BYTES = 1 << 32
+"""Bytes of a row of all samples, below which a row's place takes one multiplication."""
 
 MOST_THREADS = 512
 """Of a block, as in pivots.cuh."""
@@ -255,6 +262,25 @@ def _moved(lists: Any, like: Any) -> Any:
 
 
 # --- launches
+def layout_of(array: Any) -> cuda.Layout:
+    """One sample per thread in the type of `array`."""
+    return cuda.Layout("double" if array.dtype.itemsize == 8 else "float", 1, 1, 1)
+
+
+def factor_outputs(values: Any, n_rows: int, b: Any) -> tuple[Any, Any, Any]:
+    """Arrays for a factorisation of `n_rows` rows, the marks of samples, and the solution unless `b` is None."""
+    n_samples = values.shape[1]
+    out, broken = empty_like(values, (n_rows, n_samples)), empty_like(values, (n_samples,))
+    return out, broken, None if b is None else empty_like(b)
+
+
+def solution_arrays(b: Any, out: Any) -> tuple[Any, Any]:
+    """`b`, copied where the solution takes its place, and the array of the solution."""
+    if out is None:
+        return b, empty_like(b)
+    return (b.copy() if b.size and device.address(out) == device.address(b) else b), out
+
+
 def _block(n_samples: int, n_blocks: int, widest: int, like: Any) -> tuple[int, int]:
     """Samples and rows of threads of a block, of which there are `n_blocks` for each tile of samples."""
     lanes = device.lanes_of(n_samples, n_blocks, like)
@@ -275,9 +301,7 @@ def factorized_by_levels(values: Any, plan: Elimination, b: Any) -> tuple[Any, A
     widest, lists = kept_lists(plan, values, ("factor", nnz, b is not None), make)
     back = None if b is None else kept_lists(plan, values, ("back",), lambda: _back_lists(plan))
     lanes, height = _block(n_samples, 1, widest, values)
-    out = empty_like(values, (rows, n_samples))
-    x = None if b is None else empty_like(b)
-    broken = empty_like(values, (n_samples,))
+    out, broken, x = factor_outputs(values, rows, b)
     tasks, own = lists.values, (lists.scaled_starts, lists.scaled)
     behind = (None,) * 4 if back is None else (back.starts, back.tasks, back.rows, back.pairs)
     arguments = (
@@ -286,7 +310,7 @@ def factorized_by_levels(values: Any, plan: Elimination, b: Any) -> tuple[Any, A
     )  # fmt: skip
     name = f"factor<{FLAGS[plan.symmetric]}>"
     grid = (-(-n_samples // lanes),)
-    CUDA.launch(name, _layout(values), grid, (lanes, height), arguments)
+    CUDA.launch(name, layout_of(values), grid, (lanes, height), arguments)
     return out[:n_values, ...], broken, x
 
 
@@ -294,18 +318,12 @@ def _with_widest(lists: FactorLists) -> tuple[int, FactorLists]:
     return _widest(lists.values.starts), lists
 
 
-def _layout(array: Any) -> cuda.Layout:
-    return cuda.Layout("double" if array.dtype.itemsize == 8 else "float", 1, 1, 1)
-
-
 def solved_by_levels(factors: Any, plan: Elimination, b: Any, transposed: bool, out: Any) -> Any:
     """x in ``A x = b`` or ``A^T x = b``; the arrays are those of `factor_solve`."""
     _, k, n_samples = b.shape
-    out = empty_like(b) if out is None else out
+    b, out = solution_arrays(b, out)
     if not out.size:
         return out
-    if device.address(out) == device.address(b):
-        b = b.copy()
     widest, (forward, backward) = kept_lists(
         plan, b, ("solve", transposed), lambda: (_widest((made := _solve_lists(plan, transposed))[0].starts), made)
     )
@@ -318,5 +336,5 @@ def solved_by_levels(factors: Any, plan: Elimination, b: Any, transposed: bool, 
         np.int32(factors.shape[1] == 1 and n_samples != 1), np.int32(n_samples),
     )  # fmt: skip
     name = f"substitutions<{'double' if factors.dtype.itemsize == 8 else 'float'}>"
-    CUDA.launch(name, _layout(b), (-(-n_samples // lanes), k), (lanes, height), arguments)
+    CUDA.launch(name, layout_of(b), (-(-n_samples // lanes), k), (lanes, height), arguments)
     return out

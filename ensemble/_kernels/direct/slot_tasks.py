@@ -58,13 +58,8 @@ def _times(plan: Elimination, closely: bool) -> np.ndarray:
     return row_positions(plan) if closely else np.arange(plan.diagonal.size)
 
 
-def factor_work(
-    plan: Elimination, nnz: int, closely: bool, with_rhs: bool, with_solution: bool, kept: bool = True
-) -> Work:
-    """Numbers of a factorisation; with those of forward substitution, and of backward substitution, if wanted.
-
-    Unless `kept`, values left of the diagonal are not written to memory, nor any others if nothing reads them there.
-    """
+def factor_work(plan: Elimination, nnz: int, closely: bool, with_rhs: bool, with_solution: bool) -> Work:
+    """Numbers of a factorisation; with those of forward substitution, and of backward substitution, if wanted."""
     n, n_values, symmetric = plan.diagonal.size, plan.n_values, plan.symmetric
     line, time = np.arange(n), _times(plan, closely)
     left, right = triangles(plan)
@@ -88,11 +83,6 @@ def factor_work(
         of_value[left[2]] = scaled + np.arange(left[2].size)
         first = of_value[first]
     out = np.arange(n_values)
-    if not kept:
-        needed = np.full(n_values, not with_solution)
-        if not symmetric:
-            needed[left[2]] = False
-        out = np.where(needed, out, NONE)
     groups = [_group(due, rank, (starts, first, second), source=plan.sources, scale=scale, pivot=pivot, out=out)]
     if with_rhs or symmetric:
         own = np.searchsorted(left[0], np.arange(n + 1))

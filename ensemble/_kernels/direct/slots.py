@@ -1,6 +1,6 @@
 """Factorisation and substitution on a device with values in slots of shared memory: forms and launches.
 
-A block carries 8 samples and some rows of threads, which go through the steps of `schedules`. A value is written to
+A block carries 32 samples and some rows of threads, which go through the steps of `schedules`. A value is written to
 memory once, and read by later tasks from its slot; numbers that are read from memory come by asynchronous copies, some
 steps ahead. Sums have the order of the CPU, so results have its bits.
 
@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile import cuda, device
-from ensemble._compile.memory import empty_like
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.levels import kept_lists
-from ensemble._kernels.direct.schedules import LAZY
+from ensemble._kernels.direct.levels import MOST_ROW_BYTES, factor_outputs, kept_lists, layout_of, solution_arrays
 from ensemble._kernels.direct.slot_records import (
     FEW_COPIES,
     MANY_COPIES,
@@ -34,7 +32,6 @@ from ensemble._kernels.direct.slot_tasks import factor_work, solve_work
 __all__ = ["slots_factorized", "slots_solved"]
 
 WARP = 32
-
 """Samples of a block."""
 
 SHARED_BYTES = 227 << 10
@@ -55,20 +52,15 @@ LEVELS_CYCLES, LEVELS_BYTES = 40e3, 1500.0
 MANY_SAMPLES = 4096
 """Samples above which the form by levels may be quicker for a factorisation."""
 
-MOST_ROW_BYTES = 1 << 32
-"""Bytes of a row of all samples, below which a row's place takes one multiplication."""
-
 MOST_KEPT = 1024
 """Values up to which a block may keep all that backward substitution needs."""
 
 MOST_MULTIPLY_ADDS = 1 << 21
 """Multiply-adds up to which records are made, about 16 bytes for each."""
 
-FORMS = tuple(
-    Form(height, gap, closely)
-    for gap, closely in ((16, False), (48, False), (LAZY, True))
-    for height in (4, 6, 8, 12, 16)
-)
+FORMS = tuple(Form(height, gap, False) for height, gap in ((6, 16), (6, 48), (8, 16), (8, 48), (16, 48)))
+"""Each is scheduled at a graph's first call. Of 15 forms measured on an H200 these hold the quickest of each operation
+on chemistry, grid, band and tridiagonal matrices, or one 2 % slower; 16 rows of threads are for few samples."""
 
 CUDA = cuda.KernelModule(
     "direct/slots",
@@ -115,7 +107,7 @@ def _chosen(plan: Elimination, like: Any, key: tuple[Any, ...], n_blocks: int, w
 
     `ways` gives, for `closely`, tuples of work and copies that are done one after another.
     """
-    units = device.multiprocessors() if hasattr(like.data, "ptr") else 1
+    units = device.multiprocessors() if device.is_on_device(like) else 1
     forms = FORMS
     key = ("slots", *key, like.dtype.itemsize, forms, -(-n_blocks // units))
 
@@ -135,19 +127,19 @@ def _chosen(plan: Elimination, like: Any, key: tuple[Any, ...], n_blocks: int, w
     return kept_lists(plan, like, key, chosen)
 
 
-def _factor_form(plan: Elimination, nnz: int, with_rhs: bool, like: Any, n_blocks: int, kept: bool = True) -> Any:
+def _factor_form(plan: Elimination, nnz: int, with_rhs: bool, like: Any, n_blocks: int) -> Any:
     """Programs of a factorisation and of the backward substitution, unless the first one includes that."""
 
     def ways(closely: bool) -> Any:
-        alone = [(factor_work(plan, nnz, closely, with_rhs, False, kept), FEW_COPIES)]
+        alone = [(factor_work(plan, nnz, closely, with_rhs, False), FEW_COPIES)]
         if not with_rhs:
             return [alone]
         found = [[*alone, (solve_work(plan, False, closely, False)[1], MANY_COPIES)]]
         if plan.n_values <= MOST_KEPT:
-            found.append([(factor_work(plan, nnz, closely, True, True, kept), FEW_COPIES)])
+            found.append([(factor_work(plan, nnz, closely, True, True), FEW_COPIES)])
         return found
 
-    return _chosen(plan, like, ("factor", nnz, with_rhs, kept), n_blocks, ways)
+    return _chosen(plan, like, ("factor", nnz, with_rhs), n_blocks, ways)
 
 
 def _solve_form(plan: Elimination, transposed: bool, like: Any, n_blocks: int) -> Any:
@@ -163,10 +155,6 @@ def _solve_form(plan: Elimination, transposed: bool, like: Any, n_blocks: int) -
 
 
 # --- launches
-def _layout(array: Any) -> cuda.Layout:
-    return cuda.Layout("double" if array.dtype.itemsize == 8 else "float", 1, 1, 1)
-
-
 def _lists(programs: Any) -> tuple[Any, ...]:
     """Records and first copies of two programs, and their steps; of the second one none where there is one."""
     back = programs[1] if len(programs) > 1 else None
@@ -175,11 +163,8 @@ def _lists(programs: Any) -> tuple[Any, ...]:
     return (*lists, *behind), (np.int32(programs[0].n_steps), np.int32(0 if back is None else back.n_steps))
 
 
-def slots_factorized(values: Any, plan: Elimination, b: Any, kept: bool = True) -> Any:
-    """As `factorized_by_levels`; None where values do not fit or levels are quicker.
-
-    Unless `kept`, values are written only where the solution needs them.
-    """
+def slots_factorized(values: Any, plan: Elimination, b: Any) -> Any:
+    """As `factorized_by_levels`; None where values do not fit or levels are quicker."""
     nnz, n_samples = values.shape
     if (
         n_samples * values.dtype.itemsize >= MOST_ROW_BYTES
@@ -188,20 +173,19 @@ def slots_factorized(values: Any, plan: Elimination, b: Any, kept: bool = True) 
     ):
         return None
     n_blocks, itemsize = -(-n_samples // WARP), values.dtype.itemsize
-    chosen = _factor_form(plan, nnz, b is not None, values, n_blocks, kept)
+    chosen = _factor_form(plan, nnz, b is not None, values, n_blocks)
     if chosen is None or (
         n_samples > MANY_SAMPLES and chosen.cycles > _cycles_by_levels(plan, n_samples, itemsize, b is not None)
     ):
         return None
-    out, broken = empty_like(values, (plan.n_values, n_samples)), empty_like(values, (n_samples,))
-    x = None if b is None else empty_like(b)
+    out, broken, x = factor_outputs(values, plan.n_values, b)
     lists, steps = _lists(chosen.programs)
     arguments = (
         values, b, out, x, broken, *lists, np.int32(nnz), np.int32(plan.n_values), *steps,
         np.int32(chosen.n_slots), np.int32(n_samples),
     )  # fmt: skip
     CUDA.launch(
-        "slot_factor", _layout(values), (n_blocks,), (WARP, chosen.form.height), arguments, shared=chosen.shared
+        "slot_factor", layout_of(values), (n_blocks,), (WARP, chosen.form.height), arguments, shared=chosen.shared
     )
     return out, broken, x
 
@@ -217,13 +201,11 @@ def slots_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out:
     chosen = _solve_form(plan, transposed, b, n_blocks * k)
     if chosen is None:
         return None
-    out = empty_like(b) if out is None else out
-    if device.address(out) == device.address(b):
-        b = b.copy()
+    b, out = solution_arrays(b, out)
     shared = factors.shape[1] == 1 and n_samples != 1
     lists, steps = _lists(chosen.programs)
     arguments = (
         factors, b, out, *lists, *steps, np.int32(chosen.n_slots), np.int32(k), np.int32(shared), np.int32(n_samples),
     )  # fmt: skip
-    CUDA.launch("slot_solve", _layout(b), (n_blocks, k), (WARP, chosen.form.height), arguments, shared=chosen.shared)
+    CUDA.launch("slot_solve", layout_of(b), (n_blocks, k), (WARP, chosen.form.height), arguments, shared=chosen.shared)
     return out
