@@ -144,6 +144,14 @@ def emulate(monkeypatch):
     monkeypatch.setattr(form_symmetric, "_kernel", emulated_symmetric)
 
 
+def terms_of(form, mesh, monkeypatch, **fields):
+    """What a form is traced to with these fields, whatever other tests traced it to."""
+    monkeypatch.setattr(form, "traced", {})
+    form.assemble(mesh, **fields)
+    (terms,) = form.traced.values()
+    return terms
+
+
 @functools.cache
 def emulated(form, element, layout, longest):
     """The kernel of a form, its capacity and shared memory, compiled for the CPU."""

@@ -29,6 +29,7 @@ from tests.apps.fem.form_problems import (
     mesh_of,
     momentum,
     tensor_diffusion,
+    terms_of,
     values_of,
 )  # fmt: skip
 
@@ -133,13 +134,12 @@ def test_blocks_of_rows_carry_no_more_than_their_capacity(mesh):
 
 @pytest.mark.parametrize("k", [0, 8, pytest.param(10, marks=pytest.mark.slow), 16])
 @pytest.mark.parametrize("lanes", [(1, 1), (16, 2)])
-def test_kernels_compile_for_a_device(mesh, k, lanes):
+def test_kernels_compile_for_a_device(mesh, k, lanes, monkeypatch):
     compiler = nvrtc.library()
     if compiler is None:
         pytest.skip("no NVRTC")
     form, fields = cases(mesh, np.random.default_rng(3), 2)[k]
-    form.assemble(mesh, **fields)
-    terms, element = next(iter(form.traced.values())), fem.LinearSpace(mesh).tables(2).element
+    terms, element = terms_of(form, mesh, monkeypatch, **fields), fem.LinearSpace(mesh).tables(2).element
     text, _, _ = form_cuda.assembly_source(terms, element, Layout("double", *lanes, 0), 40)
     assert b"assemble" in nvrtc.compiled(compiler, text, *form_cuda.OPTIONS)
 
@@ -199,9 +199,8 @@ def test_one_sample_takes_the_operations_of_many(mesh, form, name, monkeypatch):
     operations = []
     for samples, lanes in ((), 1), ((40,), 8):
         values = np.ones((*shape, *samples))
-        monkeypatch.setattr(form, "traced", {})
-        form.assemble(mesh, **{name: Ensemble(values) if samples else values}, **more)
-        (terms,), element = form.traced.values(), fem.LinearSpace(mesh).tables(2).element
+        terms = terms_of(form, mesh, monkeypatch, **{name: Ensemble(values) if samples else values}, **more)
+        element = fem.LinearSpace(mesh).tables(2).element
         text, _, _ = form_cuda.assembly_source(terms, element, Layout("double", lanes, 1, 0), 24)
         ptx = nvrtc.compiled(compiler, text, *form_cuda.OPTIONS, kind="PTX").decode()
         operations.append(collections.Counter(re.findall(r"\b([a-z]+)\.(?:[a-z]+\.)*f64\s", ptx)))
@@ -233,11 +232,10 @@ def mesh_longest(mesh):
     return fem.LinearSpace(mesh).tables(2).gather.longest
 
 
-def test_every_kind_of_element_fits_a_block(mesh):
+def test_every_kind_of_element_fits_a_block(mesh, monkeypatch):
     """Vector forms with quadrature of 32 samples, on elements of up to 27 functions."""
     form, fields = cases(mesh, np.random.default_rng(557), 2)[11]
-    form.assemble(mesh, **fields)
-    terms = next(iter(form.traced.values()))
+    terms = terms_of(form, mesh, monkeypatch, **fields)
     for functions, points, longest in ((4, 11, 40), (10, 11, 40), (8, 8, 8), (27, 27, 8)):
         element = Element(functions, points, 3, False)
         layout = form_cuda.fitting_layout(terms, element, Layout("double", 16, 2, 1), longest, 32)

@@ -20,6 +20,7 @@ from tests.apps.fem.form_problems import (
     mesh_of,
     samples,
     tensor_diffusion,
+    terms_of,
     values_of,
 )  # fmt: skip
 
@@ -122,15 +123,14 @@ def test_rows_of_many_elements_go_to_the_other_kernel(monkeypatch):
     [(laplace, True), (mass, True), (halved, True), (scaled, False), (advection, False), (tensor_diffusion, False),
      (elasticity, False), (vector_mass, True)],
 )  # fmt: skip
-def test_symmetric_forms_are_known(form, symmetric):
+def test_symmetric_forms_are_known(form, symmetric, monkeypatch):
     mesh = mesh_of()
     rng = np.random.default_rng(1)
     given = {
         advection: {"wind": samples(rng, 2, mesh.n_nodes, 3)}, elasticity: {"mu": samples(rng, 2), "kappa": 1.5},
         tensor_diffusion: {"kappa": samples(rng, 2, mesh.n_elements, 3, 3)},
     }  # fmt: skip
-    form.assemble(mesh, **given.get(form, fields_of(form, mesh, 2)))
-    terms = list(form.traced.values())[-1]
+    terms = terms_of(form, mesh, monkeypatch, **given.get(form, fields_of(form, mesh, 2)))
     assert form_symmetric.is_symmetric(terms, fem.LinearSpace(mesh).tables(2).element) == symmetric
 
 
@@ -150,13 +150,13 @@ def test_each_block_has_its_elements_once():
 
 @pytest.mark.parametrize("form", [diffusion, reaction, vector_mass], ids=lambda form: form.name)
 @pytest.mark.parametrize("lanes", [(16, 2), (17, 1), (4, 2)])
-def test_kernels_compile_for_a_device(form, lanes):
+def test_kernels_compile_for_a_device(form, lanes, monkeypatch):
     compiler = nvrtc.library()
     if compiler is None:
         pytest.skip("no NVRTC")
     mesh = mesh_of()
-    form.assemble(mesh, **fields_of(form, mesh, 2))
-    terms, element = list(form.traced.values())[-1], fem.LinearSpace(mesh).tables(2).element
+    terms = terms_of(form, mesh, monkeypatch, **fields_of(form, mesh, 2))
+    element = fem.LinearSpace(mesh).tables(2).element
     layout = Layout("double", 16 if lanes[0] == 17 else lanes[0], lanes[1], 0)
     text, _ = form_symmetric.symmetric_source(terms, element, layout, 160, 1200)
     assert b"assemble" in nvrtc.compiled(compiler, text, *form_symmetric.OPTIONS)
