@@ -4,6 +4,7 @@ import gc
 import inspect
 import os
 import re
+from pathlib import Path
 
 # Before NumPy is imported. Threads of OpenBLAS and OpenMP that wait by spinning take the core from the other worker:
 # tests of direct solvers took 459 s instead of 16 s beside other work.
@@ -43,6 +44,28 @@ def pytest_pycollect_makeitem(collector, obj):
         if {mark.name for mark in marks} & set(re.findall(r"not (\w+)", expression)):
             return []
     return None
+
+
+def slow_cases():
+    """The lines of `slow_cases.txt` and their expressions."""
+    lines = (Path(__file__).parent / "slow_cases.txt").read_text().splitlines()
+    return {line: re.compile(re.escape(line).replace(r"\*", ".*")) for line in lines if line.startswith("tests/")}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Mark the cases of `slow_cases.txt`. A line that names no case is an error, and a test without other cases too."""
+    by_test = {}
+    for item in items:
+        by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    whole = not config.option.keyword and not any("::" in argument for argument in config.args)
+    for line, expression in slow_cases().items():
+        cases = by_test.get(line.partition("[")[0], [])
+        chosen = [item for item in cases if expression.fullmatch(item.nodeid)]
+        for item in chosen:
+            item.add_marker(pytest.mark.slow)
+        if whole and cases and (not chosen or all(item.get_closest_marker("slow") for item in cases)):
+            raise pytest.UsageError(f"tests/slow_cases.txt: {line} names {len(chosen)} of {len(cases)} cases")
 
 
 def pytest_collection_finish():

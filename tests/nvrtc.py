@@ -1,7 +1,9 @@
 """CUDA's run-time compiler without a GPU: the library of the wheel nvidia-cuda-nvrtc, or of the system."""
 
 import ctypes
+import functools
 import importlib.util
+import os
 from pathlib import Path
 
 
@@ -19,13 +21,30 @@ def library():
     return None
 
 
+QUICK = ("-Ofc", "max")
+"""Options for a third of the time: the whole source is checked, and optimised in slow runs."""
+
+
+@functools.cache
+def is_known(library, *options):
+    """Whether this version of NVRTC has these options."""
+    program = ctypes.c_void_p()
+    library.nvrtcCreateProgram(ctypes.byref(program), b"__global__ void empty() {}", b"empty.cu", 0, None, None)
+    texts = [option.encode() for option in options]
+    status = library.nvrtcCompileProgram(program, len(texts), (ctypes.c_char_p * len(texts))(*texts))
+    library.nvrtcDestroyProgram(ctypes.byref(program))
+    return status == 0
+
+
 def compiled(library, source, *options, instances=(), kind="CUBIN"):
     """The CUBIN or PTX of `source` for one architecture, with templates for `instances`; its log on failure."""
     program = ctypes.c_void_p()
     assert library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"source.cu", 0, None, None) == 0
     for name in instances:
         assert library.nvrtcAddNameExpression(program, name.encode()) == 0
-    texts = [option.encode() for option in ("-arch=sm_90", *options)]
+    wanted = kind == "CUBIN" and not os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH")
+    quick = QUICK if wanted and is_known(library, *QUICK) else ()
+    texts = [option.encode() for option in ("-arch=sm_90", *quick, *options)]
     status = library.nvrtcCompileProgram(program, len(texts), (ctypes.c_char_p * len(texts))(*texts))
     size = ctypes.c_size_t()
     library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
