@@ -57,6 +57,12 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[s
 
 def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     """The common case in few steps: ensembles, arrays and numbers, no options; else NotImplemented."""
+    if len(inputs) == 1:
+        (value,) = inputs
+        samples = value.samples
+        if type(value) is not Ensemble or type(samples) is not np.ndarray:
+            return NotImplemented
+        return result_of(ufunc(samples), value.sample_set, ufunc.__name__)
     arrays: list[Array] = []
     sample_set = None
     for value in inputs:
@@ -84,10 +90,14 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     return result_of(results, sample_set, ufunc.__name__)
 
 
+NUMBERS = frozenset(np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?")
+"""The characters of dtypes whose values are numbers or booleans."""
+
+
 def result_of(results: Any, sample_set: Any, name: str) -> Any:
     if type(results) is tuple:
         return tuple(result_of(r, sample_set, name) for r in results)
-    if results.dtype.kind not in "biufc":
+    if results.dtype.char not in NUMBERS:
         raise unsupported(f"np.{name}", f"the result has dtype {results.dtype}")
     return wrap(packed(results), sample_set)
 
