@@ -17,13 +17,15 @@ from tests.compiled_code import CASES
 
 
 @pytest.fixture(scope="module")
-def code(tmp_path_factory):
-    """The code of all cases, of `KernelCompiler` and of Numba's own compiler, made in two processes."""
+def code(request, tmp_path_factory):
+    """The code of the cases of this run, of `KernelCompiler` and of Numba's own compiler, made in two processes."""
+    own = [item for item in request.session.items if item.module is request.module and hasattr(item, "callspec")]
+    names = [item.callspec.params["name"] for item in own]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}  # the order of a function's variables follows hashes
     made = []
     for words in ([], ["own"]):
         environment["NUMBA_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
-        command = [sys.executable, "-m", "tests.compiled_code", *words]
+        command = [sys.executable, "-m", "tests.compiled_code", *words, *names]
         made.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
     return [json.loads(process.communicate()[0])["cases"] for process in made]
 
@@ -32,7 +34,10 @@ def supported():
     return numba.version_info.short in passes.TESTED
 
 
-@pytest.mark.parametrize("name", CASES)
+ALWAYS = ("exceptions",)
+
+
+@pytest.mark.parametrize("name", [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
 def test_code_and_results_are_those_of_numbas_compiler(name, code):
     ours, theirs = (cases[name] for cases in code)
     assert ours["results"] == theirs["results"]
