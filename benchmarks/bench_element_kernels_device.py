@@ -4,8 +4,9 @@
 mountain mesh: launches that follow each other, on copies of all arrays that no cache holds. Paper-shaped kernels read
 or write a copy of the gradients for each of 11 quadrature points, collapsed ones a single copy. Bytes are those of
 compulsory reads and writes, where nodes are read once; "copy" is a kernel that reads and writes as many bytes, each
-one contiguous array. Published times (Fluidity-Atmosphere, Li et al., on an A100) are
-of kernels that read coordinates of the corners of each element. Record: `element-kernels-cuda`.
+one contiguous array; "gathers" is the time of the sectors of the second-level cache that hold the numbers of the four
+nodes of each element, at the rate of gathers that the same run measures. Published times (Fluidity-Atmosphere, Li et
+al., on an A100) are of kernels that read coordinates of the corners of each element. Record: `element-kernels-cuda`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.bench_forms_device import BANDWIDTH
 from benchmarks.common import SEED, cuda_device, save, show
-from benchmarks.device_clock import copies_for, copy_milliseconds, empty_milliseconds, milliseconds_in_turn
+from benchmarks.device_clock import (
+    SECTOR,
+    copies_for,
+    copy_milliseconds,
+    empty_milliseconds,
+    gathered_sectors,
+    milliseconds_in_turn,
+    peak_bandwidth,
+)  # fmt: skip
 from benchmarks.mountain import mountain_mesh
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
@@ -36,13 +44,17 @@ SAMPLES = 32
 
 
 class Run(NamedTuple):
-    """One kernel: what it computes from inputs with `out`, its bytes, published times (A100), and NumPy's answer."""
+    """One kernel: what it computes from inputs with `out`, its bytes, published times (A100), and NumPy's answer.
+
+    `per_node` are the numbers of a node that are gathered for each corner.
+    """
 
     call: Callable[[Any, Any], Any]
     moved: float
     published: float | None
     expected: Callable[[np.ndarray], np.ndarray]
     tolerance: float = 1e-13
+    per_node: int = 0
 
 
 class Inputs:
@@ -119,15 +131,16 @@ def runs(given: Inputs) -> dict[str, Run]:
         values = to_numpy(field)[at_nodes].reshape(-1, 4 * c)
         found[f"element_values, {name}"] = Run(
             lambda x, out, c=c: tet_values(x.fields[c], x.tets, out),  # type: ignore[misc]
-            (16 + 32 * c) * e + 8 * c * n, ms, lambda got, values=values: values)  # type: ignore[misc]  # fmt: skip
+            (16 + 32 * c) * e + 8 * c * n, ms, lambda got, values=values: values, per_node=c)  # type: ignore[misc]  # fmt: skip
     flat = g.reshape(-1, 12)
     paper = np.concatenate([np.tile(flat, Q), volume[:, None] * weights], axis=1)
     found["transform, paper-shaped"] = Run(
         lambda x, out: tet_transform(x.points, x.tets, x.weights, out),
-        (16 + 104 * Q) * e + 24 * n, 3.964, lambda got: paper)  # fmt: skip
+        (16 + 104 * Q) * e + 24 * n, 3.964, lambda got: paper, per_node=3)  # fmt: skip
     found["transform, collapsed"] = Run(
         lambda x, out: tet_transform(x.points, x.tets, x.ones, out),
-        (16 + 104) * e + 24 * n, None, lambda got: np.concatenate([flat, volume[:, None]], axis=1))  # fmt: skip
+        (16 + 104) * e + 24 * n, None, lambda got: np.concatenate([flat, volume[:, None]], axis=1),
+        per_node=3)  # fmt: skip
     mass = volume[:, None] * ((np.ones((4, 4)) + np.eye(4)) / 20.0).reshape(16)
     first = np.einsum("e,ejd->edj", volume / 4.0, g)[:, :, None, :].repeat(4, axis=2).reshape(-1, 48)
     calls = {
@@ -142,7 +155,7 @@ def runs(given: Inputs) -> dict[str, Run]:
     for name, rows, derivatives, expected in (("shape_shape", 16, False, mass), ("shape_dshape", 48, True, first)):
         found[f"{name}, from points"] = Run(
             lambda x, out, d=derivatives: tet_closed_form(x.points, x.tets, d, out),  # type: ignore[misc]
-            (16 + 8 * rows) * e + 24 * n, None, lambda got, x=expected: x)  # type: ignore[misc]  # fmt: skip
+            (16 + 8 * rows) * e + 24 * n, None, lambda got, x=expected: x, per_node=3)  # type: ignore[misc]  # fmt: skip
     return found | tensor_runs(given, g, volume, weights) | length_runs(given)
 
 
@@ -177,7 +190,7 @@ def length_runs(given: Inputs) -> dict[str, Run]:
         f"edge_lengths, {kind}": Run(
             lambda x, out, copies=copies: tet_edge_lengths(x.points, x.tets, copies, out),  # type: ignore[misc]
             (16 + 72 * copies) * e + 24 * n, published,
-            lambda got, copies=copies: np.tile(lengths, copies), 1e-11)  # type: ignore[misc]
+            lambda got, copies=copies: np.tile(lengths, copies), 1e-11, per_node=3)  # type: ignore[misc]
         for kind, copies, published in (("paper-shaped", Q, 7.476), ("collapsed", 1, None))
     }  # fmt: skip
 
@@ -197,6 +210,13 @@ def device_milliseconds(run: Run, given: Inputs, out: Any, repeats: int) -> floa
     """Median time of launches that follow each other on copies of all arrays."""
     sets = [(Copies(given), out.copy()) for _ in range(copies_for(run.moved))]
     return milliseconds_in_turn([functools.partial(run.call, *each) for each in sets], repeats)
+
+
+def sectors_of(n_numbers: int) -> float:
+    """Sectors that hold the numbers of a node, on average over nodes that lie one behind another."""
+    n_bytes = 8 * n_numbers
+    starts = [k * n_bytes % SECTOR for k in range(SECTOR // 8)]
+    return sum((start + n_bytes - 1) // SECTOR + 1 for start in starts) / len(starts)
 
 
 def host_milliseconds(call: Callable[[], Any], repeats: int) -> float:
@@ -220,6 +240,8 @@ def main() -> None:
     options = parser.parse_args()
     on_device = options.backend == "cupy"
     mesh = mountain_mesh(tuple(options.cells))
+    bandwidth = peak_bandwidth() if on_device else float("nan")
+    rate = gathered_sectors(3 * mesh.n_nodes, options.repeats) if on_device else float("nan")
     given = Inputs(mesh, prototype(options.backend))
     rows: list[dict[str, Any]] = []
     for name, run in runs(given).items():
@@ -231,18 +253,22 @@ def main() -> None:
         else:
             ms = host_milliseconds(lambda run=run, out=out: run.call(given, out), options.repeats)  # type: ignore[misc]
             copy = float("nan")
-        bound = 1e3 * run.moved / BANDWIDTH
+        bound = 1e3 * run.moved / bandwidth
+        gathers = 4e3 * mesh.n_elements * sectors_of(run.per_node) / rate if run.per_node else 0.0
         rows.append({
             "kernel": name, "MB": run.moved / 1e6, "bound ms": bound, "ms": ms, "fraction": bound / ms,
-            "copy ms": copy, "of the copy": copy / ms,
+            "copy ms": copy, "of the copy": copy / ms, "gathers ms": gathers,
+            "of the larger": max(bound, gathers) / ms,
             "A100 published ms": run.published if run.published else "-",
             "x": run.published / ms if run.published else "-",
         })  # fmt: skip
         del out
-    show(f"Element kernels, {mesh.n_elements} tetrahedra, {mesh.n_nodes} nodes, bound at 4.8 TB/s", rows)
+    title = f"Element kernels, {mesh.n_elements} tetrahedra, {mesh.n_nodes} nodes"
+    show(f"{title}, bound at {1e-12 * bandwidth:.2f} TB/s", rows)
     if on_device:
         about = cuda_device()
-        print(about["device"])
+        print(f"{about['device']}: {1e-9 * rate:.0f} sectors per ns gathered, {1e-12 * SECTOR * rate:.2f} TB/s")
+        about["sectors per second"] = rate
         empty = {n: empty_milliseconds(n, options.repeats) for n in (1, 1000)}
         print("a launch that does nothing, by blocks, ms:", empty)
         about["empty launch ms"] = empty

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_forms_device import BANDWIDTH
 from benchmarks.common import SEED, cuda_device, save, show
-from benchmarks.device_clock import copies_for, copy_milliseconds, milliseconds_in_turn
+from benchmarks.device_clock import copies_for, copy_milliseconds, milliseconds_in_turn, peak_bandwidth
 from benchmarks.mountain import mountain_mesh
 from ensemble._kernels.sparse.gather_sums import gather_sums
 from ensemble._kernels.sparse.staged_sums import staged_sums
@@ -93,7 +92,7 @@ def checked_milliseconds(name: str, way: Any, sets: list[Any], expected: np.ndar
 
 def row(name: str, mesh: Any, n_samples: int, ms: float, n_read: int, n_written: int, repeats: int) -> dict[str, Any]:
     """A line of the table, with the time of a plain copy of as many bytes."""
-    least = (n_read + n_written) / BANDWIDTH * 1e3
+    least = (n_read + n_written) / peak_bandwidth() * 1e3
     copy = copy_milliseconds(n_read, n_written, repeats)
     return {
         "way": name, "elements": mesh.n_elements, "samples": n_samples, "ms": ms, "least ms": least, "copy ms": copy
@@ -117,7 +116,7 @@ def product_rows(repeats: int) -> list[dict[str, Any]]:
         n_bytes = A.values.nbytes + 4 * graph.nnz + 4 * graph.shape[0] + 2 * x.nbytes
         for name, pair in (("blocks", blocks), ("entries", scalars)):
             ms = milliseconds_in_turn([partial(operator.apply, x, y) for operator in pair], repeats)
-            least = n_bytes / BANDWIDTH * 1e3
+            least = n_bytes / peak_bandwidth() * 1e3
             rows.append({"storage": name, "rows": A.shape[0], "samples": n_samples, "ms": ms, "least ms": least})
     return rows
 

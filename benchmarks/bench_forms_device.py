@@ -13,13 +13,10 @@ import numpy as np
 
 from benchmarks.bench_forms import SAMPLES, diffusion, diffusivities, laplace, mass
 from benchmarks.common import cuda_device, save, show
-from benchmarks.device_clock import milliseconds
+from benchmarks.device_clock import milliseconds, peak_bandwidth
 from benchmarks.mountain import STEP_FORMS, mountain_mesh, step_fields
 from ensemble import Ensemble
 from ensemble.apps import fem
-
-BANDWIDTH = 4.8e12
-"""Of an H200, in bytes per second, as its data sheet states."""
 
 PUBLISHED = {"temperature": 11.566, "water vapour": 11.251, "cloud water": 11.296, "rain water": 9.481,
              "momentum": 46.363, "divergence": 21.497, "pressure diffusion": 28.507, "projection": 10.944}  # fmt: skip
@@ -84,7 +81,7 @@ def sample_rows(mesh: fem.TetMesh, repeats: int) -> list[dict[str, Any]]:
             check(made[0], alone.values, sample)
         ms = timed(mesh, forms, made, there, repeats)
         moved = mesh_bytes + 8 * nnz * len(forms) * max(n_samples, 1) + 8 * mesh.n_elements * n_samples
-        bound = 1e3 * moved / BANDWIDTH
+        bound = 1e3 * moved / peak_bandwidth()
         rows.append({"assembled": name, "samples": max(n_samples, 1), "ms": ms, "ms per sample": ms / max(n_samples, 1),
                      "bound ms": bound, "fraction": bound / ms})  # fmt: skip
     return rows

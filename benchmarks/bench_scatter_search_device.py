@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_forms_device import BANDWIDTH, milliseconds
 from benchmarks.bench_scatter_search import PUBLISHED, assembly_and_matrices
 from benchmarks.common import cuda_device, save, show
+from benchmarks.device_clock import milliseconds, peak_bandwidth
 from ensemble.linalg import CrsMatrix
 
 SOURCE = r"""
@@ -108,7 +108,7 @@ def main() -> None:
         ways, n_bytes = calls(n_samples)
         for name, call in ways.items():
             rows.append({"way": name, "samples": n_samples, "ms": milliseconds(call, options.repeats),
-                         "least ms": 1e3 * n_bytes / BANDWIDTH,
+                         "least ms": 1e3 * n_bytes / peak_bandwidth(),
                          "published ms": PUBLISHED["a100"] if n_samples == 1 else ""})  # fmt: skip
     about = cuda_device()
     show(f"{about['device']}: sums of element matrices", rows)

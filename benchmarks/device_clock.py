@@ -16,7 +16,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["copies_for", "copy_milliseconds", "empty_milliseconds", "milliseconds", "milliseconds_in_turn"]
+__all__ = [
+    "copies_for", "copy_milliseconds", "empty_milliseconds", "gathered_sectors", "milliseconds",
+    "milliseconds_in_turn", "peak_bandwidth",
+]  # fmt: skip
+
+PEAK_BANDWIDTHS = {"H200": 4.8e12, "H100": 3.35e12}
+"""Bytes per second of memory, as data sheets state them."""
+
+SECTOR = 32
+"""Bytes that the second-level cache gives at least."""
 
 CACHE_BYTES = 160e6
 """More than twice the cache of an H200."""
@@ -62,12 +71,52 @@ extern "C" __global__ void __launch_bounds__(256)
 """
 COPY_BLOCKS = 2112
 
+GATHER = r"""
+extern "C" __global__ void __launch_bounds__(256) gather(const double* from, double* to, unsigned n, int rounds)
+{
+    unsigned at = (blockIdx.x * 256 + threadIdx.x) * 2654435761u;
+    double sum = 0;
+    for (int i = 0; i < rounds; ++i) {
+        double x[8];
+#pragma unroll
+        for (int u = 0; u < 8; ++u) {
+            at = at * 1664525u + 1013904223u;
+            x[u] = __ldcg(from + (unsigned)(((unsigned long long)at * n) >> 32));
+        }
+#pragma unroll
+        for (int u = 0; u < 8; ++u) sum += x[u];
+    }
+    if (sum == 1.2345) to[0] = sum;
+}
+"""
+
 
 @functools.cache
 def _wait() -> Any:
     import cupy
 
     return cupy.RawKernel(WAIT, "wait")
+
+
+def peak_bandwidth() -> float:
+    """Bytes per second of the present device's memory."""
+    import cupy
+
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    for card, bandwidth in PEAK_BANDWIDTHS.items():
+        if card in name:
+            return bandwidth
+    raise ValueError(f"peak_bandwidth: the device must be one of {', '.join(PEAK_BANDWIDTHS)}; got {name}.")
+
+
+def gathered_sectors(n: int, repeats: int) -> float:
+    """Sectors per second that a kernel gathers from `n` doubles in the second-level cache, each by one number."""
+    import cupy
+
+    kernel, rounds = cupy.RawKernel(GATHER, "gather"), 64
+    arguments = (cupy.ones(n), cupy.empty(1), np.uint32(n), np.int32(rounds))
+    ms = milliseconds_in_turn([functools.partial(kernel, (COPY_BLOCKS,), (256,), arguments)] * 2, repeats)
+    return 1e3 * COPY_BLOCKS * 256 * 8 * rounds / ms
 
 
 def copies_for(n_bytes: float) -> int:
