@@ -29,7 +29,7 @@ from benchmarks.device_clock import (
     gathered_sectors,
     milliseconds_in_turn,
     peak_bandwidth,
-)  # fmt: skip
+)
 from benchmarks.mountain import mountain_mesh
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
