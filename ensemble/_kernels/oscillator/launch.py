@@ -17,25 +17,32 @@ OPTIONS = ("--fmad=false", "--std=c++17")
 
 TYPES = {"float32": "float", "float64": "double"}
 
-THREADS = 64
-"""Threads of a block: few, so that small ensembles still reach many multiprocessors."""
+THREADS, AHEAD = 64, 8
+"""Threads of a block, few, so that small ensembles still reach many multiprocessors, and steps of an unrolled loop."""
+
+DRAWN = {"float32": (32, 8), "float64": (64, 4)}
+"""The same where noise is drawn and the final state kept, as measured; in float64 for stored values, too."""
 
 
 def source(kind: Run, dtype: str, **constants: int) -> str:
     """The CUDA C++ of the loop over steps; `constants` replace those at the top of the file."""
     flags = {"REAL": TYPES[dtype], "DRAWN": int(kind.drawn), "STORED": int(kind.stored), "TURNED": int(kind.turned)}
-    lines = [f"#define {name} {value}" for name, value in {**flags, "THREADS": THREADS, **constants}.items()]
+    lines = [f"#define {name} {value}" for name, value in {**flags, **constants}.items()]
     return "\n".join([*lines, sources(COMMON_TYPES, "_kernels/oscillator/steps.cuh")])
 
 
 @functools.cache
-def compiled_run(kind: Run, dtype: str, more: int) -> Any:
-    return device.raw_module(source(kind, dtype, MORE=more), OPTIONS, ("integrate",)).get_function("integrate")
+def compiled_run(kind: Run, dtype: str, more: int) -> tuple[Any, int]:
+    """The kernel and the threads of a block."""
+    chosen = kind.drawn and not kind.turned and (dtype == "float64" or not kind.stored)
+    threads, ahead = DRAWN[dtype] if chosen else (THREADS, AHEAD)
+    text = source(kind, dtype, MORE=more, THREADS=threads, AHEAD=ahead)
+    return device.raw_module(text, OPTIONS, ("integrate",)).get_function("integrate"), threads
 
 
-def samples_of_thread(kind: Run, n_samples: int, *arrays: Any) -> int:
+def samples_of_thread(kind: Run, dtype: str, n_samples: int, *arrays: Any) -> int:
     """Two neighbours where one instruction can load or store both: they share addresses and forces."""
-    if kind.turned or n_samples % 2 or kind == Run(drawn=True, stored=False):
+    if kind.turned or n_samples % 2 or (kind == Run(drawn=True, stored=False) and dtype == "float32"):
         return 1
     return 2 if all(device.address(array) % (2 * array.itemsize) == 0 for array in arrays) else 1
 
@@ -52,5 +59,6 @@ def integrate(
         real(h), real(scale), x, v, history, *map(whole, places),
     )  # fmt: skip
     if x.size:
-        more = samples_of_thread(kind, x.size, noise, history)
-        compiled_run(kind, x.dtype.name, more)((-(-x.size // (THREADS * more)),), (THREADS,), arguments)
+        more = samples_of_thread(kind, x.dtype.name, x.size, noise, history)
+        kernel, threads = compiled_run(kind, x.dtype.name, more)
+        kernel((-(-x.size // (threads * more)),), (threads,), arguments)
