@@ -33,21 +33,31 @@ def parts_of(path: Path) -> tuple[str, ...]:
     return parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
 
 
-def only_for_types(tree: ast.Module) -> set[ast.AST]:
-    """What stands under ``if TYPE_CHECKING``."""
-    blocks = (n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING"))
-    return {inside for block in blocks for statement in block.body for inside in ast.walk(statement)}
+@cache
+def imports_of(path: Path) -> tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]:
+    """The import statements of a file, late ones too, and whether each stands under ``if TYPE_CHECKING``."""
+    found: list = []
+
+    def visit(node: ast.AST, for_types: bool) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append((node, for_types))
+        guard = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for name, value in ast.iter_fields(node):
+            for child in value if isinstance(value, list) else ():
+                if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+                    visit(child, for_types or (guard and name == "body"))
+
+    visit(ast.parse(path.read_text()), False)
+    return tuple(found)
 
 
 @cache
 def imported_names(path: Path, types: bool = True) -> tuple[tuple[str, str], ...]:
     """The pairs (module, name) that `path` imports, late imports too; `name` is empty where a module is."""
     package = ["ensemble", *path.relative_to(ROOT).parts[:-1]]
-    tree = ast.parse(path.read_text())
-    left_out = set() if types else only_for_types(tree)
     found = []
-    for node in ast.walk(tree):
-        if node in left_out:
+    for node, for_types in imports_of(path):
+        if for_types and not types:
             continue
         if isinstance(node, ast.Import):
             found += [(alias.name, "") for alias in node.names]
