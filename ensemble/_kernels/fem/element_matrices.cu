@@ -18,40 +18,51 @@ struct Operand {
     }
 };
 
-// Results are written past the caches. The products of the points that are read at once wait in shared memory.
+// Results are written past the caches. PER neighbouring values a thread, of which two are one access.
 #define WEIGHTS_AT_ONCE 11
 
+template <int PER>
 __global__ void __launch_bounds__(THREADS)
     tet_shape_shape(const real* __restrict__ products, const real* __restrict__ detwei, real* __restrict__ out,
                     int n_points, int n_samples, int64 count)
 {
-    __shared__ real table[16 * WEIGHTS_AT_ONCE];
-    const int64 at = (int64)blockIdx.x * THREADS + threadIdx.x;
-    real total[4][4] = {};
+    const int64 at = ((int64)blockIdx.x * THREADS + threadIdx.x) * PER;
+    if (at >= count) return;
+    real total[4][4][PER] = {};
     for (int q = 0; q < n_points; q += WEIGHTS_AT_ONCE) {
-        const int n = at < count ? n_points - q : 0, n_products = 16 * min(n_points - q, WEIGHTS_AT_ONCE);
-        real weight[WEIGHTS_AT_ONCE];
-#pragma unroll
-        for (int u = 0; u < WEIGHTS_AT_ONCE; ++u)
-            if (u < n) weight[u] = __ldcs(detwei + (q + u) * count + at);
-        if (q) __syncthreads();
-        for (int i = threadIdx.x; i < n_products; i += THREADS) table[i] = __ldg(products + 16 * q + i);
-        __syncthreads();
+        real weight[WEIGHTS_AT_ONCE][PER];
 #pragma unroll
         for (int u = 0; u < WEIGHTS_AT_ONCE; ++u) {
-            if (u >= n) continue;
+            if (q + u >= n_points) continue;
+            if (PER == 2) {
+                const double2 both = __ldcs((const double2*)(detwei + (q + u) * count + at));
+                weight[u][0] = both.x, weight[u][PER - 1] = both.y;
+            } else {
+                weight[u][0] = __ldcs(detwei + (q + u) * count + at);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < WEIGHTS_AT_ONCE; ++u) {
+            if (q + u >= n_points) continue;
 #pragma unroll
             for (int i = 0; i < 4; ++i)
 #pragma unroll
-                for (int j = 0; j <= i; ++j) total[i][j] = total[i][j] + table[16 * u + 4 * i + j] * weight[u];
+                for (int j = 0; j <= i; ++j)
+#pragma unroll
+                    for (int p = 0; p < PER; ++p)
+                        total[i][j][p] = total[i][j][p] + __ldg(products + 16 * (q + u) + 4 * i + j) * weight[u][p];
         }
     }
-    if (at >= count) return;
     out += at;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) __stcs(out + (4 * i + j) * count, i < j ? total[j][i] : total[i][j]);
+        for (int j = 0; j < 4; ++j) {
+            const real* value = i < j ? total[j][i] : total[i][j];
+            real* to = out + (4 * i + j) * count;
+            if (PER == 2) __stcs((double2*)to, make_double2(value[0], value[PER - 1]));
+            else __stcs(to, value[0]);
+        }
 }
 
 // A thread has one derivative of an element, so that its sums fit registers; POINTS_AT_ONCE keep enough loads on the way.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._compile import cuda
+from ensemble._compile import cuda, device
 from ensemble._compile.lanes.arithmetic import gather
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, output, per_width, prange, spliced
@@ -31,7 +31,8 @@ DERIVATIVE_THREADS = 192
 CUDA = cuda.KernelModule(
     "fem/element_matrices",
     [
-        "tet_shape_shape",
+        "tet_shape_shape<1>",
+        "tet_shape_shape<2>",
         "tet_shape_dshape",
         "tet_gradient_tensor<true>",
         "tet_gradient_tensor<false>",
@@ -227,7 +228,10 @@ def _(products, detwei, out):
     n_points, n_elements, n_samples = detwei.shape
     out = cuda.output(out, detwei, (16, n_elements, n_samples))
     count = n_elements * n_samples
-    launch(CUDA, "tet_shape_shape", count, n_samples, (products, detwei, out, np.int32(n_points)))
+    pairs = count % 2 == 0 and (device.address(detwei) | device.address(out)) % 16 == 0
+    per = 2 if pairs else 1
+    arguments = (products, detwei, out, np.int32(n_points))
+    launch(CUDA, f"tet_shape_shape<{per}>", count, n_samples, arguments, cuda.THREADS, per * cuda.THREADS)
     return out
 
 

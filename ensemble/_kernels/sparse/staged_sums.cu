@@ -12,55 +12,35 @@
 #define COPIES (PIECE / WHOLE)                         // of a piece
 #define SLICE (32 / WIDTH)                             // sums of a warp
 
-// Eight places of 16 bits in four words, or of 12 bits in three words that lie apart.
-struct Eight {
-    unsigned word[WORDS];
-};
-
-__device__ inline Eight eight_at(const int* __restrict__ places, int round, int sum)
-{
-#if WORDS == 4
-    const int4 all = __ldg((const int4*)places + round * SLICE + sum);
-    return {{(unsigned)all.x, (unsigned)all.y, (unsigned)all.z, (unsigned)all.w}};
-#else
-    Eight read;
-#pragma unroll
-    for (int w = 0; w < WORDS; ++w) read.word[w] = (unsigned)__ldg(places + (round * WORDS + w) * SLICE + sum);
-    return read;
-#endif
-}
-
 struct Slice {
     int begin, end, target;
-    Eight places[ROUNDS_AHEAD];
+    int4 places[ROUNDS_AHEAD];
 };
 
-__device__ inline Slice slice_at(const int* __restrict__ starts, const int* __restrict__ places,
+__device__ inline Slice slice_at(const int* __restrict__ starts, const int4* __restrict__ places,
                                  const int* __restrict__ targets, int slice, int sum)
 {
     Slice made = {__ldg(starts + slice), __ldg(starts + slice + 1), __ldg(targets + slice * SLICE + sum)};
 #pragma unroll
     for (int i = 0; i < ROUNDS_AHEAD; ++i)
-        if (made.begin + i < made.end) made.places[i] = eight_at(places, made.begin + i, sum);
+        if (made.begin + i < made.end) made.places[i] = __ldg(places + (made.begin + i) * SLICE + sum);
     return made;
 }
 
-__device__ inline real with_eight(real total, const Eight& places, const real* held)
+__device__ inline real with_eight(real total, const int4& places, const real* held)
 {
-    constexpr int BITS = 4 * WORDS;
+    const int pairs[4] = {places.x, places.y, places.z, places.w};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const int w = i * BITS / 32, shift = i * BITS % 32;
-        unsigned place = places.word[w] >> shift;
-        if (shift + BITS > 32) place |= places.word[(w + 1) % WORDS] << (32 - shift) % 32;
-        total = total + held[(int)(place & ((1u << BITS) - 1)) * WIDTH];
+    for (int i = 0; i < 4; ++i) {
+        total = total + held[(pairs[i] & 0xffff) * WIDTH];
+        total = total + held[(int)((unsigned)pairs[i] >> 16) * WIDTH];
     }
     return total;
 }
 
 __global__ void __launch_bounds__(BLOCK)
     staged_sums(const int4* __restrict__ heads, const int* __restrict__ pieces, const int* __restrict__ slice_starts,
-                const int* __restrict__ places, const int* __restrict__ targets, const real* __restrict__ values,
+                const int4* __restrict__ places, const int* __restrict__ targets, const real* __restrict__ values,
                 real* __restrict__ out, int capacity)
 {
     SHARED_VALUES(staged);
@@ -102,7 +82,7 @@ __global__ void __launch_bounds__(BLOCK)
             for (int i = 0; i < ROUNDS_AHEAD; ++i)
                 if (here.begin + i < here.end) total = with_eight(total, here.places[i], held);
             for (int i = here.begin + ROUNDS_AHEAD; i < here.end; ++i)
-                total = with_eight(total, eight_at(places, i, sum), held);
+                total = with_eight(total, __ldg(places + i * SLICE + sum), held);
             if (here.target >= 0) __stcs(out + (int64)here.target * WIDTH + s, total);
             slice += BLOCK / 32;
         }

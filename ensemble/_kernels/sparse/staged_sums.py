@@ -5,10 +5,10 @@ matrix or an element vector, into shared memory and adds from there. Rows are ta
 follow each other: those of one block read the same element vectors, and blocks that run at once the same element
 matrices.
 
-Bytes that must move (float64, P pieces of K numbers, T places, M sums, W numbers each): ``8 K P W + 4 P + 1.5 T + 4 M +
-8 M W``, where T counts eight places, or a multiple, for each sum, of 12 bits or 16. A mesh of 554,394 tetrahedra with
-one sample moves 71 + 9 + 24 + 6 + 12 MB so for a matrix. For a vector a piece is copied by each block that
-reads it: an element 2.1 times less than its unknowns are.
+Bytes that must move (float64, P pieces of K numbers, T places, M sums, W numbers each): ``8 K P W + 4 P + 2 T + 4 M +
+8 M W``, where T counts eight places, or a multiple, for each sum. A mesh of 554,394 tetrahedra with one sample moves
+71 + 9 + 26 + 6 + 12 MB so for a matrix. For a vector a piece is copied by each block that reads it: an element
+2.3 times less than its unknowns are.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ COPY_BYTES = 16
 EIGHT = 8
 """Places that are read at once."""
 
-MOST_PLACES = {4: 1 << 16, 3: 1 << 12}
-"""Places that eight of fit so many words."""
+MOST_PLACES = 1 << 16
 
 MATRIX_BYTES, VECTOR_BYTES = 20480, 40960
 """Pieces in the shared memory of a block; more where one row needs them."""
@@ -54,17 +53,17 @@ class Plan(NamedTuple):
 MATRIX, VECTOR = Plan(256, 2, 1), Plan(512, 1, 4)
 
 
-def options(plan: Plan, k: int, width: int, words: int) -> tuple[str, ...]:
-    """The compiler's options for pieces of `k` times `width` numbers, eight places in so many words."""
+def options(plan: Plan, k: int, width: int) -> tuple[str, ...]:
+    """The compiler's options for pieces of `k` times `width` numbers."""
     ahead = f"-DBLOCK={plan.threads}", f"-DSLICES_AHEAD={plan.slices}", f"-DROUNDS_AHEAD={plan.rounds}"
-    return (f"-DUNKNOWNS={k}", f"-DWIDTH={width}", f"-DWORDS={words}", *ahead)
+    return (f"-DUNKNOWNS={k}", f"-DWIDTH={width}", *ahead)
 
 
 CUDA = cuda.KernelModule(
     "sparse/staged_sums",
     ["staged_sums"],
     headers=("../_compile/include/staged_copies.cuh",),
-    extras=(options(MATRIX, 4, 1, 3), options(MATRIX, 8, 8, 4), options(VECTOR, 4, 1, 4)),
+    extras=(options(MATRIX, 4, 1), options(MATRIX, 8, 8), options(VECTOR, 4, 1)),
 )
 
 
@@ -79,16 +78,16 @@ class StagedTables(NamedTuple):
         The pieces of each block, ascending.
     slice_starts : array of int32, shape (n_slices + 1,)
         Where the places of each slice begin, counted in eights of a slice.
-    places : array of uint32
-        By slices, eights and sums the eight numbers that are added, ``k * piece + column``, pieces counted within the
-        block: four words of each sum, or three where 12 bits are enough, the first words of all sums of a slice first.
+    places : array of uint16
+        By slices, eights, sums and places: the numbers that sums add, ``k * piece + column``, pieces counted within
+        the block.
     targets : array of int32
         Where each sum of a slice is written, -1 where there is none.
     capacity : int
         Pieces of a block at most.
     plan : Plan
-    k, width, words : int
-        Sums that a piece has numbers of, numbers of each, and words of eight places.
+    k, width : int
+        Sums that a piece has numbers of, and numbers of each.
     """
 
     heads: np.ndarray
@@ -100,7 +99,6 @@ class StagedTables(NamedTuple):
     plan: Plan
     k: int
     width: int
-    words: int
 
 
 def matrix_tables(made: ElementMap, order: np.ndarray, width: int, itemsize: int) -> StagedTables | None:
@@ -146,7 +144,7 @@ def _tables(
     local = np.empty(numbers.size, np.int32)
     n_chosen = _places(blocks, starts, numbers, k, seen, place, piece_starts, pieces, local)
     capacity = int(np.diff(piece_starts).max(initial=1))
-    if shared_bytes(capacity, k, width, itemsize) > MOST_BYTES or (capacity + 1) * k > MOST_PLACES[4]:
+    if shared_bytes(capacity, k, width, itemsize) > MOST_BYTES or (capacity + 1) * k > MOST_PLACES:
         return None
     n_sums = np.diff(blocks)
     block, eights = np.repeat(np.arange(n_sums.size), n_sums), -(-np.diff(starts) // EIGHT)
@@ -159,23 +157,12 @@ def _tables(
     rounds = np.zeros(first[-1] * per_slice, np.int32)
     rounds[at] = eights[order]
     slice_starts = np.concatenate([[0], np.cumsum(rounds[::per_slice])]).astype(np.int32)
-    placed = np.full((slice_starts[-1], per_slice, EIGHT), capacity * k, np.uint32)
-    _fill(starts, local[chosen], at, slice_starts, per_slice, placed.reshape(-1))
-    places, words = _packed(placed, capacity * k)
+    placed = np.full(slice_starts[-1] * per_slice * EIGHT, capacity * k, np.uint16)
+    _fill(starts, local[chosen], at, slice_starts, per_slice, placed)
     written = np.full(rounds.size, -1, np.int32)
     written[at] = targets[order]
     heads = np.stack([piece_starts[:-1], np.diff(piece_starts), first[:-1], n_slices], axis=1).astype(np.int32)
-    return StagedTables(heads, pieces[:n_chosen].copy(), slice_starts, places, written, capacity, plan, k, width, words)
-
-
-def _packed(placed: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-    """Eights of places, shape (rounds, sums, 8), as words, and the words of each."""
-    v = np.moveaxis(placed, 2, 0)
-    if most >= MOST_PLACES[3]:
-        return np.ascontiguousarray(np.stack([v[i] | v[i + 1] << 16 for i in range(0, EIGHT, 2)], axis=-1)), 4
-    first = v[0] | v[1] << 12 | v[2] << 24
-    second = v[2] >> 8 | v[3] << 4 | v[4] << 16 | v[5] << 28
-    return np.ascontiguousarray(np.stack([first, second, v[5] >> 4 | v[6] << 8 | v[7] << 20], axis=1)), 3
+    return StagedTables(heads, pieces[:n_chosen].copy(), slice_starts, placed, written, capacity, plan, k, width)
 
 
 @compiled_serial
@@ -247,6 +234,7 @@ def staged_sums(arrays: tuple[Any, ...], n_sums: int, tables: StagedTables, valu
     shared = shared_bytes(tables.capacity, k, width, values.dtype.itemsize)
     arguments = (*arrays, cuda.aligned(values), out, np.int32(tables.capacity))
     grid = (arrays[0].shape[0],)
-    extra = options(tables.plan, k, width, tables.words)
-    CUDA.launch("staged_sums", layout, grid, tables.plan.threads, arguments, False, extra, shared)
+    CUDA.launch(
+        "staged_sums", layout, grid, tables.plan.threads, arguments, False, options(tables.plan, k, width), shared
+    )
     return out
