@@ -59,7 +59,7 @@ MANY_ROWS = 40
 VALUES = {"TRANSFORM": 13, "FIRST": 12, "LENGTHS": 9}
 """Values that such a block holds of each element."""
 
-WIDE = {"TRANSFORM": (512, 128), "FIRST": (256, 64), "LENGTHS": (256, 64)}
+WIDE = {"TRANSFORM": (512, 128), "FIRST": (384, 128), "LENGTHS": (384, 64)}
 """Threads and elements of such a block, as measured."""
 
 
