@@ -313,10 +313,10 @@ def element_cases(name, seed):
 
 
 def element_matrix_cases(name, seed):
-    """Operands with samples of their own or one for all; one point and eleven."""
+    """Operands with samples of their own or one for all; one point, eleven, and more than are read at once."""
     for k, (n_elements, n_samples, own, n_points) in enumerate(
         ((37, 1, (1, 1, 1, 1), 11), (1, 1, (1, 1, 1, 1), 1), (5, 3, (3, 1, 3, 3), 2), (3, 8, (1, 8, 1, 1), 1),
-         (150, 2, (2, 1, 1, 2), 3))
+         (150, 2, (2, 1, 1, 2), 3), (70, 2, (2, 2, 2, 2), 25))
     ):  # fmt: skip
         rng = np.random.default_rng(seed + k)
         a, tensor, b, detwei = (
