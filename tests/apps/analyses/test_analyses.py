@@ -9,6 +9,9 @@ from scipy import stats
 
 from ensemble import Ensemble
 from ensemble._compile import device
+from ensemble._compile.lanes import arithmetic
+from ensemble._compile.lanes.types import load, store
+from ensemble._compile.numba import compiled_serial
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.oscillator import launch, steps
 from ensemble.apps.analyses import (
@@ -238,6 +241,23 @@ def test_philox_gives_the_published_words():
     """The known answers of Random123 for Philox 4x32-10, its counter and key all zero and of the digits of pi."""
     words = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
     assert [w & 0xFFFFFFFF for w in steps.philox.py_func(0, 0, 0, 0, 0)] == words
+
+
+@pytest.mark.skipif(not arithmetic.HAS_AVX512, reason="needs AVX-512")
+@pytest.mark.parametrize("width", [32, 1])
+def test_quick_roots_err_by_less_than_one_unit_in_the_last_place(width, rng):
+    @compiled_serial
+    def roots(x, y):
+        for i in range(0, x.size, width):
+            store(y, i, steps.quick_root(load(x, i, width)))
+
+    x = np.concatenate([10.0 ** rng.uniform(-290, 300, 6400), np.repeat([0.0, np.nan, 1.0, 4.0], 32)])
+    y = np.empty_like(x)
+    roots(x, y)
+    exact = np.sqrt(x.astype(np.longdouble))
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
+    error = np.abs(y - exact)[~np.isnan(x)]
+    assert (error <= np.spacing(exact[~np.isnan(x)].astype(float)) * (exact[~np.isnan(x)] > 0)).all()
 
 
 def test_the_statistics_of_the_response():
