@@ -169,7 +169,8 @@ LLVM = {
     "_compile/c_functions.py", "_compile/plain_code.py", "_compile/work_sharing.py",
     "_compile/lanes/blocks.py",
     "_compile/machine_code.py",
-    *(f"_compile/lanes/{name}.py" for name in ("arithmetic", "straight_line", "tables", "tiles", "transpose", "types")),
+    *(f"_compile/lanes/{name}.py" for name in ("arithmetic", "inverse_root", "straight_line", "tables", "tiles")),
+    *(f"_compile/lanes/{name}.py" for name in ("transpose", "types")),
 }  # fmt: skip
 """The files that write instructions of their own."""
 

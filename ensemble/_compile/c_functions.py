@@ -9,7 +9,18 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["call_bounds", "call_prune", "call_rows", "call_velocities"]
+__all__ = ["call_bounds", "call_elements", "call_prune", "call_rows", "call_velocities", "pointer_at"]
+
+
+@intrinsic
+def pointer_at(typingctx: Any, address: Any, like: Any) -> Any:
+    """The pointer to numbers of the dtype of `like` at an address."""
+    kind = types.CPointer(like.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(kind))
+
+    return kind(types.int64, like), codegen
 
 
 def _caller(returned: types.Type) -> Any:
@@ -49,3 +60,6 @@ call_prune = _caller(types.int64)
 
 call_rows = _caller(types.int64)
 """``(address, rows, threshold, limit)``: evaluations of a body on lanes that were made; see `lanes/graph_loop.py`."""
+
+call_elements = _caller(types.int64)
+"""``(address, places, count, streamed, numbers)``: a body for `count` elements; see `lanes/elementwise_loop.py`."""

@@ -22,6 +22,8 @@ BITS = {"float64": 64, "float32": 32, "int64": 64, "int32": 32, "bool": 1}
 DIRECT = {"add": ("fadd", "add"), "subtract": ("fsub", "sub"), "multiply": ("fmul", "mul"), "divide": ("fdiv", None)}
 COMPARED = {"less": "olt", "less_equal": "ole", "greater": "ogt", "greater_equal": "oge", "equal": "oeq",
             "not_equal": "une"}  # fmt: skip
+ORDERED = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
+"""Comparisons of integers, signed or not."""
 LOGICAL = {f"{kind}_{name}": name for kind in ("logical", "bitwise") for name in ("and", "or", "xor")}
 INTRINSIC = {"fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
              "abs": "fabs", "copysign": "copysign"}  # fmt: skip
@@ -175,8 +177,10 @@ class Body:
             direct = self.of_reals(node, operands, kind)
             if direct is not None:
                 return direct
-        elif DIRECT.get(name, (None, None))[1]:
-            return self.add(f"{DIRECT[name][1]} {kind} {', '.join(operands)}")
+        else:
+            direct = self.of_integers(name, operands, kinds[-1])
+            if direct is not None:
+                return direct
         if name == "cast":
             return self.converted(operands[0], kinds[0], dtype)
         if name == "where":
@@ -223,6 +227,26 @@ class Body:
             size = self.of_intrinsic("abs", operands, kind)
             compare = "olt" if name == "isfinite" else "oeq"
             return self.add(f"fcmp {compare} {kind} {size}, {self.constant(kinds, float('inf'))}")
+        return None
+
+    def of_integers(self, name: str, operands: list[str], dtype: str) -> str | None:
+        """An operation on integers or masks that is an instruction; None for the others."""
+        kind, given = self.type_of(dtype), ", ".join(operands)
+        if DIRECT.get(name, (None, None))[1]:
+            return self.add(f"{DIRECT[name][1]} {kind} {given}")
+        if name in ("equal", "not_equal"):
+            return self.add(f"icmp {'eq' if name == 'equal' else 'ne'} {kind} {given}")
+        if name in ORDERED:
+            return self.add(f"icmp {'u' if dtype == 'bool' else 's'}{ORDERED[name]} {kind} {given}")
+        if dtype == "bool":
+            return None
+        if name == "square":
+            return self.add(f"mul {kind} {operands[0]}, {operands[0]}")
+        if name == "negative":
+            return self.add(f"sub {kind} zeroinitializer, {operands[0]}")
+        if name in ("maximum", "minimum"):
+            beyond = self.add(f"icmp {'sgt' if name == 'maximum' else 'slt'} {kind} {given}")
+            return self.selected(dtype, beyond, *operands)
         return None
 
     def selected(self, dtype: str, mask: str, a: str, b: str) -> str:

@@ -1,8 +1,9 @@
-"""What generated elementwise kernels are built from: chunks of operands in cache, and scalar functions.
+"""The loop over chunks of an elementwise function, and scalar functions that generated code calls.
 
-A kernel computes its result in chunks of `CHUNK` elements. An operand that is laid out like the result is read where
+A result is computed in chunks of `CHUNK` elements. An operand that is laid out like the result is read where
 it stands; one that broadcasts is spread over a chunk-sized buffer, which stays in the first-level cache. So the
-arithmetic is always one flat loop, and one compiled kernel serves every broadcasting.
+arithmetic is always one flat loop, and one compiled body serves every broadcasting. Bodies are C functions: the loop
+over chunks is compiled once for all of them.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ensemble._compile.lanes.types import library_function
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.c_functions import call_elements, pointer_at
+from ensemble._compile.lanes.types import fence, library_function
+from ensemble._compile.numba import array_at, compiled, compiled_serial, prange
 from ensemble._compile.trace.broadcast import CHUNK, FLAT
 from ensemble._compile.trace.operations import OPERATIONS
 from ensemble._typing import Array
 
 CHUNKS = 16
 """Chunks that a thread takes at a time."""
+
+WORDS, HALVES, BYTES = (np.empty(0, dtype) for dtype in (np.int64, np.int32, np.int8))
+"""Elements are copied as integers of their size."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,15 +97,53 @@ def spread(source: Array, plan: Array, k: int, start: int, count: int, buffer: A
 
 
 @serial
-def fetch(source: Array, plan: Array, k: int, first: int, start: int, count: int, buffer: Array) -> Array:
-    """Elements ``start : start + count`` of operand `k`, contiguous; the chunks of a thread began at `first`."""
-    if plan[k + 1, 0] == FLAT:
-        return source[start : start + count]
+def fill_buffer(address, place, like, plan, k, first, start, count):
+    """Elements ``start : start + count`` of operand `k` at `place`; the chunks of a thread began at `first`."""
+    source, buffer = array_at(pointer_at(address, like), 1), array_at(pointer_at(place, like), CHUNK)
     if plan[0, 0] != 2 or plan[0, 2] > CHUNK:
         spread(source, plan, k, start, count, buffer)
     elif start == first or plan[k + 1, 1] != 0:  # the same for every row: it is there from the first chunk on
         spread_rows(source, plan, k, start, count, buffer)
-    return buffer[:count]
+
+
+# --- chunks
+RESULT = -1
+"""The row of an array that is written: it has none in `plan`."""
+
+
+@serial
+def span(body, first, last, streamed, plan, table, n_operands, numbers):
+    """Elements `first` to `last` of the results, by the C function at `body` (`lanes/elementwise_loop.py`).
+
+    `table` has the address of each operand and result, the bytes of an element, and the row in `plan` or `RESULT`.
+    """
+    n, size = table.size // 3, plan[-1, 0]
+    places, buffers = np.empty(n, np.int64), np.empty((n_operands, CHUNK), np.int64)
+    for start in range(first, last, size):
+        count = min(size, last - start)
+        for k in range(n):
+            address, itemsize, row = table[3 * k], table[3 * k + 1], table[3 * k + 2]
+            place = address + start * itemsize
+            if row != RESULT and plan[row + 1, 0] != FLAT:
+                place = buffers.ctypes.data + 8 * CHUNK * k
+                if itemsize == 8:
+                    fill_buffer(address, place, WORDS, plan, row, first, start, count)
+                elif itemsize == 4:
+                    fill_buffer(address, place, HALVES, plan, row, first, start, count)
+                else:
+                    fill_buffer(address, place, BYTES, plan, row, first, start, count)
+            places[k] = place
+        call_elements(body, (places, count, streamed, numbers))
+    if streamed:
+        fence()
+
+
+@compiled
+def spans(body, n, streamed, plan, table, n_operands, numbers):
+    """The same for `n` elements, by all threads."""
+    size = CHUNKS * plan[-1, 0]
+    for block in prange((n + size - 1) // size):
+        span(body, block * size, min(n, (block + 1) * size), streamed, plan, table, n_operands, numbers)
 
 
 # --- scalar functions

@@ -10,11 +10,14 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile.device import address
+from ensemble._compile.lanes.elementwise_loop import elementwise_loop
+from ensemble._compile.lanes.library import assembly_of
+from ensemble._compile.machine_code import addresses_of, assembled
 from ensemble._compile.numba import STREAMED, empty
 from ensemble._compile.trace.broadcast import FLAT, LINES, Layout, flattened
 from ensemble._compile.trace.cuda_source import launch
+from ensemble._compile.trace.elementwise import RESULT, span, spans
 from ensemble._compile.trace.graph import Graph
-from ensemble._compile.trace.numba_source import elementwise_source, load_module
 from ensemble._typing import Array
 
 __all__ = ["Compiled"]
@@ -23,6 +26,8 @@ THREADED_FROM = 1 << 16
 """Elements from which threads are faster; with functions of the C library, fewer."""
 
 ALIGNED_FROM = 1 << 12
+
+NO_NUMBERS = np.zeros(0, np.int64)
 
 
 class Compiled:
@@ -46,9 +51,10 @@ class Compiled:
         self.constant = not (self._used or self._numbers or self._entering)
 
     @functools.cached_property
-    def module(self) -> Any:
-        """The generated module: `span` on the calling thread, `spans` on all."""
-        return load_module(elementwise_source(self.graph, self._arrays))
+    def body(self) -> int:
+        """Where the C function of the graph lies in this process."""
+        loop = elementwise_loop(self.graph, [self._arrays[k] for k, _ in self._used], "elements")
+        return addresses_of(assembled([loop]), ["elements"], assembly_of)["elements"]
 
     def run(self, layout: Layout, arrays: dict[int, Array], arguments: Any, targets: list[Array] | None) -> list[Array]:
         """The results, written into `targets` where given."""
@@ -71,14 +77,21 @@ class Compiled:
         return outs
 
     def _compute(self, layout: Layout, given: list[Array], values: list[Any], outs: list[Array]) -> None:
-        # parameters come sorted by position: arrays and NumPy scalars may alternate
-        order = sorted([(self._arrays[k], array) for (k, _), array in zip(self._used, given, strict=True)] + values[0],
-                       key=_position)  # fmt: skip
-        inputs = [value for _, value in order]
+        table: list[int] = []
+        for (k, _), array in zip(self._used, given, strict=True):
+            table += (array.ctypes.data, array.itemsize, k)
+        for out in outs:
+            table += (out.ctypes.data, out.itemsize, RESULT)
+        numbers = NO_NUMBERS
+        if values[0] or values[1]:
+            numbers = np.zeros(len(values[0]) + len(values[1]), np.int64)
+            for place, value in enumerate([*(value for _, value in values[0]), *values[1]]):
+                numbers[place : place + 1].view(value.dtype)[0] = value
+        arguments = (layout.plan, np.array(table, np.int64), len(given), numbers)
         if layout.size >= self._threaded_from:
-            self.module.spans(layout.size, layout.plan, self._streams(layout, outs), *inputs, *values[1], *outs)
+            spans(self.body, layout.size, int(self._streams(layout, outs)), *arguments)
         else:
-            self.module.span(0, layout.size, layout.plan, False, *inputs, *values[1], *outs)
+            span(self.body, 0, layout.size, 0, *arguments)
 
     def _streams(self, layout: Layout, outs: list[Array]) -> bool:
         """Whether results go past the caches: large, in whole cache lines, and bound by memory; masks never do.
@@ -90,7 +103,7 @@ class Compiled:
         return lines and bool(large) and all(o.nbytes > STREAMED and o.ctypes.data % 64 == 0 for o in large)
 
     def _values(self, arguments: Any) -> list[Any]:
-        """NumPy scalars by their place in the graph, and the numbers that enter through casts."""
+        """NumPy scalars by their place in the graph, in order, and the numbers that enter through casts."""
         numbers = [(place, arguments[self._places[place]]) for place in self._numbers]
         return [numbers, self.graph.scalars([arguments[place] for place in self._places]) if self._entering else []]
 
@@ -128,10 +141,6 @@ def _disturbs(target: Any, arrays: Iterable[Any], layout: Layout) -> bool:
         if not in_place and start + back < last and first < start + back + extent + array.itemsize:
             return True
     return False
-
-
-def _position(pair: tuple[int, Any]) -> int:
-    return pair[0]
 
 
 def _direct(target: np.ndarray) -> np.ndarray:

@@ -14,9 +14,10 @@ import numpy as np
 
 from ensemble._compile.cache_folder import digest_of
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
-from ensemble._compile.lanes.arithmetic import HAS_AVX512, bits, fma, from_bits, inverse_root_estimate, spread
+from ensemble._compile.lanes.arithmetic import HAS_AVX512, bits, fma, from_bits, spread
 from ensemble._compile.lanes.circular import HALF_PI, cos_rest, sin_rest
 from ensemble._compile.lanes.functions import LN2_SHORT, LN2_SHORT_REST, MAGIC, MAGIC_BITS, SQRT_HALF_BITS, log_rest
+from ensemble._compile.lanes.inverse_root import inverse_root_estimate
 from ensemble._compile.lanes.types import select, sqrt
 from ensemble._compile.numba import inner, thread_count, threads_for
 from ensemble._compile.trace.contraction import contracted
