@@ -76,7 +76,7 @@ def test_a_slot_belongs_to_one_number_at_a_time(case):
     birth, death = np.full(n, np.iinfo(np.int64).max), np.full(n, -1)
     number, reader = uses(tasks, chunks)
     np.maximum.at(death, number, schedule.step[reader])
-    np.maximum.at(death, chunks.number, schedule.step)
+    np.maximum.at(death, chunks.number, schedule.step + chunks.last)  # it is written to memory a step later
     np.minimum.at(birth, chunks.number, schedule.step)
     copied = schedule.fetcher != NONE
     assert (copied == (tasks.source != NONE) & (death >= 0)).all()

@@ -10,7 +10,20 @@ template <int SIZE> __device__ __forceinline__ void copy_async(void* to, const v
 #endif
 }
 
-// The same, or zero unless `there`.
+// The same, past the first-level cache where that can be: for what one block alone reads, once.
+template <int SIZE> __device__ __forceinline__ void copy_async_once(void* to, const void* from)
+{
+#ifdef __CUDA_ARCH__
+    if constexpr (SIZE == 16) {
+        const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(SIZE) : "memory");
+        return;
+    }
+#endif
+    copy_async<SIZE>(to, from);
+}
+
+// As the first one, or zero unless `there`.
 template <int SIZE> __device__ __forceinline__ void copy_async_or_zero(void* to, const void* from, bool there)
 {
 #ifdef __CUDA_ARCH__

@@ -4,7 +4,7 @@ A number is one value of a factorisation or one row of a substitution. Its terms
 `TERMS`; a partial sum stays in the slot of the number. Chunks are sorted by the time at which their operands are
 known, so that operands die early (right-looking); one step later other chunks may read what a chunk wrote. In each
 step a row of threads takes the first chunk that is ready. A slot belongs to one number from its copy from memory, or
-from its first chunk, to its last reader.
+from its first chunk, to its last reader, and to the step after its last chunk, in which it is written to memory.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _lives(chunks, left, right, begin, scale, source, step_of, ahead, birth, dea
             birth[v] = t
             if source[v] >= 0:
                 birth[v], fetcher[v] = t - ahead, c
-        death[v] = max(death[v], t)
+        death[v] = max(death[v], t + last[c])  # written to memory one step after it is known
     for c in range(number.size):
         v, t = number[c], step_of[c]
         for k in range(first[c] - 2, end[c]):
@@ -279,7 +279,7 @@ def scheduled(tasks: Tasks, chunks: Chunks, height: int, ahead: int) -> Schedule
     birth, death, fetcher, slots = (np.full(n, fill, np.int64) for fill in (-(1 << 60), NONE, NONE, NONE))
     read = np.zeros(n, np.bool_)
     _lives(tuple(chunks), *operands, tasks.source, step, ahead, birth, death, fetcher, read)
-    pieces = np.bincount(chunks.number, minlength=n)
-    wanted = read | (fetcher != NONE) | (pieces > 1)
+    wanted = read | (fetcher != NONE)
+    wanted[chunks.number] = True
     n_slots = int(_slots(birth, death, wanted, slots))
     return Schedule(step, row, fetcher, read, slots, n_steps, n_slots)

@@ -9,10 +9,23 @@ import numpy as np
 from ensemble._kernels.direct.schedules import NONE, TERMS, Schedule, chunked, scheduled
 from ensemble._kernels.direct.slot_tasks import Work
 
-__all__ = ["FEW_COPIES", "MANY_COPIES", "MOST_SLOTS", "MOST_VALUES", "RING", "WORDS", "Form", "Program", "program"]
+__all__ = [
+    "FEW_COPIES",
+    "GROUP",
+    "MANY_COPIES",
+    "MOST_SLOTS",
+    "MOST_VALUES",
+    "RINGS",
+    "SLOT_BYTES",
+    "WARP",
+    "WORDS",
+    "Form",
+    "Program",
+    "program",
+]
 
-BUSY, SCALED, PIVOT, FINAL, OUT = (1 << k for k in range(3, 8))
-"""Flags of a record, as in slots.cu; below them stands the number of its terms: 0, 1, 2 or 4."""
+WARP_BUSY, SCALED, PIVOT, FINAL, OUT, WARP_SCALED, WARP_PIVOT = (1 << k for k in range(3, 10))
+"""Flags of a record, as in slots.cu; below them stands the number of terms of its warp: 0, 1, 2 or 4."""
 
 FLAG_BITS = 10
 """Of the first word, below the row that a number is written to."""
@@ -30,17 +43,23 @@ FEW_COPIES, MANY_COPIES = 1, 6
 WORDS = {FEW_COPIES: 8, MANY_COPIES: 12}
 """Of a record with so many copies."""
 
-WARP, RING = 32, 8
-"""As in slots.cu: lanes, and steps whose records are in shared memory; numbers are copied two steps less ahead."""
+RINGS = {FEW_COPIES: 8, MANY_COPIES: 7}
+"""Steps whose records are in shared memory, as in slots.cu; numbers are copied two steps less ahead."""
+
+WARP, GROUP = 32, 8
+"""As in slots.cu: lanes of a warp, and of a chunk."""
+
+SLOT_BYTES = 128
+"""Of the samples of a block."""
 
 
 class Program(NamedTuple):
     """What a launch goes through."""
 
     records: Any
-    """Shape (n_steps, warps, words), int32; behind them as many steps that do nothing as records are read ahead."""
+    """Shape (n_steps, groups, words), int32; behind them as many steps that do nothing as records are read ahead."""
     first_copies: Any
-    """What is copied before the first step: shape (warps, copies, 32)."""
+    """What is copied before the first step: shape (groups, copies, GROUP)."""
     n_slots: int
     n_steps: int
 
@@ -49,46 +68,62 @@ class Form(NamedTuple):
     """How a launch goes through its steps."""
 
     height: int
-    """Warps of a block."""
+    """Warps of a block that work on chunks, WARP / GROUP each in a step; as many copy for them. At most 6."""
     gap: int
     """As in `schedules.chunked`."""
     closely: bool
     """As in `slot_tasks.factor_work`."""
 
 
-def program(work: Work, form: Form, copies: int, itemsize: int) -> Program:
+def program(work: Work, form: Form, copies: int) -> Program:
     """The records of a schedule.
 
     Words: {flags, terms and row of the result; slots of result, scale and start; copies; pairs of slots}. The first
-    copy is that of the start. Numbers that nothing reads are written to a slot all the same.
+    copy is that of the start.
     """
-    tasks, ahead = work.tasks, RING - 2
+    tasks, ring = work.tasks, RINGS[copies]
+    ahead = ring - 2
     chunks = chunked(tasks, form.gap)
-    plan = scheduled(tasks, chunks, form.height, ahead)
-    step, row, number, slot = plan.step, plan.row, chunks.number, np.where(plan.slots == NONE, plan.n_slots, plan.slots)
-    n_steps = plan.n_steps + plan.n_steps % 2
-    words = np.zeros((n_steps + RING - 1, form.height, WORDS[copies]), np.int64)
-    n_terms = chunks.end - chunks.first
-    begin = tasks.begin[number]
-    start = np.where((chunks.previous != NONE) | (plan.fetcher[number] != NONE), slot[number],
-                     np.where(begin != NONE, slot[begin], 0))  # fmt: skip
-    last, scale, out = chunks.last, tasks.scale[number], work.out[number]
-    flags = BUSY | np.where(n_terms == 3, 4, n_terms) | np.where(last, FINAL, 0)
-    flags |= np.where(last & (scale != NONE), SCALED, 0) | np.where(last & work.pivot[number], PIVOT, 0)
-    flags |= np.where(last & (out != NONE), OUT, 0)
+    height = form.height * (WARP // GROUP)
+    plan = scheduled(tasks, chunks, height, ahead)
+    number, slot = chunks.number, plan.slots
+    n_terms, last = chunks.end - chunks.first, chunks.last
+    begin, scale, out = tasks.begin[number], tasks.scale[number], work.out[number]
+    scaled, pivot = last & (scale != NONE), last & work.pivot[number]
+    fetched = plan.fetcher[number] != NONE
+    busy = (n_terms > 0) | scaled | pivot | ((chunks.previous == NONE) & ~fetched)
+    step, row = plan.step, _alike(plan.step, busy, pivot, n_terms)
+    plan = plan._replace(row=row)
+    n_steps = plan.n_steps + 2 - plan.n_steps % 2  # what the last step makes is written a step later
+    words = np.zeros((n_steps + ring - 1, height, WORDS[copies]), np.int64)
+    start = np.where((chunks.previous != NONE) | fetched, slot[number], np.where(begin != NONE, slot[begin], 0))
+    of_warp = np.zeros((*words.shape[:2], 3), np.int64)
+    terms = np.where(n_terms == 3, 4, n_terms)
+    of_warp[step, row] = np.stack([busy * WARP_BUSY | terms, scaled * WARP_SCALED, pivot * WARP_PIVOT], axis=-1)
+    most = of_warp.reshape(-1, form.height, WARP // GROUP, 3).max(axis=2).sum(axis=-1)
+    words[:, :, 0] = np.repeat(most, WARP // GROUP, axis=1)
+    flags = last * FINAL | scaled * SCALED | pivot * PIVOT | (last & (out != NONE)) * OUT
     behind = work.behind if copies == MANY_COPIES else 0
-    words[step, row, 0] = np.maximum(out - behind, 0) << FLAG_BITS | flags
+    words[step, row, 0] |= np.maximum(out - behind, 0) << FLAG_BITS | flags
     scale_slot = np.where(scale != NONE, slot[scale], 0)
     words[step, row, 1] = slot[number] | scale_slot << SLOT_BITS | start << 2 * SLOT_BITS
     chunk = np.repeat(np.arange(number.size), n_terms)
     k = np.arange(chunk.size) - np.repeat(np.cumsum(n_terms) - n_terms, n_terms)
     term = chunks.first[chunk] + k
     first_pair = words.shape[2] - TERMS
-    shift = (WARP * itemsize).bit_length() - 1
+    shift = SLOT_BYTES.bit_length() - 1
     pair = slot[tasks.left[term]] | slot[tasks.right[term]] << SLOT_BITS
     words[step[chunk], row[chunk], first_pair + k] = pair << shift
     first_copies = _copies(tasks.source, tasks.passive, behind, plan, words, ahead, copies)
-    return Program(words.astype(np.uint32).view(np.int32), first_copies, plan.n_slots + 1, n_steps)
+    return Program(words.astype(np.uint32).view(np.int32), first_copies, plan.n_slots, n_steps)
+
+
+def _alike(step: np.ndarray, *costs: np.ndarray) -> np.ndarray:
+    """The row of each chunk among those of its step: chunks that take as many instructions share a warp."""
+    order = np.lexsort((*(-cost.astype(np.int64) for cost in reversed(costs)), step))
+    row = np.empty(step.size, np.int64)
+    row[order] = np.arange(step.size) - np.searchsorted(step[order], step[order])
+    return row
 
 
 def _copies(
@@ -105,6 +140,6 @@ def _copies(
     step, row = plan.step[chunk], plan.row[chunk]
     late = step >= ahead
     words[step[late] - ahead, row[late], 2 + k[late]] = word[late]
-    before = np.zeros((height, copies, WARP), np.uint32)
+    before = np.zeros((height, copies, GROUP), np.uint32)
     before[row[~late], k[~late], step[~late]] = word[~late]
     return before.view(np.int32)

@@ -1,11 +1,11 @@
 """Factorisation and substitution on a device with values in slots of shared memory: forms and launches.
 
-A block carries 32 samples and some rows of threads, which go through the steps of `schedules`. A value is written to
-memory once, and read by later tasks from its slot; numbers that are read from memory come by asynchronous copies, some
-steps ahead. Sums have the order of the CPU, so results have its bits.
+A block carries 128 bytes of samples and goes through the steps of `schedules`: half of its warps subtract, the other
+half copy numbers and records from memory, some steps ahead, and write results to it. A value is written once, and read
+by later tasks from its slot. Sums have the order of the CPU, so results have its bits.
 
 Bytes that must move, float64: ``8 S (nnz + n_values)`` for a factorisation, ``8 S (n_values + 2 n)`` for a solution
-with it, and as many as y takes between its passes. Each block reads 32 bytes for each row of threads and step.
+with it, and as many as y takes between its passes. Each block reads 32 bytes for each chunk and step.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.levels import MOST_ROW_BYTES, factor_outputs, kept_lists, layout_of, solution_arrays
 from ensemble._kernels.direct.slot_records import (
     FEW_COPIES,
+    GROUP,
     MANY_COPIES,
     MOST_SLOTS,
     MOST_VALUES,
-    RING,
+    RINGS,
+    SLOT_BYTES,
+    WARP,
     WORDS,
     Form,
     program,
@@ -31,20 +34,17 @@ from ensemble._kernels.direct.slot_tasks import factor_work, solve_work
 
 __all__ = ["slots_factorized", "slots_solved"]
 
-WARP = 32
-"""Samples of a block."""
+SHARED_BYTES = 228 << 10
+"""Shared memory of a multiprocessor."""
 
-SHARED_BYTES = 227 << 10
-"""Shared memory of a multiprocessor that blocks can have."""
+MOST_WARPS = 36
+"""Of a multiprocessor, as registers allow."""
 
-MOST_WARPS = 64
-"""Of a multiprocessor."""
+RESERVED_BYTES = 1024 + 32
+"""Shared memory that a block takes beside: the system's, and marks of samples."""
 
-RESERVED_BYTES = 1536
-"""Shared memory that a block takes beside."""
-
-STEP_CYCLES, ISSUE_CYCLES = 260.0, 50.0
-"""Cycles of a step, and as many more for each warp of a scheduler, on an H200."""
+STEP_CYCLES, ISSUE_CYCLES = 240.0, 80.0
+"""Cycles of a step, and as many more for each warp of a scheduler, on an H100."""
 
 LEVELS_CYCLES, LEVELS_BYTES = 40e3, 1500.0
 """Cycles of the form by levels for many samples whatever the graph, and bytes of operands for each further one."""
@@ -58,32 +58,39 @@ MOST_KEPT = 1024
 MOST_MULTIPLY_ADDS = 1 << 21
 """Multiply-adds up to which records are made, about 16 bytes for each."""
 
-FORMS = tuple(Form(height, gap, False) for height, gap in ((6, 16), (6, 48), (8, 16), (8, 48), (16, 48)))
-"""Each is scheduled at a graph's first call. Of 15 forms measured on an H200 these hold the quickest of each operation
-on chemistry, grid, band and tridiagonal matrices, or one 2 % slower; 16 rows of threads are for few samples."""
+FORMS = tuple(Form(height, gap, False) for height, gap in ((2, 16), (2, 48), (3, 16), (3, 48), (6, 48)))
+"""Each is scheduled at a graph's first call. On an H100, 10,000 samples, these hold the quickest of those measured for
+each operation on chemistry and grid matrices; 6 warps are for few samples."""
+
+ROW_BYTES = 16
+"""At whose multiples rows of memory begin that are copied by as many bytes at once."""
+
+ALONE = ("-DALONE",)
+"""Option of kernels that copy each sample alone, where they do not."""
 
 CUDA = cuda.KernelModule(
     "direct/slots",
     ["slot_factor", "slot_solve"],
     headers=("direct/pivots.cuh", "direct/ahead.cuh"),
+    extras=((), ALONE),
     only=cuda.Layout("double", 1, 1, 1),
 )
 
 
 # --- forms
-def _shared_bytes(form: Form, n_slots: int, itemsize: int, copies: int) -> int:
+def _shared_bytes(form: Form, n_slots: int, copies: int) -> int:
     """Shared memory of a block."""
-    return 4 * WORDS[copies] * RING * form.height + WARP * itemsize * n_slots
+    return 4 * WORDS[copies] * RINGS[copies] * form.height * (WARP // GROUP) + SLOT_BYTES * n_slots
 
 
 def _cycles(form: Form, n_steps: int, n_slots: int, shared: int, n_blocks: int, units: int) -> float:
     """About the time of all blocks, infinite where one does not fit."""
-    at_once = min(SHARED_BYTES // (shared + RESERVED_BYTES), MOST_WARPS // form.height)
+    at_once = min(SHARED_BYTES // (shared + RESERVED_BYTES), MOST_WARPS // (2 * form.height))
     if not at_once or n_slots > MOST_SLOTS - 1:
         return np.inf
     waves, rest = divmod(-(-n_blocks // units), at_once)
-    step = lambda blocks: (STEP_CYCLES + ISSUE_CYCLES * blocks * form.height / 4) * (blocks > 0)
-    return (n_steps + RING) * (waves * step(at_once) + step(rest))
+    step = lambda blocks: (STEP_CYCLES + ISSUE_CYCLES * blocks * form.height / 2) * (blocks > 0)
+    return (n_steps + RINGS[FEW_COPIES]) * (waves * step(at_once) + step(rest))
 
 
 def _cycles_by_levels(plan: Elimination, n_samples: int, itemsize: int, with_rhs: bool) -> float:
@@ -116,9 +123,9 @@ def _chosen(plan: Elimination, like: Any, key: tuple[Any, ...], n_blocks: int, w
         works = {closely: ways(closely) for closely in {form.closely for form in forms}}
         for form in forms:
             for way in works[form.closely]:
-                programs = [program(work, form, copies, like.dtype.itemsize) for work, copies in way]
+                programs = [program(work, form, copies) for work, copies in way]
                 n_steps, n_slots = sum(p.n_steps for p in programs), max(p.n_slots for p in programs)
-                shared = max(_shared_bytes(form, n_slots, like.dtype.itemsize, copies) for _, copies in way)
+                shared = max(_shared_bytes(form, n_slots, copies) for _, copies in way)
                 cycles = _cycles(form, n_steps, n_slots, shared, n_blocks, units)
                 if cycles < least:
                     best, least = Chosen(form, tuple(programs), n_slots, shared, cycles), cycles
@@ -155,6 +162,16 @@ def _solve_form(plan: Elimination, transposed: bool, like: Any, n_blocks: int) -
 
 
 # --- launches
+def _n_blocks(n_samples: int, itemsize: int) -> int:
+    """How many blocks the samples take."""
+    return -(-n_samples * itemsize // SLOT_BYTES)
+
+
+def _copied(n_samples: int, *arrays: Any) -> tuple[str, ...]:
+    """Options of a kernel: how it copies rows of `n_samples` of these arrays."""
+    return () if cuda.layout_of(n_samples, *arrays).vector * arrays[0].dtype.itemsize == ROW_BYTES else ALONE
+
+
 def _lists(programs: Any) -> tuple[Any, ...]:
     """Records and first copies of two programs, and their steps; of the second one none where there is one."""
     back = programs[1] if len(programs) > 1 else None
@@ -172,7 +189,8 @@ def slots_factorized(values: Any, plan: Elimination, b: Any) -> Any:
         or max(nnz, plan.n_values) + plan.diagonal.size >= MOST_VALUES
     ):
         return None
-    n_blocks, itemsize = -(-n_samples // WARP), values.dtype.itemsize
+    itemsize = values.dtype.itemsize
+    n_blocks = _n_blocks(n_samples, itemsize)
     chosen = _factor_form(plan, nnz, b is not None, values, n_blocks)
     if chosen is None or (
         n_samples > MANY_SAMPLES and chosen.cycles > _cycles_by_levels(plan, n_samples, itemsize, b is not None)
@@ -184,9 +202,9 @@ def slots_factorized(values: Any, plan: Elimination, b: Any) -> Any:
         values, b, out, x, broken, *lists, np.int32(nnz), np.int32(plan.n_values), *steps,
         np.int32(chosen.n_slots), np.int32(n_samples),
     )  # fmt: skip
-    CUDA.launch(
-        "slot_factor", layout_of(values), (n_blocks,), (WARP, chosen.form.height), arguments, shared=chosen.shared
-    )
+    extra = _copied(n_samples, values, out, *(() if b is None else (b, x)))
+    block = (WARP, 2 * chosen.form.height)
+    CUDA.launch("slot_factor", layout_of(values), (n_blocks,), block, arguments, extra=extra, shared=chosen.shared)
     return out, broken, x
 
 
@@ -197,7 +215,7 @@ def slots_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out:
         return None
     if k * n_samples * b.dtype.itemsize >= MOST_ROW_BYTES or plan.multiply_adds > MOST_MULTIPLY_ADDS:
         return None
-    n_blocks = -(-n_samples // WARP)
+    n_blocks = _n_blocks(n_samples, b.dtype.itemsize)
     chosen = _solve_form(plan, transposed, b, n_blocks * k)
     if chosen is None:
         return None
@@ -207,5 +225,7 @@ def slots_solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out:
     arguments = (
         factors, b, out, *lists, *steps, np.int32(chosen.n_slots), np.int32(k), np.int32(shared), np.int32(n_samples),
     )  # fmt: skip
-    CUDA.launch("slot_solve", layout_of(b), (n_blocks, k), (WARP, chosen.form.height), arguments, shared=chosen.shared)
+    extra = ALONE if shared else _copied(n_samples, factors, b, out)
+    block = (WARP, 2 * chosen.form.height)
+    CUDA.launch("slot_solve", layout_of(b), (n_blocks, k), block, arguments, extra=extra, shared=chosen.shared)
     return out
