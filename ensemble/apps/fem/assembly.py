@@ -249,7 +249,7 @@ def _traced(forms: Sequence[Any], kinds: tuple[FieldKind, ...], dim: int) -> For
                     terms.append((*slots, factor, CONSTANT))
                 else:
                     terms.append((*slots, factor, len(outputs)))
-                    outputs.append(rest if rest.dtype == np.float64 else rest * 1.0)
+                    outputs.append(rest)
         return tuple(outputs)
 
     graph = trace(body, tuple([REAL] * len(inputs)), function=forms[0].name)

@@ -92,6 +92,10 @@ class TetMesh:
             self._name_faulty()
         self.__dict__["volumes"] = volumes
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and files hold: not what was worked out from it."""
+        return {name: self.__dict__[name] for name in (*self.__dataclass_fields__, "volumes")}
+
     def _name_faulty(self) -> None:
         """Raise the error that names repeated nodes, elements without volume, doubles or unused nodes."""
         ordered = np.sort(self.tets, axis=1)
@@ -122,10 +126,11 @@ class TetMesh:
     @classmethod
     def oriented(cls, points: Any, tets: Any) -> TetMesh:
         """The mesh with the last two corners swapped in elements whose volume is negative."""
-        points, tets = np.asarray(points, dtype=np.float64), np.array(tets)
-        inside = tets.ndim == 2 and tets.shape[1] == 4 and tets.size and tets.min() >= 0 and tets.max() < len(points)
-        if inside and points.ndim == 2 and points.shape[1] == 3:
-            swapped = tet_volumes(points, tets) < 0.0
+        points, tets = np.asarray(points), np.array(tets)
+        numbers = points.dtype.kind in "biuf" and tets.dtype.kind in "iu"
+        shaped = points.ndim == tets.ndim == 2 and points.shape[1] == 3 and tets.shape[1] == 4 and tets.size
+        if numbers and shaped and tets.min() >= 0 and tets.max() < len(points):
+            swapped = tet_volumes(points.astype(np.float64), tets) < 0.0
             tets[swapped] = tets[swapped][:, [0, 1, 3, 2]]
         return cls(points, tets)
 
@@ -207,7 +212,7 @@ class TetMesh:
         36
         """
         counts = cell_counts(cells)
-        _check.require(len(lengths) == 3, "TetMesh.box", "lengths", "be three", f"{len(lengths)}")
+        _check.require(np.shape(lengths) == (3,), "TetMesh.box", "lengths", "be three numbers", repr(lengths))
         sizes = [_check.positive(length, "TetMesh.box", "lengths") for length in lengths]
         jitter = _check.finite(jitter, "TetMesh.box", "jitter")
         _check.require(0.0 <= jitter <= 0.2, "TetMesh.box", "jitter", "lie from 0 to 0.2", jitter)
@@ -219,7 +224,10 @@ class TetMesh:
             step = jitter * np.array(sizes) / np.array(counts)
             points[inner] += np.random.default_rng(seed).uniform(-step, step, (int(inner.sum()), 3))
         if terrain is not None:
-            height = np.broadcast_to(np.asarray(terrain(points[:, 0], points[:, 1]), dtype=np.float64), len(points))
+            height = np.asarray(terrain(points[:, 0], points[:, 1]))
+            real = height.dtype.kind in "biuf" and height.shape in ((), (len(points),))
+            seen = f"{height.dtype} of shape {height.shape}"
+            _check.require(real, "TetMesh.box", "terrain", f"give one height or {len(points)}", seen)
             points[:, 2] += height * (1.0 - points[:, 2] / sizes[2])
         number = np.arange(len(points), dtype=np.int32).reshape([n + 1 for n in counts[::-1]])
         nz, ny, nx = counts[::-1]
@@ -330,8 +338,10 @@ class TetMesh:
             old = rng.permutation(self.n_nodes) if order == "shuffled" else self._cuthill_mckee()
         else:
             old = np.asarray(order)
-            whole = old.shape == (self.n_nodes,) and np.array_equal(np.sort(old), np.arange(self.n_nodes))
-            _check.require(whole, "TetMesh.renumbered", "order", "name every node once", f"shape {old.shape}")
+            whole = old.dtype.kind in "iu" and old.shape == (self.n_nodes,)
+            whole = whole and np.array_equal(np.sort(old), np.arange(self.n_nodes))
+            seen = f"{old.dtype} of shape {old.shape}"
+            _check.require(whole, "TetMesh.renumbered", "order", "name every node once", seen)
         new = np.empty(self.n_nodes, dtype=np.int32)
         new[old] = np.arange(self.n_nodes, dtype=np.int32)
         tets = new[self.tets]
