@@ -13,7 +13,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._kernels.fem.mesh_arrays import CHUNK, count_faulty_tets, has_doubles
 from ensemble.apps.fem.mesh import cell_counts
-from ensemble.apps.fem.mesh_files import facet_values, read_tets
+from ensemble.apps.fem.mesh_files import FileContents, facet_values, read_tets, tets_of
 from ensemble.apps.fem.tet_geometry import Condition, doubles, named, places_where, squared_lengths, tet_volumes
 
 __all__ = ["TetMesh"]
@@ -166,7 +166,15 @@ class TetMesh:
         ----------
         .. [1] Schlömer, meshio: Tools for mesh files, doi:10.5281/zenodo.1173115.
         """
-        found = read_tets(path)
+        return cls._of(read_tets(path))
+
+    @classmethod
+    def from_meshio(cls, mesh: Any) -> TetMesh:
+        """The tetrahedra of a ``meshio.Mesh``, taken as `read` takes those of a file; TypeError if it is none."""
+        return cls._of(tets_of(mesh))
+
+    @classmethod
+    def _of(cls, found: FileContents) -> TetMesh:
         mesh = cls.oriented(found.points, found.tets)
         data = found.triangle_data
         facets = facet_values(mesh.boundary_facets, found.triangles, data) if data else {}
