@@ -58,7 +58,8 @@ def solve(A: Any, b: Any) -> Any:
     Warns
     -----
     RuntimeWarning
-        If matrices of finite entries are singular to working precision: once per call, with their numbers.
+        If a pivot of a matrix of finite entries is zero: once per call, with their numbers. Nearly singular matrices
+        get no warning, as in `numpy.linalg.solve`.
 
     References
     ----------
