@@ -8,6 +8,7 @@ import numpy as np
 
 from ensemble._check import positive, require
 from ensemble.apps.fem.arguments import Vector, dot, grad, mul
+from ensemble.apps.fem.assembly import assembled
 from ensemble.apps.fem.element_kernels import edge_lengths
 from ensemble.apps.fem.fields import Field, constant, per_element
 from ensemble.apps.fem.forms import bilinear_form, linear_form
@@ -58,7 +59,7 @@ def mass_matrix(
     >>> float(M.values.sum().round(12))
     1.0
     """
-    made: CrsMatrix = mass.assemble(mesh, density=density, out=out, backend=backend, check=check)
+    made: CrsMatrix = assembled(mesh, [mass], [out], backend, check, {"density": density})[0]
     return made
 
 
@@ -90,7 +91,7 @@ def stiffness_matrix(
         shape = diffusivity.shape if hasattr(diffusivity, "shape") else np.shape(diffusivity)
         if tuple(shape) == (space_of(mesh, "stiffness").dim,) * 2:  # also on as many elements: no vector is taken
             diffusivity = constant(diffusivity)
-    made: CrsMatrix = stiffness.assemble(mesh, diffusivity=diffusivity, out=out, backend=backend, check=check)
+    made: CrsMatrix = assembled(mesh, [stiffness], [out], backend, check, {"diffusivity": diffusivity})[0]
     return made
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ensemble.apps import fem
+from ensemble.scalar import Ensemble
 from tests.apps.fem.form_problems import mesh_of, tensor_diffusion
 
 
@@ -37,6 +38,14 @@ def test_theta_must_be_positive():
 def test_arguments_of_another_name_are_refused(function):
     with pytest.raises(TypeError, match="unexpected keyword argument 'kappa'"):
         function(mesh_of((1, 1, 1)), kappa=2.0)
+
+
+@pytest.mark.parametrize("function", [fem.mass_matrix, fem.stiffness_matrix])
+def test_a_number_that_is_not_finite_is_told_where_the_matrix_is_asked_for(function):
+    with pytest.warns(RuntimeWarning, match="should be finite; got NaN or infinity in sample 1") as caught:
+        made = function(mesh_of((1, 1, 1)), Ensemble(np.array([2.0, np.nan])))
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(made.values[:, 0], function(mesh_of((1, 1, 1)), 2.0).values[:, 0])
 
 
 def test_a_tensor_is_one_for_the_domain_whatever_the_number_of_elements(rng):
