@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
-from ensemble._check import message, require, samples_text
+from ensemble._check import message, require, require_unmasked, samples_text
 from ensemble._kernels.fem.form_terms import FieldKind
 from ensemble._typing import Array
 from ensemble.apps.fem.spaces import Space
@@ -80,6 +80,7 @@ def placed_field(function: str, name: str, value: Any, space: Space) -> tuple[Fi
     """The kind of a field, its values (*visible shape, n_samples) and its sample set."""
     place = value.place if isinstance(value, Field) else None
     value = value.values if isinstance(value, Field) else value
+    require_unmasked(value, function, name)
     if isinstance(value, Ensemble):
         values, sample_set = value.samples, value.sample_set
     else:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require, require_type
+from ensemble._check import message, require, require_type, require_unmasked
 from ensemble.scalar import Ensemble, sample_mean, sample_std
 
 __all__ = ["FileContents", "facet_values", "read_tets", "tets_of", "write_mesh"]
@@ -220,8 +220,9 @@ def _arrays(argument: str, fields: Mapping[str, Any], count: int, ending: str) -
         if isinstance(value, Ensemble):
             parts = {f"{name}_mean": sample_mean(value), f"{name}_std": sample_std(value)}
         for own, part in parts.items():
-            array = np.asarray(to_numpy(part))
             where = f"{argument}[{name!r}]"
+            require_unmasked(part, "write_mesh", where)
+            array = np.asarray(to_numpy(part))
             if array.dtype.kind not in "biuf":
                 raise TypeError(message("write_mesh", where, "be real numbers", f"dtype {array.dtype}"))
             shaped = 1 <= array.ndim <= 3 and array.shape[0] == count

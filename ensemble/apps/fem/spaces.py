@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, message, require, require_type
+from ensemble._check import integer, message, require, require_type, require_unmasked
 from ensemble._compile.memory import empty
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
@@ -366,6 +366,7 @@ class TabulatedSpace(Space):
 
 def _real(name: str, array: Any) -> np.ndarray:
     """A table of a `TabulatedSpace` as finite float64 numbers."""
+    require_unmasked(array, TabulatedSpace.name, name)
     given = np.asarray(array)
     if given.dtype.kind not in "biuf":
         raise TypeError(message(TabulatedSpace.name, name, "hold real numbers", f"dtype {given.dtype}"))

@@ -67,6 +67,8 @@ class TetMesh:
     facet_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
+        for name in ("points", "tets"):
+            _check.require_unmasked(getattr(self, name), "TetMesh", name)
         points, tets = np.asarray(self.points), np.asarray(self.tets)
         for name, array, width, kinds, what in (
             ("points", points, 3, "biuf", "real numbers"), ("tets", tets, 4, "iu", "integers"),
@@ -126,6 +128,8 @@ class TetMesh:
     @classmethod
     def oriented(cls, points: Any, tets: Any) -> TetMesh:
         """The mesh with the last two corners swapped in elements whose volume is negative."""
+        if np.ma.is_masked(points) or np.ma.is_masked(tets):
+            return cls(points, tets)  # raises the error
         points, tets = np.asarray(points), np.array(tets)
         numbers = points.dtype.kind in "biuf" and tets.dtype.kind in "iu"
         shaped = points.ndim == tets.ndim == 2 and points.shape[1] == 3 and tets.shape[1] == 4 and tets.size

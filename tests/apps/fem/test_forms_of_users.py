@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ensemble.apps import fem
+from ensemble.linalg import apply_dirichlet, small
 from ensemble.scalar import Ensemble, SampleSet
 from tests.apps.fem.form_problems import diffusion, mesh_of
 
@@ -297,6 +298,31 @@ def test_complex_fields_are_refused(mesh, values):
         diffusion.assemble(mesh, kappa=values)
 
 
+def test_masked_entries_are_refused(mesh):
+    """What stands below a mask is no data, and would be used."""
+    values = np.ma.masked_array(np.ones(mesh.n_nodes), np.arange(mesh.n_nodes) < 2)
+    seen = rf"must have no masked entries; got 2 of {mesh.n_nodes} masked. Fill them"
+    for call in (
+        lambda: load.assemble(mesh, f=values),
+        lambda: fem.mass_matrix(mesh, fem.at_nodes(values)),
+        lambda: fem.element_values(mesh, values),
+        lambda: fem.DeviceCopies(backend="numpy").start(values),
+        lambda: fem.write_mesh("never.vtu", mesh, {"u": values}),
+        lambda: apply_dirichlet(fem.mass_matrix(mesh), values, [0]),
+        lambda: apply_dirichlet(fem.mass_matrix(mesh), np.zeros(mesh.n_nodes), np.arange(mesh.n_nodes), values),
+        lambda: small.sqrtm_spd(values),
+    ):
+        with pytest.raises(ValueError, match=seen):
+            call()
+    for make in (fem.TetMesh, fem.TetMesh.oriented):
+        with pytest.raises(ValueError, match=r"TetMesh: points must have no masked entries; got 3 of"):
+            make(np.ma.masked_array(mesh.points, np.arange(mesh.n_nodes)[:, None] == [0, 0, 0]), mesh.tets)
+    whole = np.ma.masked_array(np.ones(mesh.n_nodes), False)
+    np.testing.assert_array_equal(
+        load.assemble(mesh, f=whole).samples, load.assemble(mesh, f=np.ones(mesh.n_nodes)).samples
+    )
+
+
 def test_an_empty_field_is_refused(mesh):
     with pytest.raises(ValueError, match=r"kappa must have shape .*; got \(0,\)"):
         diffusion.assemble(mesh, kappa=np.ones(0))
@@ -312,6 +338,16 @@ def test_infinity_gets_the_one_warning_of_fields(mesh):
 
 
 # --- results of earlier calls
+def test_an_error_in_one_form_leaves_the_results_of_all(mesh):
+    """Bilinear forms are assembled in a pass before that of linear forms."""
+    A, b = fem.assemble(mesh, diffusion, load, kappa=2.0, f=np.ones(mesh.n_nodes))
+    before = A.values.copy(), b.samples.copy()
+    with pytest.raises(ValueError, match="f must have 4 points per element, as the rule of degree 2; got 7"):
+        fem.assemble(mesh, diffusion, load, kappa=5.0, f=np.ones((mesh.n_elements, 7)), out=[A, b])
+    np.testing.assert_array_equal(A.values, before[0])
+    np.testing.assert_array_equal(b.samples, before[1])
+
+
 def test_a_result_that_shares_memory_with_a_field_or_another_result_is_refused(mesh):
     b = load.assemble(mesh, f=Ensemble(np.ones(3)))
     for field in (b, fem.at_nodes(b), Ensemble(b.samples)):
