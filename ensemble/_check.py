@@ -32,7 +32,7 @@ def require_type(
 def require_unmasked(value: Any, function: str, argument: str) -> None:
     """Raise ValueError where entries of `value` are masked: what stands below the mask is no data."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        seen = f"{np.ma.count_masked(value)} of {value.size} masked"
+        seen = f"{int(np.ma.getmaskarray(value).sum())} of {value.size} masked"
         require(False, function, argument, "have no masked entries", seen, "Fill them: values.filled(...).")
 
 

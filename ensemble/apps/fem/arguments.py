@@ -115,7 +115,7 @@ class Polynomial:
     __radd__ = __add__
     __rmul__ = __mul__
 
-    def __rsub__(self, other: Any) -> Polynomial:
+    def __rsub__(self, other: Any) -> Any:
         return _polynomial(other) + -self
 
 
@@ -216,8 +216,8 @@ def vector(value: Any) -> Any:
 
 def _checked(function: str, value: Any, wanted: str, advice: str = "") -> Vector:
     """A value that is to be a "vector" or a "tensor"."""
-    found = vector(value)
-    first = found[0] if isinstance(found, tuple) else found
+    found: Vector = vector(value)
+    first: Any = found[0] if isinstance(found, tuple) else found
     if isinstance(first, Polynomial) and (first is found or wanted == "tensor"):
         raise TypeError(NO_COMPONENTS)
     kind = "number" if not isinstance(found, tuple) else "tensor" if isinstance(first, tuple) else "vector"

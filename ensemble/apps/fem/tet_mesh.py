@@ -32,7 +32,7 @@ KUHN = np.array([[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 
 
 @dataclass(frozen=True, eq=False)
 class TetMesh:
-    """Linear tetrahedra in space.
+    """Linear tetrahedra in space; their arrays are copies, not to be changed: volumes and tables made of them are kept.
 
     Parameters
     ----------
