@@ -49,6 +49,9 @@ class _Form:
             wanted = f"take {needed} arguments, {names}"
             raise ValueError(message(self.name, "the integrand", wanted, len(signature.parameters))) from None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
     def __call__(self, *arguments: Any) -> Any:
         return self.integrand(*arguments)
 

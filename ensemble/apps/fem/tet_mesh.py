@@ -223,7 +223,7 @@ class TetMesh:
         >>> TetMesh.box((3, 2, 1), jitter=0.1, seed=7).n_elements
         36
         """
-        counts = cell_counts(cells)
+        counts = cell_counts(cells, "TetMesh.box")
         _check.require(np.shape(lengths) == (3,), "TetMesh.box", "lengths", "be three numbers", repr(lengths))
         sizes = [_check.positive(length, "TetMesh.box", "lengths") for length in lengths]
         jitter = _check.finite(jitter, "TetMesh.box", "jitter")

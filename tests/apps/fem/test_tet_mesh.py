@@ -116,7 +116,8 @@ def test_a_mesh_keeps_copies_and_oriented_mends_the_order():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"cells": 0}, "cells"),
+        ({"cells": 0}, "TetMesh.box: cells must be an integer of at least 1; got 0"),
+        ({"cells": (2, 2)}, "TetMesh.box: cells must be one count or three; got 2 counts"),
         ({"cells": 2, "jitter": 0.3}, "jitter must lie from 0 to 0.2; got 0.3"),
         ({"cells": 2, "lengths": (1.0, -1.0, 1.0)}, "lengths must be"),
         ({"cells": 2, "lengths": 2.0}, "lengths must be three numbers; got 2.0"),
