@@ -29,6 +29,13 @@ def require_type(
         raise TypeError(message(function, argument, requirement, f"a {type(value).__name__}", advice))
 
 
+def require_unmasked(value: Any, function: str, argument: str) -> None:
+    """Raise ValueError where entries of `value` are masked: what stands below the mask is no data."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        seen = f"{int(np.ma.getmaskarray(value).sum())} of {value.size} masked"
+        require(False, function, argument, "have no masked entries", seen, "Fill them: values.filled(...).")
+
+
 def integer(value: Any, function: str, argument: str, *, minimum: int, advice: str = "") -> int:
     """`value` as an int of at least `minimum`; bools and fractions are refused."""
     requirement = f"be an integer of at least {minimum}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, library_and_device
-from ensemble._check import message, require
+from ensemble._check import message, require, require_unmasked
 from ensemble._compile.memory import empty_like
 from ensemble.linalg.bcrs_matrix import BcrsMatrix, diagonal_places
 from ensemble.linalg.crs_matrix import CrsMatrix
@@ -218,6 +218,7 @@ def _checked_values(values: Any, count: int) -> Any:
     if known is None or (isinstance(known, np.ndarray) and known.dtype.kind not in "biufc"):
         wanted = "be a number, an array of numbers or an Ensemble"
         raise TypeError(message(NAME, "values", wanted, f"a {type(values).__name__}"))
+    require_unmasked(values, NAME, "values")
     requirement = f"have shape () or ({count},), one value per row"
     require(known.shape[:-1] in ((), (count,)), NAME, "values", requirement, f"shape {known.shape[:-1]}")
     xp = array_namespace(known)

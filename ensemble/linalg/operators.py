@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array, library_and_device
-from ensemble._check import message, require
+from ensemble._check import message, require, require_unmasked
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator, MatrixOperator
 from ensemble.scalar import Ensemble
@@ -29,6 +29,7 @@ def numbers_of(value: Any, function: str, argument: str) -> Any:
     array = value if is_array(value) else np.asarray(value)
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
         raise TypeError(message(function, argument, "hold numbers", f"dtype {array.dtype}"))
+    require_unmasked(array, function, argument)
     return array
 
 

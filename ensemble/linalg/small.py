@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, to_numpy
-from ensemble._check import message, require, samples_text
+from ensemble._check import message, require, require_unmasked, samples_text
 from ensemble._kernels.dense import small, symmetric3
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
@@ -58,7 +58,8 @@ def solve(A: Any, b: Any) -> Any:
     Warns
     -----
     RuntimeWarning
-        If matrices of finite entries are singular to working precision: once per call, with their numbers.
+        If a pivot of a matrix of finite entries is zero: once per call, with their numbers. Nearly singular matrices
+        get no warning, as in `numpy.linalg.solve`.
 
     References
     ----------
@@ -188,6 +189,7 @@ class _Operand:
                 value = np.asarray(value)
             except ValueError:
                 value = np.empty(0, dtype=object)
+        require_unmasked(value, function, name)
         samples = value.samples if self.is_ensemble else value[..., None]
         self.sample_set: SampleSet | None = value.sample_set if self.is_ensemble else None
         xp = array_namespace(samples)

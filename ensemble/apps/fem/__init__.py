@@ -14,7 +14,7 @@ from ensemble.apps.fem.element_kernels import (
     shape_shape,
     transform_to_physical,
 )
-from ensemble.apps.fem.fields import Field, at_nodes, at_points, per_element
+from ensemble.apps.fem.fields import Field, at_nodes, at_points, constant, per_element
 from ensemble.apps.fem.forms import BilinearForm, LinearForm, bilinear_form, linear_form
 from ensemble.apps.fem.interop import from_skfem
 from ensemble.apps.fem.matrices import mass_matrix, pressure_stabilisation, stiffness_matrix
@@ -51,6 +51,7 @@ __all__ = [
     "at_nodes",
     "at_points",
     "bilinear_form",
+    "constant",
     "ddot",
     "div",
     "dot",

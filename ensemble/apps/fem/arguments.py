@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ensemble._compile.trace.tracer import Traced
 
 __all__ = ["Argument", "Polynomial", "Slot", "Vector", "ddot", "div", "dot", "grad", "mul", "sym_grad", "transpose"]
@@ -43,19 +45,24 @@ class Polynomial:
     def __init__(self, terms: dict[Key, Any]) -> None:
         self.terms = terms
 
-    def __add__(self, other: Any) -> Polynomial:
+    def __add__(self, other: Any) -> Any:
         if type(other) in (int, float) and other == 0:  # what `sum` starts from
             return self
+        if isinstance(other, Vector):
+            return NotImplemented
         terms = dict(self.terms)
         for key, coefficient in _polynomial(other).terms.items():
             terms[key] = terms[key] + coefficient if key in terms else coefficient
         return Polynomial(terms)
 
-    def __sub__(self, other: Any) -> Polynomial:
-        return self + -_polynomial(other)
+    def __sub__(self, other: Any) -> Any:
+        return NotImplemented if isinstance(other, Vector) else self + -_polynomial(other)
 
     def __neg__(self) -> Polynomial:
         return Polynomial({key: -coefficient for key, coefficient in self.terms.items()})
+
+    def __pos__(self) -> Polynomial:
+        return self
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Vector):
@@ -71,7 +78,8 @@ class Polynomial:
     def __truediv__(self, other: Any) -> Polynomial:
         if isinstance(other, Polynomial):
             raise TypeError("form: an integrand must be linear in its functions; got a quotient by one of them.")
-        return Polynomial({key: coefficient / other for key, coefficient in self.terms.items()})
+        divisor = _factor(other)
+        return Polynomial({key: coefficient / divisor for key, coefficient in self.terms.items()})
 
     def __rtruediv__(self, other: Any) -> Any:
         raise TypeError("form: an integrand must be linear in its functions; got a quotient by one of them.")
@@ -85,7 +93,7 @@ class Polynomial:
     def _compared(self, other: Any) -> Any:
         raise TypeError("form: an integrand must be linear in its functions; got a comparison with one of them.")
 
-    __lt__ = __le__ = __gt__ = __ge__ = _compared
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compared
 
     def __getitem__(self, place: Any) -> Any:
         raise TypeError(NO_COMPONENTS)
@@ -107,12 +115,21 @@ class Polynomial:
     __radd__ = __add__
     __rmul__ = __mul__
 
-    def __rsub__(self, other: Any) -> Polynomial:
+    def __rsub__(self, other: Any) -> Any:
         return _polynomial(other) + -self
 
 
 def _polynomial(value: Any) -> Polynomial:
-    return value if isinstance(value, Polynomial) else Polynomial({(None, None): value})
+    return value if isinstance(value, Polynomial) else Polynomial({(None, None): _factor(value)})
+
+
+def _factor(value: Any) -> Any:
+    """A coefficient in float64: sums and products of bools, small integers and float32 have other values."""
+    if type(value) is Traced:
+        return value if value.dtype == np.float64 else value * 1.0
+    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf":
+        return float(value)
+    return value
 
 
 def _one(a: Slot | None, b: Slot | None, which: str) -> Slot | None:
@@ -134,23 +151,29 @@ class Vector(tuple[Any, ...]):
     traced_operand = True
     __slots__ = ()
     __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __add__(self, other: Any) -> Any:
+        if type(other) is int and other == 0:  # what `sum` starts from
+            return self
         return self._with(other, lambda a, b: a + b)
 
     def __sub__(self, other: Any) -> Any:
         return self._with(other, lambda a, b: a - b)
 
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: b - a)
+
     def __neg__(self) -> Vector:
         return Vector(-entry for entry in self)
 
+    def __pos__(self) -> Vector:
+        return self
+
     def __mul__(self, factor: Any) -> Any:
-        if isinstance(factor, tuple):
+        if isinstance(vector(factor), tuple):
             raise TypeError("form: two vectors must be multiplied by dot, mul or ddot; got *.")
         return Vector(entry * factor for entry in self)
-
-    def __rmul__(self, factor: Any) -> Any:
-        return self * factor
 
     def __truediv__(self, divisor: Any) -> Vector:
         return Vector(entry / divisor for entry in self)
@@ -158,18 +181,24 @@ class Vector(tuple[Any, ...]):
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, int) and not -len(self) <= place < len(self):
             raise IndexError(f"form: a component must be from 0 to {len(self) - 1}; got {place}.")
-        return super().__getitem__(place)
+        found = super().__getitem__(place)
+        return Vector(found) if isinstance(place, slice) else found
 
     def __matmul__(self, other: Any) -> Any:
         raise TypeError("form: @ is not taken; write dot(a, b) of vectors, mul(A, b) of a tensor and a vector.")
 
-    __rmatmul__ = __matmul__
+    def _compared(self, other: Any) -> Any:
+        raise TypeError("form: a comparison must be of numbers; got a vector. Compare its components.")
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compared
+    __radd__, __rmul__, __rmatmul__ = __add__, __mul__, __matmul__
 
     def _with(self, other: Any, operation: Callable[[Any, Any], Any]) -> Vector:
-        if not isinstance(other, tuple | list) or len(other) != len(self):
-            seen = f"one of {len(other)}" if isinstance(other, tuple | list) else f"a {type(other).__name__}"
+        other = vector(other)
+        if not isinstance(other, tuple) or len(other) != len(self):
+            seen = f"one of {len(other)}" if isinstance(other, tuple) else f"a {type(other).__name__}"
             raise TypeError(f"form: a vector of {len(self)} entries must be added to its like; got {seen}.")
-        return Vector(operation(a, vector(b)) for a, b in zip(self, other, strict=True))
+        return Vector(operation(a, b) for a, b in zip(self, other, strict=True))
 
     @property
     def T(self) -> Vector:
@@ -178,8 +207,23 @@ class Vector(tuple[Any, ...]):
 
 
 def vector(value: Any) -> Any:
-    """Nested tuples and lists as vectors; anything else as it is."""
-    return Vector(vector(entry) for entry in value) if isinstance(value, tuple | list) else value
+    """Nested tuples, lists and arrays as vectors; anything else as it is."""
+    if isinstance(value, Vector):
+        return value
+    has_entries = isinstance(value, tuple | list) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    return Vector(vector(entry) for entry in value) if has_entries else value
+
+
+def _checked(function: str, value: Any, wanted: str, advice: str = "") -> Vector:
+    """A value that is to be a "vector" or a "tensor"."""
+    found: Vector = vector(value)
+    first: Any = found[0] if isinstance(found, tuple) else found
+    if isinstance(first, Polynomial) and (first is found or wanted == "tensor"):
+        raise TypeError(NO_COMPONENTS)
+    kind = "number" if not isinstance(found, tuple) else "tensor" if isinstance(first, tuple) else "vector"
+    if kind != wanted:
+        raise TypeError(f"form: {function} must be of a {wanted}; got a {kind}.{advice and ' '}{advice}")
+    return found
 
 
 class Argument(Polynomial):
@@ -212,11 +256,15 @@ def grad(u: Any) -> Any:
 def div(u: Any) -> Any:
     """The divergence of a vector function or of a nodal vector field."""
     rows = grad(vector(u))
+    if isinstance(rows[0], tuple) and len(rows) != len(rows[0]):
+        raise TypeError(f"form: div must be of a vector of {len(rows[0])} components; got one of {len(rows)}.")
     return sum((rows[d][d] for d in range(1, len(rows))), rows[0][0])
 
 
 def dot(a: Any, b: Any) -> Any:
     """The scalar product of two vectors."""
+    advice = "Write mul(A, b) of a tensor and a vector, ddot(A, B) of two tensors."
+    a, b = _checked("dot", a, "vector", advice), _checked("dot", b, "vector", advice)
     if len(a) != len(b):
         raise ValueError(f"form: dot must have vectors of one length; got {len(a)} and {len(b)}.")
     return sum((a[i] * b[i] for i in range(1, len(a))), a[0] * b[0])
@@ -224,20 +272,24 @@ def dot(a: Any, b: Any) -> Any:
 
 def mul(tensor: Any, x: Any) -> Vector:
     """The product of a tensor with a vector, or with a tensor."""
-    if isinstance(x[0], tuple | list):
-        return transpose(Vector(mul(tensor, column) for column in transpose(x)))
-    return Vector(dot(row, x) for row in tensor)
+    rows, x = _checked("mul", tensor, "tensor", "Write dot(a, b) of two vectors."), vector(x)
+    if isinstance(x, tuple) and isinstance(x[0], tuple):
+        return transpose(Vector(mul(rows, column) for column in transpose(x)))
+    return Vector(dot(row, x) for row in rows)
 
 
 def ddot(a: Any, b: Any) -> Any:
     """The sum of the products of the entries of two tensors."""
+    a, b = _checked("ddot", a, "tensor"), _checked("ddot", b, "tensor")
+    if len(a) != len(b):
+        raise ValueError(f"form: ddot must have tensors of one shape; got {len(a)} and {len(b)} rows.")
     rows = [dot(row, other) for row, other in zip(a, b, strict=True)]
     return sum(rows[1:], rows[0])
 
 
 def transpose(tensor: Any) -> Vector:
     """The transpose of a tensor."""
-    return Vector(Vector(column) for column in zip(*tensor, strict=True))
+    return Vector(Vector(column) for column in zip(*_checked("transpose", tensor, "tensor"), strict=True))
 
 
 def sym_grad(u: Any) -> Any:

@@ -21,6 +21,7 @@ from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.tracer import Scalar, Traced, trace
 from ensemble._kernels.fem.form_cuda import suit_one_kernel
 from ensemble._kernels.fem.form_terms import CONSTANT, FieldKind, FormTerms, Input, form_terms
+from ensemble._kernels.fem.forms import ElementTables
 from ensemble._kernels.fem.forms import assemble as assemble_terms
 from ensemble._typing import Array
 from ensemble.apps.fem.arguments import Vector
@@ -131,16 +132,19 @@ def assembled(
             buffers[n] = _buffer(name, form, outs[n], space, terms.block_shapes[0], n_samples, like)
     _require_own_memory(name, buffers, given)
     arrays: dict[int, Array] = {}
-    results: list[Any] = [None] * len(forms)
-    for (_, per_sample, degree), members in passes.items():
+    prepared: list[tuple[bool, list[int], FormTerms, ElementTables]] = []
+    for (_, per_sample, degree), members in passes.items():  # all of them, before the first result is written
         terms = _terms([forms[n] for n in members], given.kinds, space.dim)
         require(
             space.has_gradients or not terms.has_derivatives, name, "the integrand",
             f"take no gradients on this {space.name}", "grad or div", f"Make it by {space.name}(..., gradients=True).",
         )  # fmt: skip
+        _require_points(name, space, given, terms, terms.degree if degree is None else degree)
         _load(name, space, given, terms, like, arrays, fields if check else ())
         tables = space.tables(terms.degree if degree is None else degree)
-        _require_points(name, space, given, terms, terms.degree if degree is None else degree)
+        prepared.append((per_sample, members, terms, tables))
+    results: list[Any] = [None] * len(forms)
+    for per_sample, members, terms, tables in prepared:
         n_samples = given.n_samples if per_sample else 1
         sample_set = given.sample_set if per_sample else None
         for part, own_terms in _launches(terms, forms, members, given.kinds, space, tables.element, n_samples, like):
@@ -249,7 +253,7 @@ def _traced(forms: Sequence[Any], kinds: tuple[FieldKind, ...], dim: int) -> For
                     terms.append((*slots, factor, CONSTANT))
                 else:
                     terms.append((*slots, factor, len(outputs)))
-                    outputs.append(rest if rest.dtype == np.float64 else rest * 1.0)
+                    outputs.append(rest)
         return tuple(outputs)
 
     graph = trace(body, tuple([REAL] * len(inputs)), function=forms[0].name)

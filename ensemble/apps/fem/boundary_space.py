@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import require
+from ensemble._check import require, require_type
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
 from ensemble.apps.fem.quadrature import triangle_rule
@@ -62,6 +62,7 @@ class BoundarySpace(MeshSpace):
     name = "BoundarySpace"
 
     def __init__(self, mesh: TetMesh, facets: Any = None, numbers: Any = None, *, gradients: bool = False) -> None:
+        require_type(mesh, TetMesh, self.name, "mesh", "be a TetMesh")
         count = len(mesh.boundary_facets)
         if facets is None:
             chosen = np.arange(count)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import prototype
-from ensemble._check import integer, message, one_of
+from ensemble._check import integer, message, one_of, require_unmasked
 from ensemble._compile.staging import HostStream, StagedCopies, StagedCopy
 from ensemble._compile.streams import CopyStream
 from ensemble.scalar import Ensemble
@@ -137,6 +137,7 @@ class DeviceCopies:
             advice = "Arrays of other libraries are where their library keeps them."
             raise TypeError(message("DeviceCopies.start", "values", "be an array of NumPy, or an Ensemble of one",
                                     seen, advice))  # fmt: skip
+        require_unmasked(array, "DeviceCopies.start", "values")
         if array.dtype.kind not in "biufc":
             raise TypeError(message("DeviceCopies.start", "values", "hold numbers", f"dtype {array.dtype}"))
         contiguous = np.array(array, order="C", copy=None, subok=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ensemble._backend import array_namespace, contiguous, is_array
-from ensemble._check import message, require
+from ensemble._check import message, require, require_unmasked
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -46,6 +46,7 @@ class Arguments:
         """An argument as float64 array, the samples last."""
         if not isinstance(value, Ensemble) and not is_array(value):
             raise TypeError(message(self.function, name, "be an array or an Ensemble", f"a {type(value).__name__}"))
+        require_unmasked(value, self.function, name)
         samples = value.samples if isinstance(value, Ensemble) else value[..., None]
         xp = array_namespace(samples)
         real = xp.isdtype(samples.dtype, ("bool", "integral", "real floating"))

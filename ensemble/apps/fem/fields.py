@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
-from ensemble._check import message, require, samples_text
+from ensemble._check import message, require, require_unmasked, samples_text
 from ensemble._kernels.fem.form_terms import FieldKind
 from ensemble._typing import Array
 from ensemble.apps.fem.spaces import Space
@@ -22,6 +22,7 @@ __all__ = [
     "at_nodes",
     "at_points",
     "common_samples",
+    "constant",
     "per_element",
     "placed_field",
     "warn_if_not_finite",
@@ -29,10 +30,15 @@ __all__ = [
 
 
 class Field:
-    """Values with the place where they are given; made by `at_nodes`, `per_element` and `at_points`."""
+    """Values with the place where they are given; made by `constant`, `at_nodes`, `per_element` and `at_points`."""
 
     def __init__(self, values: Any, place: str) -> None:
         self.values, self.place = values, place
+
+
+def constant(values: Any) -> Field:
+    """A field of shape (), (d,) or (d, d) with one value for the domain, whatever the number of elements."""
+    return Field(values, "number")
 
 
 def at_nodes(values: Any) -> Field:
@@ -74,6 +80,7 @@ def placed_field(function: str, name: str, value: Any, space: Space) -> tuple[Fi
     """The kind of a field, its values (*visible shape, n_samples) and its sample set."""
     place = value.place if isinstance(value, Field) else None
     value = value.values if isinstance(value, Field) else value
+    require_unmasked(value, function, name)
     if isinstance(value, Ensemble):
         values, sample_set = value.samples, value.sample_set
     else:
@@ -92,8 +99,9 @@ def placed_field(function: str, name: str, value: Any, space: Space) -> tuple[Fi
     fitting = _fitting(shape, space, place)
     if place is None:
         require(
-            len(fitting) <= 1 or fitting[0] == "number", function, name, "fit one place of the mesh",
-            f"shape {shape}, which fits {' and '.join(fitting)}", "Say which: at_nodes, per_element or at_points.",
+            len(fitting) <= 1, function, name, "fit one place of the mesh",
+            f"shape {shape}, which fits {' and '.join(fitting)}",
+            "Say which: constant, at_nodes, per_element or at_points.",
         )  # fmt: skip
         place = fitting[0] if fitting else None
     d = space.dim
@@ -107,8 +115,9 @@ def placed_field(function: str, name: str, value: Any, space: Space) -> tuple[Fi
 def _fitting(shape: tuple[int, ...], space: Space, named: str | None) -> list[str]:
     """The places where a field of this shape may be given; `named` is the one that the caller says."""
     found = []
-    small = all(0 < length <= 9 for length in shape)
-    if len(shape) <= 2 and small and not (shape and shape[0] in (space.n_nodes, space.n_elements)):
+    small = len(shape) <= 2 and all(0 < length <= 9 for length in shape)
+    other = shape[:1] in ((space.n_nodes,), (space.n_elements,)) and shape != (space.dim, space.dim)
+    if small and (named == "number" or not other):
         found.append("number")
     if shape and shape[0] == space.n_nodes and len(shape) <= 3:
         found.append("node")

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-from ensemble._check import message, one_of, require
+from ensemble._check import integer, message, one_of
 from ensemble._kernels.fem.form_terms import FormTerms
 from ensemble.apps.fem.arguments import Argument, Polynomial, Vector
 from ensemble.apps.fem.assembly import assembled
@@ -36,14 +36,21 @@ class _Form:
         if not callable(integrand):
             raise TypeError(message(type(self).__name__, "integrand", "be a function", repr(integrand)))
         functools.update_wrapper(self, integrand)
-        self.integrand, self.degree = integrand, degree
         self.name: str = getattr(integrand, "__name__", "form")
+        self.integrand = integrand
+        self.degree = None if degree is None else integer(degree, self.name, "degree", minimum=0)
         self.components = tuple(one_of(c, ("scalar", "vector"), self.name, "functions") for c in components)
         self.traced: dict[Any, FormTerms] = {}
-        needed = self.places + 1
-        count = len(inspect.signature(integrand).parameters)
+        needed, signature = self.places + 1, inspect.signature(integrand)
         names = "test v and fields w" if self.places == 1 else "trial u, test v and fields w"
-        require(count == needed, self.name, "the integrand", f"take {needed} arguments, {names}", f"{count}")
+        try:
+            signature.bind(*[None] * needed)  # further parameters may have defaults
+        except TypeError:
+            wanted = f"take {needed} arguments, {names}"
+            raise ValueError(message(self.name, "the integrand", wanted, len(signature.parameters))) from None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
 
     def __call__(self, *arguments: Any) -> Any:
         return self.integrand(*arguments)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble._check import positive
+import numpy as np
+
+from ensemble._check import positive, require
 from ensemble.apps.fem.arguments import Vector, dot, grad, mul
+from ensemble.apps.fem.assembly import assembled
 from ensemble.apps.fem.element_kernels import edge_lengths
-from ensemble.apps.fem.fields import per_element
+from ensemble.apps.fem.fields import Field, constant, per_element
 from ensemble.apps.fem.forms import bilinear_form, linear_form
+from ensemble.apps.fem.spaces import space_of
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
 
 __all__ = ["mass_matrix", "pressure_stabilisation", "stiffness_matrix"]
@@ -24,11 +28,16 @@ def mass(u: Any, v: Any, w: Any) -> Any:
 def stiffness(u: Any, v: Any, w: Any) -> Any:
     """The integrand ``grad(v) . diffusivity grad(u)`` of a scalar or tensor."""
     if isinstance(w.diffusivity, Vector):
+        rows = [len(row) if isinstance(row, Vector) else 0 for row in w.diffusivity]
+        d, seen = len(grad(u)), f"a vector of {len(rows)}" if 0 in rows else f"shape ({len(rows)}, {rows[0]})"
+        require(rows == [d] * d, "stiffness_matrix", "diffusivity", f"be a number or ({d}, {d}) at a point", seen)
         return dot(grad(v), mul(w.diffusivity, grad(u)))
     return w.diffusivity * dot(grad(u), grad(v))
 
 
-def mass_matrix(mesh: Any, density: Any = 1.0, **options: Any) -> CrsMatrix:
+def mass_matrix(
+    mesh: Any, density: Any = 1.0, *, out: Any = None, backend: str | None = None, check: bool = True
+) -> CrsMatrix:
     """The integrals of ``density phi_i phi_j`` over a mesh.
 
     Parameters
@@ -36,8 +45,8 @@ def mass_matrix(mesh: Any, density: Any = 1.0, **options: Any) -> CrsMatrix:
     mesh : TetMesh or a space
     density : number, array, Ensemble or Field
         A number, one per node or one per element; see `BilinearForm.assemble`.
-    **options
-        `out`, `backend` and `check` of `BilinearForm.assemble`.
+    out, backend, check
+        As in `BilinearForm.assemble`.
 
     Returns
     -------
@@ -50,11 +59,13 @@ def mass_matrix(mesh: Any, density: Any = 1.0, **options: Any) -> CrsMatrix:
     >>> float(M.values.sum().round(12))
     1.0
     """
-    made: CrsMatrix = mass.assemble(mesh, density=density, **options)
+    made: CrsMatrix = assembled(mesh, [mass], [out], backend, check, {"density": density})[0]
     return made
 
 
-def stiffness_matrix(mesh: Any, diffusivity: Any = 1.0, **options: Any) -> CrsMatrix:
+def stiffness_matrix(
+    mesh: Any, diffusivity: Any = 1.0, *, out: Any = None, backend: str | None = None, check: bool = True
+) -> CrsMatrix:
     """The integrals of ``grad(phi_i) . diffusivity grad(phi_j)`` over a mesh.
 
     Parameters
@@ -62,8 +73,8 @@ def stiffness_matrix(mesh: Any, diffusivity: Any = 1.0, **options: Any) -> CrsMa
     mesh : TetMesh or a space
     diffusivity : number, array, Ensemble or Field
         A number or tensor (3, 3), one per node or one per element; see `BilinearForm.assemble`.
-    **options
-        `out`, `backend` and `check` of `BilinearForm.assemble`.
+    out, backend, check
+        As in `BilinearForm.assemble`.
 
     Returns
     -------
@@ -76,7 +87,11 @@ def stiffness_matrix(mesh: Any, diffusivity: Any = 1.0, **options: Any) -> CrsMa
     >>> float(abs(K.values.sum()).round(12))
     0.0
     """
-    made: CrsMatrix = stiffness.assemble(mesh, diffusivity=diffusivity, **options)
+    if not isinstance(diffusivity, Field):
+        shape = diffusivity.shape if hasattr(diffusivity, "shape") else np.shape(diffusivity)
+        if tuple(shape) == (space_of(mesh, "stiffness").dim,) * 2:  # also on as many elements: no vector is taken
+            diffusivity = constant(diffusivity)
+    made: CrsMatrix = assembled(mesh, [stiffness], [out], backend, check, {"diffusivity": diffusivity})[0]
     return made
 
 
@@ -92,7 +107,7 @@ def lumped_mass(v: Any, w: Any) -> Any:
     return v
 
 
-def pressure_stabilisation(mesh: Any, theta: float = 1.0, **options: Any) -> CrsMatrix:
+def pressure_stabilisation(mesh: Any, theta: float = 1.0, *, backend: str | None = None) -> CrsMatrix:
     """The matrix ``K^T M^-1 K / theta`` that stabilises pressure and velocity of equal order.
 
     K is the stiffness matrix with half the edge-length tensor of each element as its diffusivity, M the lumped mass
@@ -103,8 +118,8 @@ def pressure_stabilisation(mesh: Any, theta: float = 1.0, **options: Any) -> Crs
     mesh : TetMesh
     theta : float
         Implicitness of the pressure gradient, dimensionless.
-    **options
-        `backend` of `BilinearForm.assemble`.
+    backend
+        As in `BilinearForm.assemble`.
 
     Returns
     -------
@@ -129,8 +144,8 @@ def pressure_stabilisation(mesh: Any, theta: float = 1.0, **options: Any) -> Crs
     (True, 0.0)
     """
     theta = positive(theta, "pressure_stabilisation", "theta")
-    K = scaled_stiffness.assemble(mesh, lengths=per_element(edge_lengths(mesh)), **options)
-    inverse = 1.0 / (theta * lumped_mass.assemble(mesh, **options))
+    K = scaled_stiffness.assemble(mesh, lengths=per_element(edge_lengths(mesh)), backend=backend)
+    inverse = 1.0 / (theta * lumped_mass.assemble(mesh, backend=backend))
     n = K.shape[0]
     diagonal = CrsMatrix(CrsGraph(range(n + 1), range(n), (n, n)), inverse)
     return GalerkinProduct(diagonal.graph, K.graph)(diagonal, K)

@@ -31,11 +31,11 @@ class RowIncidence(NamedTuple):
     slots: np.ndarray
 
 
-def cell_counts(cells: int | tuple[int, int, int]) -> list[int]:
+def cell_counts(cells: int | tuple[int, int, int], function: str) -> list[int]:
     """The cells along x, y and z, where one count may stand for the three."""
     along = (cells,) * 3 if np.ndim(cells) == 0 else tuple(cells)  # type: ignore[arg-type]
-    _check.require(len(along) == 3, "HexMesh.box", "cells", "be one count or three", f"{len(along)} counts")
-    return [_check.integer(n, "HexMesh.box", "cells", minimum=1) for n in along]
+    _check.require(len(along) == 3, function, "cells", "be one count or three", f"{len(along)} counts")
+    return [_check.integer(n, function, "cells", minimum=1) for n in along]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class HexMesh:
         >>> HexMesh.box(2).n_nodes
         27
         """
-        counts = cell_counts(cells)
+        counts = cell_counts(cells, "HexMesh.box")
         b = _check.finite(grading, "HexMesh.box", "grading")
         _check.require(
             abs(b) < STEEPEST,

@@ -14,17 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require
+from ensemble._check import message, require, require_type, require_unmasked
 from ensemble.scalar import Ensemble, sample_mean, sample_std
 
-__all__ = ["FileContents", "facet_values", "read_tets", "write_mesh"]
+__all__ = ["FileContents", "facet_values", "read_tets", "tets_of", "write_mesh"]
 
 FORMATS: Mapping[str, Mapping[str, Any]] = {
     ".vtu": {"file_format": "vtu"},
     ".xdmf": {"file_format": "xdmf", "data_format": "XML"},
-    ".msh": {"file_format": "gmsh"},
+    ".msh": {"file_format": "gmsh22"},
 }
-"""What is written, with options of meshio: its first choice for .msh is Ansys, and XDMF is two files unless in XML."""
+"""What is written, with options of meshio: its first choice for .msh is Ansys, its Gmsh 4.1 writes one tag for all,
+and XDMF is two files unless in XML."""
 
 
 class FileContents(NamedTuple):
@@ -55,11 +56,23 @@ def read_tets(path: str | Path) -> FileContents:
             reason = " ".join([type(error).__name__, str(error), said.getvalue()]).split()
             wanted = "be a mesh in a format of meshio"
             raise ValueError(message(function, "path", wanted, f"{path} ({' '.join(reason)})")) from error
+    return _contents(mesh, function, f"cells of {path}")
+
+
+def tets_of(mesh: Any) -> FileContents:
+    """The contents of a mesh of meshio; errors are those of `TetMesh.from_meshio`."""
+    function = "TetMesh.from_meshio"
+    require_type(mesh, _meshio(function).Mesh, function, "mesh", "be a meshio.Mesh")
+    return _contents(mesh, function, "cells of the mesh")
+
+
+def _contents(mesh: Any, function: str, cells_text: str) -> FileContents:
+    """The tetrahedra and triangles of a mesh of meshio, and the nodes of the former."""
     blocks = {kind: [i for i, cells in enumerate(mesh.cells) if cells.type == kind] for kind in ("tetra", "triangle")}
     tets, triangles = (_cells(mesh, blocks[kind], width) for kind, width in (("tetra", 4), ("triangle", 3)))
     if not len(tets):
         kinds = ", ".join(f"{len(cells.data)} of {cells.type!r}" for cells in mesh.cells) or "none"
-        raise ValueError(message(function, f"cells of {path}", "hold linear tetrahedra, 'tetra'", kinds))
+        raise ValueError(message(function, cells_text, "hold linear tetrahedra, 'tetra'", kinds))
     points, point_data = mesh.points, {name: np.asarray(values) for name, values in mesh.point_data.items()}
     used = np.unique(tets)
     if used.size < len(points) and used[0] >= 0 and used[-1] < len(points):
@@ -98,7 +111,7 @@ def write_mesh(
     Parameters
     ----------
     path : str or Path
-        Its ending is the format: ``.vtu`` (ParaView), ``.xdmf`` (numbers as text) or ``.msh`` (Gmsh 4.1).
+        Its ending is the format: ``.vtu`` (ParaView), ``.xdmf`` (numbers as text) or ``.msh`` (Gmsh 2.2).
     mesh : TetMesh
     point_data, cell_data : dict, optional
         Fields by name, of shape (n_nodes, ...) and (n_elements, ...), the rest () or (k,) or (3, 3); tensors are
@@ -137,8 +150,8 @@ def write_mesh(
     endings = ", ".join(FORMATS)
     require(path.suffix in FORMATS, "write_mesh", "path", f"end in one of {endings}", repr(path.name))
     meshio = _meshio("write_mesh")
-    points = _arrays("point_data", point_data or {}, mesh.n_nodes)
-    cells = _arrays("cell_data", cell_data or {}, mesh.n_elements)
+    points = _arrays("point_data", point_data or {}, mesh.n_nodes, path.suffix)
+    cells = _arrays("cell_data", cell_data or {}, mesh.n_elements, path.suffix)
     made = meshio.Mesh(mesh.points, [("tetra", mesh.tets)], points, {name: [array] for name, array in cells.items()})
     _replace(path, made)
 
@@ -194,7 +207,7 @@ def _cell_data(mesh: Any, blocks: list[int]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([np.asarray(arrays[i]) for i in blocks]) for name, arrays in mesh.cell_data.items()}
 
 
-def _arrays(argument: str, fields: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
+def _arrays(argument: str, fields: Mapping[str, Any], count: int, ending: str) -> dict[str, np.ndarray]:
     """Plain arrays by name, of shape (count,) or (count, k)."""
     found: dict[str, np.ndarray] = {}
     if not isinstance(fields, Mapping):
@@ -207,14 +220,15 @@ def _arrays(argument: str, fields: Mapping[str, Any], count: int) -> dict[str, n
         if isinstance(value, Ensemble):
             parts = {f"{name}_mean": sample_mean(value), f"{name}_std": sample_std(value)}
         for own, part in parts.items():
-            array = np.asarray(to_numpy(part))
             where = f"{argument}[{name!r}]"
+            require_unmasked(part, "write_mesh", where)
+            array = np.asarray(to_numpy(part))
             if array.dtype.kind not in "biuf":
                 raise TypeError(message("write_mesh", where, "be real numbers", f"dtype {array.dtype}"))
             shaped = 1 <= array.ndim <= 3 and array.shape[0] == count
             require(shaped, "write_mesh", where, f"have shape ({count}, ...)", array.shape)
             require(own not in found, "write_mesh", argument, "have different names", f"{own!r} twice")
-            if array.dtype.kind == "b":
+            if array.dtype.kind == "b" or (ending == ".xdmf" and array.dtype.itemsize < 4 and array.dtype.kind in "iu"):
                 array = array.astype(np.int32)
             elif array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):  # no format has them
                 array = array.astype(np.float32 if array.dtype.itemsize == 2 else np.float64)

@@ -123,7 +123,7 @@ class RandomDiffusion:
         mean = _check.positive(mean, name, "mean")
         variance = _check.positive(variance, name, "variance", zero=True)
         source, self.advection = _check.finite(source, name, "source"), _check.finite(advection, name, "advection")
-        require_setup_memory(cell_counts(cells), _check.integer(n_terms, name, "n_terms", minimum=1))
+        require_setup_memory(cell_counts(cells, name), _check.integer(n_terms, name, "n_terms", minimum=1))
         self.mesh = HexMesh.box(cells, grading=grading)
         self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
         self.discretization = Discretization(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, message, require
+from ensemble._check import integer, message, require, require_type, require_unmasked
 from ensemble._compile.memory import empty
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
@@ -21,6 +21,7 @@ from ensemble._kernels.sparse.compact_order import compact_order, graph_points
 from ensemble._kernels.sparse.element_map import ElementMap, element_map
 from ensemble._kernels.sparse.gather import Gather
 from ensemble.apps.fem.quadrature import tetrahedron_rule
+from ensemble.apps.fem.tet_mesh import TetMesh
 from ensemble.linalg import CrsGraph
 
 __all__ = ["LinearSpace", "MeshSpace", "Space", "TabulatedSpace", "space_of"]
@@ -57,6 +58,11 @@ class Space:
     n_points: int | None = None
     has_gradients = True
     name = "Space"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and files hold: not what was worked out from it, nor copies on devices."""
+        made = {name for c in type(self).__mro__ for name, v in vars(c).items() if type(v) is functools.cached_property}
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
     @property
     def n_elements(self) -> int:
@@ -181,7 +187,7 @@ class MeshSpace(Space):
         The unknown of each node; None: its own.
     """
 
-    def __init__(self, mesh: Any, nodes: np.ndarray, numbers: Any) -> None:
+    def __init__(self, mesh: TetMesh, nodes: np.ndarray, numbers: Any) -> None:
         self.mesh, self.nodes, self.n_nodes, self.dim = mesh, nodes, mesh.n_nodes, 3
         self.unknowns, self.n_unknowns, self.numbers = self.nodes, self.n_nodes, None
         if numbers is not None:
@@ -247,7 +253,8 @@ class LinearSpace(MeshSpace):
 
     name = "LinearSpace"
 
-    def __init__(self, mesh: Any, numbers: Any = None) -> None:
+    def __init__(self, mesh: TetMesh, numbers: Any = None) -> None:
+        require_type(mesh, TetMesh, self.name, "mesh", "be a TetMesh")
         super().__init__(mesh, mesh.tets, numbers)
 
     @functools.cached_property
@@ -359,6 +366,7 @@ class TabulatedSpace(Space):
 
 def _real(name: str, array: Any) -> np.ndarray:
     """A table of a `TabulatedSpace` as finite float64 numbers."""
+    require_unmasked(array, TabulatedSpace.name, name)
     given = np.asarray(array)
     if given.dtype.kind not in "biuf":
         raise TypeError(message(TabulatedSpace.name, name, "hold real numbers", f"dtype {given.dtype}"))
@@ -401,7 +409,7 @@ def space_of(mesh: Any, function: str) -> Space:
     """A space, or the linear functions on a mesh; those of one mesh are made once."""
     if isinstance(mesh, Space):
         return mesh
-    if hasattr(mesh, "tets"):
+    if isinstance(mesh, TetMesh):
         if "_linear_space" not in mesh.__dict__:
             mesh.__dict__["_linear_space"] = LinearSpace(mesh)
         space: Space = mesh.__dict__["_linear_space"]

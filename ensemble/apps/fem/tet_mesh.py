@@ -13,7 +13,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._kernels.fem.mesh_arrays import CHUNK, count_faulty_tets, has_doubles
 from ensemble.apps.fem.mesh import cell_counts
-from ensemble.apps.fem.mesh_files import facet_values, read_tets
+from ensemble.apps.fem.mesh_files import FileContents, facet_values, read_tets, tets_of
 from ensemble.apps.fem.tet_geometry import Condition, doubles, named, places_where, squared_lengths, tet_volumes
 
 __all__ = ["TetMesh"]
@@ -32,7 +32,7 @@ KUHN = np.array([[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 
 
 @dataclass(frozen=True, eq=False)
 class TetMesh:
-    """Linear tetrahedra in space.
+    """Linear tetrahedra in space; their arrays are copies, not to be changed: volumes and tables made of them are kept.
 
     Parameters
     ----------
@@ -67,6 +67,8 @@ class TetMesh:
     facet_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
+        for name in ("points", "tets"):
+            _check.require_unmasked(getattr(self, name), "TetMesh", name)
         points, tets = np.asarray(self.points), np.asarray(self.tets)
         for name, array, width, kinds, what in (
             ("points", points, 3, "biuf", "real numbers"), ("tets", tets, 4, "iu", "integers"),
@@ -91,6 +93,10 @@ class TetMesh:
         if faulty.any() or not used.all() or has_doubles(flat, keys):
             self._name_faulty()
         self.__dict__["volumes"] = volumes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and files hold: not what was worked out from it."""
+        return {name: self.__dict__[name] for name in (*self.__dataclass_fields__, "volumes")}
 
     def _name_faulty(self) -> None:
         """Raise the error that names repeated nodes, elements without volume, doubles or unused nodes."""
@@ -122,10 +128,13 @@ class TetMesh:
     @classmethod
     def oriented(cls, points: Any, tets: Any) -> TetMesh:
         """The mesh with the last two corners swapped in elements whose volume is negative."""
-        points, tets = np.asarray(points, dtype=np.float64), np.array(tets)
-        inside = tets.ndim == 2 and tets.shape[1] == 4 and tets.size and tets.min() >= 0 and tets.max() < len(points)
-        if inside and points.ndim == 2 and points.shape[1] == 3:
-            swapped = tet_volumes(points, tets) < 0.0
+        if np.ma.is_masked(points) or np.ma.is_masked(tets):
+            return cls(points, tets)  # raises the error
+        points, tets = np.asarray(points), np.array(tets)
+        numbers = points.dtype.kind in "biuf" and tets.dtype.kind in "iu"
+        shaped = points.ndim == tets.ndim == 2 and points.shape[1] == 3 and tets.shape[1] == 4 and tets.size
+        if numbers and shaped and tets.min() >= 0 and tets.max() < len(points):
+            swapped = tet_volumes(points.astype(np.float64), tets) < 0.0
             tets[swapped] = tets[swapped][:, [0, 1, 3, 2]]
         return cls(points, tets)
 
@@ -161,7 +170,15 @@ class TetMesh:
         ----------
         .. [1] Schlömer, meshio: Tools for mesh files, doi:10.5281/zenodo.1173115.
         """
-        found = read_tets(path)
+        return cls._of(read_tets(path))
+
+    @classmethod
+    def from_meshio(cls, mesh: Any) -> TetMesh:
+        """The tetrahedra of a ``meshio.Mesh``, taken as `read` takes those of a file; TypeError if it is none."""
+        return cls._of(tets_of(mesh))
+
+    @classmethod
+    def _of(cls, found: FileContents) -> TetMesh:
         mesh = cls.oriented(found.points, found.tets)
         data = found.triangle_data
         facets = facet_values(mesh.boundary_facets, found.triangles, data) if data else {}
@@ -206,8 +223,8 @@ class TetMesh:
         >>> TetMesh.box((3, 2, 1), jitter=0.1, seed=7).n_elements
         36
         """
-        counts = cell_counts(cells)
-        _check.require(len(lengths) == 3, "TetMesh.box", "lengths", "be three", f"{len(lengths)}")
+        counts = cell_counts(cells, "TetMesh.box")
+        _check.require(np.shape(lengths) == (3,), "TetMesh.box", "lengths", "be three numbers", repr(lengths))
         sizes = [_check.positive(length, "TetMesh.box", "lengths") for length in lengths]
         jitter = _check.finite(jitter, "TetMesh.box", "jitter")
         _check.require(0.0 <= jitter <= 0.2, "TetMesh.box", "jitter", "lie from 0 to 0.2", jitter)
@@ -219,7 +236,10 @@ class TetMesh:
             step = jitter * np.array(sizes) / np.array(counts)
             points[inner] += np.random.default_rng(seed).uniform(-step, step, (int(inner.sum()), 3))
         if terrain is not None:
-            height = np.broadcast_to(np.asarray(terrain(points[:, 0], points[:, 1]), dtype=np.float64), len(points))
+            height = np.asarray(terrain(points[:, 0], points[:, 1]))
+            real = height.dtype.kind in "biuf" and height.shape in ((), (len(points),))
+            seen = f"{height.dtype} of shape {height.shape}"
+            _check.require(real, "TetMesh.box", "terrain", f"give one height or {len(points)}", seen)
             points[:, 2] += height * (1.0 - points[:, 2] / sizes[2])
         number = np.arange(len(points), dtype=np.int32).reshape([n + 1 for n in counts[::-1]])
         nz, ny, nx = counts[::-1]
@@ -330,8 +350,10 @@ class TetMesh:
             old = rng.permutation(self.n_nodes) if order == "shuffled" else self._cuthill_mckee()
         else:
             old = np.asarray(order)
-            whole = old.shape == (self.n_nodes,) and np.array_equal(np.sort(old), np.arange(self.n_nodes))
-            _check.require(whole, "TetMesh.renumbered", "order", "name every node once", f"shape {old.shape}")
+            whole = old.dtype.kind in "iu" and old.shape == (self.n_nodes,)
+            whole = whole and np.array_equal(np.sort(old), np.arange(self.n_nodes))
+            seen = f"{old.dtype} of shape {old.shape}"
+            _check.require(whole, "TetMesh.renumbered", "order", "name every node once", seen)
         new = np.empty(self.n_nodes, dtype=np.int32)
         new[old] = np.arange(self.n_nodes, dtype=np.int32)
         tets = new[self.tets]

@@ -1,5 +1,8 @@
 """Forms on boundary facets: the divergence theorem, scikit-fem's facet bases, and the places of rows."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -189,3 +192,22 @@ def test_facets_are_chosen_by_bools():
         fem.BoundarySpace(mesh, [])
     with pytest.raises(ValueError, match="BoundarySpace: facets must be different numbers"):
         fem.BoundarySpace(mesh, chosen[:-1])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda space: pickle.loads(pickle.dumps(space))])
+@pytest.mark.parametrize("make", [lambda mesh: mesh, fem.BoundarySpace])
+def test_a_copy_of_a_mesh_or_space_holds_nothing_that_was_worked_out(mesh, make, copied):
+    """A process of `propagate` receives such a copy. Copies on a device are found by the identity of arrays."""
+    space = make(mesh)
+    expected = mass.assemble(space)
+    again = copied(space)
+    assert again.__dict__.keys() < space.__dict__.keys()
+    made = mass.assemble(again)
+    assert made.graph.same_as(expected.graph) and made.graph is not expected.graph
+    np.testing.assert_array_equal(made.values, expected.values)
+
+
+@pytest.mark.parametrize("make", [fem.BoundarySpace, fem.LinearSpace, fem.mass_matrix])
+def test_bare_arrays_are_no_mesh(mesh, make):
+    with pytest.raises(TypeError, match=r"mesh must be a TetMesh.*; got a TetArrays"):
+        make(fem.TetArrays(mesh.points, mesh.tets))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ensemble.apps import fem
+from ensemble.linalg import apply_dirichlet, small
 from ensemble.scalar import Ensemble, SampleSet
 from tests.apps.fem.form_problems import diffusion, mesh_of
 
@@ -23,6 +24,12 @@ def mesh():
 
 def bilinear(integrand, **options):
     return fem.bilinear_form(integrand, **options)
+
+
+def total_of(form, mesh, **fields):
+    """The sum of the entries of a vector, by the reference, which is not compiled."""
+    made = form.assemble(mesh, **{name: strict.asarray(value) for name, value in fields.items()})
+    return np.asarray(made.samples).sum()
 
 
 # --- integrands
@@ -42,6 +49,42 @@ def test_powers_and_remainders_of_fields_are_integrated(integrand, integral, n_s
     k = Ensemble(np.ones(n_samples))
     found = fem.linear_form(integrand, degree=5).assemble(fem.TetMesh.box(2), k=k)
     np.testing.assert_allclose(found.samples.sum(axis=0), integral, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "integrand",
+    [
+        lambda v, w: np.True_ * v + np.True_ * v,
+        lambda v, w: 3.0 * v - np.uint8(1) * v,
+        lambda v, w: np.int8(100) * v + np.int8(100) * v - 198.0 * v,
+        lambda v, w: v / np.float32(3.0) + 5.0 / 3.0 * v,
+        lambda v, w: np.array(2) * +v,
+    ],
+)
+def test_factors_of_numpy_are_added_as_real_numbers(mesh, integrand):
+    """Sums of bools are bools, those of small integers overflow, and quotients by float32 have seven digits."""
+    made = fem.linear_form(integrand).assemble(mesh).samples
+    np.testing.assert_array_equal(made, fem.linear_form(lambda v, w: 2.0 * v).assemble(mesh).samples)
+
+
+def test_conditions_are_numbers_in_sums_and_products(mesh):
+    k = np.where(np.arange(mesh.n_elements) % 3 == 0, 1.0, 3.0)
+    form = fem.linear_form(lambda v, w: (w.k > 0.0) * v + (w.k > 2.0) * v * (w.k < 4.0))
+    expected = mesh.volumes.sum() + mesh.volumes[k == 3.0].sum()
+    np.testing.assert_allclose(total_of(form, mesh, k=k), expected, rtol=1e-13)
+
+
+def test_vectors_are_added_and_cut_like_arrays(mesh):
+    shift, ones = (1, 2, 3), np.ones(3)
+
+    def integrand(v, w):
+        total = sum([w.b, w.b]) + (shift + w.b) - (ones - w.b)
+        return fem.dot(total[:2] * 2.0, w.b[1:] + w.b[:2]) * v
+
+    b = np.array([2.0, 5.0, 7.0])
+    total = 2.0 * b + (np.arange(1.0, 4.0) + b) - (1.0 - b)
+    expected = (total[:2] * 2.0) @ (b[1:] + b[:2]) * mesh.volumes.sum()
+    np.testing.assert_allclose(total_of(fem.linear_form(integrand), mesh, b=b), expected, rtol=1e-13)
 
 
 def test_terms_are_added_by_sum(mesh):
@@ -80,6 +123,19 @@ def test_a_form_that_is_zero_gives_zeros(mesh):
             TypeError,
             "form: an integrand must be linear in its functions; got a comparison",
         ),
+        (lambda u, v, w: (u == 0) * u * v, TypeError, "must be linear in its functions; got a comparison"),
+        (lambda u, v, w: (w.k != 0) * u * v, TypeError, "form: a comparison must be of numbers; got a vector"),
+        (lambda u, v, w: u + fem.grad(v), TypeError, "form: a vector of 3 entries must be added to its like; got a"),
+        (lambda u, v, w: w.k * [1, 2, 3, 4, 5], TypeError, "form: two vectors must be multiplied by dot, mul or ddot"),
+        (
+            lambda u, v, w: fem.dot(fem.dot(np.eye(3), fem.grad(u)), fem.grad(v)),
+            TypeError,
+            r"form: dot must be of a vector; got a tensor. Write mul\(A, b\) of a tensor and a vector",
+        ),
+        (lambda u, v, w: fem.dot(w.h, fem.grad(u)) * v, TypeError, "form: dot must be of a vector; got a number"),
+        (lambda u, v, w: fem.dot(fem.mul(w.k, fem.grad(u)), fem.grad(v)), TypeError, "mul must be of a tensor; got a"),
+        (lambda u, v, w: fem.ddot(np.eye(2), np.eye(3)) * u * v, ValueError, "ddot must have tensors of one shape"),
+        (lambda u, v, w: fem.div(w.pair) * u * v, TypeError, "div must be of a vector of 3 components; got one of 2"),
         (
             lambda u, v, w: w.k * u * v,
             TypeError,
@@ -89,13 +145,25 @@ def test_a_form_that_is_zero_gives_zeros(mesh):
 )
 def test_integrands_with_a_mistake_are_told_what_it_is(mesh, integrand, error, text):
     with pytest.raises(error, match=text):
-        bilinear(integrand).assemble(mesh, k=np.ones(5))
+        bilinear(integrand).assemble(mesh, k=np.ones(5), pair=np.ones((mesh.n_nodes, 2)))
 
 
 @pytest.mark.parametrize("make", [fem.bilinear_form, fem.linear_form])
 def test_an_integrand_is_a_function(make):
     with pytest.raises(TypeError, match="must be a function; got 'u"):
         make("u * v")
+
+
+def test_an_integrand_may_have_parameters_with_defaults(mesh):
+    forms = [fem.linear_form(lambda v, w, d=d: w.b[d] * v) for d in range(2)]
+    made = [total_of(form, mesh, b=np.array([1.0, 2.0, 3.0])) for form in forms]
+    np.testing.assert_allclose(made, np.array([1.0, 2.0]) * mesh.volumes.sum(), rtol=1e-13)
+
+
+@pytest.mark.parametrize("degree", ["2", 2.5, -1])
+def test_a_degree_is_checked_where_the_form_is_made(degree):
+    with pytest.raises((TypeError, ValueError), match="source: degree must be an integer of at least 0; got"):
+        fem.linear_form(degree=degree)(_Model().source)
 
 
 SCALE = {"factor": 1.0}
@@ -230,6 +298,31 @@ def test_complex_fields_are_refused(mesh, values):
         diffusion.assemble(mesh, kappa=values)
 
 
+def test_masked_entries_are_refused(mesh):
+    """What stands below a mask is no data, and would be used."""
+    values = np.ma.masked_array(np.ones(mesh.n_nodes), np.arange(mesh.n_nodes) < 2)
+    seen = rf"must have no masked entries; got 2 of {mesh.n_nodes} masked. Fill them"
+    for call in (
+        lambda: load.assemble(mesh, f=values),
+        lambda: fem.mass_matrix(mesh, fem.at_nodes(values)),
+        lambda: fem.element_values(mesh, values),
+        lambda: fem.DeviceCopies(backend="numpy").start(values),
+        lambda: fem.write_mesh("never.vtu", mesh, {"u": values}),
+        lambda: apply_dirichlet(fem.mass_matrix(mesh), values, [0]),
+        lambda: apply_dirichlet(fem.mass_matrix(mesh), np.zeros(mesh.n_nodes), np.arange(mesh.n_nodes), values),
+        lambda: small.sqrtm_spd(values),
+    ):
+        with pytest.raises(ValueError, match=seen):
+            call()
+    for make in (fem.TetMesh, fem.TetMesh.oriented):
+        with pytest.raises(ValueError, match=r"TetMesh: points must have no masked entries; got 3 of"):
+            make(np.ma.masked_array(mesh.points, np.arange(mesh.n_nodes)[:, None] == [0, 0, 0]), mesh.tets)
+    whole = np.ma.masked_array(np.ones(mesh.n_nodes), False)
+    np.testing.assert_array_equal(
+        load.assemble(mesh, f=whole).samples, load.assemble(mesh, f=np.ones(mesh.n_nodes)).samples
+    )
+
+
 def test_an_empty_field_is_refused(mesh):
     with pytest.raises(ValueError, match=r"kappa must have shape .*; got \(0,\)"):
         diffusion.assemble(mesh, kappa=np.ones(0))
@@ -245,6 +338,16 @@ def test_infinity_gets_the_one_warning_of_fields(mesh):
 
 
 # --- results of earlier calls
+def test_an_error_in_one_form_leaves_the_results_of_all(mesh):
+    """Bilinear forms are assembled in a pass before that of linear forms."""
+    A, b = fem.assemble(mesh, diffusion, load, kappa=2.0, f=np.ones(mesh.n_nodes))
+    before = A.values.copy(), b.samples.copy()
+    with pytest.raises(ValueError, match="f must have 4 points per element, as the rule of degree 2; got 7"):
+        fem.assemble(mesh, diffusion, load, kappa=5.0, f=np.ones((mesh.n_elements, 7)), out=[A, b])
+    np.testing.assert_array_equal(A.values, before[0])
+    np.testing.assert_array_equal(b.samples, before[1])
+
+
 def test_a_result_that_shares_memory_with_a_field_or_another_result_is_refused(mesh):
     b = load.assemble(mesh, f=Ensemble(np.ones(3)))
     for field in (b, fem.at_nodes(b), Ensemble(b.samples)):

@@ -48,6 +48,16 @@ def test_fields_come_back_to_the_bit(path, mesh, rng):
     np.testing.assert_array_equal(again.cell_data["kappa"], tensor.reshape(-1, 9))
 
 
+def test_tags_of_elements_are_written_again(path, mesh):
+    tags = {"gmsh:physical": 3 + np.arange(mesh.n_elements) % 2, "gmsh:geometrical": 1 + np.arange(mesh.n_elements) % 5}
+    fem.write_mesh(path, mesh, None, tags)
+    for _ in range(2):  # also the tags of a file that was read
+        again = fem.TetMesh.read(path)
+        for name, values in tags.items():
+            np.testing.assert_array_equal(again.cell_data[name], values)
+        fem.write_mesh(path, again, again.point_data, again.cell_data)
+
+
 def test_of_an_ensemble_the_weighted_mean_and_deviation_are_written(path, mesh, rng):
     weights = np.array([1.0, 2.0, 0.0, 5.0])
     drawn = en.SampleSet(weights=weights)
@@ -105,6 +115,28 @@ def test_real_values_of_triangles_are_nan_elsewhere(tmp_path):
 
 
 # --- what cannot be read
+def test_a_mesh_of_meshio_is_taken_as_its_file(tmp_path, mesh):
+    kept = np.r_[0, 0, np.arange(mesh.n_nodes)]  # two nodes that belong to no tetrahedron
+    flipped = mesh.tets[:, [0, 1, 3, 2]] + 2
+    cells = [("triangle", mesh.boundary_facets[:3] + 2), ("tetra", flipped[:5]), ("tetra", flipped[5:])]
+    tags = {"tag": [np.array([7, 8, 9]), np.arange(5), np.arange(5, mesh.n_elements)]}
+    given = meshio.Mesh(mesh.points[kept], cells, {"u": kept * 1.0}, tags)
+    given.write(tmp_path / "a.vtu")
+    made, read = fem.TetMesh.from_meshio(given), fem.TetMesh.read(tmp_path / "a.vtu")
+    for again in (made, read):
+        np.testing.assert_array_equal(again.points, mesh.points)
+        np.testing.assert_array_equal(again.tets, mesh.tets)
+        np.testing.assert_array_equal(again.point_data["u"], np.arange(mesh.n_nodes))
+        np.testing.assert_array_equal(again.cell_data["tag"], np.arange(mesh.n_elements))
+        np.testing.assert_array_equal(again.facet_data["tag"][:4], [7, 8, 9, 0])
+    with pytest.raises(
+        ValueError, match=r"TetMesh.from_meshio: cells of the mesh must hold linear tetrahedra, .*; got"
+    ):
+        fem.TetMesh.from_meshio(meshio.Mesh(POINTS, [("triangle", [[0, 1, 2]])]))
+    with pytest.raises(TypeError, match=r"TetMesh.from_meshio: mesh must be a meshio.Mesh; got a TetMesh"):
+        fem.TetMesh.from_meshio(mesh)
+
+
 def test_files_without_tetrahedra_name_their_cells(tmp_path):
     path = tmp_path / "flat.vtu"
     meshio.Mesh(POINTS, [("triangle", [[0, 1, 2], [1, 2, 3]]), ("line", [[0, 1]])]).write(path)
@@ -239,8 +271,8 @@ def test_names_that_a_file_cannot_hold_are_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize("ending", ["vtu", "xdmf", "msh"])
-@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
-def test_numbers_of_other_lengths_are_written_as_float32_or_float64(tmp_path, ending, dtype):
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble, np.uint8, np.int16])
+def test_numbers_of_other_lengths_are_written(tmp_path, ending, dtype):
     mesh = fem.TetMesh.box(1)
     fem.write_mesh(tmp_path / f"a.{ending}", mesh, {"u of x": np.arange(mesh.n_nodes, dtype=dtype)})
     found = fem.TetMesh.read(tmp_path / f"a.{ending}").point_data["u of x"]

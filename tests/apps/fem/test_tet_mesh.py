@@ -116,9 +116,13 @@ def test_a_mesh_keeps_copies_and_oriented_mends_the_order():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"cells": 0}, "cells"),
+        ({"cells": 0}, "TetMesh.box: cells must be an integer of at least 1; got 0"),
+        ({"cells": (2, 2)}, "TetMesh.box: cells must be one count or three; got 2 counts"),
         ({"cells": 2, "jitter": 0.3}, "jitter must lie from 0 to 0.2; got 0.3"),
         ({"cells": 2, "lengths": (1.0, -1.0, 1.0)}, "lengths must be"),
+        ({"cells": 2, "lengths": 2.0}, "lengths must be three numbers; got 2.0"),
+        ({"cells": 2, "terrain": lambda x, y: x[:5]}, "terrain must give one height or 27; got float64 of shape"),
+        ({"cells": 2, "terrain": lambda x, y: 1j * x}, "terrain must give one height or 27; got complex128"),
         ({"cells": 2, "terrain": lambda x, y: 3.0 + 0 * x}, "negative volume"),
     ],
 )
@@ -127,10 +131,17 @@ def test_boxes_that_cannot_be_are_refused(options, expected):
         fem.TetMesh.box(**options)
 
 
+@pytest.mark.parametrize("points, tets", [(POINTS, TETS * 1.0), (POINTS * 1j, TETS), (POINTS.astype(str), TETS)])
+def test_other_numbers_are_refused_by_oriented(points, tets):
+    with pytest.raises(TypeError, match=r"TetMesh: (points must be real numbers|tets must be integers); got"):
+        fem.TetMesh.oriented(points, tets)
+
+
 def test_nodes_are_chosen_by_coordinates():
     mesh = fem.TetMesh.box(3)
     assert mesh.nodes_where(lambda x, y, z: z == 0).size == 16
     with pytest.raises(ValueError, match="condition must give 64 bools, one per node; got float64"):
         mesh.nodes_where(lambda x, y, z: x)
-    with pytest.raises(ValueError, match="order must name every node once"):
-        mesh.renumbered(np.zeros(64, int))
+    for order in (np.zeros(64, int), np.arange(64.0)):
+        with pytest.raises(ValueError, match="order must name every node once"):
+            mesh.renumbered(order)
