@@ -51,8 +51,8 @@ class Factorization(TriangularFactors):
         fewer than 500 rows, "amd"). "band" is the given order, or reverse Cuthill-McKee where its band is narrower; a
         full band of half-width 2 to 24 has kernels of its own on CUDA devices.
     matching : {"graph", "mean"}
-        For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: the diagonal where it is
-        stored. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the
+        For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: row i for column i, as
+        far as the diagonal is stored and the rest has a pivot each. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the
         samples: the result of one depends on the others. `update` keeps the choice.
     dtype : data type, optional
         float32 or float64; that of A by default. Solutions have the type of the right-hand side.
@@ -61,6 +61,8 @@ class Factorization(TriangularFactors):
     ----------
     broken : array of bool, shape (n_samples,)
         Samples with a pivot that is zero or a value that is not finite; all their solutions are NaN.
+    lossy : array of bool, shape (n_samples,)
+        Samples that are broken, or whose pivots are so small that solutions have few digits.
     multiply_adds : int
         Multiplications that one sample's factorisation takes.
     n_values : int
@@ -195,24 +197,27 @@ class Factorization(TriangularFactors):
 
     # --- samples that need exchanges
     @cached_property
-    def _lost(self) -> np.ndarray:
-        """The samples in which elimination without exchanges broke down or lost many digits."""
+    def lossy(self) -> np.ndarray:
+        """True for the samples in which elimination without exchanges broke down or lost a third of all digits or more.
+
+        Solutions have few digits there; `ensemble.krylov.direct` solves these samples with exchanges.
+        """
         pivots = to_numpy(self._pivots)
-        lost = np.array(self.broken)
-        doubtful = np.flatnonzero(~lost & ~((pivots > 0.0).all(axis=0) & self.plan.symmetric))
+        lossy = np.array(self.broken)
+        doubtful = np.flatnonzero(~lossy & ~((pivots > 0.0).all(axis=0) & self.plan.symmetric))
         if doubtful.size:
             values = self.values if self.tiles is None else self.tiles.rows(slice(None))
             with np.errstate(all="ignore"):
                 growth = element_growth(to_numpy(values)[:, doubtful], self.plan)
-            lost[doubtful] = ~(growth <= float(np.finfo(self.dtype).eps) ** -LARGE_GROWTH)
-        return np.flatnonzero(lost)
+            lossy[doubtful] = ~(growth <= float(np.finfo(self.dtype).eps) ** -LARGE_GROWTH)
+        return lossy
 
     def _replaced(self, found: Any, one: Callable[[Any], Any], unknown: float = np.nan) -> Any:
         """`found`, samples in its last axis, with ``one(matrix)`` for the samples that need exchanges."""
-        if not self._lost.size:
+        if not self.lossy.any():
             return found
         replaced = to_numpy(found).copy()
-        for s in self._lost.tolist():
+        for s in np.flatnonzero(self.lossy).tolist():
             A = self._matrix_of(s)
             replaced[..., s] = unknown if A is None else one(A)
         return asarray_like(replaced, found)
