@@ -43,8 +43,8 @@ class Factorization(TriangularFactors):
     ----------
     A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrices, shape (n, n)
     kind : {"auto", "ldlt", "lu"}
-        "ldlt" is for symmetric matrices, and takes half the operations and values. "auto" takes it for a
-        SymmetricCrsMatrix, "lu" for any other. `update` and `solve` read the entries on and above the diagonal alone.
+        "ldlt" is for symmetric matrices, and takes half the operations and values; `update` and `solve` then read the
+        entries on and above the diagonal alone. "auto" takes it for a SymmetricCrsMatrix, "lu" for any other.
     ordering : {"auto", "amd", "nd", "band"} or array of int, shape (n,)
         Columns in the order of elimination. "amd" is the approximate minimum degree order [1]_ of the graph of
         ``A + A^T``, "nd" nested dissection [3]_, "auto" the one of these with fewer multiply-adds (of
@@ -52,8 +52,9 @@ class Factorization(TriangularFactors):
         full band of half-width 2 to 24 has kernels of its own on CUDA devices.
     matching : {"graph", "mean"}
         For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: row i for column i, as
-        far as the diagonal is stored and the rest has a pivot each. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the
-        samples: the result of one depends on the others. `update` keeps the choice.
+        far as the diagonal is stored and the rest has a pivot each. "mean" makes the product of the mean magnitudes of
+        the pivots the largest [2]_. This couples the samples: the result of one depends on the others. `update` keeps
+        the choice.
     dtype : data type, optional
         float32 or float64; that of A by default. Solutions have the type of the right-hand side.
 
