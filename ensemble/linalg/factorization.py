@@ -25,7 +25,7 @@ from ensemble.linalg.exchanges import (
 )
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.orderings import ORDERINGS, elimination_of, entries_in, filled_graph, matched_rows
-from ensemble.linalg.triangular_factors import TriangularFactors
+from ensemble.linalg.triangular_factors import TriangularFactors, witnesses_of
 from ensemble.scalar import Ensemble
 
 NAME = "Factorization"
@@ -160,7 +160,8 @@ class Factorization(TriangularFactors):
         """The logarithm of the determinant's magnitude, an Ensemble of shape (); NaN where a value of A is not finite.
 
         Samples in which elimination without exchanges lost many digits, or met a pivot that is zero, are factorised by
-        themselves with exchanges, here and in `sign`, `inertia`, `inverse_diagonal` and `inverse_entries`.
+        themselves with exchanges, here and in `sign`, `inertia`, `inverse_diagonal` and `inverse_entries`. A is kept
+        for that: where its values were changed in place since, the result is NaN.
         """
         xp, pivots = array_namespace(self.reference_array), self._pivots
         logarithms = xp.log(xp.abs(pivots))
@@ -224,10 +225,15 @@ class Factorization(TriangularFactors):
         return asarray_like(replaced, found)
 
     def _matrix_of(self, s: int) -> Any:
-        """The matrix of a sample, of SciPy; None where it is not known or not finite."""
+        """The matrix of a sample, of SciPy; None where it is not known, was changed in place, or is not finite."""
         if self._matrix is None:
             return None
-        A = self._matrix.to_scipy(s if self._samples is None else int(self._samples[s])).astype(np.float64)
+        s = s if self._samples is None else int(self._samples[s])
+        if self._witnesses is not None:
+            now, before = (rows[:, min(s, rows.shape[1] - 1)] for rows in (witnesses_of(self._matrix), self._witnesses))
+            if not np.array_equal(now, before):
+                return None
+        A = self._matrix.to_scipy(s).astype(np.float64)
         if self.plan.symmetric:
             A = sp.csr_array(sp.triu(A) + sp.triu(A, 1).T)
         return A if np.isfinite(A.data).all() else None

@@ -31,6 +31,7 @@ __all__ = [
     "put_samples",
     "real_dtype",
     "with_capacity",
+    "witnesses_of",
 ]
 
 SYMMETRIC_ROUNDOFFS = 1000.0
@@ -50,6 +51,8 @@ class TriangularFactors(LinearOperator):
     """The values of many samples in NumPy's arrays, where the elimination has a flat list."""
     _matrix: CrsMatrix | None = None
     """What the values were worked out from; that of `_samples` where these are given."""
+    _witnesses: Any = None
+    """Copies of some of its values, by which it is seen whether they were changed in place since."""
     _samples: np.ndarray | None = None
     _marks: Any = None
     """NaN for each sample that broke, else zero, until `_settle` knows them."""
@@ -94,7 +97,8 @@ class TriangularFactors(LinearOperator):
 
         With `b`, a device is not waited for: `_marks` may be set then, and `_settle` is yet to be called.
         """
-        self.sample_set, self.n_samples, self._matrix = A.sample_set, A.values.shape[1], A
+        self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
+        self._matrix, self._witnesses = A, witnesses_of(A).copy() if type(A.values) is np.ndarray else None
         if self.plan.flat is not None and type(A.values) is np.ndarray and self.n_samples > 1:
             values, x = np.ascontiguousarray(A.values, self.dtype), None
             if b is None:
@@ -202,7 +206,8 @@ class TriangularFactors(LinearOperator):
         values = contiguous(array_namespace(self.values).take(self.values, asarray_like(places, self.values), axis=1))
         made = self._with_plan()
         made.values, made.broken, made.n_samples = values, self.broken[places], places.size
-        made._matrix, made._samples = self._matrix, places if self._samples is None else self._samples[places]
+        made._matrix, made._witnesses = self._matrix, self._witnesses
+        made._samples = places if self._samples is None else self._samples[places]
         made.sample_set = self.sample_set and self.sample_set.take(places)
         return made
 
@@ -339,6 +344,11 @@ def _by_tiles(factors: TriangularFactors) -> np.ndarray:
     """The values, shape (n_tiles, n_values, width); one wide tile where they are in the usual order."""
     values: np.ndarray = factors.values[None] if factors.tiles is None else factors.tiles.data
     return values
+
+
+def witnesses_of(A: CrsMatrix) -> Any:
+    """Some 16 rows of the values."""
+    return A.values[:: A.nnz // 16 + 1]
 
 
 def matrix_of(A: Any, name: str) -> CrsMatrix:
