@@ -89,14 +89,14 @@ def _factor(given: Any) -> Any:
 
 def _kron_graph(a: CrsGraph, b: CrsGraph) -> tuple[CrsGraph, np.ndarray, np.ndarray]:
     """The graph of a Kronecker product, and for each of its entries those of `a` and of `b`."""
-    (starts_a, starts_b), (rows_a, rows_b) = (g.indptr.astype(np.int64) for g in (a, b)), (a.shape[0], b.shape[0])
+    starts_a, starts_b, rows_a, rows_b = a.indptr.astype(np.int64), b.indptr.astype(np.int64), a.shape[0], b.shape[0]
     per_row = np.tile(np.diff(starts_b), rows_a)
     lengths = np.repeat(np.diff(starts_a), rows_b) * per_row
-    starts = np.concatenate([[0], np.cumsum(lengths)])
+    starts: np.ndarray = np.concatenate([[0], np.cumsum(lengths)])
     within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-    left, right = np.divmod(within, np.repeat(per_row, lengths))
-    left += np.repeat(np.repeat(starts_a[:-1], rows_b), lengths)
-    right += np.repeat(np.tile(starts_b[:-1], rows_a), lengths)
+    width = np.repeat(per_row, lengths)
+    left = within // width + np.repeat(np.repeat(starts_a[:-1], rows_b), lengths)
+    right = within % width + np.repeat(np.tile(starts_b[:-1], rows_a), lengths)
     shape = rows_a * rows_b, a.shape[1] * b.shape[1]
     indices = a.indices[left].astype(np.int64) * b.shape[1] + b.indices[right]
     indptr = starts.astype(np.int32 if indices.size < 2**31 else np.int64)

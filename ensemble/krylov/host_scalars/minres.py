@@ -13,14 +13,13 @@ from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
 
 if TYPE_CHECKING:
-    from ensemble.krylov._iteration import KrylovIteration
+    from ensemble.krylov.minres import MinresIteration
 
 SINGULAR = 10.0
 """Units of rounding by the norm of A below which a diagonal entry of the triangular factor is zero."""
 
 LEAST_SQUARES = 1000.0
 """Units of rounding by the norms of A and r below which A r is zero: no x has a smaller residual."""
-
 
 DOUBTFUL = 1e-6
 """A r by the norms of A and r below which an iterate is kept only where its true residual is the least so far."""
@@ -33,9 +32,10 @@ class MinresHostScalars(HostScalars):
     residual.
     """
 
+    state: MinresIteration
     values = ("replaced", "beta", "old_beta", "phibar", "cs", "sn", "dbar", "epsln", "size", "lowest", "least", "unit")
 
-    def __init__(self, state: KrylovIteration, max_iterations: int) -> None:
+    def __init__(self, state: MinresIteration, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
         nothing = np.zeros(state.active.size)
         self.replaced = np.ones_like(state.active)
