@@ -92,7 +92,8 @@ def direct(
 
     Parameters
     ----------
-    A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrix, shape (n, n)
+    A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrices, shape (n, n)
+        A list has one matrix per sample.
     b : Ensemble or array, shape (n,)
     rtol : float, or one per sample, dimensionless
         Refinement also goes on while the residual norm is above ``rtol * norm(b)``.
@@ -129,6 +130,7 @@ def direct(
     >>> direct(poisson((10,), n_samples=3), np.ones(10))
     DirectResult(direct: 3 of 3 samples converged, 0 iterations)
     """
+    A = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else A
     if has_complex(A, b):
         options = {"rtol": rtol, "ordering": ordering, "matching": matching, "dtype": dtype}
         return _complex_solution(A, b, kind, factorization, options)

@@ -222,3 +222,10 @@ def test_what_is_no_factorisation_is_refused_and_vectors_of_nodes_keep_their_sha
         direct(sp.eye_array(2, format="csr"), np.ones(2), factorization="lu")
     A = BcrsMatrix(CrsGraph([0, 1, 2], [0, 1], (2, 2)), 2.0 * np.stack([np.eye(2)] * 2))
     assert direct(A, np.ones((2, 2))).x.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
+def test_a_list_has_one_matrix_per_sample():
+    A = [sp.csr_array([[c, 1.0], [0.0, 2.0]]) for c in (1.0, 4.0)]
+    np.testing.assert_allclose(direct(A, np.array([2.0, 2.0])).x.samples, [[1.0, 0.25], [1.0, 1.0]])
+    with pytest.raises(TypeError, match="must be SciPy sparse matrices with two axes; got a str"):
+        direct(["A"], np.ones(2))
