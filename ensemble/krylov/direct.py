@@ -22,6 +22,7 @@ from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.exchanges import pivoted
 from ensemble.linalg.factorization import Factorization, planned
 from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.linalg.orderings import ORDERINGS, checked_order
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 
@@ -179,6 +180,8 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
     common_samples("direct", matrix.shape[0], {"b": samples_of(b)}, A=matrix)
     for name, value in (("A", matrix), ("b", samples_of(b))):
         require_numpy("direct", name, value)
+    order = checked_order(options["ordering"], matrix.shape[0], "direct", ("auto", *ORDERINGS))
+    options["ordering"] = order if isinstance(order, str) else (2 * order[:, None] + np.arange(2)).reshape(-1)
     found = direct(real_matrix(matrix), interleaved(b), kind="lu" if kind == "auto" else kind, **options)
     return replace(found, x=from_interleaved(found.x))
 
