@@ -23,7 +23,8 @@ LOWEST ?= /tmp/ensemble-lowest
 LOWEST_TESTS = README.md docs/howto/fuse.md docs/howto/own-solvers.md docs/howto/statistics-and-files.md \
 	tests/test_command.py tests/test_public_api.py tests/scalar/test_statistics.py tests/scalar/test_sample_set.py \
 	tests/scalar/test_ensemble.py tests/scalar/test_protocols.py tests/scalar/test_fuse.py tests/krylov/test_cg.py \
-	tests/linalg/test_scipy_operator.py tests/apps/kalman/test_moments.py tests/apps/gbees/test_gbees.py
+	tests/linalg/test_scipy_operator.py tests/ode/test_statistics.py tests/apps/kalman/test_moments.py \
+	tests/apps/gbees/test_gbees.py
 
 test-lowest:  ## the declared lower bounds: PYTHON installs them at LOWEST, and a part of the suite runs there
 	$(PYTHON) -m venv --clear $(LOWEST)

@@ -27,7 +27,7 @@ from ensemble._compile.numba_parts import replacements
 
 __all__ = ["TESTED", "KernelCompiler", "compiler_options"]
 
-TESTED = ((0, 61), (0, 68))
+TESTED = ((0, 62), (0, 68))
 """Versions of Numba that the replacements are written for and tested with."""
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import floating, message
+from ensemble._check import floating, message, require_type
 from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.narrowing import narrowed_values
@@ -20,8 +19,10 @@ from ensemble.krylov._norms import fetched, norms
 from ensemble.krylov._system import LinearSystem, common_samples, linear_system, one_column
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
+from ensemble.linalg.exchanges import pivoted
 from ensemble.linalg.factorization import Factorization, planned
 from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.linalg.orderings import ORDERINGS, checked_order
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 
@@ -92,7 +93,8 @@ def direct(
 
     Parameters
     ----------
-    A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrix, shape (n, n)
+    A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrices, shape (n, n)
+        A list has one matrix per sample.
     b : Ensemble or array, shape (n,)
     rtol : float, or one per sample, dimensionless
         Refinement also goes on while the residual norm is above ``rtol * norm(b)``.
@@ -129,9 +131,12 @@ def direct(
     >>> direct(poisson((10,), n_samples=3), np.ones(10))
     DirectResult(direct: 3 of 3 samples converged, 0 iterations)
     """
+    A = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else A
     if has_complex(A, b):
         options = {"rtol": rtol, "ordering": ordering, "matching": matching, "dtype": dtype}
         return _complex_solution(A, b, kind, factorization, options)
+    if factorization is not None:
+        require_type(factorization, Factorization, "direct", "factorization", "be a Factorization")
     symmetric = isinstance(A, SymmetricCrsMatrix)
     system = linear_system("direct", A, b, None, None, rtol, 0.0, REFINEMENTS, "independent")
     matrix = as_crs(system.A)
@@ -175,6 +180,8 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
     common_samples("direct", matrix.shape[0], {"b": samples_of(b)}, A=matrix)
     for name, value in (("A", matrix), ("b", samples_of(b))):
         require_numpy("direct", name, value)
+    order = checked_order(options["ordering"], matrix.shape[0], "direct", ("auto", *ORDERINGS))
+    options["ordering"] = order if isinstance(order, str) else (2 * order[:, None] + np.arange(2)).reshape(-1)
     found = direct(real_matrix(matrix), interleaved(b), kind="lu" if kind == "auto" else kind, **options)
     return replace(found, x=from_interleaved(found.x))
 
@@ -309,7 +316,9 @@ class _Solution:
             good = (self.error <= self.tolerance) | (self.norm <= target)
             known = np.isfinite(self.error) & np.isfinite(self.norm)
         status = OUTCOMES[np.where(known, good, 2)]
-        x = wrap_like(system.like, self.x, system.operator_samples, system.sample_set)
+        shape = (-1, system.block_size) if system.block_size > 1 else self.x.shape[:1]
+        x = array_namespace(self.x).reshape(self.x, (*shape, self.x.shape[1]))
+        x = wrap_like(system.like, x, system.operator_samples, system.sample_set)
         return DirectResult(
             x, status, self.iterations, np.stack(self.history), target, "direct", self.norm, self.error, self.repaired
         )
@@ -329,14 +338,9 @@ def _joined(parts: list[_Solution]) -> _Solution:
 
 def _with_pivoting(A: Any, b: np.ndarray) -> np.ndarray | None:
     """The solution by SuperLU with one refinement, None for a singular matrix."""
-    from scipy.sparse.linalg import MatrixRankWarning, splu
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MatrixRankWarning)
-        try:
-            lu = splu(A.tocsc())
-        except RuntimeError:  # "Factor is exactly singular"
-            return None
+    lu = pivoted(A)
+    if lu is None:
+        return None
     x = lu.solve(b)
     refined: np.ndarray = x + lu.solve(b - A @ x)
     return refined

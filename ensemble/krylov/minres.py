@@ -145,6 +145,11 @@ class MinresIteration(KrylovIteration):
         if scalars.step(squares):
             self.verify()
 
+    def true_squares(self) -> Array:
+        """r . M r per sample, with the residual recomputed from x."""
+        r = self.residual(empty_like(self.x))
+        return self.precondition_dot(r, r if self.plain else empty_like(r))[1]
+
     def verify(self) -> None:
         """Candidates by their true residuals, which q may hold between iterations."""
         self.scalars.verify_convergence(self.residual(self.q), self.r)

@@ -16,11 +16,12 @@ from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_m
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, places_of, premultiply, samples_of, set_of
+from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
+class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     """S sparse matrices ``A_0 + sum over i of c_i A_i`` on one graph, of which only the A_i are stored.
 
     Entry k of sample s is ``terms[k, 0] + sum over i of terms[k, i + 1] * coefficients[i, s]``. A product computes the

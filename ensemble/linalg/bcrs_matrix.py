@@ -19,11 +19,12 @@ from ensemble.linalg.elements import assembly_of, element_samples, two_sizes
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import entry_values, multiply, places_of, premultiply, set_of
+from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
+class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     """A sparse matrix of dense blocks of one shape, or S of them on one graph: r * c unknowns couple per entry.
 
     The storage of elasticity and other systems of equations: a product reads one column index per block, and gives the

@@ -1,4 +1,4 @@
-"""Matrices made of matrices: Kronecker products with the identity, and matrices of blocks."""
+"""Matrices made of matrices: Kronecker products, and matrices of blocks."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ __all__ = ["block", "kron"]
 
 
 def kron(A: Any, B: Any) -> CrsMatrix:
-    """The Kronecker product of a matrix and the identity: one of the operands is an integer n, and stands for it.
+    """The Kronecker product of two matrices; an integer n stands for the identity of order n.
 
     ``kron(A, n)`` has n unknowns for each unknown of A, side by side, as a vector-valued field that is stored node by
     node; ``kron(n, A)`` is block diagonal, with n times A. The graph is made once.
 
     Parameters
     ----------
-    A, B : sparse matrix and int, or int and sparse matrix
+    A, B : sparse matrix, array of shape (rows, columns), or int
+        Not both integers.
 
     Returns
     -------
-    CrsMatrix, shape (n * rows, n * columns)
+    CrsMatrix, shape (rows of A * rows of B, columns of A * columns of B)
 
     Raises
     ------
     TypeError
-        If not exactly one of them is a sparse matrix, or the other is no integer.
+        If neither is a matrix, or one is neither a matrix nor an integer.
     ValueError
-        If the integer is not positive.
+        If an integer is not positive, or the numbers of samples do not fit.
 
     Examples
     --------
@@ -55,34 +56,52 @@ def kron(A: Any, B: Any) -> CrsMatrix:
            [0., 0., 0., 1.],
            [0., 0., 2., 3.]])
     """
-    first, second = as_crs(A), as_crs(B)
-    if (first is NotImplemented) == (second is NotImplemented):
-        seen = f"a {type(A).__name__} and a {type(B).__name__}"
-        raise TypeError(message("kron", "one operand", "be a sparse matrix and the other an integer", seen))
-    inner = second is NotImplemented
-    matrix = first if inner else second
-    n = integer(B if inner else A, "kron", "the order of the identity", minimum=1)
-    graph: CrsGraph = matrix.graph
-    plan: Selection = graph.kept(("kron", inner, n), lambda: _kron_graph(graph, n, inner))
-    return CrsMatrix(plan.graph, Ensemble(moved_values(matrix.values, plan.entries), matrix.sample_set))
+    first, second = _factor(A), _factor(B)
+    if isinstance(first, int) and isinstance(second, int):
+        raise TypeError(message("kron", "A or B", "be a matrix", f"{first} and {second}"))
+    if isinstance(first, int) or isinstance(second, int):
+        inner = isinstance(second, int)
+        matrix, n = (first, second) if inner else (second, first)
+        identity = CrsGraph(np.arange(n + 1), np.arange(n), (n, n))
+        graphs = (matrix.graph, identity) if inner else (identity, matrix.graph)
+        whole, *entries = matrix.graph.kept(("kron", inner, n), lambda: _kron_graph(*graphs))
+        return CrsMatrix(whole, Ensemble(moved_values(matrix.values, entries[not inner]), matrix.sample_set))
+    counts = {first.n_samples, second.n_samples} - {1}
+    require(len(counts) < 2, "kron", "A and B", "have the same n_samples, or 1", sorted(counts))
+    key = ("kron", id(second.graph))
+    whole, left, right, _ = first.graph.kept(key, lambda: (*_kron_graph(first.graph, second.graph), second.graph))
+    others = asarray_like(second.values, first.values)
+    values = moved_values(first.values, left) * moved_values(others, right)
+    return CrsMatrix(whole, Ensemble(values, common_set(first.sample_set, second.sample_set)))
 
 
-def _kron_graph(graph: CrsGraph, n: int, inner: bool) -> Selection:
-    n_rows, n_columns = graph.shape
-    nnz, shape, indptr = graph.nnz, (graph.shape[0] * n, graph.shape[1] * n), graph.indptr.astype(np.int64)
-    index = np.int32 if shape[1] <= 2**31 else np.int64
-    if inner:  # rows i * n + c: the entries of row i, once for each c
-        lengths = np.repeat(np.diff(indptr), n)
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        entries = np.arange(nnz * n) - np.repeat(starts[:-1] - np.repeat(indptr[:-1], n), lengths)
-        component = np.repeat(np.tile(np.arange(n), n_rows), lengths)
-        indices = graph.indices[entries].astype(np.int64) * n + component
-    else:
-        starts = np.concatenate([(indptr[:-1] + np.arange(n)[:, None] * nnz).reshape(-1), [nnz * n]])
-        entries = np.tile(np.arange(nnz), n)
-        indices = (graph.indices.astype(np.int64) + np.arange(n)[:, None] * n_columns).reshape(-1)
-    pointer = starts.astype(np.int32 if nnz * n < 2**31 else np.int64)
-    return Selection(CrsGraph.unchecked(pointer, indices.astype(index), shape), entries)
+def _factor(given: Any) -> Any:
+    """An operand of `kron`: a `CrsMatrix`, or the order of an identity."""
+    matrix = CrsMatrix.from_scipy(given) if isinstance(given, np.ndarray) and given.ndim == 2 else as_crs(given)
+    if matrix is not NotImplemented:
+        return matrix
+    try:
+        return integer(given, "kron", "the order of the identity", minimum=1)
+    except TypeError:
+        wanted = "be sparse matrices, or one of them an integer"
+        raise TypeError(message("kron", "A and B", wanted, f"a {type(given).__name__}")) from None
+
+
+def _kron_graph(a: CrsGraph, b: CrsGraph) -> tuple[CrsGraph, np.ndarray, np.ndarray]:
+    """The graph of a Kronecker product, and for each of its entries those of `a` and of `b`."""
+    starts_a, starts_b, rows_a, rows_b = a.indptr.astype(np.int64), b.indptr.astype(np.int64), a.shape[0], b.shape[0]
+    per_row = np.tile(np.diff(starts_b), rows_a)
+    lengths = np.repeat(np.diff(starts_a), rows_b) * per_row
+    starts: np.ndarray = np.concatenate([[0], np.cumsum(lengths)])
+    within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+    width = np.repeat(per_row, lengths)
+    left = within // width + np.repeat(np.repeat(starts_a[:-1], rows_b), lengths)
+    right = within % width + np.repeat(np.tile(starts_b[:-1], rows_a), lengths)
+    shape = rows_a * rows_b, a.shape[1] * b.shape[1]
+    indices = a.indices[left].astype(np.int64) * b.shape[1] + b.indices[right]
+    indptr = starts.astype(np.int32 if indices.size < 2**31 else np.int64)
+    indices = indices.astype(np.int32 if shape[1] <= 2**31 else np.int64)
+    return CrsGraph.unchecked(indptr, indices, shape), left, right
 
 
 def block(blocks: Any) -> CrsMatrix:

@@ -376,6 +376,11 @@ class TransposedMatrix(Selectable, MatrixArithmetic, MatrixOperator):
         """The transpose of the matrix with values of another type."""
         return self.T.astype(dtype).T
 
+    def eliminate_zeros(self) -> Any:
+        """The transpose without the entries that are zero in every sample; itself if there is none."""
+        without = self.T.eliminate_zeros()
+        return self if without is self.T else without.T
+
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix answers for every sample."""
         return self.T.to_scipy(i).T.tocsr()

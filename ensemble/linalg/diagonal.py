@@ -14,11 +14,12 @@ from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import as_real, multiply, numbers_of, places_of, premultiply, set_of, shape_text
+from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class Diagonal(MatrixArithmetic, MatrixOperator):
+class Diagonal(Selectable, MatrixArithmetic, MatrixOperator):
     """A diagonal matrix, for Jacobi preconditioning: ``Diagonal(1 / A.diagonal())``.
 
     Parameters

@@ -72,7 +72,7 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
     array([10.,  5.,  0.])
     """
     if not isinstance(A, CrsMatrix | BcrsMatrix | SymmetricCrsMatrix):
-        advice = "Eliminate in the terms of an AffineMatrix, or give A.to_crs()."
+        advice = "Give A.to_crs() of an AffineMatrix, A.to_matrix() of a transpose, CrsMatrix.from_scipy(A) of SciPy's."
         seen = f"a {type(A).__name__}"
         raise TypeError(message(NAME, "A", "be a CrsMatrix, BcrsMatrix or SymmetricCrsMatrix", seen, advice))
     n = A.shape[0]

@@ -111,9 +111,9 @@ def eigsh(
     start is tried beside them, so that the copies of a multiple value are found. Matrices of few rows are treated as
     dense.
 
-    Every sample has the start vectors, the steps and so the bits of its own run. A pair is accepted by its residual, so
-    a matrix that is not symmetric does not go unseen. Where the shift is an eigenvalue, or all but one, another shift
-    near it is factorised; the pairs are still those nearest to `sigma`.
+    Every sample has the start vectors, the steps and so the bits of its own run. A pair is accepted by its residual.
+    Where the shift is an eigenvalue, or all but one, another shift near it is factorised; the pairs are still those
+    nearest to `sigma`.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ def eigsh(
     Returns
     -------
     EigenResult
-        The status is "breakdown" where a number is not finite, ``A - sigma M`` has a zero pivot, or M is not positive
-        definite.
+        The status is "breakdown" where a number is not finite, ``A - sigma M`` has a zero pivot, A or M differs from
+        its transpose by more than `rtol` of its norm, or M is not positive definite.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def eigsh(
     integer(max_iterations, NAME, "max_iterations", minimum=1)
     rtol = (1e-12 if dtype == np.float64 else 1e-5) if rtol is None else positive(rtol, NAME, "rtol", zero=True)
     A, M = A.astype(dtype), None if M is None else M.astype(dtype)
-    pencil = Pencil(A, M, sigma, which, NAME)
+    pencil = Pencil(A, M, sigma, which, NAME, rtol)
     search = _Search(pencil, k, rtol)
     with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
         if n <= 2 * search.capacity:
@@ -242,6 +242,7 @@ class _Search:
             )
             self.iterations[self.active] = iteration
             values, vectors, order = self.rayleigh_quotients(pencil, kept[: self.k])
+            bad = bad | pencil.unfit
             residuals, target = self.accept(pencil, values, vectors, bad)
             bad = bad | ~np.isfinite(residuals).all(axis=0)
             good = np.all(residuals <= target, axis=0)

@@ -11,8 +11,10 @@ import numpy as np
 from ensemble._check import finite, message, require
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.diagonal import Diagonal
-from ensemble.linalg.factorization import Factorization
+from ensemble.linalg.factorization import Factorization, upper_factorized
+from ensemble.linalg.operators import as_real, numbers_of
 from ensemble.linalg.ritz import products
+from ensemble.linalg.triangular_factors import asymmetry
 from ensemble.scalar import Ensemble
 
 __all__ = ["Pencil", "dense_pairs"]
@@ -44,7 +46,7 @@ ROUNDOFFS = 16.0
 class Pencil:
     """A and M of a problem ``A x = value M x``, and the operator whose largest values are wanted."""
 
-    def __init__(self, A: CrsMatrix, M: CrsMatrix | None, sigma: Any, which: str, name: str) -> None:
+    def __init__(self, A: CrsMatrix, M: CrsMatrix | None, sigma: Any, which: str, name: str, rtol: float = 0.0) -> None:
         self.A, self.M, self.which = A, M, which
         self.n = A.shape[0]
         shift = _checked_shift(sigma, name)
@@ -54,6 +56,9 @@ class Pencil:
         with np.errstate(all="ignore"):
             self.norm_A, self.norm_M = _norms(A), np.ones(1) if M is None else _norms(M)
             self.unit = np.where(self.norm_A > 0.0, self.norm_A, 1.0) / self.norm_M  # of shifts
+            factors = None if M is None else upper_factorized(M)
+            known = np.isfinite(shift.samples) if isinstance(shift, Ensemble) else True
+            self.unfit = np.broadcast_to(self._unfit(factors, rtol) | ~np.asarray(known), self.n_samples).copy()
             bound = which == "SA" and M is None and sigma is None
             self.refines = not bound  # definite matrices need no exchanges
             if which == "SM":
@@ -67,8 +72,17 @@ class Pencil:
             if shift is not None:
                 self.shifts = shift.samples if isinstance(shift, Ensemble) else np.full(1, shift, A.dtype)
                 self.move(np.zeros(self.n_samples))
-            elif M is not None:
-                self.factors = Factorization(M, kind="ldlt")
+            else:
+                self.factors = factors
+
+    def _unfit(self, factors: Factorization | None, rtol: float) -> np.ndarray:
+        """Samples whose A or M is not symmetric to `rtol`, or whose M is not positive definite by its LDL^T."""
+        least = max(rtol, ROUNDOFFS * float(np.finfo(self.A.dtype).eps))
+        unfit = asymmetry(self.A)[0] > least * self.norm_A
+        if factors is not None:
+            assert self.M is not None
+            unfit = unfit | (asymmetry(self.M)[0] > least * self.norm_M) | ~(factors._least_pivot() > 0.0)
+        return unfit
 
     def _shift_below(self, A: CrsMatrix) -> np.ndarray:
         """A number below all eigenvalues, per sample: 0 where all pivots are clearly positive, else Gershgorin's bound.
@@ -78,7 +92,7 @@ class Pencil:
         bound = _lower_bound(A, self.norm_A)
         if not (bound < 0.0).any():
             return bound
-        least = Factorization(A, kind="ldlt")._least_pivot()
+        least = upper_factorized(A)._least_pivot()
         return np.where((bound < 0.0) & (least > CLEAR * self.norm_A), 0.0, bound).astype(A.dtype)
 
     def move(self, offsets: np.ndarray) -> None:
@@ -93,7 +107,7 @@ class Pencil:
             weight = Diagonal(np.ones(self.n, self.A.dtype)) if self.M is None else self.M
             self.shifted = as_crs(self.A - Ensemble((self.shifts + self.offsets).astype(self.A.dtype)) * weight)
             self.norm_shifted = _norms(self.shifted)
-            self.factors = Factorization(self.shifted, kind="ldlt")
+            self.factors = upper_factorized(self.shifted)
             broken = self.factors.broken
             if not broken.any():
                 return
@@ -140,7 +154,7 @@ class Pencil:
         for name in ("A", "M", "shifted", "factors"):
             own = getattr(self, name)
             setattr(made, name, None if own is None else own.take_samples(samples))
-        for name in ("norm_A", "norm_M", "norm_shifted", "offsets", "unit"):
+        for name in ("norm_A", "norm_M", "norm_shifted", "offsets", "unit", "unfit"):
             own = getattr(self, name)
             setattr(made, name, own if own.size == 1 else own[samples])
         made.n_samples = samples.size
@@ -180,7 +194,7 @@ def dense_pairs(pencil: Pencil, k: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     for s in range(count):
         matrix = A.to_scipy(s).toarray()
         weight = None if M is None else M.to_scipy(s).toarray()
-        if not np.isfinite(matrix).all() or (weight is not None and not np.isfinite(weight).all()):
+        if pencil.unfit[s] or not np.isfinite([matrix, 0.0 * matrix if weight is None else weight]).all():
             continue
         try:
             every, found = eigh(matrix, weight)
@@ -196,9 +210,14 @@ def dense_pairs(pencil: Pencil, k: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _checked_shift(sigma: Any, name: str) -> Any:
-    """The shift: None, a finite float, or an Ensemble of shape ()."""
-    if sigma is None or (isinstance(sigma, Ensemble) and sigma.ndim == 0):
+    """The shift: None, a finite float, or an Ensemble of shape () of real numbers."""
+    if sigma is None:
         return sigma
+    if isinstance(sigma, Ensemble) and sigma.ndim == 0:
+        samples = as_real(numbers_of(sigma, name, "sigma"))
+        if np.iscomplexobj(samples):
+            raise TypeError(message(name, "sigma", "be real", f"dtype {samples.dtype}"))
+        return Ensemble(samples, sigma.sample_set)
     if isinstance(sigma, numbers.Number) or np.ndim(sigma) == 0:
         return finite(sigma, name, "sigma")
     seen = f"shape {np.shape(sigma)}"

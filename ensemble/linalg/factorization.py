@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import one_of, require
@@ -13,9 +15,17 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.inverse import selected_inverse
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.exchanges import (
+    LARGE_GROWTH,
+    element_growth,
+    parity,
+    pivoted_determinant,
+    pivoted_inertia,
+    pivoted_inverse,
+)
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.orderings import ORDERINGS, elimination_of, entries_in, filled_graph, matched_rows
-from ensemble.linalg.triangular_factors import TriangularFactors
+from ensemble.linalg.triangular_factors import TriangularFactors, witnesses_of
 from ensemble.scalar import Ensemble
 
 NAME = "Factorization"
@@ -33,17 +43,18 @@ class Factorization(TriangularFactors):
     ----------
     A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrices, shape (n, n)
     kind : {"auto", "ldlt", "lu"}
-        "ldlt" reads the entries on and above the diagonal, and takes half the operations and values. "auto" takes it
-        for a SymmetricCrsMatrix, "lu" for any other.
+        "ldlt" is for symmetric matrices, and takes half the operations and values; `update` and `solve` then read the
+        entries on and above the diagonal alone. "auto" takes it for a SymmetricCrsMatrix, "lu" for any other.
     ordering : {"auto", "amd", "nd", "band"} or array of int, shape (n,)
         Columns in the order of elimination. "amd" is the approximate minimum degree order [1]_ of the graph of
         ``A + A^T``, "nd" nested dissection [3]_, "auto" the one of these with fewer multiply-adds (of
         fewer than 500 rows, "amd"). "band" is the given order, or reverse Cuthill-McKee where its band is narrower; a
         full band of half-width 2 to 24 has kernels of its own on CUDA devices.
     matching : {"graph", "mean"}
-        For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: the diagonal where it is
-        stored. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the
-        samples: the result of one depends on the others. `update` keeps the choice.
+        For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: row i for column i, as
+        far as the diagonal is stored and the rest has a pivot each. "mean" makes the product of the mean magnitudes of
+        the pivots the largest [2]_. This couples the samples: the result of one depends on the others. `update` keeps
+        the choice.
     dtype : data type, optional
         float32 or float64; that of A by default. Solutions have the type of the right-hand side.
 
@@ -51,6 +62,8 @@ class Factorization(TriangularFactors):
     ----------
     broken : array of bool, shape (n_samples,)
         Samples with a pivot that is zero or a value that is not finite; all their solutions are NaN.
+    lossy : array of bool, shape (n_samples,)
+        Samples that are broken, or whose pivots are so small that solutions have few digits.
     multiply_adds : int
         Multiplications that one sample's factorisation takes.
     n_values : int
@@ -59,7 +72,8 @@ class Factorization(TriangularFactors):
     Raises
     ------
     ValueError
-        If A is not square, or structurally singular: some rows cannot have a pivot each whatever the values are.
+        If A is not square, not symmetric where `kind` is "ldlt", or structurally singular: some rows cannot have a
+        pivot each whatever the values are.
     TypeError
         If A is no sparse matrix, or complex.
 
@@ -94,8 +108,8 @@ class Factorization(TriangularFactors):
         super().__init__(A, kind, ordering, dtype)
 
     def _planned(self, graph: CrsGraph, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
-        pivots = np.arange(graph.shape[0]) if symmetric else matched_rows(graph, NAME)
-        return elimination_of(graph, symmetric, pivots, ordering)
+        pivots = matched_rows(graph, NAME)  # which refuses a graph that is structurally singular
+        return elimination_of(graph, symmetric, np.arange(graph.shape[0]) if symmetric else pivots, ordering)
 
     def _plan_for(self, A: CrsMatrix, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         if self._matching == "mean" and not symmetric:
@@ -143,16 +157,22 @@ class Factorization(TriangularFactors):
         return array_namespace(self.values).take(self.values, asarray_like(self.plan.diagonal, self.values), axis=0)
 
     def logdet(self) -> Any:
-        """The logarithm of the determinant's magnitude, an Ensemble of shape (); NaN for a broken sample."""
+        """The logarithm of the determinant's magnitude, an Ensemble of shape (); NaN where a value of A is not finite.
+
+        Samples in which elimination without exchanges lost many digits, or met a pivot that is zero, are factorised by
+        themselves with exchanges, here and in `sign`, `inertia`, `inverse_diagonal` and `inverse_entries`. A is kept
+        for that: where its values were changed in place since, the result is NaN.
+        """
         xp, pivots = array_namespace(self.reference_array), self._pivots
         logarithms = xp.log(xp.abs(pivots))
-        return Ensemble(-dot(logarithms, xp.ones_like(logarithms), None), self.sample_set)
+        found = -dot(logarithms, xp.ones_like(logarithms), None)
+        return Ensemble(self._replaced(found, lambda A: pivoted_determinant(A)[1]), self.sample_set)
 
     def sign(self) -> Any:
-        """The sign of the determinant, 1 or -1, an Ensemble of shape (); NaN for a broken sample."""
+        """The sign of the determinant, 1 or -1, 0 of a singular matrix, an Ensemble of shape (); NaN as in `logdet`."""
         xp = array_namespace(self.reference_array)
-        signs = xp.prod(xp.sign(self._pivots), axis=0)
-        return Ensemble(signs * _parity(self.plan.rows) * _parity(self.plan.columns), self.sample_set)
+        found = xp.prod(xp.sign(self._pivots), axis=0) * parity(self.plan.rows) * parity(self.plan.columns)
+        return Ensemble(self._replaced(found, lambda A: pivoted_determinant(A)[0]), self.sample_set)
 
     def _least_pivot(self) -> np.ndarray:
         """The least of the pivots, shape (n_samples,); NaN for a broken sample."""
@@ -161,7 +181,9 @@ class Factorization(TriangularFactors):
         return least
 
     def inertia(self) -> np.ndarray:
-        """Numbers of negative and positive eigenvalues, shape (2, n_samples), by Sylvester's law; -1 where broken.
+        """Numbers of negative and positive eigenvalues, shape (2, n_samples), by Sylvester's law; -1 where unknown.
+
+        That is where `logdet` is NaN, and of matrices with more than 2000 rows where exchanges are needed.
 
         Raises
         ------
@@ -172,7 +194,49 @@ class Factorization(TriangularFactors):
         require(self.plan.symmetric, f"{NAME}.inertia", "the factorisation", "be LDL^T", "LU", advice)
         pivots = to_numpy(self._pivots)
         counts = np.stack([(pivots < 0).sum(axis=0), (pivots > 0).sum(axis=0)])
-        return np.where(self.broken, -1, counts)
+        found: np.ndarray = self._replaced(counts, pivoted_inertia, -1)
+        return found
+
+    # --- samples that need exchanges
+    @cached_property
+    def lossy(self) -> np.ndarray:
+        """True for the samples in which elimination without exchanges broke down or lost a third of all digits or more.
+
+        Solutions have few digits there; `ensemble.krylov.direct` solves these samples with exchanges.
+        """
+        pivots = to_numpy(self._pivots)
+        lossy = np.array(self.broken)
+        doubtful = np.flatnonzero(~lossy & ~((pivots > 0.0).all(axis=0) & self.plan.symmetric))
+        if doubtful.size:
+            values = self.values if self.tiles is None else self.tiles.rows(slice(None))
+            with np.errstate(all="ignore"):
+                growth = element_growth(to_numpy(values)[:, doubtful], self.plan)
+            lossy[doubtful] = ~(growth <= float(np.finfo(self.dtype).eps) ** -LARGE_GROWTH)
+        return lossy
+
+    def _replaced(self, found: Any, one: Callable[[Any], Any], unknown: float = np.nan) -> Any:
+        """`found`, samples in its last axis, with ``one(matrix)`` for the samples that need exchanges."""
+        if not self.lossy.any():
+            return found
+        replaced = to_numpy(found).copy()
+        for s in np.flatnonzero(self.lossy).tolist():
+            A = self._matrix_of(s)
+            replaced[..., s] = unknown if A is None else one(A)
+        return asarray_like(replaced, found)
+
+    def _matrix_of(self, s: int) -> Any:
+        """The matrix of a sample, of SciPy; None where it is not known, was changed in place, or is not finite."""
+        if self._matrix is None:
+            return None
+        s = s if self._samples is None else int(self._samples[s])
+        if self._witnesses is not None:
+            now, before = (rows[:, min(s, rows.shape[1] - 1)] for rows in (witnesses_of(self._matrix), self._witnesses))
+            if not np.array_equal(now, before):
+                return None
+        A = self._matrix.to_scipy(s).astype(np.float64)
+        if self.plan.symmetric:
+            A = sp.csr_array(sp.triu(A) + sp.triu(A, 1).T)
+        return A if np.isfinite(A.data).all() else None
 
     # --- entries of the inverse
     @cached_property
@@ -181,19 +245,25 @@ class Factorization(TriangularFactors):
         with np.errstate(all="ignore"):
             return graph, selected_inverse(self.values, graph, None)
 
+    def _inverse_at(self, rows: np.ndarray, columns: np.ndarray) -> Ensemble:
+        """Entries (row, column) of the inverse."""
+        graph, z = self._inverse
+        places = entries_in(graph, self.plan, rows, columns)
+        xp = array_namespace(z)
+        found = xp.take(z, asarray_like(np.maximum(places, 0), z), axis=0) if places.size else z[:0, ...]
+        outside = np.flatnonzero(places < 0)
+        for j in np.unique(columns[outside]).tolist():  # not in the filled graph: column j of the inverse
+            unit = np.zeros((self.shape[0], 1, 1), self.dtype)
+            unit[j] = 1.0
+            column = self._solve(asarray_like(unit, z), False)
+            for t in outside[columns[outside] == j].tolist():
+                found[t, :] = column[int(rows[t]), 0, :]
+        return Ensemble(self._replaced(found, lambda A: pivoted_inverse(A, rows, columns)), self.sample_set)
+
     def inverse_diagonal(self) -> Any:
         """The diagonal of the inverse, an Ensemble of shape (n,), without computing the rest of it."""
-        n = self.shape[0]
-        graph, z = self._inverse
-        own = np.arange(n)
-        places = entries_in(graph, self.plan, own, own)
-        xp = array_namespace(z)
-        diagonal = xp.take(z, asarray_like(np.maximum(places, 0), z), axis=0) if n else z[:0, ...]
-        for i in np.flatnonzero(places < 0).tolist():  # outside of the filled graph: a column of the inverse
-            unit = np.zeros((n, 1, 1), self.dtype)
-            unit[i] = 1.0
-            diagonal[i, :] = self._solve(asarray_like(unit, z), False)[i, 0, :]
-        return Ensemble(diagonal, self.sample_set)
+        own = np.arange(self.shape[0])
+        return self._inverse_at(own, own)
 
     def inverse_entries(self) -> CrsMatrix:
         """Entries of the transposed inverse on the graph of A: at (i, j), entry (j, i) of the inverse.
@@ -201,10 +271,7 @@ class Factorization(TriangularFactors):
         That is the derivative of ``log |det A|`` by the entry (i, j) of A. For a symmetric matrix it is the inverse
         itself.
         """
-        graph, z = self._inverse
-        places = entries_in(graph, self.plan, self.graph.indices.astype(np.int64), self.graph.row_of_entry)
-        values = array_namespace(z).take(z, asarray_like(places, z), axis=0)
-        return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
+        return CrsMatrix(self.graph, self._inverse_at(self.graph.indices.astype(np.int64), self.graph.row_of_entry))
 
 
 def planned(A: Any, *, kind: str, ordering: Any, matching: str, dtype: Any) -> Factorization:
@@ -215,28 +282,26 @@ def planned(A: Any, *, kind: str, ordering: Any, matching: str, dtype: Any) -> F
     return made
 
 
+def upper_factorized(A: CrsMatrix) -> Factorization:
+    """LDL^T of the entries on and above the diagonal, whatever lies below it."""
+    return planned(A, kind="ldlt", ordering="auto", matching="graph", dtype=None).update(A)
+
+
 def _mean_weights(A: CrsMatrix) -> np.ndarray:
-    """1 + log of the largest mean magnitude of the column over that of the entry, from samples that are finite."""
+    """1 + log of the largest mean magnitude of the column over that of the entry, from samples that are finite.
+
+    An entry that is always zero weighs more than any choice of others.
+    """
     values = np.abs(to_numpy(A.values))
     with np.errstate(all="ignore"):
         finite = np.all(np.isfinite(values), axis=0)
         size = np.log(values[:, finite] if finite.any() else np.ones_like(values))
         largest = size.max(axis=1, initial=-np.inf)
         mean = largest + np.log(np.mean(np.exp(size - largest[:, None]), axis=1))
-    mean = np.where(np.isfinite(mean), mean, -np.inf)
+    known = np.isfinite(mean)
     most = np.full(A.shape[1], -np.inf)
-    np.maximum.at(most, A.graph.indices.astype(np.intp), mean)
-    with np.errstate(all="ignore"):
-        return np.where(np.isfinite(mean), 1.0 + most[A.graph.indices] - mean, np.inf)
-
-
-def _parity(order: np.ndarray) -> int:
-    """The sign of a permutation."""
-    left, sign = np.ones(order.size, bool), 1
-    for start in range(order.size):
-        i, length = start, 0
-        while left[i]:
-            left[i] = False
-            i, length = int(order[i]), length + 1
-        sign = -sign if length and length % 2 == 0 else sign
-    return sign
+    np.maximum.at(most, A.graph.indices[known].astype(np.intp), mean[known])
+    weights = np.zeros(A.nnz)
+    weights[known] = 1.0 + most[A.graph.indices[known]] - mean[known]
+    weights[~known] = 1.0 + A.shape[0] * weights.max(initial=0.0)
+    return weights

@@ -76,7 +76,7 @@ def matched_rows(graph: CrsGraph, function: str, weights: np.ndarray | None = No
     function : str
         The name in messages.
     weights : array, shape (nnz,), optional
-        Numbers of 1 and above, infinite for entries that may not be pivots; the sum over the pivots is the least.
+        Numbers of 1 and above; the sum over the pivots is the least.
 
     Raises
     ------
@@ -88,9 +88,7 @@ def matched_rows(graph: CrsGraph, function: str, weights: np.ndarray | None = No
         if bool(np.all(graph.diagonal_entries >= 0)):
             return np.arange(n)
         weights = np.where(graph.indices == graph.row_of_entry, 1.0, 2.0)
-    kept = np.isfinite(weights)
-    rows, columns = graph.row_of_entry[kept], graph.indices[kept]
-    pattern = sp.csr_array((np.asarray(weights)[kept], (rows, columns)), shape=graph.shape)
+    pattern = sp.csr_array((weights, graph.indices, graph.indptr), shape=graph.shape)
     partner = maximum_bipartite_matching(sp.csr_matrix(pattern), perm_type="column")
     if np.any(partner < 0):
         without = np.flatnonzero(partner < 0)
@@ -140,11 +138,18 @@ def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int, ordering: 
     return best
 
 
-def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, ordering: np.ndarray | str) -> Elimination:
+def elimination_of(
+    graph: CrsGraph,
+    symmetric: bool,
+    pivots: np.ndarray,
+    ordering: np.ndarray | str,
+    sources: np.ndarray | None = None,
+) -> Elimination:
     """The elimination of a square graph, row ``pivots[j]`` giving the pivot of column j.
 
     `ordering` holds columns in the order of elimination, or is the name of a method. Of a symmetric matrix, entries on
-    and above the diagonal are read.
+    and above the diagonal are read. Where the matrix has entries outside of the graph, `sources` has the numbers of
+    those inside, shape (nnz,).
     """
     n = graph.shape[0]
     if isinstance(ordering, str):
@@ -152,6 +157,7 @@ def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, orderin
         rows, columns = place[graph.row_of_entry], graph.indices.astype(np.int64)
         ordering = _elimination_order(rows, columns, n, ordering)
     i, j, entries = _moved_entries(graph, symmetric, pivots, ordering)
+    entries = entries if sources is None else sources[entries]
     orders = pivots[ordering], ordering
     moved = _symmetric_pattern(i, j, n)
     upper = kernels.filled(moved.indptr, moved.indices, kernels.elimination_tree(moved.indptr, moved.indices))

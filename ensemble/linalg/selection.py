@@ -23,14 +23,16 @@ class Selection(NamedTuple):
 
 
 class Selectable:
-    """``A[rows]``, ``A[:, columns]`` and `submatrix` for a class with `_stored`.
+    """``A[rows]``, ``A[:, columns]`` and `submatrix` for a class with `_stored` or `to_crs`.
 
     Rows and columns are slices, vectors of integers or of bools. They may repeat and come in any order.
     """
 
+    to_crs: Any
+
     def _stored(self) -> Any:
         """This matrix as a `CrsMatrix`."""
-        raise NotImplementedError
+        return self.to_crs()
 
     def __getitem__(self, which: Any) -> Any:
         name = f"{type(self).__name__}[...]"

@@ -113,9 +113,6 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         return SymmetricCrsMatrix(self.graph.subgraph(kept[entries]), Ensemble(values, self.sample_set))
 
     # --- arithmetic
-    def _stored(self) -> CrsMatrix:
-        return self.to_crs()
-
     def _plus(self, other: Any) -> Any:
         total = self.to_crs() + (other.to_crs() if isinstance(other, SymmetricCrsMatrix) else other)
         return SymmetricCrsMatrix.from_crs(total) if isinstance(other, SymmetricCrsMatrix | Diagonal) else total

@@ -14,7 +14,7 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.flat_tiles import Tiles, empty_tiles, factorized_tiles, solved_at_once, solved_tiles
 from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.triangular import factor_solve
-from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
+from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import numbers_of, places_of, premultiply, samples_of, wrap_like
@@ -23,8 +23,19 @@ from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
 
-__all__ = ["TransposedFactors", "TriangularFactors", "matrix_of", "put_samples", "real_dtype", "with_capacity"]
+__all__ = [
+    "TransposedFactors",
+    "TriangularFactors",
+    "asymmetry",
+    "matrix_of",
+    "put_samples",
+    "real_dtype",
+    "with_capacity",
+    "witnesses_of",
+]
 
+SYMMETRIC_ROUNDOFFS = 1000.0
+"""Difference of entries across the diagonal, in units of rounding of the largest entry, of a symmetric matrix."""
 
 Factors = TypeVar("Factors", bound="TriangularFactors")
 
@@ -34,13 +45,23 @@ class TriangularFactors(LinearOperator):
 
     __array_ufunc__ = None
     _orderings: tuple[str, ...] = ("auto",)
+    _options: tuple[Any, ...] = ()
+    """What else the elimination of a graph depends on."""
     tiles: Tiles | None = None
     """The values of many samples in NumPy's arrays, where the elimination has a flat list."""
+    _matrix: CrsMatrix | None = None
+    """What the values were worked out from; that of `_samples` where these are given."""
+    _witnesses: Any = None
+    """Copies of some of its values, by which it is seen whether they were changed in place since."""
+    _samples: np.ndarray | None = None
     _marks: Any = None
     """NaN for each sample that broke, else zero, until `_settle` knows them."""
 
     def __init__(self, A: Any, kind: str, ordering: Any, dtype: Any) -> None:
-        self._put(self._plan(A, kind, ordering, dtype))
+        matrix = self._plan(A, kind, ordering, dtype)
+        if self.plan.symmetric and not isinstance(A, SymmetricCrsMatrix):
+            _require_symmetric(matrix, self.name)
+        self._put(matrix)
 
     def _plan(self, A: Any, kind: str, ordering: Any, dtype: Any) -> CrsMatrix:
         """Check arguments and work out the elimination; returns the matrix."""
@@ -50,7 +71,8 @@ class TriangularFactors(LinearOperator):
         matrix = matrix_of(A, name)
         n = matrix.shape[0]
         self.graph, self.shape = matrix.graph, (n, n)
-        self.dtype = np.dtype(real_dtype(matrix, name) if dtype is None else floating(dtype, name, "dtype"))
+        own = real_dtype(matrix, name)
+        self.dtype = np.dtype(own if dtype is None else floating(dtype, name, "dtype"))
         order = checked_order(ordering, n, name, self._orderings)
         self.plan = self._plan_for(matrix, symmetric, order)
         return matrix
@@ -66,7 +88,7 @@ class TriangularFactors(LinearOperator):
 
     def _plan_for(self, A: CrsMatrix, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         """The elimination of `A`, made once per graph."""
-        key = (self.name, symmetric, ordering if isinstance(ordering, str) else ordering.tobytes())
+        key = (self.name, symmetric, ordering if isinstance(ordering, str) else ordering.tobytes(), *self._options)
         plan: Elimination = A.graph.kept(key, lambda: self._planned(A.graph, symmetric, ordering))
         return plan
 
@@ -76,6 +98,7 @@ class TriangularFactors(LinearOperator):
         With `b`, a device is not waited for: `_marks` may be set then, and `_settle` is yet to be called.
         """
         self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
+        self._matrix, self._witnesses = A, witnesses_of(A).copy() if type(A.values) is np.ndarray else None
         if self.plan.flat is not None and type(A.values) is np.ndarray and self.n_samples > 1:
             values, x = np.ascontiguousarray(A.values, self.dtype), None
             if b is None:
@@ -183,6 +206,8 @@ class TriangularFactors(LinearOperator):
         values = contiguous(array_namespace(self.values).take(self.values, asarray_like(places, self.values), axis=1))
         made = self._with_plan()
         made.values, made.broken, made.n_samples = values, self.broken[places], places.size
+        made._matrix, made._witnesses = self._matrix, self._witnesses
+        made._samples = places if self._samples is None else self._samples[places]
         made.sample_set = self.sample_set and self.sample_set.take(places)
         return made
 
@@ -204,6 +229,9 @@ class TriangularFactors(LinearOperator):
         if self.tiles is not None and (quick := self._multiply_vector(x, transposed)) is not None:
             return quick
         name, n, own = self.name + (".T" if transposed else ""), self.shape[0], self.n_samples
+        if is_matrix(x):
+            advice = "Give its columns as an array of shape (n, k)."
+            raise TypeError(message(f"{name} @", "x", "be a vector or an array", f"a {type(x).__name__}", advice))
         numbers_of(x, f"{name} @", "x")
         samples = samples_of(x)
         require(
@@ -253,7 +281,7 @@ class TriangularFactors(LinearOperator):
         return Ensemble(solved_at_once(values, self.plan, samples, not given, False)[0], own)
 
     def __matmul__(self, x: Any) -> Any:
-        return NotImplemented if hasattr(x, "tocsr") else self._multiply(x, False)
+        return self._multiply(x, False)
 
     def __rmatmul__(self, x: Any) -> Any:
         return premultiply(x, self)
@@ -286,7 +314,7 @@ class TransposedFactors(LinearOperator):
         return TransposedFactors(self.T.take_samples(samples))
 
     def __matmul__(self, x: Any) -> Any:
-        return NotImplemented if hasattr(x, "tocsr") else self.T._multiply(x, True)
+        return self.T._multiply(x, True)
 
     def __rmatmul__(self, x: Any) -> Any:
         return premultiply(x, self)
@@ -318,6 +346,11 @@ def _by_tiles(factors: TriangularFactors) -> np.ndarray:
     return values
 
 
+def witnesses_of(A: CrsMatrix) -> Any:
+    """Some 16 rows of the values."""
+    return A.values[:: A.nnz // 16 + 1]
+
+
 def matrix_of(A: Any, name: str) -> CrsMatrix:
     """`A`, or a list of SciPy matrices, as a square `CrsMatrix`."""
     matrix = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else as_crs(A)
@@ -327,6 +360,26 @@ def matrix_of(A: Any, name: str) -> CrsMatrix:
     advice = "A system with more rows than unknowns has no inverse: solve the normal equations."
     require(matrix.shape[0] == matrix.shape[1], name, "A", "be square", f"shape {matrix.shape}", advice)
     return matrix
+
+
+def asymmetry(A: CrsMatrix) -> tuple[np.ndarray, np.ndarray]:
+    """The largest ``|a_ij - a_ji|`` and the largest ``|a_ij|``, per sample, on the host."""
+    sizes = []
+    for matrix in (A - A.T, A):
+        xp = array_namespace(matrix.values)
+        sizes.append(to_numpy(xp.max(xp.abs(matrix.values), axis=0)) if matrix.nnz else np.zeros(A.n_samples))
+    return sizes[0], sizes[1]
+
+
+def _require_symmetric(A: CrsMatrix, name: str) -> None:
+    """Raise ValueError where an entry differs from the one across the diagonal by more than rounding."""
+    with np.errstate(all="ignore"):
+        difference, largest = asymmetry(A)
+        relative = difference / largest
+    bad = np.flatnonzero(relative > SYMMETRIC_ROUNDOFFS * np.finfo(real_dtype(A, name)).eps)
+    if bad.size:
+        seen = f"|a_ij - a_ji| up to {relative[bad].max():.1e} times the largest entry ({samples_text(bad)})"
+        require(False, name, "A", 'be symmetric where kind="ldlt"', seen, 'Give kind="lu", or 0.5 * (A + A.T).')
 
 
 def real_dtype(A: CrsMatrix, name: str) -> Any:

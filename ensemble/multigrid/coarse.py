@@ -10,6 +10,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._compile.numba import output
 from ensemble._kernels.multigrid.dense import ASYMMETRY, dense_inverses, dense_product
 from ensemble.linalg import BcrsMatrix, CrsMatrix, Factorization, SymmetricCrsMatrix
+from ensemble.linalg.factorization import upper_factorized
 from ensemble.multigrid.precision import amplification
 
 EPS = float(np.finfo(float).eps)
@@ -143,7 +144,7 @@ def safely_factorized(A: CrsMatrix, compare: bool) -> tuple[Factorization, np.nd
     what its row adds to the rows before it; over the diagonal it has no unit.
     """
     wide = CrsMatrix(A.graph, A.values.astype(np.float64))
-    factors = Factorization(wide, kind="ldlt")
+    factors = upper_factorized(wide)
     diagonal = wide.diagonal().samples
     with np.errstate(all="ignore"):
         pivots = 1.0 / (factors.values[factors.plan.diagonal] * diagonal[factors.plan.columns])

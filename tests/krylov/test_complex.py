@@ -158,6 +158,14 @@ def test_single_precision_and_sample_sets(rng):
         assert solve(weighted, b.samples[:, 0], rtol=1e-4).x.sample_set is points
 
 
+def test_orders_of_elimination_count_complex_unknowns():
+    A, b = sp.csr_array(np.diag([2.0, 3.0, 4.0]) + 1j * np.triu(np.ones((3, 3)))), np.array([1.0, 2.0, 3.0])
+    expected = np.linalg.solve(A.toarray(), b)
+    np.testing.assert_allclose(direct(A, b, ordering=[2, 0, 1]).x, expected, rtol=1e-13)
+    with pytest.raises(ValueError, match=r"direct: ordering must be .* or a permutation of 0 ... 2"):
+        direct(A, b, ordering=np.arange(6))
+
+
 def test_newton_solves_complex_equations():
     """u^2 = z, near the root of positive real part."""
     z = np.array([[1j, -1.0 + 0.1j, 2.0]])

@@ -11,7 +11,7 @@ from ensemble import Ensemble
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble.gallery import poisson
 from ensemble.krylov import Status, direct, newton
-from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix, orderings
+from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix, orderings
 
 
 @pytest.fixture(params=["flat", "rows", "supernodes"])
@@ -215,3 +215,17 @@ def test_a_factorisation_of_another_graph_is_refused():
     other = CrsMatrix.from_scipy([A.to_scipy(s).tolil()[::-1].tocsr() for s in range(2)])
     with pytest.raises(ValueError, match=r"Factorization.update: A must have the same graph"):
         direct(A, np.ones(6), factorization=Factorization(other))
+
+
+def test_what_is_no_factorisation_is_refused_and_vectors_of_nodes_keep_their_shape():
+    with pytest.raises(TypeError, match="direct: factorization must be a Factorization; got a str"):
+        direct(sp.eye_array(2, format="csr"), np.ones(2), factorization="lu")
+    A = BcrsMatrix(CrsGraph([0, 1, 2], [0, 1], (2, 2)), 2.0 * np.stack([np.eye(2)] * 2))
+    assert direct(A, np.ones((2, 2))).x.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
+def test_a_list_has_one_matrix_per_sample():
+    A = [sp.csr_array([[c, 1.0], [0.0, 2.0]]) for c in (1.0, 4.0)]
+    np.testing.assert_allclose(direct(A, np.array([2.0, 2.0])).x.samples, [[1.0, 0.25], [1.0, 1.0]])
+    with pytest.raises(TypeError, match="must be SciPy sparse matrices with two axes; got a str"):
+        direct(["A"], np.ones(2))

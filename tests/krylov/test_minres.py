@@ -170,6 +170,21 @@ def test_singular_systems_without_a_solution_get_the_least_residual(rng, n, prec
     np.testing.assert_allclose(norms, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("preconditioned", [False, True])
+@pytest.mark.parametrize("seed", [40111, 40112, 40113])
+def test_iterations_beyond_the_least_residual_do_not_spoil_the_solution(seed, preconditioned):
+    """Rounding let A r and the recursive residual fall again: residuals of 1e14 were returned."""
+    rng, n = np.random.default_rng(seed), 12
+    Q, values = np.linalg.qr(rng.standard_normal((n, n)))[0], np.append(0.0, np.geomspace(1.0, 100.0, n - 1))
+    A, b = (Q * values) @ Q.T, rng.standard_normal((n, 3))
+    A, m = 0.5 * (A + A.T), rng.uniform(0.5, 2.0, n) if preconditioned else np.ones(n)
+    result = minres(sp.csr_array(A), Ensemble(b), M=Diagonal(m))
+    null = Q[:, 0]  # r = M^-1 null c, what the range of A leaves
+    residuals = b - A @ result.x.samples
+    norms = np.sqrt(np.sum(m[:, None] * residuals**2, axis=0))
+    np.testing.assert_allclose(norms, np.abs(null @ b) / np.sqrt(null @ (null / m)), rtol=1e-5)
+
+
 # --- bad samples
 def bad_samples():
     """Zero rhs, singular, NaN in the matrix, unsymmetric, tiny rhs, infinity in the rhs, good, good."""

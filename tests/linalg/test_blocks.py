@@ -50,18 +50,28 @@ def test_graphs_of_products_are_made_once_and_everything_sparse_is_taken():
     assert kron(empty, 3).shape == (3, 0) and kron(3, empty).shape == (3, 0)
 
 
+@pytest.mark.parametrize("samples", [(1, 1), (3, 1), (1, 3), (3, 3)], ids=str)
+def test_products_of_two_matrices_are_scipys(samples):
+    A, B = matrix(52711, samples[0], (6, 4)), matrix(31771, samples[1], (3, 5))
+    product = checked(kron(A, B))
+    for s in range(max(samples)):
+        expected = sp.kron(A.to_scipy(s % samples[0]), B.to_scipy(s % samples[1])).toarray()
+        assert np.array_equal(product.to_scipy(s).toarray(), expected)
+    assert kron(A, B / 2.0).graph is product.graph
+    assert np.array_equal(kron(np.eye(2), A).to_scipy(0).toarray(), kron(2, A).to_scipy(0).toarray())
+
+
 def test_products_that_are_none_are_refused():
     A = matrix(10771, 2)
-    with pytest.raises(
-        TypeError, match="one operand must be a sparse matrix and the other an integer; got a CrsMatrix"
-    ):
-        kron(A, A)
-    with pytest.raises(TypeError, match="got a int and a int"):
+    with pytest.raises(TypeError, match="kron: A or B must be a matrix; got 2 and 3"):
         kron(2, 3)
-    with pytest.raises(TypeError, match="the order of the identity must be an integer"):
-        kron(A, 1.5)
+    for wrong in (1.5, None, "A"):
+        with pytest.raises(TypeError, match="A and B must be sparse matrices, or one of them an integer; got a "):
+            kron(A, wrong)
     with pytest.raises(ValueError, match="the order of the identity must be an integer of at least 1; got 0"):
         kron(0, A)
+    with pytest.raises(ValueError, match=r"A and B must have the same n_samples, or 1; got \[2, 3\]"):
+        kron(A, matrix(10771, 3))
 
 
 @pytest.mark.parametrize("samples", [(1, 1, 1), (3, 3, 3), (1, 3, 1), (3, 1, 3)], ids=str)

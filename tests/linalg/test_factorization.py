@@ -79,7 +79,7 @@ def test_an_arrow_is_eliminated_without_fill():
 def test_fill_that_nothing_reaches_is_left_out():
     """A triangular matrix has no fill, whatever the graph of A + A^T has."""
     A = CrsMatrix.from_scipy(sp.csr_array(np.triu(np.ones((12, 12))) + np.eye(12)))
-    assert Factorization(A).n_values == 78 and Factorization(A, kind="ldlt").n_values == 78
+    assert Factorization(A).n_values == 78 and Factorization(A + A.T, kind="ldlt").n_values == 78
 
 
 # --- kernels
@@ -154,11 +154,12 @@ def test_a_broken_sample_changes_no_other(bad, kind, form, rng):
     assert F.broken.tolist() == [False, False, True, False, False]
     others = [0, 1, 3, 4]
     np.testing.assert_array_equal((F @ b).samples[:, others], (good @ b).samples[:, others])
-    assert np.isnan((F @ b).samples[:, 2]).all() and np.isnan(F.logdet().samples[2])
+    assert np.isnan((F @ b).samples[:, 2]).all()
+    assert F.logdet().samples[2] == -np.inf if bad == 0.0 else np.isnan(F.logdet().samples[2])
     assert np.isnan(F.inverse_diagonal().samples[:, 2]).all()
     assert "broken: sample 2" in repr(F)
     if kind == "ldlt":
-        assert F.inertia()[:, 2].tolist() == [-1, -1]
+        assert F.inertia()[:, 2].tolist() == ([0, 0] if bad == 0.0 else [-1, -1])
 
 
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
@@ -230,6 +231,57 @@ def test_inverse_diagonal_where_the_matrix_stores_none(rng):
     exact = np.linalg.inv(dense(A, 0))
     np.testing.assert_allclose(F.inverse_diagonal().samples[:, 0], np.diag(exact), rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(F.inverse_entries().values[:, 0], exact[A.graph.indices, A.graph.row_of_entry], 1e-9)
+
+
+@pytest.mark.parametrize("diagonal", [1e-6, 1e-9, 1e-12, 1e-15, 0.0])
+def test_small_pivots_spoil_no_determinant_inertia_or_inverse(diagonal, rng):
+    """Elimination without exchanges loses all digits there; sample 3 has none of them."""
+    A = family(rng, 20, 4, symmetric=True, density=0.2, diagonal=1.0)
+    values = A.values.copy()
+    values[A.graph.diagonal_entries, :3] *= diagonal
+    A = CrsMatrix(A.graph, values)
+    for kind in ("lu", "ldlt"):
+        F = Factorization(A, kind=kind)
+        diagonals, entries = F.inverse_diagonal().samples, F.inverse_entries().values
+        for s in range(4):
+            a = dense(A, s)
+            exact, (sign, logarithm) = np.linalg.inv(a), np.linalg.slogdet(a)
+            assert F.sign().samples[s] == sign
+            np.testing.assert_allclose(F.logdet().samples[s], logarithm, rtol=0, atol=1e-8)
+            tolerance = 1e-12 * np.linalg.cond(a) * np.abs(exact).max()
+            np.testing.assert_allclose(diagonals[:, s], np.diag(exact), rtol=0, atol=tolerance)
+            of_graph = exact[A.graph.indices, A.graph.row_of_entry]
+            np.testing.assert_allclose(entries[:, s], of_graph, rtol=0, atol=tolerance)
+            alone = Factorization(A.sample(s), kind=kind)
+            assert alone.logdet().samples[0] == F.logdet().samples[s]
+            assert F.take_samples([0, s]).sign().samples[1] == sign
+            if kind == "ldlt":
+                every = np.linalg.eigvalsh(a)
+                assert F.inertia()[:, s].tolist() == [(every < 0).sum(), (every > 0).sum()]
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_determinants_of_singular_matrices_are_numpys(kind):
+    F = Factorization([sp.csr_array(np.ones((2, 2))), sp.csr_array([[1e-20, 1.0], [1.0, 1.0]])], kind=kind)
+    assert F.sign().samples.tolist() == [0.0, -1.0] and F.logdet().samples.tolist() == [-np.inf, 0.0]
+    assert np.isnan(F.inverse_diagonal().samples[:, 0]).all()
+    np.testing.assert_allclose(F.inverse_diagonal().samples[:, 1], [-1.0, -1e-20])
+    if kind == "ldlt":
+        assert F.inertia().T.tolist() == [[0, 1], [1, 1]]
+
+
+def test_values_that_were_changed_in_place_are_not_taken_for_the_old_ones():
+    A = CrsMatrix.from_scipy([sp.csr_array([[1e-20, 1.0], [1.0, c]]) for c in (1.0, 2.0)])
+    F, before = Factorization(A), Factorization(CrsMatrix(A.graph, A.values.copy())).logdet().samples
+    A.values[:, 1] = 3.0
+    assert F.logdet().samples[0] == before[0] and np.isnan(F.logdet().samples[1])
+
+
+def test_entries_of_the_inverse_outside_of_the_filled_graph_are_solved_for():
+    """A stored zero below the diagonal, nothing above it."""
+    A = CrsMatrix(CrsGraph([0, 1, 3, 5], [0, 0, 1, 1, 2], (3, 3)), [2.0, 0.0, 4.0, 0.0, 8.0])
+    F = Factorization(A, kind="ldlt")
+    assert F.inverse_entries().values[:, 0].tolist() == [0.5, 0.0, 0.25, 0.0, 0.125]
 
 
 # --- forms of matrices and right-hand sides
@@ -370,6 +422,27 @@ def test_a_structurally_singular_graph_names_its_rows():
     A = sp.csr_array((np.ones(4), ([0, 1, 2, 2], [0, 0, 1, 2])), shape=(3, 3))
     with pytest.raises(ValueError, match=r"structurally singular one: row [01] left without"):
         Factorization(A)
+    with pytest.raises(ValueError, match=r"structurally singular one: row 2 left without"):
+        Factorization(sp.csr_array([[1.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 0.0]]), kind="ldlt")
+
+
+def test_matching_of_the_mean_leaves_rows_of_zeros_to_their_samples():
+    """The graph is not singular: the samples are."""
+    A = CrsMatrix(CrsGraph([0, 2, 4], [0, 1, 0, 1], (2, 2)), np.array([[0.0], [0.0], [1.0], [2.0]]))
+    assert Factorization(A, matching="mean").broken.tolist() == [True]
+
+
+def test_a_matrix_that_is_not_symmetric_is_refused_for_ldlt(rng):
+    A = family(rng, 12, 3, symmetric=True)
+    rounded = CrsMatrix(A.graph, A.values * (1.0 + 1e-15 * rng.standard_normal(A.values.shape)))
+    assert not Factorization(rounded, kind="ldlt").broken.any()
+    values = A.values.copy()
+    values[np.flatnonzero(A.graph.indices != A.graph.row_of_entry)[0], 1] += 1e-3
+    text = r'Factorization: A must be symmetric where kind="ldlt"; got .*\(sample 1\). Give kind="lu"'
+    with pytest.raises(ValueError, match=text):
+        Factorization(CrsMatrix(A.graph, values), kind="ldlt")
+    with pytest.raises(ValueError, match="must be symmetric"):
+        Factorization(sp.csr_array([[1.0, 1.0], [0.0, 1.0]]), kind="ldlt")
 
 
 # --- arguments
@@ -379,6 +452,7 @@ def test_a_structurally_singular_graph_names_its_rows():
         (sp.csr_array(np.ones((2, 3))), {}, ValueError, r"Factorization: A must be square; got shape \(2, 3\)"),
         (np.ones((2, 2)), {}, TypeError, "must be a sparse matrix; got a ndarray"),
         (sp.eye_array(2, dtype=complex, format="csr"), {}, TypeError, "must hold float32 or float64; got complex"),
+        (sp.eye_array(2, dtype=complex, format="csr"), {"dtype": float}, TypeError, "must hold float32 or float64"),
         (sp.eye_array(2, format="csr"), {"kind": "qr"}, ValueError, "kind must be one of"),
         (sp.eye_array(2, format="csr"), {"matching": "none"}, ValueError, "matching must be one of"),
         (sp.eye_array(2, format="csr"), {"ordering": [0, 0]}, ValueError, "permutation of 0 ... 1"),
@@ -397,6 +471,8 @@ def test_right_hand_sides_are_checked(rng):
         F @ np.ones(5)
     with pytest.raises(ValueError, match="same n_samples, or 1; got 3 and 2"):
         F @ Ensemble(np.ones((4, 2)))
+    with pytest.raises(TypeError, match=r"Factorization.T @: x must be a vector or an array; got a csr_array"):
+        F.T @ sp.csr_array(np.ones((4, 1)))
     with pytest.raises(TypeError, match="x must be real"):
         F @ np.ones(4, complex)
 

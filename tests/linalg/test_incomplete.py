@@ -69,3 +69,28 @@ def test_a_zero_pivot_is_flagged():
     assert M.broken.tolist() == [True, False]
     with pytest.raises(TypeError, match="IncompleteFactorization: A must be a sparse matrix"):
         IncompleteFactorization(np.eye(2))
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+@pytest.mark.parametrize("size", [1, 4, 25])
+def test_block_jacobi_solves_with_the_diagonal_blocks(kind, size, rng):
+    base = sp.random_array((25, 25), density=0.15, rng=rng)
+    base = sp.csr_array(base + base.T + 6.0 * sp.eye_array(25))
+    A = CrsMatrix.from_scipy([sp.csr_array(base * c) + sp.eye_array(25) for c in (1.0, 2.0, 3.0)])
+    M, b, block = IncompleteFactorization(A, kind=kind, block_size=size), rng.standard_normal(25), np.arange(25) // size
+    for s in range(3):
+        blocks = np.where(block[:, None] == block, A.to_scipy(s).toarray(), 0.0)
+        np.testing.assert_allclose((M @ b).samples[:, s], np.linalg.solve(blocks, b), rtol=1e-12)
+    np.testing.assert_array_equal((M.update(A * 2.0) @ b).samples, 0.5 * (M @ b).samples)
+    assert cg(A, b, M=M).converged.all()
+
+
+def test_block_sizes_are_checked_and_singular_blocks_named():
+    A = sp.csr_array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    np.testing.assert_allclose(IncompleteFactorization(A, block_size=2) @ np.ones(3), [1.0, 1.0, 1.0])
+    with pytest.raises(
+        ValueError, match=r"IncompleteFactorization\(block_size=1\): A must have a graph .*: rows 0, 1 left"
+    ):
+        IncompleteFactorization(A, block_size=1)
+    with pytest.raises(ValueError, match="block_size must be an integer of at least 1; got 0"):
+        IncompleteFactorization(A, block_size=0)

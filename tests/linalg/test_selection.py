@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ensemble.gallery import poisson
-from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsGraph, CrsMatrix, Diagonal, SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 from tests.linalg.problems import random_matrix
@@ -66,6 +66,15 @@ def test_transposed_and_symmetric_matrices_are_selected_from_alike():
     assert isinstance(inner, CrsMatrix)
     assert np.array_equal(inner.to_scipy(2).toarray(), S.to_scipy(2).toarray()[np.ix_([5, 2, 4], [2, 4])])
     assert isinstance(S[:], CrsMatrix) and S[:].shape == S.shape
+
+
+def test_every_kind_of_matrix_is_selected_from(rng):
+    A = CrsMatrix(poisson((4, 2)).graph, rng.standard_normal((poisson((4, 2)).nnz, 2)))
+    affine = AffineMatrix(A.graph, A.values, Ensemble(np.array([[1.0, 2.0]])))
+    for B in (BcrsMatrix.from_crs(A, (2, 2)), affine, affine.T, Diagonal(Ensemble(rng.standard_normal((8, 2))))):
+        chosen = B[[5, 0, 5], 2:6]
+        assert isinstance(chosen, CrsMatrix)
+        assert np.array_equal(chosen.to_scipy(1).toarray(), B.to_scipy(1).toarray()[[5, 0, 5], 2:6])
 
 
 def test_graph_work_is_done_once():

@@ -316,7 +316,7 @@ def solve_tile(
     """x in ``A x = b``, of a tile.
 
     Value e of the factorisation lies at ``factors[first + e * stride]``, row i of b at ``b[b_first + i * b_far]``, one
-    number for all lanes if `shared`. `y` is free for one vector.
+    number for all lanes if `shared`. `y` is free for one vector. Only the width of `zero` counts.
     """
     own, given, made = behind(factors, first), behind(b, b_first), behind(x, x_first)
     if order == LU:

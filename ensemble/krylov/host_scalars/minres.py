@@ -6,19 +6,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ensemble._compile.memory import empty_like
 from ensemble._typing import Array
-from ensemble.krylov._norms import to_float64
+from ensemble.krylov._norms import norms, to_float64
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
 
 if TYPE_CHECKING:
-    from ensemble.krylov._iteration import KrylovIteration
+    from ensemble.krylov.minres import MinresIteration
 
 SINGULAR = 10.0
 """Units of rounding by the norm of A below which a diagonal entry of the triangular factor is zero."""
 
 LEAST_SQUARES = 1000.0
 """Units of rounding by the norms of A and r below which A r is zero: no x has a smaller residual."""
+
+DOUBTFUL = 1e-6
+"""A r by the norms of A and r below which an iterate is kept only where its true residual is the least so far."""
 
 
 class MinresHostScalars(HostScalars):
@@ -28,15 +32,17 @@ class MinresHostScalars(HostScalars):
     residual.
     """
 
-    values = ("replaced", "beta", "old_beta", "phibar", "cs", "sn", "dbar", "epsln", "size", "lowest", "unit")
+    state: MinresIteration
+    values = ("replaced", "beta", "old_beta", "phibar", "cs", "sn", "dbar", "epsln", "size", "lowest", "least", "unit")
 
-    def __init__(self, state: KrylovIteration, max_iterations: int) -> None:
+    def __init__(self, state: MinresIteration, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
         nothing = np.zeros(state.active.size)
         self.replaced = np.ones_like(state.active)
         self.beta = self.old_beta = self.phibar = self.cs = self.sn = self.dbar = self.epsln = nothing
         self.size = nothing  # of A, the largest sum of a column of the tridiagonal matrix
         self.lowest = np.full_like(nothing, 0.01)  # norm of A r by those of A and r, at the last iterate that was kept
+        self.least = np.full_like(nothing, np.inf)  # root of r . M r, at the start and at the last doubtful iterate
         self.alfa = self.unit = nothing
         self.exhausted = np.zeros_like(state.active)
 
@@ -56,6 +62,7 @@ class MinresHostScalars(HostScalars):
         new = self.replaced
         self.mark_breakdowns(~new | (beta > 0.0))
         self.beta, self.phibar = np.where(new, beta, self.beta), np.where(new, beta, self.phibar)
+        self.least = np.where(new, np.minimum(self.least, beta), self.least)
         self.cs = np.where(new, -1.0, self.cs)
         for name in ("old_beta", "sn", "dbar", "epsln"):
             setattr(self, name, np.where(new, 0.0, getattr(self, name)))
@@ -105,12 +112,30 @@ class MinresHostScalars(HostScalars):
         return coefficients
 
     def keep_least_squares(self, root: np.ndarray) -> None:
-        """Keep the iterates whose A r fell tenfold: what follows the solution of a singular system is rounding."""
+        """Keep the iterates whose A r fell tenfold: what follows the solution of a singular system is rounding.
+
+        Rounding lets A r fall, too, much later, in samples that no x solves: their true residuals have grown by then.
+        """
         state = self.state
         falls = state.active & (root <= 0.1 * self.lowest)
-        if falls.any():
-            self.lowest = np.where(falls, root, self.lowest)
-            state.keep(falls, state.latest[state.samples])
+        if not falls.any():
+            return
+        self.lowest = np.where(falls, root, self.lowest)
+        doubtful = falls & (root < DOUBTFUL)
+        if doubtful.any():
+            length = np.sqrt(np.maximum(self.coupled_sum(to_float64(state.true_squares())), 0.0))
+            falls = falls & (~doubtful | (length < self.least))
+            self.least = np.where(doubtful & falls, length, self.least)
+        state.keep(falls, state.latest[state.samples])
+
+    def is_better(self, first: np.ndarray, true_norm: np.ndarray) -> np.ndarray:
+        """As for every method; of the kept iterates of `first` the true residuals count."""
+        state = self.state
+        if first.any():
+            kept = norms(state.residual(empty_like(state.x), state.best_vectors()))
+            state.best_norm[state.samples[first]] = kept[first]
+        better: np.ndarray = true_norm < state.best_norm[state.samples]
+        return better
 
     def step(self, squares: Array) -> bool:
         """The end of an iteration, r . r given; whether candidates are to be verified."""

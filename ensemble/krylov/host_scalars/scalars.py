@@ -87,9 +87,14 @@ class HostScalars:
         if continues.any():
             state.copy(continues, true, r)
             state.least[samples[continues]] = true_norm[continues]
-            state.keep(continues & (first | (true_norm < state.best_norm[samples])), true_norm)
+            state.keep(continues & self.is_better(continues & first, true_norm), true_norm)
             self.lower_check(continues & unverified, true_norm)
         self.replaced = self.replaced | continues
+
+    def is_better(self, first: np.ndarray, true_norm: np.ndarray) -> np.ndarray:
+        """Which samples have a smaller residual than their kept iterates; `first`: norms of those may be wrong."""
+        better: np.ndarray = first | (true_norm < self.state.best_norm[self.state.samples])
+        return better
 
     def stagnant(self, unverified: np.ndarray, true_norm: np.ndarray) -> np.ndarray:
         """Which candidates that missed their target have stagnated.
