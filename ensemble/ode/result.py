@@ -118,6 +118,8 @@ class OdeResult:
     def to_xarray(self) -> Any:
         """A Dataset of y, status and steps, with dimensions time (with `t_eval`), component and sample.
 
+        Output times are the coordinate "time"; where the samples have their own, "t", with dimensions time and sample.
+
         Raises
         ------
         ImportError
@@ -129,8 +131,9 @@ class OdeResult:
         data: dict[str, Any] = {"y": (dims, to_numpy(self.y.samples))}
         data |= {name: ("sample", to_numpy(getattr(self, name))) for name in ("status", "n_steps", "n_rejected")}
         coordinates = {}
-        if "time" in dims and np.ndim(self.t) == 1:
-            coordinates["time"] = to_numpy(self.t)
+        if "time" in dims:
+            shared = np.ndim(self.t) == 1
+            coordinates["time" if shared else "t"] = ("time" if shared else ("time", "sample"), to_numpy(self.t))
         return xarray.Dataset(data, coordinates, {"method": self.method})
 
     def _history(self, function: str) -> Ensemble:

@@ -14,6 +14,8 @@ from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Array
 from ensemble.ode.accumulators import KINDS, accumulated
+from ensemble.ode.arguments import require_no_events
+from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.noise import without_numbers
 from ensemble.ode.problem import Problem, Solution, part_of
 from ensemble.ode.result import OdeResult, without_failed
@@ -120,7 +122,7 @@ def time_statistics(
     """
     name = "ode.time_statistics"
     given = _given(f, y0, t, p, t_eval, options, name)
-    problem, m = given.problem, 0
+    problem = given.problem
     graph = _functional(of, problem, name)
     m = len(graph.outputs)
     if given.has_times:
@@ -225,7 +227,7 @@ def sample_statistics(
 def _given(f: Any, y0: Any, t: Any, p: Any, t_eval: Any, options: dict[str, Any], name: str) -> Given:
     """The problem, which has no events."""
     advice = "Statistics are those of whole runs; ode.solve finds roots."
-    require("events" not in options or options["events"] in ((), []), name, "events", "be left out", "events", advice)
+    require_no_events(options, name, advice)
     return problem_of(f, y0, t, p=p, t_eval=t_eval, **options)
 
 
@@ -233,8 +235,7 @@ def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> G
     """The graph of the functionals: inputs t, y and p."""
     system, real = problem.system, Scalar(problem.dtype)
     require(of is None or callable(of), name, "of", "be callable", repr(of))
-    stochastic = system.n_parameters > 0 and type(system).__name__ == "StochasticSystem"
-    function = without_numbers(of) if of is not None and stochastic else of
+    function = without_numbers(of) if of is not None and isinstance(system, StochasticSystem) else of
 
     def body(t: Any, y: list[Any], p: list[Any]) -> tuple[Any, ...]:
         if function is None:

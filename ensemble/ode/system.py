@@ -157,7 +157,7 @@ def _traced(function: Callable[..., Any], n: int, n_parameters: int, dtype: str,
 def listed(results: Any, n: int) -> list[Any]:
     """What a right-hand side returned, as `n` values."""
     advice = "Return a list of n values, one per unknown."
-    if isinstance(results, Mapping | Set | str):
+    if results is None or isinstance(results, Mapping | Set | str):
         raise TypeError(message(NAME, "f(t, y, p, xp)", f"return {n} values", f"a {type(results).__name__}", advice))
     try:
         values = list(results)
