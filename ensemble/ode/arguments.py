@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
+from ensemble._backend import array_namespace, asarray_like, backend_of, is_array, to_numpy
 from ensemble._check import message, require
 from ensemble._compile.device import current_device, device_array
 from ensemble._typing import Array
@@ -69,7 +69,10 @@ def stacked(value: Any, name: str) -> Ensemble:
 
 
 def require_real(value: Ensemble, name: str, function: str = NAME) -> None:
-    """Refuse samples that are no real numbers."""
+    """Refuse samples that are no real numbers, or of a library that no loop is for."""
+    if not isinstance(value.samples, np.ndarray) and backend_of(value.samples) != "cuda":
+        library = type(value.samples).__module__.partition(".")[0]
+        raise TypeError(message(function, name, "be of NumPy or CuPy", f"an array of {library}"))
     kinds, advice = str(value.dtype), "Split complex unknowns."
     require(kinds.startswith(("float", "int", "uint")), function, name, "be real numbers", kinds, advice)
 

@@ -1,5 +1,6 @@
 """Arguments that are refused, each with one clear message."""
 
+import array_api_strict as strict
 import numpy as np
 import pytest
 
@@ -29,6 +30,9 @@ ARGUMENTS = [
     ({"y0": 1.0}, ValueError, r"y0 must have one axis; got 1.0. Write \[1.0\]"),
     ({"y0": [None, 0.0]}, TypeError, "y0 must be real numbers; got object"),
     ({"y0": [[1.0], [1.0, 2.0]]}, TypeError, "y0 must be an array, an Ensemble or a list of numbers"),
+    ({"y0": Ensemble(strict.ones((2, 3)))}, TypeError, "y0 must be of NumPy or CuPy; got an array of array_api_strict"),
+    ({"t": (0.0, Ensemble(strict.ones(3)))}, TypeError, r"t\[1\] must be of NumPy or CuPy; got an array of array_api"),
+    ({"y0": np.ones((2, 3))}, ValueError, r"y0 must have one axis; got shape \(2, 3\). Write Ensemble\(x\)"),
     ({"y0": []}, ValueError, "y0 must have at least one entry"),
     ({"p": 2.0}, ValueError, "p must have one axis"),
     ({"p": [Ensemble(1j * THREE)]}, ValueError, r"p\[0\] must be real numbers"),
