@@ -17,6 +17,7 @@ from ensemble._typing import Array, Namespace
 from ensemble.ode.compiled import loads_of
 from ensemble.ode.control import Rows, advance, rows_of, start
 from ensemble.ode.methods.method import interpolated
+from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeStatus
 from ensemble.ode.system import System, listed
@@ -28,7 +29,7 @@ __all__ = ["run"]
 BISECTIONS = 60
 
 
-def lifted(function: Callable[..., Any], xp: Namespace, name: str) -> Callable[..., Any]:
+def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """`function` of Ensembles as a function of arrays (S,); an event, a function of one value, has the name "event".
 
     What needs a truth value or a Python number of samples that differ, or a plain array, goes through `ensemble.run`.
@@ -69,7 +70,7 @@ def lifted(function: Callable[..., Any], xp: Namespace, name: str) -> Callable[.
         values = evaluated(t, y, p, base)
         if name == "event":
             return array(values)
-        return [array(value) for value in listed(values, len(y))]
+        return [array(value) for value in listed(values, len(y), name)]
 
     return call
 
@@ -83,7 +84,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solu
 def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     xp, S = array_namespace(problem.y0), problem.n_samples
     system = _system(problem.system, xp)
-    events = [lifted(g, xp, "event") for g in problem.events]
+    events = [lifted(g, "event") for g in problem.events]
     method, n = problem.method, system.n
     degree = _degree(problem, system)
     rows = rows_of(method, system, problem.atol.shape[0], len(events), degree)
@@ -126,7 +127,10 @@ def _system(system: System, xp: Namespace) -> System:
     try:
         return system.traced().bound(xp)
     except (TypeError, AttributeError):
-        return System(lifted(system.function, xp, "f"), system.n, system.n_parameters, xp)
+        n, k = system.n, system.n_parameters
+        if isinstance(system, StochasticSystem):
+            return StochasticSystem(lifted(system.drift, "f"), lifted(system.diffusion, "noise"), n, k, xp)
+        return System(lifted(system.function, "f"), n, k, xp)
 
 
 def _degree(problem: Problem, system: System) -> int:
