@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
                   "status": status, "n_steps": to_numpy(result.n_steps)}  # fmt: skip
         options.output.write(
             options.out,
-            lambda: write_whole(options.out, lambda file: np.savez_compressed(file, **arrays)),  # type: ignore[arg-type]
+            lambda: write_whole(options.out, lambda file: np.savez(file, **arrays)),  # type: ignore[arg-type]
         )
     if options.plot is not None:
         options.output.write(options.plot, lambda: save_figure(figure(problem, result), options.plot))
