@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._check import message, samples_text
+from ensemble._check import integer, message, require, samples_text
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble, plot_ribbon
+from ensemble.scalar.ensemble import wrap
 
 __all__ = ["OdeError", "OdeResult", "OdeStatus", "OdeWarning"]
 
@@ -159,7 +160,8 @@ class OdeResult:
         y = self._history("OdeResult.plot")
         if np.ndim(self.t) != 1:
             raise ValueError(message("OdeResult.plot", "t", "be shared by the samples", f"shape {np.shape(self.t)}"))
-        axes = plot_ribbon(Ensemble(to_numpy(y.samples)[:, component]), to_numpy(self.t), ax=ax, **style)
+        samples = to_numpy(y.samples)[:, _component(component, y, "component", "OdeResult.plot")]
+        axes = plot_ribbon(wrap(samples, y.sample_set), to_numpy(self.t), ax=ax, **style)
         axes.set(xlabel="t", ylabel=f"y[{component}]")
         return axes
 
@@ -182,12 +184,24 @@ class OdeResult:
         """
         import matplotlib.pyplot as plt
 
-        y = to_numpy(self._history("OdeResult.plot_phase").samples)
+        function = "OdeResult.plot_phase"
+        history = self._history(function)
+        first, second = (
+            _component(value, history, name, function) for name, value in (("first", first), ("second", second))
+        )
+        y = to_numpy(history.samples)
         axes = plt.subplots()[1] if ax is None else ax
         for s in np.unique(np.linspace(0, y.shape[-1] - 1, min(n_samples, y.shape[-1])).astype(int)):
             axes.plot(y[:, first, s], y[:, second, s], **{"linewidth": 0.8, **style})
         axes.set(xlabel=f"y[{first}]", ylabel=f"y[{second}]")
         return axes
+
+
+def _component(value: Any, y: Ensemble, argument: str, function: str) -> int:
+    """The number of an unknown."""
+    number = integer(value, function, argument, minimum=0)
+    require(number < y.shape[-1], function, argument, f"be below {y.shape[-1]}", number)
+    return number
 
 
 def all_reached(status: Array) -> bool:

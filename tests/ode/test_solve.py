@@ -342,6 +342,8 @@ def test_results_become_datasets_and_pictures():
     assert data["y"].dims == ("time", "component", "sample") and data["y"].shape == (7, 3, 37)
     assert result.plot(1).get_ylabel() == "y[1]"
     assert len(result.plot_phase(0, 2, n_samples=5).lines) == 5
+    with pytest.raises(ValueError, match=r"OdeResult.plot: component must be below 3; got 3"):
+        result.plot(3)
     with pytest.raises(ValueError, match="have a time axis"):
         lorenz_of(RHO).plot()
 
