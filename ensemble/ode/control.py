@@ -19,7 +19,7 @@ from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import Method, Step, interpolated
 from ensemble.ode.system import System
 
-__all__ = ["IDLE", "RUNNING", "Rows", "advance", "rows_of", "start"]
+__all__ = ["IDLE", "LEAST_SPACINGS", "RUNNING", "Rows", "advance", "rows_of", "start"]
 
 IDLE, RUNNING, FINISHED, STEP_TOO_SMALL, TOO_MANY_STEPS = -1.0, 0.0, 1.0, 2.0, 3.0
 """States of a lane or thread."""
@@ -32,6 +32,9 @@ INSIDE = (0.25, 0.5, 0.75)
 
 MOST_PARTS = 1024
 """Of the run: shorter steps are taken as they are, whatever events do within them."""
+
+LEAST_SPACINGS = 10.0
+"""Of a step in spacings of floating-point numbers around t, at least: a shorter one that is rejected ends the run."""
 
 STRETCH = 1.01
 """A last step may be longer by this factor, so that no short one is left."""
@@ -228,7 +231,8 @@ def _adaptive_step(method: Method, system: System, s: State, events: Sequence[An
     xp, running = system.xp, s.status == RUNNING
     rest = s.t1 - s.t
     last = xp.abs(s.h) * STRETCH >= xp.abs(rest)
-    h = xp.where(last, rest, s.h)
+    least = LEAST_SPACINGS * float(np.finfo(str(s.t.dtype)).eps) * xp.abs(s.t)
+    h = xp.where(last, rest, (s.t + s.direction * xp.maximum(xp.abs(s.h), least)) - s.t)  # a difference of two times
     tolerances = (s.rtol, [s.absolute(i) for i in range(s.n)])
     step = method.step(system.with_tolerances(*tolerances), s.t, h, s.y, s.carried_values, s.p)
     if method.own_step:
@@ -245,7 +249,7 @@ def _adaptive_step(method: Method, system: System, s: State, events: Sequence[An
         proposed = _limited(h * xp.where(s.rejected > 0.0, xp.minimum(factor, xp.ones_like(factor)), factor), s, xp)
     t_new = xp.where(last, s.t1, s.t + h)
     count = s.n_steps + 1.0
-    tiny = xp.abs(h) <= 10.0 * float(np.finfo(str(s.t.dtype)).eps) * xp.abs(s.t)
+    tiny = xp.abs(h) <= 1.05 * least  # the difference is rounded
     failed = ~accepted & (tiny | (xp.abs(proposed) == 0.0))
     if method.own_step:
         failed = failed | (tiny & ~last)

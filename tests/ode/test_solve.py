@@ -87,6 +87,15 @@ def test_taylor_bounds_the_error_of_each_unknown():
     np.testing.assert_allclose(result.y.samples[2, 0], 1e-3 * np.cos(100.0), rtol=1e-5)
 
 
+@pytest.mark.parametrize("method", ["tsit5", "dop853", "taylor", "rodas4", "bdf"])
+def test_time_may_be_large_beside_the_steps(method):
+    """Seconds since 1970: the spacing of numbers is 2e-7 there, a hundredth to a thousandth of a step."""
+    t0, options = 1.7e9, {"p": [1e6], "method": method, "rtol": 1e-7, "atol": [1e-9, 1e-6]}
+    result = ode.solve(oscillator, [1.0, 0.0], (t0, t0 + 0.0625), **options)
+    early = ode.solve(oscillator, [1.0, 0.0], (0.0, 0.0625), **options)
+    np.testing.assert_allclose(result.y.samples[0], early.y.samples[0], rtol=0, atol=3e-6)
+
+
 def test_taylor_finds_roots_of_which_a_step_has_two():
     """A throw is a polynomial of degree 2: one step would go to the end, far below the ground."""
 
