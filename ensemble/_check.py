@@ -71,6 +71,12 @@ def finite(value: Any, function: str, argument: str) -> float:
     return number
 
 
+def require_real_numbers(dtype: Any, function: str, argument: str) -> None:
+    """Raise TypeError with the template for a data type of other values than real numbers: a cast would change them."""
+    if not str(dtype).startswith(("bool", "int", "uint", "float")):
+        raise TypeError(message(function, argument, "hold real numbers", f"dtype {dtype}"))
+
+
 def sample_number(i: Any, n_samples: int, function: str, argument: str = "i in sample(i)") -> int:
     """The place of sample `i` among `n_samples`; the one sample of shared data is used for every `i` from 0."""
     requirement = f"be from {-n_samples} to {n_samples - 1}"

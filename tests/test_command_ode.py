@@ -53,6 +53,13 @@ def test_statistics_of_a_decay(folder, capsys):
     assert (folder / "fan.png").stat().st_size > 1000
 
 
+def test_statistics_are_those_of_the_end_whatever_the_output_times(folder, capsys):
+    (folder / "problem.toml").write_text("times = [0.5, 1.0]" + CONFIGURATION)
+    assert exit_status(["ode", "model.py:decay", "-c", "problem.toml", "-n", "2048", "--quiet", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert abs(found["states"][0]["mean"] - (np.exp(-0.5) - np.exp(-1.5))) < 1e-4
+
+
 def test_a_problem_of_the_gallery(folder, capsys):
     assert exit_status(["ode", "fitzhugh_nagumo", "--method", "dop853", "--rtol", "1e-9", "-n", "1"]) == 0
     problem = gallery.fitzhugh_nagumo()
@@ -79,6 +86,28 @@ def test_failed_samples_give_status_1(folder, capsys):
         (["model.py:decay", "-c", "problem.toml"], CONFIGURATION.replace("p =", "q ="), "no keys but"),
         (["model.py:decay", "-c", "problem.toml"], CONFIGURATION.replace('"rate"]', '"k"]'), "must name inputs"),
         (["model.py:decay", "-c", "problem.toml"], CONFIGURATION.replace("2.0]", "2.0, 3.0]"), "t must be two numbers"),
+        (
+            ["model.py:decay", "-c", "problem.toml"],
+            CONFIGURATION.replace("2.0]", "true]"),
+            "t must be a finite number, or",
+        ),
+        (
+            ["model.py:decay", "-c", "problem.toml"],
+            CONFIGURATION.replace("[1.0]", "[[1.0]]"),
+            "y0 must be finite numbers",
+        ),
+        (
+            ["model.py:decay", "-c", "problem.toml"],
+            CONFIGURATION.replace("[1.0]", "[true]"),
+            "y0 must be finite numbers",
+        ),
+        (["model.py:decay", "-c", "problem.toml"], "times = 0" + CONFIGURATION, "times must be a whole number of at"),
+        (
+            ["model.py:decay", "-c", "problem.toml"],
+            "times = true" + CONFIGURATION,
+            "times must be a whole number of at",
+        ),
+        (["model.py:decay", "-c", "problem.toml"], "times = [1, 'a']" + CONFIGURATION, "times must be a whole number"),
         (["model.py:decay", "-c", "problem.toml", "--method", "rk5"], CONFIGURATION, "method must be one of"),
         (["model.py:decay", "-c", "problem.toml", "--out", "a.txt"], CONFIGURATION, "--out"),
     ],

@@ -10,6 +10,7 @@ __all__ = ["analyses", "fem", "gbees", "kalman"]
 
 
 def __getattr__(name: str) -> Any:
+    name = {"uq": "analyses"}.get(name, name)  # the five analyses belong to uncertainty quantification
     if name in __all__:
         return importlib.import_module(f"ensemble.apps.{name}")
     raise AttributeError(f"module 'ensemble.apps' has no attribute {name!r}")

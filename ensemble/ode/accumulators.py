@@ -27,6 +27,7 @@ from ensemble.ode.extension import (
     run_bodies,
     sizes_of,
 )
+from ensemble.ode.methods.method import interpolated
 from ensemble.ode.problem import Problem, Solution
 
 __all__ = ["KINDS", "accumulated"]
@@ -82,12 +83,7 @@ def _extension(sizes: Sizes, graph: Graph) -> Extension:
         moved = outputs[rows.t] != t_old
 
         def inside(theta: float) -> list[Any]:
-            y = []
-            for i in range(n):
-                value: Any = None
-                for c in reversed(outputs[at + i * degree : at + (i + 1) * degree]):
-                    value = c if value is None else value * theta + c
-                y.append(value * theta + old[i])
+            y = [interpolated(old[i], outputs[at + i * degree : at + (i + 1) * degree], theta) for i in range(n)]
             return replay(graph, [t_old + theta * h, *y, *p], xp)
 
         last = replay(graph, [t_old + h, *new, *p], xp)

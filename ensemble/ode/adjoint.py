@@ -16,7 +16,7 @@ from ensemble._kernels.ode.backward import backward_addresses, gradient_range
 from ensemble._kernels.ode.generated import single_width
 from ensemble._progress import Display
 from ensemble._typing import Array
-from ensemble.ode.arguments import require_real, stacked
+from ensemble.ode.arguments import require_no_events, require_real, stacked
 from ensemble.ode.compiled import Bodies, aligned, bodies_of, places_of, sources_of
 from ensemble.ode.extension import require_own_steps, require_traceable
 from ensemble.ode.problem import Problem, Solution
@@ -116,7 +116,7 @@ def gradient(
     True
     """
     advice = "Differentiate runs without events; ode.solve finds roots."
-    require("events" not in options or options["events"] in ((), []), NAME, "events", "be left out", "events", advice)
+    require_no_events(options, NAME, advice)
     given = problem_of(f, y0, t, p=p, **options)
     problem = given.problem
     k = stacked(() if p is None else p, "p").shape[0]

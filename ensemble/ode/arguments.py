@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
+from ensemble._backend import array_namespace, asarray_like, backend_of, is_array, to_numpy
 from ensemble._check import message, require
 from ensemble._compile.device import current_device, device_array
 from ensemble._typing import Array
@@ -26,6 +26,7 @@ __all__ = [
     "fixed_steps",
     "number",
     "on_device",
+    "require_no_events",
     "require_real",
     "sign",
     "stacked",
@@ -43,8 +44,11 @@ def stacked(value: Any, name: str) -> Ensemble:
     if isinstance(value, list | tuple) and any(isinstance(part, Ensemble) for part in value):
         parts = [number(part, f"{name}[{k}]") for k, part in enumerate(value)]
         n_samples = samples_of(NAME, *parts)
-        xp = array_namespace(*(part.samples for part in value if isinstance(part, Ensemble)))
-        rows = [xp.broadcast_to(xp.asarray(part.samples), (n_samples,)) for part in parts]
+        given = [part.samples for part in value if isinstance(part, Ensemble)]
+        xp = array_namespace(*given)
+        dtype = xp.result_type(*given)  # plain numbers take it, as they do beside arrays
+        dtype = dtype if xp.isdtype(dtype, "real floating") else xp.float64
+        rows = [xp.broadcast_to(xp.asarray(part.samples, dtype=dtype), (n_samples,)) for part in parts]
         value = wrap(xp.stack(rows), set_of(*value))
     if not isinstance(value, Ensemble):
         require(not np.isscalar(value), NAME, name, "have one axis", repr(value), f"Write [{value!r}] for one entry.")
@@ -58,13 +62,17 @@ def stacked(value: Any, name: str) -> Ensemble:
             raise TypeError(message(NAME, name, "be real numbers", kinds))
         value = Ensemble(array[..., None])
     assert isinstance(value, Ensemble)
-    require(value.ndim == 1, NAME, name, "have one axis", f"shape {value.shape}")
+    advice = "Write Ensemble(x) for an array whose last axis is the samples." if value.ndim == 2 else ""
+    require(value.ndim == 1, NAME, name, "have one axis", f"shape {value.shape}", advice)
     require_real(value, name)
     return value
 
 
 def require_real(value: Ensemble, name: str, function: str = NAME) -> None:
-    """Refuse samples that are no real numbers."""
+    """Refuse samples that are no real numbers, or of a library that no loop is for."""
+    if not isinstance(value.samples, np.ndarray) and backend_of(value.samples) != "cuda":
+        library = type(value.samples).__module__.partition(".")[0]
+        raise TypeError(message(function, name, "be of NumPy or CuPy", f"an array of {library}"))
     kinds, advice = str(value.dtype), "Split complex unknowns."
     require(kinds.startswith(("float", "int", "uint")), function, name, "be real numbers", kinds, advice)
 
@@ -163,12 +171,21 @@ def check_times(times: Array, given: dict[str, Array], direction: Array, t_eval:
         require(_all(steps >= 0.0), NAME, "t_eval", "be ordered from t0 to t1", _shown(t_eval))
         ends = ((times[0, :], given["t[0]"], 1.0), (times[-1, :], given["t[1]"], -1.0))
         for time, end, side in ends:
-            beyond = together(together(time, end, np.subtract), direction, np.multiply) * side
-            require(_all(beyond >= 0.0), NAME, "t_eval", "lie between t0 and t1", _shown(t_eval))
+            distance = together(time, end, np.subtract)
+            inside = together(distance, direction, np.multiply) * side >= 0.0
+            moves = together(direction, distance * 0.0, np.add) != 0.0  # t0 = t1 is the one time of a sample at rest
+            require(_all(inside & (moves | (distance == 0.0))), NAME, "t_eval", "lie between t0 and t1", _shown(t_eval))
+
+
+def require_no_events(options: Mapping[str, Any], function: str, advice: str) -> None:
+    """Refuse events among the options of a function that runs without."""
+    events = options.get("events")
+    require(events is None or events in ((), []), function, "events", "be left out", "events", advice)
 
 
 def events_of(events: Any) -> tuple[tuple[Callable[..., Any], ...], list[int], list[int]]:
     """The event functions, the roots that end a run, and the sides that count."""
+    events = () if events is None else events
     functions: Sequence[Any] = tuple(events) if isinstance(events, list | tuple) else (events,)
     terminal, sides = [], []
     for g in functions:

@@ -16,19 +16,39 @@ from ensemble._check import message
 from ensemble._typing import Array, Namespace
 from ensemble.ode.compiled import loads_of
 from ensemble.ode.control import Rows, advance, rows_of, start
+from ensemble.ode.methods.method import interpolated
+from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeStatus
 from ensemble.ode.system import System, listed
-from ensemble.scalar import Ensemble, namespace
+from ensemble.scalar import DivergenceError, Ensemble, namespace
+from ensemble.scalar import run as run_paths
 
 __all__ = ["run"]
 
 BISECTIONS = 60
 
 
-def lifted(function: Callable[..., Any], xp: Namespace, name: str) -> Callable[..., Any]:
-    """`function` of Ensembles as a function of arrays (S,); an event, a function of one value, has the name "event"."""
+def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`function` of Ensembles as a function of arrays (S,); an event, a function of one value, has the name "event".
+
+    What needs a truth value or a Python number of samples that differ, or a plain array, goes through `ensemble.run`.
+    """
     advice = f"Return a {'number' if name == 'event' else 'list of numbers'}, one value per sample each."
+    apart = False
+
+    def evaluated(t: Array, y: Sequence[Array], p: Sequence[Array], base: Namespace) -> Any:
+        nonlocal apart
+        arguments = Ensemble(t), [Ensemble(v) for v in y], [Ensemble(v) for v in p]
+        if not apart:
+            try:
+                return function(*arguments, namespace(base, t.shape[0]))
+            except (DivergenceError, TypeError, AttributeError):
+                apart = True
+        made = run_paths(function, *arguments, base)
+        for error in made.errors.values():
+            raise error
+        return made.value
 
     def call(t: Array, y: Sequence[Array], p: Sequence[Array], base: Namespace) -> Any:
         def array(value: Any) -> Array:
@@ -36,17 +56,21 @@ def lifted(function: Callable[..., Any], xp: Namespace, name: str) -> Callable[.
             if not (number or isinstance(value, Ensemble)):
                 raise TypeError(refused(f"a {type(value).__name__}"))
             samples = value.samples if isinstance(value, Ensemble) else base.asarray(value)
-            if not str(samples.dtype).startswith(("bool", "int", "uint", "float")) or samples.ndim > 1:
-                raise TypeError(refused(f"{samples.dtype} of shape {samples.shape[:-1]}"))
+            shape = samples.shape[:-1] if isinstance(value, Ensemble) else samples.shape
+            if not str(samples.dtype).startswith(("bool", "int", "uint", "float")) or shape:
+                raise TypeError(refused(f"{samples.dtype} of shape {shape}"))
+            if samples.ndim and samples.shape[-1] not in (1, t.shape[0]):
+                seen, given = f"{samples.shape[-1]} samples where {t.shape[0]} are in progress", "Pass them in p."
+                raise ValueError(message("ode.solve", f"{name}(t, y, p, xp)", "return a value per sample", seen, given))
             return base.broadcast_to(base.astype(samples, t.dtype), t.shape)
 
         def refused(seen: str) -> str:
             return message("ode.solve", f"{name}(t, y, p, xp)", "return real numbers", seen, advice)
 
-        values = function(Ensemble(t), [Ensemble(v) for v in y], [Ensemble(v) for v in p], namespace(base, t.shape[0]))
+        values = evaluated(t, y, p, base)
         if name == "event":
             return array(values)
-        return [array(value) for value in listed(values, len(y))]
+        return [array(value) for value in listed(values, len(y), name)]
 
     return call
 
@@ -60,7 +84,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solu
 def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     xp, S = array_namespace(problem.y0), problem.n_samples
     system = _system(problem.system, xp)
-    events = [lifted(g, xp, "event") for g in problem.events]
+    events = [lifted(g, "event") for g in problem.events]
     method, n = problem.method, system.n
     degree = _degree(problem, system)
     rows = rows_of(method, system, problem.atol.shape[0], len(events), degree)
@@ -68,7 +92,7 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     values = [zeros] * rows.n_inputs
     for row, given in loads_of(problem, rows):
         values[row] = xp.broadcast_to(given, (S,)) + zeros
-    first, *rest = start(method, system, events, rows, values)
+    first, *rest = (value + zeros for value in start(method, system, events, rows, values))  # some are constants
     values[rows.h] = first
     for k, value in enumerate(rest[: method.n_carried(system)]):
         values[rows.carried_values + k] = value
@@ -103,7 +127,10 @@ def _system(system: System, xp: Namespace) -> System:
     try:
         return system.traced().bound(xp)
     except (TypeError, AttributeError):
-        return System(lifted(system.function, xp, "f"), system.n, system.n_parameters, xp)
+        n, k = system.n, system.n_parameters
+        if isinstance(system, StochasticSystem):
+            return StochasticSystem(lifted(system.drift, "f"), lifted(system.diffusion, "noise"), n, k, xp)
+        return System(lifted(system.function, "f"), n, k, xp)
 
 
 def _degree(problem: Problem, system: System) -> int:
@@ -139,13 +166,7 @@ def _after_step(
     y_old, dense = ends[2 : 2 + n], ends[2 + n : 2 + n + n * degree]
 
     def state(theta: Array) -> list[Array]:
-        result = []
-        for i in range(n):
-            value = dense[i * degree + degree - 1]
-            for k in range(degree - 2, -1, -1):
-                value = value * theta + dense[i * degree + k]
-            result.append(value * theta + y_old[i])
-        return result
+        return [interpolated(old, dense[i * degree : (i + 1) * degree], theta) for i, old in enumerate(y_old)]
 
     moved = t_new != t_old
     limit, ended = xp.where(moved, xp.full_like(t_old, 1.5), xp.full_like(t_old, -1.0)), moved & ~moved

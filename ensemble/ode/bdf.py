@@ -27,7 +27,7 @@ from ensemble._kernels.ode import differences
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.triangular_factors import put_samples, with_capacity
-from ensemble.ode.control import STRETCH
+from ensemble.ode.control import LEAST_SPACINGS, STRETCH
 from ensemble.ode.evaluation import parts_of, plan_of, threads_of
 from ensemble.ode.implicit import Active, empty_solution, started
 from ensemble.ode.methods.bdf import ALPHA, ERROR, GAMMA, MOST_ORDER
@@ -67,6 +67,8 @@ class Columns:
         self.table = np.zeros((MOST_ORDER + 3, n, n_columns), real)
         """The differences."""
         self.y, self.psi, self.d = (np.zeros((n, n_columns), real) for _ in range(3))
+        self.lost, self.lost_new = np.zeros(n_columns, real), np.zeros(n_columns, real)
+        """What t and t_new are short of the sum of the steps: without it, steps of a few spacings of t lose time."""
         self.t_new, self.rate, self.norm, self.per_c, self.c_factors = (np.ones(n_columns, real) for _ in range(5))
         self.order, self.n_equal, self.iteration, self.age = (np.ones(n_columns, np.int64) for _ in range(4))
         self.waiting, self.last = np.zeros(n_columns, bool), np.zeros(n_columns, bool)
@@ -83,7 +85,7 @@ class Columns:
         self.table[..., columns] = 0.0
         self.table[0][:, columns] = now.y
         self.order[columns], self.n_equal[columns] = 1, 0
-        self.c_factors[columns], self.age[columns] = 0.0, 0
+        self.c_factors[columns], self.age[columns], self.lost[columns] = 0.0, 0, 0.0
 
     def keep(self, columns: Array) -> None:
         """Drop all other columns."""
@@ -164,7 +166,8 @@ class Run:
         """Start a step in some columns, `factor` times as long as the one before; `renew`: with new factors."""
         at, fixed = self.columns, self.columns.fixed
         t, h = fixed.t[columns], fixed.h[columns]
-        longest, rest = fixed.longest[columns], fixed.t1[columns] - t
+        lost = at.lost[columns]
+        longest, rest = fixed.longest[columns], (fixed.t1[columns] - t) - lost
         made = h * factor
         made = np.where(np.abs(made) > longest, fixed.direction[columns] * longest, made)
         last = np.abs(made) * STRETCH >= np.abs(rest)
@@ -173,7 +176,8 @@ class Run:
         factor = np.where(same, 1.0, made / h).astype(h.dtype)
         order = at.order[columns]
         fixed.h[columns], at.last[columns] = made, last
-        at.t_new[columns] = np.where(last, fixed.t1[columns], t + made)
+        t_new = np.where(last, fixed.t1[columns], t + (made + lost))
+        at.t_new[columns], at.lost_new[columns] = t_new, (made + lost) - (t_new - t)
         at.n_equal[columns] = np.where(same, at.n_equal[columns], 0)
         at.iteration[columns] = 0
         at.age[columns] += 1
@@ -225,7 +229,7 @@ class Run:
         refused = failed | rejected
         fixed.n_steps[accepted | refused] += 1.0
         fixed.n_rejected[refused] += 1.0
-        tiny = np.abs(fixed.h) <= 10.0 * np.finfo(real).eps * np.abs(fixed.t)
+        tiny = np.abs(fixed.h) <= LEAST_SPACINGS * np.finfo(real).eps * np.abs(fixed.t)
         status = np.where(fixed.n_steps >= fixed.most, OdeStatus.too_many_steps, 0)
         status = np.where(refused & tiny, OdeStatus.step_too_small, status)
         columns = np.flatnonzero(accepted)
@@ -243,7 +247,7 @@ class Run:
         at, fixed = self.columns, self.columns.fixed
         t_old, t_new, h, order = fixed.t[columns], at.t_new[columns], fixed.h[columns], at.order[columns]
         differences.accept(at.table, at.d, order, columns)
-        fixed.t[columns] = t_new
+        fixed.t[columns], at.lost[columns] = t_new, at.lost_new[columns]
         at.n_equal[columns] += 1
         status = np.where(at.last[columns], OdeStatus.finished, status[columns])
         over = status > 0

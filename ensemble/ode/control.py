@@ -8,6 +8,7 @@ Step control is that of Hairer, Norsett, Wanner (1993), Solving Ordinary Differe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,10 +16,10 @@ import numpy as np
 
 from ensemble._typing import Namespace
 from ensemble.ode.methods.inverse_root import inverse_root
-from ensemble.ode.methods.method import Method, Step
+from ensemble.ode.methods.method import Method, Step, interpolated
 from ensemble.ode.system import System
 
-__all__ = ["IDLE", "RUNNING", "Rows", "advance", "rows_of", "start"]
+__all__ = ["IDLE", "LEAST_SPACINGS", "RUNNING", "Rows", "advance", "rows_of", "start"]
 
 IDLE, RUNNING, FINISHED, STEP_TOO_SMALL, TOO_MANY_STEPS = -1.0, 0.0, 1.0, 2.0, 3.0
 """States of a lane or thread."""
@@ -26,8 +27,14 @@ IDLE, RUNNING, FINISHED, STEP_TOO_SMALL, TOO_MANY_STEPS = -1.0, 0.0, 1.0, 2.0, 3
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 10.0
 """Of a new step over the old one."""
 
-LARGEST_DEFECT = 100.0
-"""Of a step that the method chose itself, over the tolerance: more shows that its estimate does not hold."""
+INSIDE = (0.25, 0.5, 0.75)
+"""Places in a step that the method chose itself where events are looked at: such steps may be as long as the run."""
+
+MOST_PARTS = 1024
+"""Of the run: shorter steps are taken as they are, whatever events do within them."""
+
+LEAST_SPACINGS = 10.0
+"""Of a step in spacings of floating-point numbers around t, at least: a shorter one that is rejected ends the run."""
 
 STRETCH = 1.01
 """A last step may be longer by this factor, so that no short one is left."""
@@ -135,7 +142,8 @@ def start(method: Method, system: System, events: Sequence[Any], rows: Rows, val
     slope = carried if method.n_carried(system) == system.n else system.f(t, y, p)
     checked = _sum([k - k for k in slope])  # NaN where a derivative is not finite
     if method.own_step:
-        return [s.direction * xp.minimum(xp.abs(s.t1 - t), s.longest) + checked, *carried, *given]
+        longest = xp.where(s.h == 0.0, xp.abs(s.t1 - t), xp.abs(s.h))
+        return [s.direction * xp.minimum(longest, s.longest) + checked, *carried, *given]
     if method.error_order is None:
         return [s.h + checked, *carried, *given]
     scales = [s.absolute(i) + s.rtol * xp.abs(v) for i, v in enumerate(y)]
@@ -172,7 +180,7 @@ def advance(
     if method.has_fixed_steps:
         tried, accepted, controlled = _fixed_step(method, system, s)
     else:
-        tried, accepted, controlled = _adaptive_step(method, system, s)
+        tried, accepted, controlled = _adaptive_step(method, system, s, events)
     step, t_new, h_used = tried
     moved = running & accepted
     crosses = moved & ((t_new - s.t_out) * s.direction >= 0.0) if dense else moved & ~moved
@@ -218,17 +226,21 @@ def _fixed_step(method: Method, system: System, s: State) -> tuple[Any, Any, Any
     return (step, t_new, h), running, (s.h, n_steps, s.n_rejected, s.rejected, status)
 
 
-def _adaptive_step(method: Method, system: System, s: State) -> tuple[Any, Any, Any]:
+def _adaptive_step(method: Method, system: System, s: State, events: Sequence[Any]) -> tuple[Any, Any, Any]:
     """A step whose estimated error decides whether it is taken, and the next step length."""
     xp, running = system.xp, s.status == RUNNING
     rest = s.t1 - s.t
     last = xp.abs(s.h) * STRETCH >= xp.abs(rest)
-    h = xp.where(last, rest, s.h)
+    least = LEAST_SPACINGS * float(np.finfo(str(s.t.dtype)).eps) * xp.abs(s.t)
+    h = xp.where(last, rest, (s.t + s.direction * xp.maximum(xp.abs(s.h), least)) - s.t)  # a difference of two times
     tolerances = (s.rtol, [s.absolute(i) for i in range(s.n)])
     step = method.step(system.with_tolerances(*tolerances), s.t, h, s.y, s.carried_values, s.p)
     if method.own_step:
         last, h = last & (step.h_used == h), step.h_used
-        accepted = _squared_norm(step.error or [], _scales(step, s, xp)) <= LARGEST_DEFECT**2  # false for NaN
+        accepted = _squared_norm(step.error or [], _scales(step, s, xp)) <= 1.0  # false for NaN
+        if events:
+            long = xp.abs(h) * MOST_PARTS > xp.abs(s.t1 - s.t0)
+            accepted = accepted & ~(long & _roots_hide(events, step, h, s, xp))
         rest = xp.where(s.rejected > 0.0, s.direction * xp.minimum(xp.abs(s.t1 - (s.t + h)), 4.0 * xp.abs(h)),
                         s.t1 - (s.t + h))  # fmt: skip
         proposed = _limited(xp.where(accepted, rest, 0.25 * h), s, xp)
@@ -237,7 +249,7 @@ def _adaptive_step(method: Method, system: System, s: State) -> tuple[Any, Any, 
         proposed = _limited(h * xp.where(s.rejected > 0.0, xp.minimum(factor, xp.ones_like(factor)), factor), s, xp)
     t_new = xp.where(last, s.t1, s.t + h)
     count = s.n_steps + 1.0
-    tiny = xp.abs(h) <= 10.0 * float(np.finfo(str(s.t.dtype)).eps) * xp.abs(s.t)
+    tiny = xp.abs(h) <= 1.05 * least  # the difference is rounded
     failed = ~accepted & (tiny | (xp.abs(proposed) == 0.0))
     if method.own_step:
         failed = failed | (tiny & ~last)
@@ -250,6 +262,19 @@ def _adaptive_step(method: Method, system: System, s: State) -> tuple[Any, Any, 
     rejected = xp.where(accepted, zero, one)
     n_rejected = s.n_rejected + xp.where(running, rejected, zero)
     return (step, t_new, h), accepted, (h_next, n_steps, n_rejected, rejected, status)
+
+
+def _roots_hide(events: Sequence[Any], step: Step, h: Any, s: State, xp: Namespace) -> Any:
+    """Whether an event changes its sign within the step as its values at both ends do not show."""
+    hidden: Any = h != h
+    one, zero = xp.ones_like(h), xp.zeros_like(h)
+    for g, old in zip(events, s.events, strict=True):
+        states = [[interpolated(*pair, theta) for pair in zip(s.y, step.dense, strict=True)] for theta in INSIDE]
+        inner = [g(s.t + theta * h, y, s.p, xp) for theta, y in zip(INSIDE, states, strict=True)]
+        values = [old, *inner, g(s.t + h, step.y, s.p, xp)]
+        changes = _sum([xp.where(a * b < 0.0, one, zero) for a, b in itertools.pairwise(values)])
+        hidden = hidden | (changes > xp.where(old * values[-1] < 0.0, one, zero))
+    return hidden
 
 
 def _judged(method: Method, step: Step, s: State, xp: Namespace) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from ensemble._kernels.ode.lock_step import mean_square, stage_sum
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, Factorization
-from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, SAFETY, STRETCH
+from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, LEAST_SPACINGS, SAFETY, STRETCH
 from ensemble.ode.evaluation import Parts, parts_of, plan_of, threads_of
 from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import weighted
@@ -212,7 +212,9 @@ def _advanced(steps: Steps, passages: Passages, solution: Solution, now: Active)
     running: Array = solution.status[now.ids] == 0
     rest, count = now.t1 - now.t, now.n_steps + 1.0
     last: Array = count >= now.most if fixed else np.abs(now.h) * STRETCH >= np.abs(rest)
-    h = np.where(last, rest, now.h)
+    least = LEAST_SPACINGS * np.finfo(now.h.dtype).eps * np.abs(now.t)
+    between = (now.t + now.direction * np.maximum(np.abs(now.h), least)) - now.t  # a difference of two times
+    h = np.where(last, rest, now.h if fixed else between)
     accepted: Array
     proposed: Array
     made = steps.step(now, np.where(running, h, 1.0).astype(h.dtype))
@@ -226,7 +228,7 @@ def _advanced(steps: Steps, passages: Passages, solution: Solution, now: Active)
         factor = SAFETY * inverse_root(bounded, m, np)
         proposed = h * np.where(now.rejected > 0.0, np.minimum(factor, 1.0), factor)
         proposed = now.direction * np.minimum(np.abs(proposed), now.longest)
-        tiny = np.abs(h) <= 10.0 * np.finfo(h.dtype).eps * np.abs(now.t)
+        tiny = np.abs(h) <= 1.05 * least  # the difference is rounded
         failed = running & ~accepted & (tiny | (proposed == 0.0))
     events = passages.values(t_new, now.p, made.y)
     stopped = _passed(steps, passages, now, made, np.flatnonzero(accepted), t_new, h, events)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._check import message, samples_text
+from ensemble._check import integer, message, require, samples_text
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble, plot_ribbon
+from ensemble.scalar.ensemble import wrap
 
 __all__ = ["OdeError", "OdeResult", "OdeStatus", "OdeWarning"]
 
@@ -118,6 +119,8 @@ class OdeResult:
     def to_xarray(self) -> Any:
         """A Dataset of y, status and steps, with dimensions time (with `t_eval`), component and sample.
 
+        Output times are the coordinate "time"; where the samples have their own, "t", with dimensions time and sample.
+
         Raises
         ------
         ImportError
@@ -129,8 +132,9 @@ class OdeResult:
         data: dict[str, Any] = {"y": (dims, to_numpy(self.y.samples))}
         data |= {name: ("sample", to_numpy(getattr(self, name))) for name in ("status", "n_steps", "n_rejected")}
         coordinates = {}
-        if "time" in dims and np.ndim(self.t) == 1:
-            coordinates["time"] = to_numpy(self.t)
+        if "time" in dims:
+            shared = np.ndim(self.t) == 1
+            coordinates["time" if shared else "t"] = ("time" if shared else ("time", "sample"), to_numpy(self.t))
         return xarray.Dataset(data, coordinates, {"method": self.method})
 
     def _history(self, function: str) -> Ensemble:
@@ -156,7 +160,8 @@ class OdeResult:
         y = self._history("OdeResult.plot")
         if np.ndim(self.t) != 1:
             raise ValueError(message("OdeResult.plot", "t", "be shared by the samples", f"shape {np.shape(self.t)}"))
-        axes = plot_ribbon(Ensemble(to_numpy(y.samples)[:, component]), to_numpy(self.t), ax=ax, **style)
+        samples = to_numpy(y.samples)[:, _component(component, y, "component", "OdeResult.plot")]
+        axes = plot_ribbon(wrap(samples, y.sample_set), to_numpy(self.t), ax=ax, **style)
         axes.set(xlabel="t", ylabel=f"y[{component}]")
         return axes
 
@@ -179,12 +184,24 @@ class OdeResult:
         """
         import matplotlib.pyplot as plt
 
-        y = to_numpy(self._history("OdeResult.plot_phase").samples)
+        function = "OdeResult.plot_phase"
+        history = self._history(function)
+        first, second = (
+            _component(value, history, name, function) for name, value in (("first", first), ("second", second))
+        )
+        y = to_numpy(history.samples)
         axes = plt.subplots()[1] if ax is None else ax
         for s in np.unique(np.linspace(0, y.shape[-1] - 1, min(n_samples, y.shape[-1])).astype(int)):
             axes.plot(y[:, first, s], y[:, second, s], **{"linewidth": 0.8, **style})
         axes.set(xlabel=f"y[{first}]", ylabel=f"y[{second}]")
         return axes
+
+
+def _component(value: Any, y: Ensemble, argument: str, function: str) -> int:
+    """The number of an unknown."""
+    number = integer(value, function, argument, minimum=0)
+    require(number < y.shape[-1], function, argument, f"be below {y.shape[-1]}", number)
+    return number
 
 
 def all_reached(status: Array) -> bool:

@@ -75,7 +75,8 @@ def solve(
 
     `f` is called once with symbolic values; one compiled loop then carries many samples in SIMD registers (CPU), or
     one sample per thread (CUDA). Where `f` or an event cannot be traced, because it needs a truth value or a function
-    that is not elementwise, the same steps run operation by operation over arrays, many times slower.
+    that is not elementwise, the same steps run operation by operation over Ensembles, many times slower, and through
+    `ensemble.run` where the samples part.
 
     Parameters
     ----------
@@ -96,18 +97,22 @@ def solve(
         Fixed step length; the last step ends at t1 exactly. None: adaptive steps.
     rtol, atol : float or Ensemble
         Bound of the local error: root mean square over unknowns of ``error / (atol + rtol |y|)`` at most 1. `atol` may
-        have shape (n,). rtol is above zero. Not used by fixed steps. The order of "taylor" is one for all samples,
-        that of the smallest rtol, ``ceil(1 - ln(rtol) / 2)`` within bounds: where samples have several rtol, the bits
-        of one depend on the smallest, and on nothing else of another sample.
+        have shape (n,); where it is zero, an unknown that stays at zero fails. rtol is above zero. Not used by fixed
+        steps. The order of "taylor" is one for all samples, that of the smallest rtol, ``ceil(1 - ln(rtol) / 2)``
+        within bounds: where samples have several rtol, the bits of one depend on the smallest, and on nothing else of
+        another sample.
     t_eval : array or Ensemble, shape (n_times,), optional
-        Times of output, ordered from t0 to t1, by the interpolant of the method. They do not change the steps.
+        Times of output, ordered from t0 to t1, by the interpolant of the method. They do not change the steps. With
+        `noise`, values within a step lie on the line through its ends.
     events : callable or sequence of callables
         ``g(t, y, p, xp)``, a value whose roots are found; attributes ``terminal`` (True, or the number of the root that
-        ends the run) and ``direction`` (1: from negative to positive, -1, or 0: both), as SciPy has them.
+        ends the run) and ``direction`` (1: from negative to positive, -1, or 0: both), as SciPy has them. A root is a
+        change of sign between two steps; "taylor" looks at three more places in each, and takes it again in parts where
+        they show more roots.
     backend : {"numpy", "cupy"}
         Where arrays that are NumPy's are integrated; CuPy arrays stay on their device.
     first_step, max_step : float or Ensemble
-        Of adaptive methods; None: estimated, and not bounded.
+        Of adaptive methods; None: estimated, and not bounded. "taylor" may take a shorter first step.
     max_steps : int
         The most steps of a sample by adaptive methods, rejected ones counted; at most 2**24 in float32.
     max_roots : int
@@ -181,14 +186,16 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     o = types.SimpleNamespace(**bound.arguments)
     require(callable(f), NAME, "f", "be callable", repr(f))
     chosen = _method(o)
-    require(isinstance(t, list | tuple) and len(t) == 2, NAME, "t", "be a pair (t0, t1)", repr(t))
+    pair = isinstance(t, list | tuple) or (isinstance(t, np.ndarray) and t.ndim == 1)
+    require(pair and len(t) == 2, NAME, "t", "be a pair (t0, t1)", repr(t))
     y0, p = stacked(y0, "y0"), stacked(() if o.p is None else o.p, "p")
     t_eval_given = o.t_eval is not None
     t_eval = stacked(() if o.t_eval is None else o.t_eval, "t_eval")
     wanted = {"t[0]": t[0], "t[1]": t[1], "rtol": o.rtol, "max_step": np.inf if o.max_step is None else o.max_step}
     wanted |= {name: value for name in ("step", "first_step") if (value := getattr(o, name)) is not None}
     numbers = {name: number(value, name) for name, value in wanted.items()}
-    atol = stacked(o.atol if isinstance(o.atol, Ensemble) or np.ndim(o.atol) else [o.atol], "atol")
+    alone = not isinstance(o.atol, list | tuple) and np.ndim(o.atol) == 0
+    atol = stacked([o.atol] if alone else o.atol, "atol")
     every = [y0, p, t_eval, atol, *numbers.values()]
     n_samples, sample_set = samples_of(NAME, *every), set_of(*every)
     like = next((each.samples for each in every if backend_of(each.samples) == "cuda"), None)
@@ -219,7 +226,8 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
         counts, lengths = fixed_steps(given, direction, dtype)
         chosen = chosen._replace(error_order=None)
     elif o.first_step is not None:
-        lengths = together(given["first_step"], direction, np.multiply)
+        first = together(given["first_step"], given["max_step"], np.minimum)
+        lengths = together(first, direction, np.multiply)
     check_times(times, given, direction, t_eval)
     functions, terminal, sides = events_of(o.events)
     rows = [real(y0), real(p), given["t[0]"], given["t[1]"], lengths, counts, given["rtol"], absolute,

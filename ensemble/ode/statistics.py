@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, backend_of
+from ensemble._backend import array_namespace, asarray_like, backend_of
 from ensemble._check import message, require
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Array
 from ensemble.ode.accumulators import KINDS, accumulated
+from ensemble.ode.arguments import require_no_events
+from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.noise import without_numbers
 from ensemble.ode.problem import Problem, Solution, part_of
 from ensemble.ode.result import OdeResult, without_failed
@@ -52,11 +54,11 @@ class OdeSampleStatistics(NamedTuple):
     mean: Array
     """Shape (n_times, m), without `t_eval` (m,)."""
     variance: Array
-    """Divided by ``n_samples - 1``; NaN where one sample is left."""
+    """Divided by ``n_samples - 1``; NaN where one sample is left. With weights as ``sample_var(ddof=1)``."""
     minimum: Array
     maximum: Array
     n_samples: Array
-    """How many were counted, shape (n_times,) or ()."""
+    """How many were counted, shape (n_times,) or (); a weight of zero is not."""
 
 
 def time_statistics(
@@ -120,7 +122,7 @@ def time_statistics(
     """
     name = "ode.time_statistics"
     given = _given(f, y0, t, p, t_eval, options, name)
-    problem, m = given.problem, 0
+    problem = given.problem
     graph = _functional(of, problem, name)
     m = len(graph.outputs)
     if given.has_times:
@@ -152,7 +154,8 @@ def sample_statistics(
     """Integrate and keep statistics over the samples at each output time: the history of all samples is not stored.
 
     Samples are integrated in groups of a fixed size; the moments of the groups are merged in order, so the result does
-    not depend on the number of threads. Samples that did not reach a time are not counted there.
+    not depend on the number of threads. Samples that did not reach a time are not counted there. Weights of the sample
+    set of y0, p or another argument are those of `sample_mean`.
 
     Parameters
     ----------
@@ -198,10 +201,12 @@ def sample_statistics(
     problem = given.problem
     graph = _functional(of, problem, name)
     moments: _Moments | None = None
-    parts = []
+    parts: list[Solution] = []
+    weights, first = _weights(given), 0
     for part, solution in _groups(problem, progress):
         values, valid = _values(graph, part, solution, given.has_times)
-        here = _moments_of(values, valid)
+        here = _moments_of(values, valid, weights[first : first + part.n_samples])
+        first += part.n_samples
         moments = here if moments is None else _merged(moments, here)
         parts.append(solution._replace(y_out=solution.y_out[:0]))
     assert moments is not None
@@ -211,7 +216,9 @@ def sample_statistics(
     counts = moments.count[:, None]
     least, most = (xp.where(counts > 0, each, unknown) for each in (moments.minimum, moments.maximum))
     mean = xp.where(counts > 0, moments.mean, unknown)
-    variance = xp.where(counts > 1, moments.square / xp.where(counts > 1, counts - 1, 1), unknown)
+    known = xp.where(counts > 1, moments.weight[:, None], 1.0)
+    divisor = known - xp.where(counts > 1, moments.weight_square[:, None], 0.0) / known  # n - 1 of equal weights
+    variance = xp.where(counts > 1, moments.square / divisor, unknown)
     every: list[Any] = [mean, variance, least, most, moments.count]
     result = result_of(whole, given._replace(has_times=False))
     times = result.t
@@ -225,7 +232,7 @@ def sample_statistics(
 def _given(f: Any, y0: Any, t: Any, p: Any, t_eval: Any, options: dict[str, Any], name: str) -> Given:
     """The problem, which has no events."""
     advice = "Statistics are those of whole runs; ode.solve finds roots."
-    require("events" not in options or options["events"] in ((), []), name, "events", "be left out", "events", advice)
+    require_no_events(options, name, advice)
     return problem_of(f, y0, t, p=p, t_eval=t_eval, **options)
 
 
@@ -233,8 +240,7 @@ def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> G
     """The graph of the functionals: inputs t, y and p."""
     system, real = problem.system, Scalar(problem.dtype)
     require(of is None or callable(of), name, "of", "be callable", repr(of))
-    stochastic = system.n_parameters > 0 and type(system).__name__ == "StochasticSystem"
-    function = without_numbers(of) if of is not None and stochastic else of
+    function = without_numbers(of) if of is not None and isinstance(system, StochasticSystem) else of
 
     def body(t: Any, y: list[Any], p: list[Any]) -> tuple[Any, ...]:
         if function is None:
@@ -287,41 +293,49 @@ def _values(graph: Graph, problem: Problem, solution: Solution, has_times: bool)
     return values, xp.all(xp.isfinite(states), axis=1)
 
 
+def _weights(given: Given) -> np.ndarray:
+    """What each sample weighs, at most 1, shape (n_samples,)."""
+    weights = None if given.sample_set is None else given.sample_set.weights
+    return np.ones(given.problem.n_samples) if weights is None else weights / weights.max()
+
+
 class _Moments(NamedTuple):
-    """Of samples at each time: counts (n_times,), and (n_times, m) each."""
+    """Of samples at each time: counts and sums of weights and their squares (n_times,), and (n_times, m) each."""
 
     count: Array
+    weight: Array
+    weight_square: Array
     mean: Array
     square: Array
-    """The sum of squares of deviations from the mean."""
+    """The weighted sum of squares of deviations from the mean."""
     minimum: Array
     maximum: Array
 
 
-def _moments_of(values: Array, valid: Array) -> _Moments:
+def _moments_of(values: Array, valid: Array, weights: np.ndarray) -> _Moments:
     """The moments of one group."""
     xp = array_namespace(values)
-    chosen, count = valid[:, None], xp.sum(valid, axis=-1)
-    divisor = xp.astype(xp.where(count > 0, count, 1), values.dtype)[:, None]
-    mean = xp.sum(xp.where(chosen, values, 0.0), axis=-1) / divisor
+    w = xp.astype(asarray_like(weights, values), values.dtype)
+    valid = valid & (w > 0.0)
+    chosen, each = valid[:, None], xp.where(valid, w, 0.0)
+    weight = xp.sum(each, axis=-1)
+    mean = xp.sum(xp.where(chosen, w * values, 0.0), axis=-1) / xp.where(weight > 0.0, weight, 1.0)[:, None]
     deviations = xp.where(chosen, values - mean[..., None], 0.0)
     least, most = (xp.where(chosen, values, bound) for bound in (xp.inf, -xp.inf))
-    return _Moments(
-        count, mean, xp.sum(deviations * deviations, axis=-1), xp.min(least, axis=-1), xp.max(most, axis=-1)
-    )
+    square = xp.sum(w * (deviations * deviations), axis=-1)
+    sums = xp.sum(valid, axis=-1), weight, xp.sum(each * each, axis=-1)
+    return _Moments(*sums, mean, square, xp.min(least, axis=-1), xp.max(most, axis=-1))
 
 
 def _merged(a: _Moments, b: _Moments) -> _Moments:
     """The moments of two groups together."""
     xp = array_namespace(a.mean)
-    count = a.count + b.count
-    divisor = xp.astype(xp.where(count > 0, count, 1), a.mean.dtype)[:, None]
-    ours, theirs = (xp.astype(each.count, a.mean.dtype)[:, None] for each in (a, b))
+    sums = a.count + b.count, a.weight + b.weight, a.weight_square + b.weight_square
+    part = b.weight[:, None] / xp.where(sums[1] > 0.0, sums[1], 1.0)[:, None]
     rise = b.mean - a.mean
-    part = theirs / divisor
-    square = a.square + b.square + rise * rise * (ours * part)
+    square = a.square + b.square + rise * rise * (a.weight[:, None] * part)
     least, most = xp.minimum(a.minimum, b.minimum), xp.maximum(a.maximum, b.maximum)
-    return _Moments(count, a.mean + rise * part, square, least, most)
+    return _Moments(*sums, a.mean + rise * part, square, least, most)
 
 
 def _sampled(problem: Problem, graph: Graph, progress: bool) -> tuple[Solution, Array]:

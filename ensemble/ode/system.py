@@ -154,14 +154,15 @@ def _traced(function: Callable[..., Any], n: int, n_parameters: int, dtype: str,
     return trace(body, real, [real] * n, [real] * n_parameters, function=NAME)
 
 
-def listed(results: Any, n: int) -> list[Any]:
-    """What a right-hand side returned, as `n` values."""
+def listed(results: Any, n: int, name: str = "f") -> list[Any]:
+    """What the function called `name` returned, as `n` values."""
+    called = f"{name}(t, y, p, xp)"
     advice = "Return a list of n values, one per unknown."
-    if isinstance(results, Mapping | Set | str):
-        raise TypeError(message(NAME, "f(t, y, p, xp)", f"return {n} values", f"a {type(results).__name__}", advice))
+    if results is None or isinstance(results, Mapping | Set | str):
+        raise TypeError(message(NAME, called, f"return {n} values", f"a {type(results).__name__}", advice))
     try:
         values = list(results)
     except TypeError:
         values = [results]
-    require(len(values) == n, NAME, "f(t, y, p, xp)", f"return {n} values", len(values), advice)
+    require(len(values) == n, NAME, called, f"return {n} values", len(values), advice)
     return values

@@ -14,7 +14,7 @@ from ensemble._compile.trace.derivatives import pushforward
 from ensemble._compile.trace.graph import Graph
 from ensemble._typing import Array, Namespace
 from ensemble.ode import implicit
-from ensemble.ode.arguments import stacked
+from ensemble.ode.arguments import require_no_events, stacked
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.control import Rows
 from ensemble.ode.extension import (
@@ -143,7 +143,7 @@ def sensitivities(
     """
     one_of(control, ("state", "all"), NAME, "control")
     advice = "Differentiate runs without events; ode.solve finds roots."
-    require("events" not in options or options["events"] in ((), []), NAME, "events", "be left out", "events", advice)
+    require_no_events(options, NAME, advice)
     given = problem_of(f, y0, t, p=p, **options)
     problem = given.problem
     n_parameters = stacked(() if p is None else p, "p").shape[0]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, prototype, to_numpy
-from ensemble._check import floating, integer, message, one_of, require
+from ensemble._check import floating, integer, message, one_of, require, require_real_numbers
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -23,7 +23,7 @@ from ensemble._kernels.quadrature.rules import (
     legendre_rule,
     smolyak,
 )
-from ensemble.scalar import Ensemble
+from ensemble.scalar import DivergenceError, Ensemble, namespace, run
 
 __all__ = ["Integrand", "gauss"]
 
@@ -89,14 +89,14 @@ def gauss(
         ``f(q, xp)`` takes a tuple of `dim` numbers and the namespace of their functions and returns a number or a tuple
         of numbers; with `p` it is ``f(q, p, xp)``. It is called once, with symbolic numbers, and compiled; see `fuse`
         for what it may use. The compiled code is kept, the trace in an `Integrand` only. A function that cannot be
-        traced is called with arrays of points instead.
+        traced is called with Ensembles instead, whose samples are the points; see `run` for what it may do.
     dim : int, at least 1
     n_nodes : int, from 1 to 150
         Nodes along each variable; exact for polynomials of degree ``2 n_nodes - 1`` in each variable.
     rule : {"hermite", "legendre", "laguerre"}
         "hermite": the mean for independent standard normal variables. "legendre": the integral over `bounds`.
         "laguerre": the mean for independent standard exponential variables.
-    p : array or Ensemble, shape (k,), optional
+    p : array or Ensemble, shape (k,), or a list of numbers and Ensembles, optional
         Parameters of `f`. Of an Ensemble, each sample has an integral of its own.
     kind : {"tensor", "sparse"}
         "tensor": all ``n_nodes ** dim`` tuples of nodes. "sparse": Smolyak's grid [2]_ of `level`, exact for
@@ -148,6 +148,8 @@ def gauss(
     one_of(kind, ("tensor", "sparse"), name, "kind")
     one_of(backend, ("numpy", "cupy"), name, "backend")
     dtype = floating(dtype, name, "dtype")
+    first = next((part for part in p if isinstance(part, Ensemble)), None) if isinstance(p, list | tuple) else None
+    p = p if first is None else first.__array_namespace__().asarray(list(p))
     parameters, n_samples = checked_parameters(p, dtype)
     limits = checked_bounds(bounds, dim, rule)
     like = prototype(backend)
@@ -191,8 +193,7 @@ def checked_parameters(p: Any, dtype: Any) -> tuple[np.ndarray, int]:
     if p is None:
         return np.zeros((0, 1), dtype), 1
     values = to_numpy(p.samples) if isinstance(p, Ensemble) else to_numpy(p)[..., None]
-    if values.dtype.kind not in "biuf":
-        raise TypeError(message("gauss", "p", "hold real numbers", f"dtype {values.dtype}"))
+    require_real_numbers(values.dtype, "gauss", "p")
     require(values.ndim == 2, "gauss", "p", "have one axis", f"shape {values.shape[:-1]}")
     return np.ascontiguousarray(values, dtype), values.shape[1]
 
@@ -206,8 +207,7 @@ def checked_bounds(bounds: Any, dim: int, rule: str) -> np.ndarray | None:
         advice = "Map the variable in f, with parameters p."
         raise TypeError(message("gauss", "bounds", "be the same for all samples", "an Ensemble", advice))
     limits = to_numpy(bounds)
-    if limits.dtype.kind not in "biuf":
-        raise TypeError(message("gauss", "bounds", "hold real numbers", f"dtype {limits.dtype}"))
+    require_real_numbers(limits.dtype, "gauss", "bounds")
     limits = limits.astype(np.float64)
     require(limits.shape in ((2,), (dim, 2)), "gauss", "bounds", f"have shape (2,) or ({dim}, 2)",
             f"shape {limits.shape}")  # fmt: skip
@@ -300,39 +300,57 @@ def over_arrays(
     f: Callable[..., Any], points: Points, limits: np.ndarray | None, parameters: np.ndarray, p: Any, n_samples: int,
     like: Any,
 ) -> Any:  # fmt: skip
-    """The weighted sum of an integrand that takes arrays: chunk by chunk, sample by sample."""
+    """The weighted sum of an integrand that is not traced: chunk by chunk, sample by sample."""
     xp = array_namespace(like)
     totals: list[list[Any]] = []
     single = True
     for s in range(n_samples):
-        given = None if p is None else tuple(value for value in parameters[:, s])
+        given = () if p is None else (tuple(value for value in parameters[:, s]),)
         parts: list[list[Any]] = []
         for first in range(0, points.size, CHUNK):
             places, weights = points.between(first, min(first + CHUNK, points.size))
-            q, volume = mapped_point(tuple(xp.asarray(row) for row in places), limits)
-            found = f(q, xp) if given is None else f(q, given, xp)
+            q, volume = mapped_point(tuple(Ensemble(xp.asarray(row)) for row in places), limits)
+            found = at_points(f, (q, *given), xp, weights.size)
             single = not isinstance(found, tuple | list)
             if not single and not found:
                 raise TypeError(message("gauss", "f", "return a number or some", f"an empty {type(found).__name__}"))
-            weighted = [one_value(value, xp, places) for value in ((found,) if single else found)]
+            values = [one_value(value, xp, places) for value in ((found,) if single else found)]
             factor = xp.asarray(weights)
-            parts.append([volume * xp.sum(value * factor) for value in weighted])
+            parts.append([volume * xp.sum(value * factor) for value in values])
         totals.append([pairwise(list(column)) for column in zip(*parts, strict=True)])
     rows = [xp.stack(list(column)).astype(parameters.dtype) for column in zip(*totals, strict=True)]
     return results(rows, single, p)
 
 
+def at_points(f: Callable[..., Any], arguments: tuple[Any, ...], xp: Any, n_points: int) -> Any:
+    """The integrand of Ensembles whose samples are the points: none of its functions can mix them.
+
+    What needs a truth value, a Python number or a plain array goes through `ensemble.run`.
+    """
+    try:
+        return f(*arguments, namespace(xp, n_points))
+    except (DivergenceError, TypeError, AttributeError, ValueError):
+        made = run(f, *arguments, namespace(xp))
+    for error in made.errors.values():
+        raise error
+    return made.value
+
+
 def one_value(value: Any, xp: Any, places: np.ndarray) -> Any:
     """The integrand at all points; one number stands for each of them."""
-    shape = getattr(value, "shape", ())
+    advice = "Return its real and its imaginary part."
     if not isinstance(value, int | float | bool) and not hasattr(value, "dtype"):
-        advice = "Return its real and its imaginary part." if isinstance(value, complex) else ""
-        raise TypeError(message("gauss", "f", "return numbers", f"a {type(value).__name__}", advice))
-    if "complex" in str(getattr(value, "dtype", "")):
-        advice = "Return its real and its imaginary part."
+        kind = f"a {type(value).__name__}"
+        raise TypeError(message("gauss", "f", "return numbers", kind, advice if isinstance(value, complex) else ""))
+    if "complex" in str(value.dtype if hasattr(value, "dtype") else ""):
         raise TypeError(message("gauss", "f", "return real numbers", f"dtype {value.dtype}", advice))
-    require(shape in ((), places.shape[1:]), "gauss", "f", "return one number for each point", f"shape {shape}")
-    return value if shape else xp.full(places.shape[1], value, dtype=places.dtype)
+    shape = getattr(value, "shape", ())
+    require(shape == (), "gauss", "f", "return one number for each point", f"shape {shape}")
+    values = value.samples if isinstance(value, Ensemble) else xp.asarray(value)
+    fits = values.size in (1, places.shape[1])
+    advice = "Pass samples as parameters p."
+    require(fits, "gauss", "f", "return one number for each point", f"{values.size} samples", advice)
+    return xp.broadcast_to(values, places.shape[1:]).astype(places.dtype)
 
 
 def pairwise(values: list[Any]) -> Any:

@@ -1,5 +1,6 @@
 """Arguments that are refused, each with one clear message."""
 
+import array_api_strict as strict
 import numpy as np
 import pytest
 
@@ -29,6 +30,9 @@ ARGUMENTS = [
     ({"y0": 1.0}, ValueError, r"y0 must have one axis; got 1.0. Write \[1.0\]"),
     ({"y0": [None, 0.0]}, TypeError, "y0 must be real numbers; got object"),
     ({"y0": [[1.0], [1.0, 2.0]]}, TypeError, "y0 must be an array, an Ensemble or a list of numbers"),
+    ({"y0": Ensemble(strict.ones((2, 3)))}, TypeError, "y0 must be of NumPy or CuPy; got an array of array_api_strict"),
+    ({"t": (0.0, Ensemble(strict.ones(3)))}, TypeError, r"t\[1\] must be of NumPy or CuPy; got an array of array_api"),
+    ({"y0": np.ones((2, 3))}, ValueError, r"y0 must have one axis; got shape \(2, 3\). Write Ensemble\(x\)"),
     ({"y0": []}, ValueError, "y0 must have at least one entry"),
     ({"p": 2.0}, ValueError, "p must have one axis"),
     ({"p": [Ensemble(1j * THREE)]}, ValueError, r"p\[0\] must be real numbers"),
@@ -53,6 +57,8 @@ ARGUMENTS = [
     ({"y0": np.ones(2, np.float32), "max_steps": 2**24 + 1}, ValueError, "max_steps must be at most 16777216"),
     ({"noise_samples": [3]}, ValueError, "noise_samples must be None without noise"),
     ({"method": "RK45"}, ValueError, "method must be one of"),
+    ({"t": (0.0, 0.0), "t_eval": [5.0]}, ValueError, "t_eval must lie between t0 and t1"),
+    ({"t": (0.0, Ensemble(np.arange(3.0))), "t_eval": Ensemble(THREE[None])}, ValueError, "t_eval must lie between"),
     ({"events": 3}, ValueError, "events must be callable"),
     ({"events": passing(terminal=-1)}, ValueError, "events must have a terminal"),
     ({"events": passing(terminal=0.5)}, TypeError, "events must have a terminal"),
@@ -74,6 +80,8 @@ def test_arguments_of_a_wrong_kind_or_value_are_refused(changed, error, text):
         (lambda t, y, p, xp: [1j * y[0], y[0]], "complex128"),
         (lambda t, y, p, xp: ["a", y[0]], "a str"),
         (lambda t, y, p, xp: {0: y[1], 1: y[0]}, "a dict"),
+        (lambda t, y, p, xp: None, "a NoneType"),
+        (lambda t, y, p, xp: [np.ones(1), y[0]], r"float64 of shape \(1,\)"),
         (lambda t, y, p, xp: [[y[0]], y[1]], "a list"),
     ],
 )
@@ -135,6 +143,46 @@ def test_what_to_differentiate_by_is_named_by_integers(wrt, error, text):
 def test_statistics_are_of_at_least_one_value(function):
     with pytest.raises(ValueError, match="of must return at least one value; got 0"):
         function(oscillator, START, SPAN, of=lambda t, y, p, xp: [])
+
+
+def test_samples_in_f_come_from_its_arguments():
+    factor = Ensemble(THREE)
+    with pytest.raises(ValueError, match=r"f\(t, y, p, xp\) must return a value per sample; got 3 samples where 1 are"):
+        ode.solve(lambda t, y, p, xp: [factor * y[1], y[0]], START, SPAN)
+
+
+@pytest.mark.parametrize("method", ["tsit5", "taylor"])
+@pytest.mark.parametrize("atol", [Ensemble(np.array([1e-3, 1e-9])), [Ensemble(np.array([1e-3, 1e-9])), 1e-6]])
+def test_each_sample_may_have_its_absolute_tolerance(method, atol):
+    steps = ode.solve(oscillator, START, (0.0, 8.0), rtol=1e-9, atol=atol, method=method).n_steps
+    assert steps[0] < steps[1]
+
+
+@pytest.mark.parametrize("method", ["tsit5", "taylor", "rodas4", "bdf"])
+def test_the_first_step_is_at_most_the_given_one_and_the_longest(method):
+    options = {"rtol": 0.1, "atol": 0.1, "method": method, "events": lambda t, y, p, xp: y[0] - 2.0}
+    free, first, longest = (
+        ode.solve(oscillator, START, (0.0, 0.5), **options, **more).n_steps[0]
+        for more in ({}, {"first_step": 1e-6}, {"first_step": 0.5, "max_step": 0.1})
+    )
+    assert first > free and longest >= 5
+
+
+def test_no_events_are_none():
+    given = ode.solve(oscillator, START, SPAN, events=None)
+    assert given.y.shape == (2,) and given.t_events == ()
+    assert ode.sensitivities(oscillator, START, SPAN, events=None).y.shape == (2,)
+
+
+def test_the_ends_may_be_an_array():
+    assert np.array_equal(
+        ode.solve(oscillator, START, np.array(SPAN)).y.samples, ode.solve(oscillator, START, SPAN).y.samples
+    )
+
+
+def test_plain_numbers_take_the_precision_of_ensembles_beside_them():
+    start = [Ensemble(THREE.astype(np.float32)), 0.0]
+    assert ode.solve(oscillator, start, SPAN).y.dtype == np.float32
 
 
 def test_no_largest_step_is_none():

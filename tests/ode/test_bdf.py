@@ -5,34 +5,18 @@ import pytest
 
 from ensemble import Ensemble, gallery, ode
 from ensemble._kernels.ode import differences
-from ensemble.ode import OdeStatus, OdeWarning, bdf, evaluation
+from ensemble.ode import OdeStatus, OdeWarning
 from ensemble.ode.methods.bdf import ALPHA, GAMMA
 from tests.ode.problems import brusselator, brusselator_start
 
 M = 20
 P = np.linspace(0.01, 0.05, 5)
-TIMES = [0.0, 0.5, 1.1, 2.0]
 
 
 def integrated(p=P, span=(0.0, 2.0), start=None, f=brusselator, **options):
     start = brusselator_start(M) if start is None else start
     options = {"rtol": 1e-6, "atol": 1e-8} | options
     return ode.solve(f, start, span, p=Ensemble(np.atleast_2d(p)), method="bdf", **options)
-
-
-@pytest.fixture(scope="module")
-def whole():
-    return integrated(t_eval=TIMES)
-
-
-@pytest.mark.parametrize("together", [1, 32])
-def test_samples_that_take_the_place_of_others_are_the_same(whole, monkeypatch, together):
-    monkeypatch.setattr(evaluation, "FACTORS", 1)  # 8 columns
-    monkeypatch.setattr(bdf, "TOGETHER", together)
-    order = np.random.default_rng(0).permutation(45)
-    many = integrated(np.tile(P, 9)[order], t_eval=TIMES)
-    assert np.array_equal(many.y.samples, np.tile(whole.y.samples, 9)[..., order])
-    assert np.array_equal(many.n_steps, np.tile(whole.n_steps, 9)[order])
 
 
 def test_a_sample_that_grows_without_bound_leaves_the_others_alone():

@@ -1,12 +1,11 @@
 """Rodas4 for many unknowns: all samples in lock step, with one sparse factorisation."""
 
 import numpy as np
-import pytest
 from scipy.integrate import solve_ivp
 
 from ensemble import Ensemble, ode
 from ensemble._kernels.ode import lock_step
-from ensemble.ode import OdeStatus, evaluation, implicit
+from ensemble.ode import OdeStatus, implicit
 from tests.ode.problems import brusselator, brusselator_arrays, brusselator_sparsity, brusselator_start, robertson
 
 M = 20
@@ -20,21 +19,9 @@ def integrated(p=P, span=SPAN, start=None, f=brusselator, **options):
     return ode.solve(f, start, span, p=None if p is None else Ensemble(p[None]), method="rodas4", **options)
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return integrated(t_eval=[0.0, 0.5, 1.1, 2.0])
-
-
 def reference(a, times):
     return solve_ivp(brusselator_arrays, (times[0], times[-1]), brusselator_start(M), "Radau", rtol=1e-11, atol=1e-12,
                      args=(a,), t_eval=times, jac_sparsity=brusselator_sparsity(M)).y.T  # fmt: skip
-
-
-def test_samples_that_take_the_place_of_others_are_the_same(whole, monkeypatch):
-    monkeypatch.setattr(evaluation, "FACTORS", 1)  # 8 samples at a time
-    many = integrated(np.tile(P, 14), t_eval=[0.0, 0.5, 1.1, 2.0])
-    assert np.array_equal(many.y.samples, np.tile(whole.y.samples, 14))
-    assert np.array_equal(many.n_steps, np.tile(whole.n_steps, 14))
 
 
 def test_fixed_steps_converge_and_end_at_the_end():
@@ -76,18 +63,6 @@ def test_events_are_those_of_the_straight_line_form(monkeypatch):
     assert np.allclose(one.y.samples, two.y.samples, rtol=1e-7, atol=1e-12, equal_nan=True)
     for a, b in zip(one.t_events, two.t_events, strict=True):
         assert np.allclose(a.samples, b.samples, rtol=1e-9, equal_nan=True)
-
-
-def test_events_leave_the_steps_and_the_other_samples_alone(whole):
-    def low(t, y, p, xp):
-        return xp.where(p[0] < 0.025, y[0] - 1.2, 1.0)
-
-    low.terminal = True
-    other = integrated(events=low, t_eval=[0.0, 0.5, 1.1, 2.0])
-    stopped = other.status == OdeStatus.event
-    assert stopped.tolist() == (P < 0.025).tolist()
-    assert np.array_equal(other.y.samples[..., ~stopped], whole.y.samples[..., ~stopped])
-    assert np.abs(other.y_reached.samples[0, stopped] - 1.2).max() < 1e-5
 
 
 def test_sums_of_stages_and_errors_are_those_of_arrays():

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from ensemble import Ensemble, ode
-from ensemble.ode import OdeStatus, OdeWarning
+from ensemble.ode import OdeStatus, OdeWarning, bdf, evaluation
 from tests.ode.problems import brusselator, brusselator_arrays, brusselator_sparsity, brusselator_start
 
 M = 20
@@ -54,6 +54,27 @@ def test_a_sample_is_its_own_run_to_the_bit(method, whole, k):
     alone = integrated(method, P[k : k + 1], t_eval=TIMES)
     assert np.array_equal(alone.y.samples[..., 0], whole.y.samples[..., k])
     assert alone.n_steps[0] == whole.n_steps[k] and alone.n_rejected[0] == whole.n_rejected[k]
+
+
+def test_samples_that_take_the_place_of_others_are_the_same(method, whole, monkeypatch):
+    monkeypatch.setattr(evaluation, "FACTORS", 1)  # 8 samples at a time
+    monkeypatch.setattr(bdf, "TOGETHER", 1)
+    order = np.random.default_rng(0).permutation(45)
+    many = integrated(method, np.tile(P, 9)[order], t_eval=TIMES)
+    assert np.array_equal(many.y.samples, np.tile(whole.y.samples, 9)[..., order])
+    assert np.array_equal(many.n_steps, np.tile(whole.n_steps, 9)[order])
+
+
+def test_events_leave_the_steps_and_the_other_samples_alone(method, whole):
+    def low(t, y, p, xp):
+        return xp.where(p[0] < 0.025, y[0] - 1.2, 1.0)
+
+    low.terminal = True
+    other = integrated(method, events=low, t_eval=TIMES)
+    stopped = other.status == OdeStatus.event
+    assert stopped.tolist() == (P < 0.025).tolist()
+    assert np.array_equal(other.y.samples[..., ~stopped], whole.y.samples[..., ~stopped])
+    assert np.abs(other.y_reached.samples[0, stopped] - 1.2).max() < BOUNDS[method]["output"]
 
 
 def test_a_sample_that_is_not_finite_leaves_the_others_alone(method, whole):

@@ -1,6 +1,7 @@
 """`ode.solve`: against closed forms, SciPy and runs of single samples."""
 
 import importlib
+import math
 import re
 import warnings
 
@@ -74,6 +75,42 @@ def test_a_taylor_step_whose_coefficients_vanish_is_not_accepted(k):
     result = ode.solve(lambda t, y, p, xp: [(k + 1) * t**k], [0.0], (0.0, 1.0), method="taylor", rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(result.y.samples, 1.0, rtol=1e-7)
     assert (result.n_rejected > 0).all() == (k > 5)
+
+
+def test_taylor_bounds_the_error_of_each_unknown():
+    """A slow unknown of size 1e6 beside a fast one of size 1e-3."""
+
+    def f(t, y, p, xp):
+        return [y[1], -0.01 * y[0], y[3], -100.0 * y[2]]
+
+    result = ode.solve(f, [1e6, 0.0, 1e-3, 0.0], (0.0, 10.0), method="taylor", rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(result.y.samples[2, 0], 1e-3 * np.cos(100.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["tsit5", "dop853", "taylor", "rodas4", "bdf"])
+def test_time_may_be_large_beside_the_steps(method):
+    """Seconds since 1970: the spacing of numbers is 2e-7 there, a hundredth to a thousandth of a step."""
+    t0, options = 1.7e9, {"p": [1e6], "method": method, "rtol": 1e-7, "atol": [1e-9, 1e-6]}
+    result = ode.solve(oscillator, [1.0, 0.0], (t0, t0 + 0.0625), **options)
+    early = ode.solve(oscillator, [1.0, 0.0], (0.0, 0.0625), **options)
+    np.testing.assert_allclose(result.y.samples[0], early.y.samples[0], rtol=0, atol=3e-6)
+
+
+def test_taylor_finds_roots_of_which_a_step_has_two():
+    """A throw is a polynomial of degree 2: one step would go to the end, far below the ground."""
+
+    def ground(t, y, p, xp):
+        return y[0]
+
+    def halfway(t, y, p, xp):
+        return y[0] - 50.0
+
+    ground.terminal, ground.direction = True, -1
+    speed = Ensemble(np.array([10.0, 20.0]))
+    thrown = ode.solve(lambda t, y, p, xp: [y[1], -0.5], [0.0, speed], (0.0, 100.0), method="taylor",
+                       events=(ground, halfway))  # fmt: skip
+    np.testing.assert_allclose(thrown.t_events[0].samples[0], [40.0, 80.0], rtol=1e-12)
+    np.testing.assert_allclose(thrown.t_events[1].samples[:2, 0], 20.0 + np.array([-1, 1]) * np.sqrt(200.0), rtol=1e-12)
 
 
 def test_too_many_steps_are_an_outcome():
@@ -164,6 +201,36 @@ def test_an_untraced_function_gives_the_same_answers(method):
     np.testing.assert_allclose(result.y.samples, expected.y.samples, rtol=0, atol=1e-11)
     np.testing.assert_array_equal(result.n_events, expected.n_events)
     np.testing.assert_allclose(result.t_events[1].samples, expected.t_events[1].samples, rtol=1e-9)
+
+
+ANGLES = Ensemble(np.array([0.3, -0.2, 1.0, -1.5]))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda t, y, p, xp: [-y[0] if y[0] > 0.0 else 2.0 * y[0]],
+        lambda t, y, p, xp: [math.sin(3.0 * y[0]) + math.exp(-t)],
+        lambda t, y, p, xp: np.array([[-1.0]]) @ np.array(y),
+        lambda t, y, p, xp: [float(np.interp(t, [0.0, 1.0], [0.0, 1.0])) - y[0]],
+        lambda t, y, p, xp: [max(y[0], 0.5)],
+    ],
+    ids=["branch", "math", "matrix", "table", "max"],
+)
+def test_a_function_of_one_sample_has_the_bits_of_its_own_runs_where_samples_part(f):
+    whole = ode.solve(f, [ANGLES], (0.0, 0.5), rtol=1e-3)
+    for s in range(4):
+        alone = ode.solve(f, [ANGLES.samples[s]], (0.0, 0.5), rtol=1e-3)
+        assert np.array_equal(alone.y.samples[:, 0], whole.y.samples[:, s]) and alone.n_steps[0] == whole.n_steps[s]
+
+
+def test_an_event_of_one_sample_parts_samples_too():
+    def branching(t, y, p, xp):
+        return y[0] - 0.5 if y[0] > 0.0 else 0.5 + y[0]
+
+    made = ode.solve(lambda t, y, p, xp: [1.0], [ANGLES], (0.0, 4.0), events=branching, rtol=1e-3, max_step=0.01)
+    roots = made.t_events[0].samples[:2]
+    np.testing.assert_allclose(roots, [[0.2, 0.2, np.nan, 1.0], [np.nan, 0.7, np.nan, 1.5]], atol=1e-9)
 
 
 def test_stiff_systems_reach_their_published_ends():
@@ -284,8 +351,18 @@ def test_results_become_datasets_and_pictures():
     assert data["y"].dims == ("time", "component", "sample") and data["y"].shape == (7, 3, 37)
     assert result.plot(1).get_ylabel() == "y[1]"
     assert len(result.plot_phase(0, 2, n_samples=5).lines) == 5
+    with pytest.raises(ValueError, match=r"OdeResult.plot: component must be below 3; got 3"):
+        result.plot(3)
     with pytest.raises(ValueError, match="have a time axis"):
         lorenz_of(RHO).plot()
+
+
+def test_a_dataset_has_the_output_times_of_each_sample():
+    pytest.importorskip("xarray")
+    times = np.array([[0.0, 0.0], [1.0, 2.0]])
+    result = ode.solve(oscillator, [1.0, 0.0], (0.0, Ensemble(times[1])), p=[1.0], t_eval=Ensemble(times))
+    data = result.to_xarray()
+    assert data["t"].dims == ("time", "sample") and np.array_equal(data["t"], times)
 
 
 def test_no_warning_where_all_is_well():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble import Ensemble, ode
+from ensemble import Ensemble, SampleSet, ode, sample_mean, sample_var
 from ensemble.ode import compiled, device, statistics
 from tests.ode.problems import SOLVERS, lorenz
 
@@ -103,6 +103,22 @@ def test_statistics_over_samples_are_those_of_the_history(times, monkeypatch):
     assert np.allclose(made.variance, values.var(-1, ddof=1), rtol=1e-10, atol=1e-14)
     assert np.array_equal(made.minimum, values.min(-1)) and np.array_equal(made.maximum, values.max(-1))
     assert (made.n_samples == 501).all() and np.shape(made.n_samples) == np.shape(values)[:-2]
+
+
+def test_weights_of_the_sample_set_are_those_of_sample_mean(monkeypatch):
+    monkeypatch.setitem(statistics.GROUP, "numpy", 3)
+    weights = np.array([2.0, 0.5, 0.0, 1.0, 3.0])
+    points = Ensemble(np.array([0.5, 0.9, 9.0, 1.1, 1.5]), SampleSet(weights=weights))
+    options = {"p": [points], "t_eval": [0.5, 1.0]}
+
+    def decay(t, y, p, xp):
+        return [-p[0] * y[0]]
+
+    made = ode.sample_statistics(decay, [1.0], (0.0, 1.0), **options)
+    y = ode.solve(decay, [1.0], (0.0, 1.0), **options).y
+    assert np.allclose(made.mean, sample_mean(y), rtol=1e-14)
+    assert np.allclose(made.variance, sample_var(y, ddof=1), rtol=1e-12)
+    assert np.array_equal(made.minimum, y.samples[..., 4]) and made.n_samples.tolist() == [4, 4]
 
 
 def test_samples_that_fail_are_not_counted_from_where_they_do():

@@ -189,6 +189,18 @@ def test_events_and_output_times_of_a_path():
     assert ((first >= 0.0) & (first <= 1.0))[result.n_events[0] > 0].all()
 
 
+@pytest.mark.parametrize("part", [0, 1])
+def test_functions_that_cannot_be_traced_give_the_same_paths(part):
+    functions = [one_dimensional, lambda t, y, p, xp: [p[1] * y[0]]]
+    expected = solved(5, method="euler-maruyama", noise=functions[1], t_eval=[0.3, 1.0])
+    traceable = functions[part]
+    functions[part] = lambda t, y, p, xp: np.array(traceable(t, y, p, xp))
+    start = Ensemble(np.full((1, 5), 1.5))
+    options = {"method": "euler-maruyama", "noise": functions[1], "seed": 5, "step": 1 / 64, "t_eval": [0.3, 1.0]}
+    found = ode.solve(functions[0], start, (0.0, 1.0), p=[0.5, 0.8], **options)
+    np.testing.assert_allclose(found.y.samples, expected.y.samples, rtol=1e-13)
+
+
 def test_wrong_arguments_of_noise_are_clear_errors():
     with pytest.raises(ValueError, match="noise must be a function for a stochastic method"):
         solved(noise=None)
@@ -196,6 +208,8 @@ def test_wrong_arguments_of_noise_are_clear_errors():
         solved(method="rk4")
     with pytest.raises(ValueError, match=r"noise_samples must have shape \(40,\)"):
         solved(noise_samples=[1, 2])
+    with pytest.raises(ValueError, match=r"noise\(t, y, p, xp\) must return 1 values; got 2"):
+        solved(noise=lambda t, y, p, xp: [1.0, 2.0])
     with pytest.raises(ValueError, match="noise_samples must be an array of integers"):
         solved(noise_samples=np.full(40, -1))
 

@@ -80,5 +80,5 @@ def test_a_value_that_is_not_finite_gives_a_step_that_is_not():
 def test_the_step_in_a_trace_is_of_the_size_of_its_recurrences():
     graph = traced_step(method_of("taylor", 2e-9, 0.0), lorenz, 3, 1)
     assert len(graph.nodes) < 900
-    # int32: the bit patterns from which the roots of the step start
-    assert {node.dtype for node in traced_step("taylor", lorenz, 3, 1, "float32").nodes} == {"float32", "int32"}
+    # int32: the bit patterns from which the roots of the step start; bool: whether it is the longest one
+    assert {node.dtype for node in traced_step("taylor", lorenz, 3, 1, "float32").nodes} == {"float32", "int32", "bool"}

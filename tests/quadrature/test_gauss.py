@@ -142,7 +142,7 @@ def test_an_integrand_that_cannot_be_traced_gives_the_same_answers(monkeypatch):
     monkeypatch.setattr(MODULE, "CHUNK", 100)
 
     def untraceable(q, p, xp):
-        assert q[0].shape  # a traced value has none
+        assert q[0].n_samples  # a traced value has none
         return with_parameters(q, p, xp)
 
     values = np.random.default_rng(50021).uniform(0.1, 0.9, (2, 3))
@@ -150,6 +150,29 @@ def test_an_integrand_that_cannot_be_traced_gives_the_same_answers(monkeypatch):
         got, expected = gauss(untraceable, 2, 13, p=p), gauss(with_parameters, 2, 13, p=p)
         for a, b in zip(got, expected, strict=True):
             np.testing.assert_allclose(getattr(a, "samples", a), getattr(b, "samples", b), rtol=1e-13)
+
+
+OF_ONE_POINT = {
+    "norm": (lambda q, xp: np.linalg.norm(q) ** 2, 3.0),
+    "sum": (lambda q, xp: np.sum(np.square(q)), 3.0),
+    "math": (lambda q, xp: math.exp(0.1 * q[0]), math.exp(0.005)),
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE_POINT)
+@pytest.mark.parametrize("options", [{"n_nodes": 4}, {"kind": "sparse", "level": 2}], ids=str)
+def test_a_function_of_one_point_mixes_no_points(name, options):
+    f, exact = OF_ONE_POINT[name]
+    np.testing.assert_allclose(gauss(f, 3, **options), exact, rtol=1e-7)
+
+
+def test_a_function_of_one_point_may_branch():
+    np.testing.assert_allclose(gauss(lambda q, xp: q[0] ** 2 if q[1] > 0.0 else 0.0, 2, 4), 0.5, rtol=1e-12)
+
+
+def test_parameters_may_be_a_list_of_numbers_and_ensembles():
+    found = gauss(lambda q, p, xp: p[0] * q[0] ** 2 + p[1], 1, 3, p=[en.Ensemble(np.array([1.0, 2.0])), 3.0])
+    np.testing.assert_allclose(found.samples, [4.0, 5.0])
 
 
 def test_an_integrand_is_traced_once_for_each_kind_of_call():

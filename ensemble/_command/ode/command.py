@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         chosen["times"] = options.times
     times = chosen.pop("times", None)
     if times is not None:
-        chosen["t_eval"] = np.linspace(*problem.t, times) if np.ndim(times) == 0 else np.asarray(times)
+        chosen["t_eval"] = np.linspace(*problem.t, times) if np.ndim(times) == 0 else times
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ode.OdeWarning)  # the table has it
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
                   "status": status, "n_steps": to_numpy(result.n_steps)}  # fmt: skip
         options.output.write(
             options.out,
-            lambda: write_whole(options.out, lambda file: np.savez_compressed(file, **arrays)),  # type: ignore[arg-type]
+            lambda: write_whole(options.out, lambda file: np.savez(file, **arrays)),  # type: ignore[arg-type]
         )
     if options.plot is not None:
         options.output.write(options.plot, lambda: save_figure(figure(problem, result), options.plot))
@@ -126,16 +126,23 @@ def problem_of(options: argparse.Namespace) -> Problem:
         )
         values = {name: getattr(drawn, name) for name in drawn.names}
     y0, p = (placed(where, key, row, values, options.backend) for key, row in (("y0", y0), ("p", p)))
-    ends = kinds.numbers(t) if not isinstance(t, tuple) else t
+    ends = read(where, table, "t", kinds.numbers) if "t" in table else t
     if np.shape(ends) != (2,):
         raise ValueError(f"{where}: t must be two numbers; got {t!r}.")
     if not values and options.samples != 1:
         say(f"{options.prog}: no [inputs]: the problem has one sample")
-    readers = {"method": kinds.text, "step": kinds.positive, "rtol": kinds.positive, "atol": kinds.positive}
+    readers = {"method": kinds.text, "step": kinds.positive, "rtol": kinds.positive, "atol": kinds.positive,
+               "times": output_times}  # fmt: skip
     chosen = {key: read(where, table, key, reader) for key, reader in readers.items() if key in table}
-    if "times" in table:
-        chosen["times"] = table["times"]
     return Problem(name, f, y0, p, (float(ends[0]), float(ends[1])), chosen)
+
+
+def output_times(value: Any) -> Any:
+    """a whole number of at least 2, or a list of finite numbers"""
+    times = kinds.numbers(value) if isinstance(value, list) else kinds.whole(value)
+    if np.ndim(times) == 0 and times < 2:
+        raise ValueError
+    return times
 
 
 def placed(where: str, key: str, row: Any, values: dict[str, Any], backend: str) -> list[Any]:
@@ -148,15 +155,18 @@ def placed(where: str, key: str, row: Any, values: dict[str, Any], backend: str)
                 raise ValueError(f"{where}: {key} must name inputs of [inputs]; got {entry!r}.")
             found.append(Ensemble(asarray_like(np.asarray(values[entry].samples, dtype=np.float64), like)))
         else:
-            found.append(float(entry))
+            found.append(read(where, {key: entry}, key, a_number))
     return found
 
 
+def a_number(value: Any) -> float:
+    """finite numbers and names of inputs"""
+    return float(kinds.numbers([value])[0])
+
+
 def outcome(problem: Problem, result: ode.OdeResult, status: np.ndarray, seconds: float) -> dict[str, Any]:
-    """The statistics of the last states, and of the steps."""
-    good = result.succeeded
-    y = to_numpy(result.y.samples)
-    last = (y[-1] if y.ndim == 3 else y)[:, good]
+    """The statistics of the states at the end of the run, whatever the output times, and of the steps."""
+    last = to_numpy(result.y_reached.samples)[:, result.succeeded]
     steps = to_numpy(result.n_steps)
     rows = []
     for i, values in enumerate(last):

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg as sla
 
-from ensemble._check import integer, require
+from ensemble._backend import is_array, to_numpy
+from ensemble._check import integer, require, require_real_numbers
+from ensemble.scalar import Ensemble
 
-__all__ = ["Beam", "Modes", "banded_product", "cantilever", "checked_output"]
+__all__ = ["Beam", "Modes", "banded_product", "cantilever", "checked_output", "real_array"]
 
 HALF_WIDTH = 3
 
@@ -108,10 +110,18 @@ def banded_product(band: np.ndarray, x: np.ndarray) -> np.ndarray:
     return y
 
 
+def real_array(value: Any, function: str, argument: str) -> Any:
+    """Real numbers, or the samples of an Ensemble, as an array of the library that they are in."""
+    values = value.samples if isinstance(value, Ensemble) else value
+    values = values if is_array(values) else np.asarray(values)
+    require_real_numbers(values.dtype, function, argument)
+    return values
+
+
 def checked_output(output: Any, n: int, function: str) -> np.ndarray | None:
     """The output matrix, shape (n_outputs, n); None for the unit matrix."""
     if output is None:
         return None
-    C = np.asarray(output, np.float64)
+    C = np.asarray(to_numpy(real_array(output, function, "output")), np.float64)
     require(C.ndim == 2 and C.shape[1] == n, function, "output", f"have shape (n_outputs, {n})", f"shape {C.shape}")
     return C

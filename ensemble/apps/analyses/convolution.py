@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.fft
 
-from ensemble._backend import array_namespace, prototype
+from ensemble._backend import array_namespace, prototype, to_numpy
 from ensemble._check import floating, integer, one_of, positive, require
 from ensemble._compile.numba import thread_count
-from ensemble.apps.analyses.beam import Modes, cantilever, checked_output
+from ensemble.apps.analyses.beam import Modes, cantilever, checked_output, real_array
 from ensemble.apps.analyses.frequency import ar1_load, first_period
 from ensemble.scalar import Ensemble
 
@@ -77,7 +77,7 @@ def convolution_response(
     step = first_period() / 100.0 if step is None else positive(step, name, "step")
     load = ar1_load(n_times, n_samples, seed=seed) if load is None else load
     xp = array_namespace(prototype(backend))
-    f = xp.asarray(load.samples if isinstance(load, Ensemble) else load, dtype=dtype)
+    f = xp.asarray(real_array(load, name, "load"), dtype=dtype)
     fits = f.ndim == 2 and f.shape[0] == n_times
     require(fits, name, "load", f"have shape ({n_times}, n_samples)", f"shape {f.shape}")
     C = checked_output(output, 2 * n_dofs, name)
@@ -85,7 +85,7 @@ def convolution_response(
     h = impulse_response(modes, modes.shapes[beam.tip], times, C)
     free = None
     if initial is not None:
-        state = np.asarray(initial, np.float64)
+        state = np.asarray(to_numpy(real_array(initial, name, "initial")), np.float64)
         require(state.shape == (2 * n_dofs,), name, "initial", f"have shape ({2 * n_dofs},)", f"shape {state.shape}")
         free = xp.asarray(free_response(modes, state, times, C), dtype=dtype)
     y = convolved(xp, xp.asarray(h, dtype=dtype), f, float(step))

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg as sla
 
-from ensemble._backend import array_namespace, prototype
-from ensemble._check import finite, floating, one_of, positive, require
-from ensemble.apps.analyses.beam import Beam, cantilever, checked_output
+from ensemble._backend import array_namespace, prototype, to_numpy
+from ensemble._check import finite, floating, integer, one_of, positive, require
+from ensemble.apps.analyses.beam import Beam, cantilever, checked_output, real_array
 
 __all__ = ["ar1_load", "ar1_spectrum", "frequency_response"]
 
@@ -52,6 +52,10 @@ def ar1_load(
     (3, 2)
     """
     correlation = checked_correlation(correlation, "ar1_load")
+    counts = {"n_times": (n_times, 1), "n_samples": (n_samples, 1), "seed": (seed, 0)}
+    n_times, n_samples, seed = (
+        integer(value, "ar1_load", name, minimum=least) for name, (value, least) in counts.items()
+    )
     load = scale * np.random.default_rng(seed).standard_normal((n_times, n_samples))
     load[0] /= np.sqrt(1.0 - correlation**2)
     for k in range(1, n_times):
@@ -114,10 +118,11 @@ def frequency_response(
     beam = cantilever(n_dofs, name)
     one_of(backend, ("numpy", "cupy"), name, "backend")
     dtype = floating(dtype, name, "dtype")
-    omega = np.asarray(omega, np.float64)
+    omega = np.asarray(to_numpy(real_array(omega, name, "omega")), np.float64)
     require(omega.ndim <= 1, name, "omega", "be a number or have one axis", f"shape {omega.shape}")
     step = first_period() / 100.0 if step is None else positive(step, name, "step")
-    density = ar1_spectrum(omega, step) if spectrum is None else np.asarray(spectrum, np.float64)
+    given = ar1_spectrum(omega, step) if spectrum is None else to_numpy(real_array(spectrum, name, "spectrum"))
+    density = np.asarray(given, np.float64)
     require(density.shape == omega.shape, name, "spectrum", f"have shape {omega.shape}", f"shape {density.shape}")
     C = checked_output(output, n_dofs, name)
     columns = tip_response(beam, np.atleast_1d(omega))

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, prototype
-from ensemble._check import floating, integer, one_of, positive, require
+from ensemble._check import finite, floating, integer, one_of, positive, require
 from ensemble._kernels.oscillator import launch, steps
+from ensemble.apps.analyses.beam import checked_output, real_array
 from ensemble.scalar import Ensemble
 
 __all__ = ["OscillatorResponse", "oscillator"]
@@ -56,7 +57,7 @@ def oscillator(
         m in kg, c in N s/m, r in N (s/m)^0.5, k in N/m, A in N.
     displacement, velocity : float or array, shape (n_samples,), m and m/s
         At time 0.
-    noise : array, shape (n_steps, n_samples), or (n_samples, n_steps) for "times_fastest", optional
+    noise : array, shape (n_steps, n_samples), or (n_samples, n_steps) for "times_fastest", or Ensemble, optional
         Standard normal numbers. None: drawn where they are used, from the number of the sample, the step and `seed`.
     noise_scale : float, optional
         What they are multiplied with; ``step**-0.5``, white noise of intensity 1, where it is None.
@@ -113,7 +114,7 @@ def oscillator(
     times_fastest = layout == LAYOUTS[1]
     shape = (n_samples, n_steps) if times_fastest else (n_steps, n_samples)
     if noise is not None:
-        noise = xp.asarray(noise, dtype=dtype)
+        noise = xp.asarray(real_array(noise, name, "noise"), dtype=dtype)
         require(noise.shape == shape, name, "noise", f"have shape {shape}", f"shape {noise.shape}")
     flat = xp.zeros(1, dtype=dtype) if noise is None else xp.reshape(noise, (-1,))
     n_times = n_steps + 1
@@ -124,15 +125,11 @@ def oscillator(
     run(
         steps.Run(noise is None, bool(history)), n_steps, xp.arange(first, first + n_samples, dtype=xp.int64), seed,
         parameters, xp.asarray(np.sin(times), dtype=dtype), flat, (1, n_steps) if times_fastest else (n_samples, 1), h,
-        h**-0.5 if noise_scale is None else float(noise_scale), x, v, xp.reshape(kept, (-1,)),
+        h**-0.5 if noise_scale is None else finite(noise_scale, name, "noise_scale"), x, v, xp.reshape(kept, (-1,)),
         (n_times, 1, 2 * n_times) if times_fastest else (n_times * n_samples, n_samples, 1),
     )  # fmt: skip
-    if output is None:
-        y = state.copy()
-    else:
-        C = np.asarray(output, np.float64)
-        require(C.ndim == 2 and C.shape[1] == 2, name, "output", "have shape (n_outputs, 2)", f"shape {C.shape}")
-        y = xp.stack([float(a) * x + float(b) * v for a, b in C])
+    C = checked_output(output, 2, name)
+    y = state.copy() if C is None else xp.stack([float(a) * x + float(b) * v for a, b in C])
     return OscillatorResponse(Ensemble(y), Ensemble(x), Ensemble(v), kept if history else None)
 
 
@@ -147,8 +144,7 @@ def rows_of(xp: Any, given: dict[str, Any], n_samples: int, dtype: Any) -> Any:
 
 def per_sample(xp: Any, value: Any, n_samples: int, dtype: Any, argument: str) -> Any:
     """A number or one number for each sample, as an array of shape (n_samples,)."""
-    values = value.samples if isinstance(value, Ensemble) else value
-    values = xp.asarray(values, dtype=dtype)
+    values = xp.asarray(real_array(value, "oscillator", argument), dtype=dtype)
     fits = values.shape in ((), (1,), (n_samples,))
     require(fits, "oscillator", argument, f"be a number or {n_samples} of them", f"shape {values.shape}")
     return xp.broadcast_to(values, (n_samples,))

@@ -8,15 +8,15 @@ import numpy as np
 import scipy.linalg as sla
 
 from ensemble._backend import array_namespace, prototype, to_numpy
-from ensemble._check import floating, one_of, require
-from ensemble.apps.analyses.beam import banded_product, cantilever, checked_output
+from ensemble._check import floating, integer, one_of, require
+from ensemble.apps.analyses.beam import banded_product, cantilever, checked_output, real_array
 from ensemble.scalar import Ensemble
 
 __all__ = ["StaticResponse", "static_beam"]
 
 
 class StaticResponse(NamedTuple):
-    """Outputs, and the largest relative residual ``|K u - f| / |f|`` of a sample, in float64.
+    """Outputs, and the largest relative residual ``|K u - f| / |f|`` of a sample with finite loads, in float64.
 
     Attributes
     ----------
@@ -84,8 +84,9 @@ def static_beam(
     one_of(backend, ("numpy", "cupy"), name, "backend")
     dtype = floating(dtype, name, "dtype")
     if load is None:
-        load = np.random.default_rng(seed).normal(1.0, 0.2, n_samples)
-    load = np.asarray(load.samples if isinstance(load, Ensemble) else load, np.float64)
+        n_samples = integer(n_samples, name, "n_samples", minimum=1)
+        load = np.random.default_rng(integer(seed, name, "seed", minimum=0)).normal(1.0, 0.2, n_samples)
+    load = np.asarray(to_numpy(real_array(load, name, "load")), np.float64)
     fits = load.ndim == 1 or (load.ndim == 2 and load.shape[0] == n_dofs)
     require(fits, name, "load", f"have shape (n_samples,) or ({n_dofs}, n_samples)", f"shape {load.shape}")
     C = checked_output(output, n_dofs, name)
@@ -101,12 +102,15 @@ def static_beam(
     forces[beam.tip if load.ndim == 1 else slice(None)] = xp.asarray(load, dtype=dtype)
     K = xp.asarray(beam.dense(), dtype=dtype)
     # NumPy's own solver would compute float32 in float64
-    u = sla.lu_solve(sla.lu_factor(K), forces) if isinstance(K, np.ndarray) else xp.linalg.solve(K, forces)
+    on_host = isinstance(K, np.ndarray)  # a load that is not finite concerns its own sample
+    u = sla.lu_solve(sla.lu_factor(K), forces, check_finite=False) if on_host else xp.linalg.solve(K, forces)
     y = u if C is None else xp.matmul(xp.asarray(C, dtype=dtype), u)
     found, given = (to_numpy(part).astype(np.float64) for part in (u[:, :8], forces[:, :8]))
     return StaticResponse(Ensemble(y), largest(banded_product(beam.stiffness, found) - given, given))
 
 
 def largest(rest: np.ndarray, forces: np.ndarray) -> float:
-    """The largest relative norm of a column."""
-    return float(np.max(np.linalg.norm(rest, axis=0) / np.linalg.norm(forces, axis=0)))
+    """The largest relative norm of a column that is finite; that of a column without forces counts as it is."""
+    norms, scales = np.linalg.norm(rest, axis=0), np.linalg.norm(forces, axis=0)
+    quotients = norms / np.where(scales == 0.0, 1.0, scales)
+    return float(np.max(quotients, where=np.isfinite(quotients), initial=0.0))

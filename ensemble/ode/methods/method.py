@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ensemble.ode.system import System
 
-__all__ = ["Method", "Step", "added", "cubic", "nothing_carried", "weighted"]
+__all__ = ["Method", "Step", "added", "cubic", "interpolated", "nothing_carried", "weighted"]
 
 
 class Step(NamedTuple):
@@ -23,8 +23,8 @@ class Step(NamedTuple):
     """`n` lists of coefficients c_1, ..., c_d of one length: ``y(theta) = y_old + sum c_k theta**k``, with
     ``theta = (s - t) / h`` (``h_used`` in place of h, where it is given)."""
     h_used: Any = None
-    """The step that a method which chooses its own step has taken: at most the given one, and of its sign. Such a step
-    is accepted as it is, and the next one is given what remains of the interval. None: the given step."""
+    """The step that a method which chooses its own step has taken: at most the given one, and of its sign. The next one
+    is given what remains of the interval, or after a rejection at most four times this one. None: the given step."""
     error_3: list[Any] | None = None
     """A second estimate e_3 of DOP853: the norm of the error is ``|e|**2 / sqrt(|e|**2 + 0.01 |e_3|**2)`` with the
     norms | | of the step control. None: the norm is ``|e|``."""
@@ -84,6 +84,14 @@ def weighted(weights: Sequence[float], values: Sequence[Any]) -> Any:
 def added(y: Sequence[Any], h: Any, slopes: Sequence[Any]) -> list[Any]:
     """``y + h slopes`` for each unknown."""
     return [a + h * b for a, b in zip(y, slopes, strict=True)]
+
+
+def interpolated(old: Any, coefficients: Sequence[Any], theta: Any) -> Any:
+    """The dense output of one unknown at a fraction of the step."""
+    value = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        value = value * theta + c
+    return value * theta + old
 
 
 def cubic(old: Any, new: Any, h: Any, slope: Any, new_slope: Any) -> list[Any]:

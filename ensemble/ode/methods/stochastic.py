@@ -46,7 +46,7 @@ class StochasticSystem(System):
 
         @without_numbers
         def both(t: Any, y: Any, p: Any, xp: Namespace) -> Any:
-            return [*listed(function(t, y, p, xp), n), *listed(diffusion(t, y, p, xp), n)]
+            return [*listed(function(t, y, p, xp), n), *listed(diffusion(t, y, p, xp), n, "noise")]
 
         super().__init__(both, n, n_parameters, xp, dtype=dtype, graph=graph, n_outputs=2 * n)
 
@@ -112,7 +112,7 @@ def _check(system: System) -> None:
     _stochastic(system)
 
 
-EULER_MARUYAMA = Method("euler-maruyama", 1, None, _euler_maruyama, _one, _first, needs_graph=True, check=_check)
+EULER_MARUYAMA = Method("euler-maruyama", 1, None, _euler_maruyama, _one, _first, check=_check)
 """Strong order 1/2, weak order 1 (Maruyama 1955); of strong order 1 where g does not depend on y."""
 
 MILSTEIN = Method("milstein", 1, None, _milstein, _one, _first, needs_graph=True, check=_check)

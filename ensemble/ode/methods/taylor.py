@@ -49,6 +49,7 @@ def _step(
 ) -> Step:
     series, slopes_of = system.taylor(t, y, p, order)
     h = _step_size(system, series, order, rtol, atol, h_max)
+    h = h if h is h_max else system.xp.where(h == h_max, h, (t + h) - t)  # a difference of two times
     new = [_horner(row, h) for row in series]
     slopes = [_horner(row, h) for row in slopes_of]
     part = h * (1.0 / (order + 1))

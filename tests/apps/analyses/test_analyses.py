@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg as sla
 from scipy import stats
 
-from ensemble import Ensemble
+from ensemble import Ensemble, apps
 from ensemble._compile import device
 from ensemble._compile.lanes import arithmetic
 from ensemble._compile.lanes.types import load, store
@@ -58,6 +58,14 @@ def test_loads_on_all_unknowns_and_an_output_matrix(method):
     expected = C @ np.linalg.solve(full(cantilever(10, "test").stiffness), load)
     got = static_beam(10, Ensemble(load), output=C, method=method)
     np.testing.assert_allclose(got.y.samples, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["banded", "dense"])
+def test_a_load_that_is_not_finite_or_zero_concerns_its_own_sample(method):
+    loads = np.ones((10, 4)) * [1.0, np.nan, 3.0, 0.0]
+    got, good = (static_beam(10, part, method=method) for part in (loads, loads[:, [0, 2]]))
+    np.testing.assert_allclose(got.y.samples[:, [0, 2]], good.y.samples, rtol=1e-12)
+    assert np.isnan(got.y.samples[:, 1]).all() and not got.y.samples[:, 3].any() and got.residual < 1e-12
 
 
 # --- frequencies and times
@@ -308,11 +316,43 @@ def test_the_mean_of_the_squared_norm(dtype):
         (lambda: oscillator(3, mass=[1.0, 2.0]), "oscillator: mass must be a number or 3 of them"),
         (lambda: oscillator(3, output=np.eye(3)), r"oscillator: output must have shape \(n_outputs, 2\)"),
         (lambda: oscillator(3, layout="rows"), "oscillator: layout must be one of"),
+        (lambda: oscillator(3, noise_scale=np.nan), "oscillator: noise_scale must be finite"),
+        (lambda: static_beam(8, n_samples=0), "static_beam: n_samples must be an integer of at least 1"),
+        (lambda: static_beam(8, seed=-1), "static_beam: seed must be an integer of at least 0"),
+        (lambda: convolution_response(8, 5, n_samples=0), "n_samples must be an integer of at least 1"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_refused(call, text):
     with pytest.raises(ValueError, match=text):
         call()
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda: static_beam(8, np.array([1j])), "load"),
+        (lambda: static_beam(8, output=1j * np.eye(8)), "output"),
+        (lambda: frequency_response(8, 1j), "omega"),
+        (lambda: frequency_response(8, [1.0], [1j]), "spectrum"),
+        (lambda: convolution_response(8, 2, 1j * np.ones((2, 1))), "load"),
+        (lambda: convolution_response(8, 2, initial=1j * np.ones(16)), "initial"),
+        (lambda: oscillator(3, noise=1j * np.ones((1000, 3))), "noise"),
+        (lambda: oscillator(3, mass=["a", "b", "c"]), "mass"),
+    ],
+)
+def test_the_imaginary_part_of_no_argument_is_lost(call, name):
+    with pytest.raises(TypeError, match=f": {name} must hold real numbers; got dtype"):
+        call()
+
+
+def test_noise_may_be_an_ensemble():
+    noise = np.random.default_rng(50341).standard_normal((20, 3))
+    found, expected = (oscillator(3, n_steps=20, noise=given) for given in (Ensemble(noise), noise))
+    assert np.array_equal(found.y.samples, expected.y.samples)
+
+
+def test_the_analyses_are_found_under_uncertainty_quantification():
+    assert apps.uq.oscillator is oscillator
 
 
 @pytest.mark.cuda
