@@ -65,7 +65,7 @@ def addresses_of(module: Module, names: Sequence[str], assembly_of: Callable[[An
 
 
 def processor_text(module: Module, assembly_of: Callable[[Any], str]) -> str:
-    """The instructions of the processor, for people."""
+    """The machine code as text."""
     text: str = _machine().emit_assembly(_optimized(module, assembly_of))
     return text
 

@@ -105,8 +105,8 @@ def smoothed_aggregation(
         `take_samples` stay in the caller's order; `levels` are in the other. By default so where A has at least 1000
         nodes and more than one entry in eight of 64 rows is farther than 64 columns from all entries of the row before,
         and not so in that order: unknowns numbered at random, say. The graph alone decides, so that every number of
-        samples has the same order. ``cg(A, b, M=hierarchy)`` and its kin reorder a stored A for the time of the solve,
-        too. An `AffineMatrix` keeps its order.
+        samples has the same order. Krylov methods with ``M=hierarchy`` reorder a stored A for the time of the solve, too.
+        An `AffineMatrix` keeps its order.
 
     Returns
     -------

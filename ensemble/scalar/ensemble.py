@@ -323,7 +323,7 @@ def entry_or_view(x: Ensemble, samples: Array) -> Ensemble:
 
 
 def view(x: Ensemble, samples: Array) -> Ensemble:
-    """An Ensemble of `samples` that may look at the memory of `x`."""
+    """An Ensemble of `samples` that may share memory with `x`."""
     y = wrap(packed(samples), x.sample_set)
     if x._memory_token is None:
         x._memory_token = MemoryToken()

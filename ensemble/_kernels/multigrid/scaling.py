@@ -111,7 +111,7 @@ def _(r, unit, out):
     return out
 
 
-UNIT_THREADS = 128  # as in krylov.cu
+UNIT_THREADS = 128  # as in krylov/vectors.cu
 
 
 @kernel

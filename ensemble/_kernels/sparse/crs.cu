@@ -1,4 +1,4 @@
-// Compressed-row-storage products; what each computes stands in sparse.py.
+// Compressed-row-storage products; what each computes stands in crs.py.
 
 enum { SET, ADD, RESIDUAL };
 

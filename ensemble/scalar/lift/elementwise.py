@@ -28,7 +28,7 @@ def unary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 
 
 def part(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
-    """Rule: ``f(x, /)`` of a base function that may answer with a view (`real`, `imag`, `conj`)."""
+    """Rule: ``f(x, /)`` of a base function that may return a view (`real`, `imag`, `conj`)."""
     f = getattr(ns.base, name)
 
     def lifted(x: Array, /) -> Ensemble:

@@ -12,7 +12,7 @@ from ensemble.scalar.namespace import EnsembleNamespace, named
 
 
 def along_one_axis(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
-    """Rule of `fft` and its one-dimensional kin."""
+    """Rule of `fft` and the other one-dimensional transforms."""
     f = getattr(ns.base, name)
 
     def lifted(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Ensemble:
@@ -23,7 +23,7 @@ def along_one_axis(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 
 
 def along_axes(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
-    """Rule of `fftn` and its kin; `s` without `axes` means the last visible axes."""
+    """Rule of `fftn` and the other transforms over several axes; `s` without `axes` means the last visible axes."""
     f = getattr(ns.base, name)
 
     def lifted(x: Array, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Ensemble:
