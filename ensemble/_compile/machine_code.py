@@ -27,7 +27,7 @@ class Assembly(NamedTuple):
 
     text: str
     declarations: tuple[str, ...]
-    """Of the intrinsic functions that it calls."""
+    """Declarations of the intrinsic functions that it calls."""
     called: tuple[Any, ...]
     """The functions of lanes that it calls; see `lanes/library.py`."""
 

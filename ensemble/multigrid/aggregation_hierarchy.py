@@ -60,7 +60,7 @@ class Level:
     lambda_max: np.ndarray = field(default_factory=lambda: np.zeros(0))
     smoother: ChebyshevSmoother | GaussSeidelSmoother | None = None
     energy: np.ndarray | None = None
-    """What `relative_energy` measured on the next coarser matrix; None where the precision was requested."""
+    """`relative_energy` of the next coarser matrix; None where the precision was requested."""
 
 
 class AggregationHierarchy(Hierarchy):

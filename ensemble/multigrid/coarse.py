@@ -64,7 +64,7 @@ class CoarseSolver:
     Attributes
     ----------
     factors : Factorization or None
-        Of all samples; solutions of `others` with it are not used.
+        Factors of all samples; solutions of `others` with them are not used.
     others : array of int
         The samples that have dense inverses.
     inverse : array

@@ -55,7 +55,7 @@ def approximate_ideal_restriction(
         An entry is strong when its absolute value is at least `theta` times the largest off-diagonal one of its row.
         Larger: fewer iterations, more levels; 0.5 for finite elements without upwinding.
     degree : int, at least 0
-        Of the Neumann series ``sum over k of (I - D_ff^-1 A_ff)^k D_ff^-1``. Larger: fewer iterations, longer rows.
+        Highest k of the Neumann series ``sum (I - D_ff^-1 A_ff)^k D_ff^-1``. Larger: fewer iterations, longer rows.
     strength : {"largest", "mean", "graph"}
         What samples share: an entry is strong, or small enough to be dropped, on the largest of its relative sizes over
         the samples, on their mean, or ("graph") every stored entry is strong and none is dropped.
@@ -100,7 +100,7 @@ def approximate_ideal_restriction(
 
     ``strength="graph"`` takes more iterations, and fails for strong recirculation.
 
-    Of a matrix on a CUDA device the host reads the values of each level once, to decide on the graphs; all values of
+    For a matrix on a CUDA device the host reads the values of each level once, to decide on the graphs; all values of
     the hierarchy are made and kept on the device.
 
     References

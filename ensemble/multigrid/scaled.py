@@ -120,7 +120,7 @@ class ScaledHierarchy(LinearOperator):
 def scale_of(A: Any, hierarchy: AggregationHierarchy) -> tuple[Any, Any]:
     """The root of the mean's diagonal over each sample's own, shape (n, n_samples), in the hierarchy's type; the unit.
 
-    Of a hierarchy that holds its matrix in units of its own, powers of two are taken out of the root, too: the largest
+    For a hierarchy that holds its matrix in units of its own, powers of two are taken out of the root, too: the largest
     entry of each sample is scaled into [1, 2), and what undoes it is part of the unit of that sample.
     """
     own = A.diagonal().samples  # a new array: its memory is used for the result
@@ -163,8 +163,8 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
         The matrix to build the hierarchy of; by default ``A.mean``. A stored ensemble must be given one: the mean over
         its samples would make a sample's result depend on the others.
     **options
-        Of `smoothed_aggregation` but `reorder`: levels are in the order of `A`. By default the V-cycle computes in
-        float32 where that serves the mean matrix.
+        Options of `smoothed_aggregation` but `reorder`: levels are in the order of `A`. By default the V-cycle computes
+        in float32 where that serves the mean matrix.
 
     Returns
     -------

@@ -169,7 +169,7 @@ class SampleSet:
         n_samples, n_inputs : int, at least 1
             The points are balanced where `n_samples` is a power of two.
         seed : int, optional
-            Of the scrambling; equal seeds give equal points.
+            Seed of the scrambling; equal seeds give equal points.
 
         Returns
         -------

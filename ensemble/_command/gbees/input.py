@@ -21,7 +21,7 @@ OPTIONS = (
     "threshold", "factor", "extent", "limiter", "cfl", "prune_every", "prune", "diffusion", "rotate", "time_varying",
     "time_order", "periods",
 )  # fmt: skip
-"""Of `Gbees`, by the same name in a TOML file."""
+"""Arguments of `Gbees` that a TOML file may give by the same name."""
 
 LIKELIHOODS = ("auto", "point", "cell")
 """Rules of `Gbees.update`."""
@@ -36,7 +36,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 """The value of a key; a key that is not here is checked where it is used."""
 
 PLAIN = ("span", "records", "axes", "units", "time_unit")
-"""Of a `Configuration`, by the same name."""
+"""Attributes of a `Configuration` that a TOML file gives by the same name."""
 
 KEYS = {"system", "drift", "parameters", "initial", "mean", "covariance", "span", "records", "bounds", "start", "axes",
         "units", "time_unit", "measurements", *OPTIONS}  # fmt: skip

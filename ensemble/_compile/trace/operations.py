@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 DTYPES = ("bool", "int32", "int64", "float32", "float64")
-"""What a traced value may be."""
+"""Dtypes of traced values."""
 
 WEAK = {"pybool": False, "pyint": 0, "pyfloat": 0.0}
 """Python's number types, each with one of its values: for NumPy's promotion rules."""

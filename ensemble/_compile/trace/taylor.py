@@ -44,7 +44,7 @@ class Series:
 
 
 Rule = Callable[[Sequence[Series], Any, Namespace], Series]
-"""From the operands' series, the value of the operation and the namespace."""
+"""A function of the operands' series, the value of the operation and the namespace that returns its series."""
 
 
 def fixed(value: Any) -> Series:
@@ -302,9 +302,9 @@ def taylor_series(
     time, state, parameters : values
         The point.
     order : int
-        Of the last coefficient, at least 1.
+        Order of the last coefficient, at least 1.
     xp : namespace
-        Of the values.
+        The namespace of the values.
 
     Returns
     -------

@@ -72,7 +72,7 @@ def units_from(most, unit):
 
 
 LARGEST_EXPONENT = {4: 126, 8: 1022}
-"""Of a power of two whose inverse is a normal number, by bytes of the type."""
+"""Exponent of the largest power of two whose inverse is a normal number, by bytes of the type."""
 
 
 @per_width

@@ -61,7 +61,7 @@ CUDA = cuda.KernelModule(
 )
 
 ENTRIES_AHEAD = 48
-"""How far ahead terms are prefetched; twice as far was slower, and so was none."""
+"""Entries ahead of their use that terms are prefetched; twice as many were slower, and so was none."""
 
 
 def widest(n_terms, itemsize):

@@ -69,10 +69,10 @@ WIDE_ENTRY = 128
 """Bytes of an entry of all samples from which on values are prefetched `BYTES_AHEAD[1]` ahead, not `BYTES_AHEAD[0]`."""
 
 BYTES_AHEAD = (4096, 2048)
-"""How far ahead of its use a value is prefetched: the hardware's own prefetch stops at page ends."""
+"""Bytes ahead of its use that a value is prefetched: the hardware's own prefetch stops at page ends."""
 
 ROWS_AHEAD = np.uint64(64)
-"""How many entries ahead a row of `x` is prefetched where columns are scattered."""
+"""Entries ahead that a row of `x` is prefetched where columns are scattered."""
 
 FEW_SAMPLES = 2
 """Samples up to which a product has loops of its own."""

@@ -66,10 +66,10 @@ def rts_smoother(
     y : array or Ensemble, shape (*batch, T, ny)
         Observations, NaN where missing.
     method : {"auto", "sequential", "scan"}
-        Of both passes, see `kalman_filter`.
+        For both passes, see `kalman_filter`.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
     form : {"covariance", "square_root"}
-        Of both passes, see `kalman_filter`.
+        For both passes, see `kalman_filter`.
     mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
     mean_dtype : {"float64", "float32"} or dtype, optional
         See `kalman_filter`.

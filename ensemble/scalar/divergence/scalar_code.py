@@ -171,7 +171,7 @@ def _of_value(value: Any, known: set[Any]) -> int:
 Findings = tuple[int, tuple[str, ...]]
 
 _FINDINGS: dict[int, tuple[types.CodeType, Findings]] = {}
-"""By the identity of a code object: the comparison of two code objects is slower than a look-up."""
+"""Findings by the identity of a code object: the comparison of two code objects is slower than a look-up."""
 
 
 def _of_code(code: types.CodeType) -> Findings:

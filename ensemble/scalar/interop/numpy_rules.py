@@ -34,7 +34,7 @@ class NotByRuleError(Exception):
 
 
 N_ARRAYS: dict[Function, int] = {np.where: 3, np.clip: 3, np.isclose: 5, np.angle: 2}
-"""How many arguments by position broadcast; those after them are options."""
+"""Number of arguments by position that broadcast; those after them are options."""
 
 
 def elementwise(function: Function) -> Function:

@@ -27,7 +27,7 @@ MODULES = {
     "torch": "torch.special",
     "numpy": "scipy.special",
 }
-"""Where each library keeps them."""
+"""The module of special functions of each library."""
 
 
 class SpecialFunctions:

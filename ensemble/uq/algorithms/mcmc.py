@@ -40,7 +40,7 @@ class McmcResult(AlgorithmResult):
     chain : Ensemble, shape (n_steps, n_germs), n_chains samples
         Standard-normal coordinates, or those of the density where the prior is flat.
     log_density : Ensemble, shape (n_steps,)
-        Of the posterior up to a constant, in those coordinates.
+        Log density of the posterior up to a constant, in those coordinates.
     burn_in : int
         Steps left out at the beginning.
     acceptance : ndarray, shape (n_chains,)

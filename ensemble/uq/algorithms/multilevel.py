@@ -34,7 +34,7 @@ class MultilevelResult(AlgorithmResult):
         "max_cost": more samples would cost more than allowed; "failed": half of a level's samples failed.
     mean : float or ndarray, of the output's shape
     standard_error : as `mean`
-        Of the sampling.
+        Standard error of the sampling.
     bias : as `mean`
         Estimated difference between the finest level used and the limit of the levels; 0 where the finest model is
         taken as exact.
@@ -43,7 +43,8 @@ class MultilevelResult(AlgorithmResult):
     n_samples, n_failed : ndarray of int, shape (n_levels,)
         Samples run at each level, and those of them that failed in one of the two models and were left out.
     means, variances, costs : ndarray, shape (n_levels, m), (n_levels, m), (n_levels,)
-        Of the difference between a level and the one before, m the size of the output; cost of a sample of both.
+        Mean and variance of the difference between a level and the one before, m the size of the output; cost of a
+        sample of both.
     alpha, beta, gamma : float
         Rates at which means and variances fall and costs grow, in powers of two per level.
     total_cost : float
@@ -123,7 +124,7 @@ def multilevel(
     """Estimate the mean of an output with models of rising accuracy and cost.
 
     The mean on the finest level is the mean on the coarsest plus the means of the differences between neighbours, which
-    vary little and need few samples where they are dear [1]_, [2]_. Both models of a difference run on the same
+    vary little and need few samples where samples are expensive [1]_, [2]_. Both models of a difference run on the same
     samples. Levels are added while the estimated bias needs it; samples are added to levels by the optimal allocation
     for the variances and costs found so far.
 
@@ -142,8 +143,8 @@ def multilevel(
         Samples that each of the first levels starts with; further ones start with as many as the rates predict, from
         8 to this.
     costs : sequence of float, optional
-        Of one run of each model, in any unit. By default seconds per sample are measured; then numbers of samples, and
-        with them the last digits of results, differ from run to run.
+        Costs of one run of each model, in any unit. By default seconds per sample are measured; then numbers of
+        samples, and with them the last digits of results, differ from run to run.
     finest_is_exact : bool
         Estimate the mean of the last model, all levels used, instead of the limit of the levels.
     max_cost : float, optional

@@ -49,7 +49,7 @@ class KarhunenLoeve(Variable):
     transform : {None, "lognormal"} or function
         A function takes and gives an array, value by value.
     distribution : frozen distribution, optional
-        Of each y_m. Default: standard normal.
+        Distribution of each y_m. Default: standard normal.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ __all__ = ["KarhunenLoeve", "exponential_covariance"]
 MODE_ORDERS = ("lexicographic", "trilinos")
 
 CORRELATION_LENGTHS = (1e-12, 1e12)
-"""Where the roots below are found: outside, one end of their interval is a root to rounding."""
+"""Range in which the roots below are found: outside, one end of their interval is a root to rounding."""
 
 # The cube's symmetry makes eigenvalues of permuted products equal, and the answer depends on which of them is kept:
 # Trilinos sorts with an unstable sort, whose outcome is known for the two published configurations only.

@@ -12,19 +12,19 @@ from ensemble._check import message
 __all__ = ["Recurrence", "orthonormal", "recurrence"]
 
 REACH = 37.0
-"""Of the standard normal coordinate: beyond it the density is 0 in float64."""
+"""Limit of the standard normal coordinate: beyond it the density is 0 in float64."""
 
 FAR = 30.0
-"""From where on the normal coordinate may contribute nothing to a moment."""
+"""Standard normal coordinate beyond which a moment must have no contribution."""
 
 TOLERANCE = 1e-14
-"""Of the moments on an interval, relative to the whole, at which it is no longer halved."""
+"""Error of the moments on an interval, relative to the whole, below which it is not halved."""
 
 MOST_INTERVALS = 4096
-"""Halved at the same time: each jump takes one."""
+"""Intervals that are halved at the same time, at most: each jump takes one."""
 
 MOST_HALVINGS = 54
-"""After which a kink or a jump is located to rounding."""
+"""Halvings after which a kink or a jump is located to rounding."""
 
 
 class Recurrence:

@@ -32,10 +32,10 @@ class InputSamples:
     Attributes
     ----------
     ids : ndarray of int, shape (n_samples,)
-        The lasting number of each sample.
+        The permanent number of each sample.
     n_samples : int
     names : tuple of str
-        Of the inputs, in their order.
+        Names of the inputs, in their order.
     weights : ndarray, shape (n_samples,), or None
         What each sample counts in a mean; None where all count the same. Sparse grids have negative ones.
     seed : int or None

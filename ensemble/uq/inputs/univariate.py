@@ -15,7 +15,7 @@ __all__ = ["FrozenDistribution", "OwnDistribution", "as_univariate"]
 KINDS = "be a distribution, a list of distributions, a field, a number or an array"
 
 GRID = (np.arange(33) + 0.5) / 33.0
-"""Where an inverse is tried before it is used."""
+"""Probabilities at which an inverse is tried before it is used."""
 
 MOST_ATOMS = 4000
 """Values of a discrete distribution that are told apart in correlations; one of more is as good as continuous."""

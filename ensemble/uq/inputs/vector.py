@@ -21,7 +21,7 @@ class Vector(Variable):
     Parameters
     ----------
     distributions : distribution, or sequence of distributions
-        Of one number each.
+        Distributions of one number each.
     size : int, at least 1, optional
         How many numbers, where they all have one distribution.
 

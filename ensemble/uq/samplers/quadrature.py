@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Gauss", "SparseGrid"]
 
 MOST_POINTS = 2**40
-"""Of a tensor product: its points are made when they are drawn."""
+"""Points of a tensor product, at most; they are made when they are drawn."""
 
 
 class Gauss(Sampler):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Halton", "Sobol"]
 
 BITS = 53
-"""Of a Sobol' coordinate: all that float64 has."""
+"""Bits of a Sobol' coordinate: all that float64 has."""
 
 BLOCK = 8192
 """Samples of which the words are held at a time."""
@@ -27,10 +27,10 @@ TABLE = 1024
 """Entries of a table of Halton digits, at most, where the base is not larger."""
 
 MOST_POINTS = 2**32
-"""Of one scramble: the points before one are drawn to find it."""
+"""Points of one scramble, at most."""
 
 MOST_DIMENSIONS = 21201
-"""Of the direction numbers of Joe and Kuo."""
+"""Dimensions for which Joe and Kuo give direction numbers."""
 
 
 class QuasiRandom(Sampler):

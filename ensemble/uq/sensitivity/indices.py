@@ -91,7 +91,7 @@ class SensitivityIndices:
         Parameters
         ----------
         name : str
-            Of the output.
+            Name of the output.
         kind : str, optional
             "first" or "total" of Sobol' indices. Default: the first kind.
 
@@ -115,7 +115,7 @@ class SensitivityIndices:
         Parameters
         ----------
         name : str
-            Of the output.
+            Name of the output.
         kind : str, optional
             "first" or "total" of Sobol' indices. Default: the first kind.
 

@@ -46,7 +46,7 @@ def shapley_effects(
     inputs : Inputs
         With or without correlation.
     n : int
-        The number of rows, of D + 1 samples each. Balanced are 8 times a power of two.
+        The number of rows, of D + 1 samples each; Sobol' points are balanced for 8 times a power of two.
     seed, sampler, ensemble_size, backend, on_failure, store, resume, progress, executor, level
         As in `sobol_indices`.
 

@@ -52,11 +52,11 @@ def sobol_indices(
     inputs : Inputs
         Independent of each other. The components of one input may depend on each other.
     n : int
-        The number of rows, of D + 2 samples each. Balanced are 8 times a power of two.
+        The number of rows, of D + 2 samples each; Sobol' points are balanced for 8 times a power of two.
     seed : int, optional
         Default: a new one, which is the attribute `seed` of the result.
     sampler : {"sobol", "halton", "monte_carlo"} or Sampler
-        Of the rows. Intervals need replicates: those of the sampler, or 8 parts of independent points.
+        Sampler of the rows. Intervals need replicates: those of the sampler, or 8 parts of independent points.
     ensemble_size, backend, on_failure, store, resume, progress, executor
         As in `propagate`. With ``resume=True`` and a larger `n` a study is extended: its rows stay as they are.
     level : float in (0, 1), dimensionless

@@ -49,7 +49,7 @@ def sample_posterior(
     seed : int or numpy.random.Generator, optional
         Draw i is the same for any number of draws.
     method : {"auto", "sequential", "scan"}
-        Of all passes, see `kalman_filter`.
+        For all passes, see `kalman_filter`.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
     mask : bool array, optional
 
