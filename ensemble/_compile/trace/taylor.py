@@ -17,7 +17,7 @@ from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.replay import value_of
 from ensemble._typing import Namespace
 
-__all__ = ["taylor_coefficients", "taylor_series"]
+__all__ = ["taylor_series"]
 
 
 class Series:
@@ -281,13 +281,6 @@ def _series_of(node: Node, operands: Sequence[Series], xp: Namespace) -> Series:
     series = RULES[node.operation](operands, value, xp)
     series.coefficients[0] = value
     return series
-
-
-def taylor_coefficients(
-    graph: Graph, time: Any, state: Sequence[Any], parameters: Sequence[Any], order: int, xp: Namespace
-) -> list[list[Any]]:
-    """The coefficients of `taylor_series`."""
-    return taylor_series(graph, time, state, parameters, order, xp)[0]
 
 
 def taylor_series(

@@ -24,7 +24,7 @@ def unary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
             x = ns.lift(x, name)
         return wrap(f(x.samples), x.sample_set)
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def part(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
@@ -36,7 +36,7 @@ def part(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         samples = f(x.samples)
         return view(x, samples) if samples is x.samples else wrap(packed(samples), x.sample_set)
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
@@ -64,7 +64,7 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         except Exception as error:
             raise mismatch(x1, x2) or error from None
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def other(samples: Array, value: Any, name: str) -> Any:

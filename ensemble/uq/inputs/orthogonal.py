@@ -106,7 +106,7 @@ CLOSED_FORMS: dict[str, Callable[[dict[str, float], np.ndarray], tuple[np.ndarra
 def discretised(variable: Any, n: int) -> Recurrence:
     """The recurrence of a distribution given by its inverse alone."""
     values, weights, far = _discretisation(variable)
-    _require_moments(variable, values, weights, far, n)
+    _require_moments(values, weights, far, n)
     values, place = np.unique(values, return_inverse=True)
     weights = np.bincount(place, weights)
     weights = weights / weights.sum()
@@ -139,7 +139,7 @@ def _stieltjes(x: np.ndarray, weights: np.ndarray, n: int) -> tuple[np.ndarray, 
     return alpha, beta
 
 
-def _require_moments(variable: Any, values: np.ndarray, weights: np.ndarray, far: np.ndarray, n: int) -> None:
+def _require_moments(values: np.ndarray, weights: np.ndarray, far: np.ndarray, n: int) -> None:
     """Raise where the moment of the highest order gets more than rounding from the far ends of the tails."""
     order = 2 * (n - 1)
     size = np.abs(values)
