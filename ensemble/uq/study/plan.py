@@ -264,7 +264,7 @@ class Plan:
         self.failed[places] = outcome.failed
         if reasons:
             self.reasons.update(reasons)
-        self._watch(ids, outputs, outcome.failed, places)
+        self._add_to_streams(ids, outputs, outcome.failed, places)
         if getattr(self.store, "journal_bytes", 0) >= JOURNAL_BYTES:
             self.store.compact(weighted_columns(self.samples))
 
@@ -278,27 +278,29 @@ class Plan:
             self.streams = self.new_streams(histograms=True)
             if isinstance(self.store, MemoryStore):
                 self.store.keeps_outputs = False
-        self._watch_stored()
+        self._add_stored_to_streams()
 
-    def _watch_stored(self) -> None:
+    def _add_stored_to_streams(self) -> None:
         """Add the samples that were done before the layout was known, or before this process."""
         if self.streams is not None:
             for ids, outputs, failed in self.store.blocks():
-                self._watch(ids, outputs, failed)
+                self._add_to_streams(ids, outputs, failed)
             before = np.flatnonzero(self.is_done) if isinstance(self.store, MemoryStore) else np.zeros(0, int)
             if before.size:
-                self._watch(before, {}, np.ones(before.size, bool))
+                self._add_to_streams(before, {}, np.ones(before.size, bool))
         elif not isinstance(self.store, MemoryStore):
             name, (shape, dtype) = next(iter(self.layout.items()))
             good = np.flatnonzero(self.is_done & ~self.failed)
             if good.size and math.prod(shape) * dtype.itemsize * good.size <= WATCHED_MEMORY:
-                self._watch(good, {name: self.store.read(name, good)}, np.zeros(good.size, bool))
+                self._add_to_streams(good, {name: self.store.read(name, good)}, np.zeros(good.size, bool))
 
     def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
         """An empty stream for each output."""
         return empty_streams(self.layout, self.sampler.n_replicates, histograms=histograms)
 
-    def _watch(self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray, places: Any = None) -> None:
+    def _add_to_streams(
+        self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray, places: Any = None
+    ) -> None:
         """Add to the streams, and to the first entries that a display shows; no outputs where all samples failed."""
         if self.streams:
             weights = None if self.samples.weights is None else self.samples.weights[ids]
