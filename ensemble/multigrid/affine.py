@@ -117,7 +117,7 @@ def rayleigh_terms(A: CrsMatrix, dinv: Any) -> tuple[np.ndarray, np.ndarray]:
 def quotient(above: np.ndarray, below: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """Each sample's Rayleigh quotient at the mean's dominant vector, over the mean's own: one value per sample.
 
-    Right to first order in the change of the matrix, and as cheap as m products of numbers.
+    Right to first order in the change of the matrix, at the cost of m products of numbers.
     """
     top, bottom = (kernels.affine_values(terms[None, :], coefficients, None)[0] for terms in (above, below))
     with np.errstate(all="ignore"):  # a NaN stays in its sample

@@ -20,8 +20,8 @@ def converted_v_cycle(
     """``scale * V(scale * r)`` in the type of r, V computed in the type of the workspace; `scale` may be None.
 
     Returns `out` and the inner products of `r` with it. Conversion and scaling happen in registers, in the passes that
-    the smoother makes anyway: no copy of r or of the answer in the other precision is made beyond the V-cycle's b.
-    `unit`, one power of two per sample in the type of r, is what the answer of V is to be multiplied by; where it is
+    the smoother makes anyway: no copy of r or of the result in the other precision is made beyond the V-cycle's b.
+    `unit`, one power of two per sample in the type of r, is the factor of the result of V; where it is
     given, r enters in units of its own, so that numbers of any magnitude fit the type of V.
     """
     level = levels[0]

@@ -117,8 +117,8 @@ def smoothed_aggregation(
     ------
     ValueError
         If `A` is not square, the near-nullspace does not fit it, or `dtype` is none of those; or `GaussSeidel` is given
-        for an `AffineMatrix`, which stores no values; or `EvolutionStrength` meets blocks or several near-nullspace
-        vectors.
+        for an `AffineMatrix`, which stores no values; or `EvolutionStrength` is given for blocks or several
+        near-nullspace vectors.
 
     Notes
     -----

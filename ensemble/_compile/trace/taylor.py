@@ -21,7 +21,7 @@ __all__ = ["taylor_series"]
 
 
 class Series:
-    """A power series whose coefficient k follows from lower ones, made when it is asked for."""
+    """A power series whose coefficient k follows from lower ones, computed at first use."""
 
     def __init__(self, first: Any, rule: Callable[[int], Any], is_fixed: bool = False) -> None:
         self.coefficients, self._rule, self.is_fixed = [first], rule, is_fixed

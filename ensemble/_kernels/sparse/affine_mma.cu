@@ -46,7 +46,7 @@ __device__ inline void multiply_add(double (&c)[4], double a0, double a1, double
 #endif
 }
 
-// Rows of x lie in the same banks, and the unit wants the same samples of four of them from neighbouring lanes: each of
+// Rows of x lie in the same banks, and the unit takes the same samples of four of them from neighbouring lanes: each of
 // these loads another one first, and all put them in order when they have come.
 __device__ inline int turned(int i, int t) { return i ^ t % OWN; }
 

@@ -1,8 +1,8 @@
 """Which functions are plain arithmetic on scalars, decided from their code: then a loop over samples may cost less.
 
 A function gets one of two properties, from its instructions and the values of its names. *pure*: it has no
-effect outside itself, and all that it calls is as cheap as an operation on scalars. *exact*: moreover, Python's floats
-give the bits that NumPy's scalars give, as long as nothing is raised and every number that comes out is finite.
+effect outside itself, and all that it calls takes no longer than an operation on scalars. *exact*: moreover, Python's
+floats give the bits that NumPy's scalars give, as long as nothing is raised and every number that comes out is finite.
 
 Where the two kinds of number differ: division by zero and overflow of a power (Python raises), a fractional power of a
 negative number (complex in Python), comparisons as numbers (``True + True``), texts, ``round(x, 2)``, ``sum``, and

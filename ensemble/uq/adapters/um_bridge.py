@@ -138,7 +138,7 @@ def from_um_bridge(
     ImportError
         If umbridge is not installed.
     ConnectionError
-        If no server answers.
+        If there is no server at the address.
     ValueError
         If the server has no such model, or another number of outputs.
     """

@@ -1,4 +1,4 @@
-"""Multilevel Monte Carlo: most samples on cheap models, few on the accurate one."""
+"""Multilevel Monte Carlo: most samples on models of low cost, few on the accurate one."""
 
 from __future__ import annotations
 

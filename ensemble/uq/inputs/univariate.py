@@ -18,7 +18,7 @@ GRID = (np.arange(33) + 0.5) / 33.0
 """Probabilities at which an inverse is tried before it is used."""
 
 MOST_ATOMS = 4000
-"""Values of a discrete distribution that are told apart in correlations; one of more is as good as continuous."""
+"""Values of a discrete distribution that correlations distinguish; one of more values counts as continuous."""
 
 
 class FrozenDistribution(Variable):

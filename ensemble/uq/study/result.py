@@ -206,7 +206,7 @@ class UqResult:
     def _quadrature(self, name: str, function: str) -> tuple[np.ndarray, np.ndarray]:
         """Samples and weights of a rule."""
         missing = self.n - self.ids.size
-        advice = "A quadrature rule needs every point: mend the model, or use a random sampler."
+        advice = "A quadrature rule needs every point: correct the model, or use a random sampler."
         require(missing == 0, f"UqResult.{function}", "the study", "have all its samples", f"{missing} missing", advice)
         weights = self._all_inputs.weights
         return self._read(name, self.ids, function), weights / weights.sum()
