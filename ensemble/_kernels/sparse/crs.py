@@ -256,7 +256,7 @@ def entry_product(indices, values, x, k, width, nothing):
 
 @inner(forceinline=True)
 def few_sample_rows(indptr, indices, values, x, b, y, width, prefetch_x, ending, low, high, nothing):
-    """Rows `low` to `high` of a product of the few samples that `width` says; the inner product where `ending` says so.
+    """Rows `low` to `high` of a product of `width` samples, one or two; with the ending for it, the inner product, too.
 
     One sample on near columns is summed by fours: a loop that ends in single entries, as compilers unroll it, costs
     short rows more than their entries. Otherwise lines are prefetched ahead, entry by entry: the hardware's prefetch

@@ -31,9 +31,9 @@ class Site:
     n_samples : int
         The number of samples of the ensemble.
     asked, split : int
-        How often it was evaluated, and how often the samples did not agree.
+        Number of evaluations, and of those in which the samples did not agree.
     values : numpy.ndarray, shape (n_samples,)
-        How often the truth value of each sample was True; of a number, its last value per sample.
+        Number of True values of each sample; of a number, its last value per sample.
     """
 
     expression: str

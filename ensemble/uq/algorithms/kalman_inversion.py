@@ -69,13 +69,13 @@ class InversionResult(AlgorithmResult):
 
     @property
     def mean(self) -> np.ndarray:
-        """Of the standard-normal coordinates, shape (n_germs,)."""
+        """Mean of the standard-normal coordinates, shape (n_germs,)."""
         mean: np.ndarray = self.germs.mean(axis=1)
         return mean
 
     @property
     def covariance(self) -> np.ndarray:
-        """Of the standard-normal coordinates, shape (n_germs, n_germs)."""
+        """Covariance of the standard-normal coordinates, shape (n_germs, n_germs)."""
         return np.atleast_2d(np.cov(self.germs))
 
     def __repr__(self) -> str:

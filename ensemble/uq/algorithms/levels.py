@@ -77,15 +77,15 @@ class Level:
 
     @property
     def cost(self) -> float:
-        """Of one sample of both models."""
+        """Cost of one sample of both models."""
         return float(self.seconds().sum()) if self.given_cost is None else self.given_cost
 
     def mean(self) -> np.ndarray:
-        """Of the differences, shape (m,)."""
+        """Mean of the differences, shape (m,)."""
         return np.asarray(self.difference.mean())
 
     def variance(self) -> np.ndarray:
-        """Of the differences, shape (m,)."""
+        """Variance of the differences, shape (m,)."""
         return np.asarray(self.difference.var(ddof=1))
 
 

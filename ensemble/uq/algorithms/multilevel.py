@@ -287,7 +287,7 @@ class _Estimate:
         return np.array([level.mean() for level in self.levels]), np.array([level.variance() for level in self.levels])
 
     def rates(self) -> tuple[float, float, float]:
-        """Of means, variances and costs."""
+        """Rates of means, variances and costs."""
         means, variances = self.statistics()
         costs = np.array([[1.0 / level.cost] for level in self.levels])
         return decay_rate(np.abs(means)), decay_rate(variances), decay_rate(costs)
@@ -312,11 +312,11 @@ class _Estimate:
         return sampling, bias, np.hypot(sampling, bias)
 
     def total_cost(self) -> float:
-        """Of all samples run."""
+        """Cost of all samples run."""
         return float(sum(level.n_run * level.cost for level in self.levels))
 
     def monte_carlo_cost(self) -> float:
-        """Of Monte Carlo on the finest level used, for the same standard error of each entry."""
+        """Cost of Monte Carlo on the finest level used, for the same standard error of each entry."""
         last = self.levels[-1]
         numbers = np.max(np.asarray(last.value.var(ddof=1)) / np.maximum(self.errors()[0], 1e-300) ** 2)
         cost = float(last.seconds()[0]) if self.given_costs is None else self.given_costs[last.number]

@@ -19,7 +19,7 @@ from ensemble.uq.inputs.variable import Variable
 __all__ = ["Rule", "fejer_rule", "gauss_rule", "germ_distributions"]
 
 MOST_VALUES = 1000
-"""Of a discrete distribution in a quadrature."""
+"""Values of a discrete distribution in a quadrature, at most."""
 
 HERMITE_LAWS = ("norm", "lognorm")
 

@@ -162,7 +162,7 @@ def propagate(
     seed : int, optional
         Default: a new one, which is the attribute `seed` of the result.
     backend : {"numpy", "cupy"}
-        Where the inputs of the model are.
+        The array library of the model's inputs.
     group_by : str or callable, optional
         Samples of a similar value run together: the name of a scalar input, or a function of `InputSamples` that gives
         a number for each sample, say predicted iterations. Unless `keep` is "all", samples are reordered among 256
