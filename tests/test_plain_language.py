@@ -76,3 +76,13 @@ def test_descriptions_begin_with_a_noun():
     texts = {str(path.relative_to(ROOT / "ensemble")): path.read_text() for path in SOURCES if path.suffix == ".py"}
     hits = {name: WITHOUT_NOUN.findall(text) for name, text in texts.items() if not name.startswith(OTHERS)}
     assert {name: hit for name, hit in hits.items() if hit} == {}
+
+
+def test_the_design_has_a_picture_and_at_most_1500_words():
+    text = (ROOT / "docs" / "design.md").read_text()
+    assert len(text.split()) <= 1500
+    picture = text[text.index("```") : text.index("array_api_compat")]
+    folders = {
+        path.parent.name for top in ("_kernels", "apps") for path in (ROOT / "ensemble" / top).glob("*/__init__.py")
+    }
+    assert {name for name in folders if not re.search(rf"\b{name}\b", picture)} == set()
