@@ -59,6 +59,16 @@ def test_files_and_folders_named_on_a_page_exist(page):
     assert sorted(name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in FILES)) == []
 
 
+def test_names_on_the_map_for_contributors_are_defined_in_their_files():
+    pairs = re.findall(r"`(\w+)` in `(ensemble/[\w/.]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    definition = r"(?:def|class|struct|void|bool) {0}\b|^ +{0}\("
+    assert len(pairs) > 5
+    assert [
+        (name, file) for name, file in pairs
+        if not re.search(definition.format(name), (ROOT / file).read_text(), re.MULTILINE)
+    ] == []  # fmt: skip
+
+
 def test_the_index_names_every_page():
     index = (ROOT / "docs" / "README.md").read_text()
     pages = [*HOWTOS, *(ROOT / "docs" / "tutorials").glob("*.py"), *(ROOT / "docs" / "reference").glob("*.md")]
