@@ -110,7 +110,7 @@ class Hierarchy(LinearOperator, ABC):
         """
 
     @abstractmethod
-    def take_samples(self, samples: Any) -> Hierarchy:
+    def take_samples(self, samples: Array) -> Hierarchy:
         """The hierarchy of the samples named; the graph work is shared."""
 
     @abstractmethod
@@ -134,7 +134,7 @@ class Hierarchy(LinearOperator, ABC):
     def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
         """`apply` to `out`, and the inner products of `r` with it, one per sample."""
 
-    def __matmul__(self, r: Any) -> Any:
+    def __matmul__(self, r: Array) -> Any:
         return multiply(self, r, "Hierarchy")
 
 
