@@ -12,6 +12,7 @@ import scipy.linalg
 from ensemble import _check
 from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator, seed_or_entropy
 from ensemble.uq.algorithms.result import AlgorithmResult, table
+from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["InversionResult", "kalman_inversion"]
 
@@ -94,7 +95,7 @@ def kalman_inversion(
     forward: Callable[[Any], Any],
     y: Any,
     noise_covariance: Any,
-    inputs: Any,
+    inputs: Inputs | int,
     *,
     n_samples: int = 256,
     update: str = "stochastic",

@@ -13,6 +13,7 @@ from ensemble import _check
 from ensemble.uq.algorithms.evaluations import Evaluations, seed_or_entropy
 from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed
 from ensemble.uq.algorithms.result import AlgorithmResult, table
+from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["MultilevelResult", "multilevel"]
 
@@ -108,7 +109,7 @@ class MultilevelResult(AlgorithmResult):
 
 def multilevel(
     models: Sequence[Callable[[Any], Any]],
-    inputs: Any,
+    inputs: Inputs | int,
     *,
     rtol: float | None = None,
     atol: float | None = None,

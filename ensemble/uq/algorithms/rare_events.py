@@ -12,6 +12,7 @@ from ensemble import _check
 from ensemble.uq.algorithms.evaluations import Evaluations, seed_or_entropy
 from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.algorithms.subset_run import N_FAMILIES, SubsetRun, run_levels
+from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["SubsetResult", "subset_simulation"]
 
@@ -98,7 +99,7 @@ class SubsetResult(AlgorithmResult):
 
 def subset_simulation(
     model: Callable[[Any], Any],
-    inputs: Any,
+    inputs: Inputs | int,
     threshold: float = 0.0,
     *,
     event: str = "below",

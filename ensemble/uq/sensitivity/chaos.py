@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import integer, message, one_of, positive, require
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples, differing
 from ensemble.uq.inputs.variable import inside
 from ensemble.uq.sensitivity.chaos_basis import Basis
@@ -29,7 +30,7 @@ LARGE_CONDITION = 1e8
 
 
 def chaos(
-    inputs: Any,
+    inputs: Inputs,
     study: Any,
     outputs: Any = None,
     *,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import require
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.orthogonal import Recurrence, orthonormal, recurrence
 
 __all__ = ["Basis", "Factor", "multi_indices"]
@@ -66,7 +67,7 @@ class Basis:
         Whether values of the inputs are not enough to evaluate it.
     """
 
-    def __init__(self, inputs: Any, degree: int, norm: float, family: str) -> None:
+    def __init__(self, inputs: Inputs, degree: int, norm: float, family: str) -> None:
         self.inputs = inputs
         self.factors: list[Factor] = []
         correlated = set(inputs.copula.columns.tolist())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, Literal
 
 from ensemble._check import integer, message, require
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import SobolIndices
 from ensemble.uq.sensitivity.row_plan import run_rows
 from ensemble.uq.sensitivity.rows import PickFreezeRows
@@ -26,7 +28,7 @@ def random_inputs(inputs: Any, function: str) -> dict[str, slice]:
 
 def sobol_indices(
     model: Callable[[Any], Any],
-    inputs: Any,
+    inputs: Inputs,
     n: int,
     *,
     seed: int | None = None,
@@ -34,7 +36,7 @@ def sobol_indices(
     ensemble_size: int | Literal["auto"] = "auto",
     backend: str = "numpy",
     on_failure: str | None = None,
-    store: Any = None,
+    store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = True,
     executor: Any = None,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 
 from ensemble._check import integer, message, one_of, require, samples_text
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.store.places import as_slice
 from ensemble.uq.study.dataset import check_names, weighted_columns
@@ -58,7 +60,7 @@ class Plan:
 
     def __init__(
         self,
-        inputs: Any,
+        inputs: Inputs,
         n: int | None,
         *,
         sampler: Any,
@@ -66,7 +68,7 @@ class Plan:
         ensemble_size: int,
         group_by: GroupKey,
         keep: str | None,
-        store: Any = None,
+        store: str | PathLike[str] | None = None,
         resume: bool | str = False,
         model: Callable[..., Any] | None = None,
         function: str = "plan",
@@ -342,14 +344,14 @@ class Plan:
 
 
 def plan(
-    inputs: Any,
+    inputs: Inputs,
     n: int | None = None,
     *,
     sampler: Any = "sobol",
     seed: int | None = None,
     ensemble_size: int = 32,
     group_by: GroupKey = None,
-    store: Any = None,
+    store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     keep: str | None = None,
 ) -> Plan:

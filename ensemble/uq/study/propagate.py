@@ -6,10 +6,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from os import PathLike
 from typing import Any, Literal
 
 from ensemble._backend import prototype
 from ensemble._check import integer, message, one_of, positive
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.study.ensemble_size import choose_ensemble_size
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.executors import GroupScheduler, workers_of
@@ -122,7 +124,7 @@ class StudyRun:
 
 def propagate(
     model: Callable[[Any], Any],
-    inputs: Any,
+    inputs: Inputs,
     n: int | Literal["auto"] | None = None,
     *,
     ensemble_size: int | Literal["auto"] = "auto",
@@ -131,7 +133,7 @@ def propagate(
     backend: str = "numpy",
     group_by: GroupKey = None,
     on_failure: str | None = None,
-    store: Any = None,
+    store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = True,
     executor: Any = None,
