@@ -71,7 +71,8 @@ class Ensemble(Methods):
                 seen = f"a {type(samples).__name__}"
                 raise TypeError(message("Ensemble", "samples", "be an array of an Array API library", seen, advice))
         elif samples.dtype.kind not in "biufc":
-            raise TypeError(message("Ensemble", "samples", "hold numbers or bools", f"dtype {samples.dtype}", advice))
+            seen = f"dtype {samples.dtype}"
+            raise TypeError(message("Ensemble", "samples", "hold numbers or bools", seen, "Convert the values first."))
         shape = samples.shape
         if not (shape and shape[-1] > 0):  # text is made where it is needed: this is called for every result
             axis = "have a last axis that counts samples"

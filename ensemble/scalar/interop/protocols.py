@@ -33,7 +33,9 @@ class Protocols(Operators):
             "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x); "
             "np.stack or xp.asarray makes one ensemble of a list of them."
         )
-        text = message("Ensemble", "a conversion to a plain array", "name what it wants", "np.asarray(x)", advice)
+        text = message(
+            "Ensemble", "a conversion to a plain array", "name the samples that it takes", "np.asarray(x)", advice
+        )
         raise failure(TypeError(text))
 
     def __dlpack__(

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._check import message
 from ensemble._typing import Array
-from ensemble.scalar._operators import mismatch, operand, power, promoted
+from ensemble.scalar._operators import mismatch, operand, power, promoted, shape_error
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
 from ensemble.scalar.sample_set import common_set
@@ -62,7 +62,7 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         try:
             return wrap(f(a, b), sample_set)
         except Exception as error:
-            raise mismatch(x1, x2) or error from None
+            raise mismatch(x1, x2) or shape_error(x1, x2) or error from None
 
     return named(lifted, name)
 
