@@ -154,7 +154,10 @@ def smoothed_aggregation(
             damping=damping,
         )  # fmt: skip
     advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
-    matrix = stored_matrix(A, name, "be a CrsMatrix, SymmetricCrsMatrix or AffineMatrix", advice, blocks=True)
+    if not hasattr(A, "to_crs"):
+        advice = "Give CrsMatrix.from_scipy(scipy.sparse.csr_array(A)) for an array."
+    kinds = "be a CrsMatrix, BcrsMatrix, SymmetricCrsMatrix, sparse matrix of SciPy or AffineMatrix"
+    matrix = stored_matrix(A, name, kinds, advice, blocks=True)
     require_square_and_real(matrix, name)
     if isinstance(matrix, BcrsMatrix):
         own = matrix.block_shape[0]

@@ -90,7 +90,7 @@ class InputSamples:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._values:
-            raise UnknownInputError(f"InputSamples has no input {name!r}.")
+            raise UnknownInputError(f"InputSamples has no input {name!r}; it has {', '.join(self.names)}.")
         return self[name]
 
     def __dir__(self) -> list[str]:
