@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
+from ensemble.uq.inputs.variable import Variable
 
 __all__ = ["Recurrence", "orthonormal", "recurrence"]
 
@@ -50,14 +51,14 @@ class Recurrence:
         return int(self.alpha.size)
 
 
-def recurrence(variable: Any, n: int) -> Recurrence:
+def recurrence(variable: Variable, n: int) -> Recurrence:
     """The recurrence of the first `n` polynomials orthogonal with respect to the distribution of `variable`.
 
     Closed forms for normal, uniform, exponential, gamma and beta distributions (Gautschi 2004, table 1.1); otherwise
     the Stieltjes procedure on a discretisation that is refined where the inverse distribution function has kinks or
     jumps (ibid., section 2.2).
     """
-    law = CLOSED_FORMS.get(getattr(variable, "law", ""))
+    law = CLOSED_FORMS.get(variable.law)
     if law is None:
         return discretised(variable, n)
     parameters = variable.parameters
@@ -103,7 +104,7 @@ CLOSED_FORMS: dict[str, Callable[[dict[str, float], np.ndarray], tuple[np.ndarra
 }
 
 
-def discretised(variable: Any, n: int) -> Recurrence:
+def discretised(variable: Variable, n: int) -> Recurrence:
     """The recurrence of a distribution given by its inverse alone."""
     values, weights, far = _discretisation(variable)
     _require_moments(values, weights, far, n)
@@ -159,7 +160,7 @@ def _discretisation(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     probabilities = getattr(variable, "probabilities", None)
     if probabilities is not None:  # categories, by their places
         return np.arange(float(len(probabilities))), np.asarray(probabilities), np.zeros(len(probabilities), dtype=bool)
-    if not getattr(variable, "discrete", False):
+    if not variable.discrete:
         return _refined(variable)
     frozen = variable.frozen
     first, last = _ends(frozen, -1), _ends(frozen, 1)
@@ -183,7 +184,7 @@ def _ends(frozen: Any, sign: int) -> int:
     return middle + sign * step
 
 
-def _refined(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _refined(variable: Variable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gauss-Legendre points on intervals of the normal coordinate, which are halved until the first moments agree."""
     grid = np.linspace(-REACH, REACH, 75)
     edges = np.stack([grid[:-1], grid[1:]])
@@ -212,7 +213,7 @@ def _refined(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return values[positive], masses[positive], np.abs(z[positive]) > FAR
 
 
-def _on_intervals(variable: Any, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _on_intervals(variable: Variable, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Values, weights and coordinates ``(3, n_intervals, 16)`` of intervals, and their moments ``(3, n_intervals)``."""
     nodes, weights = np.polynomial.legendre.leggauss(16)
     half = 0.5 * (edges[1] - edges[0])

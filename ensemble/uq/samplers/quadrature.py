@@ -168,13 +168,15 @@ class SparseGrid(Sampler):
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
         """Points of normal space of the samples numbered `ids`."""
-        points, _ = made_for_inputs(self._grid, "SparseGrid.points")
-        return points[checked_ids(ids, "SparseGrid.points", self.count())]
+        grid = made_for_inputs(self._grid, "SparseGrid.points")
+        points: np.ndarray = grid[0][checked_ids(ids, "SparseGrid.points", self.count())]
+        return points
 
     def weights(self, ids: Any) -> np.ndarray:
         """What each point counts in a mean; some are negative, all add up to 1."""
-        _, weights = made_for_inputs(self._grid, "SparseGrid.weights")
-        return weights[checked_ids(ids, "SparseGrid.weights", self.count())]
+        grid = made_for_inputs(self._grid, "SparseGrid.weights")
+        weights: np.ndarray = grid[1][checked_ids(ids, "SparseGrid.weights", self.count())]
+        return weights
 
     def description(self) -> dict[str, Any]:
         """The name, the level and the rule."""

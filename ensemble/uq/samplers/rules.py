@@ -40,11 +40,11 @@ def gauss_rule(distribution: Variable | None, order: int) -> Rule:
     the germ. Discrete distributions have all their values, whatever the order. Mixtures with jumps have each value of
     positive probability, and Gauss-Legendre nodes in the probability between.
     """
-    if distribution is None or getattr(distribution, "law", "") in HERMITE_LAWS:
+    if distribution is None or distribution.law in HERMITE_LAWS:
         return hermite_rule(order)
-    if isinstance(distribution, Categorical) or getattr(distribution, "discrete", False):
+    if isinstance(distribution, Categorical) or distribution.discrete:
         return discrete_rule(distribution)
-    if getattr(distribution, "law", "") == "uniform":
+    if distribution.law == "uniform":
         x, w = legendre_rule(order)
         return normal_point(0.5 * (1.0 + x)), w
     if isinstance(distribution, Mixture) and distribution.breaks().size:
@@ -121,8 +121,7 @@ def fejer_rule(distribution: Variable | None, level: int) -> Rule:
 
     Discrete distributions have all their values.
     """
-    if isinstance(distribution, Categorical) or getattr(distribution, "discrete", False):
-        assert distribution is not None
+    if distribution is not None and (isinstance(distribution, Categorical) or distribution.discrete):
         return discrete_rule(distribution)
     n = 2 ** (level + 1)
     k = np.arange(1, n)

@@ -78,7 +78,7 @@ class Basis:
             for k, column in enumerate(columns):
                 if not own:
                     self.factors.append(Factor("", column, hermite(degree + 1)))
-                elif getattr(parts[k], "law", "") == "lognorm":
+                elif parts[k].law == "lognorm":
                     self.factors.append(Factor(name, k, hermite(degree + 1), parts[k].parameters))
                 else:
                     self.factors.append(Factor(name, k, recurrence(parts[k], degree + 1)))
