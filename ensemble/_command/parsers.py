@@ -101,6 +101,12 @@ class HelpWithDefaults(argparse.ArgumentDefaultsHelpFormatter):
         return action.help if action.default in (None, False) else super()._get_help_string(action)
 
 
+def add_output(add: Callable[..., Any]) -> None:
+    """The options of what is printed."""
+    add("--json", action="store_true", help="print one JSON object instead of the table")
+    add("--quiet", action="store_true", help="no progress on stderr")
+
+
 def add_diffusion(commands: Any) -> None:
     """Add ``diffusion`` and its options."""
     parser = commands.add_parser(
@@ -128,8 +134,7 @@ def add_diffusion(commands: Any) -> None:
     add("--scalar-runs", type=at_least(0), default=3, metavar="N", help="samples also solved alone, to compare speed")
     add("--out", type=Path, metavar="FILE.npz", help="write all samples to this file")
     add("--plot", type=Path, metavar="FILE.png", help="draw the response and u along the middle line")
-    add("--json", action="store_true", help="print one JSON object instead of the table")
-    add("--quiet", action="store_true", help="no progress on stderr")
+    add_output(add)
     parser.set_defaults(run=command("diffusion.command", "diffusion.second_process"), prog=parser.prog)
 
 
@@ -171,8 +176,7 @@ def add_gbees(commands: Any) -> None:
         help="file in place of PROBLEM.checkpoint.npz, deleted at the end",
     )
     add("--resume", action="store_true", help="continue from the checkpoint")
-    add("--json", action="store_true", help="print one JSON object instead of the table")
-    add("--quiet", action="store_true", help="no progress on stderr")
+    add_output(add)
     parser.set_defaults(run=command("gbees.command"), prog=parser.prog)
 
 
@@ -225,8 +229,7 @@ def add_ode(commands: Any) -> None:
     add("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy runs on a CUDA device")
     add("--out", type=Path, metavar="FILE.npz", help="write states, status and steps to this file")
     add("--plot", type=Path, metavar="FILE.png", help="draw fan charts over time, or histograms of the end")
-    add("--json", action="store_true", help="print one JSON object instead of the table")
-    add("--quiet", action="store_true", help="no progress on stderr")
+    add_output(add)
     parser.set_defaults(run=command("ode.command"), prog=parser.prog)
 
 
@@ -309,5 +312,4 @@ def add_execution(add: Callable[..., Any]) -> None:
     help_text = "what to do when the model raises an error (default: mask, but end at once if it always does)"
     add("--on-failure", choices=ON_FAILURE, help=help_text)
     add("--workers", type=at_least(1), metavar="N", help="processes (default: this one alone)")
-    add("--json", action="store_true", help="print one JSON object instead of the table")
-    add("--quiet", action="store_true", help="no progress on stderr")
+    add_output(add)

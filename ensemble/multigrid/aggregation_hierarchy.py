@@ -88,7 +88,6 @@ class AggregationHierarchy(Hierarchy):
 
     @property
     def matrix_dtype(self) -> Any:
-        """Type of the matrix that the hierarchy was built from."""
         return self.dtype if self.precision.unit is None else np.dtype(np.float64)
 
     def __repr__(self) -> str:
@@ -101,11 +100,9 @@ class AggregationHierarchy(Hierarchy):
         return self.level_table(heading, "  lambda_max", entries)
 
     def workspace(self, n_samples: int) -> Workspace:
-        """Vectors for `apply`; a solver makes them once."""
         return Workspace([level.A.shape[0] for level in self.levels], n_samples, self.reference_array)
 
     def apply(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
-        """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
         workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
@@ -114,7 +111,6 @@ class AggregationHierarchy(Hierarchy):
         return self.converted(None, r, out, workspace)[0]
 
     def precondition_dot(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
-        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
         if r.dtype == self.dtype and self.precision.unit is None:
             return dot(r, self.apply(r, out, workspace), None)
         workspace = self.workspace_for(r, workspace)
@@ -149,7 +145,6 @@ class AggregationHierarchy(Hierarchy):
         return self._units[key]
 
     def take_samples(self, samples: Array) -> AggregationHierarchy:
-        """The hierarchy of the samples named; the graph work is shared."""
         if self.n_samples == 1:
             return self
         samples = np.asarray(samples)

@@ -65,7 +65,6 @@ class Hierarchy(LinearOperator, ABC):
 
     @property
     def matrix_dtype(self) -> Any:
-        """Type of the matrix that the hierarchy was built from."""
         return self.dtype
 
     @property
@@ -127,7 +126,6 @@ class Hierarchy(LinearOperator, ABC):
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
 
     def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
-        """`apply` for a solver."""
         return self.apply(r, out, workspace)
 
     @abstractmethod

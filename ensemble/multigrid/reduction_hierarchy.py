@@ -269,7 +269,6 @@ class ReductionHierarchy(Hierarchy):
         return self
 
     def take_samples(self, samples: Array) -> ReductionHierarchy:
-        """The hierarchy of the samples named; the graph work is shared."""
         if self.n_samples == 1:
             return self
         samples = np.asarray(samples)
@@ -278,11 +277,9 @@ class ReductionHierarchy(Hierarchy):
 
     # --- one V-cycle
     def workspace(self, n_samples: int) -> Any:
-        """Vectors for `apply`; a solver makes them once."""
         return ReductionWorkspace([level.A.shape[0] for level in self.levels], n_samples, self.reference_array)
 
     def apply(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
-        """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
         workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
@@ -295,7 +292,6 @@ class ReductionHierarchy(Hierarchy):
         return out
 
     def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
-        """`apply` to `out`, and the inner products of `r` with it, one per sample."""
         return dot(r, self.apply(r, out, workspace), None)
 
     def _cycle(self, k: int, b: Array, out: Array, workspace: Any) -> Any:

@@ -83,7 +83,6 @@ class ReorderedHierarchy(Hierarchy):
 
     @property
     def matrix_dtype(self) -> Any:
-        """Type of the matrix that the hierarchy was built from."""
         return self.inner.matrix_dtype
 
     def __repr__(self) -> str:
@@ -116,14 +115,12 @@ class ReorderedHierarchy(Hierarchy):
         return A if of_entries and isinstance(A, CrsMatrix | SymmetricCrsMatrix) else None
 
     def take_samples(self, samples: Array) -> ReorderedHierarchy:
-        """The hierarchy of the samples named; the graph work is shared."""
         if self.n_samples == 1:
             return self
         return ReorderedHierarchy(self.inner.take_samples(samples), self.graph, self.reordering)
 
     # --- one V-cycle
     def workspace(self, n_samples: int) -> Any:
-        """Vectors for `apply`; a solver makes them once."""
         return ReorderedWorkspace(self.inner.workspace(n_samples), n_samples)
 
     def _run(self, r: Array, out: Array, workspace: Any, with_dot: bool) -> tuple[Any, Any]:
@@ -138,9 +135,7 @@ class ReorderedHierarchy(Hierarchy):
         return restored_vectors(z, self.reordering, out), inner
 
     def apply(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
-        """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
         return self._run(r, out, workspace, False)[0]
 
     def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
-        """`apply` to `out`, and the inner products of `r` with it, one per sample."""
         return self._run(r, out, workspace, True)[1]

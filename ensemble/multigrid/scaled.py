@@ -53,7 +53,6 @@ class ScaledHierarchy(LinearOperator):
 
     @property
     def matrix_dtype(self) -> Any:
-        """Type of the matrix that the hierarchy was built from."""
         return self.hierarchy.matrix_dtype
 
     @property
@@ -65,7 +64,6 @@ class ScaledHierarchy(LinearOperator):
         return f"ScaledHierarchy: {self.n_samples} samples, each a diagonal scaling of\n{self.hierarchy!r}"
 
     def workspace(self, n_samples: int) -> Workspace:
-        """Vectors for `apply`; a solver makes them once."""
         return self.hierarchy.workspace(n_samples)
 
     def _run(self, r: Array, out: Array, workspace: Workspace | None) -> tuple[Any, Any]:
@@ -87,7 +85,6 @@ class ScaledHierarchy(LinearOperator):
         return self._run(r, out, workspace)[0]
 
     def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
-        """`apply` for a solver."""
         return self.apply(r, out, workspace)
 
     def precondition_dot(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:

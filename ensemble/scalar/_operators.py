@@ -85,17 +85,15 @@ def mismatch(*operands: Any) -> ValueError | None:
 def shape_error(*operands: Any) -> ValueError | None:
     """The error to raise where the visible shapes of operands do not broadcast."""
     arrays = [x for x in operands if isinstance(x, Operators) or is_array(x)]
-    shapes = [tuple(x.shape) for x in arrays]
     try:
-        np.broadcast_shapes(*shapes)
+        np.broadcast_shapes(*(tuple(x.shape) for x in arrays))
         return None
     except ValueError:
-        n_samples = max((x.samples.shape[-1] for x in arrays if isinstance(x, Operators)), default=0)
-        per_sample = any(not isinstance(x, Operators) and x.shape[-1:] == (n_samples,) for x in arrays)
-        advice = f"Ensemble(array) makes an ensemble of an array whose last axis counts {n_samples} samples."
-        seen = " and ".join(str(shape) for shape in shapes)
-        requirement = "have visible shapes that broadcast"
-        return ValueError(message("Ensemble", "operands", requirement, seen, advice if per_sample else ""))
+        seen = " and ".join(str(tuple(x.shape)) for x in arrays)
+        counts = {x.samples.shape[-1:] for x in arrays if isinstance(x, Operators)}
+        per_sample = any(x.shape[-1:] in counts for x in arrays if not isinstance(x, Operators))
+        advice = "Ensemble(array) takes an array whose last axis counts samples." if per_sample else ""
+        return ValueError(message("Ensemble", "operands", "have visible shapes that broadcast", seen, advice))
 
 
 def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:

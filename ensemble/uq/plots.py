@@ -134,12 +134,8 @@ def plot_histogram_with_interval(
     y : real Ensemble, shape ()
     interval : (low, high), optional
         Interval of the mean. Default: none is drawn.
-    ax : matplotlib.axes.Axes, optional
-        Default: the current ones.
-    bins : int, str or sequence of edges
-        As in `numpy.histogram_bin_edges`.
-    **style
-        Passed on to ``ax.stairs``.
+    ax, bins, **style
+        As `plot_histogram`.
 
     Returns
     -------

@@ -93,11 +93,8 @@ def extended_kalman_smoother(
     model : NonlinearGaussianModel
     y : array or Ensemble, shape (*batch, T, ny)
         Observations, NaN where missing.
-    method : {"auto", "sequential", "scan"}
-        For the backward pass, as the next two: see `rts_smoother`. The filter is sequential.
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-    form : {"covariance", "square_root"}
-    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+    method, scan, form, mask
+        As `rts_smoother`, for the backward pass; the filter is sequential.
 
     Returns
     -------
@@ -195,11 +192,9 @@ def unscented_kalman_smoother(
         Observations, NaN where missing.
     alpha, beta, kappa : float, dimensionless
         See `unscented_kalman_filter`.
-    method : {"auto", "sequential", "scan"}
-        For the backward pass, as the next two: see `rts_smoother`. The filter is sequential.
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+    method, scan, mask
+        As `extended_kalman_smoother`.
     form : {"covariance"}
-    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
 
     Returns
     -------

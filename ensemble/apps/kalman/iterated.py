@@ -104,11 +104,8 @@ def iterated_smoother(
         Observations, NaN where missing.
     x0 : array or Ensemble, shape (*batch, T, nx), optional
         Trajectory to start from; where it is not given, the extended Kalman filter's, which goes step after step.
-    method : {"auto", "sequential", "scan"}
-        For the smoother, as the next two; see `rts_smoother`.
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-    form : {"covariance", "square_root"}
-    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+    method, scan, form, mask
+        As `rts_smoother`.
     line_search : bool
         Whether steps are damped. `Q`, `R` and `P0` must then be positive definite; full steps do not need that.
     tol : float, dimensionless

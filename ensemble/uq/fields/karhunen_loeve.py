@@ -271,7 +271,6 @@ class KarhunenLoeve(Variable):
         return self.coefficients.from_uniform(u)
 
     def from_normal(self, z: np.ndarray) -> np.ndarray:
-        """The coefficients y, shape (n_terms, n)."""
         return self.coefficients.from_normal(z)
 
     def to_normal(self, values: np.ndarray) -> np.ndarray:

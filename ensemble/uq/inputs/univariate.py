@@ -95,7 +95,6 @@ class FrozenDistribution(Variable):
         return values
 
     def breaks(self) -> np.ndarray:
-        """Where the value jumps, as points of normal space."""
         if not self.discrete:
             return np.empty(0)
         result: np.ndarray = ndtri(self.ends[(self.ends > 0.0) & (self.ends < 1.0)])

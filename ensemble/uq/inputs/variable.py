@@ -25,10 +25,8 @@ class Variable:
         How many columns of the unit cube, or of standard normal space, it takes; a constant takes none.
     shape : tuple of int
         Shape of one sample's value; for a field, of the coefficients.
-    law : str
-        Name of the distribution in `scipy.stats`; empty for all other inputs.
-    parameters : dict of str to float
-        Parameters of the distribution by name, where it has a `law`.
+    law, parameters : str, dict of str to float
+        Name and parameters of a distribution of `scipy.stats`; the name is empty for all other inputs.
     discrete : bool
         Whether it is a discrete distribution of `scipy.stats`.
     """

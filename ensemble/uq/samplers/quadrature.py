@@ -167,7 +167,6 @@ class SparseGrid(Sampler):
         return None if self._grid is None else self._grid[1].size
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
-        """Points of normal space of the samples numbered `ids`."""
         grid = made_for_inputs(self._grid, "SparseGrid.points")
         points: np.ndarray = grid[0][checked_ids(ids, "SparseGrid.points", self.count())]
         return points

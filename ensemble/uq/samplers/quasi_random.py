@@ -46,7 +46,6 @@ class QuasiRandom(Sampler):
         self.n_replicates = integer(replicates, type(self).__name__, "replicates", minimum=1)
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
-        """Points of the samples numbered `ids`: shape (len(ids), n_germs)."""
         function = f"{type(self).__name__}.points"
         numbers, seed = checked_ids(ids, function), checked_seed(seed, function)
         result = np.empty((numbers.size, n_germs))

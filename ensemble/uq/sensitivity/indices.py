@@ -114,10 +114,8 @@ class SensitivityIndices:
 
         Parameters
         ----------
-        name : str
-            Name of the output.
-        kind : str, optional
-            "first" or "total" of Sobol' indices. Default: the first kind.
+        name, kind
+            As `interval`.
 
         Returns
         -------

@@ -65,7 +65,6 @@ class RowPlan(Plan):
         super().__init__(inputs, n_rows * sampler.n_parts, sampler=sampler, group_by=None, keep="statistics", **options)
 
     def new_streams(self, *, histograms: bool) -> dict[str, Any]:
-        """An empty stream of sums for each output."""
         streams = {}
         for name, (shape, dtype) in self.layout.items():
             if dtype.kind == "c":
