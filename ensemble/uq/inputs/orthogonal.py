@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
+from ensemble.uq.inputs.univariate import FrozenDistribution
 from ensemble.uq.inputs.variable import Variable
 
 __all__ = ["Recurrence", "orthonormal", "recurrence"]
@@ -58,10 +59,9 @@ def recurrence(variable: Variable, n: int) -> Recurrence:
     the Stieltjes procedure on a discretisation that is refined where the inverse distribution function has kinks or
     jumps (ibid., section 2.2).
     """
-    law = CLOSED_FORMS.get(variable.law)
-    if law is None:
+    if not isinstance(variable, FrozenDistribution) or variable.law not in CLOSED_FORMS:
         return discretised(variable, n)
-    parameters = variable.parameters
+    law, parameters = CLOSED_FORMS[variable.law], variable.parameters
     alpha, beta = law(parameters, np.arange(n, dtype=np.float64))
     loc, scale = parameters.get("loc", 0.0), parameters.get("scale", 1.0)
     beta = scale**2 * beta
@@ -160,7 +160,7 @@ def _discretisation(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     probabilities = getattr(variable, "probabilities", None)
     if probabilities is not None:  # categories, by their places
         return np.arange(float(len(probabilities))), np.asarray(probabilities), np.zeros(len(probabilities), dtype=bool)
-    if not variable.discrete:
+    if not (isinstance(variable, FrozenDistribution) and variable.discrete):
         return _refined(variable)
     frozen = variable.frozen
     first, last = _ends(frozen, -1), _ends(frozen, 1)

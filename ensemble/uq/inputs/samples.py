@@ -90,7 +90,8 @@ class InputSamples:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._values:
-            raise UnknownInputError(f"InputSamples has no input {name!r}; it has {', '.join(self.names)}.")
+            known = "" if name.startswith("_") else f"; it has {', '.join(self.names)}"
+            raise UnknownInputError(f"InputSamples has no input {name!r}{known}.")
         return self[name]
 
     def __dir__(self) -> list[str]:

@@ -25,17 +25,10 @@ class Variable:
         How many columns of the unit cube, or of standard normal space, it takes; a constant takes none.
     shape : tuple of int
         Shape of one sample's value; for a field, of the coefficients.
-    law, parameters : str, dict of str to float
-        Name and parameters of a distribution of `scipy.stats`; the name is empty for all other inputs.
-    discrete : bool
-        Whether it is a discrete distribution of `scipy.stats`.
     """
 
     n_germs: int = 1
     shape: tuple[int, ...] = ()
-    law: str = ""
-    parameters: dict[str, float]
-    discrete: bool = False
 
     def from_uniform(self, u: np.ndarray) -> np.ndarray:
         """Values ``(*shape, n)`` at the points `u` of the open unit cube, ``(n_germs, n)``."""

@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._check import require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.orthogonal import Recurrence, orthonormal, recurrence
+from ensemble.uq.inputs.univariate import FrozenDistribution
 
 __all__ = ["Basis", "Factor", "multi_indices"]
 
@@ -76,12 +77,13 @@ class Basis:
             parts = variable.components()
             own = family == "marginal" and len(parts) == len(columns) and not correlated & set(columns)
             for k, column in enumerate(columns):
-                if not own:
+                part = parts[k] if own else None
+                if part is None:
                     self.factors.append(Factor("", column, hermite(degree + 1)))
-                elif parts[k].law == "lognorm":
-                    self.factors.append(Factor(name, k, hermite(degree + 1), parts[k].parameters))
+                elif isinstance(part, FrozenDistribution) and part.law == "lognorm":
+                    self.factors.append(Factor(name, k, hermite(degree + 1), part.parameters))
                 else:
-                    self.factors.append(Factor(name, k, recurrence(parts[k], degree + 1)))
+                    self.factors.append(Factor(name, k, recurrence(part, degree + 1)))
         most = np.array([min(factor.recurrence.n - 1, degree) for factor in self.factors])
         self.indices = multi_indices(most, degree, norm)
         self.needs_germs = any(not factor.name for factor in self.factors)
