@@ -16,7 +16,7 @@ __all__ = ["main"]
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose every complaint is one line."""
+    """A parser whose error messages are one line each."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}. See {self.prog} --help.\n")

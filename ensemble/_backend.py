@@ -83,7 +83,7 @@ def backend_of(*arrays: Any) -> str:
     return "cuda" if seen == {"cuda"} else "reference"
 
 
-_kinds: dict[type, Any] = {}  # the answer of `_kind_of` by type: launches on a device ask it all the time
+_kinds: dict[type, Any] = {}  # the result of `_kind_of` by type: each launch on a device needs it
 
 
 def _kind_of(array: Any) -> str | None:

@@ -59,6 +59,26 @@ def test_files_and_folders_named_on_a_page_exist(page):
     assert sorted(name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in FILES)) == []
 
 
+@pytest.mark.parametrize("command", sorted(parsers_of_command()))
+def test_the_help_of_an_option_is_read_alone(command):
+    """ "seed of the sampler", not "of the sampler", and no default that is none."""
+    parser = parsers_of_command()[command]
+    text = parser.format_help()
+    assert "default: None" not in text and "default: False" not in text
+    helps = [action.help for action in parser._actions if action.help]
+    assert [text for text in helps if text.split()[0] in ("of", "or", "instead")] == []
+
+
+def test_names_on_the_map_for_contributors_are_defined_in_their_files():
+    pairs = re.findall(r"`(\w+)` in `(ensemble/[\w/.]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    definition = r"(?:def|class|struct|void|bool) {0}\b|^ +{0}\("
+    assert len(pairs) > 5
+    assert [
+        (name, file) for name, file in pairs
+        if not re.search(definition.format(name), (ROOT / file).read_text(), re.MULTILINE)
+    ] == []  # fmt: skip
+
+
 def test_the_index_names_every_page():
     index = (ROOT / "docs" / "README.md").read_text()
     pages = [*HOWTOS, *(ROOT / "docs" / "tutorials").glob("*.py"), *(ROOT / "docs" / "reference").glob("*.md")]

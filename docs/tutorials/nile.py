@@ -48,7 +48,7 @@ surface = scanned.log_likelihoods.samples[1:].sum(axis=0).reshape(48, 48)
 # %% The fit does the same with a few candidates around where it stands, until the likelihood cannot rise.
 fit = maximum_likelihood(local_level, y, start=[1e4, 1e3], bounds=[(0.0, None), (0.0, None)], burn=1).raise_if_failed()
 
-# %% The filter knows the past, the smoother knows everything. Both come from one call.
+# %% The filter uses the past, the smoother all observations. Both come from one call.
 smooth = rts_smoother(fit.model, y)
 filtered = smooth.filtered
 
@@ -56,8 +56,8 @@ filtered = smooth.filtered
 gone = ((years > 1890) & (years <= 1910)) | ((years > 1930) & (years <= 1950))
 bridged = rts_smoother(fit.model, np.where(gone[:, None], np.nan, y))
 
-# %% Draws of whole trajectories answer what means and bands cannot: by how much did the level fall between the ten
-# years before 1899 and the ten from then on? Each draw gives one answer.
+# %% Draws of whole trajectories show what means and bands cannot: by how much did the level fall between the ten
+# years before 1899 and the ten from then on? Each draw gives one value.
 draws = sample_posterior(fit.model, y, 4000, seed=1899)
 before, after = (years >= 1889) & (years < 1899), (years >= 1899) & (years < 1909)
 fall = draws.samples[before, 0].mean(axis=0) - draws.samples[after, 0].mean(axis=0)

@@ -94,6 +94,19 @@ def numbers(text: str) -> tuple[float, ...]:
         raise argparse.ArgumentTypeError(f"must be a number, or several between commas; got {text!r}") from None
 
 
+class HelpWithDefaults(argparse.ArgumentDefaultsHelpFormatter):
+    """Help that names the default of each option that has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
+def add_output(add: Callable[..., Any]) -> None:
+    """The options of what is printed."""
+    add("--json", action="store_true", help="print one JSON object instead of the table")
+    add("--quiet", action="store_true", help="no progress on stderr")
+
+
 def add_diffusion(commands: Any) -> None:
     """Add ``diffusion`` and its options."""
     parser = commands.add_parser(
@@ -101,28 +114,27 @@ def add_diffusion(commands: Any) -> None:
         help="statistics of diffusion with a random coefficient",
         description="Solve -div(kappa grad u) + c u^2 = 0 on the unit cube (u = 1 at z = 0, u = 2 at z = 1) for many "
         "samples of a random field kappa, ensembles of them at once, and report the mean of u^2 over the nodes.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=HelpWithDefaults,
     )
     add = parser.add_argument
     add("--cells", type=counts, default=32, metavar="N", help="hexahedra in each direction, or NXxNYxNZ")
     add("--samples", type=at_least(1), default=256, metavar="N", help="samples of the random field")
     add("--ensemble-size", type=at_least(1), default=32, metavar="S", help="samples solved at once")
     add("--sampler", choices=SAMPLERS, default="sobol", help="how samples are drawn")
-    add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the sampler")
+    add("--seed", type=at_least(0, None), default=1, metavar="K", help="seed of the sampler")
     add("--terms", type=at_least(1), default=5, metavar="M", help="terms of the Karhunen-Loeve expansion")
-    add("--correlation-length", type=float, default=1.0, metavar="L", help="of the field, in edges of the cube")
-    add("--mean", type=float, default=1.0, metavar="X", help="of kappa")
-    add("--variance", type=float, default=0.01, metavar="X", help="of kappa")
+    add("--correlation-length", type=float, default=1.0, metavar="L", help="correlation length in edges of the cube")
+    add("--mean", type=float, default=1.0, metavar="X", help="mean of kappa")
+    add("--variance", type=float, default=0.01, metavar="X", help="variance of kappa")
     add("--source", type=float, default=0.0, metavar="C", help="the coefficient c; the problem is linear without it")
-    add("--grading", type=float, default=1.0, metavar="B", help="nodes at g + B g^2 (1-g)^2")
-    add("--mode-order", choices=("lexicographic", "trilinos"), default="lexicographic", help="of equal eigenvalues")
-    add("--rtol", type=float, default=1e-7, metavar="X", help="of Newton's method and of conjugate gradients")
-    add("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy: on a CUDA device")
+    add("--grading", type=float, default=1.0, metavar="B", help="nodes lie at g + B g^2 (1-g)^2 for equidistant g")
+    add("--mode-order", choices=("lexicographic", "trilinos"), default="lexicographic", help="order of equal modes")
+    add("--rtol", type=float, default=1e-7, metavar="X", help="tolerance of Newton's method and of conjugate gradients")
+    add("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy runs on a CUDA device")
     add("--scalar-runs", type=at_least(0), default=3, metavar="N", help="samples also solved alone, to compare speed")
     add("--out", type=Path, metavar="FILE.npz", help="write all samples to this file")
     add("--plot", type=Path, metavar="FILE.png", help="draw the response and u along the middle line")
-    add("--json", action="store_true", help="print one JSON object instead of the table")
-    add("--quiet", action="store_true", help="no progress on stderr")
+    add_output(add)
     parser.set_defaults(run=command("diffusion.command", "diffusion.second_process"), prog=parser.prog)
 
 
@@ -134,32 +146,37 @@ def add_gbees(commands: Any) -> None:
         description="Carry a probability distribution through a dynamical system on a grid of cells that follows it, "
         "and correct it by measurements. PROBLEM is lorenz63 or lorenz96 as published, duffing, aizawa, pcr3bp, cr3bp "
         "or two-body as in the public programs' examples, a TOML file, or FILE.py:FUNCTION that gives a "
-        "gbees.Configuration. Interrupted, it leaves a checkpoint that --resume goes on from.",
+        "gbees.Configuration. An interrupted run leaves a checkpoint, from which --resume continues.",
+        formatter_class=HelpWithDefaults,
     )
     add = parser.add_argument
     add("problem", metavar="PROBLEM", help="a name, FILE.toml, or FILE.py[:FUNCTION]")
-    add("--backend", choices=BACKENDS, default="numpy", help="cupy: on a CUDA device (default: %(default)s)")
-    add("--dtype", choices=("float64", "float32"), default="float64", help="of probabilities (default: %(default)s)")
+    add("--backend", choices=BACKENDS, default="numpy", help="cupy runs on a CUDA device")
+    add("--dtype", choices=("float64", "float32"), default="float64", help="type of probabilities")
     add("--threshold", type=float, metavar="P", help="cells with at least this probability are active")
     add("--factor", type=numbers, metavar="X[,X...]", help="cells are 1/(2X) standard deviations wide")
     add("--extent", type=numbers, metavar="X[,X...]", help="deviations that the first grid covers on either side")
-    add("--limiter", choices=LIMITERS, help="of the slopes")
+    add("--limiter", choices=LIMITERS, help="limiter of slopes")
     add("--cfl", type=float, metavar="X", help="time steps over the largest stable ones")
-    add("--prune", choices=("sequential", "parallel"), help="which cells without inflow are given up")
+    add("--prune", choices=("sequential", "parallel"), help="which cells without inflow are deleted")
     add("--until", type=float, metavar="T", help="stop after the records at this time")
     add("--times", type=numbers, metavar="T,T,...", help="record at these times instead of the problem's own")
     add("--every", type=at_least(1), metavar="K", help="record also every K steps, at the next report after them")
     add("--monte-carlo", type=at_least(2), metavar="N", help="compare with N samples before the first measurement")
-    add("--bins", type=float, default=2.0, metavar="X", help="of that comparison, in cells (default: %(default)s)")
-    add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the samples (default: %(default)s)")
+    add("--bins", type=float, default=2.0, metavar="X", help="bins of that comparison, in cells")
+    add("--seed", type=at_least(0, None), default=1, metavar="K", help="seed of those samples")
     add("--out", type=Path, metavar="FILE.npz", help="write distributions and steps to this file")
     add("--export", type=Path, metavar="FOLDER", help="write distributions as the public programs do")
-    add("--format", choices=("text", "binary"), default="text", help="of --export (default: %(default)s)")
+    add("--format", choices=("text", "binary"), default="text", help="format of --export")
     add("--plot", type=Path, metavar="FILE.png", help="draw the distributions and the number of cells")
-    add("--checkpoint", type=Path, metavar="FILE.npz", help="instead of PROBLEM.checkpoint.npz; gone after a whole run")
-    add("--resume", action="store_true", help="go on from the checkpoint")
-    add("--json", action="store_true", help="print one JSON object instead of the table")
-    add("--quiet", action="store_true", help="no progress on stderr")
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE.npz",
+        help="file in place of PROBLEM.checkpoint.npz, deleted at the end",
+    )
+    add("--resume", action="store_true", help="continue from the checkpoint")
+    add_output(add)
     parser.set_defaults(run=command("gbees.command"), prog=parser.prog)
 
 
@@ -194,25 +211,25 @@ def add_ode(commands: Any) -> None:
         "ode",
         help="samples of an initial value problem",
         description="Integrate dy/dt = f(t, y, p) for many samples of its start and parameters. PROBLEM is a name of "
-        "ensemble.gallery, as lorenz63, robertson or hires, or FILE.py:FUNCTION with f(t, y, p, xp). The TOML file has "
+        "ensemble.gallery (lorenz63, robertson, hires, ...) or FILE.py:FUNCTION with f(t, y, p, xp). The TOML file has "
         "y0, p and t (numbers, or names of [inputs]), and the options method, step, rtol, atol, times.",
+        formatter_class=HelpWithDefaults,
     )
     add = parser.add_argument
     add("problem", metavar="PROBLEM", help="a name, or FILE.py:FUNCTION")
     add("-c", "--config", type=Path, metavar="FILE.toml", help="start, parameters, times and [inputs]")
-    add("-n", "--samples", type=at_least(1), default=1024, metavar="N", help="of the inputs (default: %(default)s)")
-    add("--sampler", choices=STUDY_SAMPLERS, default="sobol", help="how inputs are drawn (default: %(default)s)")
-    add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the sampler (default: %(default)s)")
+    add("-n", "--samples", type=at_least(1), default=1024, metavar="N", help="samples of the inputs")
+    add("--sampler", choices=STUDY_SAMPLERS, default="sobol", help="how inputs are drawn")
+    add("--seed", type=at_least(0, None), default=1, metavar="K", help="seed of the sampler")
     add("--method", metavar="NAME", help="tsit5, dop853, taylor, rodas4, bdf, rk4, ... (default: tsit5)")
     add("--step", type=float, metavar="H", help="fixed step length")
     add("--rtol", type=float, metavar="X", help="relative tolerance (default: 1e-6)")
     add("--atol", type=float, metavar="X", help="absolute tolerance (default: 1e-9)")
     add("--times", type=at_least(2), metavar="M", help="output at M equidistant times instead of the end alone")
-    add("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy: on a CUDA device (default: %(default)s)")
+    add("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy runs on a CUDA device")
     add("--out", type=Path, metavar="FILE.npz", help="write states, status and steps to this file")
     add("--plot", type=Path, metavar="FILE.png", help="draw fan charts over time, or histograms of the end")
-    add("--json", action="store_true", help="print one JSON object instead of the table")
-    add("--quiet", action="store_true", help="no progress on stderr")
+    add_output(add)
     parser.set_defaults(run=command("ode.command"), prog=parser.prog)
 
 
@@ -220,23 +237,23 @@ def add_study(commands: Any) -> None:
     """Add ``run`` and the commands that work on its store: ``resume``, ``status``, ``stats``, ``plot``, ``export``."""
     add_run(commands)
     add_resume(commands)
-    parser = of_store(commands, "status", "how far the study of a store is")
+    parser = of_store(commands, "status", "progress of a study: samples done, failed and pending")
     parser.set_defaults(run=command("study.status"))
     parser = of_store(commands, "stats", "mean, deviation, interval and quantiles of a study's outputs")
     add = parser.add_argument
     add("--output", dest="outputs", action="append", metavar="NAME", help="this output alone; may be repeated")
     add("--quantiles", type=levels, default=(0.05, 0.5, 0.95), metavar="Q,Q,...", help="default: 0.05,0.5,0.95")
-    add("--level", type=float, default=0.95, metavar="P", help="of the intervals (default: %(default)s)")
+    add("--level", type=float, default=0.95, metavar="P", help="probability of the intervals (default: %(default)s)")
     parser.set_defaults(run=command("study.stats"))
     parser = of_store(commands, "plot", "draw an output of a study", json=False)
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE.png", help="or .pdf, .svg")
+    add("file", type=Path, metavar="FILE.png", help="the picture; .pdf and .svg are written, too")
     add("--kind", choices=PLOTS, default="hist", help="default: %(default)s")
     add("--output", dest="name", metavar="NAME", help="default: the first output")
     parser.set_defaults(run=command("study.plot"))
     parser = of_store(commands, "export", "write inputs and outputs of a study to another format", json=False)
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE.csv", help="or .nc: CSV holds outputs of one number, NetCDF all")
+    add("file", type=Path, metavar="FILE.csv", help="CSV holds outputs of one number; FILE.nc, NetCDF, holds all")
     add("--output", dest="outputs", action="append", metavar="NAME", help="this output alone; may be repeated")
     parser.set_defaults(run=command("study.export"))
 
@@ -271,7 +288,7 @@ def add_run(commands: Any) -> None:
         help="double the samples until the interval of this output's mean is within X times the mean, instead of -n",
     )
     add("--sampler", choices=STUDY_SAMPLERS, help="how samples are drawn (default: sobol)")
-    add("--seed", type=at_least(0, None), metavar="K", help="of the sampler (default: 1)")
+    add("--seed", type=at_least(0, None), metavar="K", help="seed of the sampler (default: 1)")
     add("--store", type=Path, metavar="STORE", help="keep all results in this folder, a Zarr group")
     add_execution(add)
     parser.set_defaults(run=command("study.run"), prog=parser.prog)
@@ -282,7 +299,7 @@ def add_resume(commands: Any) -> None:
     parser = of_store(commands, "resume", "continue the study of a store, or extend it to more samples", json=False)
     add = parser.add_argument
     add("--model", metavar="FILE.py:FUNCTION", help="where the model is now (default: where it was)")
-    add("-n", "--samples", type=at_least(1), metavar="N", help="extend the study to so many samples")
+    add("-n", "--samples", type=at_least(1), metavar="N", help="extend the study to N samples")
     add("--force", action="store_true", help="continue although the model's source has changed")
     add_execution(add)
     parser.set_defaults(run=command("study.resume"))
@@ -291,9 +308,8 @@ def add_resume(commands: Any) -> None:
 def add_execution(add: Callable[..., Any]) -> None:
     """The options of how samples are run, which change no result."""
     add("--ensemble-size", type=size, metavar="S", help="samples in one call of the model (default: auto)")
-    add("--group-by", metavar="INPUT", help="samples in one call have equal values of this input")
+    add("--group-by", metavar="INPUT", help="samples with similar values of this input run in one call")
     help_text = "what to do when the model raises an error (default: mask, but end at once if it always does)"
     add("--on-failure", choices=ON_FAILURE, help=help_text)
     add("--workers", type=at_least(1), metavar="N", help="processes (default: this one alone)")
-    add("--json", action="store_true", help="print one JSON object instead of the table")
-    add("--quiet", action="store_true", help="no progress on stderr")
+    add_output(add)

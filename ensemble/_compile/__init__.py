@@ -1,1 +1,1 @@
-"""How code is made: the doors to Numba and CUDA, lanes, tracing. No numerics."""
+"""Code generation: Numba, CUDA, SIMD lanes, tracing. No numerics."""

@@ -38,8 +38,8 @@ def _caller(returned: types.Type) -> Any:
         arguments = plain(context, builder, signature.args[1], values[1])
         result = ir.VoidType() if returned is types.void else context.get_value_type(returned)
         function = ir.FunctionType(result, [argument.type for argument in arguments])
-        answer = builder.call(builder.inttoptr(values[0], function.as_pointer()), arguments)
-        return context.get_dummy_value() if returned is types.void else answer
+        result = builder.call(builder.inttoptr(values[0], function.as_pointer()), arguments)
+        return context.get_dummy_value() if returned is types.void else result
 
     @intrinsic
     def call(typingctx, address, *arguments):

@@ -27,7 +27,7 @@ class Assembly(NamedTuple):
 
     text: str
     declarations: tuple[str, ...]
-    """Of the intrinsic functions that it calls."""
+    """Declarations of the intrinsic functions that it calls."""
     called: tuple[Any, ...]
     """The functions of lanes that it calls; see `lanes/library.py`."""
 
@@ -65,7 +65,7 @@ def addresses_of(module: Module, names: Sequence[str], assembly_of: Callable[[An
 
 
 def processor_text(module: Module, assembly_of: Callable[[Any], str]) -> str:
-    """The instructions of the processor, for people."""
+    """The machine code as text."""
     text: str = _machine().emit_assembly(_optimized(module, assembly_of))
     return text
 

@@ -24,7 +24,7 @@ SMALLEST = 1 << 16
 """Bytes below which an array is left to NumPy; the C library gives larger memory back to the system."""
 
 LIMIT = min(4 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
-"""Bytes of dead arrays that are kept."""
+"""Bytes of freed arrays that are kept, at most."""
 
 _spare: dict[int, list[np.ndarray]] = {}  # by size; single operations are atomic: finalizers run in any thread
 
@@ -84,5 +84,5 @@ def empty_like(array: Array, shape: tuple[int, ...] | None = None, dtype: Any = 
 
 
 def release_memory() -> None:
-    """Give the memory of dead arrays back to the system."""
+    """Give the memory of freed arrays back to the system."""
     _spare.clear()

@@ -6,7 +6,7 @@ Numba spends more time in its own Python code than in LLVM. `KernelCompiler` run
 * passes that find nothing in a function are left out: closures, expressions of arrays;
 * the type of a call is resolved once per function and types of arguments;
 * sizes of LLVM types are computed once;
-* no events are sent that nobody listens to;
+* no events are emitted for which there is no listener;
 * the function that Python calls, which converts arguments, is not optimised by LLVM.
 
 The LLVM code of kernels after optimisation is that of Numba's own compiler (``tests/test_compiler_passes.py``).

@@ -147,14 +147,14 @@ class CopyStream:
 
 
 class CudaGraph:
-    """A run of launches: played plainly the first time, recorded as a CUDA graph the second, replayed from then on.
+    """Launches: queued directly the first time, captured as a CUDA graph the second, replayed from then on.
 
-    `play` must queue kernels, on memory that stays where it is, and do nothing else. Plain or replayed, the same
+    `launches` must queue kernels, on memory that stays where it is, and do nothing else. Queued or replayed, the same
     kernels run in the same order on the same memory, so the bits are the same.
     """
 
-    def __init__(self, play: Callable[[], None], record: bool = True) -> None:
-        self._play, self._times, self._record = play, 0, record
+    def __init__(self, launches: Callable[[], None], record: bool = True) -> None:
+        self._launches, self._times, self._record = launches, 0, record
         self._graph: Any = None
         self._pool: Any = None
 
@@ -163,7 +163,7 @@ class CudaGraph:
             self._graph.launch()
             return
         if not self._record:
-            self._play()
+            self._launches()
             return
         import cupy
 
@@ -172,12 +172,12 @@ class CudaGraph:
         with cupy.cuda.using_allocator(self._pool.malloc):
             self._times += 1
             if self._times == 1:
-                self._play()  # compiles and allocates what is not there yet
+                self._launches()  # compiles and allocates what is not there yet
                 return
             stream = cupy.cuda.get_current_stream()
             stream.begin_capture()
             try:
-                self._play()
+                self._launches()
             finally:
                 self._graph = stream.end_capture()
         self._graph.launch()

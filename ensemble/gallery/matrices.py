@@ -41,7 +41,7 @@ def poisson(shape: tuple[int, ...], n_samples: int = 1, *, seed: int = 20731) ->
     n_samples : int
         1: the plain matrix, shared by all samples.
     seed : int
-        Of the factors.
+        Seed of the factors.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def anisotropic(
     n_samples : int
     strength : float, above zero
     seed : int
-        Of the weights.
+        Seed of the weights.
     weights : array, shape (n_axes, n_samples), optional
         The weights themselves; the three arguments before are then ignored.
 

@@ -17,6 +17,7 @@ from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.relaxation import power_step
 from ensemble._kernels.sparse import affine as kernels
 from ensemble._kernels.sparse.crs import spmv
+from ensemble._typing import Array
 from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid.aggregation_hierarchy import AggregationHierarchy, Level
 from ensemble.multigrid.coarse import CoarseSolver
@@ -79,7 +80,7 @@ class AffineHierarchy(AggregationHierarchy):
             level.smoother = OperatorSmoother(level.A, inverse_diagonal(level.A), steps)
         return self
 
-    def take_samples(self, samples: Any) -> AffineHierarchy:
+    def take_samples(self, samples: Array) -> AffineHierarchy:
         """The hierarchy of the samples named; terms are shared."""
         if self.n_samples == 1:
             return self
@@ -97,7 +98,7 @@ class AffineHierarchy(AggregationHierarchy):
         return new
 
 
-def rayleigh_terms(A: CrsMatrix, dinv: Any) -> tuple[np.ndarray, np.ndarray]:
+def rayleigh_terms(A: CrsMatrix, dinv: Array) -> tuple[np.ndarray, np.ndarray]:
     """(q . A_i q, q . D_i q) for each term, q the mean's dominant vector of D^-1 A; `A` holds terms as samples."""
     n = A.shape[0]
     xp = array_namespace(A.values)
@@ -117,7 +118,7 @@ def rayleigh_terms(A: CrsMatrix, dinv: Any) -> tuple[np.ndarray, np.ndarray]:
 def quotient(above: np.ndarray, below: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """Each sample's Rayleigh quotient at the mean's dominant vector, over the mean's own: one value per sample.
 
-    Right to first order in the change of the matrix, and as cheap as m products of numbers.
+    Right to first order in the change of the matrix, at the cost of m products of numbers.
     """
     top, bottom = (kernels.affine_values(terms[None, :], coefficients, None)[0] for terms in (above, below))
     with np.errstate(all="ignore"):  # a NaN stays in its sample

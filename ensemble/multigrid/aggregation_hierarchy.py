@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._backend import asarray_like, library_and_device
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import dot, put_samples, take_samples
+from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
@@ -42,7 +43,7 @@ class Plan:
     strong: StrongGraph | None = None
     smoothing: dict[Any, Any] = field(default_factory=dict)
 
-    def prolongator(self, A: Any, dinv: Any, omega: Any, out: Any) -> CrsMatrix:
+    def prolongator(self, A: Any, dinv: Array, omega: Array, out: Array) -> CrsMatrix:
         """The smoothed prolongator for the values of `A`."""
         place = library_and_device(A.values)
         if place not in self.smoothing:
@@ -60,7 +61,7 @@ class Level:
     lambda_max: np.ndarray = field(default_factory=lambda: np.zeros(0))
     smoother: ChebyshevSmoother | GaussSeidelSmoother | None = None
     energy: np.ndarray | None = None
-    """What `relative_energy` measured on the next coarser matrix; None where the precision was requested."""
+    """`relative_energy` of the next coarser matrix; None where the precision was requested."""
 
 
 class AggregationHierarchy(Hierarchy):
@@ -87,7 +88,6 @@ class AggregationHierarchy(Hierarchy):
 
     @property
     def matrix_dtype(self) -> Any:
-        """Type of the matrix that the hierarchy was built from."""
         return self.dtype if self.precision.unit is None else np.dtype(np.float64)
 
     def __repr__(self) -> str:
@@ -100,11 +100,9 @@ class AggregationHierarchy(Hierarchy):
         return self.level_table(heading, "  lambda_max", entries)
 
     def workspace(self, n_samples: int) -> Workspace:
-        """Vectors for `apply`; a solver makes them once."""
         return Workspace([level.A.shape[0] for level in self.levels], n_samples, self.reference_array)
 
-    def apply(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
-        """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
+    def apply(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
         workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
@@ -112,8 +110,7 @@ class AggregationHierarchy(Hierarchy):
             return v_cycle(self.levels, self.coarse, r, out, workspace)
         return self.converted(None, r, out, workspace)[0]
 
-    def precondition_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
+    def precondition_dot(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
         if r.dtype == self.dtype and self.precision.unit is None:
             return dot(r, self.apply(r, out, workspace), None)
         workspace = self.workspace_for(r, workspace)
@@ -121,7 +118,9 @@ class AggregationHierarchy(Hierarchy):
             out = empty_like(r)
         return self.converted(None, r, out, workspace)[1]
 
-    def converted(self, scale: Any, r: Any, out: Any, workspace: Workspace, unit: Any = None) -> tuple[Any, Any]:
+    def converted(
+        self, scale: Array, r: Array, out: Array, workspace: Workspace, unit: Array = None
+    ) -> tuple[Any, Any]:
         """`converted_v_cycle` on these levels, in units of powers of two: the hierarchy's, or `unit` in their place."""
         if unit is None:
             unit = self.unit_for(r)
@@ -135,7 +134,7 @@ class AggregationHierarchy(Hierarchy):
             inner = dot(r, put_samples(part, places, out), None)
         return out, inner
 
-    def unit_for(self, r: Any) -> Any:
+    def unit_for(self, r: Array) -> Any:
         """The unit of each sample of `r`, in its type and on its device; None for a hierarchy without units."""
         if self.precision.unit is None:
             return None
@@ -145,8 +144,7 @@ class AggregationHierarchy(Hierarchy):
             self._units[key] = asarray_like(np.repeat(self.precision.unit, times).astype(str(r.dtype)), r)
         return self._units[key]
 
-    def take_samples(self, samples: Any) -> AggregationHierarchy:
-        """The hierarchy of the samples named; the graph work is shared."""
+    def take_samples(self, samples: Array) -> AggregationHierarchy:
         if self.n_samples == 1:
             return self
         samples = np.asarray(samples)

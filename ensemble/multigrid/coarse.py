@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._compile.numba import output
 from ensemble._kernels.multigrid.dense import ASYMMETRY, dense_inverses, dense_product
+from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsMatrix, Factorization, SymmetricCrsMatrix
 from ensemble.linalg.factorization import upper_factorized
 from ensemble.multigrid.precision import amplification
@@ -65,7 +64,7 @@ class CoarseSolver:
     Attributes
     ----------
     factors : Factorization or None
-        Of all samples; solutions of `others` with it are not used.
+        Factors of all samples; solutions of `others` with them are not used.
     others : array of int
         The samples that have dense inverses.
     inverse : array
@@ -87,7 +86,7 @@ class CoarseSolver:
         n, coordinates = matrix.shape[0], matrix.graph.coordinates_on(matrix.values)
         self.inverse = None if empty else dense_inverses(*coordinates, matrix.values, n, None)
 
-    def apply(self, b: Any, out: Any) -> Any:
+    def apply(self, b: Array, out: Array) -> Array:
         """The coarse solution for a right-hand side of shape (n, n_samples)."""
         if self.factors is None:
             return dense_product(self.inverse, b, out)
@@ -97,7 +96,7 @@ class CoarseSolver:
             x[:, self.others] = dense_product(self.inverse, np.ascontiguousarray(b[:, self.others]), None)
         return x
 
-    def take_samples(self, samples: Any) -> CoarseSolver:
+    def take_samples(self, samples: Array) -> CoarseSolver:
         """The solver of the samples named."""
         if self.n_samples == 1:
             return self

@@ -9,19 +9,20 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.scaling import entry_units, scaled_finish, scaled_start
 from ensemble._kernels.multigrid.symmetric import symmetric_finish
+from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.cycle import Workspace, coarse_correction, v_cycle
 from ensemble.multigrid.relaxation import ChebyshevSmoother
 
 
 def converted_v_cycle(
-    levels: Any, coarse: Any, scale: Any, r: Any, out: Any, workspace: Workspace, unit: Any = None
+    levels: Any, coarse: Any, scale: Array, r: Array, out: Array, workspace: Workspace, unit: Array = None
 ) -> tuple[Any, Any]:
     """``scale * V(scale * r)`` in the type of r, V computed in the type of the workspace; `scale` may be None.
 
     Returns `out` and the inner products of `r` with it. Conversion and scaling happen in registers, in the passes that
-    the smoother makes anyway: no copy of r or of the answer in the other precision is made beyond the V-cycle's b.
-    `unit`, one power of two per sample in the type of r, is what the answer of V is to be multiplied by; where it is
+    the smoother makes anyway: no copy of r or of the result in the other precision is made beyond the V-cycle's b.
+    `unit`, one power of two per sample in the type of r, is the factor of the result of V; where it is
     given, r enters in units of its own, so that numbers of any magnitude fit the type of V.
     """
     level = levels[0]
@@ -44,7 +45,7 @@ def converted_v_cycle(
     here = smoother.smooth(b, None, swap, x, w, begun=True)
     coarse_correction(levels, coarse, b, here, w, workspace, 0)
 
-    def finish(x: Any, a: Any, c: Any, w: Any) -> tuple[Any, Any]:
+    def finish(x: Array, a: Array, c: Array, w: Array) -> tuple[Any, Any]:
         A = level.A
         if isinstance(A, CrsMatrix):
             inner = scaled_finish(scale, leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)[1]

@@ -6,13 +6,14 @@ from typing import Any
 
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.sparse.crs import spmv_add, spmv_transpose
+from ensemble._typing import Array
 from ensemble.linalg import SymmetricCrsMatrix
 
 
 class Workspace:
     """The vectors one V-cycle needs on each level; one per thread of control, so that hierarchies can be shared."""
 
-    def __init__(self, sizes: list[int], n_samples: int, values: Any) -> None:
+    def __init__(self, sizes: list[int], n_samples: int, values: Array) -> None:
         """Vectors of `n_samples`, of the type and on the device of the matrix `values`."""
         self.n_samples = n_samples
 
@@ -24,7 +25,7 @@ class Workspace:
         self.double: Workspace | None = None  # of the samples held in double precision
 
 
-def v_cycle(levels: Any, coarse: Any, b: Any, out: Any, workspace: Workspace, k: int = 0) -> Any:
+def v_cycle(levels: Any, coarse: Any, b: Array, out: Array, workspace: Workspace, k: int = 0) -> Array:
     """One V-cycle from a zero guess on level `k`, result in `out`.
 
     Bytes: per level four passes over A (degree 2), two over P, 22 vectors.
@@ -42,7 +43,7 @@ def v_cycle(levels: Any, coarse: Any, b: Any, out: Any, workspace: Workspace, k:
     return out
 
 
-def coarse_correction(levels: Any, coarse: Any, b: Any, x: Any, w: Any, workspace: Workspace, k: int) -> None:
+def coarse_correction(levels: Any, coarse: Any, b: Array, x: Array, w: Array, workspace: Workspace, k: int) -> None:
     """Add to `x` the correction by the levels below `k`; `w` is scratch memory for the residual."""
     A, P = levels[k].A, levels[k].P
     if P is None:

@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import integer
 from ensemble._kernels.multigrid import gauss_seidel as kernels
+from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix
 
 
@@ -45,7 +46,7 @@ class GaussSeidel:
     def __post_init__(self) -> None:
         integer(self.sweeps, "GaussSeidel", "sweeps", minimum=1)
 
-    def smoother_of(self, A: CrsMatrix, dinv: Any, old: Any) -> GaussSeidelSmoother:
+    def smoother_of(self, A: CrsMatrix, dinv: Array, old: Any) -> GaussSeidelSmoother:
         """The smoother of one level; the colours of its `old` smoother are used again."""
         same = isinstance(old, GaussSeidelSmoother) and old.A.graph is A.graph
         return GaussSeidelSmoother(A, dinv, self.sweeps, old.colours if same else None)
@@ -54,7 +55,7 @@ class GaussSeidel:
 class GaussSeidelSmoother:
     """Gauss-Seidel sweeps on one level, for all samples; each is one pass over A."""
 
-    def __init__(self, A: CrsMatrix, dinv: Any, sweeps: int, colours: Any = None) -> None:
+    def __init__(self, A: CrsMatrix, dinv: Array, sweeps: int, colours: Any = None) -> None:
         """`colours` are those that `colours_of` finds, or None."""
         self.A, self.dinv, self.sweeps = A, dinv, sweeps
         self.colours = colours_of(A.graph) if colours is None else colours
@@ -76,7 +77,7 @@ class GaussSeidelSmoother:
         again[1:] = colours[1:] == colours[:-1]  # a second update of a colour at once changes nothing but roundoff
         return np.ascontiguousarray(colours[~again])
 
-    def smooth(self, b: Any, x: Any, here: Any, there: Any, w: Any) -> Any:
+    def smooth(self, b: Array, x: Array, here: Array, there: Array, w: Array) -> Array:
         """Smooth `x`, in the buffer `here`, towards A x = b; None: zero, in `there`. Returns the buffer used."""
         rows, starts = self.colours
         after = x is not None

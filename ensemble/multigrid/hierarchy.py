@@ -65,7 +65,6 @@ class Hierarchy(LinearOperator, ABC):
 
     @property
     def matrix_dtype(self) -> Any:
-        """Type of the matrix that the hierarchy was built from."""
         return self.dtype
 
     @property
@@ -110,7 +109,7 @@ class Hierarchy(LinearOperator, ABC):
         """
 
     @abstractmethod
-    def take_samples(self, samples: Any) -> Hierarchy:
+    def take_samples(self, samples: Array) -> Hierarchy:
         """The hierarchy of the samples named; the graph work is shared."""
 
     @abstractmethod
@@ -127,14 +126,13 @@ class Hierarchy(LinearOperator, ABC):
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
 
     def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
-        """`apply` for a solver."""
         return self.apply(r, out, workspace)
 
     @abstractmethod
     def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
         """`apply` to `out`, and the inner products of `r` with it, one per sample."""
 
-    def __matmul__(self, r: Any) -> Any:
+    def __matmul__(self, r: Array) -> Any:
         return multiply(self, r, "Hierarchy")
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ensemble._check import integer, positive
+from ensemble._typing import Array
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Jacobi:
         positive(self.damping, "Jacobi", "damping")
         integer(self.sweeps, "Jacobi", "sweeps", minimum=1)
 
-    def coefficients(self, lambda_max: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    def coefficients(self, lambda_max: Array) -> list[tuple[np.ndarray, np.ndarray]]:
         """(a, c) of each step ``w = a w + c D^-1 (b - A x), x = x + w``, one value per sample."""
         with np.errstate(all="ignore"):  # a NaN stays in its sample
             return [(np.zeros_like(lambda_max), self.damping / lambda_max) for _ in range(self.sweeps)]

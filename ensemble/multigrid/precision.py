@@ -17,6 +17,7 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid.measures import too_small
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble._kernels.sparse.crs import spmv_transpose
+from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
 
 __all__ = ["amplification", "in_single_precision", "relative_energy", "single_precision_serves"]
@@ -70,7 +71,7 @@ def relative_energy(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
     return smallest
 
 
-def amplification(A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray:
+def amplification(A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix, inverse: Array) -> np.ndarray:
     """The largest entry ``a_ii (A^-1)_ii`` of the coarsest level: one value per sample, at least 1.
 
     Infinity where `inverse` is not that of a positive definite matrix: a pseudo-inverse has a trace of A A^-1 below n.

@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._backend import asarray_like
 from ensemble._kernels.multigrid.galerkin import prolongator_tasks, smooth_prolongator
 from ensemble._kernels.sparse.product_graphs import product_graph
+from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix
 
 
@@ -23,7 +24,7 @@ def prolongator_graph(A: CrsGraph, T: CrsGraph) -> CrsGraph:
 
 
 def smoothed_prolongator(
-    A: Any, T: CrsMatrix, graph: CrsGraph, dinv: Any, omega: Any, tasks: Any = None, out: Any = None
+    A: Any, T: CrsMatrix, graph: CrsGraph, dinv: Array, omega: Array, tasks: Any = None, out: Array = None
 ) -> CrsMatrix:
     """``P = T - omega D^-1 A T`` with one `omega` per sample (4/3 over its own largest eigenvalue).
 

@@ -16,6 +16,7 @@ from ensemble._kernels.multigrid.galerkin import product_values
 from ensemble._kernels.multigrid.measures import reciprocal
 from ensemble._kernels.multigrid.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
 from ensemble._kernels.sparse.crs import spmv
+from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid.splitting import Part, SharedStrength, coarse_rows, part_of, places_in, sorted_graph
 
@@ -69,7 +70,7 @@ class Reduction:
         self.AP = graph.product(self.P.graph)
         self.kept_coarse: Part | None = None
 
-    def restriction(self, A: CrsMatrix, dinv: Any, strength: SharedStrength | None) -> CrsMatrix:
+    def restriction(self, A: CrsMatrix, dinv: Array, strength: SharedStrength | None) -> CrsMatrix:
         """``R = [-A_cf (I + L + ... + L^degree) D_ff^-1, I]`` with ``L = I - D_ff^-1 A_ff``."""
         cf, ff = taken(A, self.cf), taken(A, self.ff)
         L = -ff * rows_of(dinv, self.ff.graph, "rows of A_ff", self.fine_rows[self.ff.graph.row_of_entry])
@@ -129,7 +130,7 @@ class Reduction:
         return CrsMatrix(self.kept_coarse.graph, taken(CrsMatrix(self.RAP, values), self.kept_coarse))
 
 
-def product(graph_a: CrsGraph, a: Any, graph_b: CrsGraph, b: Any, graph: CrsGraph) -> Any:
+def product(graph_a: CrsGraph, a: Array, graph_b: CrsGraph, b: Array, graph: CrsGraph) -> Any:
     """Values of the product for every sample, on a graph that holds all its entries."""
     return product_values(graph_a.arrays_on(a), a, graph_b.arrays_on(b), b, graph.arrays_on(a), None)
 
@@ -144,7 +145,7 @@ def joined(
     return Part(sorted_graph(rows[order], columns[order], shape, like), order)
 
 
-def with_identity(part: Part, values: Any) -> CrsMatrix:
+def with_identity(part: Part, values: Array) -> CrsMatrix:
     """The matrix of `values` and the ones of the identity, on a graph that `joined` made."""
     xp = array_namespace(values)
     n_ones = part.entries.size - values.shape[0]
@@ -153,18 +154,18 @@ def with_identity(part: Part, values: Any) -> CrsMatrix:
     return CrsMatrix(part.graph, xp.take(xp.concat([values, ones]), order, axis=0))
 
 
-def taken(A: CrsMatrix, part: Part) -> Any:
+def taken(A: CrsMatrix, part: Part) -> Array:
     """The values of `A` in a part of its graph."""
     places = part.graph.array_on(A.values, "entries", part.entries)
     return array_namespace(A.values).take(A.values, places, axis=0)
 
 
-def rows_of(vector: Any, graph: CrsGraph, what: str, rows: np.ndarray) -> Any:
+def rows_of(vector: Array, graph: CrsGraph, what: str, rows: np.ndarray) -> Array:
     """Row ``rows[k]`` of `vector` for each entry k of `graph`."""
     return array_namespace(vector).take(vector, graph.array_on(vector, what, rows), axis=0)
 
 
-def row_sums(graph: CrsGraph, values: Any) -> Any:
+def row_sums(graph: CrsGraph, values: Array) -> Array:
     """The sum of each row for every sample, shape (n_rows, n_samples)."""
     ones = array_namespace(values).ones((graph.shape[1], values.shape[1]), dtype=values.dtype)
     return spmv(*graph.arrays_on(values), values, ones, None)

@@ -14,6 +14,7 @@ from ensemble._compile.numba import threads_for
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.reduction import relax_rows
 from ensemble._kernels.sparse.crs import spmv
+from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.reordering import reordered_matrix
 from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver
@@ -55,7 +56,7 @@ def approximate_ideal_restriction(
         An entry is strong when its absolute value is at least `theta` times the largest off-diagonal one of its row.
         Larger: fewer iterations, more levels; 0.5 for finite elements without upwinding.
     degree : int, at least 0
-        Of the Neumann series ``sum over k of (I - D_ff^-1 A_ff)^k D_ff^-1``. Larger: fewer iterations, longer rows.
+        Highest k of the Neumann series ``sum (I - D_ff^-1 A_ff)^k D_ff^-1``. Larger: fewer iterations, longer rows.
     strength : {"largest", "mean", "graph"}
         What samples share: an entry is strong, or small enough to be dropped, on the largest of its relative sizes over
         the samples, on their mean, or ("graph") every stored entry is strong and none is dropped.
@@ -100,7 +101,7 @@ def approximate_ideal_restriction(
 
     ``strength="graph"`` takes more iterations, and fails for strong recirculation.
 
-    Of a matrix on a CUDA device the host reads the values of each level once, to decide on the graphs; all values of
+    For a matrix on a CUDA device the host reads the values of each level once, to decide on the graphs; all values of
     the hierarchy are made and kept on the device.
 
     References
@@ -161,7 +162,7 @@ class ReductionLevel:
     R: CrsMatrix | None = None
     P: CrsMatrix | None = None
     marks: Any = None  # FINE or COARSE for each row
-    dinv: Any = None
+    dinv: Array = None
 
     def fill(self, strength: SharedStrength | None = None) -> CrsMatrix:
         """Transfers of a level whose plan is set, and the matrix of the next one."""
@@ -189,7 +190,7 @@ class ReductionLevel:
 class ReductionWorkspace:
     """The vectors one V-cycle needs on each level; one per thread of control."""
 
-    def __init__(self, sizes: list[int], n_samples: int, values: Any) -> None:
+    def __init__(self, sizes: list[int], n_samples: int, values: Array) -> None:
         self.n_samples = n_samples
 
         def vectors() -> list[Any]:
@@ -267,8 +268,7 @@ class ReductionHierarchy(Hierarchy):
             self._finish(self.coarse is not None)
         return self
 
-    def take_samples(self, samples: Any) -> ReductionHierarchy:
-        """The hierarchy of the samples named; the graph work is shared."""
+    def take_samples(self, samples: Array) -> ReductionHierarchy:
         if self.n_samples == 1:
             return self
         samples = np.asarray(samples)
@@ -277,11 +277,9 @@ class ReductionHierarchy(Hierarchy):
 
     # --- one V-cycle
     def workspace(self, n_samples: int) -> Any:
-        """Vectors for `apply`; a solver makes them once."""
         return ReductionWorkspace([level.A.shape[0] for level in self.levels], n_samples, self.reference_array)
 
-    def apply(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
-        """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
+    def apply(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
         workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
@@ -293,11 +291,10 @@ class ReductionHierarchy(Hierarchy):
         out[...] = self._cycle(0, workspace.b[0], workspace.x[0], workspace)
         return out
 
-    def precondition_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one per sample."""
+    def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
         return dot(r, self.apply(r, out, workspace), None)
 
-    def _cycle(self, k: int, b: Any, out: Any, workspace: Any) -> Any:
+    def _cycle(self, k: int, b: Array, out: Array, workspace: Any) -> Any:
         """One V-cycle from a zero guess on level `k`, result in `out`.
 
         Bytes: per level R and P, the fine rows of A `sweeps[0]` times and the coarse rows `sweeps[1]` times.

@@ -13,6 +13,7 @@ from ensemble._check import integer, positive, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid import relaxation as kernels
 from ensemble._kernels.multigrid.measures import reciprocal
+from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
 
 
@@ -46,7 +47,7 @@ class Chebyshev:
         require(positive(self.ratio, "Chebyshev", "ratio") > 1.0, "Chebyshev", "ratio", "be above 1", self.ratio)
         require(positive(self.boost, "Chebyshev", "boost") >= 1.0, "Chebyshev", "boost", "be 1 or above", self.boost)
 
-    def coefficients(self, lambda_max: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    def coefficients(self, lambda_max: Array) -> list[tuple[np.ndarray, np.ndarray]]:
         """(a, c) of each step ``w = a w + c D^-1 (b - A x), x = x + w``, one per sample (Saad 2003, alg. 12.1)."""
         with np.errstate(all="ignore"):  # a NaN stays in its sample
             alpha, beta = lambda_max / self.ratio, self.boost * lambda_max
@@ -80,7 +81,7 @@ def start_vector(n: int) -> np.ndarray:
     return (z >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
 
 
-def largest_eigenvalue(A: Any, dinv: Any, iterations: int = 10) -> np.ndarray:
+def largest_eigenvalue(A: Any, dinv: Array, iterations: int = 10) -> np.ndarray:
     """The power method's estimate of the largest eigenvalue of D^-1 A: one value per sample, float64.
 
     A fixed number of steps from a fixed start, so that no sample's estimate depends on another's.
@@ -104,7 +105,7 @@ def largest_eigenvalue(A: Any, dinv: Any, iterations: int = 10) -> np.ndarray:
 class ChebyshevSmoother:
     """Chebyshev iteration on one level, for all samples; each step is one pass over A."""
 
-    def __init__(self, A: Any, dinv: Any, steps: list[tuple[Any, Any]]) -> None:
+    def __init__(self, A: Any, dinv: Array, steps: list[tuple[Any, Any]]) -> None:
         self.A, self.dinv = A, dinv
         self.host_steps = [(np.asarray(a, A.dtype), np.asarray(c, A.dtype)) for a, c in steps]
         self._steps: dict[int, list[tuple[Any, Any]]] = {}
@@ -125,15 +126,15 @@ class ChebyshevSmoother:
         dinv = contiguous(xp.take(self.dinv, asarray_like(samples, self.dinv), axis=1))
         return type(self)(A, dinv, [(a[samples], c[samples]) for a, c in self.host_steps])
 
-    def first(self, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
+    def first(self, b: Array, x: Array, c: Array, w: Array, out: Array) -> Any:
         """w = c D^-1 (b - A x), and x + w to `out`."""
         return kernels.chebyshev_first(*self._level, b, x, c, w, out)
 
-    def step(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+    def step(self, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Any:
         """w = a w + c D^-1 (b - A x), and x + w to `out`."""
         return kernels.chebyshev_step(*self._level, b, x, a, c, w, out)
 
-    def last(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+    def last(self, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Any:
         """x + a w + c D^-1 (b - A x) to `out`."""
         return kernels.chebyshev_last(*self._level, b, x, a, c, w, out)
 
@@ -141,7 +142,9 @@ class ChebyshevSmoother:
     def _level(self) -> tuple[Any, ...]:
         return (*self.A.arrays, self.dinv)
 
-    def smooth(self, b: Any, x: Any, here: Any, there: Any, w: Any, begun: bool = False, finish: Any = None) -> Any:
+    def smooth(
+        self, b: Array, x: Array, here: Array, there: Array, w: Array, begun: bool = False, finish: Any = None
+    ) -> Array:
         """Smooth `x` (None: zero) towards A x = b between the buffers `here` and `there`; returns the one it ends in.
 
         `x`, where given, lies in `here`; `w` is scratch for the change of x from step to step. With `begun`, `here`
@@ -175,16 +178,16 @@ class ChebyshevSmoother:
 class OperatorSmoother(ChebyshevSmoother):
     """The same on any operator that has the fused steps as methods: ``chebyshev_first``, ``_step`` and ``_last``."""
 
-    def first(self, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
+    def first(self, b: Array, x: Array, c: Array, w: Array, out: Array) -> Any:
         return self.A.chebyshev_first(self._dinv_of(b), b, x, c, w, out)
 
-    def step(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+    def step(self, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Any:
         return self.A.chebyshev_step(self._dinv_of(b), b, x, a, c, w, out)
 
-    def last(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+    def last(self, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Any:
         return self.A.chebyshev_last(self._dinv_of(b), b, x, a, c, w, out)
 
-    def _dinv_of(self, b: Any) -> Any:
+    def _dinv_of(self, b: Array) -> Any:
         """The inverse diagonal with a column for each of the vectors' samples: operators take no shared one."""
         if self.dinv.shape[1] == b.shape[1]:
             return self.dinv
@@ -194,5 +197,5 @@ class OperatorSmoother(ChebyshevSmoother):
 class SymmetricSmoother(OperatorSmoother):
     """The same on a `SymmetricCrsMatrix` or `BcrsMatrix`, whose kernels take an inverse diagonal that samples share."""
 
-    def _dinv_of(self, b: Any) -> Any:
+    def _dinv_of(self, b: Array) -> Any:
         return self.dinv

@@ -7,6 +7,7 @@ from typing import Any
 from ensemble._check import message
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.sparse.crs import far_columns
+from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.graph import Reordering
@@ -82,7 +83,6 @@ class ReorderedHierarchy(Hierarchy):
 
     @property
     def matrix_dtype(self) -> Any:
-        """Type of the matrix that the hierarchy was built from."""
         return self.inner.matrix_dtype
 
     def __repr__(self) -> str:
@@ -114,18 +114,16 @@ class ReorderedHierarchy(Hierarchy):
         of_entries = not isinstance(self.levels[0].A, BcrsMatrix)
         return A if of_entries and isinstance(A, CrsMatrix | SymmetricCrsMatrix) else None
 
-    def take_samples(self, samples: Any) -> ReorderedHierarchy:
-        """The hierarchy of the samples named; the graph work is shared."""
+    def take_samples(self, samples: Array) -> ReorderedHierarchy:
         if self.n_samples == 1:
             return self
         return ReorderedHierarchy(self.inner.take_samples(samples), self.graph, self.reordering)
 
     # --- one V-cycle
     def workspace(self, n_samples: int) -> Any:
-        """Vectors for `apply`; a solver makes them once."""
         return ReorderedWorkspace(self.inner.workspace(n_samples), n_samples)
 
-    def _run(self, r: Any, out: Any, workspace: Any, with_dot: bool) -> tuple[Any, Any]:
+    def _run(self, r: Array, out: Array, workspace: Any, with_dot: bool) -> tuple[Any, Any]:
         workspace = self.workspace_for(r, workspace)
         here, z = workspace.vectors(r)
         reordered_vectors(r, self.reordering, here)
@@ -136,10 +134,8 @@ class ReorderedHierarchy(Hierarchy):
             self.inner.apply(here, z, workspace.inner)
         return restored_vectors(z, self.reordering, out), inner
 
-    def apply(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
-        """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
+    def apply(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
         return self._run(r, out, workspace, False)[0]
 
-    def precondition_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one per sample."""
+    def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
         return self._run(r, out, workspace, True)[1]

@@ -1,4 +1,4 @@
-"""Rigid-body modes: the displacements that elastic energy does not see."""
+"""Rigid-body modes: the displacements of zero elastic energy."""
 
 from __future__ import annotations
 

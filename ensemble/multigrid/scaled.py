@@ -11,6 +11,7 @@ from ensemble._check import message, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
+from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import multiply
@@ -30,7 +31,7 @@ class ScaledHierarchy(LinearOperator):
     __array_ufunc__ = None
     queues_kernels = True
 
-    def __init__(self, hierarchy: AggregationHierarchy, scale: Any, unit: Any = None) -> None:
+    def __init__(self, hierarchy: AggregationHierarchy, scale: Array, unit: Array = None) -> None:
         """`unit`: what results are multiplied by, one power of two per sample; None for a hierarchy without units."""
         self.hierarchy, self.scale, self.unit = hierarchy, scale, unit
         self.shape = hierarchy.shape
@@ -52,7 +53,6 @@ class ScaledHierarchy(LinearOperator):
 
     @property
     def matrix_dtype(self) -> Any:
-        """Type of the matrix that the hierarchy was built from."""
         return self.hierarchy.matrix_dtype
 
     @property
@@ -64,10 +64,9 @@ class ScaledHierarchy(LinearOperator):
         return f"ScaledHierarchy: {self.n_samples} samples, each a diagonal scaling of\n{self.hierarchy!r}"
 
     def workspace(self, n_samples: int) -> Workspace:
-        """Vectors for `apply`; a solver makes them once."""
         return self.hierarchy.workspace(n_samples)
 
-    def _run(self, r: Any, out: Any, workspace: Workspace | None) -> tuple[Any, Any]:
+    def _run(self, r: Array, out: Array, workspace: Workspace | None) -> tuple[Any, Any]:
         if workspace is None or workspace.n_samples != r.shape[1]:
             workspace = self.workspace(r.shape[1])
         if out is None:
@@ -81,22 +80,21 @@ class ScaledHierarchy(LinearOperator):
             unit = xp.astype(unit, r.dtype, copy=False)
         return converted_v_cycle(self.hierarchy.levels, self.hierarchy.coarse, scale, r, out, workspace, unit)
 
-    def apply(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
+    def apply(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
         """One scaled V-cycle on bare arrays: `r` of shape (n, n_samples)."""
         return self._run(r, out, workspace)[0]
 
-    def precondition(self, r: Any, out: Any, workspace: Any) -> Any:
-        """`apply` for a solver."""
+    def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
         return self.apply(r, out, workspace)
 
-    def precondition_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
+    def precondition_dot(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
         """`apply` to `out`, and the inner products of `r` with it, one per sample, in the same pass."""
         return self._run(r, out, workspace)[1]
 
-    def __matmul__(self, r: Any) -> Any:
+    def __matmul__(self, r: Array) -> Any:
         return multiply(self, r, "ScaledHierarchy")
 
-    def take_samples(self, samples: Any) -> ScaledHierarchy:
+    def take_samples(self, samples: Array) -> ScaledHierarchy:
         """The preconditioner of the samples named; the hierarchy is shared."""
         if self.n_samples == 1:
             return self
@@ -120,7 +118,7 @@ class ScaledHierarchy(LinearOperator):
 def scale_of(A: Any, hierarchy: AggregationHierarchy) -> tuple[Any, Any]:
     """The root of the mean's diagonal over each sample's own, shape (n, n_samples), in the hierarchy's type; the unit.
 
-    Of a hierarchy that holds its matrix in units of its own, powers of two are taken out of the root, too: the largest
+    For a hierarchy that holds its matrix in units of its own, powers of two are taken out of the root, too: the largest
     entry of each sample is scaled into [1, 2), and what undoes it is part of the unit of that sample.
     """
     own = A.diagonal().samples  # a new array: its memory is used for the result
@@ -163,8 +161,8 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
         The matrix to build the hierarchy of; by default ``A.mean``. A stored ensemble must be given one: the mean over
         its samples would make a sample's result depend on the others.
     **options
-        Of `smoothed_aggregation` but `reorder`: levels are in the order of `A`. By default the V-cycle computes in
-        float32 where that serves the mean matrix.
+        Options of `smoothed_aggregation` but `reorder`: levels are in the order of `A`. By default the V-cycle computes
+        in float32 where that serves the mean matrix.
 
     Returns
     -------

@@ -64,15 +64,15 @@ def smoothed_aggregation(
     Parameters
     ----------
     A : CrsMatrix, BcrsMatrix or SymmetricCrsMatrix, shape (n, n), symmetric positive definite in each sample
-        Of a `BcrsMatrix` the finest level keeps the blocks, and aggregates are formed of its nodes. The last halves the
-        time of all that reads the finest matrix, and gives the same bits. A SciPy sparse matrix is taken too. Of an
-        `AffineMatrix` the prolongators come from the mean matrix and all levels are affine: the set-up serves every
-        later set of coefficients, by `update`.
+        For a `BcrsMatrix` the finest level keeps the blocks, and aggregates are formed of its nodes. A
+        `SymmetricCrsMatrix` halves the time of all passes over the finest matrix, and gives the same bits. A SciPy
+        sparse matrix is accepted, too. For an `AffineMatrix` the prolongators come from the mean matrix and all levels
+        are affine: the set-up serves every later set of coefficients, by `update`.
     near_nullspace : array, shape (n,) or (n, k), optional
-        Vectors that A almost annihilates, the same for all samples; of elasticity `rigid_body_modes`. Default: the
+        Vectors that A almost annihilates, the same for all samples; for elasticity `rigid_body_modes`. Default: the
         constants, one for each of a node's `block_size` unknowns.
     block_size : int
-        Unknowns per node; consecutive rows of a node stay in one aggregate. Of a `BcrsMatrix`, its own.
+        Unknowns per node; consecutive rows of a node stay in one aggregate. For a `BcrsMatrix` the size of its blocks.
     coarse_size : int, optional
         Coarsen until a level has fewer rows than this; that level is solved directly. Default: the first level below
         500 rows whose dense inverse costs less than further levels, or little beside the finer levels. The estimate
@@ -92,7 +92,7 @@ def smoothed_aggregation(
     smoother : Chebyshev, Jacobi or GaussSeidel
         The last keeps all entries row by row: not for an `AffineMatrix`.
     damping : float, dimensionless
-        Of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. Zero: plain aggregation.
+        Damping of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. 0: plain aggregation.
     dtype : float32 or float64, optional
         Type of the V-cycle; the Krylov method around it stays in A's type, and vectors are converted on entry and
         out. By default float32 for a matrix of float64 values, which halves the bytes of the preconditioner; values are
@@ -105,8 +105,8 @@ def smoothed_aggregation(
         `take_samples` stay in the caller's order; `levels` are in the other. By default so where A has at least 1000
         nodes and more than one entry in eight of 64 rows is farther than 64 columns from all entries of the row before,
         and not so in that order: unknowns numbered at random, say. The graph alone decides, so that every number of
-        samples has the same order. ``cg(A, b, M=hierarchy)`` and its kin reorder a stored A for the time of the solve,
-        too. An `AffineMatrix` keeps its order.
+        samples has the same order. Krylov methods with ``M=hierarchy`` reorder a stored A during the solve, too.
+        An `AffineMatrix` keeps its order.
 
     Returns
     -------
@@ -117,8 +117,8 @@ def smoothed_aggregation(
     ------
     ValueError
         If `A` is not square, the near-nullspace does not fit it, or `dtype` is none of those; or `GaussSeidel` is given
-        for an `AffineMatrix`, which stores no values; or `EvolutionStrength` meets blocks or several near-nullspace
-        vectors.
+        for an `AffineMatrix`, which stores no values; or `EvolutionStrength` is given for blocks or several
+        near-nullspace vectors.
 
     Notes
     -----
@@ -154,7 +154,10 @@ def smoothed_aggregation(
             damping=damping,
         )  # fmt: skip
     advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
-    matrix = stored_matrix(A, name, "be a CrsMatrix, SymmetricCrsMatrix or AffineMatrix", advice, blocks=True)
+    if not hasattr(A, "to_crs"):
+        advice = "Give CrsMatrix.from_scipy(scipy.sparse.csr_array(A)) for an array."
+    kinds = "be a CrsMatrix, BcrsMatrix, SymmetricCrsMatrix, sparse matrix of SciPy or AffineMatrix"
+    matrix = stored_matrix(A, name, kinds, advice, blocks=True)
     require_square_and_real(matrix, name)
     if isinstance(matrix, BcrsMatrix):
         own = matrix.block_shape[0]

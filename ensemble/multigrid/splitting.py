@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._kernels.multigrid import splitting as kernels
+from ensemble._typing import Array
 from ensemble.linalg import CrsGraph
 
 STRENGTHS = ("largest", "mean", "graph")
@@ -25,7 +25,7 @@ class SharedStrength:
     strength: str
     finite: np.ndarray = field(default_factory=lambda: np.ones(0, bool))
 
-    def finite_samples(self, values: Any) -> np.ndarray:
+    def finite_samples(self, values: Array) -> np.ndarray:
         """`values` of the finite samples, on the host; one that was not finite on a level above does not count."""
         here = to_numpy(values)
         if self.strength == "graph":

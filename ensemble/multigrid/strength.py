@@ -242,7 +242,7 @@ def has_jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
 class StrongGraph:
     """The strong couplings of one level's nodes, and the filtered matrix that smooths its prolongator.
 
-    Of a weak coupling (i, j), ``a_ij b_j / b_i`` is added to the diagonal, b being the near-nullspace vector: the
+    For a weak coupling (i, j), ``a_ij b_j / b_i`` is added to the diagonal, b being the near-nullspace vector: the
     filtered matrix maps b to what A maps it to. An entry of at least `theta` times its row's diagonal stays: row i
     depends on j, though j does not depend on i, as at jumps of a coefficient. With several vectors, or blocks, A itself
     smooths the prolongator.

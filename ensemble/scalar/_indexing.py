@@ -61,7 +61,7 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     if any(isinstance(item, Ensemble) for item in items):
         _assign_per_sample(x, items, value)
         return
-    plain = _value(x, value)
+    plain = _value(value)
     items, reversed_axes = _forward(x, items)
     if reversed_axes:
         flip = x._base().flip
@@ -169,7 +169,7 @@ def with_samples(items: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*items, slice(None)) if given else (*items, Ellipsis, slice(None))
 
 
-def _value(x: Ensemble, value: Any) -> Array:
+def _value(value: Any) -> Array:
     if isinstance(value, Ensemble):
         return value.samples
     if is_array(value):
@@ -232,7 +232,7 @@ def index_of(item: Any, s: int) -> Any:
 def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
     """Assign where each sample has its own index."""
     if len(items) == 1 and "bool" in str(items[0].dtype):
-        mask, plain = items[0], _value(x, value)
+        mask, plain = items[0], _value(value)
         if not hasattr(plain, "shape") or len(plain.shape) <= 1:  # one value per sample: no counting of entries
             base = x._base()
             rest = x.ndim - mask.ndim

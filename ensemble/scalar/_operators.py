@@ -14,7 +14,10 @@ from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.policy import as_scalars, failure
 from ensemble.scalar.sample_set import SampleSet, common_set
 
-__all__ = ["NUMBERS", "MemoryToken", "Operators", "array_power", "mismatch", "operand", "power", "promoted", "wrapped"]
+__all__ = [
+    "NUMBERS", "MemoryToken", "Operators", "array_power", "mismatch", "operand", "power", "promoted", "shape_error",
+    "wrapped",
+]  # fmt: skip
 
 NUMBERS = frozenset((bool, int, float, complex))
 """Python's own numbers keep their type: the array's dtype decides, not theirs."""
@@ -79,6 +82,20 @@ def mismatch(*operands: Any) -> ValueError | None:
     return ValueError(message("Ensemble", "operands", "have one number of samples, or be shared", f"{seen} samples"))
 
 
+def shape_error(*operands: Any) -> ValueError | None:
+    """The error to raise where the visible shapes of operands do not broadcast."""
+    arrays = [x for x in operands if isinstance(x, Operators) or is_array(x)]
+    try:
+        np.broadcast_shapes(*(tuple(x.shape) for x in arrays))
+        return None
+    except ValueError:
+        seen = " and ".join(str(tuple(x.shape)) for x in arrays)
+        counts = {x.samples.shape[-1:] for x in arrays if isinstance(x, Operators)}
+        per_sample = any(x.shape[-1:] in counts for x in arrays if not isinstance(x, Operators))
+        advice = "Ensemble(array) takes an array whose last axis counts samples." if per_sample else ""
+        return ValueError(message("Ensemble", "operands", "have visible shapes that broadcast", seen, advice))
+
+
 def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
     y = _blank(type(x))
     y.samples = samples
@@ -116,7 +133,7 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
             else:
                 samples = operation(right, left) if reflected else operation(left, right)
         except Exception as error:
-            raise failure(mismatch(self, other) or error) from None
+            raise failure(mismatch(self, other) or shape_error(self, other) or error) from None
         return _result(self, samples, sample_set)
 
     return method
@@ -202,7 +219,7 @@ def _in_place(
         try:
             self.samples = operation(self.samples, right)
         except Exception as error:
-            raise failure(mismatch(self, other) or error) from None
+            raise failure(mismatch(self, other) or shape_error(self, other) or error) from None
         self.sample_set = sample_set
         return self
 

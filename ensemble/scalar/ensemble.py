@@ -71,7 +71,8 @@ class Ensemble(Methods):
                 seen = f"a {type(samples).__name__}"
                 raise TypeError(message("Ensemble", "samples", "be an array of an Array API library", seen, advice))
         elif samples.dtype.kind not in "biufc":
-            raise TypeError(message("Ensemble", "samples", "hold numbers or bools", f"dtype {samples.dtype}", advice))
+            seen = f"dtype {samples.dtype}"
+            raise TypeError(message("Ensemble", "samples", "hold numbers or bools", seen, "Convert the values first."))
         shape = samples.shape
         if not (shape and shape[-1] > 0):  # text is made where it is needed: this is called for every result
             axis = "have a last axis that counts samples"
@@ -323,7 +324,7 @@ def entry_or_view(x: Ensemble, samples: Array) -> Ensemble:
 
 
 def view(x: Ensemble, samples: Array) -> Ensemble:
-    """An Ensemble of `samples` that may look at the memory of `x`."""
+    """An Ensemble of `samples` that may share memory with `x`."""
     y = wrap(packed(samples), x.sample_set)
     if x._memory_token is None:
         x._memory_token = MemoryToken()

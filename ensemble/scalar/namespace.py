@@ -123,8 +123,8 @@ def bound(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def named(function: Callable[..., Any], name: str, ns: EnsembleNamespace) -> Callable[..., Any]:
-    """`function` with the name and the documentation of the base library's function."""
+def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`function` under the name of the standard, with a docstring."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"``{name}`` of the Array API, sample by sample."
     return function

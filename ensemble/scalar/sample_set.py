@@ -1,4 +1,4 @@
-"""`SampleSet`: which samples an ensemble holds, and how much each one weighs."""
+"""`SampleSet`: which samples an ensemble holds, and the weight of each."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class SampleSet:
     points : array, shape (n_inputs, n_samples), optional
         Input values, one column per sample.
     weights : array, shape (n_samples,), optional
-        Zero or above; only ratios count. A weight of 0 marks padding, which never moves a statistic.
+        Zero or above; only ratios count. A weight of 0 marks padding, which changes no statistic.
         Default: all equal.
     ids : array of integers, shape (n_samples,), optional
-        Lasting names of the samples. Default: 0, 1, 2, ...
+        Permanent numbers of the samples. Default: 0, 1, 2, ...
     method : str
         How the points were drawn, say "sobol".
     seed : int, optional
@@ -169,7 +169,7 @@ class SampleSet:
         n_samples, n_inputs : int, at least 1
             The points are balanced where `n_samples` is a power of two.
         seed : int, optional
-            Of the scrambling; equal seeds give equal points.
+            Seed of the scrambling; equal seeds give equal points.
 
         Returns
         -------
@@ -208,8 +208,8 @@ class SampleSet:
         Yields
         ------
         SampleSet
-            With `ensemble_size` samples. Copies weigh 0, so they move no statistic; they keep the id they copy. A
-            group in which every sample weighs 0 is left out.
+            With `ensemble_size` samples. Copies have the id of their sample and weight 0, which changes no
+            statistic. A group whose weights are all 0 is left out.
 
         Raises
         ------
@@ -235,7 +235,7 @@ class SampleSet:
             if np.any(padding):
                 weights = np.where(padding, 0.0, 1.0 if weights is None else weights)
             if weights is not None and not np.any(weights > 0.0):
-                continue  # nothing but padding: it counts for nothing
+                continue  # nothing but padding, which no statistic counts
             points = None if self.points is None else self.points[..., places]
             yield SampleSet(points, weights, self.ids[places], self.method, self.seed)
 

@@ -1,4 +1,4 @@
-"""`support`: which functions work on which array library, as the tests found it."""
+"""`support`: which functions work on which array library, as recorded by tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["support", "support_table"]
 
 
 def support_table() -> dict[str, Any]:
-    """What the tests found: ``libraries`` with their versions, and ``functions``, each with a word a library."""
+    """The recorded table: ``libraries`` with their versions, and ``functions``, each with one word per library."""
     text = resources.files("ensemble.scalar").joinpath("support.json").read_text()
     table: dict[str, Any] = json.loads(text)
     return table

@@ -12,7 +12,7 @@ __all__ = ["EnsembleTrait"]
 class EnsembleTrait:
     """What generic code needs to loop over the samples of a value (Fig. 7 of Phipps et al. [1]_).
 
-    A plain value counts as one sample, which is everyone's.
+    A plain value counts as one sample that all others share.
 
     Parameters
     ----------

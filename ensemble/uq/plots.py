@@ -133,13 +133,9 @@ def plot_histogram_with_interval(
     ----------
     y : real Ensemble, shape ()
     interval : (low, high), optional
-        Of the mean. Default: none is drawn.
-    ax : matplotlib.axes.Axes, optional
-        Default: the current ones.
-    bins : int, str or sequence of edges
-        As in `numpy.histogram_bin_edges`.
-    **style
-        Passed on to ``ax.stairs``.
+        Interval of the mean. Default: none is drawn.
+    ax, bins, **style
+        As `plot_histogram`.
 
     Returns
     -------
@@ -253,7 +249,7 @@ def plot_scatter(values: Mapping[str, Any], *, figure: Any = None, size: float =
     figure : matplotlib.figure.Figure, optional
         Default: a new one.
     size : float, points squared
-        Of the markers.
+        Area of the markers.
 
     Returns
     -------
@@ -308,14 +304,14 @@ def plot_field(
     ----------
     mean, std : array, shape (n,) or (n_rows, n_columns)
     points : array, optional
-        Of a line, shape (n,): its coordinates. Of values at scattered points, shape (n, 2). Of a grid, a pair
+        Coordinates: of a line, shape (n,); of scattered points, shape (n, 2); of a grid, a pair
         ``(x, y)`` of the coordinates of its columns and rows.
     triangles : array of int, shape (n_triangles, 3), optional
-        Of the mesh whose nodes are `points`. Default: Delaunay's.
+        Triangles of the mesh whose nodes are `points`. Default: Delaunay's.
     figure : matplotlib.figure.Figure, optional
         Default: a new one.
     labels : pair of str, optional
-        Of the two axes of coordinates.
+        Labels of the two axes of coordinates.
 
     Returns
     -------

@@ -74,7 +74,7 @@ class StudyPlots:
         Parameters
         ----------
         names : sequence of str, optional
-            Of inputs and outputs. Default: all random inputs and outputs of shape (), at most 8.
+            Names of inputs and outputs. Default: all random inputs and outputs of shape (), at most 8.
         figure : matplotlib.figure.Figure, optional
 
         Returns

@@ -99,13 +99,27 @@ def test_a_plain_array_is_the_same_for_every_sample():
 
 
 @pytest.mark.parametrize(
+    "add", [lambda x, y: x + y, lambda x, y: y + x, np.add, lambda x, y: x.__array_namespace__().add(x, y)]
+)
+def test_operands_of_other_shapes_are_named_by_their_visible_shapes(add):
+    """NumPy's own message shows the sample axis, which a user does not see: (2,3) (3,1)."""
+    x = Ensemble(np.zeros((2, 3)))
+    with pytest.raises(
+        ValueError, match=r"have visible shapes that broadcast; got \(2,\) and \(3,\)\.$|got \(3,\) and \(2,\)"
+    ):
+        add(x, Ensemble(np.zeros((3, 3))))
+    with pytest.raises(ValueError, match=r"Ensemble\(array\) takes an array whose last axis counts samples"):
+        add(x, np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
     "bad, error, text",
     [
         ([1.0, 2.0], TypeError, "samples must be an array of an Array API library; got a list"),
         (np.float64(1.0), TypeError, "samples must be an array"),
         (np.array(1.0), ValueError, "samples must have a last axis that counts samples; got a 0-d array"),
         (np.zeros((2, 0)), ValueError, "samples must hold one sample or more"),
-        (np.array(["a"]), TypeError, "samples must hold numbers or bools; got dtype <U1"),
+        (np.array(["a"]), TypeError, "samples must hold numbers or bools; got dtype <U1. Convert the values first."),
         (np.ma.ones((2, 2)), TypeError, "samples must be an array"),
     ],
 )

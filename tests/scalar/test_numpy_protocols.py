@@ -162,7 +162,7 @@ REFUSED = {
     "save": (lambda x: np.save("/nonexistent", x), "np.save.*it is not in the Array API"),
     "buffer": (lambda x: np.frombuffer(x), "bytes-like"),
     "shapes that differ": (lambda x: np.flatnonzero(x[0] > 0), "shape of np.flatnonzero.* must be the same"),
-    "asarray": (lambda x: np.asarray(x), "a conversion to a plain array must name what it wants"),
+    "asarray": (lambda x: np.asarray(x), "a conversion to a plain array must name the samples that it takes"),
     "array": (lambda x: np.array(x), "a conversion to a plain array"),
     "assignment": (lambda x: np.zeros((4, 4)).__setitem__(slice(None), x), "a conversion to a plain array"),
     "entry assignment": (

@@ -55,7 +55,7 @@ def histogram(axes: Any, record: Record) -> None:
 
 
 def profile(pair: Any, record: Record) -> None:
-    """Above, the mean of u along z; below, how far samples deviation from u = 1 + z."""
+    """Above, the mean of u along z; below, the deviations of samples from u = 1 + z."""
     upper, lower = pair
     z, u = record.problem.mesh.axes[2], record.profile[:, record.good]
     deviation = u - (1.0 + z)[:, None]

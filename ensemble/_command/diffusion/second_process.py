@@ -40,7 +40,7 @@ class OneSampleCompilation:
     options : argparse.Namespace
         Those of ``ensemble diffusion``.
     cells : int
-        Of the small problem.
+        Cells of the small problem along each axis.
     """
 
     def __init__(self, options: argparse.Namespace, cells: int) -> None:

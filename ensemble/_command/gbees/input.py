@@ -1,16 +1,16 @@
-"""What ``ensemble gbees`` is to run: a published problem, a TOML file, or a Python file."""
+"""The input of ``ensemble gbees``: a published problem, a TOML file, or a Python file."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from ensemble._command.shared import toml_values as kinds
-from ensemble._command.shared.sources import object_in, reject_unknown, toml_table
+from ensemble._command.shared.sources import located, object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
 from ensemble.apps.gbees import Configuration, Drift, Measurement, configuration, read_gaussian
 from ensemble.apps.gbees.systems.configurations import CONFIGURATIONS
@@ -21,7 +21,7 @@ OPTIONS = (
     "threshold", "factor", "extent", "limiter", "cfl", "prune_every", "prune", "diffusion", "rotate", "time_varying",
     "time_order", "periods",
 )  # fmt: skip
-"""Of `Gbees`, by the same name in a TOML file."""
+"""Arguments of `Gbees` that a TOML file may give by the same name."""
 
 LIKELIHOODS = ("auto", "point", "cell")
 """Rules of `Gbees.update`."""
@@ -33,10 +33,10 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "span": kinds.positive, "records": kinds.whole, "axes": kinds.names, "units": kinds.names,
     "time_unit": kinds.text,
 }  # fmt: skip
-"""The value of a key; a key that is not here is checked where it is used."""
+"""The conversion of the value of each key; other keys are checked where they are used."""
 
 PLAIN = ("span", "records", "axes", "units", "time_unit")
-"""Of a `Configuration`, by the same name."""
+"""Attributes of a `Configuration` that a TOML file gives by the same name."""
 
 KEYS = {"system", "drift", "parameters", "initial", "mean", "covariance", "span", "records", "bounds", "start", "axes",
         "units", "time_unit", "measurements", *OPTIONS}  # fmt: skip
@@ -103,23 +103,12 @@ def from_toml(path: Path) -> Configuration:
         if n is not None and len(values.get(name, ())) not in (0, n):
             raise ValueError(f"{path}: {name} must be {n} names, one for each coordinate; got {text[name]!r}.")
     if base is not None:
-        return made(where, lambda: dataclasses.replace(base, **values))
+        return located(where, lambda: dataclasses.replace(base, **values))
     missing = [name for name in ("mean", "covariance", "span") if name not in values]
     missing += [] if "threshold" in options else ["threshold"]
     if missing:
         raise ValueError(f"{path} must say {', '.join(missing)}; got {', '.join(sorted(text))}.")
-    return made(where, lambda: Configuration(**values))
-
-
-T = TypeVar("T")
-
-
-def made(where: str, make: Callable[[], T]) -> T:
-    """What `make` gives; its complaints begin with the file, or the part of it, that they are about."""
-    try:
-        return make()
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{where}: {str(error).removeprefix('Configuration: ')}") from error
+    return located(where, lambda: Configuration(**values))
 
 
 def system_of(where: str, text: dict[str, Any]) -> Configuration:
@@ -132,7 +121,7 @@ def system_of(where: str, text: dict[str, Any]) -> Configuration:
 
 def named_in(where: str, text: dict[str, Any], name: str, folder: Path) -> Any:
     """The function given under `name` as FILE.py:NAME."""
-    return made(f"{where}: {name}", lambda: object_in(read(where, text, name, kinds.text), folder, package="gbees_"))
+    return located(f"{where}: {name}", lambda: object_in(read(where, text, name, kinds.text), folder, package="gbees_"))
 
 
 def with_parameters(path: Path, drift: Any, parameters: dict[str, float]) -> Any:
@@ -143,7 +132,7 @@ def with_parameters(path: Path, drift: Any, parameters: dict[str, float]) -> Any
         raise ValueError(f"{path}: parameters must belong to a system or a gbees.Drift; got a plain function.")
     where = f"{path}: parameters"
     values = {name: read(where, parameters, name, kinds.numbers) for name in parameters}
-    return made(where, lambda: drift.with_parameters(**values))
+    return located(where, lambda: drift.with_parameters(**values))
 
 
 def initial_of(path: Path, text: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +152,7 @@ def gaussian_in(where: str, text: dict[str, Any], name: str, folder: Path) -> An
     """The content of the public program's file given under `name`."""
     file = folder / read(where, text, name, kinds.text)
     try:
-        return made(f"{where}: {name}", lambda: read_gaussian(file))
+        return located(f"{where}: {name}", lambda: read_gaussian(file))
     except OSError:
         raise ValueError(f"{where}: {name} must be a file that can be read; got {str(file)!r}.") from None
 
@@ -194,7 +183,7 @@ def measurement_of(path: Path, number: int, part: dict[str, Any], n: int | None)
     likelihood = part.get("likelihood", "auto")
     if likelihood not in LIKELIHOODS:
         raise ValueError(f"{where}: likelihood must be one of {', '.join(LIKELIHOODS)}; got {likelihood!r}.")
-    return made(where, lambda: Measurement(h, y, values["R"], float(values["span"]), likelihood))
+    return located(where, lambda: Measurement(h, y, values["R"], float(values["span"]), likelihood))
 
 
 def seen_coordinates(coordinates: list[int]) -> Callable[..., Any]:

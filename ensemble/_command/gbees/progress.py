@@ -1,4 +1,4 @@
-"""How far a grid's run is."""
+"""Progress of a grid's run: time reached, cells, rate."""
 
 from __future__ import annotations
 

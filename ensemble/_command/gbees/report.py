@@ -1,4 +1,4 @@
-"""What a grid's run found: a table for people, one JSON object for programs."""
+"""The results of a grid's run: a table as text, or one JSON object."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def known(value: float) -> float | None:
 
 
 def as_table(outcome: Outcome) -> str:
-    """The run in words and numbers, a line each."""
+    """The run as lines of text."""
     found = as_json(outcome)
     widths = " x ".join(f"{width:.3g}" for width in found["widths"] or [])
     lines = [

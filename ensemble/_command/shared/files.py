@@ -1,4 +1,4 @@
-"""Files a command will write: complained about before the work, written whole or not at all."""
+"""Output files of commands: checked before the work, and replaced only when they are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command gives out: text on stdout, and files; closed pipes are no error."""
+"""Output of a command: text on stdout, and files; a closed pipe is no error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def flush_stdout() -> None:
 
 
 class Output:
-    """The results of one run: which of them have left the process, and which are still due."""
+    """The results of one run: which of them are written, and which are still to be written."""
 
     def __init__(self) -> None:
         self.printed = False
@@ -36,7 +36,7 @@ class Output:
         self.due = [path for path in paths if path is not None]
 
     def print(self, text: str) -> None:
-        """Print the results; a reader that has gone away is no error."""
+        """Print the results; a closed pipe is no error."""
         with contextlib.suppress(BrokenPipeError):
             print(text)
         flush_stdout()

@@ -1,4 +1,4 @@
-"""How many samples are finished: a bar on a terminal, now and then a line elsewhere."""
+"""Progress over samples: a bar on a terminal, elsewhere a line at intervals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Progress(Display):
         super().__init__(quiet=quiet, total=n_samples, unit=" samples", bar_format=form)
 
     def restart(self) -> None:
-        """Start the clock: what was done before is no guide to the rate."""
+        """Start the clock: what was done before does not count for the rate."""
         self.restart_clock()
         if self.bar is not None:
             self.bar.reset()

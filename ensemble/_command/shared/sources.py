@@ -1,14 +1,26 @@
-"""What a user hands to a command: a TOML file, or an object of a Python file."""
+"""Input files of commands: a TOML file, or an object of a Python file."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["object_in", "reject_unknown", "toml_table"]
+__all__ = ["located", "object_in", "reject_unknown", "toml_table"]
+
+
+T = TypeVar("T")
+
+
+def located(where: str, make: Callable[[], T]) -> T:
+    """The result of `make`; its errors begin with the file, or the part of it, that they are about."""
+    try:
+        return make()
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{where}: {str(error).removeprefix('Configuration: ')}") from error
 
 
 def object_in(reference: Any, folder: Path, default: str = "", *, package: str = "") -> Any:

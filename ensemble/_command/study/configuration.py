@@ -1,4 +1,4 @@
-"""What ``ensemble run`` is to run: a model of a Python file, and inputs of a TOML file or of the same Python file."""
+"""The input of ``ensemble run``: a model of a Python file, and inputs of a TOML file or of the same Python file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ensemble import uq
 from ensemble._command.shared import toml_values as kinds
-from ensemble._command.shared.sources import object_in, reject_unknown, toml_table
+from ensemble._command.shared.sources import located, object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
 from ensemble.uq.fields import KarhunenLoeve
 
@@ -40,7 +40,7 @@ STUDY_KEYS: dict[str, Callable[[Any], Any]] = {
     "n": at_least_one, "sampler": kinds.text, "seed": seed, "ensemble_size": size, "group_by": kinds.text,
     "on_failure": kinds.text, "workers": at_least_one,
 }  # fmt: skip
-"""Keys of the table ``[study]``: what the options of the command are where they are not given."""
+"""Keys of the table ``[study]``: values of options that the command line does not give."""
 
 KINDS = "a number, a list of numbers, or a table with distribution, categories, mixture, field or object"
 
@@ -72,7 +72,7 @@ def inputs_from_table(path: Path, table: Mapping[str, Any]) -> Any:
     options: dict[str, Any] = {"correlation": pairs} if pairs else {}
     if "correlation_kind" in table:
         options["correlation_kind"] = table["correlation_kind"]
-    return made(str(path), lambda: uq.Inputs(**options, **found))
+    return located(str(path), lambda: uq.Inputs(**options, **found))
 
 
 def pair_of(path: Path, key: str) -> tuple[Any, ...]:
@@ -121,7 +121,7 @@ def categories_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
     """Labels with their probabilities."""
     reject_unknown(where, entry, {"categories"})
     table = read(where, entry, "categories", kinds.table)
-    return made(where, lambda: uq.Categorical(table))
+    return located(where, lambda: uq.Categorical(table))
 
 
 def mixture_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
@@ -134,7 +134,7 @@ def mixture_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
         one_input(f"{where}: mixture {k}", {key: value for key, value in part.items() if key != "weight"}, folder)
         for k, part in enumerate(parts)
     ]
-    return made(where, lambda: uq.Mixture(found, [weight / sum(weights) for weight in weights]))
+    return located(where, lambda: uq.Mixture(found, [weight / sum(weights) for weight in weights]))
 
 
 def field_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
@@ -143,21 +143,13 @@ def field_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
     options = {key: value for key, value in entry.items() if key != "field"}
     if kind != "exponential":
         raise ValueError(f'{where}: field must be "exponential", or an object of a Python file; got {kind!r}.')
-    return made(where, lambda: KarhunenLoeve.exponential(**options))
+    return located(where, lambda: KarhunenLoeve.exponential(**options))
 
 
 def object_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
     """Any input that a Python file makes."""
     reject_unknown(where, entry, {"object"})
-    return made(where, lambda: object_in(read(where, entry, "object", kinds.text), folder))
-
-
-def made(where: str, make: Callable[[], Any]) -> Any:
-    """What `make` gives; its errors begin with the part of the file that they are about."""
-    try:
-        return make()
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{where}: {error}") from error
+    return located(where, lambda: object_in(read(where, entry, "object", kinds.text), folder))
 
 
 def model_of(reference: str) -> Callable[..., Any]:

@@ -21,13 +21,13 @@ class Origin:
 
     @classmethod
     def of(cls, model: str, config: Path | None) -> Origin:
-        """Of the command's arguments."""
+        """The origin that the command's arguments name."""
         path, _, name = model.partition(":")
         return cls(f"{Path(path).resolve()}:{name}", None if config is None else str(config.resolve()))
 
     @classmethod
     def read(cls, store: Path) -> Origin | None:
-        """Of a store; None where a program made it."""
+        """The origin of a store; None where a program made it."""
         try:
             found = json.loads(file_of(store).read_bytes())
             return cls(str(found["model"]), None if found["config"] is None else str(found["config"]))

@@ -41,7 +41,7 @@ def as_json(
 
 
 def statistics(result: UqResult, name: str, quantiles: Sequence[float], level: float) -> dict[str, Any]:
-    """Of one output."""
+    """The statistics of one output."""
     if not result.ids.size:
         return {}
     mean = np.asarray(result.mean(name))

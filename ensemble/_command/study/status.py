@@ -1,4 +1,4 @@
-"""``ensemble status``: how far the study of a store is."""
+"""``ensemble status``: the progress of the study of a store."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ INTRINSIC = {"fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "tr
 
 
 def graph_loop(graph: Graph, name: str, n_carried: int, width: int, dtype: str) -> Assembly:
-    """The C function ``int64 name(rows, int64 threshold, int64 limit)``: evaluate until enough lanes ask to stop.
+    """The C function ``int64 name(rows, int64 threshold, int64 limit)``: evaluate until enough lanes have ended.
 
     `rows` points at rows of `width` numbers: first the inputs of the graph in their order, of which the first
     `n_carried` are carried, then what is written at the end. The outputs of the graph are the new carried values, a
@@ -215,7 +215,7 @@ class Body:
             return first
         if name == "bits":
             return self.add(f"bitcast {kind} {first} to {self.type_of(node.dtype)}")
-        if name in ("maximum", "minimum"):  # NumPy's rule: a NaN wins
+        if name in ("maximum", "minimum"):  # NumPy's rule: NaN where one operand is NaN
             beyond = self.add(f"fcmp {'ogt' if name == 'maximum' else 'olt'} {kind} {', '.join(operands)}")
             unordered = self.add(f"fcmp uno {kind} {first}, {first}")
             chosen = self.add(f"or {self.type_of('bool')} {beyond}, {unordered}")

@@ -101,7 +101,7 @@ class Access:
 
     n_axes: int
     modes: tuple[str, ...]
-    """Of each operand along the last axis: "pack" (contiguous), "same" (one value) or "strided"."""
+    """The mode of each operand along the last axis: "pack" (contiguous), "same" (one value) or "strided"."""
     width: int
     """Elements that a thread takes at a time: 16 bytes of the widest dtype where everything allows it."""
     index: str = "unsigned int"

@@ -60,7 +60,7 @@ def no_rule(operation: str) -> TypeError:
 
 # --- partial derivatives
 Rule = Callable[[Sequence[Any], Any, Namespace], tuple[Any, ...]]
-"""From the operands, the result and the namespace: the derivative with respect to each operand."""
+"""A function of operands, result and namespace that returns the derivative with respect to each operand."""
 
 RULES: dict[str, Rule] = {
     "add": lambda x, r, xp: (1.0, 1.0),
@@ -184,7 +184,7 @@ def tangents(graph: Graph, values: Values, seeds: Mapping[int, Any], xp: Namespa
     seeds : mapping
         The direction by position of the input; what is missing or None is zero, a Python float a known number.
     xp : namespace
-        Of the values.
+        The namespace of the values.
 
     Returns
     -------
@@ -226,7 +226,7 @@ def pushforward(
     seeds : mapping
         By position of the input, ``{direction: component}``; what is missing is zero, a Python float a known number.
     xp : namespace
-        Of the values.
+        The namespace of the values.
     outputs : sequence of int
         Those whose derivatives are wanted.
     held : sequence of int
@@ -294,7 +294,7 @@ def pullback(graph: Graph, values: Values, cotangents: Sequence[Any], xp: Namesp
     cotangents : sequence
         One per output; None is zero.
     xp : namespace
-        Of the values.
+        The namespace of the values.
     """
     known, sums = node_values(graph, values, xp), [None] * len(graph.nodes)
     for k, cotangent in zip(graph.outputs, cotangents, strict=True):

@@ -57,7 +57,7 @@ def fill(rows: Array, source: Array, first: int, stride: int) -> None:
 
 @serial
 def fill_8(rows: Array, source: Array, first: int, stride: int) -> None:
-    """The same for rows of a multiple of eight: no rest, and one store for eight."""
+    """The same for rows of a multiple of eight: no remainder loop, and one store for eight."""
     for r in range(rows.shape[0]):
         value = source[first + r * stride]
         for block in range(rows.shape[1]):

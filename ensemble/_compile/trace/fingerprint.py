@@ -16,10 +16,10 @@ import numpy as np
 __all__ = ["fingerprint"]
 
 MOST_BYTES = 1 << 14
-"""Of an array whose values are part of a fingerprint."""
+"""Bytes of the largest array whose values are part of a fingerprint."""
 
 MOST_VALUES = 4096
-"""Of all values of a fingerprint."""
+"""Values that a fingerprint holds, at most."""
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 DTYPES = ("bool", "int32", "int64", "float32", "float64")
-"""What a traced value may be."""
+"""Dtypes of traced values."""
 
 WEAK = {"pybool": False, "pyint": 0, "pyfloat": 0.0}
 """Python's number types, each with one of its values: for NumPy's promotion rules."""
@@ -73,7 +73,7 @@ class Operation:
     cuda_int: str | None = None
     lanes: str | None = None  # where lanes need other words than `python`
     host: Callable[..., Any] | None = None  # on Python's own numbers, which never enter a kernel unrounded
-    libm: bool = False  # answered by the mathematical library: not correctly rounded
+    libm: bool = False  # computed by the mathematical library: not correctly rounded
 
     def text(self, target: str, integer: bool) -> str:
         """The words for `target`."""
@@ -127,7 +127,7 @@ _ALL = [
     _called("atan2", "float", "atan2", arity=2, libm=True),
     _called("hypot", "float", "hypot", arity=2, libm=True),
     _called("copysign", "float", "copysign", arity=2),
-    # NumPy's rule: a NaN wins, and of two equal zeros the second
+    # NumPy's rule: NaN where one operand is NaN, and of two equal zeros the second
     Operation("maximum", 2, "order", "({0} if ({0} > {1}) | ({0} != {0}) else {1})",
               "({0} > {1} || {0} != {0} ? {0} : {1})", lanes="select(({0} > {1}) | ({0} != {0}), {0}, {1})"),
     Operation("minimum", 2, "order", "({0} if ({0} < {1}) | ({0} != {0}) else {1})",

@@ -17,11 +17,11 @@ from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.replay import value_of
 from ensemble._typing import Namespace
 
-__all__ = ["taylor_coefficients", "taylor_series"]
+__all__ = ["taylor_series"]
 
 
 class Series:
-    """A power series whose coefficient k follows from lower ones, made when it is asked for."""
+    """A power series whose coefficient k follows from lower ones, computed at first use."""
 
     def __init__(self, first: Any, rule: Callable[[int], Any], is_fixed: bool = False) -> None:
         self.coefficients, self._rule, self.is_fixed = [first], rule, is_fixed
@@ -44,7 +44,7 @@ class Series:
 
 
 Rule = Callable[[Sequence[Series], Any, Namespace], Series]
-"""From the operands' series, the value of the operation and the namespace."""
+"""A function of the operands' series, the value of the operation and the namespace that returns its series."""
 
 
 def fixed(value: Any) -> Series:
@@ -283,13 +283,6 @@ def _series_of(node: Node, operands: Sequence[Series], xp: Namespace) -> Series:
     return series
 
 
-def taylor_coefficients(
-    graph: Graph, time: Any, state: Sequence[Any], parameters: Sequence[Any], order: int, xp: Namespace
-) -> list[list[Any]]:
-    """The coefficients of `taylor_series`."""
-    return taylor_series(graph, time, state, parameters, order, xp)[0]
-
-
 def taylor_series(
     graph: Graph, time: Any, state: Sequence[Any], parameters: Sequence[Any], order: int, xp: Namespace
 ) -> tuple[list[list[Any]], list[list[Any]]]:
@@ -302,9 +295,9 @@ def taylor_series(
     time, state, parameters : values
         The point.
     order : int
-        Of the last coefficient, at least 1.
+        Order of the last coefficient, at least 1.
     xp : namespace
-        Of the values.
+        The namespace of the values.
 
     Returns
     -------

@@ -49,7 +49,7 @@ LARGEST = 4
 THREADS = 128
 
 MULTIPROCESSORS = 132
-"""Of an H200. The length of chunks is chosen for one block on each."""
+"""Multiprocessors of an H200: the length of chunks is chosen for one block on each."""
 
 SERIES_THAT_FILL = MULTIPROCESSORS * THREADS // 2
 """Series that fill a device with a thread per series."""

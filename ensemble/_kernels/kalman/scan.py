@@ -49,9 +49,9 @@ def prefix_scan(
     identity : tuple of arrays without the first axis, optional
         The element e with ``e ∘ a = a = a ∘ e``; "blelloch" needs it, the others never use it.
     threshold : int
-        Of "sengupta"; 1 descends to the last entry.
+        Entries at which "sengupta" changes to Hillis-Steele; 1 descends to the last entry.
     chunk : int, optional
-        Of "chunked"; about the square root of T where it is not given.
+        Entries of a chunk of "chunked"; about the square root of T where it is not given.
 
     Returns
     -------

@@ -71,7 +71,7 @@ def _(graph, values):
 def aggregate(indptr, indices, included):
     """Aggregates of a graph, by the uncoupled scheme of Vanek, Mandel and Brezina (1996) in natural order.
 
-    1. A node none of whose neighbours is in an aggregate founds one with all of them.
+    1. A node none of whose neighbours is in an aggregate forms one with all of them.
     2. A node left over joins the neighbouring aggregate of phase 1 to which most of its edges lead (the lowest number
        among equals).
     3. What is still left forms aggregates with its left-over neighbours.

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 ENTRIES_AHEAD = np.uint64(32)
-"""How far ahead of their use the values of a symmetric matrix's lower entries are prefetched."""
+"""Entries ahead of their use that values of a symmetric matrix's lower triangle are prefetched."""
 
 
 def every_entry(graph_a, values):

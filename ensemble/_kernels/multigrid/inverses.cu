@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
     matrix[(s * size + row) * size + column] = k < nnz ? values[item] : 1;
 }
 
-__device__ inline real larger(real a, real b) { return a <= b || b != b ? b : a; }  // NaN beats all numbers
+__device__ inline real larger(real a, real b) { return a <= b || b != b ? b : a; }  // NaN counts as the largest
 
 // skew[tile, s]: the largest |a_ij - a_ji| / sqrt(|a_ii a_jj|), infinite where only the divisor is zero.
 __global__ void __launch_bounds__(TILE_THREADS)

@@ -1,4 +1,4 @@
-// What set-up asks of a matrix before its hierarchy is built; the references are in measures.py and aggregation.py.
+// Quantities of a matrix that the set-up of a hierarchy needs first; the references are in measures.py and aggregation.py.
 
 // coupled[i] = true for each row i with an off-diagonal entry that is not zero in some sample; `coupled` is false before.
 // `entries` renames the entries, where it is given. Threads of several samples may write the same byte, all the same.

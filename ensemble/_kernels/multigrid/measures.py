@@ -1,4 +1,4 @@
-"""What set-up asks of a matrix before its hierarchy is built: inverse diagonals, and numbers out of range.
+"""Quantities of a matrix that the set-up of a hierarchy needs first: inverse diagonals, and numbers out of range.
 
 On a device each is one kernel: array functions of CuPy would be compiled one after another, reductions for seconds.
 """
@@ -42,7 +42,7 @@ def _(d):
 def too_small(size, units, least):
     """Which samples have a positive entry of `size` below `least` in its unit: one value per sample, on the host.
 
-    By runs of rows that the cache holds: memory for whole vectors of answers would cost more than the work.
+    By runs of rows that the cache holds: memory for whole vectors of results would cost more than the work.
     """
     xp, found = array_namespace(size), np.zeros(size.shape[1], bool)
     with np.errstate(all="ignore"):

@@ -1,9 +1,9 @@
 """Entry to and exit from a V-cycle that works in scaled variables, in another precision, or both.
 
-The V-cycle solves for ``b = scale * (enter * r)`` in its own type, and its answer x goes out as ``leave * (scale * x)``
-in the type of r: conversion and scaling are done in the first and in the last pass over the finest level. `scale`, of
-shape (n, n_samples), may be None: no scaling. `enter` and `leave` are powers of two, one per sample, in the type of r:
-they scale numbers of any magnitude into the range of the V-cycle's type, and round nothing.
+The V-cycle solves for ``b = scale * (enter * r)`` in its own type, and its result x is returned as ``leave * (scale *
+x)`` in the type of r: conversion and scaling are done in the first and in the last pass over the finest level. `scale`,
+of shape (n, n_samples), may be None: no scaling. `enter` and `leave` are powers of two, one per sample, in the type of
+r: they scale numbers of any magnitude into the range of the V-cycle's type, and round nothing.
 
 Bytes (r of 8, the V-cycle of 4, n rows, S samples): `scaled_start` 20 n S, `scaled_finish` 36 n S and the matrix.
 """
@@ -57,7 +57,7 @@ def _extra(outer):
 def entry_units(r, unit, out):
     """Row 0: the power of two, one per sample, that scales the largest entry of r into [1, 2); row 1: unit over it.
 
-    `unit` and the answer are of the type of r. A sample of zeros, or of numbers that are not finite, has 1 in row 0.
+    `unit` and the result are of the type of r. A sample of zeros, or of numbers that are not finite, has 1 in row 0.
     """
     most = np.max(np.where(np.isnan(r), 0, np.abs(r)), axis=0, initial=0)
     return into(out, units_from(most, unit))
@@ -67,12 +67,12 @@ def units_from(most, unit):
     """`entry_units` from the largest magnitudes, one per sample."""
     exponent = np.frexp(np.where(np.isfinite(most) & (most > 0), most, 1))[1] - 1
     exponent = np.maximum(exponent, -LARGEST_EXPONENT[most.dtype.itemsize])
-    with np.errstate(over="ignore", under="ignore"):  # beyond the range is where the answer lies, too
+    with np.errstate(over="ignore", under="ignore"):  # the result may be beyond the range, too
         return np.stack([np.ldexp(np.ones_like(most), -exponent), np.ldexp(unit, exponent)])
 
 
 LARGEST_EXPONENT = {4: 126, 8: 1022}
-"""Of a power of two whose inverse is a normal number, by bytes of the type."""
+"""Exponent of the largest power of two whose inverse is a normal number, by bytes of the type."""
 
 
 @per_width
@@ -111,7 +111,7 @@ def _(r, unit, out):
     return out
 
 
-UNIT_THREADS = 128  # as in krylov.cu
+UNIT_THREADS = 128  # as in krylov/vectors.cu
 
 
 @kernel

@@ -11,7 +11,7 @@ from ensemble._kernels.sparse.product_graphs import ROW_CHUNK
 __all__ = ["ALL_ENTRIES", "DIAGONAL", "OFF_DIAGONAL", "split_rows", "strong_entries"]
 
 OFF_DIAGONAL, DIAGONAL, ALL_ENTRIES = range(3)
-"""What the entries of a row are measured by: its largest off-diagonal entry, its diagonal entry, its largest entry."""
+"""The scale of the entries of a row: its largest off-diagonal entry, its diagonal entry, its largest entry."""
 
 UNDECIDED, FINE, COARSE = range(3)
 

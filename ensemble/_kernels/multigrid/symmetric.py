@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 PRODUCT, RESIDUAL, FIRST, STEP, LAST, DOT, POWER, FINISH = range(8)
-"""What a pass does with the product; those from `DOT` on sum up inner products."""
+"""Operation of a pass on the product; those from `DOT` on sum up inner products."""
 
 MASKED = 1 << 18
 """Bytes up to which a ring is lengthened to a power of two rows."""

@@ -9,7 +9,7 @@ Bytes a product must move (float64, int32 columns, k entries per row; per entry 
 ``(8 (m + 1) + 4)/S + (8 + 8)/k``, against ``8 + 4/S`` of stored values; ``m + 1`` fused multiply-adds against one. With
 m = 5, S = 32 and two 512-bit units a row of 27 entries takes at least 27 * 6 * 4 / 2 cycles and moves 1.9 KB: which of
 the two binds depends on the machine. Every sum is a chain of fused multiply-adds in the order of the entries, which
-every width and the reference (`_fma.py`) do alike.
+every width and the reference (`fma.py`) do alike.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ CUDA = cuda.KernelModule(
 )
 
 ENTRIES_AHEAD = 48
-"""How far ahead terms are prefetched; twice as far was slower, and so was none."""
+"""Entries ahead of their use that terms are prefetched; twice as many were slower, and so was none."""
 
 
 def widest(n_terms, itemsize):

@@ -8,7 +8,7 @@
 // A warp takes a row, WIDTH samples of it. Lane 4 g + t brings entry t of a step: of x its OWN samples from OWN g on, of
 // the terms number g of each group of 8. It gets the sums of these samples for terms 2 t and 2 t + 1 of each group. A row
 // is done in pieces of STEPS steps. Registers that a step has read are filled at once for the warp's next piece, so that
-// there is always a whole piece on its way. One block a multiprocessor walks over a stretch of consecutive rows, so that
+// there is always a whole piece on its way. One block a multiprocessor processes a range of consecutive rows, so that
 // rows of x are still in its first-level cache for the next line of a mesh.
 
 #define WIDTH (16 * PACKS)
@@ -46,7 +46,7 @@ __device__ inline void multiply_add(double (&c)[4], double a0, double a1, double
 #endif
 }
 
-// Rows of x lie in the same banks, and the unit wants the same samples of four of them from neighbouring lanes: each of
+// Rows of x lie in the same banks, and the unit takes the same samples of four of them from neighbouring lanes: each of
 // these loads another one first, and all put them in order when they have come.
 __device__ inline int turned(int i, int t) { return i ^ t % OWN; }
 
@@ -72,7 +72,7 @@ struct Piece {
 struct Rows {
     const offset* __restrict__ indptr;
     int last;
-    offset begin, end;  // of the row after the one at hand
+    offset begin, end;  // of the row after the current one
 };
 
 __device__ inline void look_up(Rows& rows, int row)

@@ -41,7 +41,7 @@ def cut(n_terms: int, n_samples: int) -> tuple[int, int, int]:
 
 
 def options(n_terms: int, n_samples: int) -> tuple[str, ...]:
-    """What the compiler is told beyond the layout."""
+    """Options of the compiler beyond the layout."""
     packs, steps, warps = cut(n_terms, n_samples)
     return (f"-DTERMS={n_terms}", f"-DPACKS={packs}", f"-DSTEPS={steps}", f"-DWARPS={warps}")
 

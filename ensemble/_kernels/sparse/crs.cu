@@ -1,4 +1,4 @@
-// Compressed-row-storage products; what each computes stands in sparse.py.
+// Compressed-row-storage products; what each computes stands in crs.py.
 
 enum { SET, ADD, RESIDUAL };
 
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(THREADS)
     store(out + row * n_samples + s, entry < 0 ? spread(0) : load(values + entry * n_samples + s));
 }
 
-// Blocks as `totals_of` wants them; blockIdx.y counts the sums.
+// Blocks as `totals_of` requires them; blockIdx.y counts the sums.
 __global__ void __launch_bounds__(SUM_THREADS) sum_partials(const real* partials, real* sums, int64 n_partials, int n_samples)
 {
     const int s = sample_of_block();

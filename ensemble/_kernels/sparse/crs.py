@@ -69,10 +69,10 @@ WIDE_ENTRY = 128
 """Bytes of an entry of all samples from which on values are prefetched `BYTES_AHEAD[1]` ahead, not `BYTES_AHEAD[0]`."""
 
 BYTES_AHEAD = (4096, 2048)
-"""How far ahead of its use a value is prefetched: the hardware's own prefetch stops at page ends."""
+"""Bytes ahead of its use that a value is prefetched: the hardware's own prefetch stops at page ends."""
 
 ROWS_AHEAD = np.uint64(64)
-"""How many entries ahead a row of `x` is prefetched where columns are scattered."""
+"""Entries ahead that a row of `x` is prefetched where columns are scattered."""
 
 FEW_SAMPLES = 2
 """Samples up to which a product has loops of its own."""
@@ -256,7 +256,7 @@ def entry_product(indices, values, x, k, width, nothing):
 
 @inner(forceinline=True)
 def few_sample_rows(indptr, indices, values, x, b, y, width, prefetch_x, ending, low, high, nothing):
-    """Rows `low` to `high` of a product of the few samples that `width` says; the inner product where asked for.
+    """Rows `low` to `high` of a product of `width` samples, one or two; with the ending for it, the inner product, too.
 
     One sample on near columns is summed by fours: a loop that ends in single entries, as compilers unroll it, costs
     short rows more than their entries. Otherwise lines are prefetched ahead, entry by entry: the hardware's prefetch

@@ -2,7 +2,7 @@
 
 float32 goes by way of float64, which holds the product exactly; float64 by error-free transformations. Either way the
 last rounding but one is to odd, so that rounding again to nearest gives what one rounding would (Boldo, Melquiond 2008,
-IEEE Trans. Comput. 57, 462-471, figure 5). Subnormal and overflowing intermediate values are not cared for.
+IEEE Trans. Comput. 57, 462-471, figure 5). Subnormal and overflowing intermediate values are not handled.
 """
 
 from __future__ import annotations

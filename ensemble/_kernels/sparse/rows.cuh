@@ -61,7 +61,7 @@ __device__ inline Pack staged_product(const offset* __restrict__ indptr, const i
     return total;
 }
 
-// Where a block's entries are one run of bytes, the copy engine brings values and columns in as few stages as room allows,
+// Where a block's entries are one run of bytes, the copy engine brings values and columns in as few stages as its memory allows,
 // all of the same length; other blocks on the multiprocessor compute meanwhile, which is better than two stages in flight
 // and half as many blocks. Products and order are those of the plain loop.
 #define ENTRY_BYTES ((int)sizeof(Pack) * LANES)

@@ -25,10 +25,10 @@ from ensemble._kernels.sparse.gather import Gather, permuted
 __all__ = ["StagedTables", "matrix_tables", "staged_sums", "vector_tables"]
 
 WIDTHS = (1, 2, 4, 8)
-"""Numbers per sum that the kernel knows."""
+"""Numbers per sum that the kernel supports."""
 
 COPY_BYTES = 16
-"""Pieces are copied in so many bytes at a time."""
+"""Bytes of one copy."""
 
 EIGHT = 8
 """Places that are read at once."""
@@ -36,10 +36,10 @@ EIGHT = 8
 MOST_PLACES = 1 << 16
 
 MATRIX_BYTES, VECTOR_BYTES = 20480, 40960
-"""Pieces in the shared memory of a block; more where one row needs them."""
+"""Bytes of pieces in the shared memory of a block; more where one row needs them."""
 
 MOST_BYTES = 96 << 10
-"""Shared memory of a block."""
+"""Bytes of shared memory of a block, at most."""
 
 
 class Plan(NamedTuple):

@@ -17,7 +17,7 @@ from ensemble.apps.gbees.cells import Cells
 __all__ = ["collected", "project", "shift_between", "transferred"]
 
 NEARLY_WHOLE = 1e-9
-"""In cells: two grids whose origins differ by this little from a whole number of cells have the same cells."""
+"""Fraction of a cell: grids whose origins differ by a whole number of cells up to this have the same cells."""
 
 
 def spans(*indices: Array) -> tuple[list[int], list[int]]:
@@ -93,7 +93,7 @@ def project(cells: Cells, axes: Sequence[int]) -> Cells:
     Returns
     -------
     Cells
-        Of a rotated grid: unrotated, with the grid's own coordinates and the origin expressed in them.
+        Unrotated; for a rotated grid in the grid's own coordinates, in which the origin is expressed, too.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def transferred(cells: Cells, widths: Array, *, origin: Array = None, rotation: 
     ----------
     cells : Cells
     widths : float or array, shape (n,)
-        Of the new cells.
+        Widths of the new cells.
     origin : array, shape (n,), optional
         A cell centre of the new grid; by default the old one's origin.
     rotation : array, shape (n, n), optional

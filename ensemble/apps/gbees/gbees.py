@@ -46,9 +46,10 @@ class Gbees:
         per time. It must be plain arithmetic over `xp`, as compiled backends trace it. A `Drift` also has parameters,
         each of which may be an Ensemble.
     mean : array or Ensemble, shape (n,)
-        Of the initial Gaussian; the grid's origin. None: of the points of `start`.
+        Mean of the initial Gaussian, and the grid's origin. None: the mean of the points of `start`.
     covariance : array or Ensemble, shape (n, n) or (n,)
-        Of the initial Gaussian, positive definite; n numbers are a diagonal. None: of the points of `start`.
+        Covariance of the initial Gaussian, positive definite; n numbers are a diagonal. None: that of the points of
+        `start`.
     threshold : float in (0, 1)
         Cells with at least this probability are active: the grid contains their downwind neighbours. Far below one
         over the number of active cells.

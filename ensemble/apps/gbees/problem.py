@@ -1,4 +1,4 @@
-"""What a GBEES run moves, and how: the grid's frame, the drift in it, and the rules of the method."""
+"""The problem of a GBEES run: the grid's frame, the drift in it, and the rules of the method."""
 
 from __future__ import annotations
 

@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 Affine = tuple[Array, Array, Array]
-"""Matrix, offset, and the covariance of what the affine function leaves out."""
+"""Matrix, offset, and the covariance of the remainder that the affine function leaves out."""
 
 Approximation = Callable[[str, int, Array, Array], Affine]
-"""From the name of a function, a step, a mean and a covariance to an affine function."""
+"""A function of a function's name, a step, a mean and a covariance that returns an affine function."""
 
 
 def extended_kalman_filter(model: NonlinearGaussianModel, y: Any, *, mask: Any = None) -> FilterResult:
@@ -93,11 +93,8 @@ def extended_kalman_smoother(
     model : NonlinearGaussianModel
     y : array or Ensemble, shape (*batch, T, ny)
         Observations, NaN where missing.
-    method : {"auto", "sequential", "scan"}
-        Of the pass backwards, see `rts_smoother`, as are the next two. The filter goes step after step.
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-    form : {"covariance", "square_root"}
-    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+    method, scan, form, mask
+        As `rts_smoother`, for the backward pass; the filter is sequential.
 
     Returns
     -------
@@ -195,11 +192,9 @@ def unscented_kalman_smoother(
         Observations, NaN where missing.
     alpha, beta, kappa : float, dimensionless
         See `unscented_kalman_filter`.
-    method : {"auto", "sequential", "scan"}
-        Of the pass backwards, see `rts_smoother`, as are the next two. The filter goes step after step.
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+    method, scan, mask
+        As `extended_kalman_smoother`.
     form : {"covariance"}
-    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
 
     Returns
     -------

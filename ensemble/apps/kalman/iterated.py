@@ -30,7 +30,7 @@ from ensemble.scalar import Ensemble
 __all__ = ["IteratedSmootherResult", "iterated_smoother"]
 
 HALVINGS = 30
-"""How often a step is halved before it is given up."""
+"""Halvings of a step, at most."""
 
 SUFFICIENT = 1e-4
 """The part of the decrease predicted by the slope that a step must reach (Armijo)."""
@@ -45,12 +45,12 @@ class IteratedSmootherResult:
     mean : array or Ensemble, shape (*batch, T, nx)
         The trajectory that maximises the density of all states given all observations.
     covariance : array or Ensemble, shape (*batch, T, nx, nx)
-        Of the model linearised there.
+        Covariance of the model linearised there.
     cost : array or Ensemble, shape batch
         ``(|m0 - x|^2_P0 + sum |f(x[k-1]) - x[k]|^2_Q + sum |y[k] - h(x[k])|^2_R) / 2``, each norm with its inverse
         covariance; of the start too where the prior is before the first observation.
     log_likelihood : array or Ensemble, shape batch
-        Of the model linearised at the trajectory: an approximation unless the model is linear.
+        Log-likelihood of the model linearised at the trajectory: an approximation unless the model is linear.
     converged : bool array or Ensemble, shape batch
     iterations : int array or Ensemble, shape batch
     """
@@ -104,13 +104,10 @@ def iterated_smoother(
         Observations, NaN where missing.
     x0 : array or Ensemble, shape (*batch, T, nx), optional
         Trajectory to start from; where it is not given, the extended Kalman filter's, which goes step after step.
-    method : {"auto", "sequential", "scan"}
-        Of the smoother, as the next three; see `rts_smoother`.
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-    form : {"covariance", "square_root"}
-    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+    method, scan, form, mask
+        As `rts_smoother`.
     line_search : bool
-        Whether steps are damped. `Q`, `R` and `P0` must then be positive definite; full steps need not that.
+        Whether steps are damped. `Q`, `R` and `P0` must then be positive definite; full steps do not need that.
     tol : float, dimensionless
         A series has converged when a step moves no state by more than `tol` posterior standard deviations.
     max_iterations : int

@@ -39,11 +39,8 @@ def log_likelihood(
         Observations, NaN where missing.
     burn : int
         How many of the first steps' terms to leave out, where a vague prior represents ignorance.
-    method : {"auto", "sequential", "scan"}
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-    form : {"covariance", "square_root"}
-    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
-        These four as `kalman_filter`.
+    method, scan, form, mask
+        As `kalman_filter`.
 
     Returns
     -------

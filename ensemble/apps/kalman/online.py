@@ -36,18 +36,19 @@ class OnlineFilter:
     Parameters
     ----------
     model : LinearGaussianModel
-        Of one series, a batch, or with Ensembles. Parts that vary in time are taken at the steps' own entries.
+        A model of one series or of a batch, with or without Ensembles. Parts that vary in time are taken at the steps'
+        own entries.
 
     Attributes
     ----------
     mean : array or Ensemble, shape (*batch, nx)
-        Of the state given the observations so far.
+        Mean of the state given the observations so far.
     covariance : array or Ensemble, shape (*batch, nx, nx)
-        Of a diffuse prior the finite part.
+        Covariance of the state; for a diffuse prior the finite part.
     diffuse_covariance : array or Ensemble, shape (*batch, nx, nx), or None
         What multiplies kappa in the covariance while the state is diffuse, see `FilterResult`; None from then on.
     log_likelihood : float, array or Ensemble, shape batch
-        Of the observations so far.
+        Log-likelihood of the observations so far.
     k : int
         The step that the state belongs to, from 0; -1 for a prior before the first observation.
 

@@ -80,7 +80,7 @@ class FilterResult:
     def innovation_covariance(self) -> Array:
         """``H P H' + R`` of the predicted covariances, shape (*batch, T, ny, ny), of entries that are missing, too.
 
-        Of a diffuse prior it is the finite part.
+        For a diffuse prior it is the finite part.
         """
         return self._time_last(moments.innovation_covariances(self.series, self._predicted()[1]))
 
@@ -88,7 +88,7 @@ class FilterResult:
     def gain(self) -> Array:
         """Kalman's gains, shape (*batch, T, nx, ny): ``mean = predicted_mean + gain innovation``.
 
-        Columns of missing entries are zero; of a diffuse prior it is the limit.
+        Columns of missing entries are zero; for a diffuse prior it is the limit.
         """
         return self._time_last(moments.gains(self.series, self._predicted()[1]))
 

@@ -65,14 +65,8 @@ def rts_smoother(
     model : LinearGaussianModel
     y : array or Ensemble, shape (*batch, T, ny)
         Observations, NaN where missing.
-    method : {"auto", "sequential", "scan"}
-        Of both passes, see `kalman_filter`.
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-    form : {"covariance", "square_root"}
-        Of both passes, see `kalman_filter`.
-    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
-    mean_dtype : {"float64", "float32"} or dtype, optional
-        See `kalman_filter`.
+    method, scan, form, mask, mean_dtype
+        As `kalman_filter`, for both passes.
 
     Returns
     -------
@@ -180,12 +174,10 @@ def two_filter_smoother(
         Observations, NaN where missing.
     method : {"scan", "auto"}
         Both mean the same: there is no sequential form of this smoother; `rts_smoother` has one.
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
     form : {"covariance"}
         Prefix sums have no square-root form; `rts_smoother` has one.
-    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
-    mean_dtype : {"float64", "float32"} or dtype, optional
-        See `kalman_filter`.
+    scan, mask, mean_dtype
+        As `kalman_filter`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""How an ensemble shows itself in a notebook: its one-line text, and a small picture of its samples."""
+"""The HTML of an ensemble in a notebook: its one-line text, and a small picture of its samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ensemble.scalar.protocol_table import PROTOCOLS
 
 WIDTH, HEIGHT = 180, 36
 MOST_POINTS = 180
-"""No more points along the band than it has pixels."""
+"""Points along the band, at most: one per pixel."""
 
 
 def html(x: Ensemble) -> str:

@@ -1,4 +1,4 @@
-"""How an ensemble shows itself: mean ± standard deviation of each entry, never all samples."""
+"""The text of an ensemble: mean ± standard deviation of each entry, never all samples."""
 
 from __future__ import annotations
 

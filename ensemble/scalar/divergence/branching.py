@@ -1,4 +1,4 @@
-"""Branches and loops that samples take apart: each part runs only on the samples that chose it."""
+"""Branches and loops in which samples differ: each branch runs only on the samples that take it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Step = Callable[[Any], Any]
 
 
 def _joined(f: Callable[[list[Any]], Any], values: list[Any], function: str) -> Any:
-    """`f` of the values at one place of several nests of one structure."""
+    """`f` of the values at each place of several nested values of one structure."""
     nests = [parts_of(value) for value in values]
     if all(nest is None for nest in nests):
         return f(values)
@@ -85,7 +85,7 @@ class Gather:
 def _scattered(
     values: list[Any], places: list[np.ndarray], n_samples: int, sample_set: SampleSet | None, function: str
 ) -> Any:
-    """One value for all samples from what the groups of samples at `places` gave."""
+    """One value for all samples from the results of the groups of samples at `places`."""
     numeric = [v for v in values if isinstance(v, Ensemble | bool | int | float | complex) or is_array(v)]
     if len(numeric) < len(values):
         same = not numeric and all(value is values[0] or value == values[0] for value in values)
@@ -136,10 +136,10 @@ def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> An
     ----------
     m : bool Ensemble, shape (), or a plain bool
     f, g : callables
-        They get `args`, each ensemble cut to the samples of the branch, and return values of one build: arrays,
+        They get `args`, each ensemble cut to the samples of the branch, and return values of one structure: arrays,
         numbers or ensembles, in dicts, lists or tuples.
     *args : any
-        Nested dicts, lists and tuples are looked through.
+        Ensembles in nested dicts, lists and tuples are found, too.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> An
     Raises
     ------
     ValueError
-        If `m` has an axis, the results are not built alike, or a branch returns other samples than it was given.
+        If `m` has an axis, the results have different structures, or a branch returns other samples than it was given.
 
     Examples
     --------
@@ -185,14 +185,15 @@ def while_loop(
     """Repeat ``state = body(state)`` in each sample as long as ``active(state)`` holds there.
 
     A sample that is done is frozen: its state stays as it was when `active` first failed, whatever the others do. When
-    less than `compact_below` of the samples at work are still active, these are gathered into a smaller ensemble.
+    less than `compact_below` of the samples computed are still active, these are gathered into a smaller ensemble.
 
     Parameters
     ----------
     active : callable
         ``active(state)``: a bool ensemble of shape (), or a plain bool.
     body : callable
-        ``body(state)``: the next state, built like `state`. Frozen samples may still be computed, and thrown away.
+        ``body(state)``: the next state, of the structure of `state`. Frozen samples may still be
+        computed; their results are dropped.
     state : Ensemble, array or number, nested in dicts, lists or tuples
     compact_below : float in [0, 1], dimensionless
         0: never gather; 1: as soon as one sample is done, so that `body` never gets a finished sample.
@@ -207,7 +208,7 @@ def while_loop(
     Raises
     ------
     ValueError
-        If `compact_below` is outside [0, 1], or a state is not built like the one before.
+        If `compact_below` is outside [0, 1], or a state has another structure than the one before.
 
     Examples
     --------
@@ -222,7 +223,7 @@ def while_loop(
     n_samples = max(count_of("while_loop", state), holds.size)
     sample_set = one_set(state)
     iterations = np.zeros(n_samples, dtype=np.int64)
-    ids = np.arange(n_samples)  # the samples at work, in the order of `state`
+    ids = np.arange(n_samples)  # the samples computed, in the order of `state`
     finished: list[tuple[np.ndarray, Any]] = []
     running, steps = np.broadcast_to(holds, ids.shape), 0
     while running.any() and (limit is None or steps < limit):

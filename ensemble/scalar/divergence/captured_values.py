@@ -4,7 +4,7 @@
 all of them; ``math.sin(x)`` and ``isinstance(x, float)`` give another result than for one sample. So a run calls a copy
 of `f` with the same code, in which these names are bound to other values.
 
-The copy reaches as far as names do: functions that are globals or in closures, in the package of `f`. Methods,
+Functions of the package of `f` that it names, as globals or in closures, are copied, too. Methods,
 functions of other packages and what attributes hold stay as they are.
 """
 
@@ -35,10 +35,10 @@ ARRAY_API_LIBRARIES = frozenset((
     "array_api_compat", "array_api_extra", "array_api_strict", "cupy", "ensemble", "jax", "numpy", "scipy", "sklearn",
     "torch",
 ))  # fmt: skip
-"""Their functions test for types of arrays themselves: they are not copied."""
+"""Packages whose functions test for types of arrays themselves: they are not copied."""
 
 MAX_ENTRIES = 64
-"""Containers of up to so many entries are searched for ensembles."""
+"""Entries of the largest container that is searched for ensembles."""
 
 GLOBAL_WRITES = frozenset((dis.opmap["STORE_GLOBAL"], dis.opmap["DELETE_GLOBAL"]))
 SCOPE_READERS = frozenset(("globals", "locals", "eval", "exec", "vars"))

@@ -32,7 +32,7 @@ def samples_to_check(k: int, n_samples: int, groups: Sequence[Group]) -> list[in
 
 
 def compared(s: int, got: Any, alone: Any) -> str:
-    """How equal what the run gave sample `s` is to its run alone.
+    """ "equal to the bit" or "equal within rounding": the result for sample `s` in the run and its run alone.
 
     Raises
     ------

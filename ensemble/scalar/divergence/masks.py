@@ -1,4 +1,4 @@
-"""Questions to masks, and arithmetic that runs only where a mask holds."""
+"""Reductions of masks over samples, and arithmetic that runs only where a mask holds."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def where(m: Any, a: Any, b: Any) -> Any:
 
     Notes
     -----
-    Both are evaluated before they get here. `divide` and `cond` are for the case that one must not be.
+    Both `a` and `b` are evaluated before the call; use `divide` or `cond` where one of them must not be.
 
     Examples
     --------

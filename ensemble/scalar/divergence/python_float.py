@@ -202,7 +202,6 @@ class PythonFloat(Ensemble):
         return lifted(round)(self) if digits is None else lifted(round)(self, digits)
 
     def is_integer(self) -> Any:
-        """Whether the float has no fractional part."""
         return lifted(float.is_integer)(self)
 
 

@@ -25,15 +25,15 @@ class Site:
     Attributes
     ----------
     expression, filename, lineno : str, str, int
-        Its position; the expression is empty where the source is not at hand.
+        Its position; the expression is empty where the source is not available.
     kind : str
         "bool", or the kind of number: "Python float", "Python int", "Python complex", "index".
     n_samples : int
         The number of samples of the ensemble.
     asked, split : int
-        How often it was evaluated, and how often the samples did not agree.
+        Number of evaluations, and of those in which the samples did not agree.
     values : numpy.ndarray, shape (n_samples,)
-        How often the truth value of each sample was True; of a number, its last value per sample.
+        Number of True values of each sample; of a number, its last value per sample.
     """
 
     expression: str
@@ -46,7 +46,7 @@ class Site:
     split: int = 0
 
     def add(self, values: np.ndarray) -> None:
-        """Count one question."""
+        """Count one evaluation."""
         self.asked += 1
         first = values[0]
         self.split += not np.all((values == first) | ((values != values) & (first != first)))
@@ -146,7 +146,7 @@ class DivergenceRecord:
 
 @contextmanager
 def record_divergence() -> Iterator[DivergenceRecord]:
-    """Record every place in the ``with`` block that asks an ensemble of several samples for one truth value or number.
+    """Record each place in the ``with`` block that needs one truth value or number of an ensemble of several samples.
 
     Agreement and disagreement are both recorded; what then happens is decided by the `divergence` policy in force.
 
@@ -157,7 +157,7 @@ def record_divergence() -> Iterator[DivergenceRecord]:
 
     Notes
     -----
-    Held in a `contextvars.ContextVar`: other threads and tasks are not noted. Nor is what happens inside
+    Held in a `contextvars.ContextVar`: other threads and tasks are not recorded. Nor is what happens inside
     ``run(f, ...)`` with the policy "split", whose result has it in ``.groups``.
 
     Examples

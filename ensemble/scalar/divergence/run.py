@@ -263,7 +263,7 @@ def run(
     In a loop, arithmetic of float64 is done on Python's floats as long as these give the same bits; a sample that
     divides by zero or overflows is run again on NumPy's scalars. Such a function has no effects outside itself and
     calls nothing that has; ``result.groups``, unknown after a loop, is found by a run with ensembles when it is
-    asked for.
+    first used.
 
     Examples
     --------

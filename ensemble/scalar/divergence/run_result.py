@@ -19,7 +19,7 @@ __all__ = ["IN_ROUNDING", "TO_THE_BIT", "Group", "RunResult"]
 TO_THE_BIT, IN_ROUNDING = "equal to the bit", "equal within rounding"
 
 FEW = 4
-"""Where the samples that finish in one call are fewer, `run` advises a loop over samples."""
+"""Samples finished per call below which `run` advises a loop over samples."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """Which functions are plain arithmetic on scalars, decided from their code: then a loop over samples may cost less.
 
 A function gets one of two properties, from its instructions and the values of its names. *pure*: it has no
-effect outside itself, and all that it calls is as cheap as an operation on scalars. *exact*: moreover, Python's floats
-give the bits that NumPy's scalars give, as long as nothing is raised and every number that comes out is finite.
+effect outside itself, and all that it calls takes no longer than an operation on scalars. *exact*: moreover, Python's
+floats give the bits that NumPy's scalars give, as long as nothing is raised and every number that comes out is finite.
 
 Where the two kinds of number differ: division by zero and overflow of a power (Python raises), a fractional power of a
 negative number (complex in Python), comparisons as numbers (``True + True``), texts, ``round(x, 2)``, ``sum``, and
@@ -171,7 +171,7 @@ def _of_value(value: Any, known: set[Any]) -> int:
 Findings = tuple[int, tuple[str, ...]]
 
 _FINDINGS: dict[int, tuple[types.CodeType, Findings]] = {}
-"""By the identity of a code object: the comparison of two code objects is slower than a look-up."""
+"""Findings by the identity of a code object: the comparison of two code objects is slower than a look-up."""
 
 
 def _of_code(code: types.CodeType) -> Findings:

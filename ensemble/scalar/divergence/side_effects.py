@@ -1,4 +1,4 @@
-"""Side effects of a function: outside variables compared before and after a call, as far as that is cheap."""
+"""Side effects of a function: outside variables compared before and after a call, as far as that takes little time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _text(seen: str) -> str:
 
 
 def snapshot(f: Callable[..., Any]) -> Snapshot:
-    """The outside variables that `f` can reach by name, each with a cheap mark of its content."""
+    """The outside variables that `f` can reach by name, each with a fingerprint of its content."""
     while isinstance(f, functools.partial):
         f = f.func
     seen: Snapshot = {}

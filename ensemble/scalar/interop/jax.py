@@ -1,7 +1,7 @@
 """An ensemble is a JAX tree with one leaf, its samples: `jit`, `grad` and `vmap` take it as it is.
 
-JAX is never imported here. Where it has been imported already, the first ensemble or namespace that may need it tells
-JAX what an ensemble is.
+JAX is never imported here. Where it has been imported already, the first ensemble or namespace that may need it
+registers `Ensemble` as a pytree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """NumPy's functions on ensembles over NumPy: the function itself, called once on arrays that hold all samples.
 
-Three rules cover what needs no sample by itself. An *elementwise* function sees arrays with the sample axis last. A
-function *along axes* does so too, its axes counted without that axis. A function that only *moves* entries sees arrays
+Three rules cover what needs no sample by itself. An *elementwise* function takes arrays with the sample axis last. A
+function *along axes* does so too, its axes counted without that axis. A function that only *moves* entries takes arrays
 of the visible shape whose every entry is the run of bytes of its samples: results are views exactly where NumPy's are.
 Promotion, options and errors are NumPy's own.
 """
@@ -34,7 +34,7 @@ class NotByRuleError(Exception):
 
 
 N_ARRAYS: dict[Function, int] = {np.where: 3, np.clip: 3, np.isclose: 5, np.angle: 2}
-"""How many arguments by position broadcast; those after them are options."""
+"""Number of arguments by position that broadcast; those after them are options."""
 
 
 def elementwise(function: Function) -> Function:

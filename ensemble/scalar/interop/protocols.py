@@ -1,4 +1,4 @@
-"""How an ensemble leaves the process and comes back: copies, bytes, files, other libraries' containers; its looks."""
+"""Protocols of Python and of other libraries: copies, bytes, state for files, DLPack, xarray, display."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Protocols(Operators):
             "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x); "
             "np.stack or xp.asarray makes one ensemble of a list of them."
         )
-        text = message("Ensemble", "a conversion to a plain array", "name what it wants", "np.asarray(x)", advice)
+        text = message(
+            "Ensemble", "a conversion to a plain array", "name the samples that it takes", "np.asarray(x)", advice
+        )
         raise failure(TypeError(text))
 
     def __dlpack__(
@@ -56,7 +58,7 @@ class Protocols(Operators):
         return plain.__dlpack__(**{key: value for key, value in options.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[Any, int]:
-        """The device of the samples, in DLPack's words."""
+        """The device of the samples, as DLPack names it."""
         device: tuple[Any, int] = self.samples.__dlpack_device__()
         return device
 
@@ -72,7 +74,7 @@ class Protocols(Operators):
     # -- out of the process --------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that it is, as NumPy arrays by name: ``np.savez(path, **x.state())``.
+        """Samples and sample set as NumPy arrays by name: ``np.savez(path, **x.state())``.
 
         Returns
         -------
@@ -99,7 +101,7 @@ class Protocols(Operators):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The ensemble whose `state` was kept; what ``np.load`` gives for an npz file will do.
+        """The ensemble with this `state`; the result of ``np.load`` for an npz file is a state.
 
         Parameters
         ----------
@@ -208,7 +210,7 @@ class Protocols(Operators):
         sample_set = PROTOCOLS.set_in_xarray(array, sample_dim)
         return cls(np.ascontiguousarray(turned.values), sample_set)  # type: ignore[call-arg]
 
-    # -- looks ---------------------------------------------------------------------------------------------------------
+    # -- display -------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         require_one_text()

@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._check import message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
-from ensemble.scalar._operators import array_power, operand, power
+from ensemble.scalar._operators import array_power, operand, power, shape_error
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -34,7 +34,8 @@ def first_ensemble(values: Any) -> Any:
 def unsupported(function: str, why: str) -> TypeError:
     """The error for what cannot be right, with the ways out."""
     advice = "Use x.__array_namespace__(), x.samples (the last axis holds the samples) or per_sample."
-    return TypeError(message(function, "a function of an Ensemble", "be lifted over the samples", why, advice))
+    seen = f"one that is not: {why}"
+    return TypeError(message(function, "a function of an Ensemble", "be lifted over the samples", seen, advice))
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -84,9 +85,9 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
             results = (power if isinstance(inputs[0], np.generic) else array_power)(*arrays)
         else:
             results = ufunc(*arrays)
-    except ValueError:
+    except ValueError as error:
         samples_of(f"np.{ufunc.__name__}", *inputs)
-        raise
+        raise shape_error(*inputs) or error from None
     return result_of(results, sample_set, ufunc.__name__)
 
 

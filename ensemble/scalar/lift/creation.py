@@ -21,7 +21,7 @@ def allocation(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     def lifted(shape: Any, *, dtype: Any = None, device: Any = None) -> Ensemble:
         return wrap(f((*as_shape(shape), ns.n_samples), dtype=dtype, device=device))
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def allocation_like(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
@@ -35,7 +35,7 @@ def allocation_like(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         samples = f((*x.shape, n_samples), dtype=x.dtype if dtype is None else dtype, device=device)
         return wrap(samples, x.sample_set)
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Ensemble:
@@ -160,7 +160,7 @@ def triangle(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         front = ns.base.moveaxis(x.samples, -1, 0)
         return wrap(packed(ns.base.moveaxis(f(front, k=k), 0, -1)), x.sample_set)
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def meshgrid(ns: EnsembleNamespace, *arrays: Array, indexing: str = "xy") -> Sequence[Ensemble]:

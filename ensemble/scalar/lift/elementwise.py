@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._check import message
 from ensemble._typing import Array
-from ensemble.scalar._operators import mismatch, operand, power, promoted
+from ensemble.scalar._operators import mismatch, operand, power, promoted, shape_error
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
 from ensemble.scalar.sample_set import common_set
@@ -24,11 +24,11 @@ def unary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
             x = ns.lift(x, name)
         return wrap(f(x.samples), x.sample_set)
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def part(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
-    """Rule: ``f(x, /)`` of a base function that may answer with a view (`real`, `imag`, `conj`)."""
+    """Rule: ``f(x, /)`` of a base function that may return a view (`real`, `imag`, `conj`)."""
     f = getattr(ns.base, name)
 
     def lifted(x: Array, /) -> Ensemble:
@@ -36,7 +36,7 @@ def part(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         samples = f(x.samples)
         return view(x, samples) if samples is x.samples else wrap(packed(samples), x.sample_set)
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
@@ -62,9 +62,9 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         try:
             return wrap(f(a, b), sample_set)
         except Exception as error:
-            raise mismatch(x1, x2) or error from None
+            raise mismatch(x1, x2) or shape_error(x1, x2) or error from None
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def other(samples: Array, value: Any, name: str) -> Any:

@@ -81,7 +81,7 @@ def _of_matrices(ns: EnsembleNamespace, name: str, several: bool) -> Callable[..
         return RESULTS[name](*(samples_last(ns, part, x.sample_set) for part in result))
 
     lifted.__signature__ = signature  # type: ignore[attr-defined]
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def _swapped(f: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any], x: Array) -> Any:

@@ -65,7 +65,7 @@ def reduction(*options: str) -> Callable[[EnsembleNamespace, str], Callable[...,
             return wrap(f(x.samples, axis=axes, **more), x.sample_set)
 
         lifted.__signature__ = signature  # type: ignore[attr-defined]
-        return named(lifted, name, ns)
+        return named(lifted, name)
 
     return rule
 
@@ -83,7 +83,7 @@ def position(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
             samples = ns.base.reshape(samples, (*(1,) * x.ndim, x.n_samples))
         return wrap(samples, x.sample_set)
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def cumulative(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
@@ -97,4 +97,4 @@ def cumulative(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         k = 0 if axis is None else visible_axis(axis, x.ndim, name)
         return wrap(f(x.samples, axis=k, dtype=dtype, include_initial=include_initial), x.sample_set)
 
-    return named(lifted, name, ns)
+    return named(lifted, name)

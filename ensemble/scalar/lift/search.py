@@ -23,7 +23,7 @@ def ordering(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         k = visible_axis(axis, x.ndim, name)
         return wrap(packed(f(x.samples, axis=k, descending=descending, stable=stable)), x.sample_set)
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def take(ns: EnsembleNamespace, x: Array, indices: Any, /, *, axis: int | None = None) -> Ensemble:

@@ -141,7 +141,7 @@ def reshape(ns: EnsembleNamespace, x: Array, /, shape: tuple[int, ...], *, copy:
 
 
 def roll(ns: EnsembleNamespace, x: Array, /, shift: Any, *, axis: Any = None) -> Ensemble:
-    """`x` with its entries moved round along visible axes; round the flattened array without `axis`."""
+    """`x` with its entries shifted cyclically along visible axes; along the flattened array without `axis`."""
     x = ns.lift(x, "roll")
     if axis is None:
         samples = ns.base.roll(flat(ns, x).samples, shift, axis=0)

@@ -27,7 +27,7 @@ MODULES = {
     "torch": "torch.special",
     "numpy": "scipy.special",
 }
-"""Where each library keeps them."""
+"""The module of special functions of each library."""
 
 
 class SpecialFunctions:
@@ -61,7 +61,7 @@ def _elementwise(ns: EnsembleNamespace, name: str, function: Callable[..., Any])
             return tuple(wrap(packed(part), sample_set) for part in results)
         return wrap(packed(results), sample_set)
 
-    return named(lifted, name, ns)
+    return named(lifted, name)
 
 
 def special(ns: EnsembleNamespace, name: str) -> SpecialFunctions:

@@ -1,4 +1,4 @@
-"""`Moments`: mean and variance of a run that never holds all its samples."""
+"""`Moments`: mean and variance over samples that are never held all at once."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Moments:
         return self
 
     def merge(self, other: Moments) -> Moments:
-        """Add the samples that `other` has seen; returns itself."""
+        """Add the samples of `other`; returns itself."""
         if other.count:
             if self._mean is not None:
                 shapes = tuple(self._mean.shape), tuple(other._mean.shape)

@@ -1,4 +1,4 @@
-"""Statistics over samples: the functions whose purpose is to mix them.
+"""Statistics over samples: the functions that combine samples by design.
 
 Weights come from the sample set of an ensemble. Only their ratios count, and a sample of weight 0 (padding) is left out
 before anything is added: it moves no statistic, not even as NaN. A NaN in any other sample propagates to the entries it

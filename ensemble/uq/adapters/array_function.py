@@ -1,4 +1,4 @@
-"""`ArrayFunction`: a model as other packages want it, a function of a matrix of points."""
+"""`ArrayFunction`: a model in the form of other packages, a function of a matrix of points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ArrayFunction"]
 class ArrayFunction:
     """A model as a function of points ``(n, n_columns)`` that gives values ``(n, n_values)``.
 
-    The model is called on groups of samples, so that packages that hand over all their points at once have them
+    The model is called on groups of samples, so that packages that pass all their points at once have them
     evaluated as ensembles.
 
     Parameters

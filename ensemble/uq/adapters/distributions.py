@@ -59,21 +59,11 @@ def from_chaospy(distribution: Any) -> Inverse:
 
 
 def from_openturns(distribution: Any) -> Inverse:
-    """A distribution of one number of OpenTURNS as an input.
+    """A distribution of one number of OpenTURNS as an input, as `from_chaospy` of chaospy.
 
     Parameters
     ----------
     distribution : openturns.Distribution, of dimension 1
-
-    Returns
-    -------
-    object
-        With ``ppf(u)``, as `Inputs` takes it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is something else, or of several numbers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""UM-Bridge [1]_: models behind its protocol as models of a study, and models of this library behind it.
+"""UM-Bridge [1]_: models on its servers as models of a study, and models of this library on its servers.
 
 References
 ----------
@@ -117,9 +117,9 @@ def from_um_bridge(
     Parameters
     ----------
     url : str
-        Of the server, as ``"http://localhost:4242"``.
+        Address of the server, for instance ``"http://localhost:4242"``.
     name : str
-        Of the model there.
+        Name of the model on the server.
     inputs : sequence of str, optional
         Which inputs fill the server's vectors, one after the other. Default: all, in their order.
     outputs : sequence of str, optional
@@ -138,7 +138,7 @@ def from_um_bridge(
     ImportError
         If umbridge is not installed.
     ConnectionError
-        If no server answers.
+        If there is no server at the address.
     ValueError
         If the server has no such model, or another number of outputs.
     """

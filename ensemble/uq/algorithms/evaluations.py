@@ -61,7 +61,7 @@ class Evaluations:
     Parameters
     ----------
     model : callable
-        Of one argument: `InputSamples`, or an Ensemble of shape (n_germs,) where `inputs` is an integer.
+        A function of one argument: `InputSamples`, or an Ensemble of shape (n_germs,) where `inputs` is an integer.
     inputs : Inputs or int
         An integer stands for that many independent standard-normal inputs.
     function : str
@@ -109,7 +109,7 @@ class Evaluations:
     def __call__(self, z: np.ndarray, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Values of shape (m, n_samples), entries in C order, and which samples failed, shape (n_samples,).
 
-        `first` is the lasting number of the first sample.
+        `first` is the permanent number of the first sample.
         """
         n_samples = z.shape[1]
         size = self.ensemble_size or n_samples

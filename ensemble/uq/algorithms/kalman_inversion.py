@@ -12,6 +12,7 @@ import scipy.linalg
 from ensemble import _check
 from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator, seed_or_entropy
 from ensemble.uq.algorithms.result import AlgorithmResult, table
+from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["InversionResult", "kalman_inversion"]
 
@@ -69,13 +70,13 @@ class InversionResult(AlgorithmResult):
 
     @property
     def mean(self) -> np.ndarray:
-        """Of the standard-normal coordinates, shape (n_germs,)."""
+        """Mean of the standard-normal coordinates, shape (n_germs,)."""
         mean: np.ndarray = self.germs.mean(axis=1)
         return mean
 
     @property
     def covariance(self) -> np.ndarray:
-        """Of the standard-normal coordinates, shape (n_germs, n_germs)."""
+        """Covariance of the standard-normal coordinates, shape (n_germs, n_germs)."""
         return np.atleast_2d(np.cov(self.germs))
 
     def __repr__(self) -> str:
@@ -94,7 +95,7 @@ def kalman_inversion(
     forward: Callable[[Any], Any],
     y: Any,
     noise_covariance: Any,
-    inputs: Any,
+    inputs: Inputs | int,
     *,
     n_samples: int = 256,
     update: str = "stochastic",

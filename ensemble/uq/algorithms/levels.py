@@ -13,7 +13,7 @@ from ensemble.uq.algorithms.evaluations import Evaluations, normal_points
 __all__ = ["Level", "decay_rate", "optimal_numbers", "smoothed"]
 
 SLOWEST = 0.5
-"""The least decay rate that is believed: estimates from few samples may be negative."""
+"""The smallest decay rate that is used: estimates from few samples may be negative."""
 
 
 class Level:
@@ -26,7 +26,7 @@ class Level:
         `coarse` is None at level 0.
     seed : int
     cost : float or None
-        Of one sample of both models; None: seconds are measured.
+        Cost of one sample of both models; None: seconds are measured.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class Level:
 
     @property
     def cost(self) -> float:
-        """Of one sample of both models."""
+        """Cost of one sample of both models."""
         return float(self.seconds().sum()) if self.given_cost is None else self.given_cost
 
     def mean(self) -> np.ndarray:
-        """Of the differences, shape (m,)."""
+        """Mean of the differences, shape (m,)."""
         return np.asarray(self.difference.mean())
 
     def variance(self) -> np.ndarray:
-        """Of the differences, shape (m,)."""
+        """Variance of the differences, shape (m,)."""
         return np.asarray(self.difference.var(ddof=1))
 
 

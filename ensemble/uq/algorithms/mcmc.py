@@ -14,6 +14,7 @@ from ensemble.scalar import Ensemble
 from ensemble.uq.algorithms.chain_statistics import autocorrelation_time, split_r_hat
 from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator, seed_or_entropy
 from ensemble.uq.algorithms.result import AlgorithmResult, table
+from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["McmcResult", "mcmc"]
 
@@ -40,7 +41,7 @@ class McmcResult(AlgorithmResult):
     chain : Ensemble, shape (n_steps, n_germs), n_chains samples
         Standard-normal coordinates, or those of the density where the prior is flat.
     log_density : Ensemble, shape (n_steps,)
-        Of the posterior up to a constant, in those coordinates.
+        Log density of the posterior up to a constant, in those coordinates.
     burn_in : int
         Steps left out at the beginning.
     acceptance : ndarray, shape (n_chains,)
@@ -117,7 +118,7 @@ class McmcResult(AlgorithmResult):
 
 def mcmc(
     log_likelihood: Callable[[Any], Any],
-    inputs: Any,
+    inputs: Inputs | int,
     n_steps: int,
     *,
     n_chains: int | None = None,

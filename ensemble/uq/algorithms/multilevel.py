@@ -1,4 +1,4 @@
-"""Multilevel Monte Carlo: most samples on cheap models, few on the accurate one."""
+"""Multilevel Monte Carlo: most samples on models of low cost, few on the accurate one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ensemble import _check
 from ensemble.uq.algorithms.evaluations import Evaluations, seed_or_entropy
 from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed
 from ensemble.uq.algorithms.result import AlgorithmResult, table
+from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["MultilevelResult", "multilevel"]
 
@@ -34,7 +35,7 @@ class MultilevelResult(AlgorithmResult):
         "max_cost": more samples would cost more than allowed; "failed": half of a level's samples failed.
     mean : float or ndarray, of the output's shape
     standard_error : as `mean`
-        Of the sampling.
+        Standard error of the sampling.
     bias : as `mean`
         Estimated difference between the finest level used and the limit of the levels; 0 where the finest model is
         taken as exact.
@@ -43,7 +44,8 @@ class MultilevelResult(AlgorithmResult):
     n_samples, n_failed : ndarray of int, shape (n_levels,)
         Samples run at each level, and those of them that failed in one of the two models and were left out.
     means, variances, costs : ndarray, shape (n_levels, m), (n_levels, m), (n_levels,)
-        Of the difference between a level and the one before, m the size of the output; cost of a sample of both.
+        Mean and variance of the difference between a level and the one before, m the size of the output; cost of a
+        sample of both.
     alpha, beta, gamma : float
         Rates at which means and variances fall and costs grow, in powers of two per level.
     total_cost : float
@@ -107,7 +109,7 @@ class MultilevelResult(AlgorithmResult):
 
 def multilevel(
     models: Sequence[Callable[[Any], Any]],
-    inputs: Any,
+    inputs: Inputs | int,
     *,
     rtol: float | None = None,
     atol: float | None = None,
@@ -123,7 +125,7 @@ def multilevel(
     """Estimate the mean of an output with models of rising accuracy and cost.
 
     The mean on the finest level is the mean on the coarsest plus the means of the differences between neighbours, which
-    vary little and need few samples where they are dear [1]_, [2]_. Both models of a difference run on the same
+    vary little and need few samples where samples are expensive [1]_, [2]_. Both models of a difference run on the same
     samples. Levels are added while the estimated bias needs it; samples are added to levels by the optimal allocation
     for the variances and costs found so far.
 
@@ -142,8 +144,8 @@ def multilevel(
         Samples that each of the first levels starts with; further ones start with as many as the rates predict, from
         8 to this.
     costs : sequence of float, optional
-        Of one run of each model, in any unit. By default seconds per sample are measured; then numbers of samples, and
-        with them the last digits of results, differ from run to run.
+        Costs of one run of each model, in any unit. By default seconds per sample are measured; then numbers of
+        samples, and with them the last digits of results, differ from run to run.
     finest_is_exact : bool
         Estimate the mean of the last model, all levels used, instead of the limit of the levels.
     max_cost : float, optional
@@ -286,7 +288,7 @@ class _Estimate:
         return np.array([level.mean() for level in self.levels]), np.array([level.variance() for level in self.levels])
 
     def rates(self) -> tuple[float, float, float]:
-        """Of means, variances and costs."""
+        """Rates of means, variances and costs."""
         means, variances = self.statistics()
         costs = np.array([[1.0 / level.cost] for level in self.levels])
         return decay_rate(np.abs(means)), decay_rate(variances), decay_rate(costs)
@@ -311,11 +313,11 @@ class _Estimate:
         return sampling, bias, np.hypot(sampling, bias)
 
     def total_cost(self) -> float:
-        """Of all samples run."""
+        """Cost of all samples run."""
         return float(sum(level.n_run * level.cost for level in self.levels))
 
     def monte_carlo_cost(self) -> float:
-        """Of Monte Carlo on the finest level used, for the same standard error of each entry."""
+        """Cost of Monte Carlo on the finest level used, for the same standard error of each entry."""
         last = self.levels[-1]
         numbers = np.max(np.asarray(last.value.var(ddof=1)) / np.maximum(self.errors()[0], 1e-300) ** 2)
         cost = float(last.seconds()[0]) if self.given_costs is None else self.given_costs[last.number]

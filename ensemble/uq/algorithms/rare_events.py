@@ -12,6 +12,7 @@ from ensemble import _check
 from ensemble.uq.algorithms.evaluations import Evaluations, seed_or_entropy
 from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.algorithms.subset_run import N_FAMILIES, SubsetRun, run_levels
+from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["SubsetResult", "subset_simulation"]
 
@@ -33,7 +34,7 @@ class SubsetResult(AlgorithmResult):
         20 parts, and what descends from one of them is one independent contribution. Correlation within and between
         levels is in it. The estimate itself is uncertain by a sixth.
     thresholds : ndarray, shape (n_levels,)
-        Of the model's value, level by level, of the first run; the last is `threshold`.
+        Thresholds of the levels of the first run; the last is `threshold`.
     acceptance : ndarray, shape (n_levels - 1,)
         Fraction of moves accepted at each level but the first, of the first run.
     fractions : ndarray, shape (n_levels,)
@@ -43,7 +44,7 @@ class SubsetResult(AlgorithmResult):
     values : ndarray
         The model's values of `samples`.
     probabilities : ndarray, shape (n_runs,)
-        Of each independent run.
+        Estimate of each independent run.
     n_evaluations, n_failed : int
         Model runs; those that failed, which are counted as outside the event.
     seed : int
@@ -98,7 +99,7 @@ class SubsetResult(AlgorithmResult):
 
 def subset_simulation(
     model: Callable[[Any], Any],
-    inputs: Any,
+    inputs: Inputs | int,
     threshold: float = 0.0,
     *,
     event: str = "below",
@@ -137,7 +138,7 @@ def subset_simulation(
     rtol : float, optional
         Coefficient of variation to reach: independent runs are added and averaged until it is.
     max_runs : int
-        Of these runs.
+        Independent runs, at most.
     max_levels : int
         Levels of a run: probabilities down to about ``fraction ** max_levels``.
     seed : int, optional

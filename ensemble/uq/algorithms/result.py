@@ -1,4 +1,4 @@
-"""What the results of all algorithms share: a status, a table, an error for those who want one."""
+"""The base of all results of algorithms: a status, a table, and an error on request."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["AlgorithmError", "AlgorithmResult", "table"]
 
 
 class AlgorithmError(RuntimeError):
-    """An algorithm ended short of what it was to reach; raised by `raise_if_failed` only."""
+    """An algorithm did not reach its target; raised by `raise_if_failed` only."""
 
 
 class AlgorithmResult:
-    """Base of the results: `status` names how the algorithm ended, "converged" that it reached what it had to."""
+    """Base of the results: `status` names how the algorithm ended; "converged": it reached its target."""
 
     status: str
 

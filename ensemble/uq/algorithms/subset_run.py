@@ -37,7 +37,7 @@ class SubsetRun:
 
     @property
     def variance(self) -> float:
-        """Of `probability`, from the contributions of the families, which are independent.
+        """The variance of `probability`, from the contributions of the families, which are independent.
 
         These are Z_i = probability * n * f_i with f_i the share of family i in the event, so that the relative variance
         of their mean is sum f_i^2 - 1 / n, times n / (n - 1). The first level alone has independent samples.

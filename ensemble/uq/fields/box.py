@@ -18,7 +18,7 @@ from ensemble.uq.fields.unit_cube import (
 __all__ = ["BoxExpansion", "box_expansion"]
 
 MOST_TERMS = 20_000
-"""Of an expansion: its products of one-dimensional modes are sorted in a list."""
+"""Terms of an expansion, at most: its products of one-dimensional modes are sorted in a list."""
 
 
 class BoxExpansion:

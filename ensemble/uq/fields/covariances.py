@@ -20,7 +20,7 @@ COVARIANCES: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
     "matern52": ("euclidean", lambda h: (1.0 + SQRT5 * h + 5.0 / 3.0 * h**2) * np.exp(-SQRT5 * h)),
     "gaussian": ("sqeuclidean", lambda h: np.exp(-0.5 * h)),
 }
-"""How distances of points divided by the lengths are measured, and the covariance there."""
+"""Metric of `scipy.spatial.distance` for points divided by the lengths, and the covariance of a distance."""
 
 
 class NamedCovariance:

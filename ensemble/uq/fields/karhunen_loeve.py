@@ -49,7 +49,7 @@ class KarhunenLoeve(Variable):
     transform : {None, "lognormal"} or function
         A function takes and gives an array, value by value.
     distribution : frozen distribution, optional
-        Of each y_m. Default: standard normal.
+        Distribution of each y_m. Default: standard normal.
 
     Attributes
     ----------
@@ -271,7 +271,6 @@ class KarhunenLoeve(Variable):
         return self.coefficients.from_uniform(u)
 
     def from_normal(self, z: np.ndarray) -> np.ndarray:
-        """The coefficients y, shape (n_terms, n)."""
         return self.coefficients.from_normal(z)
 
     def to_normal(self, values: np.ndarray) -> np.ndarray:

@@ -15,9 +15,9 @@ __all__ = ["KarhunenLoeve", "exponential_covariance"]
 MODE_ORDERS = ("lexicographic", "trilinos")
 
 CORRELATION_LENGTHS = (1e-12, 1e12)
-"""Where the roots below are found: outside, one end of their interval is a root to rounding."""
+"""Range in which the roots below are found: outside, one end of their interval is a root to rounding."""
 
-# The cube's symmetry makes eigenvalues of permuted products equal, and the answer depends on which of them is kept:
+# The cube's symmetry makes eigenvalues of permuted products equal, and the result depends on which of them is kept:
 # Trilinos sorts with an unstable sort, whose outcome is known for the two published configurations only.
 TRILINOS_MODES = {
     (3, 0.25): ((0, 0, 0), (1, 0, 0), (0, 1, 0)),
@@ -116,7 +116,7 @@ def exponential_covariance(
     Raises
     ------
     ValueError
-        If an argument is out of range, or "trilinos" is asked for where its order is not known.
+        If an argument is out of range, or `mode_order` is "trilinos" where that order is not known.
 
     References
     ----------

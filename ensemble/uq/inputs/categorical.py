@@ -73,7 +73,6 @@ class Categorical(Variable):
         return places
 
     def from_normal(self, z: np.ndarray) -> np.ndarray:
-        """The places of the labels, int64."""
         places: np.ndarray = np.searchsorted(ndtri(self._ends), z[0], side="left").astype(np.int64)
         return places
 

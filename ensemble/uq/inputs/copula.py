@@ -18,7 +18,7 @@ __all__ = ["CORRELATION_KINDS", "GaussianCopula"]
 CORRELATION_KINDS = ("normal", "pearson", "spearman")
 
 TOLERANCE = 1e-3
-"""Of a correlation near the end of what two distributions allow, where the series of jumps is cut."""
+"""Error of a correlation near the largest that two distributions allow, where the series of jumps is cut."""
 
 Component = tuple[str, int]
 

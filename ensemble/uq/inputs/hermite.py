@@ -9,10 +9,10 @@ import numpy as np
 __all__ = ["HermiteSeries", "normal_rule", "panel_edges"]
 
 TERMS = 1000
-"""Of a series: what is left of a jump's series falls with the square root of their number, times ``rho**TERMS``."""
+"""Terms of a series: the remainder at a jump falls with the square root of their number, times ``rho**TERMS``."""
 
 REACH = 12.0
-"""Where functions are integrated to: beyond, a standard normal number lies with probability 4e-33."""
+"""Limit of integrals: a standard normal number is beyond it with probability 4e-33."""
 
 PANELS_PER_UNIT = 8
 NODES = 8

@@ -159,8 +159,8 @@ class Inputs:
         Parameters
         ----------
         values : mapping of names to array_like, shape (\\*shape, n)
-            Of every input that is no constant; labels or their places for a categorical input, coefficients for a
-            field.
+            Values of every input that is no constant; labels or their places for a categorical input, coefficients for
+            a field.
 
         Returns
         -------

@@ -121,7 +121,6 @@ class Mixture(Variable):
         return floats_of(high)
 
     def breaks(self) -> np.ndarray:
-        """Where the value jumps or bends, as points of normal space."""
         atoms = self.atoms()
         below = self.cdf(atoms) - self.mass(atoms)
         ends = np.unique(np.concatenate([below, self.cdf(atoms)]))

@@ -8,23 +8,25 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
+from ensemble.uq.inputs.univariate import FrozenDistribution
+from ensemble.uq.inputs.variable import Variable
 
 __all__ = ["Recurrence", "orthonormal", "recurrence"]
 
 REACH = 37.0
-"""Of the standard normal coordinate: beyond it the density is 0 in float64."""
+"""Limit of the standard normal coordinate: beyond it the density is 0 in float64."""
 
 FAR = 30.0
-"""From where on the normal coordinate may contribute nothing to a moment."""
+"""Standard normal coordinate beyond which a moment must have no contribution."""
 
 TOLERANCE = 1e-14
-"""Of the moments on an interval, relative to the whole, at which it is no longer halved."""
+"""Error of the moments on an interval, relative to the whole, below which it is not halved."""
 
 MOST_INTERVALS = 4096
-"""Halved at the same time: each jump takes one."""
+"""Intervals that are halved at the same time, at most: each jump takes one."""
 
 MOST_HALVINGS = 54
-"""After which a kink or a jump is located to rounding."""
+"""Halvings after which a kink or a jump is located to rounding."""
 
 
 class Recurrence:
@@ -50,17 +52,16 @@ class Recurrence:
         return int(self.alpha.size)
 
 
-def recurrence(variable: Any, n: int) -> Recurrence:
+def recurrence(variable: Variable, n: int) -> Recurrence:
     """The recurrence of the first `n` polynomials orthogonal with respect to the distribution of `variable`.
 
     Closed forms for normal, uniform, exponential, gamma and beta distributions (Gautschi 2004, table 1.1); otherwise
     the Stieltjes procedure on a discretisation that is refined where the inverse distribution function has kinks or
     jumps (ibid., section 2.2).
     """
-    law = CLOSED_FORMS.get(getattr(variable, "law", ""))
-    if law is None:
+    if not isinstance(variable, FrozenDistribution) or variable.law not in CLOSED_FORMS:
         return discretised(variable, n)
-    parameters = variable.parameters
+    law, parameters = CLOSED_FORMS[variable.law], variable.parameters
     alpha, beta = law(parameters, np.arange(n, dtype=np.float64))
     loc, scale = parameters.get("loc", 0.0), parameters.get("scale", 1.0)
     beta = scale**2 * beta
@@ -103,10 +104,10 @@ CLOSED_FORMS: dict[str, Callable[[dict[str, float], np.ndarray], tuple[np.ndarra
 }
 
 
-def discretised(variable: Any, n: int) -> Recurrence:
+def discretised(variable: Variable, n: int) -> Recurrence:
     """The recurrence of a distribution given by its inverse alone."""
     values, weights, far = _discretisation(variable)
-    _require_moments(variable, values, weights, far, n)
+    _require_moments(values, weights, far, n)
     values, place = np.unique(values, return_inverse=True)
     weights = np.bincount(place, weights)
     weights = weights / weights.sum()
@@ -139,7 +140,7 @@ def _stieltjes(x: np.ndarray, weights: np.ndarray, n: int) -> tuple[np.ndarray, 
     return alpha, beta
 
 
-def _require_moments(variable: Any, values: np.ndarray, weights: np.ndarray, far: np.ndarray, n: int) -> None:
+def _require_moments(values: np.ndarray, weights: np.ndarray, far: np.ndarray, n: int) -> None:
     """Raise where the moment of the highest order gets more than rounding from the far ends of the tails."""
     order = 2 * (n - 1)
     size = np.abs(values)
@@ -159,7 +160,7 @@ def _discretisation(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     probabilities = getattr(variable, "probabilities", None)
     if probabilities is not None:  # categories, by their places
         return np.arange(float(len(probabilities))), np.asarray(probabilities), np.zeros(len(probabilities), dtype=bool)
-    if not getattr(variable, "discrete", False):
+    if not (isinstance(variable, FrozenDistribution) and variable.discrete):
         return _refined(variable)
     frozen = variable.frozen
     first, last = _ends(frozen, -1), _ends(frozen, 1)
@@ -183,7 +184,7 @@ def _ends(frozen: Any, sign: int) -> int:
     return middle + sign * step
 
 
-def _refined(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _refined(variable: Variable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gauss-Legendre points on intervals of the normal coordinate, which are halved until the first moments agree."""
     grid = np.linspace(-REACH, REACH, 75)
     edges = np.stack([grid[:-1], grid[1:]])
@@ -212,7 +213,7 @@ def _refined(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return values[positive], masses[positive], np.abs(z[positive]) > FAR
 
 
-def _on_intervals(variable: Any, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _on_intervals(variable: Variable, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Values, weights and coordinates ``(3, n_intervals, 16)`` of intervals, and their moments ``(3, n_intervals)``."""
     nodes, weights = np.polynomial.legendre.leggauss(16)
     half = 0.5 * (edges[1] - edges[0])

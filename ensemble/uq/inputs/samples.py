@@ -32,10 +32,10 @@ class InputSamples:
     Attributes
     ----------
     ids : ndarray of int, shape (n_samples,)
-        The lasting number of each sample.
+        The permanent number of each sample.
     n_samples : int
     names : tuple of str
-        Of the inputs, in their order.
+        Names of the inputs, in their order.
     weights : ndarray, shape (n_samples,), or None
         What each sample counts in a mean; None where all count the same. Sparse grids have negative ones.
     seed : int or None
@@ -90,7 +90,8 @@ class InputSamples:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._values:
-            raise UnknownInputError(f"InputSamples has no input {name!r}.")
+            known = "" if name.startswith("_") else f"; it has {', '.join(self.names)}"
+            raise UnknownInputError(f"InputSamples has no input {name!r}{known}.")
         return self[name]
 
     def __dir__(self) -> list[str]:

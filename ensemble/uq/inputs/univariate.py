@@ -15,10 +15,10 @@ __all__ = ["FrozenDistribution", "OwnDistribution", "as_univariate"]
 KINDS = "be a distribution, a list of distributions, a field, a number or an array"
 
 GRID = (np.arange(33) + 0.5) / 33.0
-"""Where an inverse is tried before it is used."""
+"""Probabilities at which an inverse is tried before it is used."""
 
 MOST_ATOMS = 4000
-"""Values of a discrete distribution that are told apart in correlations; one of more is as good as continuous."""
+"""Values of a discrete distribution that correlations distinguish; one of more values counts as continuous."""
 
 
 class FrozenDistribution(Variable):
@@ -95,7 +95,6 @@ class FrozenDistribution(Variable):
         return values
 
     def breaks(self) -> np.ndarray:
-        """Where the value jumps, as points of normal space."""
         if not self.discrete:
             return np.empty(0)
         result: np.ndarray = ndtri(self.ends[(self.ends > 0.0) & (self.ends < 1.0)])

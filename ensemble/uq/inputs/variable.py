@@ -13,7 +13,7 @@ from ensemble.scalar import Ensemble
 __all__ = ["Constant", "Variable", "array_digest", "inside", "normal_of"]
 
 LOWEST, HIGHEST = 2.0**-54, 1.0 - 2.0**-53
-"""Where points of the unit cube are kept: inverses of 0 and 1 are infinite for many distributions."""
+"""Range of points of the unit cube: inverses of 0 and 1 are infinite for many distributions."""
 
 
 class Variable:
@@ -24,7 +24,7 @@ class Variable:
     n_germs : int
         How many columns of the unit cube, or of standard normal space, it takes; a constant takes none.
     shape : tuple of int
-        Of one sample's value; of the coefficients for a field.
+        Shape of one sample's value; for a field, of the coefficients.
     """
 
     n_germs: int = 1

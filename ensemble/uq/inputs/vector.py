@@ -21,7 +21,7 @@ class Vector(Variable):
     Parameters
     ----------
     distributions : distribution, or sequence of distributions
-        Of one number each.
+        Distributions of one number each.
     size : int, at least 1, optional
         How many numbers, where they all have one distribution.
 
@@ -69,17 +69,14 @@ class Vector(Variable):
         return np.stack([part.from_uniform(u[k : k + 1]) for k, part in enumerate(self.parts)])
 
     def from_normal(self, z: np.ndarray) -> np.ndarray:
-        """Values of the components, one after the other."""
         if self.alike:
             return self.parts[0].from_normal(z.reshape(1, -1)).reshape(z.shape)
         return np.stack([part.from_normal(z[k : k + 1]) for k, part in enumerate(self.parts)])
 
     def to_normal(self, values: np.ndarray) -> np.ndarray:
-        """The points of the components."""
         return np.concatenate([part.to_normal(row) for part, row in zip(self.parts, values, strict=True)])
 
     def components(self) -> tuple[Variable, ...]:
-        """The distribution of each component."""
         return self.parts
 
     def description(self) -> dict[str, Any]:

@@ -58,7 +58,6 @@ class LatinHypercube(Sampler):
         return LatinHypercube(block=each if whole else n, replicates=self.n_replicates if whole else 1)
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
-        """Points of the samples numbered `ids`: shape (len(ids), n_germs)."""
         numbers, seed = checked_ids(ids, "LatinHypercube.points"), checked_seed(seed, "LatinHypercube.points")
         advice = "Inputs.samples chooses it for a number of samples."
         require(self.block is not None, "LatinHypercube.points", "block", "be given", None, advice)

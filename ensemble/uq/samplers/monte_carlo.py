@@ -30,7 +30,6 @@ class MonteCarlo(Sampler):
     name = "monte_carlo"
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
-        """Points of the samples numbered `ids`: shape (len(ids), n_germs)."""
         numbers, seed = checked_ids(ids, "MonteCarlo.points"), checked_seed(seed, "MonteCarlo.points")
         generator = np.random.PCG64(seed)
         position = 0

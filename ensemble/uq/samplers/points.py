@@ -94,18 +94,15 @@ class Points(Sampler):
         return resolved
 
     def count(self) -> int | None:
-        """The number of points."""
         return None if self._points is None else self._points.shape[0]
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
-        """The points of the samples numbered `ids`."""
         require(self._points is not None, "Points.points", "inputs", "be given to for_inputs first", "none")
         assert self._points is not None
         points: np.ndarray = self._points[checked_ids(ids, "Points.points", self.count())]
         return points
 
     def weights(self, ids: Any) -> np.ndarray | None:
-        """The weights of the samples numbered `ids`."""
         return None if self._weights is None else self._weights[checked_ids(ids, "Points.weights", self.count())]
 
     def description(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Gauss", "SparseGrid"]
 
+T = TypeVar("T")
+
 MOST_POINTS = 2**40
-"""Of a tensor product: its points are made when they are drawn."""
+"""Points of a tensor product, at most; they are made when they are drawn."""
 
 
 class Gauss(Sampler):
@@ -83,7 +85,7 @@ class Gauss(Sampler):
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
         """Points of normal space of the samples numbered `ids`; the first germ runs fastest."""
-        rules = self._settled("points")
+        rules = made_for_inputs(self.rules, "Gauss.points")
         places = checked_ids(ids, "Gauss.points", self.count())
         result = np.empty((places.size, n_germs))
         for k, (z, _) in enumerate(rules):
@@ -93,19 +95,13 @@ class Gauss(Sampler):
 
     def weights(self, ids: Any) -> np.ndarray:
         """The products of the rules' weights; all add up to 1."""
-        rules = self._settled("weights")
+        rules = made_for_inputs(self.rules, "Gauss.weights")
         places = checked_ids(ids, "Gauss.weights", self.count())
         result = np.ones(places.size)
         for _, w in rules:
             places, digits = np.divmod(places, w.size)
             result *= w[digits]
         return result
-
-    def _settled(self, method: str) -> list[Rule]:
-        advice = "Inputs.samples does so."
-        require(self.rules is not None, f"Gauss.{method}", "inputs", "be given to for_inputs first", "none", advice)
-        assert self.rules is not None
-        return self.rules
 
     def description(self) -> dict[str, Any]:
         """The name and the order."""
@@ -171,26 +167,26 @@ class SparseGrid(Sampler):
         return None if self._grid is None else self._grid[1].size
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
-        """Points of normal space of the samples numbered `ids`."""
-        points: np.ndarray = self._settled("points")[0][checked_ids(ids, "SparseGrid.points", self.count())]
+        grid = made_for_inputs(self._grid, "SparseGrid.points")
+        points: np.ndarray = grid[0][checked_ids(ids, "SparseGrid.points", self.count())]
         return points
 
     def weights(self, ids: Any) -> np.ndarray:
         """What each point counts in a mean; some are negative, all add up to 1."""
-        weights: np.ndarray = self._settled("weights")[1][checked_ids(ids, "SparseGrid.weights", self.count())]
+        grid = made_for_inputs(self._grid, "SparseGrid.weights")
+        weights: np.ndarray = grid[1][checked_ids(ids, "SparseGrid.weights", self.count())]
         return weights
-
-    def _settled(self, method: str) -> tuple[np.ndarray, np.ndarray]:
-        advice = "Inputs.samples does so."
-        require(
-            self._grid is not None, f"SparseGrid.{method}", "inputs", "be given to for_inputs first", "none", advice
-        )
-        assert self._grid is not None
-        return self._grid
 
     def description(self) -> dict[str, Any]:
         """The name, the level and the rule."""
         return {"name": self.name, "level": self.level, "rule": self.rule}
+
+
+def made_for_inputs(value: T | None, method: str) -> T:
+    """The rules or the grid that `for_inputs` made."""
+    require(value is not None, method, "inputs", "be given to for_inputs first", "none", "Inputs.samples does so.")
+    assert value is not None
+    return value
 
 
 def checked_order(order: Any) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Halton", "Sobol"]
 
 BITS = 53
-"""Of a Sobol' coordinate: all that float64 has."""
+"""Bits of a Sobol' coordinate: all that float64 has."""
 
 BLOCK = 8192
 """Samples of which the words are held at a time."""
@@ -27,10 +27,10 @@ TABLE = 1024
 """Entries of a table of Halton digits, at most, where the base is not larger."""
 
 MOST_POINTS = 2**32
-"""Of one scramble: the points before one are drawn to find it."""
+"""Points of one scramble, at most."""
 
 MOST_DIMENSIONS = 21201
-"""Of the direction numbers of Joe and Kuo."""
+"""Dimensions for which Joe and Kuo give direction numbers."""
 
 
 class QuasiRandom(Sampler):
@@ -46,7 +46,6 @@ class QuasiRandom(Sampler):
         self.n_replicates = integer(replicates, type(self).__name__, "replicates", minimum=1)
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
-        """Points of the samples numbered `ids`: shape (len(ids), n_germs)."""
         function = f"{type(self).__name__}.points"
         numbers, seed = checked_ids(ids, function), checked_seed(seed, function)
         result = np.empty((numbers.size, n_germs))

@@ -19,7 +19,7 @@ from ensemble.uq.inputs.variable import Variable
 __all__ = ["Rule", "fejer_rule", "gauss_rule", "germ_distributions"]
 
 MOST_VALUES = 1000
-"""Of a discrete distribution in a quadrature."""
+"""Values of a discrete distribution in a quadrature, at most."""
 
 HERMITE_LAWS = ("norm", "lognorm")
 
@@ -40,11 +40,12 @@ def gauss_rule(distribution: Variable | None, order: int) -> Rule:
     the germ. Discrete distributions have all their values, whatever the order. Mixtures with jumps have each value of
     positive probability, and Gauss-Legendre nodes in the probability between.
     """
-    if distribution is None or getattr(distribution, "law", "") in HERMITE_LAWS:
+    frozen = distribution if isinstance(distribution, FrozenDistribution) else None
+    if distribution is None or (frozen and frozen.law in HERMITE_LAWS):
         return hermite_rule(order)
-    if isinstance(distribution, Categorical) or getattr(distribution, "discrete", False):
+    if isinstance(distribution, Categorical) or (frozen and frozen.discrete):
         return discrete_rule(distribution)
-    if getattr(distribution, "law", "") == "uniform":
+    if frozen and frozen.law == "uniform":
         x, w = legendre_rule(order)
         return normal_point(0.5 * (1.0 + x)), w
     if isinstance(distribution, Mixture) and distribution.breaks().size:
@@ -121,8 +122,9 @@ def fejer_rule(distribution: Variable | None, level: int) -> Rule:
 
     Discrete distributions have all their values.
     """
-    if isinstance(distribution, Categorical) or getattr(distribution, "discrete", False):
-        assert distribution is not None
+    if isinstance(distribution, Categorical):
+        return discrete_rule(distribution)
+    if isinstance(distribution, FrozenDistribution) and distribution.discrete:
         return discrete_rule(distribution)
     n = 2 ** (level + 1)
     k = np.arange(1, n)

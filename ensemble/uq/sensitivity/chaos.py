@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import integer, message, one_of, positive, require
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples, differing
 from ensemble.uq.inputs.variable import inside
 from ensemble.uq.sensitivity.chaos_basis import Basis
@@ -22,14 +23,14 @@ CHUNK = 2**22
 """Values of outputs by samples that are fitted at a time."""
 
 ROUNDING = (64.0 * np.finfo(float).eps) ** 2
-"""Of the square of a mean: what a variance below it is."""
+"""Variance over the square of the mean below which an output is constant up to rounding."""
 
 LARGE_CONDITION = 1e8
-"""From where on coefficients lose half their digits."""
+"""Condition number above which coefficients lose half their digits."""
 
 
 def chaos(
-    inputs: Any,
+    inputs: Inputs,
     study: Any,
     outputs: Any = None,
     *,
@@ -46,9 +47,10 @@ def chaos(
     study : UqResult or InputSamples
         The result of `propagate`, or samples of `inputs` with their `outputs`.
     outputs : dict of str to Ensemble or array ``(*shape, n_samples)``, or one of these: output "y"
-        Of the samples. Samples with a value that is not finite are left out. None for a `UqResult`, which has them.
+        Outputs of the samples; None for a `UqResult`, which has them. Samples with a value that is not finite are left
+        out.
     degree : int, at least 0
-        Of the polynomials: total degree.
+        Total degree of the polynomials.
     norm : float in (0, 1], dimensionless
         Below 1 the truncation is hyperbolic: ``sum(k_i**norm) <= degree**norm``, with fewer interactions.
     basis : {"marginal", "hermite"}

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import require
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.orthogonal import Recurrence, orthonormal, recurrence
+from ensemble.uq.inputs.univariate import FrozenDistribution
 
 __all__ = ["Basis", "Factor", "multi_indices"]
 
@@ -66,7 +68,7 @@ class Basis:
         Whether values of the inputs are not enough to evaluate it.
     """
 
-    def __init__(self, inputs: Any, degree: int, norm: float, family: str) -> None:
+    def __init__(self, inputs: Inputs, degree: int, norm: float, family: str) -> None:
         self.inputs = inputs
         self.factors: list[Factor] = []
         correlated = set(inputs.copula.columns.tolist())
@@ -75,12 +77,13 @@ class Basis:
             parts = variable.components()
             own = family == "marginal" and len(parts) == len(columns) and not correlated & set(columns)
             for k, column in enumerate(columns):
-                if not own:
+                part = parts[k] if own else None
+                if part is None:
                     self.factors.append(Factor("", column, hermite(degree + 1)))
-                elif getattr(parts[k], "law", "") == "lognorm":
-                    self.factors.append(Factor(name, k, hermite(degree + 1), parts[k].parameters))
+                elif isinstance(part, FrozenDistribution) and part.law == "lognorm":
+                    self.factors.append(Factor(name, k, hermite(degree + 1), part.parameters))
                 else:
-                    self.factors.append(Factor(name, k, recurrence(parts[k], degree + 1)))
+                    self.factors.append(Factor(name, k, recurrence(part, degree + 1)))
         most = np.array([min(factor.recurrence.n - 1, degree) for factor in self.factors])
         self.indices = multi_indices(most, degree, norm)
         self.needs_germs = any(not factor.name for factor in self.factors)

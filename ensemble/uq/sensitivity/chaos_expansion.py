@@ -34,7 +34,7 @@ class ChaosExpansion:
         the samples. NaN for quadrature, and for outputs that are constant.
     n_samples, n_terms : int
     condition_number : float, dimensionless
-        Of the triangular factor of the design, or of the Gram matrix of a quadrature, in the 1-norm.
+        In the 1-norm, of the triangular factor of the design or of the Gram matrix of a quadrature.
     method : {"regression", "quadrature"}
     notes : tuple of str
     """

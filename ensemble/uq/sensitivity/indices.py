@@ -91,7 +91,7 @@ class SensitivityIndices:
         Parameters
         ----------
         name : str
-            Of the output.
+            Name of the output.
         kind : str, optional
             "first" or "total" of Sobol' indices. Default: the first kind.
 
@@ -114,10 +114,8 @@ class SensitivityIndices:
 
         Parameters
         ----------
-        name : str
-            Of the output.
-        kind : str, optional
-            "first" or "total" of Sobol' indices. Default: the first kind.
+        name, kind
+            As `interval`.
 
         Returns
         -------

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from ensemble._check import message
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import SensitivityIndices
 from ensemble.uq.sensitivity.row_sums import RowSums
 from ensemble.uq.sensitivity.rows import Rows
@@ -54,7 +56,7 @@ class RowStream:
 class RowPlan(Plan):
     """A plan whose samples are rows, and whose result are indices."""
 
-    def __init__(self, inputs: Any, n_rows: int, *, sampler: Rows, **options: Any) -> None:
+    def __init__(self, inputs: Inputs, n_rows: int, *, sampler: Rows, **options: Any) -> None:
         self.make_sums: Callable[[Rows, int], RowSums]
         self.kind: type[SensitivityIndices]
         self.names: tuple[str, ...]
@@ -63,7 +65,6 @@ class RowPlan(Plan):
         super().__init__(inputs, n_rows * sampler.n_parts, sampler=sampler, group_by=None, keep="statistics", **options)
 
     def new_streams(self, *, histograms: bool) -> dict[str, Any]:
-        """An empty stream of sums for each output."""
         streams = {}
         for name, (shape, dtype) in self.layout.items():
             if dtype.kind == "c":
@@ -95,7 +96,7 @@ class RowPlan(Plan):
 
 def run_rows(
     model: Callable[[Any], Any],
-    inputs: Any,
+    inputs: Inputs,
     n: int,
     sampler: Rows,
     analysis: dict[str, Any],
@@ -105,7 +106,7 @@ def run_rows(
     ensemble_size: Any,
     backend: str,
     on_failure: str | None,
-    store: Any,
+    store: str | PathLike[str] | None,
     resume: bool | str,
     progress: bool,
     executor: Any,

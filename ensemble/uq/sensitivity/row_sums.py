@@ -15,7 +15,7 @@ BLOCK_VALUES = 1 << 15
 PILOT_ROWS = 4
 """Rows whose mean becomes the shift of the sums: its error adds at most 3 % to those of first indices.
 
-They wait in memory until the shift is known."""
+They are kept in memory until the shift is known."""
 
 
 class Estimate:

@@ -55,7 +55,6 @@ class Rows(Sampler):
         return points
 
     def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
-        """Points of the samples numbered `ids`: shape (len(ids), n_germs)."""
         rows, parts = np.divmod(np.asarray(ids, dtype=np.int64), self.n_parts)
         unique, place = np.unique(rows, return_inverse=True)
         return self._parts(self.row_points(unique, seed), place, parts)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
 
 from ensemble._check import integer
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import ShapleyEffects
 from ensemble.uq.sensitivity.row_plan import run_rows
 from ensemble.uq.sensitivity.rows import PermutedRows
@@ -20,7 +22,7 @@ __all__ = ["shapley_effects"]
 
 def shapley_effects(
     model: Callable[[Any], Any],
-    inputs: Any,
+    inputs: Inputs,
     n: int,
     *,
     seed: int | None = None,
@@ -28,7 +30,7 @@ def shapley_effects(
     ensemble_size: int | Literal["auto"] = "auto",
     backend: str = "numpy",
     on_failure: str | None = None,
-    store: Any = None,
+    store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = True,
     executor: Any = None,
@@ -46,7 +48,7 @@ def shapley_effects(
     inputs : Inputs
         With or without correlation.
     n : int
-        The number of rows, of D + 1 samples each. Balanced are 8 times a power of two.
+        The number of rows, of D + 1 samples each; Sobol' points are balanced for 8 times a power of two.
     seed, sampler, ensemble_size, backend, on_failure, store, resume, progress, executor, level
         As in `sobol_indices`.
 

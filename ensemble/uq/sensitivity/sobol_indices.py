@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, Literal
 
 from ensemble._check import integer, message, require
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import SobolIndices
 from ensemble.uq.sensitivity.row_plan import run_rows
 from ensemble.uq.sensitivity.rows import PickFreezeRows
@@ -26,7 +28,7 @@ def random_inputs(inputs: Any, function: str) -> dict[str, slice]:
 
 def sobol_indices(
     model: Callable[[Any], Any],
-    inputs: Any,
+    inputs: Inputs,
     n: int,
     *,
     seed: int | None = None,
@@ -34,7 +36,7 @@ def sobol_indices(
     ensemble_size: int | Literal["auto"] = "auto",
     backend: str = "numpy",
     on_failure: str | None = None,
-    store: Any = None,
+    store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = True,
     executor: Any = None,
@@ -52,11 +54,11 @@ def sobol_indices(
     inputs : Inputs
         Independent of each other. The components of one input may depend on each other.
     n : int
-        The number of rows, of D + 2 samples each. Balanced are 8 times a power of two.
+        The number of rows, of D + 2 samples each; Sobol' points are balanced for 8 times a power of two.
     seed : int, optional
         Default: a new one, which is the attribute `seed` of the result.
     sampler : {"sobol", "halton", "monte_carlo"} or Sampler
-        Of the rows. Intervals need replicates: those of the sampler, or 8 parts of independent points.
+        Sampler of the rows. Intervals need replicates: those of the sampler, or 8 parts of independent points.
     ensemble_size, backend, on_failure, store, resume, progress, executor
         As in `propagate`. With ``resume=True`` and a larger `n` a study is extended: its rows stay as they are.
     level : float in (0, 1), dimensionless

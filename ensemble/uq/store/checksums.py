@@ -71,8 +71,8 @@ class Checksums:
         with Replacements(durable=True) as own:
             own.write(self.path, self._fill)
 
-    def settle(self) -> None:
-        """Every chunk has the contents that were noted last: a compaction writes all that one before it began."""
+    def drop_earlier(self) -> None:
+        """Forget the earlier checksums of each chunk: a compaction writes all chunks that one before it began."""
         if self._open():
             self._sums = {key: sums[-1:] for key, sums in self._sums.items()}
             with Replacements(durable=True) as own:

@@ -121,7 +121,7 @@ def compact(
         names = [*(array.output.name for array in coordinates), *kept]
         writer.write_changed(folder / GROUP_FILE, group_text(manifest, names, members))
         writer.commit()
-    checksums.settle()
+    checksums.drop_earlier()
 
 
 def dims_of(manifest: dict[str, Any], output: Output) -> tuple[str, ...] | None:

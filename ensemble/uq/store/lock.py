@@ -20,8 +20,8 @@ except ImportError:  # no such locks on Windows
 
 __all__ = ["Lock"]
 
-PATIENCE = 1.0
-"""How long to wait, in seconds: a killed process ends, and closes its files, some time after the signal."""
+TIMEOUT = 1.0
+"""Seconds to wait for the lock: a killed process closes its files some time after the signal."""
 
 HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
 
@@ -47,9 +47,9 @@ class Lock:
         HELD.add(self)
 
     def _acquire(self, function: str) -> None:
-        """Take the lock; another process may take `PATIENCE` to give it up."""
+        """Take the lock; another process may take `TIMEOUT` to give it up."""
         own = f"process {os.getpid()} on {socket.gethostname()}"
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while not self._taken():
             holder = os.pread(self._descriptor, 200, 0).decode(errors="replace").strip() or "an unknown process"
             if holder == own or time.monotonic() > until:

@@ -49,10 +49,10 @@ KNOWN = {
     "numpy": ("coef", "domain", "window"),
     "ensemble.linalg": ("shape", "values", "graph", "indptr", "indices"),
 }
-"""What objects of installed packages are made of: matrices, distributions, sets of points, polynomials."""
+"""Attributes that determine objects of installed packages: matrices, distributions, point sets, polynomials."""
 
 STATEFUL = ("scipy.interpolate",)
-"""Packages of objects that are what their attributes are."""
+"""Packages whose objects are determined by their attributes."""
 
 
 def source_digest(model: Callable[..., Any]) -> str:

@@ -84,7 +84,7 @@ class Store:
         for group in journal.groups():
             self._index.add(group)
             if group.record.layout.outputs and not self.outputs:
-                self._learn(group.record.layout.outputs)
+                self._add_outputs(group.record.layout.outputs)
         self._checksums = Checksums(path, self._private)
         done, failed = compaction.read_masks(path, self.n, self._checksums)
         self._index.add_compacted(done, failed, compaction.read_reasons(self._private))
@@ -275,7 +275,7 @@ class Store:
         with Writing("Store.append", self.path, "Nothing stored is lost: free space, then resume."):
             record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons)
         if group.outputs and not self.outputs:
-            self._learn(record.layout.outputs)
+            self._add_outputs(record.layout.outputs)
         self._index.add(Group(record, group.ids, group.failed, group.reasons), group.places)
         if time.monotonic() - self._synced >= self._sync_seconds:
             self._sync()
@@ -377,7 +377,7 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _learn(self, outputs: Iterable[Output]) -> None:
+    def _add_outputs(self, outputs: Iterable[Output]) -> None:
         """Take over the outputs of the first group that has any."""
         self.outputs = {output.name: output for output in outputs}
         described = {o.name: {"dtype": o.dtype.name, "shape": list(o.shape)} for o in self.outputs.values()}

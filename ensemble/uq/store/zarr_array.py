@@ -36,7 +36,7 @@ CHUNK_BYTES = 1 << 22
 
 
 SEPARATOR = "."
-"""Between the numbers in a chunk's name: the chunks of an array are in its folder, as folders cost more than files."""
+"""Separator in a chunk's name: the chunks of an array are in one folder, as folders cost more than files."""
 
 
 class RowBlock(NamedTuple):

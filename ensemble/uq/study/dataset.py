@@ -22,7 +22,7 @@ WEIGHTS = "sample_weight"
 
 
 def check_names(outputs: Iterable[str], inputs: Iterable[str], function: str) -> None:
-    """Refuse names that are not told apart in a dataset, where an input beside an output is ``NAME_input``."""
+    """Refuse names that coincide in a dataset, where an input beside an output is ``NAME_input``."""
     used = {*outputs, *inputs}
     for name in inputs:
         longer = f"{name}_input"

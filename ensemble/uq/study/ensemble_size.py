@@ -36,7 +36,7 @@ def peak_memory() -> int:
 def choose_ensemble_size(
     study: Plan,
     run: Callable[[Group], Outcome | None],
-    is_late: Callable[[], bool],
+    is_time_up: Callable[[], bool],
     n_parallel: int = 1,
     backend: str = "numpy",
 ) -> tuple[int, str]:
@@ -58,7 +58,7 @@ def choose_ensemble_size(
             break
         times = []
         for ids in np.split(pending[first : first + TIMES * size], TIMES):
-            if is_late():
+            if is_time_up():
                 return max(seconds, key=lambda k: -seconds[k], default=CANDIDATES[0]), "the time is up"
             outcome = run(study.group(ids))
             if outcome is None or outcome.out_of_memory:

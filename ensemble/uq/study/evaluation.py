@@ -27,7 +27,7 @@ from ensemble.uq.study.outputs import (
 __all__ = ["SampleError", "evaluate"]
 
 ERRORS_OF_PROGRAMS = (OutputError, CallError, UnknownInputError, NameError, ImportError, SyntaxError, DivergenceError)
-"""What no choice of samples mends; of these, a sample alone never raises `DivergenceError`."""
+"""Errors that do not depend on the choice of samples; one sample alone never raises `DivergenceError`."""
 
 
 class SampleError(RuntimeError):

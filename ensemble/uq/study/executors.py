@@ -77,7 +77,7 @@ class Workers:
             raise TypeError(message("propagate", "executor", wanted, f"a {type(self.executor).__name__}"))
 
     def count(self) -> int:
-        """How many groups run at a time, as far as the executor says."""
+        """Number of groups that run at a time, where the executor has it; else a guess."""
         found = getattr(self.executor, "_max_workers", None) or getattr(self.executor, "num_workers", None)
         if found is None and callable(getattr(self.executor, "nthreads", None)):
             found = sum(self.executor.nthreads().values())

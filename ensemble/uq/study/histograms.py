@@ -30,8 +30,8 @@ class Histograms:
     Notes
     -----
     A quantile is off by at most one width, and the width is below ``2 * (max - min) / (n_bins - 1)``: half of it would
-    need more than `n_bins` bins (equal samples: rounding). Values of very different size spoil it: take logarithms of
-    such an output, or keep its samples.
+    need more than `n_bins` bins (equal samples: rounding). Values of very different size make it inaccurate: take
+    logarithms of such an output, or keep its samples.
     """
 
     def __init__(self, n_entries: int, n_bins: int | None = None) -> None:

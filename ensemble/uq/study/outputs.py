@@ -1,4 +1,4 @@
-"""What a model gives back: named arrays, samples last, checked for kind, shape and type."""
+"""Outputs of a model: named arrays, samples last, checked for kind, shape and type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Layout = dict[str, tuple[tuple[int, ...], np.dtype]]
 """Shape of one sample and data type of every output."""
 
 RESERVED = ("sample", "done", "failed", "sample_weight", "zarr.json")
-"""What a store and a dataset have beside the outputs."""
+"""Names of arrays that a store and a dataset have beside the outputs."""
 
 
 class OutputError(ValueError):
@@ -46,11 +46,11 @@ class Outcome:
     outputs: dict[str, np.ndarray]
     failed: np.ndarray
     reasons: dict[int, str] = field(default_factory=dict)
-    """By place in the group."""
+    """Reasons of failures by place in the group."""
     seconds: float = 0.0
     out_of_memory: bool = False
     raised: str = ""
-    """The type of what the call raised."""
+    """The type of the exception of the call."""
 
 
 def _refuse(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> OutputError:

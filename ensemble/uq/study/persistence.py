@@ -19,7 +19,7 @@ from ensemble.uq.study.intervals import is_independent
 __all__ = ["discard", "manifest_of", "opened", "stored_manifest"]
 
 
-def stored_manifest(store: Any, resume: bool | str, function: str) -> dict[str, Any] | None:
+def stored_manifest(store: str | PathLike[str] | None, resume: bool | str, function: str) -> dict[str, Any] | None:
     """The manifest of the study to be resumed; None of a new one, and of one killed while its store was made."""
     if store is None:
         require(not resume, function, "resume", "go with a store", f"store=None, resume={resume!r}")
@@ -64,7 +64,7 @@ def manifest_of(
     return manifest
 
 
-def opened(store: Any, manifest: dict[str, Any], resume: bool | str) -> Store:
+def opened(store: str | PathLike[str], manifest: dict[str, Any], resume: bool | str) -> Store:
     """The store of a new study, or of one that is resumed."""
     if not resume:
         return Store.create(store, manifest)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 
 from ensemble._check import integer, message, one_of, require, samples_text
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.store.places import as_slice
 from ensemble.uq.study.dataset import check_names, weighted_columns
@@ -58,7 +60,7 @@ class Plan:
 
     def __init__(
         self,
-        inputs: Any,
+        inputs: Inputs,
         n: int | None,
         *,
         sampler: Any,
@@ -66,7 +68,7 @@ class Plan:
         ensemble_size: int,
         group_by: GroupKey,
         keep: str | None,
-        store: Any = None,
+        store: str | PathLike[str] | None = None,
         resume: bool | str = False,
         model: Callable[..., Any] | None = None,
         function: str = "plan",
@@ -264,7 +266,7 @@ class Plan:
         self.failed[places] = outcome.failed
         if reasons:
             self.reasons.update(reasons)
-        self._watch(ids, outputs, outcome.failed, places)
+        self._add_to_streams(ids, outputs, outcome.failed, places)
         if getattr(self.store, "journal_bytes", 0) >= JOURNAL_BYTES:
             self.store.compact(weighted_columns(self.samples))
 
@@ -278,27 +280,29 @@ class Plan:
             self.streams = self.new_streams(histograms=True)
             if isinstance(self.store, MemoryStore):
                 self.store.keeps_outputs = False
-        self._watch_stored()
+        self._add_stored_to_streams()
 
-    def _watch_stored(self) -> None:
+    def _add_stored_to_streams(self) -> None:
         """Add the samples that were done before the layout was known, or before this process."""
         if self.streams is not None:
             for ids, outputs, failed in self.store.blocks():
-                self._watch(ids, outputs, failed)
+                self._add_to_streams(ids, outputs, failed)
             before = np.flatnonzero(self.is_done) if isinstance(self.store, MemoryStore) else np.zeros(0, int)
             if before.size:
-                self._watch(before, {}, np.ones(before.size, bool))
+                self._add_to_streams(before, {}, np.ones(before.size, bool))
         elif not isinstance(self.store, MemoryStore):
             name, (shape, dtype) = next(iter(self.layout.items()))
             good = np.flatnonzero(self.is_done & ~self.failed)
             if good.size and math.prod(shape) * dtype.itemsize * good.size <= WATCHED_MEMORY:
-                self._watch(good, {name: self.store.read(name, good)}, np.zeros(good.size, bool))
+                self._add_to_streams(good, {name: self.store.read(name, good)}, np.zeros(good.size, bool))
 
     def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
         """An empty stream for each output."""
         return empty_streams(self.layout, self.sampler.n_replicates, histograms=histograms)
 
-    def _watch(self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray, places: Any = None) -> None:
+    def _add_to_streams(
+        self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray, places: Any = None
+    ) -> None:
         """Add to the streams, and to the first entries that a display shows; no outputs where all samples failed."""
         if self.streams:
             weights = None if self.samples.weights is None else self.samples.weights[ids]
@@ -340,14 +344,14 @@ class Plan:
 
 
 def plan(
-    inputs: Any,
+    inputs: Inputs,
     n: int | None = None,
     *,
     sampler: Any = "sobol",
     seed: int | None = None,
     ensemble_size: int = 32,
     group_by: GroupKey = None,
-    store: Any = None,
+    store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     keep: str | None = None,
 ) -> Plan:

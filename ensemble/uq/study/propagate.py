@@ -6,10 +6,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from os import PathLike
 from typing import Any, Literal
 
 from ensemble._backend import prototype
 from ensemble._check import integer, message, one_of, positive
+from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.study.ensemble_size import choose_ensemble_size
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.executors import GroupScheduler, workers_of
@@ -45,8 +47,8 @@ class Serial:
         """Nothing to do."""
 
 
-class Run:
-    """One call of `propagate`: a plan, what runs its groups, and a display."""
+class StudyRun:
+    """One call of `propagate`: a plan, the runner of its groups, and a display."""
 
     def __init__(
         self,
@@ -62,11 +64,11 @@ class Run:
     def groups(self) -> Iterator[Group]:
         """The pending groups until the time is up."""
         for group in self.study.groups():
-            if self.is_late():
+            if self.is_time_up():
                 return
             yield group
 
-    def is_late(self) -> bool:
+    def is_time_up(self) -> bool:
         """Whether the time is up."""
         return time.perf_counter() >= self.deadline
 
@@ -99,11 +101,11 @@ class Run:
         """Time several sizes on the first groups."""
         study, runner = self.study, self.runner
         study.ensemble_size, why = choose_ensemble_size(
-            study, self.timed, self.is_late, runner.n_parallel, runner.backend
+            study, self.timed, self.is_time_up, runner.n_parallel, runner.backend
         )
         self.display.say(f"ensemble size {study.ensemble_size}: {why}")
 
-    def to_the_end(self) -> UqResult:
+    def run_to_target(self) -> UqResult:
         """All groups; with a target more samples until it is met."""
         self.run()
         result = self.study.result()
@@ -122,7 +124,7 @@ class Run:
 
 def propagate(
     model: Callable[[Any], Any],
-    inputs: Any,
+    inputs: Inputs,
     n: int | Literal["auto"] | None = None,
     *,
     ensemble_size: int | Literal["auto"] = "auto",
@@ -131,7 +133,7 @@ def propagate(
     backend: str = "numpy",
     group_by: GroupKey = None,
     on_failure: str | None = None,
-    store: Any = None,
+    store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = True,
     executor: Any = None,
@@ -162,7 +164,7 @@ def propagate(
     seed : int, optional
         Default: a new one, which is the attribute `seed` of the result.
     backend : {"numpy", "cupy"}
-        Where the inputs of the model are.
+        The array library of the model's inputs.
     group_by : str or callable, optional
         Samples of a similar value run together: the name of a scalar input, or a function of `InputSamples` that gives
         a number for each sample, say predicted iterations. Unless `keep` is "all", samples are reordered among 256
@@ -281,22 +283,22 @@ def carried_out(
         study = make_study()
         runner.probe = on_failure is None and not study.n_done
         with StudyProgress(study, quiet=not progress) as display:
-            run = Run(study, runner, display, time.perf_counter() + seconds, target)
+            run = StudyRun(study, runner, display, time.perf_counter() + seconds, target)
             try:
                 if auto:
                     run.choose_ensemble_size()
-                result = run.to_the_end()
+                result = run.run_to_target()
                 study.close()
             except BaseException as error:
-                hand_over(error, study)
+                attach_result(error, study)
                 raise
     finally:
         runner.close()
     return result
 
 
-def hand_over(error: BaseException, study: Plan) -> None:
-    """Give what was done along with an error, and close the store."""
+def attach_result(error: BaseException, study: Plan) -> None:
+    """Attach the result so far to an error, and close the store."""
     path = study.store.path
     place = "in error.result" if path is None else f"in the store {str(path)!r}: resume=True goes on"
     text = f"{study.function}: {study.n_done:,} of {study.n:,} samples were done; they are {place}."

@@ -57,7 +57,7 @@ class UqResult:
     Attributes
     ----------
     names : tuple of str
-        Of the outputs.
+        Names of the outputs.
     n : int
         Samples of the study.
     n_done, n_failed : int
@@ -69,7 +69,7 @@ class UqResult:
         The samples of the statistics.
     seed : int
     keep : {"all", "statistics"}
-        Whether every sample is at hand, or moments and histograms alone.
+        Whether every sample is kept, or moments and histograms alone.
     ensemble_size : int
         Samples in a call of the model: what was chosen where it was "auto".
     target_met : bool or None
@@ -206,7 +206,7 @@ class UqResult:
     def _quadrature(self, name: str, function: str) -> tuple[np.ndarray, np.ndarray]:
         """Samples and weights of a rule."""
         missing = self.n - self.ids.size
-        advice = "A quadrature rule needs every point: mend the model, or use a random sampler."
+        advice = "A quadrature rule needs every point: correct the model, or use a random sampler."
         require(missing == 0, f"UqResult.{function}", "the study", "have all its samples", f"{missing} missing", advice)
         weights = self._all_inputs.weights
         return self._read(name, self.ids, function), weights / weights.sum()
@@ -425,9 +425,9 @@ class UqResult:
         level : float in (0, 1), dimensionless
         of : {"mean", "var", "std", "probability", "quantile"}
         condition : callable or str
-            Of "probability".
+            Condition of "probability".
         q : float in [0, 1]
-            Of "quantile".
+            Level of "quantile".
 
         Returns
         -------

@@ -106,8 +106,8 @@ def open_study(store: str | PathLike[str]) -> UqResult:
     Returns
     -------
     UqResult
-        Of the samples that were stored when it was opened. The values of inputs are those that were compacted: NaN for
-        the samples of a study that was killed or is running.
+        Statistics of the samples that were stored when it was opened. The values of inputs are those that were
+        compacted: NaN for the samples of a study that was killed or is running.
 
     Raises
     ------

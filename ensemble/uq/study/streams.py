@@ -32,7 +32,7 @@ class Summary:
     Attributes
     ----------
     moments : list of Moments
-        Of each replicate.
+        Moments of each replicate.
     low, high : arrays, shape `shape`, or None
     """
 

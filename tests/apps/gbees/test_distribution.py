@@ -237,7 +237,7 @@ WIDE = Cells(np.array([[0, 0], [2**40, 2**40]]), np.array([0.5, 0.5]), np.zeros(
         (lambda: highest_density_regions(GOOD, (0.9, 0.5)), r"numbers in \(0, 1\], ascending; got \[0.9, 0.5\]"),
         (lambda: highest_density_regions(GOOD, ()), "ascending"),
         (lambda: marginal(GOOD, (0, 0)), "axes must be different numbers from 0 to 1"),
-        (lambda: marginal(GOOD, 2), "axes must be different numbers from 0 to 1"),
+        (lambda: marginal(GOOD, 2), "marginal: axes must be different numbers from 0 to 1"),
         (lambda: marginal(NONE, 0), "at least one cell"),
         (lambda: marginal(WIDE, 0), "dense grid of at most 268435456 cells; got 1099511627777"),
         (lambda: project(WIDE, (0, 1)), r"fewer than 2\*\*63 cells"),

@@ -25,7 +25,7 @@ GOOD = {"F": np.eye(2), "Q": np.eye(2), "H": np.ones((1, 2)), "R": np.eye(1), "m
         ({"Q": np.array([[1.0, 0.5], [0.0, 1.0]])}, ValueError, "Q must be symmetric"),
         ({"Q": Ensemble(np.stack([np.eye(2), np.array([[1.0, 0.5], [0.0, 1.0]])], -1))}, ValueError, "Q must be symm"),
         ({"F": 1j * np.eye(2)}, TypeError, "F must be"),
-        ({"F": "text"}, TypeError, "F must be an array, an Ensemble or nested numbers"),
+        ({"F": "text"}, TypeError, "F must be an array, an Ensemble or nested numbers; got 'text'"),
         ({"prior_at": "start"}, ValueError, "prior_at must be one of"),
     ],
 )  # fmt: skip

@@ -44,7 +44,7 @@ def test_a_second_lock_in_the_same_process_is_refused_and_says_what_to_do(tmp_pa
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(lock_module, "PATIENCE", 0.2)
+    monkeypatch.setattr(lock_module, "TIMEOUT", 0.2)
 
 
 def test_the_lock_of_another_process_names_it_and_ends_when_it_is_killed(tmp_path):
@@ -57,7 +57,7 @@ def test_the_lock_of_another_process_names_it_and_ends_when_it_is_killed(tmp_pat
 
 
 def test_a_process_that_is_about_to_end_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock_module, "PATIENCE", 20.0)
+    monkeypatch.setattr(lock_module, "TIMEOUT", 20.0)
     process = holder(tmp_path / "lock", "print('held', flush=True); time.sleep(0.3)")
     Lock("f", tmp_path / "lock").release()
     process.communicate()

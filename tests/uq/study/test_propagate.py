@@ -370,7 +370,7 @@ def test_names_that_a_dataset_would_take_twice_are_refused(inputs, outputs):
 
 
 def test_an_input_that_there_is_not_is_an_error_of_the_program():
-    with pytest.raises(AttributeError, match=r"InputSamples has no input 'laod'"):
+    with pytest.raises(AttributeError, match=r"InputSamples has no input 'laod'; it has load, stiffness\."):
         en.propagate(lambda x: x.laod, INPUTS, 8, progress=False)
 
 

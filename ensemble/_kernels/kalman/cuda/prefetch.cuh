@@ -4,7 +4,7 @@
 // Thread t of a warp takes the steps of an interval of its own, row t, GROUP steps at a time. While it computes on one group, the
 // warp copies the next group of all its rows into shared memory, 16 bytes a thread and coalesced wherever a row is that long,
 // so that no thread waits for memory and no sector is fetched twice. Parts that are constant in time are copied with the first
-// two groups only. States are written through the same memory, in place of parts that their step has read. Told by the
+// two groups only. States are written through the same memory, in place of parts that their step has read. Definitions of the
 // compiler: ROW, the bytes of one group of a row; GROUP; PARTS, with bit p set where the kernels of the file read part p.
 
 enum Part { PART_F, PART_Q, PART_H, PART_R, PART_U, PART_D, PART_Y, PART_M, PART_P, N_PARTS };

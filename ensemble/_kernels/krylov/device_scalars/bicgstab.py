@@ -38,7 +38,6 @@ class BicgstabScalars(DeviceScalars):
         self.moving, self.beta, self.omega, self.renew, self.adopt, self.keep = self.zeros(6)
 
     def between_iterations(self) -> bool:
-        """Whether no sample is in the middle of an iteration."""
         return not np.any(to_numpy(self.rows)[HALF] > 0.0)
 
     def _decide_on_two(self, kernel: str, partials: Array, *arguments: Any) -> None:

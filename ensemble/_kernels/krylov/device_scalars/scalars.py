@@ -63,7 +63,7 @@ class DeviceScalars:
 
     module: cuda.KernelModule
     rows: Array
-    """What an iteration takes over from the one before, last axis the sample."""
+    """Numbers that an iteration takes over from the one before; the last axis is the sample."""
 
     def __init__(self, status: Array, iterations: Array, norms: Array, limit: int, x: Array, kept: Array) -> None:
         xp, n, vector = array_namespace(x), x.shape[1], x

@@ -226,7 +226,7 @@ def kernel_density(
     factor : float, optional
         Bandwidth; by default Scott's, ``n_samples ** (-1 / (n + 4))``.
     dtype : dtype, optional
-        Of the kernel values; float64 by default. In float32 the result has about 5 digits.
+        Dtype of the kernel values; float64 by default. In float32 the result has about 5 digits.
     callback : callable, optional
         ``callback(done, all)``: cells evaluated, called after each block; may raise to interrupt.
 

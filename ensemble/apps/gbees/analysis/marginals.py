@@ -11,7 +11,7 @@ from ensemble import _check
 from ensemble._backend import to_numpy
 from ensemble.apps.gbees.analysis.distribution import density_levels
 from ensemble.apps.gbees.cells import Cells
-from ensemble.apps.gbees.frames import project
+from ensemble.apps.gbees.frames import checked_axes, project
 
 __all__ = ["Marginal", "marginal"]
 
@@ -84,7 +84,7 @@ def marginal(cells: Cells, axes: int | Sequence[int]) -> Marginal:
     >>> marginal(cells, 0).probabilities, marginal(cells, 0).coordinates[0]
     (array([0.5, 0. , 0.5]), array([0., 1., 2.]))
     """
-    chosen = [axes] if isinstance(axes, int) else list(axes)
+    chosen = checked_axes([axes] if isinstance(axes, int) else axes, len(cells.widths), "marginal")
     _check.require(cells.indices.shape[0] > 0, "marginal", "cells", "hold at least one cell", "none")
     kept = project(cells, chosen)
     s, p = to_numpy(kept.indices), to_numpy(kept.probabilities)

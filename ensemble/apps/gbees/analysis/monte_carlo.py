@@ -20,7 +20,7 @@ Slope = Callable[[Array, Array], Array]
 """The drift at times (S,) and states (n, S)."""
 
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 10.0
-"""Of a new step length over the old one [Hairer, Norsett, Wanner (1993), section II.4]."""
+"""Safety factor and bounds of a new step length over the old one [Hairer, Norsett, Wanner (1993), section II.4]."""
 
 
 def draw(mean: Array, covariance: Array, n_samples: int, *, seed: int, backend: str = "numpy") -> Ensemble:

@@ -49,11 +49,11 @@ def plot_isosurfaces(
     masses : sequence of float in (0, 1), optional
         Instead of `levels`: the surfaces enclose the smallest regions with these probabilities.
     color : matplotlib colour
-        Of all surfaces; inner ones are less transparent.
+        Colour of all surfaces; inner ones are less transparent.
     samples : Ensemble, shape (n,), or array, shape (n, n_samples), optional
         Points to draw, for example of a Monte Carlo run; at most 5000 of them.
     names : sequence of str, optional
-        Of all coordinates, with their units.
+        Names of all coordinates, with their units.
 
     Returns
     -------

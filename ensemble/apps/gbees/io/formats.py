@@ -208,9 +208,9 @@ def read_binary(path: str | os.PathLike[str], n: int | None = None) -> Points:
     left = size - HEADER.size
     columns = (left // (8 * count) if count else 2) if n is None else n + 1
     if left != 8 * columns * count or columns < 2:
-        told = f"{n} dimensions" if n is not None else "any whole number of dimensions"
+        width = f"{n} dimensions" if n is not None else "any whole number of dimensions"
         raise ValueError(
-            f"read_binary: {path}: must hold {count} rows of {told} after the header; got {left} bytes. Is it cut off?"
+            f"read_binary: {path}: must hold {count} rows of {width} after the header; got {left} bytes. Is it cut off?"
         )
     table = np.frombuffer(content, dtype="<f8", offset=HEADER.size).astype(np.float64).reshape(count, columns)
     return Points(time, table[:, 0].copy(), table[:, 1:].copy())

@@ -50,7 +50,7 @@ class IntegratedLikelihood:
     log_weights : array (N,)
         Logarithms of the likelihood of each cell, but for the peak of the noise's density.
     mean, covariance : ndarray (n,), (n, n)
-        Of the posterior in the grid's frame, within cells too.
+        Mean and covariance of the posterior in the grid's frame, within cells too.
     """
 
     log_weights: Array

@@ -33,7 +33,7 @@ MASSES = {
         "The distribution is thinner than cells can resolve: use a larger factor.",
     ),
 }  # fmt: skip
-"""Of `GridRun.exceeded`: what must hold, what is counted, and what to do."""
+"""Parts of the warning for each mass that `GridRun.exceeded` names: requirement, quantity, advice."""
 
 T = TypeVar("T")
 

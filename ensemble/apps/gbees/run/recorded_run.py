@@ -57,7 +57,7 @@ class RecordedRun:
         fails; `resume` continues from it, to the bit.
     checkpoint_seconds : float
     **options
-        Of `Gbees`, over the configuration's own.
+        Arguments of `Gbees`, in place of the configuration's.
 
     Attributes
     ----------
@@ -294,7 +294,7 @@ def widened(value: np.ndarray) -> np.ndarray:
 
 
 def check_measurements(configuration: Configuration, x: np.ndarray) -> None:
-    """Raise for a measurement that would end the run hours later: `h` is called at the point `x`."""
+    """Raise for a measurement that `Gbees.update` would refuse at its time: `h` is called at the point `x`."""
     for k, measurement in enumerate(configuration.measurements):
         where, y = f"measurement {k}", np.atleast_1d(np.asarray(measurement.y, dtype=np.float64))
         _check.require(bool(np.all(np.isfinite(y))), where, "y", "be finite", y.tolist())

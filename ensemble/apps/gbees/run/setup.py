@@ -210,5 +210,4 @@ def check_drift(problem: Problem, time: float) -> None:
         v = at(steps, time)
         if not problem.time_varying and not np.array_equal(v, at(steps, time + LATER), equal_nan=True):
             seen = f"one that changes between the times {time:g} and {time + LATER:g}"
-            advice = "Give Gbees time_varying=True."
-            require(False, "Gbees", "drift", "not depend on t unless it is said to", seen, advice)
+            require(False, "Gbees", "drift", "not depend on t without time_varying=True", seen)

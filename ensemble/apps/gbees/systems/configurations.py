@@ -63,7 +63,7 @@ class Configuration:
     name : str
     drift : Drift or callable
     mean, covariance : ndarray, shapes (n,) and (n, n)
-        Of the Gaussian distribution at time 0.
+        Mean and covariance of the Gaussian distribution at time 0.
     span : float
         Time to the first measurement, or to the end.
     measurements : tuple of Measurement
@@ -75,7 +75,7 @@ class Configuration:
     axes : tuple of str
         Names of the coordinates.
     units : tuple of str
-        Of the coordinates, for pictures.
+        Units of the coordinates, for pictures.
     time_unit : str
 
     Raises

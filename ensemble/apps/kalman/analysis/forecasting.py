@@ -33,9 +33,9 @@ class ForecastResult:
     Attributes
     ----------
     mean : array or Ensemble, shape (*batch, horizon, ny)
-        Of the observations.
+        Means of the observations.
     covariance : array or Ensemble, shape (*batch, horizon, ny, ny)
-        Of the observations, their noise included.
+        Covariances of the observations, their noise included.
     state_mean : array or Ensemble, shape (*batch, horizon, nx)
     state_covariance : array or Ensemble, shape (*batch, horizon, nx, nx)
     level : float

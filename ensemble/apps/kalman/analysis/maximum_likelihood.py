@@ -23,7 +23,7 @@ SPACING = float(np.finfo(np.float64).eps) ** 0.25
 """Distance of the points of second differences."""
 
 DAMPINGS = np.concatenate([[0.0], 10.0 ** np.arange(-4.0, 5.0)])
-"""What is added to the curvature, relative to its mean: one step of Newton for each, all tried at once."""
+"""Numbers added to the curvature, relative to its mean: one Newton step for each, all evaluated at once."""
 
 LONGEST = 4.0
 """The longest step of a parameter, on the logarithmic scale of those with one bound."""

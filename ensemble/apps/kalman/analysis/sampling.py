@@ -48,10 +48,8 @@ def sample_posterior(
         The number of draws.
     seed : int or numpy.random.Generator, optional
         Draw i is the same for any number of draws.
-    method : {"auto", "sequential", "scan"}
-        Of all passes, see `kalman_filter`.
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-    mask : bool array, optional
+    method, scan, mask
+        As `kalman_filter`, for all passes.
 
     Returns
     -------

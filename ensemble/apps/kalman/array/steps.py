@@ -145,7 +145,7 @@ def ldl_solve(
 
 
 def is_singular(A: Array, scale: Array | None = None) -> Array:
-    """Whether elimination of the semidefinite `A` meets a pivot lost in rounding, see `symmetric_solve`."""
+    """Whether elimination of the semidefinite `A` has a pivot lost in rounding, see `symmetric_solve`."""
     xp = array_namespace(A)
     one = xp.asarray(1.0, dtype=A.dtype)
     found = [xp.zeros_like(A[..., 0, 0], dtype=xp.bool)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -54,14 +55,14 @@ def unmasked(a: Any, name: str, function: str) -> Any:
 
 def real_array(value: Any, name: str, function: str = "LinearGaussianModel", as_is: bool = False) -> Array:
     """`value` as an array of real floats; with `as_is`, of any real numbers or bools."""
-    value = unmasked(value, name, function)
+    given = value = unmasked(value, name, function)
     if not (is_array(value) or isinstance(value, Ensemble)) or isinstance(value, np.generic):
         try:
             value = np.asarray(value)
         except ValueError:
             value = np.empty((), object)
         if value.dtype.kind not in "biufc":
-            raise TypeError(message(function, name, "be an array, an Ensemble or nested numbers", "something else"))
+            raise TypeError(message(function, name, "be an array, an Ensemble or nested numbers", reprlib.repr(given)))
     xp = array_namespace(value)
     if not xp.isdtype(value.dtype, ("bool", "integral", "real floating")):
         raise TypeError(message(function, name, "be real numbers", f"dtype {value.dtype}"))
