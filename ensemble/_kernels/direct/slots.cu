@@ -5,6 +5,7 @@
 // numbers from memory for a warp of the first one, and records to a ring, both asynchronously and some steps ahead, and
 // writes to memory what that warp made in the step before: the instructions of one warp, which wait for each other, bind
 // a step. All wait for each other before each step. Sums have the order of the CPU.
+// Longer than 400 lines: the roles of warps share the records, the ring and the barriers of one step.
 
 #ifndef SHARED_VALUES
 #define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
