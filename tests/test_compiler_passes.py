@@ -19,7 +19,7 @@ from tests.compiled_code import CASES
 @pytest.fixture(scope="module")
 def code(request, tmp_path_factory):
     """The code of the cases of this run, of `KernelCompiler` and of Numba's own compiler, made in two processes."""
-    own = [item for item in request.session.items if item.module is request.module and hasattr(item, "callspec")]
+    own = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
     names = [item.callspec.params["name"] for item in own]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}  # the order of a function's variables follows hashes
     made = []
