@@ -28,8 +28,8 @@ def draw(on_cpu: dict[str, Any], on_device: dict[str, Any]) -> None:
             axes.annotate(
                 f"{time:.2g}", (size, time), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=9
             )
-    axes.plot([row["samples"] for row in there], bound, "--", color="0.5", label="bytes that must move at 4.8 TB/s")
-    axes.set(xscale="log", yscale="log", xlabel="samples in the ensemble", ylabel="milliseconds a sample")
+    axes.plot([row["samples"] for row in there], bound, "--", color="0.5", label="bytes that must move")
+    axes.set(xscale="log", yscale="log", xlabel="samples in the ensemble", ylabel="milliseconds per sample")
     axes.set_xticks([row["samples"] for row in there], [str(row["samples"]) for row in there])
     axes.minorticks_off()
     axes.margins(y=0.12)
