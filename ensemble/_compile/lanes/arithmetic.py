@@ -15,7 +15,6 @@ from numba.extending import intrinsic
 from ensemble._compile.lanes.types import Lanes, fill_lanes, item_size, lanes_among, library_call, pointer_to, width_of
 
 __all__ = [
-    "HAS_AVX512",
     "REGISTER_BYTES",
     "absolute",
     "add_terms",
@@ -44,9 +43,6 @@ __all__ = [
     "trunc",
     "zero_sums",
 ]
-
-
-HAS_AVX512 = bool(binding.get_host_cpu_features().get("avx512f"))
 
 
 @intrinsic(prefer_literal=True)
@@ -302,7 +298,7 @@ def polynomial(*coefficients: float) -> Any:
 
 
 # --- products rounded once, and several sums at once: one for each term of an affine entry
-REGISTER_BYTES = 2048 if HAS_AVX512 else 512
+REGISTER_BYTES = 2048 if binding.get_host_cpu_features().get("avx512f") else 512
 """Capacity of all SIMD registers of the machine: a loop that needs more spills to memory."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from ctypes import addressof, c_char
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ THREADED_FROM = 1 << 16
 ALIGNED_FROM = 1 << 12
 
 NO_NUMBERS = np.zeros(0, np.int64)
+
+first_byte = c_char.from_buffer  # its address takes less than half of the time of `array.ctypes.data`
 
 
 class Compiled:
@@ -79,9 +82,9 @@ class Compiled:
     def _compute(self, layout: Layout, given: list[Array], values: list[Any], outs: list[Array]) -> None:
         table: list[int] = []
         for (k, _), array in zip(self._used, given, strict=True):
-            table += (array.ctypes.data, array.itemsize, k)
+            table += (addressof(first_byte(array)), array.itemsize, k)
         for out in outs:
-            table += (out.ctypes.data, out.itemsize, RESULT)
+            table += (addressof(first_byte(out)), out.itemsize, RESULT)
         numbers = NO_NUMBERS
         if values[0] or values[1]:
             numbers = np.zeros(len(values[0]) + len(values[1]), np.int64)

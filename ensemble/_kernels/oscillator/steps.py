@@ -14,12 +14,12 @@ import numpy as np
 
 from ensemble._compile.cache_folder import digest_of
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
-from ensemble._compile.lanes.arithmetic import HAS_AVX512, bits, fma, from_bits, spread
+from ensemble._compile.lanes.arithmetic import bits, fma, from_bits, spread
 from ensemble._compile.lanes.circular import HALF_PI, cos_rest, sin_rest
 from ensemble._compile.lanes.functions import LN2_SHORT, LN2_SHORT_REST, MAGIC, MAGIC_BITS, SQRT_HALF_BITS, log_rest
 from ensemble._compile.lanes.inverse_root import inverse_root_estimate
 from ensemble._compile.lanes.types import select, sqrt
-from ensemble._compile.numba import inner, thread_count, threads_for
+from ensemble._compile.numba import inner, target, thread_count, threads_for
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.numba_source import imports_of, lanes_function, load_module
@@ -237,7 +237,7 @@ COLUMNS = "e = gather(noise, i * strides[0] + at * strides[1], columns) * scale"
 def source(graph: Graph, kind: Run, dtype: str, width: int) -> str:
     """The module of one width."""
     step = lanes_function(graph, "step")
-    if HAS_AVX512 and dtype == "float64":  # four roots follow each other in a step
+    if "+avx512f" in target()[2] and dtype == "float64":  # four roots follow each other in a step
         step = step.replace(" sqrt(", " quick_root(")
     words = ["x", "v", "f0", "f1", "f2", "e", "h", *(f"p{k}" for k in range(len(PARAMETERS)))]
     arguments = [words[position] for position in graph.strong_inputs]

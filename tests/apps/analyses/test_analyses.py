@@ -9,9 +9,8 @@ from scipy import stats
 
 from ensemble import Ensemble, apps
 from ensemble._compile import device
-from ensemble._compile.lanes import arithmetic
 from ensemble._compile.lanes.types import load, store
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_serial, target
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.oscillator import launch, steps
 from ensemble.apps.analyses import (
@@ -251,7 +250,7 @@ def test_philox_gives_the_published_words():
     assert [w & 0xFFFFFFFF for w in steps.philox.py_func(0, 0, 0, 0, 0)] == words
 
 
-@pytest.mark.skipif(not arithmetic.HAS_AVX512, reason="needs AVX-512")
+@pytest.mark.skipif("+avx512f" not in target()[2], reason="needs AVX-512")
 @pytest.mark.parametrize("width", [32, 1])
 def test_quick_roots_err_by_less_than_one_unit_in_the_last_place(width, rng):
     @compiled_serial
