@@ -36,8 +36,8 @@ def _caller(returned: types.Type) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         arguments = plain(context, builder, signature.args[1], values[1])
-        result = ir.VoidType() if returned is types.void else context.get_value_type(returned)
-        function = ir.FunctionType(result, [argument.type for argument in arguments])
+        kind = ir.VoidType() if returned is types.void else context.get_value_type(returned)
+        function = ir.FunctionType(kind, [argument.type for argument in arguments])
         result = builder.call(builder.inttoptr(values[0], function.as_pointer()), arguments)
         return context.get_dummy_value() if returned is types.void else result
 

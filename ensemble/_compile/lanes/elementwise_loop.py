@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ensemble._compile.lanes.graph_loop import BITS, ELEMENTS, Body
 from ensemble._compile.machine_code import Assembly
 from ensemble._compile.trace.graph import Graph
@@ -21,9 +19,14 @@ MEMORY = {**ELEMENTS, "bool": "i8"}
 """Types of entries in memory."""
 
 
+def item_size(dtype: str) -> int:
+    """Bytes of an entry in memory."""
+    return max(8, BITS[dtype]) // 8
+
+
 def width_of(graph: Graph) -> int:
     """Numbers in a set of lanes: one cache line of the widest dtype."""
-    return 64 // max(np.dtype(node.dtype).itemsize for node in graph.nodes if node.dtype not in WEAK)
+    return 64 // max(item_size(node.dtype) for node in graph.nodes if node.dtype not in WEAK)
 
 
 def elementwise_loop(graph: Graph, arrays: Sequence[int], name: str) -> Assembly:
@@ -99,14 +102,14 @@ class ElementwiseBody(Body):
             return value
         return self.add(f"zext {self.type_of(dtype)} {value} to {self.memory_type(dtype)}")
 
-    def masked(self, name: str, dtype: str, answer: str, arguments: str) -> str:
+    def masked(self, name: str, dtype: str, returned: str, arguments: str) -> str:
         """A call of LLVM's masked access to lanes of one type."""
         entry = {"double": "f64", "float": "f32"}.get(MEMORY[dtype], MEMORY[dtype])
         function = f"@llvm.masked.{name}.v{self.width}{entry}.p0"
         kinds = {"load": "ptr, i32, {mask}, {lanes}", "store": "{lanes}, ptr, i32, {mask}"}[name]
         kinds = kinds.format(mask=self.type_of("bool"), lanes=self.memory_type(dtype))
-        self.declared[function] = f"declare {answer} {function}({kinds})"
-        return f"call {answer} {function}({arguments})"
+        self.declared[function] = f"declare {returned} {function}({kinds})"
+        return f"call {returned} {function}({arguments})"
 
     # -- the loop
     def elements(self, index: str, mask: str | None) -> list[str]:
@@ -114,7 +117,7 @@ class ElementwiseBody(Body):
         self.values = list(self.fixed)
         for k in self.loaded:
             node = self.graph.nodes[k]
-            dtype, size = node.dtype, max(8, BITS[node.dtype]) // 8
+            dtype, size = node.dtype, item_size(node.dtype)
             kind = self.memory_type(dtype)
             place = self.element_place(self.pointers[self.arrays.index(node.value)], dtype, index)
             if mask is None:
@@ -129,9 +132,10 @@ class ElementwiseBody(Body):
         return [self.memory_of(self.values[k], self.graph.nodes[k].dtype) for k in self.graph.outputs]
 
     def write_elements(self, values: list[str], index: str, streamed: bool, mask: str | None = None) -> None:
+        """Store the outputs of the elements from `index` on."""
         for k, (value, dtype) in enumerate(zip(values, self.graph.dtypes, strict=True)):
             place = self.element_place(self.pointers[len(self.arrays) + k], dtype, index)
-            kind, size = self.memory_type(dtype), max(8, BITS[dtype]) // 8
+            kind, size = self.memory_type(dtype), item_size(dtype)
             if mask is not None:
                 given = f"{kind} {value}, ptr {place}, i32 {size}, {self.type_of('bool')} {mask}"
                 self.lines.append("  " + self.masked("store", dtype, "void", given))
@@ -142,6 +146,7 @@ class ElementwiseBody(Body):
                 self.lines.append(f"  store {kind} {value}, ptr {place}, align {size}")
 
     def loop_over_elements(self) -> None:
+        """Whole sets of lanes, stored past the caches or not, then the elements that are left, under a mask."""
         whole = self.add(f"and i64 %count, -{self.width}")
         past = self.add("icmp ne i64 %streamed, 0")
         some = self.add(f"icmp sgt i64 {whole}, 0")
