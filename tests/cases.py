@@ -293,8 +293,8 @@ def inverse_cases(seed):
 
 
 def element_cases(name, seed):
-    """Tetrahedra of random corners; the second element has no volume."""
-    for k, (n_elements, n_samples) in enumerate(((37, 1), (1, 1), (5, 3), (3, 8), (4, 33))):
+    """Tetrahedra of random corners, for one block of a device and more; the second element has no volume."""
+    for k, (n_elements, n_samples) in enumerate(((397, 1), (1, 1), (5, 3), (3, 8), (4, 33))):
         rng = np.random.default_rng(seed + k)
         n_nodes = n_elements + 4
         tets = np.array([rng.permutation(n_nodes)[:4] for _ in range(n_elements)], np.int32)
@@ -315,8 +315,8 @@ def element_cases(name, seed):
 def element_matrix_cases(name, seed):
     """Operands with samples of their own or one for all; one point, eleven, and more than are read at once."""
     for k, (n_elements, n_samples, own, n_points) in enumerate(
-        ((37, 1, (1, 1, 1, 1), 11), (1, 1, (1, 1, 1, 1), 1), (5, 3, (3, 1, 3, 3), 2), (3, 8, (1, 8, 1, 1), 1),
-         (150, 2, (2, 1, 1, 2), 3), (70, 2, (2, 2, 2, 2), 25))
+        ((141, 1, (1, 1, 1, 1), 11), (1, 1, (1, 1, 1, 1), 1), (5, 3, (3, 1, 3, 3), 2), (3, 8, (1, 8, 1, 1), 1),
+         (151, 2, (2, 1, 1, 2), 3), (70, 2, (2, 2, 2, 2), 25))
     ):  # fmt: skip
         rng = np.random.default_rng(seed + k)
         a, tensor, b, detwei = (

@@ -181,31 +181,34 @@ template <Quantity KIND> __device__ inline int source_of(int row, int copies, co
     return KIND == MASS ? 0 : KIND == FIRST ? 3 * (row % 4) + row / 16 : row % 9;
 }
 
-// Few rows: a thread writes what it has.
+// A thread writes what it has.
+#define QUANTITY_THREADS 256
+
 template <Quantity KIND>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(QUANTITY_THREADS)
     tet_quantity(const real* __restrict__ points, const int* __restrict__ tets, const real* __restrict__ weights,
-                 real* __restrict__ out, int copies, int, int n_samples, int64 count)
+                 real* __restrict__ out, int copies, int own, int n_samples, int64 count)
 {
-    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
-    if (at >= count) return;
-    real values[n_values<KIND>()];
-    values_of<KIND>(edges_of(points, tets, at, n_samples), values);
-    real* to = out + at;
+    constexpr int N = n_values<KIND>();
+    __shared__ real heads[N][QUANTITY_THREADS / 32 + 1][SECTOR];
+    const int64 first = (int64)blockIdx.x * own, at = min(first + threadIdx.x, count - 1);
+    real values[N][1];
+    values_of<KIND>(edges_of(points, tets, (offset)at, n_samples), &values[0][0]);
+    const RowWriter<N, 1, QUANTITY_THREADS> rows(values, heads, first, count, own);
     constexpr int ROWS_OF_COPY = KIND == MASS ? 16 : KIND == FIRST ? 48 : KIND == LENGTHS ? 9 : 12;
     for (int copy = 0; copy < copies; ++copy)
 #pragma unroll
-        for (int row = 0; row < ROWS_OF_COPY; ++row, to += count) {
+        for (int row = 0; row < ROWS_OF_COPY; ++row, out += count) {
             real factor;
             const int source = source_of<KIND>(row, 1, weights, factor);
-            __stcs(to, values[source] * factor);
+            rows.store(source, out, factor);
         }
     if (KIND == TRANSFORM)
-        for (int q = 0; q < copies; ++q, to += count) __stcs(to, values[12 % n_values<KIND>()] * __ldg(weights + q));
+        for (int q = 0; q < copies; ++q, out += count) rows.store(N - 1, out, __ldg(weights + q));
 }
 
-// Many rows: the values of WIDE pairs go through shared memory, and a warp writes a row of them at a time, so that memory
-// gets long pieces of few rows at once. ONE: there is one sample.
+// Many rows: the values of WIDE pairs, and of those that follow, go through shared memory, and a warp writes a row of
+// them at a time, so that memory gets long pieces of few rows at once. ONE: there is one sample.
 #ifndef SHARED_VALUES
 #define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
 #endif
@@ -217,25 +220,28 @@ __global__ void __launch_bounds__(WIDE_THREADS)
                          int n_samples, int64 count)
 {
     SHARED_VALUES(held);
-    constexpr int PITCH = WIDE + 6;
+    constexpr int PITCH = WIDE + SECTOR + 2;
     const int64 first = (int64)blockIdx.x * WIDE;
-    const int lane = threadIdx.x % 32, n = count - first < WIDE ? (int)(count - first) : WIDE;
-    if (threadIdx.x < n) {
+    const int64 here = first + threadIdx.x;
+    if (threadIdx.x < WIDE + SECTOR && here < count) {
         real values[n_values<KIND>()];
-        values_of<KIND>(edges_of(points, tets, (offset)(first + threadIdx.x), ONE ? 1 : n_samples), values);
+        values_of<KIND>(edges_of(points, tets, (offset)here, ONE ? 1 : n_samples), values);
 #pragma unroll
         for (int i = 0; i < n_values<KIND>(); ++i) held[i * PITCH + threadIdx.x] = values[i];
     }
     __syncthreads();
+    const int lane = threadIdx.x % 32;
     for (int row = threadIdx.x / 32; row < n_rows; row += WIDE_THREADS / 32) {
         real factor;
         const real* from = held + source_of<KIND>(row, copies, weights, factor) * PITCH;
         real* to = out + row * count + first;
-        const int odd = (int)((size_t)to / sizeof(real) % 2);  // pairs begin at multiples of 16 bytes
+        const int shift = to_sector(to), n = (int)min((int64)WIDE, count - first - shift);
+        if (first == 0 && lane < min((int64)shift, count)) __stcs(to + lane, from[lane] * factor);
+        from += shift, to += shift;
 #pragma unroll 2
-        for (int i = 2 * lane - odd; i < n; i += 64) {
-            if (i >= 0 && i + 1 < n) __stcs((double2*)(to + i), make_double2(from[i] * factor, from[i + 1] * factor));
-            else __stcs(to + max(i, 0), from[max(i, 0)] * factor);
+        for (int i = 2 * lane; i < n; i += 64) {
+            if (i + 1 < n) __stcs((double2*)(to + i), make_double2(from[i] * factor, from[i + 1] * factor));
+            else __stcs(to + i, from[i] * factor);
         }
     }
 }

@@ -34,6 +34,7 @@ from ensemble._kernels.fem.tet_geometry import (
     edges_of,
     launch,
     node_at,
+    owned_pairs,
     places_of,
     product,
     square,
@@ -53,20 +54,19 @@ FIXED = (1, 3, 9)
 QUANTITIES = ("TRANSFORM", "MASS", "FIRST", "LENGTHS")
 """What kernels of a device make of the geometry: gradients and weights, the two closed forms, edge lengths."""
 
-MANY_ROWS = 40
-"""Rows of a result from which on a block of a device writes them one by one."""
+QUANTITY_THREADS = 256
+"""Threads of a block of a device in which each writes the quantity of a pair."""
 
-VALUES = {"TRANSFORM": 13, "FIRST": 12, "LENGTHS": 9}
-"""Values that such a block holds of each element."""
+BY_ROWS = {"FIRST": (12, 256, 128)}
+"""Where a warp of a device writes the 48 rows of a block one by one: values of a pair, threads and pairs of a block.
 
-WIDE = {"TRANSFORM": (512, 128), "FIRST": (384, 128), "LENGTHS": (384, 64)}
-"""Threads and elements of such a block, as measured."""
+The block also computes the four pairs that follow. The rows of the other quantities go as fast by threads."""
 
 
 def _by_rows(kind: str, one: bool) -> str:
     """The kernel that writes row by row, for one sample or any number."""
-    threads, elements = WIDE[kind]
-    return f"tet_quantity_by_rows<{kind}, {str(one).lower()}, {threads}, {elements}>"
+    _, threads, pairs = BY_ROWS[kind]
+    return f"tet_quantity_by_rows<{kind}, {str(one).lower()}, {threads}, {pairs}>"
 
 
 CUDA = cuda.KernelModule(
@@ -74,9 +74,10 @@ CUDA = cuda.KernelModule(
     [
         "tet_values",
         *(f"tet_values_of_one<{c}>" for c in FIXED),
-        *(f"tet_quantity<{kind}>" for kind in QUANTITIES),
-        *(_by_rows(kind, one) for kind in WIDE for one in (True, False)),
+        *(f"tet_quantity<{kind}>" for kind in QUANTITIES if kind not in BY_ROWS),
+        *(_by_rows(kind, one) for kind in BY_ROWS for one in (True, False)),
     ],
+    headers=("fem/result_rows.cuh",),
     only=ONE_VALUE,
 )
 
@@ -340,14 +341,15 @@ def _quantity(kind, n_rows, points, tets, weights, copies, out):
     """Queue the kernel that writes `n_rows` rows of values of the geometry."""
     n_elements, n_samples = tets.shape[0], points.shape[2]
     out = cuda.output(out, points, (n_rows, n_elements, n_samples))
-    arguments = (points, cuda.aligned(tets), weights, out, np.int32(copies), np.int32(n_rows))
+    arguments = (points, cuda.aligned(tets), weights, out, np.int32(copies))
     count = n_elements * n_samples
-    if n_rows >= MANY_ROWS:
-        threads, elements = WIDE[kind]
-        shared = 8 * VALUES[kind] * (elements + 6)
-        launch(CUDA, _by_rows(kind, n_samples == 1), count, n_samples, arguments, threads, elements, shared)
+    if kind in BY_ROWS:
+        n_values, threads, pairs = BY_ROWS[kind]
+        shared, arguments = 8 * n_values * (pairs + 6), (*arguments, np.int32(n_rows))
+        launch(CUDA, _by_rows(kind, n_samples == 1), count, n_samples, arguments, threads, pairs, shared)
     else:
-        launch(CUDA, f"tet_quantity<{kind}>", count, n_samples, arguments)
+        own = owned_pairs(QUANTITY_THREADS, count, out)
+        launch(CUDA, f"tet_quantity<{kind}>", count, n_samples, (*arguments, own), QUANTITY_THREADS, own)
     return out
 
 

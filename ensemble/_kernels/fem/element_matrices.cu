@@ -18,17 +18,17 @@ struct Operand {
     }
 };
 
-// Results are written past the caches. PER neighbouring values a thread, of which two are one access.
-#define WEIGHTS_AT_ONCE 11
+// Products of functions; PER neighbouring values a thread, of which two are one access.
+#define WEIGHTS_AT_ONCE 6
 
 template <int PER>
 __global__ void __launch_bounds__(THREADS)
-    tet_shape_shape(const real* __restrict__ products, const real* __restrict__ detwei, real* __restrict__ out,
+    tet_shape_shape(const real* __restrict__ products, const real* __restrict__ detwei, real* __restrict__ out, int own,
                     int n_points, int n_samples, int64 count)
 {
-    const int64 at = ((int64)blockIdx.x * THREADS + threadIdx.x) * PER;
-    if (at >= count) return;
-    real total[4][4][PER] = {};
+    __shared__ real heads[16][THREADS / 32 + 1][SECTOR];
+    const int64 first = (int64)blockIdx.x * own, at = min(first + threadIdx.x * PER, count - PER);
+    real total[16][PER] = {};
     for (int q = 0; q < n_points; q += WEIGHTS_AT_ONCE) {
         real weight[WEIGHTS_AT_ONCE][PER];
 #pragma unroll
@@ -45,24 +45,20 @@ __global__ void __launch_bounds__(THREADS)
         for (int u = 0; u < WEIGHTS_AT_ONCE; ++u) {
             if (q + u >= n_points) continue;
 #pragma unroll
-            for (int i = 0; i < 4; ++i)
+            for (int n = 0; n < 16; ++n)
 #pragma unroll
-                for (int j = 0; j <= i; ++j)
-#pragma unroll
-                    for (int p = 0; p < PER; ++p)
-                        total[i][j][p] = total[i][j][p] + __ldg(products + 16 * (q + u) + 4 * i + j) * weight[u][p];
+                for (int p = 0; p < PER; ++p)
+                    if (n % 4 <= n / 4) total[n][p] = total[n][p] + __ldg(products + 16 * (q + u) + n) * weight[u][p];
         }
     }
-    out += at;
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int n = 0; n < 16; ++n)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const real* value = i < j ? total[j][i] : total[i][j];
-            real* to = out + (4 * i + j) * count;
-            if (PER == 2) __stcs((double2*)to, make_double2(value[0], value[PER - 1]));
-            else __stcs(to, value[0]);
-        }
+        for (int p = 0; p < PER; ++p)
+            if (n % 4 > n / 4) total[n][p] = total[n % 4 * 4 + n / 4][p];
+    const RowWriter<16, PER, THREADS> rows(total, heads, first, count, own);
+#pragma unroll
+    for (int n = 0; n < 16; ++n) rows.store(n, out + n * count, 1);
 }
 
 // A thread has one derivative of an element, so that its sums fit registers; POINTS_AT_ONCE keep enough loads on the way.
@@ -107,17 +103,20 @@ __global__ void __launch_bounds__(DERIVATIVE_THREADS)
         for (int j = 0; j < 4; ++j) out[(4 * i + j) * count] = total[i][j];
 }
 
-template <bool SAME>
+// WHOLE: rows begin with sectors of memory.
+template <bool SAME, bool WHOLE>
 __global__ void __launch_bounds__(THREADS)
     tet_gradient_tensor(const real* __restrict__ a, const real* __restrict__ tensor, const real* __restrict__ b,
-                        const real* __restrict__ detwei, real* __restrict__ out, int own, int n_points, int n_samples,
-                        int64 count)
+                        const real* __restrict__ detwei, real* __restrict__ out, int owned, int own,
+                        int n_points, int n_samples, int64 count)
 {
-    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
-    if (at >= count) return;
+    __shared__ real heads[16][THREADS / 32 + 1][SECTOR];
+    const offset first = (offset)blockIdx.x * (WHOLE ? THREADS : owned);
+    const offset at = WHOLE ? first + threadIdx.x : min(first + (offset)threadIdx.x, (offset)(count - 1));
+    if (WHOLE && at >= count) return;
     Operand left(a, own & 1, at, n_samples, count), middle(tensor, own >> 1 & 1, at, n_samples, count);
     Operand right(b, own >> 2 & 1, at, n_samples, count), weights(detwei, own >> 3 & 1, at, n_samples, count);
-    real total[4][4] = {};
+    real total[16][1] = {};
     for (int q = 0; q < n_points; ++q) {
         real g[4][3], G[4][3], T[3][3];
 #pragma unroll
@@ -140,13 +139,16 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 const real* other = SAME ? g[j] : G[j];
-                total[i][j] = total[i][j] + (h[0] * other[0] + h[1] * other[1] + h[2] * other[2]);
+                total[4 * i + j][0] = total[4 * i + j][0] + (h[0] * other[0] + h[1] * other[1] + h[2] * other[2]);
             }
         }
     }
-    out += at;
+    if (WHOLE) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+        for (int n = 0; n < 16; ++n) __stcs(out + n * count + at, total[n][0]);
+        return;
+    }
+    const RowWriter<16, 1, THREADS> rows(total, heads, first, count, owned);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) __stcs(out + (4 * i + j) * count, total[i][j]);
+    for (int n = 0; n < 16; ++n) rows.store(n, out + n * count, 1);
 }

@@ -21,7 +21,7 @@ from ensemble._compile.lanes.arithmetic import gather
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, output, per_width, prange, spliced
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.fem.tet_geometry import ONE_VALUE, TILES, launch, places_of, width_of
+from ensemble._kernels.fem.tet_geometry import ONE_VALUE, TILES, launch, owned_pairs, places_of, width_of
 
 __all__ = ["tet_gradient_tensor", "tet_shape_dshape", "tet_shape_shape"]
 
@@ -34,9 +34,9 @@ CUDA = cuda.KernelModule(
         "tet_shape_shape<1>",
         "tet_shape_shape<2>",
         "tet_shape_dshape",
-        "tet_gradient_tensor<true>",
-        "tet_gradient_tensor<false>",
+        *(f"tet_gradient_tensor<{same}, {whole}>" for same in ("true", "false") for whole in ("true", "false")),
     ],
+    headers=("fem/result_rows.cuh",),
     only=ONE_VALUE,
 )
 
@@ -230,8 +230,15 @@ def _(products, detwei, out):
     count = n_elements * n_samples
     pairs = count % 2 == 0 and (device.address(detwei) | device.address(out)) % 16 == 0
     per = 2 if pairs else 1
-    arguments = (products, detwei, out, np.int32(n_points))
-    launch(CUDA, f"tet_shape_shape<{per}>", count, n_samples, arguments, cuda.THREADS, per * cuda.THREADS)
+    own = owned_pairs(per * cuda.THREADS, count, out)
+    launch(
+        CUDA,
+        f"tet_shape_shape<{per}>",
+        count,
+        n_samples,
+        (products, detwei, out, own, np.int32(n_points)),
+        per_block=own,
+    )
     return out
 
 
@@ -245,6 +252,11 @@ def _(shape, dshape, detwei, out):
     return out
 
 
+def _text(value):
+    """A truth value in C++."""
+    return str(bool(value)).lower()
+
+
 @tet_gradient_tensor.register("cuda")
 def _(a, tensor, b, detwei, out):
     operands = (a, tensor, a if b is None else b, detwei)
@@ -252,6 +264,8 @@ def _(a, tensor, b, detwei, out):
     n_samples = max(operand.shape[-1] for operand in operands)
     out = cuda.output(out, detwei, (16, n_elements, n_samples))
     own = np.int32(sum(1 << k for k, operand in enumerate(operands) if operand.shape[-1] == n_samples))
-    function = f"tet_gradient_tensor<{'true' if b is None else 'false'}>"
-    launch(CUDA, function, n_elements * n_samples, n_samples, (*operands, out, own, np.int32(n_points)))
+    count = n_elements * n_samples
+    owned = owned_pairs(cuda.THREADS, count, out)
+    function = f"tet_gradient_tensor<{_text(b is None)}, {_text(owned == cuda.THREADS)}>"
+    launch(CUDA, function, count, n_samples, (*operands, out, owned, own, np.int32(n_points)), per_block=owned)
     return out

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._compile import cuda
+from ensemble._compile import cuda, device
 from ensemble._compile.lanes.arithmetic import as_int64, gather
 from ensemble._compile.lanes.types import load
 from ensemble._compile.numba import spliced
 
 __all__ = [
-    "ONE_VALUE", "TILES", "cross", "dot", "edges_at", "edges_of", "launch", "node_at", "places_of", "product", "square",
-    "width_of",
+    "ONE_VALUE", "TILES", "cross", "dot", "edges_at", "edges_of", "launch", "node_at", "owned_pairs", "places_of",
+    "product", "square", "width_of",
 ]  # fmt: skip
 
 TILES = 32
@@ -20,6 +22,9 @@ TILES = 32
 
 ONE_VALUE = cuda.Layout("double", 1, 1, 1)
 """A thread carries one value of one sample."""
+
+SECTOR_BYTES = 32
+"""What memory of a device reads and writes at least."""
 
 
 def width_of(count):
@@ -99,12 +104,19 @@ def square(x, y, z):
 
 
 # --- devices
+def owned_pairs(pairs, count, out):
+    """How many of the `pairs` of a block are its own (result_rows.cuh); `out` has rows of `count` values."""
+    whole = 8 * count % SECTOR_BYTES == device.address(out) % SECTOR_BYTES == 0
+    return np.int32(pairs if whole else pairs - SECTOR_BYTES // 8)
+
+
 def launch(module, function, count, n_samples, arguments, threads=cuda.THREADS, per_block=None, shared=0):
     """Queue a kernel over `count` pairs of element and sample, a thread each or `per_block` in a block of `threads`.
 
     `shared`: bytes of dynamic shared memory of a block.
     """
     extent = (np.int32(n_samples), np.int64(count))
-    grid = (-(-count // (per_block or threads)),)
-    wide = count >= 2**31 - threads
+    n_threads = math.prod(threads) if isinstance(threads, tuple) else threads
+    grid = (-(-count // int(per_block or n_threads)),)
+    wide = count >= 2**31 - n_threads
     module.launch(function, ONE_VALUE, grid, threads, (*arguments, *extent), wide, shared=shared)
