@@ -23,6 +23,7 @@ from ensemble import Ensemble, gallery, ode
 from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.machine_code import addresses_of, assembled
+from ensemble._compile.numba import register_bytes
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.tracer import Scalar, trace
 
@@ -37,7 +38,7 @@ def lorenz(t: Any, y: Any, p: Any, xp: Any) -> list[Any]:
 
 def fused_products() -> float:
     """Fused multiply-adds of float64 per second and thread, of independent chains in registers."""
-    real, n, width, repeats = Scalar("float64"), 8, 16, 8
+    real, n, width, repeats = Scalar("float64"), 12, register_bytes() // 8, 8
 
     def body(*values: Any) -> tuple[Any, ...]:
         chains, (a, b) = list(values[:n]), values[n:]

@@ -42,6 +42,7 @@ __all__ = [
     "output",
     "per_width",
     "prange",
+    "register_bytes",
     "spliced",
     "streams",
     "target",
@@ -195,6 +196,13 @@ def target() -> tuple[str, str, str]:
     registry = importlib.import_module("numba.core.registry")
     triple, processor, features = registry.cpu_target.target_context.codegen().magic_tuple()
     return triple, processor, features
+
+
+@functools.cache
+def register_bytes() -> int:
+    """Bytes of a vector register of the processor that kernels are compiled for."""
+    features = target()[2].split(",")
+    return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
 
 
 def tiles(n_samples: int, widest: int = WIDTHS[0]) -> Iterator[tuple[int, int]]:

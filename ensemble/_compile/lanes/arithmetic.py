@@ -102,22 +102,24 @@ as_float32, as_float64 = map(_conversion, (types.float32, types.float64))
 
 @intrinsic
 def bits(typingctx, a):
-    """The bit patterns of float64 lanes, as int64."""
+    """The bit patterns of floating-point lanes, as integers of their size."""
+    kind = types.int64 if a.dtype is types.float64 else types.int32
 
     def codegen(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.VectorType(ir.IntType(64), a.width))
+        return builder.bitcast(arguments[0], ir.VectorType(ir.IntType(kind.bitwidth), a.width))
 
-    return Lanes(types.int64, a.width)(a), codegen
+    return Lanes(kind, a.width)(a), codegen
 
 
 @intrinsic
 def from_bits(typingctx, a):
-    """The float64 lanes of these bit patterns."""
+    """The floating-point lanes of these bit patterns, of int64 or int32."""
+    kind, element = (types.float64, ir.DoubleType()) if a.dtype is types.int64 else (types.float32, ir.FloatType())
 
     def codegen(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.VectorType(ir.DoubleType(), a.width))
+        return builder.bitcast(arguments[0], ir.VectorType(element, a.width))
 
-    return Lanes(types.float64, a.width)(a), codegen
+    return Lanes(kind, a.width)(a), codegen
 
 
 # --- arithmetic

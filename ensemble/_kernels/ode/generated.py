@@ -8,12 +8,18 @@ from typing import NamedTuple
 from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.machine_code import addresses_of, assembled
+from ensemble._compile.numba import register_bytes
 from ensemble._compile.trace.graph import Graph
 
 __all__ = ["Addresses", "addresses", "single_width", "width_of"]
 
-SHORT, MEDIUM = 500, 1500
-"""Operations of bodies for which four and two registers per value were fastest."""
+SHORT = {64: 500, 32: 150, 16: 500}
+"""Operations of bodies for which four registers per value were fastest, by the bytes of a register.
+
+A processor has 32 registers of 64 or 16 bytes, but 16 of 32 bytes."""
+
+MEDIUM = 1500
+"""Operations of bodies for which two registers per value were fastest."""
 
 
 class Addresses(NamedTuple):
@@ -26,7 +32,7 @@ class Addresses(NamedTuple):
 
 def single_width(dtype: str) -> int:
     """Samples in one register."""
-    return 64 // (8 if dtype == "float64" else 4)
+    return register_bytes() // (8 if dtype == "float64" else 4)
 
 
 def width_of(graph: Graph, dtype: str) -> int:
@@ -35,7 +41,7 @@ def width_of(graph: Graph, dtype: str) -> int:
     Processors that start two operations of a full register per cycle wait for the chains of fewer.
     """
     single, n_nodes = single_width(dtype), len(graph.nodes)
-    return single * (4 if n_nodes <= SHORT else 2 if n_nodes <= MEDIUM else 1)
+    return single * (4 if n_nodes <= SHORT[register_bytes()] else 2 if n_nodes <= MEDIUM else 1)
 
 
 @functools.lru_cache(maxsize=256)
