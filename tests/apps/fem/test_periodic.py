@@ -99,6 +99,19 @@ def test_ends_that_differ_by_rounding_are_matched():
         fem.periodic(fem.TetMesh(points, mesh.tets), 0, tolerance=1e-11)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int16])
+def test_numbers_are_integers_of_any_type_and_copied(dtype):
+    mesh = fem.TetMesh.box(2)
+    numbers = fem.periodic(mesh, 0)
+    given = numbers.astype(dtype)
+    space = fem.LinearSpace(mesh, given)
+    given[:] = 0
+    np.testing.assert_array_equal(space.numbers, numbers)
+    np.testing.assert_array_equal(space.unknowns, numbers[mesh.tets])
+    with pytest.raises(ValueError, match="numbers must name every unknown from 0 on"):
+        fem.LinearSpace(mesh, np.where(numbers == 3, 10**12, numbers))
+
+
 # --- what is refused
 def test_nodes_without_a_partner_are_counted_and_placed():
     mesh = fem.TetMesh.box(2)
