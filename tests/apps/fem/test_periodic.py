@@ -135,6 +135,16 @@ def test_ends_divided_into_other_facets_are_refused():
         fem.periodic(mesh, 1)
 
 
+@pytest.mark.parametrize("axes", [2, (0, 1)])
+def test_ends_without_a_plane_side_are_refused(axes):
+    """The poles of an octahedron are not its sides, and they alone are at its ends."""
+    corners = np.concatenate([np.eye(3), -np.eye(3), np.zeros((1, 3))])
+    tets = [[i, j, k, 6] for i in (0, 3) for j in (1, 4) for k in (2, 5)]
+    wanted = r"periodic: mesh must have plane sides at both ends of axis \d; got no facet in them"
+    with pytest.raises(ValueError, match=wanted):
+        fem.periodic(fem.TetMesh.oriented(corners, tets), axes)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "expected"),
     [
