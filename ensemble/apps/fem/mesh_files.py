@@ -77,6 +77,9 @@ def _contents(mesh: Any, function: str, cells_text: str) -> FileContents:
         kinds = ", ".join(f"{len(cells.data)} of {cells.type!r}" for cells in mesh.cells) or "none"
         raise ValueError(message(function, cells_text, "hold linear tetrahedra, 'tetra'", kinds))
     points, point_data = mesh.points, {name: np.asarray(values) for name, values in mesh.point_data.items()}
+    outside = ((triangles < 0) | (triangles >= len(points))).any(axis=1)
+    wanted, seen = f"be nodes from 0 to {len(points) - 1}", f"others in {outside.sum()} of {outside.size}"
+    require(not outside.any(), function, "triangles", wanted, seen)
     used = np.unique(tets)
     if used.size < len(points) and used[0] >= 0 and used[-1] < len(points):
         new = np.full(len(points), -1)

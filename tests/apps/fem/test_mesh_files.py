@@ -171,6 +171,13 @@ def test_tetrahedra_of_nodes_that_do_not_exist_are_an_error(tmp_path, monkeypatc
         fem.TetMesh.read(tmp_path / "bad.vtu")
 
 
+@pytest.mark.parametrize("node", [-1, 36, 99])
+def test_triangles_of_nodes_that_do_not_exist_are_an_error(mesh, node):
+    given = meshio.Mesh(mesh.points, [("tetra", mesh.tets), ("triangle", [[0, 1, node]])])
+    with pytest.raises(ValueError, match="triangles must be nodes from 0 to 35; got others in 1 of 1"):
+        fem.TetMesh.from_meshio(given)
+
+
 # --- nothing is left half written
 def contents(folder):
     return {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
