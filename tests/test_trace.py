@@ -52,6 +52,9 @@ def test_constants_are_folded():
 def test_zeros_of_either_sign_are_two_constants():
     graph = trace(lambda x: (x + 0.0, x + -0.0), F64)
     assert count(graph, "constant") == 2
+    one, other = (trace(lambda x, zero=zero: np.copysign(x, zero), F64) for zero in (0.0, -0.0))
+    assert one != other  # compiled code is kept by its graph
+    assert one == trace(lambda x: np.copysign(x, 0.0), F64)
 
 
 def test_what_no_result_needs_is_left_out():

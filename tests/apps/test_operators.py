@@ -9,7 +9,7 @@ from ensemble.apps.fem import DiffusionOperator, Multigrid, RandomDiffusion
 from ensemble.krylov import Status, cg
 from ensemble.linalg import AffineMatrix
 from ensemble.multigrid import scaled_aggregation
-from ensemble.scalar import Ensemble
+from ensemble.scalar import Ensemble, SampleSet
 
 EPS = np.finfo(float).eps
 FLOAT32 = Multigrid(dtype=np.float32)
@@ -228,6 +228,40 @@ def test_choices_that_do_not_go_together_are_named(problem_options, options, tex
 def test_bad_coefficients_are_refused(kappa, text):
     with pytest.raises(ValueError, match=text):
         RandomDiffusion(2).operator(kappa)
+
+
+ARGUMENTS = {
+    "y": (5, lambda p, y: p.solve(y)),
+    "u": (27, lambda p, u: p.assemble(np.zeros(5), u)),
+    "u0": (27, lambda p, u0: p.solve(np.zeros(5), u0=u0)),
+    "kappa": (64, lambda p, kappa: p.operator(kappa)),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_masked_and_complex_numbers_are_refused(name):
+    """What stands below a mask is no data, and an imaginary part is none to leave out."""
+    size, call = ARGUMENTS[name]
+    problem, mask = RandomDiffusion(2), np.arange(size) == 1
+    with pytest.raises(ValueError, match=f"{name} must have no masked entries; got 1 of {size} masked"):
+        call(problem, np.ma.masked_array(np.ones(size), mask))
+    with pytest.raises(TypeError, match=f"{name} must be real; got complex128"):
+        call(problem, np.ones(size) + 1j)
+
+
+def test_sample_sets_are_carried_along_and_must_agree(rng):
+    problem, (own, other) = RandomDiffusion(2), (SampleSet.monte_carlo(4, 5, seed=seed) for seed in (1, 2))
+    y, u = Ensemble(own.points, own), Ensemble(rng.uniform(size=(27, 4)), other)
+    for call in (lambda: problem.assemble(y, u), lambda: problem.solve(y, u0=u)):
+        with pytest.raises(ValueError, match="share one sample set"):
+            call()
+    matrices = [problem.assemble(y, symmetric=symmetric)[0] for symmetric in (False, True)]
+    operator = problem.operator(Ensemble(rng.uniform(1.0, 2.0, (64, 4)), own))
+    made = [*matrices, operator @ np.ones(27), operator.to_crs(), operator.diagonal(), operator.astype(np.float32)]
+    assert all(each.sample_set is own for each in made)
+    assert operator.take_samples([2, 1]).sample_set == own.take([2, 1])
+    with pytest.raises(ValueError, match="share one sample set"):
+        operator @ u
 
 
 def test_an_unknown_coefficient_is_refused():

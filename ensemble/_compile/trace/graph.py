@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +18,22 @@ __all__ = ["Graph", "Node"]
 
 @dataclass(frozen=True)
 class Node:
-    """One value: an input (`value` is its position), a constant, a cast, or an operation on earlier nodes."""
+    """One value: an input (`value` is its position), a constant, a cast, or an operation on earlier nodes.
+
+    Zeros of different signs are different constants: compiled code is kept by its graph.
+    """
 
     operation: str
     inputs: tuple[int, ...]
     dtype: str
     value: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Node:
+            return NotImplemented
+        own, its = self.value, other.value
+        same = (self.operation, self.inputs, self.dtype, own) == (other.operation, other.inputs, other.dtype, its)
+        return same and (type(own) is not float or math.copysign(1.0, own) == math.copysign(1.0, its))
 
 
 @dataclass(frozen=True)

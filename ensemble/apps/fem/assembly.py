@@ -38,6 +38,9 @@ REAL = Scalar("float64")
 KEPT = 64
 """Traces that a form keeps."""
 
+SMALLEST, LARGEST = float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max)
+"""The range of products of constants that are one factor of a term."""
+
 
 def assemble(
     mesh: Any, *forms: Any, out: Sequence[Any] | None = None, backend: str | None = None, check: bool = True,
@@ -289,8 +292,9 @@ def _split(coefficient: Any) -> tuple[float, Any]:
             continue
         if node.operation == "multiply":
             constants = [i for i in node.inputs if tracer.nodes[i].operation == "constant"]
-            if len(constants) == 1:
-                factor *= float(tracer.nodes[constants[0]].value)
+            number = _constant(tracer.nodes[constants[0]].value) if len(constants) == 1 else np.nan
+            if number == 0.0 or SMALLEST <= abs(factor * number) <= LARGEST:
+                factor *= number
                 k = next(i for i in node.inputs if i != constants[0])
                 continue
         return factor, Traced(tracer, k)

@@ -10,14 +10,13 @@ from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, library_and_device, to_numpy
 from ensemble._kernels.fem.matrix_free import hex_diagonal, hex_product
 from ensemble._kernels.krylov.vectors import dot, dot_partials, take_samples
-from ensemble._typing import Array
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import multiply, places_of, premultiply
+from ensemble.linalg.operators import multiply, places_of, premultiply, set_of
 from ensemble.scalar import Ensemble
 
-__all__ = ["DiffusionOperator"]
+__all__ = ["DiffusionOperator", "real_samples", "require_coefficient"]
 
 
 class DiffusionOperator(MatrixOperator):
@@ -47,10 +46,11 @@ class DiffusionOperator(MatrixOperator):
     has_partial_dots = True
     __array_ufunc__ = None
 
-    def __init__(self, discretization: Discretization, kappa: Array) -> None:
+    def __init__(self, discretization: Discretization, kappa: Any) -> None:
         self.discretization = discretization
         self.graph = discretization.graph
-        self.kappa = kappa
+        self.sample_set = set_of(kappa)
+        self.kappa = kappa.samples if isinstance(kappa, Ensemble) else kappa
 
     def __repr__(self) -> str:
         return f"DiffusionOperator(shape={self.shape}, n_samples={self.n_samples}, {self.dtype})"
@@ -95,7 +95,9 @@ class DiffusionOperator(MatrixOperator):
             return self
         places = places_of(samples, self.n_samples, "DiffusionOperator.take_samples")
         chosen = take_samples(self.kappa, asarray_like(places, self.kappa), None)
-        return DiffusionOperator(self.discretization, chosen)
+        return DiffusionOperator(
+            self.discretization, Ensemble(chosen, self.sample_set and self.sample_set.take(places))
+        )
 
     def astype(self, dtype: Any) -> DiffusionOperator:
         """The operator of the coefficient in another floating-point type; itself where that is its type."""
@@ -104,16 +106,18 @@ class DiffusionOperator(MatrixOperator):
             raise TypeError(_check.message("DiffusionOperator", "the type of a product", "be real", dtype))
         if dtype == self.dtype:
             return self
-        return DiffusionOperator(self.discretization, self.kappa.astype(dtype))
+        return DiffusionOperator(self.discretization, Ensemble(self.kappa.astype(dtype), self.sample_set))
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_nodes,); 1 at fixed nodes."""
-        return Ensemble(hex_diagonal(*self.discretization.matrix_free_tables(self.dtype), self.kappa, None))
+        tables = self.discretization.matrix_free_tables(self.dtype)
+        return Ensemble(hex_diagonal(*tables, self.kappa, None), self.sample_set)
 
     def to_crs(self) -> CrsMatrix:
         """The assembled matrices."""
         guess = self.discretization.initial_guess(self.n_samples, self.dtype)
-        return CrsMatrix(self.graph, self.discretization.jacobian_and_residual(self.kappa, guess)[0])
+        values = self.discretization.jacobian_and_residual(self.kappa, guess)[0]
+        return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
 
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i`, assembled, as a ``scipy.sparse.csr_array``; a shared operator serves every sample."""
@@ -150,11 +154,20 @@ class DiffusionOperator(MatrixOperator):
         return premultiply(x, self)
 
 
+def real_samples(value: Any, function: str, argument: str) -> Any:
+    """An argument as a bare array of real numbers, the samples last."""
+    _check.require_unmasked(value, function, argument)
+    samples = (
+        value.samples if isinstance(value, Ensemble) else (value if is_array(value) else np.asarray(value))[..., None]
+    )
+    if getattr(samples.dtype, "kind", "f") not in "fiu":
+        raise TypeError(_check.message(function, argument, "be real", samples.dtype))
+    return samples
+
+
 def require_coefficient(kappa: Any, n_cells: int, reference_array: Any, function: str) -> Any:
     """The coefficient as an array of shape (8 * n_cells, n_samples) where `reference_array` lies, or an error."""
-    samples = (
-        kappa.samples if isinstance(kappa, Ensemble) else (kappa if is_array(kappa) else np.asarray(kappa))[..., None]
-    )
+    samples = real_samples(kappa, function, "kappa")
     library, wanted = (library_and_device(array)[0].split(".")[-1] for array in (samples, reference_array))
     if library not in ("numpy", wanted):
         raise TypeError(_check.message(function, "kappa", f"hold arrays of numpy or {wanted}", library))

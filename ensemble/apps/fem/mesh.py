@@ -11,7 +11,7 @@ import numpy as np
 from ensemble import _check
 from ensemble.apps.fem.elements import GAUSS
 
-__all__ = ["HexMesh", "RowIncidence", "cell_counts"]
+__all__ = ["HexMesh", "RowIncidence", "cell_counts", "read_only"]
 
 STEEPEST = 3.0 * np.sqrt(3.0)
 """From this grading on, g + b g^2 (1-g)^2 is no longer increasing."""
@@ -36,6 +36,13 @@ def cell_counts(cells: int | tuple[int, int, int], function: str) -> list[int]:
     along = (cells,) * 3 if np.ndim(cells) == 0 else tuple(cells)  # type: ignore[arg-type]
     _check.require(len(along) == 3, function, "cells", "be one count or three", f"{len(along)} counts")
     return [_check.integer(n, function, "cells", minimum=1) for n in along]
+
+
+def read_only(*arrays: np.ndarray) -> np.ndarray:
+    """The first of the arrays; none can be changed from now on."""
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays[0]
 
 
 @dataclass(frozen=True, eq=False)

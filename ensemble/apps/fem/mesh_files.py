@@ -27,6 +27,9 @@ FORMATS: Mapping[str, Mapping[str, Any]] = {
 """What is written, with options of meshio: its first choice for .msh is Ansys, its Gmsh 4.1 writes one tag for all,
 and XDMF is two files unless in XML."""
 
+WIDTHS: Mapping[str, tuple[int, ...]] = {".xdmf": (1, 2, 3, 6, 9), ".msh": (1, 3, 9)}
+"""Numbers that a field may have at a place; any in .vtu."""
+
 
 class FileContents(NamedTuple):
     """The linear tetrahedra and triangles of a file, with their values by name; points of tetrahedra alone."""
@@ -74,6 +77,9 @@ def _contents(mesh: Any, function: str, cells_text: str) -> FileContents:
         kinds = ", ".join(f"{len(cells.data)} of {cells.type!r}" for cells in mesh.cells) or "none"
         raise ValueError(message(function, cells_text, "hold linear tetrahedra, 'tetra'", kinds))
     points, point_data = mesh.points, {name: np.asarray(values) for name, values in mesh.point_data.items()}
+    outside = ((triangles < 0) | (triangles >= len(points))).any(axis=1)
+    wanted, seen = f"be nodes from 0 to {len(points) - 1}", f"others in {outside.sum()} of {outside.size}"
+    require(not outside.any(), function, "triangles", wanted, seen)
     used = np.unique(tets)
     if used.size < len(points) and used[0] >= 0 and used[-1] < len(points):
         new = np.full(len(points), -1)
@@ -115,8 +121,9 @@ def write_mesh(
     mesh : TetMesh
     point_data, cell_data : dict, optional
         Fields by name, of shape (n_nodes, ...) and (n_elements, ...), the rest () or (k,) or (3, 3); tensors are
-        written as nine numbers. An array is written as it is. Of an Ensemble ``<name>_mean`` and ``<name>_std`` are
-        written, its `sample_mean` and `sample_std` with the weights of its samples.
+        written as nine numbers. k is 1, 2, 3, 6 or 9 in ``.xdmf``, 1, 3 or 9 in ``.msh``. An array is written as it is.
+        Of an Ensemble ``<name>_mean`` and ``<name>_std`` are written, its `sample_mean` and `sample_std` with the
+        weights of its samples.
 
     Raises
     ------
@@ -227,6 +234,10 @@ def _arrays(argument: str, fields: Mapping[str, Any], count: int, ending: str) -
                 raise TypeError(message("write_mesh", where, "be real numbers", f"dtype {array.dtype}"))
             shaped = 1 <= array.ndim <= 3 and array.shape[0] == count
             require(shaped, "write_mesh", where, f"have shape ({count}, ...)", array.shape)
+            width = array[0].size
+            widths = WIDTHS.get(ending, ())
+            wanted = f"have {', '.join(map(str, widths))} numbers in {ending}" if widths else "have one or more numbers"
+            require(width in widths if widths else width > 0, "write_mesh", where, wanted, width)
             require(own not in found, "write_mesh", argument, "have different names", f"{own!r} twice")
             if array.dtype.kind == "b" or (ending == ".xdmf" and array.dtype.itemsize < 4 and array.dtype.kind in "iu"):
                 array = array.astype(np.int32)

@@ -88,8 +88,8 @@ def periodic(mesh: TetMesh, axes: int | tuple[int, ...], *, tolerance: float = 1
     TypeError
         If an axis is no integer.
     ValueError
-        If `axes` are not from 0 to 2, or nodes or facets of one end have no partner at the other. The message says how
-        many, and where the first is.
+        If `axes` are not from 0 to 2, an end has no facet, or nodes or facets of one end have no partner at the other.
+        The message says how many, and where the first is.
 
     Examples
     --------
@@ -143,6 +143,10 @@ def _check_facets(mesh: TetMesh, axis: int, pairs: np.ndarray) -> None:
         facets = new[mesh.boundary_facets]
         kept = (facets >= 0).all(axis=1)
         ends.append({tuple(facet) for facet in np.sort(facets[kept], axis=1).tolist()})
+    _check.require(
+        bool(ends[0] | ends[1]), "periodic", "mesh", f"have plane sides at both ends of axis {axis}",
+        "no facet in them", "Pass pairs of nodes to merge_nodes.",
+    )  # fmt: skip
     alone = ends[0] ^ ends[1]
     if alone:
         x, y, z = mesh.points[pairs[list(min(alone)), 0]].mean(axis=0)

@@ -5,16 +5,17 @@ Longer than 400 lines: half of them describe options.
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any
 
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, library_and_device, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, library_and_device, to_numpy
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._typing import Array
-from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
+from ensemble.apps.fem.diffusion_operator import DiffusionOperator, real_samples, require_coefficient
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.mesh import HexMesh, cell_counts
 from ensemble.apps.fem.result import DiffusionResult
@@ -26,7 +27,9 @@ from ensemble.apps.fem.solves.stored_system import StoredSystem, Workspace
 from ensemble.apps.fem.solves.timed_system import LinearSolver
 from ensemble.krylov import SolveResult, bicgstab, cg, direct, gmres, newton
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg.operators import set_of
 from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import common_set
 from ensemble.uq.fields.unit_cube import exponential_covariance
 
 __all__ = ["DiffusionResult", "RandomDiffusion"]
@@ -188,6 +191,7 @@ class RandomDiffusion:
             state = self.discretization.initial_guess(parameters.shape[1], parameters.dtype)
         else:
             parameters, state = self._fit(parameters, u)
+        sample_set = _sample_set(parameters.shape[1], y, u)
         work = self._workspaces.pop((parameters.shape[1], parameters.dtype), Workspace())
         work.kappa = self.discretization.coefficient(parameters, work.kappa)
         buffer = self._values_of(out, state, symmetric)
@@ -195,7 +199,7 @@ class RandomDiffusion:
         self._workspaces[parameters.shape[1], parameters.dtype] = work
         if not isinstance(y, Ensemble) and not isinstance(u, Ensemble):
             return MATRICES[symmetric](self.graph, values), residual[:, 0]
-        return MATRICES[symmetric](self.graph, values), Ensemble(residual, _sample_set(residual.shape[1], y, u))
+        return MATRICES[symmetric](self.graph, Ensemble(values, sample_set)), Ensemble(residual, sample_set)
 
     def solve(
         self,
@@ -268,6 +272,7 @@ class RandomDiffusion:
         )  # fmt: skip
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
+        sample_set = _sample_set(key[0], y, u0)
         if key not in self._workspaces:
             self._prepare(*key, multigrid, operator)
         start_values = self.discretization.initial_guess(*key)
@@ -286,7 +291,6 @@ class RandomDiffusion:
             system = StoredSystem(self.discretization, parameters, work, linear_solver)
         else:
             system = OperatorSystem(self.discretization, parameters, operator, linear_solver)
-        sample_set = _sample_set(key[0], y)
         reference = None if u0 is None else system.reference(start_values)
         outcome = newton(
             system.residual, system.jacobian, Ensemble(guess, sample_set), solver=system.solve, rtol=rtol,
@@ -326,7 +330,7 @@ class RandomDiffusion:
 
     def _start(self, u0: Any, start: Any) -> Any:
         """`u0` with the boundary values and the shape of the usual start."""
-        state = u0.samples if isinstance(u0, Ensemble) else (u0 if is_array(u0) else np.asarray(u0))[..., None]
+        state = real_samples(u0, "RandomDiffusion.solve", "u0")
         fits = state.shape[:-1] == start.shape[:1] and state.shape[-1] in (1, start.shape[1])
         wanted = f"have shape {start.shape[:1]} and {start.shape[1]} samples, or 1"
         seen = f"shape {state.shape[:-1]} with {state.shape[-1]} samples"
@@ -354,18 +358,15 @@ class RandomDiffusion:
         """
         reference_array = self.discretization.reference_array
         samples = require_coefficient(kappa, self.mesh.n_cells, reference_array, "RandomDiffusion.operator")
-        return DiffusionOperator(self.discretization, samples)
+        return DiffusionOperator(self.discretization, Ensemble(samples, set_of(kappa)))
 
     def _parameters(self, y: Any, function: str) -> np.ndarray:
         """The checked parameters, shape (n_terms, n_samples)."""
         function = f"RandomDiffusion.{function}"
-        samples = y.samples if isinstance(y, Ensemble) else (y if is_array(y) else np.asarray(y))[..., None]
-        samples = self._host(samples, function)
+        samples = self._host(real_samples(y, function, "y"), function)
         shape = (self.field.n_terms,)
         advice = "For many samples, pass an Ensemble, its samples in the last axis."
         _check.require(samples.shape[:-1] == shape, function, "y", f"have shape {shape}", samples.shape[:-1], advice)
-        if samples.dtype.kind not in "fiu":
-            raise TypeError(_check.message(function, "y", "be real", samples.dtype))
         dtype = samples.dtype if samples.dtype == np.float32 else np.float64
         samples = np.ascontiguousarray(samples, dtype=dtype)
         self.discretization.require_positive(samples, function)
@@ -399,7 +400,7 @@ class RandomDiffusion:
 
     def _fit(self, y: np.ndarray, u: Any) -> tuple[np.ndarray, Array]:
         """Parameters and state with one dtype and one number of samples."""
-        state = u.samples if isinstance(u, Ensemble) else (u if is_array(u) else np.asarray(u))[..., None]
+        state = real_samples(u, "RandomDiffusion.assemble", "u")
         n_samples = max(y.shape[1], state.shape[-1])
         good = state.shape[:-1] == (self.mesh.n_nodes,) and {y.shape[1], state.shape[-1]} <= {1, n_samples}
         wanted = f"have shape ({self.mesh.n_nodes},) and {y.shape[1]} samples, or 1"
@@ -412,9 +413,9 @@ class RandomDiffusion:
 
 
 def _sample_set(n_samples: int, *operands: Any) -> Any:
-    """The sample set that an operand of `n_samples` samples carries, or None."""
+    """The one sample set that the operands of `n_samples` samples carry, or None."""
     ensembles = (operand for operand in operands if isinstance(operand, Ensemble) and operand.n_samples == n_samples)
-    return next((x.sample_set for x in ensembles if x.sample_set is not None), None)
+    return functools.reduce(common_set, (x.sample_set for x in ensembles), None)
 
 
 def _directly(A: Any, r: Any, *, rtol: float, M: None = None, **options: Any) -> SolveResult:

@@ -191,15 +191,17 @@ class MeshSpace(Space):
         self.mesh, self.nodes, self.n_nodes, self.dim = mesh, nodes, mesh.n_nodes, 3
         self.unknowns, self.n_unknowns, self.numbers = self.nodes, self.n_nodes, None
         if numbers is not None:
-            self.numbers = numbers = np.asarray(numbers)
+            numbers = np.asarray(numbers)
             require(
                 numbers.shape == (self.n_nodes,) and numbers.dtype.kind in "iu", self.name, "numbers",
                 f"be {self.n_nodes} integers, one per node", f"{numbers.dtype} {numbers.shape}",
             )  # fmt: skip
-            self.n_unknowns = int(numbers.max(initial=-1)) + 1
-            count = np.bincount(numbers[numbers >= 0], minlength=self.n_unknowns)
-            whole = bool(np.all(numbers >= 0) and np.all(count))
+            numbers = numbers.astype(np.int64)
+            inside = bool(np.all((numbers >= 0) & (numbers < self.n_nodes)))
+            whole = inside and bool(np.all(np.bincount(numbers)))
             require(whole, self.name, "numbers", "name every unknown from 0 on", "a gap or a negative number")
+            self.numbers = numbers = numbers.astype(np.int32)
+            self.n_unknowns = int(numbers.max()) + 1
             self.unknowns = numbers[self.nodes]
 
     def __repr__(self) -> str:

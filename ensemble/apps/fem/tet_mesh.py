@@ -12,7 +12,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._kernels.fem.mesh_arrays import CHUNK, count_faulty_tets, has_doubles
-from ensemble.apps.fem.mesh import cell_counts
+from ensemble.apps.fem.mesh import cell_counts, read_only
 from ensemble.apps.fem.mesh_files import FileContents, facet_values, read_tets, tets_of
 from ensemble.apps.fem.tet_geometry import Condition, doubles, named, places_where, squared_lengths, tet_volumes
 
@@ -32,7 +32,7 @@ KUHN = np.array([[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 
 
 @dataclass(frozen=True, eq=False)
 class TetMesh:
-    """Linear tetrahedra in space; their arrays are copies, not to be changed: volumes and tables made of them are kept.
+    """Linear tetrahedra in space; their arrays are read-only copies, because volumes and tables made of them are kept.
 
     Parameters
     ----------
@@ -92,11 +92,15 @@ class TetMesh:
         count_faulty_tets(self.points.reshape(-1), flat, FLAT, volumes, keys, used, faulty)
         if faulty.any() or not used.all() or has_doubles(flat, keys):
             self._name_faulty()
-        self.__dict__["volumes"] = volumes
+        self.__setstate__({"volumes": volumes})
 
     def __getstate__(self) -> dict[str, Any]:
         """What copies and files hold: not what was worked out from it."""
         return {name: self.__dict__[name] for name in (*self.__dataclass_fields__, "volumes")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        read_only(self.points, self.tets, self.volumes)
 
     def _name_faulty(self) -> None:
         """Raise the error that names repeated nodes, elements without volume, doubles or unused nodes."""
@@ -236,7 +240,7 @@ class TetMesh:
             step = jitter * np.array(sizes) / np.array(counts)
             points[inner] += np.random.default_rng(seed).uniform(-step, step, (int(inner.sum()), 3))
         if terrain is not None:
-            height = np.asarray(terrain(points[:, 0], points[:, 1]))
+            height = np.asarray(terrain(points[:, 0].copy(), points[:, 1].copy()))
             real = height.dtype.kind in "biuf" and height.shape in ((), (len(points),))
             seen = f"{height.dtype} of shape {height.shape}"
             _check.require(real, "TetMesh.box", "terrain", f"give one height or {len(points)}", seen)
@@ -270,7 +274,7 @@ class TetMesh:
     @cached_property
     def edges(self) -> np.ndarray:
         """The nodes of each edge, the smaller first, shape (n_edges, 2), ascending."""
-        return self._edges[0]
+        return read_only(self._edges[0])
 
     @cached_property
     def _edges(self) -> tuple[np.ndarray, np.ndarray]:
@@ -283,8 +287,7 @@ class TetMesh:
     @cached_property
     def boundary_facets(self) -> np.ndarray:
         """The nodes of each facet that belongs to one element, shape (n_facets, 3); normals point outwards."""
-        facets: np.ndarray = self.tets[:, FACETS].reshape(-1, 3)[self._alone]
-        return facets
+        return read_only(self.tets[:, FACETS].reshape(-1, 3)[self._alone])
 
     @property
     def boundary_elements(self) -> np.ndarray:
@@ -335,7 +338,7 @@ class TetMesh:
 
     # --- other meshes
     def renumbered(self, order: Any, *, seed: int | None = None) -> TetMesh:
-        """The mesh with its nodes in another order; elements are sorted by their first node.
+        """The mesh with its nodes in another order, elements sorted by their first node; without data of a file.
 
         Parameters
         ----------
@@ -371,7 +374,7 @@ class TetMesh:
         return np.asarray(reverse_cuthill_mckee(graph, symmetric_mode=True))
 
     def refined(self) -> TetMesh:
-        """Each element divided into eight, new nodes at the middle of the edges.
+        """Each element divided into eight, new nodes at the middle of the edges; without data of a file.
 
         Four of them are at the corners; the octahedron between them is cut along the shortest of its three diagonals,
         the first among equals.
@@ -380,11 +383,9 @@ class TetMesh:
         middle = (self.points[edges[:, 0]] + self.points[edges[:, 1]]) * 0.5
         points = np.concatenate([self.points, middle])
         m = of_element + self.n_nodes
-        v = self.tets
-        v0, v1, v2, v3 = v.T
+        v0, v1, v2, v3 = self.tets.T
         m01, m02, m03, m12, m13, m23 = m.T
         corners = [(v0, m01, m02, m03), (m01, v1, m12, m13), (m02, m12, v2, m23), (m03, m13, m23, v3)]
-        at_corners = [np.stack(corner, axis=1) for corner in corners]
         # Opposite edges 0-5, 1-4 and 2-3 give the diagonals; around each, the other four middles in turn.
         rings = {(0, 5): (1, 3, 4, 2), (1, 4): (0, 2, 5, 3), (2, 3): (0, 4, 5, 1)}
         ends = np.array(list(rings))
@@ -395,5 +396,5 @@ class TetMesh:
             here = shortest == choice
             for k in range(4):
                 octahedron[here, k] = m[here][:, [a, b, ring[k], ring[(k + 1) % 4]]]
-        tets = np.concatenate([np.stack(at_corners, axis=1), octahedron], axis=1).reshape(-1, 4)
+        tets = np.concatenate([np.moveaxis(np.array(corners), 2, 0), octahedron], axis=1).reshape(-1, 4)
         return TetMesh.oriented(points, tets)

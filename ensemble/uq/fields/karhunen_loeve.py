@@ -43,7 +43,8 @@ class KarhunenLoeve(Variable):
     ----------
     expansion : object
         With `eigenvalues`, shape (n_terms,), `dimension` and ``modes_at(points)``, shape (n_points, n_terms), for
-        instance of `ensemble.apps.fem.exponential_covariance`.
+        instance what `ensemble.apps.fem.exponential_covariance` gives: an `ensemble.apps.fem.KarhunenLoeve`, which has
+        the eigenpairs alone.
     mean : float, or function of points ``(n, d)`` that gives ``(n,)``, in the units of g
     std : float, zero or above, or such a function
     transform : {None, "lognormal"} or function

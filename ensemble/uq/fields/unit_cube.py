@@ -29,6 +29,9 @@ TRILINOS_MODES = {
 class KarhunenLoeve:
     """Eigenpairs of a covariance on [0, 1]^d that is a product over the axes, largest eigenvalue first.
 
+    These are numbers and functions, made by `exponential_covariance`. A random input of a study, with mean, deviation
+    and distribution, is `ensemble.uq.fields.KarhunenLoeve`, which takes this object as its `expansion`.
+
     A random field with this covariance, mean ``mu`` and standard deviation ``sigma`` is, with uncorrelated ``y_m`` of
     mean 0 and variance 1, ``mu + sigma * sum over m of sqrt(eigenvalues[m]) * modes_at(x)[:, m] * y_m``.
 
@@ -71,13 +74,23 @@ class KarhunenLoeve:
         Raises
         ------
         ValueError
-            If `points` does not have d columns.
+            If `points` does not have d columns, or lies outside of the cube by more than 1e-9.
+        TypeError
+            If `points` are not real numbers.
         """
-        points = np.asarray(points, dtype=np.float64)
+        _check.require_unmasked(points, "modes_at", "points")
+        points = np.asarray(points)
+        if points.dtype.kind not in "biuf":
+            raise TypeError(_check.message("modes_at", "points", "be real numbers", f"dtype {points.dtype}"))
         good = points.ndim == 2 and points.shape[1] == self.dimension
         _check.require(
             good, "modes_at", "points", f"have one row per point and {self.dimension} columns", f"shape {points.shape}"
         )
+        inside = ((points >= -1e-9) & (points <= 1.0 + 1e-9)).all(axis=1)
+        seen = f"{np.sum(~inside)} of {inside.size} outside it"
+        advice = "A field on another box is uq.fields.KarhunenLoeve.exponential(domain, ...)."
+        _check.require(bool(inside.all()), "modes_at", "points", "lie in the unit cube", seen, advice)
+        points = points.astype(np.float64, copy=False)
         modes = self.modes_along(0, points[:, 0])
         for axis in range(1, self.dimension):
             modes *= self.modes_along(axis, points[:, axis])

@@ -67,6 +67,13 @@ def test_factors_of_numpy_are_added_as_real_numbers(mesh, integrand):
     np.testing.assert_array_equal(made, fem.linear_form(lambda v, w: 2.0 * v).assemble(mesh).samples)
 
 
+@pytest.mark.parametrize(("constant", "f"), [(1e-200, 1e300), (1e200, 1e-300)])
+def test_constants_whose_product_leaves_the_range_are_not_taken_together(mesh, constant, f):
+    form = fem.linear_form(lambda v, w: (w.f * constant) * constant * v)
+    expected = f * constant * constant * mesh.volumes.sum()
+    np.testing.assert_allclose(total_of(form, mesh, f=np.array(f)), expected, rtol=1e-13)
+
+
 def test_conditions_are_numbers_in_sums_and_products(mesh):
     k = np.where(np.arange(mesh.n_elements) % 3 == 0, 1.0, 3.0)
     form = fem.linear_form(lambda v, w: (w.k > 0.0) * v + (w.k > 2.0) * v * (w.k < 4.0))
@@ -146,6 +153,12 @@ def test_a_form_that_is_zero_gives_zeros(mesh):
 def test_integrands_with_a_mistake_are_told_what_it_is(mesh, integrand, error, text):
     with pytest.raises(error, match=text):
         bilinear(integrand).assemble(mesh, k=np.ones(5), pair=np.ones((mesh.n_nodes, 2)))
+
+
+@pytest.mark.parametrize("constant", [np.inf, np.nan])
+def test_a_constant_factor_of_a_field_is_finite(mesh, constant):
+    with pytest.raises(ValueError, match="form: a constant factor must be finite; got"):
+        fem.linear_form(lambda v, w: w.f * constant * v).assemble(mesh, f=1.0)
 
 
 @pytest.mark.parametrize("make", [fem.bilinear_form, fem.linear_form])

@@ -171,6 +171,13 @@ def test_tetrahedra_of_nodes_that_do_not_exist_are_an_error(tmp_path, monkeypatc
         fem.TetMesh.read(tmp_path / "bad.vtu")
 
 
+@pytest.mark.parametrize("node", [-1, 36, 99])
+def test_triangles_of_nodes_that_do_not_exist_are_an_error(mesh, node):
+    given = meshio.Mesh(mesh.points, [("tetra", mesh.tets), ("triangle", [[0, 1, node]])])
+    with pytest.raises(ValueError, match="triangles must be nodes from 0 to 35; got others in 1 of 1"):
+        fem.TetMesh.from_meshio(given)
+
+
 # --- nothing is left half written
 def contents(folder):
     return {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
@@ -234,6 +241,9 @@ def test_a_folder_without_permission_is_an_error(tmp_path, mesh):
         ("u.stl", {}, ValueError, r"write_mesh: path must end in one of .vtu, .xdmf, .msh; got 'u.stl'"),
         ("u.vtu", {"u": np.zeros(7)}, ValueError, r"point_data\['u'\] must have shape \(36, ...\); got \(7,\)"),
         ("u.vtu", {"u": 1.0}, ValueError, r"point_data\['u'\] must have shape \(36, ...\); got \(\)"),
+        ("u.xdmf", {"u": np.zeros((36, 4))}, ValueError, r"\['u'\] must have 1, 2, 3, 6, 9 numbers in .xdmf; got 4"),
+        ("u.msh", {"u": np.zeros((36, 2))}, ValueError, r"point_data\['u'\] must have 1, 3, 9 numbers in .msh; got 2"),
+        ("u.vtu", {"u": np.zeros((36, 0))}, ValueError, r"point_data\['u'\] must have one or more numbers; got 0"),
         ("u.vtu", {"u": np.zeros(36, complex)}, TypeError, "be real numbers; got dtype complex128"),
         ("u.vtu", {"u": np.zeros(36, str)}, TypeError, "be real numbers; got dtype <U1"),
         (

@@ -99,6 +99,19 @@ def test_ends_that_differ_by_rounding_are_matched():
         fem.periodic(fem.TetMesh(points, mesh.tets), 0, tolerance=1e-11)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int16])
+def test_numbers_are_integers_of_any_type_and_copied(dtype):
+    mesh = fem.TetMesh.box(2)
+    numbers = fem.periodic(mesh, 0)
+    given = numbers.astype(dtype)
+    space = fem.LinearSpace(mesh, given)
+    given[:] = 0
+    np.testing.assert_array_equal(space.numbers, numbers)
+    np.testing.assert_array_equal(space.unknowns, numbers[mesh.tets])
+    with pytest.raises(ValueError, match="numbers must name every unknown from 0 on"):
+        fem.LinearSpace(mesh, np.where(numbers == 3, 10**12, numbers))
+
+
 # --- what is refused
 def test_nodes_without_a_partner_are_counted_and_placed():
     mesh = fem.TetMesh.box(2)
@@ -120,6 +133,16 @@ def test_ends_divided_into_other_facets_are_refused():
         ValueError, match=r"the same facets at both ends of axis 1; got 4 without .*, the first over \("
     ):
         fem.periodic(mesh, 1)
+
+
+@pytest.mark.parametrize("axes", [2, (0, 1)])
+def test_ends_without_a_plane_side_are_refused(axes):
+    """The poles of an octahedron are not its sides, and they alone are at its ends."""
+    corners = np.concatenate([np.eye(3), -np.eye(3), np.zeros((1, 3))])
+    tets = [[i, j, k, 6] for i in (0, 3) for j in (1, 4) for k in (2, 5)]
+    wanted = r"periodic: mesh must have plane sides at both ends of axis \d; got no facet in them"
+    with pytest.raises(ValueError, match=wanted):
+        fem.periodic(fem.TetMesh.oriented(corners, tets), axes)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Meshes of tetrahedra: what they count, how they are refined, and what is refused."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -111,6 +114,27 @@ def test_a_mesh_keeps_copies_and_oriented_mends_the_order():
     tets[:] = 0
     np.testing.assert_array_equal(mesh.points, POINTS)
     assert mesh.volumes.sum() == pytest.approx(1 / 6 + 1 / 3)
+
+
+@pytest.mark.parametrize("made", [lambda m: m, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+@pytest.mark.parametrize("name", ["points", "tets", "volumes", "edges", "boundary_facets"])
+def test_arrays_of_a_mesh_cannot_be_changed(made, name):
+    """Tables made of them are kept: sizes of elements, normals, graphs."""
+    mesh = made(fem.TetMesh.box(2))
+    with pytest.raises(ValueError, match="read-only"):
+        getattr(mesh, name)[0] = 1
+
+
+def test_functions_of_coordinates_cannot_move_nodes():
+    def in_place(x, y, z=0.0):
+        x -= 0.5
+        return x * x + y * y + z < 0.3
+
+    mesh = fem.TetMesh.box(2)
+    with pytest.raises(ValueError, match="read-only"):
+        mesh.nodes_where(in_place)
+    lifted = fem.TetMesh.box(2, terrain=lambda x, y: 0.1 * in_place(x, y))
+    np.testing.assert_array_equal(lifted.points[:, :2], mesh.points[:, :2])
 
 
 @pytest.mark.parametrize(

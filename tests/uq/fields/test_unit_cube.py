@@ -98,3 +98,24 @@ def test_bad_arguments_are_named(arguments, options, error, text):
 def test_points_of_the_wrong_dimension_are_refused():
     with pytest.raises(ValueError, match=r"points must have one row per point and 3 columns; got shape \(4, 2\)"):
         exponential_covariance(2, 1.0).modes_at(np.zeros((4, 2)))
+
+
+@pytest.mark.parametrize(
+    ("points", "error", "text"),
+    [
+        ([[0.5, 0.5, 1.1]], ValueError, "modes_at: points must lie in the unit cube; got 1 of 1 outside it"),
+        ([[0.5, -0.1, 0.0], [0.0, 0.0, 0.0], [np.nan, 0.0, 0.0]], ValueError, "got 2 of 3 outside it"),
+        (np.ma.masked_array([[0.5, 0.5, 0.5]], [[1, 0, 0]]), ValueError, "points must have no masked entries"),
+        (np.full((1, 3), 0.5j), TypeError, "points must be real numbers; got dtype complex128"),
+    ],
+)
+def test_points_outside_of_the_cube_are_refused(points, error, text):
+    """The formulas go on there, but not as modes of the covariance."""
+    with pytest.raises(error, match=text):
+        exponential_covariance(2, 1.0).modes_at(points)
+
+
+def test_points_on_the_rim_may_be_wrong_by_rounding():
+    expansion = exponential_covariance(2, 1.0)
+    corners = expansion.modes_at([[0.0, 1.0, 1.0]])
+    np.testing.assert_allclose(expansion.modes_at([[-1e-15, 1.0 + 2e-16, 1.0]]), corners, rtol=1e-13)
