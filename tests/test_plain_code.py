@@ -1,6 +1,7 @@
 """Functions that are written to LLVM as they stand do what Python does with them."""
 
 import ast
+import ctypes
 import inspect
 import math
 from pathlib import Path
@@ -11,23 +12,29 @@ import pytest
 
 import ensemble
 from ensemble._compile.lanes import types as lanes
+from ensemble._compile.lanes.graph_function import GraphFunction
+from ensemble._compile.lanes.library import assembly_of
+from ensemble._compile.machine_code import Module, addresses_of, assembled
 from ensemble._compile.plain_code import (
     EPS,
     LANES,
     Function,
     Integers,
     Numbers,
+    PlainText,
     Register,
     behind,
     entry,
     fma,
     inlined,
     load,
+    module_text,
     plain,
     rolled,
     store,
 )
 from ensemble._compile.trace.numba_source import BUILT_ON
+from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.kalman.loops import filter_range
 from ensemble._kernels.kalman.smoother_loops import smooth_range
 from ensemble._kernels.sparse.fma import fma as fused
@@ -191,3 +198,43 @@ def test_registers_have_the_width_of_the_one_that_is_given(width):
     expected = np.arange(5.0 * width).reshape(5, width) * factors
     np.testing.assert_array_equal(w[: 3 * width], expected.reshape(-1)[: 3 * width])
     np.testing.assert_array_equal(w[3 * width :], np.arange(5.0 * width)[3 * width :])
+
+
+SOURCE = """
+def total(places: Integers, n: int, first: int) -> int:
+    numbers, out = numbers_at(places[0]), numbers_at(places[1])
+    narrow, middle, wide = integers_at(places[2], 16), integers_at(places[3], 32), integers_at(places[4], 64)
+    sums = spread(0.5)
+    for i in range(n):
+        at = narrow[i] + middle[i] + wide[i]
+        prefetch(numbers, first + at * WIDTH, 8)
+        low, high = both(load(numbers, first + at * WIDTH), FACTOR)
+        sums = sums + low / high
+    store(out, 0, sums)
+    return narrow[0] + middle[0]
+"""
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_function_of_text_is_called_by_its_address_and_calls_a_traced_body(width, rolled, rng, tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    real = Scalar("float64")
+    graph = trace(lambda x, y: (x * y, np.sqrt(x) - y), real, real)
+    both = GraphFunction(graph, "both", width)
+    function = PlainText("total", SOURCE, {"WIDTH": width, "FACTOR": 1.5, "both": both})
+    function.rolled = rolled
+    body = assembled([both.assembly()])
+    module = Module(module_text(function, width), body.called, (body.text,), has_loops=True)
+    numbers, out = rng.uniform(1.0, 2.0, 6 * width + 1), np.zeros(width)
+    integers = [
+        np.array(values, f"int{bits}") for values, bits in (([-1, 2, 1], 16), ([2, -2, 0], 32), ([1, 0, 4], 64))
+    ]
+    places = np.array([array.ctypes.data for array in (numbers, out, *integers)])
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    assert call(addresses_of(module, ["total"], assembly_of)["total"])(places.ctypes.data, 3, 1) == 1
+    expected = np.full(width, 0.5)
+    for at in (2, 0, 5):
+        x = numbers[1 + at * width :][:width]
+        expected = expected + x * 1.5 / (np.sqrt(x) - 1.5)
+    np.testing.assert_array_equal(out, expected)

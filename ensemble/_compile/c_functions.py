@@ -9,7 +9,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["call_bounds", "call_elements", "call_prune", "call_rows", "call_velocities", "pointer_at"]
+__all__ = ["call_bounds", "call_elements", "call_part", "call_prune", "call_rows", "call_velocities", "pointer_at"]
 
 
 @intrinsic
@@ -63,3 +63,6 @@ call_rows = _caller(types.int64)
 
 call_elements = _caller(types.int64)
 """``(address, places, count, streamed, numbers)``: a body for `count` elements; see `lanes/elementwise_loop.py`."""
+
+call_part = _caller(types.int64)
+"""``(address, places, part, n_samples, first)``: rows of one part; see `_kernels/fem/form_loops.py`."""

@@ -1,7 +1,8 @@
 """LLVM assembly translated to machine code of this processor, which is kept on disk.
 
 Straight-line bodies have thousands of instructions and nothing that the passes of a general compiler could find: a
-traced graph has no common subexpressions, dead values or constants to fold. A few passes are made here.
+traced graph has no common subexpressions, dead values or constants to fold. A few passes are made here. Modules with
+loops over memory get all passes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from llvmlite import binding
 from ensemble._compile.cache_folder import digest_of, kept_file
 from ensemble._compile.numba import target
 
-__all__ = ["Assembly", "addresses_of", "assembled", "processor_text"]
+__all__ = ["Assembly", "Module", "addresses_of", "assembled", "kept_addresses", "processor_text"]
 
 SHORT = 4000
 """Instructions that functions of lanes may have together, at all calls, to be inlined: more were no faster."""
@@ -38,6 +39,10 @@ class Module(NamedTuple):
     text: str
     called: tuple[Any, ...]
     """The functions of lanes that are called."""
+    linked: tuple[str, ...] = ()
+    """Further modules, whose functions are internal."""
+    has_loops: bool = False
+    """Whether all passes for loops are made."""
 
 
 def assembled(functions: Iterable[Assembly]) -> Module:
@@ -54,9 +59,16 @@ _engines: list[Any] = []
 
 def addresses_of(module: Module, names: Sequence[str], assembly_of: Callable[[Any], str]) -> dict[str, int]:
     """Where the functions of a module lie in this process; `assembly_of` gives the modules of what it calls."""
-    about = repr((module.text, llvmlite.__version__, digest_of("_compile"), target()))
+    return kept_addresses(module.text, lambda: module, names, assembly_of)
+
+
+def kept_addresses(
+    key: str, make: Callable[[], Module], names: Sequence[str], assembly_of: Callable[[Any], str]
+) -> dict[str, int]:
+    """The same of the module that `make` returns for a text: it is called where there is no machine code on disk."""
+    about = repr((key, llvmlite.__version__, digest_of("_compile"), target()))
     name = f"code_{hashlib.blake2b(about.encode(), digest_size=16).hexdigest()}.o"
-    code = kept_file(name, lambda: _machine().emit_object(_optimized(module, assembly_of)))
+    code = kept_file(name, lambda: _machine().emit_object(_optimized(make(), assembly_of)))
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -79,8 +91,19 @@ def _machine() -> Any:
 def _optimized(module: Module, assembly_of: Callable[[Any], str]) -> Any:
     """The module after all passes."""
     machine = _machine()
-    made = binding.parse_assembly(module.text)
-    made.data_layout, made.triple = str(machine.target_data), machine.triple
+    made = _parsed(module.text, machine)
+    own = _defined(made)
+    for text in module.linked:
+        made.link_in(_parsed(text, machine))
+    for name in _defined(made) - own:
+        made.get_function(name).linkage = "internal"
+    if module.has_loops:
+        _link(made, module, assembly_of)
+        tuning = binding.create_pipeline_tuning_options(3)
+        tuning.loop_vectorization, tuning.slp_vectorization = True, False  # as Numba's compiler
+        builder = binding.create_pass_builder(machine, tuning)
+        builder.getModulePassManager().run(made, builder)
+        return made
     builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(1))
     if module.called:
         _link(made, module, assembly_of)
@@ -98,16 +121,28 @@ def _optimized(module: Module, assembly_of: Callable[[Any], str]) -> Any:
     return made
 
 
+def _parsed(text: str, machine: Any) -> Any:
+    made = binding.parse_assembly(text)
+    made.data_layout, made.triple = str(machine.target_data), machine.triple
+    return made
+
+
+def _defined(made: Any) -> set[str]:
+    """The names of the functions of a module that are not only declared."""
+    return {function.name for function in made.functions if not function.is_declaration}
+
+
 def _link(made: Any, module: Module, assembly_of: Callable[[Any], str]) -> None:
     """Link what a module calls into it, to be inlined where that leaves the module short."""
-    own = {function.name for function in made.functions if not function.is_declaration}
+    own = _defined(made)
     for each in module.called:
         made.link_in(binding.parse_assembly(assembly_of(each)))
-    others = {f.name: f for f in made.functions if not f.is_declaration and f.name not in own}
+    others = {name: made.get_function(name) for name in _defined(made) - own}
     added = 0
     for each in module.called:
         size = sum(1 for block in others[each.inner_name].blocks for _ in block.instructions)
-        added += size * each.registers * module.text.count(f"@{each.name}(")
+        calls = sum(text.count(f"@{each.name}(") for text in (module.text, *module.linked))
+        added += size * each.registers * calls
     for function in others.values():
         function.linkage = "internal"
     for each in module.called:

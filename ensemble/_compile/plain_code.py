@@ -15,11 +15,11 @@ functions of a group are translated together, once.
 The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, arithmetic, comparisons, ``and``, ``or``,
 ``not``, ``a if c else b``, assignments, ``if``, ``while``, ``for`` over ranges with a constant step, ``break``,
 ``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
-``np.isnan``, `local_array`, `numbers_at`, `behind`, `fma`, `load`, `store` and `prefetch`. A variable has the type of
-its first value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`. A register holds as many of them
-as fill `ROW_BYTES`, or as the `Register` that the entry is given; a number beside a register is broadcast to its lanes.
-Division of integers by ``//`` and ``%`` is that of numbers that are not negative. Nothing is reassociated or
-contracted. Indices are not checked.
+``np.isnan``, `local_array`, `numbers_at`, `integers_at`, `behind`, `fma`, `spread`, `load`, `store` and `prefetch`.
+A variable has the type of its first value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`. A
+register holds as many of them as fill `ROW_BYTES`, or as the `Register` that the entry is given; a number beside a
+register is broadcast to its lanes. Division of integers by ``//`` and ``%`` is that of numbers that are not negative.
+Nothing is reassociated or contracted. Indices are not checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import ast
 import inspect
 import textwrap
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,17 +48,21 @@ __all__ = [
     "Indices",
     "Integers",
     "Numbers",
+    "PlainText",
     "Register",
     "behind",
     "entry",
     "fma",
     "inlined",
+    "integers_at",
     "load",
     "local_array",
+    "module_text",
     "numbers_at",
     "plain",
     "prefetch",
     "rolled",
+    "spread",
     "store",
 ]
 
@@ -74,7 +78,7 @@ Indices = Any
 Register = Any
 """A value in a register; as an argument of an entry, `Lanes`, whose width is that of all registers."""
 
-I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
+I1, I16, I32, I64 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 
 ARITHMETIC = {"Add": "add", "Sub": "sub", "Mult": "mul"}
 COMPARISONS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">="}
@@ -90,6 +94,11 @@ def numbers_at(address: int) -> Numbers:
     raise NotImplementedError("numbers_at: only in functions of this language")
 
 
+def integers_at(address: int, bits: int) -> Integers:
+    """The array of integers of 16, 32 or 64 bits, a constant, that starts at an address; nothing is written to it."""
+    raise NotImplementedError("integers_at: only in functions of this language")
+
+
 def behind(numbers: Numbers, count: int) -> Numbers:
     """The array of numbers that starts at entry `count` of another."""
     raise NotImplementedError("behind: only in functions of this language")
@@ -98,6 +107,11 @@ def behind(numbers: Numbers, count: int) -> Numbers:
 def fma(a: float, b: float, c: float) -> float:
     """``a b + c``, rounded once; of numbers, registers or both."""
     raise NotImplementedError("fma: only in functions of this language")
+
+
+def spread(number: float) -> Any:
+    """A register with this number in all lanes."""
+    raise NotImplementedError("spread: only in functions of this language")
 
 
 def load(numbers: Numbers, first: int) -> Any:
@@ -110,8 +124,11 @@ def store(numbers: Numbers, first: int, register: Any) -> None:
     raise NotImplementedError("store: only in functions of this language")
 
 
-def prefetch(numbers: Numbers, first: int) -> None:
-    """Start to load the cache lines of a register from entry `first` on; there need not be such an entry."""
+def prefetch(numbers: Numbers, first: int, count: int = 0) -> None:
+    """Start to load the cache lines of a register from entry `first` on; there need not be such an entry.
+
+    With `count`, a constant, those of so many numbers, into the second-level cache: none for less than half a line.
+    """
     raise NotImplementedError("prefetch: only in functions of this language")
 
 
@@ -155,7 +172,7 @@ class Plain(Function):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name, self.function = function.__name__, function
-        self.names = ChainMap(dict(inspect.getclosurevars(function).nonlocals), function.__globals__)
+        self.names: Mapping[str, Any] = ChainMap(dict(inspect.getclosurevars(function).nonlocals), function.__globals__)
         self.rolled = False
         self.body: list[ast.stmt]
 
@@ -163,15 +180,29 @@ class Plain(Function):
         """`arguments`, `returned` and `body`: read from the source when a function is translated, not when defined."""
         if name not in ("arguments", "returned", "body"):
             raise AttributeError(name)
-        tree: Any = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
+        tree: Any = ast.parse(self.text()).body[0]
         several: Any = getattr(tree.returns, "slice", None)
         parts = several.elts if several else [tree.returns]
         self.arguments = [(a.arg, ast.unparse(a.annotation)) for a in tree.args.args]
         self.returned, self.body = [ast.unparse(part) for part in parts], tree.body
         return self.__dict__[name]
 
+    def text(self) -> str:
+        """The source."""
+        return textwrap.dedent(inspect.getsource(self.function))
+
     def write(self, group: Group, made: ir.Function) -> None:
         _Body(group, self, made).write()
+
+
+class PlainText(Plain):
+    """A function of this language by its name, its source text and the names in its scope."""
+
+    def __init__(self, name: str, source: str, names: Mapping[str, Any]) -> None:
+        self.name, self.source, self.names, self.rolled = name, source, names, False
+
+    def text(self) -> str:
+        return self.source
 
 
 def plain(function: Callable[..., Any]) -> Any:
@@ -224,6 +255,13 @@ def entry(function: Function, dtype: str | None = None) -> Any:
     return call
 
 
+def module_text(function: Function, width: int) -> str:
+    """A module in LLVM's assembly with `function`, called from outside; a register holds `width` float64."""
+    group = Group(ir.Module(), ir.DoubleType(), width)
+    group.function(function).linkage = ""
+    return str(group.module)
+
+
 class Group:
     """Functions in one module, and the type of their numbers."""
 
@@ -267,14 +305,15 @@ class Group:
         stored.align = self.size
         return stored
 
-    def prefetch(self, builder: Any, numbers: Any, first: Any) -> None:
-        """Prefetch the lines of the register of the entries from `first` on, into the second-level cache."""
+    def prefetch(self, builder: Any, numbers: Any, first: Any, count: int = 0) -> None:
+        """Prefetch the lines of the register, or of so many numbers, from entry `first` on."""
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
         function = cgutils.get_or_insert_function(self.module, kind, "llvm.prefetch.p0i8")
         start = builder.bitcast(builder.gep(numbers, [first]), byte)
-        for line in range(0, self.register.count * self.size, 64):
-            builder.call(function, [builder.gep(start, [I64(line)]), I32(0), I32(3), I32(1)])
+        n_bytes, locality = (count or self.register.count) * self.size, 1 if count else 3
+        for line in range(0, n_bytes if not count or n_bytes >= 32 else 0, 64):
+            builder.call(function, [builder.gep(start, [I64(line)]), I32(0), I32(locality), I32(1)])
 
     def keep_rolled(self, branch: Any) -> None:
         """Note for LLVM, on the branch back of a loop, that it is not to be unrolled or vectorised."""
@@ -509,7 +548,7 @@ class _Body:
 
     def value_Subscript(self, node: ast.Subscript) -> Any:
         value = self.builder.load(self.place(node))
-        return self.builder.sext(value, I64) if value.type == I32 else value
+        return self.builder.sext(value, I64) if value.type in (I16, I32) else value
 
     def value_UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.value(node.operand)
@@ -600,6 +639,10 @@ class _Body:
             return ir.IRBuilder(self.start).alloca(self.group.number, values[0])
         if name == "numbers_at":
             return self.builder.inttoptr(values[0], self.group.number.as_pointer())
+        if name == "integers_at":
+            return self.builder.inttoptr(values[0], ir.IntType(values[1].constant).as_pointer())
+        if name == "spread":
+            return self.converted(values[0], self.group.register)
         if name in ("min", "max"):
             a, b = self.alike(*values)
             compare = self.builder.icmp_signed if a.type == I64 else self.builder.fcmp_ordered
@@ -615,7 +658,8 @@ class _Body:
         if name == "fma":
             return instruction(self.builder, "fma", self.alike(*values))
         if name == "prefetch":
-            return self.group.prefetch(self.builder, values[0], values[1])
+            count = values[2].constant if len(values) > 2 else 0
+            return self.group.prefetch(self.builder, values[0], values[1], count)
         if name in ("load", "store"):
             place = self.group.registers(self.builder, values[0], values[1])
             if name == "load":

@@ -12,15 +12,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
-from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
-from ensemble._compile.lanes import tables as lane_tables
-from ensemble._compile.trace.numba_source import imports_of, lanes_function, load_module, tables
+import numpy as np
+
+from ensemble._compile.c_functions import call_part
+from ensemble._compile.lanes.graph_function import GraphFunction
+from ensemble._compile.lanes.library import assembly_of
+from ensemble._compile.machine_code import Module, assembled, kept_addresses
+from ensemble._compile.numba import compiled, prange
+from ensemble._compile.plain_code import PlainText, module_text
 from ensemble._kernels.fem.form_plan import Element, Pattern, patterns
 from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, Term, fields_of
 
-__all__ = ["assembly_loop", "assembly_source"]
+__all__ = ["ARRAYS", "fill_parts", "part_loop", "part_source"]
 
 AHEAD = 8
 """Elements by which points, fields and entries are prefetched: they are visited in another order than they lie in."""
@@ -28,46 +33,32 @@ AHEAD = 8
 ROW = 24
 """Numbers of a row that are prefetched at once where an entry is one number."""
 
-HEAD = '''"""The assembly loop of a finite-element form, written by ensemble; it may be deleted at any time."""
+WIDE = 32
+"""Samples from which on the loops of vectors are not unrolled: unrolled, registers of one round wait for the next."""
 
-import numpy as np
-
-from ensemble._compile.numba import compiled, inner, prange
-{imports}
-
-WIDTH = {width}
-"""Samples that are computed at a time."""
-{tables}
-{bodies}
-
-@compiled
-def assemble(
-    points, elements, nodes, unknowns, slots, indptr, shape, weights, gradients, dx, part_first, part_elements,
-    part_rows, {fields}{outs}n_samples, first,
-):
-    out = out0
-    for part in prange(part_first.size - 1):
-        work = np.empty({n_work}, out.dtype)
-        sums = np.empty({n_sums} * WIDTH, out.dtype)
-        low, high = np.int64(part_rows[part]), np.int64(part_rows[part + 1])
+PART = """
+def fill(places: Integers, part: int, n_samples: int, first: int) -> int:
+{arrays}
+    low, high = part_rows[part], part_rows[part + 1]
 {clear}
 {numbers}
-        for t in range(part_first[part], part_first[part + 1]):
-            e = np.int64(part_elements[t])
-            g = np.int64(elements[e])
+    for t in range(part_first[part], part_first[part + 1]):
+        e = part_elements[t]
+        g = elements[e]
 {ahead}
 {geometry}
 {element}
 {quadrature}
-            for i in range({k}):
-                row = np.int64(unknowns[e * {k} + i])
-                if low <= row and row < high:
+        for i in range({k}):
+            row = unknowns[e * {k} + i]
+            if low <= row and row < high:
 {scatter}
-'''
+    return 0
+"""
+"""The function that fills the rows of one part, in `plain_code`."""
 
 GEOMETRY = """
-n0, n1, n2, n3 = (np.int64(nodes[e * 4]) * 3, np.int64(nodes[e * 4 + 1]) * 3, np.int64(nodes[e * 4 + 2]) * 3,
-                  np.int64(nodes[e * 4 + 3]) * 3)
+n0, n1, n2, n3 = nodes[e * 4] * 3, nodes[e * 4 + 1] * 3, nodes[e * 4 + 2] * 3, nodes[e * 4 + 3] * 3
 x, y, z = points[n0], points[n0 + 1], points[n0 + 2]
 ax, ay, az = points[n1] - x, points[n1 + 1] - y, points[n1 + 2] - z
 bx, by, bz = points[n2] - x, points[n2 + 1] - y, points[n2 + 2] - z
@@ -110,10 +101,10 @@ class _Source:
         return f"gradients[((g * {self.cell.n_points} + q) * {self.k} + {function}) * {self.dim} + {derivative - 1}]"
 
     def loaded(self, field: int, place: str) -> str:
-        """Component `place` of a field, as lanes."""
+        """Component `place` of a field: a register where samples differ, else a number."""
         if self.form.fields[field].per_sample:
-            return f"load(f{field}, ({place}) * n_samples + first, WIDTH)"
-        return f"splat(f{field}[{place}], out, WIDTH)"
+            return f"load(f{field}, ({place}) * n_samples + first)"
+        return f"f{field}[{place}]"
 
     def numbers(self) -> list[str]:
         """Definitions of the inputs that are one number for the domain."""
@@ -135,11 +126,11 @@ class _Source:
                 place = f"(g * {self.cell.n_points} + q) * {kind.size} + {given.component}"
                 lines.append(f"a{p} = {self.loaded(given.field, place)}")
             elif kind.place == "node":
-                value = self.loaded(given.field, f"np.int64(nodes[e * {self.k} + b]) * {kind.size} + {given.component}")
+                value = self.loaded(given.field, f"nodes[e * {self.k} + b] * {kind.size} + {given.component}")
                 lines += [
-                    f"a{p} = zeros(out, WIDTH)",
+                    f"a{p} = {'spread(0.0)' if kind.per_sample else '0.0'}",
                     f"for b in range({self.k}):",
-                    f"    a{p} = a{p} + splat({self.basis('b', given.axis + 1)}, out, WIDTH) * {value}",
+                    f"    a{p} = a{p} + {self.basis('b', given.axis + 1)} * {value}",
                 ]
         return lines
 
@@ -185,9 +176,9 @@ class _Source:
         size = self.k * self.k if self.form.is_bilinear else self.k
         parts = []
         if pattern.quadrature:
-            parts.append(f"load(sums, ({number * size} + {place}) * WIDTH, WIDTH)")
+            parts.append(f"load(sums, ({number * size} + {place}) * WIDTH)")
         for coefficient, _ in pattern.exact:
-            factor = f"splat(work[{at} + {place}], out, WIDTH)"
+            factor = f"work[{at} + {place}]"
             parts.append(factor if coefficient == CONSTANT else f"c{coefficient} * {factor}")
             at += size
         return " + ".join(parts), at
@@ -198,7 +189,7 @@ class _Source:
         if not any(pattern.quadrature for pattern in self.patterns):
             return []
         size = self.k * self.k if self.form.is_bilinear else self.k
-        lines = [f"for m in range({len(self.patterns) * size}):", "    store(sums, m * WIDTH, zeros(out, WIDTH))"]
+        lines = [f"for m in range({len(self.patterns) * size}):", "    store(sums, m * WIDTH, 0.0)"]
         lines.append(f"for q in range({self.cell.n_points}):")
         inside = []
         if not self.cell.simplex:
@@ -208,57 +199,52 @@ class _Source:
         inside.append(f"scale = {scale}")
         for number, pattern in enumerate(self.patterns):
             for derivative, terms in pattern.by_test():
-                inside += self._point_terms(number * size, derivative, terms)
+                inside += self._point_terms(number, derivative, terms)
         return [*lines, *("    " + line for line in inside)]
 
-    def _point_terms(self, first: int, derivative: int, terms: list[Term]) -> list[str]:
-        flux = []
+    def _point_terms(self, number: int, derivative: int, terms: list[Term]) -> list[str]:
+        parts, flux = [], f"flux{number}_{derivative}"
         for term in terms:
             factors = ["scale"] if term.factor == 1.0 else ["scale", repr(term.factor)]
             factors += [self.basis("j", term.trial[1])] if term.trial else []
-            scalar = f"splat({' * '.join(factors)}, out, WIDTH)"
-            flux.append(scalar if term.coefficient == CONSTANT else f"c{term.coefficient} * {scalar}")
-        test = f"splat({self.basis('i', derivative)}, out, WIDTH)"
+            scalar = f"({' * '.join(factors)})"
+            parts.append(scalar if term.coefficient == CONSTANT else f"c{term.coefficient} * {scalar}")
+        lines, test, place = [f"{flux} = {' + '.join(parts)}"], self.basis("i", derivative), "i"
         if self.form.is_bilinear:
-            return [
-                f"for j in range({self.k}):",
-                f"    flux = {' + '.join(flux)}",
-                f"    for i in range({self.k}):",
-                f"        m = ({first} + i * {self.k} + j) * WIDTH",
-                f"        store(sums, m, load(sums, m, WIDTH) + flux * {test})",
-            ]
-        return [
-            f"flux = {' + '.join(flux)}",
+            lines, place = [f"for j in range({self.k}):", "    " + lines[0]], f"i * {self.k} + j"
+        size = self.k * self.k if self.form.is_bilinear else self.k
+        loop = [
             f"for i in range({self.k}):",
-            f"    m = ({first} + i) * WIDTH",
-            f"    store(sums, m, load(sums, m, WIDTH) + flux * {test})",
+            f"    m = ({number * size} + {place}) * WIDTH",
+            f"    store(sums, m, load(sums, m) + {flux} * {test})",
         ]
+        return lines + ["    " * self.form.is_bilinear + line for line in loop]
 
     def scatter(self) -> list[str]:
         """Lines that add row i of the element to its row of the matrix or vector."""
         lines, at = [], 12
         depth = ""
         if self.form.is_bilinear:
-            lines += ["base = np.int64(indptr[row])", f"for j in range({self.k}):"]
+            lines += ["base = indptr[row]", f"for j in range({self.k}):"]
             lines.append(f"    place = base + slots[(e * {self.k} + i) * {self.k} + j]")
             depth = "    "
         place = "place" if self.form.is_bilinear else "row"
         for number, pattern in enumerate(self.patterns):
             value, at = self.entry(number, pattern, at)
-            lines.append(f"{depth}entry = {value}")
+            lines.append(f"{depth}entry{number} = {value}")
             for form, a, b in pattern.blocks:
                 rows, columns = self.form.block_shapes[form]
                 lines.append(f"{depth}k = ({place} * {rows * columns} + {a * columns + b}) * n_samples + first")
-                lines.append(f"{depth}store(out{form}, k, load(out{form}, k, WIDTH) + entry)")
+                lines.append(f"{depth}store(out{form}, k, load(out{form}, k) + entry{number})")
         return lines
 
     def prefetches(self, width: int) -> list[str]:
         """Lines that prefetch what a later element reads and adds to."""
         lines = [
-            f"soon = np.int64(part_elements[min(t + {AHEAD}, part_first[part + 1] - 1)])",
-            "near = np.int64(elements[soon])",
+            f"soon = part_elements[min(t + {AHEAD}, part_first[part + 1] - 1)]",
+            "near = elements[soon]",
             f"for i in range({self.k}):",
-            f"    node, row = np.int64(nodes[soon * {self.k} + i]), np.int64(unknowns[soon * {self.k} + i])",
+            f"    node, row = nodes[soon * {self.k} + i], unknowns[soon * {self.k} + i]",
         ]
         lines += ["    prefetch(points, node * 3, 4)"] if self.cell.simplex else []
         for field in self.form.used_fields:
@@ -287,7 +273,7 @@ class _Source:
             return [
                 f"prefetch(out{n}, row * {a * b} * n_samples + first, {max(a * b, width, 4)})" for n, (a, b) in shapes
             ]
-        lines, entries = ["start = np.int64(indptr[row])"], []
+        lines, entries = ["start = indptr[row]"], []
         for n, (a, b) in shapes:
             if width == a * b == 1:
                 lines.append(f"prefetch(out{n}, start * n_samples + first, {ROW})")
@@ -302,49 +288,82 @@ class _Source:
 
     def clear(self) -> list[str]:
         """Lines that set the rows of a part to zero."""
-        low, high = ("np.int64(indptr[low])", "np.int64(indptr[high])") if self.form.is_bilinear else ("low", "high")
+        low, high = ("indptr[low]", "indptr[high]") if self.form.is_bilinear else ("low", "high")
         lines = []
         for form, (rows, columns) in enumerate(self.form.block_shapes):
             lines.append(f"for k in range({low} * {rows * columns}, {high} * {rows * columns}):")
-            lines.append(f"    store(out{form}, k * n_samples + first, zeros(out, WIDTH))")
+            lines.append(f"    store(out{form}, k * n_samples + first, 0.0)")
         return lines
 
 
-def assembly_source(form: FormTerms, element: Element, width: int) -> str:
-    """The module with the loop ``assemble`` for tiles of `width` samples."""
+ARRAYS = (
+    "points", "elements", "nodes", "unknowns", "slots", "indptr", "shape", "weights", "gradients", "dx", "part_first",
+    "part_elements", "part_rows",
+)  # fmt: skip
+"""Arrays of `ElementTables` and of its parts, in the order of their addresses, which follow that of the scratch."""
+
+
+def part_source(form: FormTerms, element: Element, width: int, dtypes: Sequence[np.dtype]) -> tuple[str, int]:
+    """The function `fill` for tiles of `width` samples, and the numbers of scratch memory that a part needs.
+
+    `dtypes` are those of `ARRAYS`: float64 and signed integers.
+    """
     source = _Source(form, element)
-    bodies = []
-    for name, coefficients in (("element_coefficients", form.element), ("point_coefficients", form.point)):
-        if coefficients.numbers:
-            bodies.append("\n@inner\n" + lanes_function(coefficients.graph, name))
-    always = {arithmetic: ["spread"], types: ["load", "prefetch", "splat", "store", "zeros"]}
-    modules = [arithmetic, circular, functions, quotients, lane_tables, types]
-    text = "\n".join(bodies)
-    imports = [imports_of(text, module, always.get(module, ())) for module in modules]
     factors, n_work = source.exact_factors()
+    n_work += -n_work % 8  # a cache line
+    n_scratch = n_work + len(source.patterns) * element.n_functions ** (2 if form.is_bilinear else 1) * width
+    n_scratch += -n_scratch % 8
+    arrays = [f"work = behind(numbers_at(places[0]), part * {n_scratch})", f"sums = behind(work, {n_work})"]
+    for k, (name, dtype) in enumerate(zip(ARRAYS, dtypes, strict=True)):
+        at = f"places[{k + 1}]"
+        made = f"numbers_at({at})" if dtype == np.float64 else f"integers_at({at}, {8 * dtype.itemsize})"
+        arrays.append(f"{name} = {made}")
+    others = [*(f"f{j}" for j in form.used_fields), *(f"out{n}" for n in range(len(form.components)))]
+    arrays += [f"{name} = numbers_at(places[{len(ARRAYS) + 1 + k}])" for k, name in enumerate(others)]
     simplex = element.simplex
-    size = element.n_functions ** (2 if form.is_bilinear else 1)
-    return HEAD.format(
-        imports="\n".join(filter(None, imports)),
-        width=width,
-        tables="\n".join(tables(c.graph) for c in (form.element, form.point)),
-        bodies=text,
-        fields="".join(f"f{j}, " for j in form.used_fields),
-        n_work=n_work,
-        n_sums=len(source.patterns) * size,
-        outs="".join(f"out{n}, " for n in range(len(form.components))),
-        clear=indented(source.clear(), 2),
-        ahead=indented(source.prefetches(width), 3),
-        numbers=indented(source.numbers(), 2),
-        geometry=indented(GEOMETRY.split("\n") if simplex else [], 3),
-        element=indented([*(source.evaluated(form.element, "element_coefficients") if simplex else []), *factors], 3),
-        quadrature=indented(source.quadrature(), 3),
+    text = PART.format(
+        arrays=indented(arrays, 1),
+        clear=indented(source.clear(), 1),
+        ahead=indented(source.prefetches(width), 2),
+        numbers=indented(source.numbers(), 1),
+        geometry=indented(GEOMETRY.split("\n") if simplex else [], 2),
+        element=indented([*(source.evaluated(form.element, "element_coefficients") if simplex else []), *factors], 2),
+        quadrature=indented(source.quadrature(), 2),
         k=element.n_functions,
-        scatter=indented(source.scatter(), 5),
+        scatter=indented(source.scatter(), 4),
     )
+    return text, n_scratch
 
 
-@functools.cache
-def assembly_loop(form: FormTerms, element: Element, width: int) -> Any:
-    """The compiled loop."""
-    return load_module(assembly_source(form, element, width)).assemble
+class PartLoop(NamedTuple):
+    """The compiled function of a part."""
+
+    address: int
+    scratch: int
+    """Numbers of memory that a part needs."""
+
+
+@functools.lru_cache(maxsize=1024)
+def part_loop(form: FormTerms, element: Element, width: int, dtypes: tuple[np.dtype, ...]) -> PartLoop:
+    """The machine code of `part_source`."""
+    source, scratch = part_source(form, element, width, dtypes)
+    named = {"element_coefficients": form.element, "point_coefficients": form.point}
+    bodies = {name: GraphFunction(each.graph, name, width) for name, each in named.items() if each.numbers}
+    names = {"WIDTH": width, **bodies}
+    written = {name: body.assembly() for name, body in bodies.items()}
+
+    def module() -> Module:
+        fill = PlainText("fill", source, names)
+        fill.rolled = not form.is_bilinear and width >= WIDE
+        linked = assembled(written.values())
+        return Module(module_text(fill, width), linked.called, (linked.text,), has_loops=True)
+
+    key = "\n".join([f"{width}", source, *(body.text for body in written.values())])
+    return PartLoop(kept_addresses(key, module, ["fill"], assembly_of)["fill"], scratch)
+
+
+@compiled
+def fill_parts(body, n_parts, places, n_samples, first):
+    """The rows of all parts, by the C function at `body`."""
+    for part in prange(n_parts):
+        call_part(body, (places, part, n_samples, first))

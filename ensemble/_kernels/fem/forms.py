@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, library_and_device
-from ensemble._compile.numba import output, thread_count, tiles
+from ensemble._compile.numba import empty, output, thread_count, tiles
 from ensemble._compile.registry import into
 from ensemble._compile.trace.replay import replay
 from ensemble._kernels.fem.form_cuda import assemble_on_device
-from ensemble._kernels.fem.form_loops import assembly_loop
+from ensemble._kernels.fem.form_loops import fill_parts, part_loop
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.form_symmetric import assemble_symmetric
 from ensemble._kernels.fem.form_terms import CONSTANT, FormTerms
@@ -133,12 +133,16 @@ def _on_cpu(
     first, elements, rows = tables.parts(thread_count())
     arrays = (
         tables.points, tables.elements, tables.nodes, tables.unknowns, tables.slots, tables.indptr, tables.shape,
-        tables.weights, tables.gradients, tables.dx)  # fmt: skip
-    flat = [array.reshape(-1) for array in arrays]
-    given = [fields[j].reshape(-1) for j in form.used_fields]
+        tables.weights, tables.gradients, tables.dx, first, elements, rows,
+    )  # fmt: skip
+    dtypes, n_parts = tuple(array.dtype for array in arrays), first.size - 1
+    given = [np.ascontiguousarray(array) for array in (*arrays, *(fields[j] for j in form.used_fields))]
+    places = np.array([0, *(array.ctypes.data for array in (*given, *made))])
     for start, width in tiles(n_samples):
-        loop = assembly_loop(form, tables.element, width)
-        loop(*flat, first, elements, rows, *given, *(out.reshape(-1) for out in made), n_samples, start)
+        loop = part_loop(form, tables.element, width, dtypes)
+        scratch = empty((n_parts, loop.scratch), np.float64)
+        places[0] = scratch.ctypes.data
+        fill_parts(loop.address, n_parts, places, n_samples, start)
     return made
 
 
