@@ -56,3 +56,37 @@ def test_an_access_that_a_device_refuses_is_an_error():
             else:
                 copy((1,), (4,), (given, out, np.int32(offset)))
                 np.testing.assert_array_equal(out, given[:4])
+
+
+BESIDE = """
+extern "C" __global__ void write(double* out, int place) { out[place] = 1.0; }
+"""
+
+
+@pytest.mark.parametrize("place", [-1, 3])
+def test_a_value_written_beside_an_array_is_an_error(place):
+    write, out = cuda_on_cpu.Module(BESIDE, (), ("write",)).get_function("write"), np.zeros(3)
+    with pytest.raises(AssertionError, match=r"write wrote outside an array of shape \(3,\)"):
+        write((1,), (1,), (out, np.int32(place)))
+    write((1,), (1,), (out[1:], np.int32(-1)))  # a view of an array lies within it
+    np.testing.assert_array_equal(out, [1.0, 0.0, 0.0])
+
+
+TURNED = """
+extern "C" __global__ void turn(double* out)
+{
+    __shared__ double stage[48];
+    stage[threadIdx.x] = out[threadIdx.x];
+    BARRIER
+    out[threadIdx.x] = stage[threadIdx.x / SIZE * SIZE + SIZE - 1 - threadIdx.x % SIZE];
+}
+"""
+
+
+@pytest.mark.parametrize("barrier, size, right", [("__syncthreads();", 48, True), ("__syncwarp();", 16, True),
+                                                  ("", 48, False)])  # fmt: skip
+def test_threads_see_each_other_after_a_barrier_only(barrier, size, right):
+    turn = cuda_on_cpu.Module(TURNED.replace("BARRIER", barrier), (f"-DSIZE={size}",), ("turn",)).get_function("turn")
+    out = np.arange(48.0)
+    turn((1,), (48,), (out,))
+    assert np.array_equal(out, np.arange(48.0).reshape(-1, size)[:, ::-1].ravel()) == right

@@ -1,6 +1,7 @@
 """The CUDA engine where no GPU is: NVRTC compiles its kernels, and g++ runs them, a thread for a thread."""
 
 import argparse
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +27,7 @@ def on_cpu(monkeypatch):
     """Launch the kernels on this machine's processor, with NumPy's arrays in the role of the device's."""
     if cuda_on_cpu.COMPILER is None:
         pytest.skip("no g++")
-    monkeypatch.setattr(device, "raw_module", cuda_on_cpu.Module)
+    monkeypatch.setattr(device, "raw_module", functools.partial(cuda_on_cpu.Module, level="-O1"))  # millions of steps
     monkeypatch.setattr(device, "multiprocessors", lambda: 1)
     monkeypatch.setattr(device, "device_array", lambda values: np.array(values))
     # what nobody has written must not matter

@@ -7,17 +7,19 @@ from ensemble._kernels.kalman import block_launch, launch, level_scans, time_ran
 from tests import cuda_on_cpu
 
 SENTINEL = """
-#include <vector>
-static std::vector<REAL> memory;
+static REAL* memory;
+static long long length;
 static REAL* guarded(long long n)
 {
-    if ((long long)memory.size() != n + 64) memory.assign(n + 64, REAL(12345.5));
-    return memory.data();
+    if (length == n + 64) return memory;
+    length = n + 64, memory = (REAL*)realloc(memory, length * sizeof(REAL));
+    for (long long i = 0; i < length; ++i) memory[i] = REAL(12345.5);
+    return memory;
 }
 #define WORKSPACE Workspace work{guarded(sizes.space)};
 extern "C" __global__ void check_workspace(int* clean)
 {
-    for (size_t i = memory.size() - 64; i < memory.size(); ++i) *clean = *clean && memory[i] == REAL(12345.5);
+    for (long long i = length - 64; i < length; ++i) *clean = *clean && memory[i] == REAL(12345.5);
 }
 """
 
