@@ -144,11 +144,13 @@ def common_samples(function: str, given: Mapping[str, Any]) -> tuple[int, Sample
 
 
 def warn_if_not_finite(function: str, name: str, values: Array) -> None:
-    """Name the samples of a field that hold NaN or infinity."""
+    """Name the samples of a field that hold NaN or infinity; a shared field has one column."""
     xp = array_namespace(values)
     with np.errstate(invalid="ignore"):
         sums = xp.sum(xp.reshape(values, (-1, values.shape[-1])) * 0.0, axis=0)
     bad = [s for s, total in enumerate(to_numpy(sums)) if total != 0.0]
     if bad:
-        text = f"{function}: {name} should be finite; got NaN or infinity in {samples_text(bad)}"
-        warnings.warn(f"{text}. Only these samples of the result are affected.", RuntimeWarning, stacklevel=5)
+        own = f"{samples_text(bad)}. Only these samples of the result are affected."
+        where = own if sums.shape[0] > 1 else "a field that all samples share."
+        text = f"{function}: {name} should be finite; got NaN or infinity in {where}"
+        warnings.warn(text, RuntimeWarning, stacklevel=5)

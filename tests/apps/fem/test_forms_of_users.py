@@ -350,6 +350,16 @@ def test_infinity_gets_the_one_warning_of_fields(mesh):
     ]
 
 
+def test_infinity_in_a_shared_field_is_one_of_all_samples(mesh):
+    """No sample is named: each has it."""
+    shared = np.where(np.arange(mesh.n_elements) == 3, np.inf, 1.0)
+    with pytest.warns(RuntimeWarning) as caught:
+        made = load.assemble(mesh, f=fem.per_element(strict.asarray(shared)))
+    assert not np.isfinite(np.asarray(made.samples)).all()
+    text = "<lambda>: f should be finite; got NaN or infinity in a field that all samples share."
+    assert [str(w.message) for w in caught] == [text]
+
+
 # --- results of earlier calls
 def test_an_error_in_one_form_leaves_the_results_of_all(mesh):
     """Bilinear forms are assembled in a pass before that of linear forms."""
