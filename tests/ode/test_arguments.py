@@ -201,3 +201,31 @@ def test_the_order_of_taylor_depends_on_the_smallest_tolerance_alone():
     whole = ode.solve(oscillator, START, SPAN, method="taylor", rtol=Ensemble(rtol))
     part = ode.solve(oscillator, START, SPAN, method="taylor", rtol=Ensemble(rtol[:2]))
     np.testing.assert_array_equal(whole.y.samples[:, :2], part.y.samples)
+
+
+CONDITIONS = {
+    "traced": lambda t, y, p, xp: [y[1], xp.where(y[1] > 0.0, -y[0], -2.0 * y[0])],
+    "not traced": lambda t, y, p, xp: [y[1], -y[0] * (2.0 if float(y[1]) > 0.0 else 1.0)],
+    "time": lambda t, y, p, xp: [t + y[1], -y[0]],
+}
+
+
+@pytest.mark.parametrize("f", CONDITIONS.values(), ids=CONDITIONS)
+def test_a_symplectic_method_refuses_what_conditions_and_times_couple(f):
+    """Derivatives do not see them."""
+    with pytest.raises(ValueError, match="must be separable for a symplectic method"):
+        ode.solve(f, [1.0, 0.0], (0.0, 1.0), method="leapfrog", step=0.1)
+
+
+def test_a_symplectic_method_takes_conditions_on_positions():
+    def force(t, y, p, xp):
+        return [y[1], -y[0] * (2.0 if float(y[0]) > 0.0 else 1.0)]
+
+    end = ode.solve(force, [1.0, 0.0], (0.0, 0.5), method="leapfrog", step=1e-3).y.samples[0, 0]
+    np.testing.assert_allclose(end, np.cos(0.5 * 2.0**0.5), rtol=1e-6)
+
+
+def test_an_event_that_gives_truth_values_is_refused():
+    """They have no sign change that a root could be found of."""
+    with pytest.raises(TypeError, match="event.* must return real numbers; got bool"):
+        ode.solve(lambda t, y, p, xp: [y[1], -y[0]], [1.0, 0.0], (0.0, 1.0), events=[lambda t, y, p, xp: y[0] < 0.7])
