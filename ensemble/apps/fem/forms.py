@@ -175,7 +175,8 @@ def bilinear_form(
         Vector functions have one component per axis.
     degree : int, optional
         Polynomial degree that the quadrature rule integrates exactly. By default that of the integrand; a quotient or
-        function of a nodal field counts as two degrees more.
+        function of a nodal field counts as two degrees more. A `TabulatedSpace`, as `from_skfem` makes it, has a rule
+        of its own.
 
     Returns
     -------

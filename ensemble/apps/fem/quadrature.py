@@ -12,7 +12,6 @@ from ensemble import _check
 __all__ = ["tetrahedron_rule", "triangle_rule"]
 
 
-@functools.cache
 def tetrahedron_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Points and weights that integrate polynomials of `degree` exactly over a tetrahedron.
 
@@ -46,20 +45,10 @@ def tetrahedron_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
     (11, 1.0)
     """
     degree = _check.integer(degree, "tetrahedron_rule", "degree", minimum=0)
-    if degree <= 1:
-        return np.full((1, 4), 0.25), np.ones(1)
-    if degree == 2:
-        far = (5.0 + 3.0 * np.sqrt(5.0)) / 20.0
-        return _permutations(far, (1.0 - far) / 3.0, 1), np.full(4, 0.25)
-    if degree <= 4:
-        near = (1.0 + np.sqrt(5.0 / 14.0)) / 4.0
-        points = [np.full((1, 4), 0.25), _permutations(11 / 14, 1 / 14, 1), _permutations(near, 0.5 - near, 2)]
-        weights = np.repeat([-74 / 5625, 343 / 45000, 28 / 1125], [1, 4, 6]) * 6.0
-        return np.concatenate(points), weights
-    return _conical(degree, 3)
+    points, weights = _on_tetrahedron(degree)
+    return points.copy(), weights.copy()
 
 
-@functools.cache
 def triangle_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Points and weights that integrate polynomials of `degree` exactly over a triangle.
 
@@ -93,6 +82,27 @@ def triangle_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
     (6, 1.0)
     """
     degree = _check.integer(degree, "triangle_rule", "degree", minimum=0)
+    points, weights = _on_triangle(degree)
+    return points.copy(), weights.copy()
+
+
+@functools.cache
+def _on_tetrahedron(degree: int) -> tuple[np.ndarray, np.ndarray]:
+    if degree <= 1:
+        return np.full((1, 4), 0.25), np.ones(1)
+    if degree == 2:
+        far = (5.0 + 3.0 * np.sqrt(5.0)) / 20.0
+        return _permutations(far, (1.0 - far) / 3.0, 1), np.full(4, 0.25)
+    if degree <= 4:
+        near = (1.0 + np.sqrt(5.0 / 14.0)) / 4.0
+        points = [np.full((1, 4), 0.25), _permutations(11 / 14, 1 / 14, 1), _permutations(near, 0.5 - near, 2)]
+        weights = np.repeat([-74 / 5625, 343 / 45000, 28 / 1125], [1, 4, 6]) * 6.0
+        return np.concatenate(points), weights
+    return _conical(degree, 3)
+
+
+@functools.cache
+def _on_triangle(degree: int) -> tuple[np.ndarray, np.ndarray]:
     if degree <= 1:
         return np.full((1, 3), 1.0 / 3.0), np.ones(1)
     if degree == 2:

@@ -68,3 +68,13 @@ def test_barycentric_coordinates_and_weights_sum_to_one(rule):
         points, weights = rule(degree)
         np.testing.assert_allclose(points.sum(axis=1), 1.0, atol=1e-15)
         assert weights.sum() == pytest.approx(1.0, abs=1e-14)
+
+
+@pytest.mark.parametrize("rule", [fem.tetrahedron_rule, fem.triangle_rule])
+def test_a_rule_that_was_changed_is_not_given_again(rule):
+    points, weights = rule(4)
+    whole = points.copy(), weights.copy()
+    weights *= 3.0
+    points[:] = 0.0
+    for again, before in zip(rule(4), whole, strict=True):
+        np.testing.assert_array_equal(again, before)
