@@ -227,5 +227,5 @@ def test_a_symplectic_method_takes_conditions_on_positions():
 
 def test_an_event_that_gives_truth_values_is_refused():
     """They have no sign change that a root could be found of."""
-    with pytest.raises(TypeError, match="event.* must return real numbers; got bool"):
+    with pytest.raises(TypeError, match=r"event.* must return real numbers; got bool"):
         ode.solve(lambda t, y, p, xp: [y[1], -y[0]], [1.0, 0.0], (0.0, 1.0), events=[lambda t, y, p, xp: y[0] < 0.7])
