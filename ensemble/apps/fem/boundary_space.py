@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import require, require_type
+from ensemble._check import require, require_type, require_unmasked
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
 from ensemble.apps.fem.quadrature import triangle_rule
@@ -69,6 +69,7 @@ class BoundarySpace(MeshSpace):
         elif callable(facets):
             chosen = mesh.facets_where(facets)
         else:
+            require_unmasked(facets, "BoundarySpace", "facets")
             chosen = np.asarray(facets)
             chosen = np.flatnonzero(chosen) if chosen.dtype == bool and chosen.shape == (count,) else chosen
             require(chosen.size > 0, "BoundarySpace", "facets", "choose a facet", "none")

@@ -151,7 +151,7 @@ def write_mesh(
     >>> sorted(again.point_data), list(again.cell_data), bool((again.point_data["u_mean"] == en.sample_mean(u)).all())
     (['u_mean', 'u_std'], ['volume'], True)
     """
-    if not (hasattr(mesh, "points") and hasattr(mesh, "tets")):
+    if not (hasattr(mesh, "n_nodes") and hasattr(mesh, "tets")):
         raise TypeError(message("write_mesh", "mesh", "be a TetMesh", f"a {type(mesh).__name__}"))
     path = Path(path)
     endings = ", ".join(FORMATS)

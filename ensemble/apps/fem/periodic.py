@@ -31,7 +31,7 @@ def merge_nodes(mesh: TetMesh, pairs: Any) -> np.ndarray:
     Raises
     ------
     TypeError
-        If `pairs` are not integers.
+        If `mesh` is no TetMesh or `pairs` are not integers.
     ValueError
         If `pairs` has another shape or names a node that does not exist.
 
@@ -44,6 +44,8 @@ def merge_nodes(mesh: TetMesh, pairs: Any) -> np.ndarray:
     import scipy.sparse as sp
     from scipy.sparse.csgraph import connected_components
 
+    _check.require_type(mesh, TetMesh, "merge_nodes", "mesh", "be a TetMesh")
+    _check.require_unmasked(pairs, "merge_nodes", "pairs")
     pairs = np.asarray(pairs)
     pairs = pairs.astype(np.int64) if pairs.size == 0 else pairs
     if pairs.dtype.kind not in "iu":
@@ -86,7 +88,7 @@ def periodic(mesh: TetMesh, axes: int | tuple[int, ...], *, tolerance: float = 1
     Raises
     ------
     TypeError
-        If an axis is no integer.
+        If `mesh` is no TetMesh or an axis no integer.
     ValueError
         If `axes` are not from 0 to 2, an end has no facet, or nodes or facets of one end have no partner at the other.
         The message says how many, and where the first is.
@@ -99,6 +101,7 @@ def periodic(mesh: TetMesh, axes: int | tuple[int, ...], *, tolerance: float = 1
     >>> space.n_unknowns
     64
     """
+    _check.require_type(mesh, TetMesh, "periodic", "mesh", "be a TetMesh")
     chosen = axes if isinstance(axes, tuple | list) else (axes,)
     numbers = [_check.integer(axis, "periodic", "axes", minimum=0) for axis in chosen]
     _check.require(max(numbers, default=3) <= 2, "periodic", "axes", "be from 0 to 2", repr(axes))

@@ -191,6 +191,7 @@ class MeshSpace(Space):
         self.mesh, self.nodes, self.n_nodes, self.dim = mesh, nodes, mesh.n_nodes, 3
         self.unknowns, self.n_unknowns, self.numbers = self.nodes, self.n_nodes, None
         if numbers is not None:
+            require_unmasked(numbers, self.name, "numbers")
             numbers = np.asarray(numbers)
             require(
                 numbers.shape == (self.n_nodes,) and numbers.dtype.kind in "iu", self.name, "numbers",

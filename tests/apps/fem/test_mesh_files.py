@@ -292,5 +292,7 @@ def test_numbers_of_other_lengths_are_written(tmp_path, ending, dtype):
 def test_what_is_no_mesh_or_no_dict_is_refused(tmp_path):
     with pytest.raises(TypeError, match="write_mesh: mesh must be a TetMesh; got a NoneType"):
         fem.write_mesh(tmp_path / "a.vtu", None)
+    with pytest.raises(TypeError, match="write_mesh: mesh must be a TetMesh; got a TetArrays"):
+        fem.write_mesh(tmp_path / "a.vtu", fem.TetArrays(np.zeros((4, 3)), np.arange(4)[None]))
     with pytest.raises(TypeError, match="write_mesh: cell_data must be a dict of fields by name; got a list"):
         fem.write_mesh(tmp_path / "a.vtu", fem.TetMesh.box(1), None, [1.0])

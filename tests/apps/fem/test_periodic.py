@@ -145,6 +145,9 @@ def test_ends_without_a_plane_side_are_refused(axes):
         fem.periodic(fem.TetMesh.oriented(corners, tets), axes)
 
 
+MASKED = np.ma.masked_array([0, 1], [False, True])
+
+
 @pytest.mark.parametrize(
     ("call", "error", "expected"),
     [
@@ -156,6 +159,15 @@ def test_ends_without_a_plane_side_are_refused(axes):
         (lambda m: fem.merge_nodes(m, [(0, 27)]), ValueError, r"nodes from 0 to 26; got others in 1 of 1 .* \[0, 27\]"),
         (lambda m: fem.merge_nodes(m, [(0, 1, 2)]), ValueError, r"merge_nodes: pairs must have shape \(n, 2\)"),
         (lambda m: fem.merge_nodes(m, [(0.0, 1.0)]), TypeError, "pairs must be integers; got dtype float64"),
+        (lambda m: fem.merge_nodes(m, MASKED[None]), ValueError, "pairs must have no masked entries; got 1 of 2"),
+        (lambda m: fem.LinearSpace(m, np.ma.resize(MASKED, 27)), ValueError, "numbers must have no masked entries"),
+        (lambda m: fem.BoundarySpace(m, MASKED), ValueError, "facets must have no masked entries; got 1 of 2"),
+        (
+            lambda m: fem.merge_nodes(m.points, [(0, 1)]),
+            TypeError,
+            "merge_nodes: mesh must be a TetMesh; got a ndarray",
+        ),
+        (lambda m: fem.periodic(m.points, 0), TypeError, "periodic: mesh must be a TetMesh; got a ndarray"),
     ],
 )
 def test_axes_and_pairs_that_are_none_are_refused(call, error, expected):
