@@ -21,7 +21,7 @@ def library():
     return None
 
 
-QUICK = ("-Ofc", "max")
+QUICK = ("-Ofc", "max", "-minimal")
 """Options for a third of the time: the whole source is checked, and optimised in slow runs."""
 
 
