@@ -52,6 +52,8 @@ def test_constants_are_folded():
 def test_zeros_of_either_sign_are_two_constants():
     graph = trace(lambda x: (x + 0.0, x + -0.0), F64)
     assert count(graph, "constant") == 2
+    one, other = (trace(lambda x, zero=zero: x + zero, F64) for zero in (0.0, -0.0))
+    assert one != other and one == trace(lambda x: x + 0.0, F64)  # graphs are keys of compiled code
 
 
 def test_what_no_result_needs_is_left_out():

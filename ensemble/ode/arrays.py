@@ -35,6 +35,7 @@ def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     What needs a truth value or a Python number of samples that differ, or a plain array, goes through `ensemble.run`.
     """
     advice = f"Return a {'number' if name == 'event' else 'list of numbers'}, one value per sample each."
+    kinds = ("int", "uint", "float") if name == "event" else ("bool", "int", "uint", "float")
     apart = False
 
     def evaluated(t: Array, y: Sequence[Array], p: Sequence[Array], base: Namespace) -> Any:
@@ -44,6 +45,10 @@ def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             try:
                 return function(*arguments, namespace(base, t.shape[0]))
             except (DivergenceError, TypeError, AttributeError):
+                apart = True
+            except ValueError as error:
+                if not isinstance(error.__cause__, DivergenceError):  # NumPy's, of samples put into an array of numbers
+                    raise
                 apart = True
         made = run_paths(function, *arguments, base)
         for error in made.errors.values():
@@ -57,7 +62,7 @@ def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
                 raise TypeError(refused(f"a {type(value).__name__}"))
             samples = value.samples if isinstance(value, Ensemble) else base.asarray(value)
             shape = samples.shape[:-1] if isinstance(value, Ensemble) else samples.shape
-            if not str(samples.dtype).startswith(("bool", "int", "uint", "float")) or shape:
+            if not str(samples.dtype).startswith(kinds) or shape:
                 raise TypeError(refused(f"{samples.dtype} of shape {shape}"))
             if samples.ndim and samples.shape[-1] not in (1, t.shape[0]):
                 seen, given = f"{samples.shape[-1]} samples where {t.shape[0]} are in progress", "Pass them in p."
@@ -92,6 +97,7 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     values = [zeros] * rows.n_inputs
     for row, given in loads_of(problem, rows):
         values[row] = xp.broadcast_to(given, (S,)) + zeros
+    method.check_values(system, values[rows.t], values[rows.y : rows.h], values[rows.p : rows.n_inputs])
     first, *rest = (value + zeros for value in start(method, system, events, rows, values))  # some are constants
     values[rows.h] = first
     for k, value in enumerate(rest[: method.n_carried(system)]):

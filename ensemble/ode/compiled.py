@@ -69,7 +69,10 @@ def events_graph(problem: Problem) -> Graph | None:
 
     def body(t: Any, y: list[Any], p: list[Any]) -> Any:
         xp = t.__array_namespace__()
-        return tuple(xp.astype(g(t, y, p, xp), getattr(xp, problem.dtype)) for g in problem.events)
+        values = [g(t, y, p, xp) for g in problem.events]
+        if any(isinstance(v, bool) or str(getattr(v, "dtype", "")) == "bool" for v in values):
+            raise TypeError("a truth value, which has no sign")  # said in full where arrays are
+        return tuple(xp.astype(v, getattr(xp, problem.dtype)) for v in values)
 
     arguments = (real, [real] * system.n, [real] * system.n_parameters)
     if not problem.events:

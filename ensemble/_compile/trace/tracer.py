@@ -385,5 +385,10 @@ def trace(body: Callable[..., Any], *arguments: Any, function: str = "trace", **
         return value
 
     traced = [mapped(symbolic, value) for value in arguments]
-    result = body(*traced, **mapped(symbolic, keywords))
+    try:
+        result = body(*traced, **mapped(symbolic, keywords))
+    except ValueError as error:
+        if isinstance(error.__cause__, TypeError):  # NumPy's, of a traced value that is put into an array of numbers
+            raise error.__cause__ from None
+        raise
     return tracer.graph(n_inputs, result)

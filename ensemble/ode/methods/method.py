@@ -39,6 +39,10 @@ def unchecked(system: System) -> None:
     """The check of a method that integrates every system."""
 
 
+def no_values_checked(system: System, t: Any, y: Sequence[Any], p: Sequence[Any]) -> None:
+    """The check of a method that needs no values for it."""
+
+
 def nothing_carried(system: System, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
     """The carried values of a method that has none."""
     return []
@@ -64,6 +68,8 @@ class Method(NamedTuple):
     """Whether the method chooses the step (`Step.h_used`)."""
     check: Callable[[System], None] = unchecked
     """Raises ValueError for a system that the method cannot integrate; called once, before the first step."""
+    check_values: Callable[[System, Any, Sequence[Any], Sequence[Any]], None] = no_values_checked
+    """The same from values ``(system, t, y, p)`` at the start, where f cannot be traced."""
 
     @property
     def has_fixed_steps(self) -> bool:
