@@ -46,6 +46,10 @@ def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
                 return function(*arguments, namespace(base, t.shape[0]))
             except (DivergenceError, TypeError, AttributeError):
                 apart = True
+            except ValueError as error:
+                if not isinstance(error.__cause__, DivergenceError):  # NumPy's, of samples put into an array of numbers
+                    raise
+                apart = True
         made = run_paths(function, *arguments, base)
         for error in made.errors.values():
             raise error

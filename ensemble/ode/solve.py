@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, prototype
-from ensemble._check import integer, message, one_of, require
+from ensemble._check import integer, message, one_of, require, require_unmasked
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode import bdf, implicit
@@ -123,8 +123,8 @@ def solve(
     seed : int
         Of the noise, below 2**48.
     noise_samples : array of int, shape (n_samples,), optional
-        The number that the noise of each sample is made from; 0, 1, ... by default. Equal numbers have equal noise, in
-        any ensemble.
+        The number that the noise of each sample is made from; by default the ids of the sample set of y0, p or another
+        argument, and 0, 1, ... without one. Equal numbers have equal noise, in any ensemble.
     progress : bool
         Show how many samples are finished.
 
@@ -233,7 +233,9 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     rows = [real(y0), real(p), given["t[0]"], given["t[1]"], lengths, counts, given["rtol"], absolute,
             given["max_step"], times]  # fmt: skip
     if o.noise is not None:
-        ids = np.arange(n_samples) if o.noise_samples is None else np.asarray(o.noise_samples)
+        require_unmasked(o.noise_samples, NAME, "noise_samples")
+        own = np.arange(n_samples) if sample_set is None or len(sample_set) != n_samples else sample_set.ids
+        ids = own if o.noise_samples is None else np.asarray(o.noise_samples)
         require(ids.shape == (n_samples,), NAME, "noise_samples", f"have shape ({n_samples},)", ids.shape)
         rows[1] = _with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
         functions = tuple(without_numbers(g) for g in functions)

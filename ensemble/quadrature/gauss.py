@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, prototype, to_numpy
-from ensemble._check import floating, integer, message, one_of, require, require_real_numbers
+from ensemble._check import floating, integer, message, one_of, require, require_real_numbers, require_unmasked
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -192,6 +192,7 @@ def checked_parameters(p: Any, dtype: Any) -> tuple[np.ndarray, int]:
     """The parameters, shape (k, n_samples), on the host."""
     if p is None:
         return np.zeros((0, 1), dtype), 1
+    require_unmasked(p, "gauss", "p")
     values = to_numpy(p.samples) if isinstance(p, Ensemble) else to_numpy(p)[..., None]
     require_real_numbers(values.dtype, "gauss", "p")
     require(values.ndim == 2, "gauss", "p", "have one axis", f"shape {values.shape[:-1]}")
@@ -206,6 +207,7 @@ def checked_bounds(bounds: Any, dim: int, rule: str) -> np.ndarray | None:
     if isinstance(bounds, Ensemble):
         advice = "Map the variable in f, with parameters p."
         raise TypeError(message("gauss", "bounds", "be the same for all samples", "an Ensemble", advice))
+    require_unmasked(bounds, "gauss", "bounds")
     limits = to_numpy(bounds)
     require_real_numbers(limits.dtype, "gauss", "bounds")
     limits = limits.astype(np.float64)

@@ -91,7 +91,14 @@ def test_a_right_hand_side_that_gives_no_real_numbers_is_refused(f, seen):
 
 
 @pytest.mark.parametrize(
-    "g", [lambda t, y, p, xp: None, lambda t, y, p, xp: [y[0], y[1]], lambda t, y, p, xp: 1j * y[0]]
+    "g",
+    [
+        lambda t, y, p, xp: None,
+        lambda t, y, p, xp: [y[0], y[1]],
+        lambda t, y, p, xp: 1j * y[0],
+        lambda t, y, p, xp: y[0] < 0.8,  # it never changes its sign
+        lambda t, y, p, xp: bool(y[0] < 0.8),
+    ],
 )
 def test_an_event_that_gives_no_real_number_is_refused(g):
     with pytest.raises(TypeError, match=r"event\(t, y, p, xp\) must return real numbers; got .*Return a number"):

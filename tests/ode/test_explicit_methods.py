@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from ensemble import Ensemble, ode
 from ensemble.ode.methods import METHODS
 from ensemble.ode.methods import dop853 as dop853_file
 from ensemble.ode.methods import tsit5 as tsit5_file
@@ -189,3 +190,45 @@ def test_a_system_that_is_not_separable_is_refused(name):
         check(system_of(lambda t, y, p, xp: [y[1], -y[0] - 0.1 * y[1]], 2))
     with pytest.raises(ValueError, match="y0 must have an even number of entries; got 3"):
         check(system_of(lorenz, 3))
+
+
+@pytest.mark.parametrize(
+    ("f", "seen"),
+    [
+        (lambda t, y, p, xp: [(1.0 + t) * y[1], -y[0]], "df_0/dt"),
+        (lambda t, y, p, xp: [xp.where(y[0] > 0.0, y[1], 0.5 * y[1]), -y[0]], "df_0/dy_0"),
+        (lambda t, y, p, xp: [y[1], -xp.floor(y[1])], "df_1/dy_1"),
+    ],
+)
+def test_a_half_that_depends_on_the_time_or_through_a_condition_is_refused(f, seen):
+    """Leapfrog would be of order 1."""
+    with pytest.raises(ValueError, match=f"separable for a symplectic method; got {seen} that is not zero"):
+        ode.solve(f, [0.5, 2.5], (0.0, 1.0), method="leapfrog", step=0.1)
+
+
+def untraceable(f):
+    return lambda t, y, p, xp: np.array(f(t, y, p, xp))
+
+
+@pytest.mark.parametrize(
+    ("f", "seen"),
+    [
+        (lambda t, y, p, xp: [(1.0 + t) * y[1], -y[0]], r"df_0/d\(t, q\)"),
+        (lambda t, y, p, xp: [y[1] + y[0], -y[0]], r"df_0/d\(t, q\)"),
+        (lambda t, y, p, xp: [y[1], -y[0] - 0.1 * y[1]], r"df_1/d\(v\)"),
+    ],
+)
+def test_a_function_that_cannot_be_traced_is_tried_at_the_start(f, seen):
+    start = [Ensemble(np.array([0.0, 1.0])), 0.0]
+    with pytest.raises(ValueError, match=f"separable for a symplectic method; got {seen} that is not zero"):
+        ode.solve(untraceable(f), start, (0.0, 1.0), method="leapfrog", step=0.1)
+
+
+@pytest.mark.parametrize("name", ["leapfrog", "yoshida4"])
+def test_a_separable_function_that_cannot_be_traced_has_the_steps_of_a_traced_one(name):
+    start, options = [Ensemble(np.array([0.3, 1.0])), 0.0], {"p": [2.0], "method": name, "step": 0.1}
+    expected = ode.solve(pendulum, start, (0.0, 1.0), **options).y.samples
+    found = ode.solve(untraceable(pendulum), start, (0.0, 1.0), **options).y.samples
+    real = ode.solve(lambda t, y, p, xp: pendulum(t, [v.real for v in y], p, xp), start, (0.0, 1.0), **options)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    np.testing.assert_array_equal(real.y.samples, found)

@@ -206,6 +206,12 @@ def test_an_untraced_function_gives_the_same_answers(method):
 ANGLES = Ensemble(np.array([0.3, -0.2, 1.0, -1.5]))
 
 
+def filled(t, y, p, xp):
+    rates = np.zeros(1)
+    rates[0] = -y[0]
+    return rates
+
+
 @pytest.mark.parametrize(
     "f",
     [
@@ -214,8 +220,9 @@ ANGLES = Ensemble(np.array([0.3, -0.2, 1.0, -1.5]))
         lambda t, y, p, xp: np.array([[-1.0]]) @ np.array(y),
         lambda t, y, p, xp: [float(np.interp(t, [0.0, 1.0], [0.0, 1.0])) - y[0]],
         lambda t, y, p, xp: [max(y[0], 0.5)],
+        filled,
     ],
-    ids=["branch", "math", "matrix", "table", "max"],
+    ids=["branch", "math", "matrix", "table", "max", "filled"],
 )
 def test_a_function_of_one_sample_has_the_bits_of_its_own_runs_where_samples_part(f):
     whole = ode.solve(f, [ANGLES], (0.0, 0.5), rtol=1e-3)
@@ -313,6 +320,16 @@ def test_a_change_of_a_captured_number_is_seen():
     rate = 2.0
     second = ode.solve(decay, [1.0], (0.0, 1.0), rtol=1e-9)
     np.testing.assert_allclose([first.y.samples[0, 0], second.y.samples[0, 0]], np.exp([-1.0, -2.0]), rtol=1e-7)
+
+
+def test_a_change_of_the_sign_of_a_captured_zero_is_seen():
+    def angle(t, y, p, xp):
+        return [xp.arctan2(zero * y[1], y[0] - 2.0), 0.0]
+
+    ends = []
+    for zero in (0.0, -0.0):  # noqa: B007
+        ends.append(ode.solve(angle, [1.0, 1.0], (0.0, 0.125), method="euler", step=0.125).y.samples[0, 0])
+    np.testing.assert_allclose(ends, [1.0 + np.pi / 8.0, 1.0 - np.pi / 8.0], rtol=1e-15)
 
 
 def test_a_change_of_a_number_that_an_event_captures_is_seen():

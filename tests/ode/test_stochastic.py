@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ensemble import Ensemble, ode
+from ensemble import Ensemble, SampleSet, ode
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import trace
 from ensemble.ode.methods.runge_kutta import RK4
@@ -143,8 +143,8 @@ def one_dimensional(t, y, p, xp):
     return [p[0] * y[0]]
 
 
-def solved(n_samples=40, **options):
-    start = Ensemble(np.full((1, n_samples), 1.5))
+def solved(n_samples=40, sample_set=None, **options):
+    start = Ensemble(np.full((1, n_samples), 1.5), sample_set)
     options = {"method": "milstein", "noise": lambda t, y, p, xp: [p[1] * y[0]], "seed": 5, "step": 1 / 64} | options
     return ode.solve(one_dimensional, start, (0.0, 1.0), p=[0.5, 0.8], **options)
 
@@ -165,6 +165,15 @@ def test_a_sample_has_its_noise_in_any_ensemble():
     whole, part = solved(), solved(3, noise_samples=[7, 0, 39])
     assert np.array_equal(part.y.samples, whole.y.samples[:, [7, 0, 39]])
     assert not np.isclose(solved(seed=6).y.samples, whole.y.samples).any()
+
+
+def test_a_sample_has_the_noise_of_its_id():
+    """The groups of a set of samples are the parts of one ensemble."""
+    samples = SampleSet.monte_carlo(40, 1, seed=1)
+    whole = solved()
+    for group in samples.groups(16):
+        part = solved(len(group), group)
+        assert np.array_equal(part.y.samples, whole.y.samples[:, group.ids])
 
 
 def test_another_diffusion_is_another_loop():
@@ -212,6 +221,8 @@ def test_wrong_arguments_of_noise_are_clear_errors():
         solved(noise=lambda t, y, p, xp: [1.0, 2.0])
     with pytest.raises(ValueError, match="noise_samples must be an array of integers"):
         solved(noise_samples=np.full(40, -1))
+    with pytest.raises(ValueError, match="noise_samples must have no masked entries; got 1 of 40"):
+        solved(noise_samples=np.ma.masked_array(np.arange(40), np.arange(40) == 3))
 
 
 @pytest.mark.cuda

@@ -329,6 +329,13 @@ def test_parameters_and_limits_are_real(options, text):
         gauss(lambda q, *rest: q[0], 1, 3, "legendre", **options)
 
 
+@pytest.mark.parametrize("name", ["p", "bounds"])
+def test_masked_entries_are_refused(name):
+    given = {name: np.ma.masked_array([0.0, 1.0], [True, False])}
+    with pytest.raises(ValueError, match=f"gauss: {name} must have no masked entries; got 1 of 2 masked"):
+        gauss(lambda q, *rest: q[0], 1, 3, "legendre", **given)
+
+
 @pytest.mark.parametrize("f", [lambda q, p, xp: p[0] * q[0] ** 2, lambda q, p, xp: p[0] * np.asarray(q[0]) ** 2])
 def test_integrals_have_the_sample_set_of_their_parameters(f):
     samples = en.SampleSet.monte_carlo(3, 1, seed=20371)

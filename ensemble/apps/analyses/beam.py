@@ -8,10 +8,10 @@ import numpy as np
 import scipy.linalg as sla
 
 from ensemble._backend import is_array, to_numpy
-from ensemble._check import integer, require, require_real_numbers
+from ensemble._check import integer, message, require, require_real_numbers, require_unmasked
 from ensemble.scalar import Ensemble
 
-__all__ = ["Beam", "Modes", "banded_product", "cantilever", "checked_output", "real_array"]
+__all__ = ["Beam", "Modes", "banded_product", "cantilever", "checked_output", "real_array", "shared_array"]
 
 HALF_WIDTH = 3
 
@@ -112,16 +112,24 @@ def banded_product(band: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def real_array(value: Any, function: str, argument: str) -> Any:
     """Real numbers, or the samples of an Ensemble, as an array of the library that they are in."""
+    require_unmasked(value, function, argument)
     values = value.samples if isinstance(value, Ensemble) else value
     values = values if is_array(values) else np.asarray(values)
     require_real_numbers(values.dtype, function, argument)
     return values
 
 
+def shared_array(value: Any, function: str, argument: str) -> np.ndarray:
+    """Real numbers that all samples share, on the host: the axis of samples of an Ensemble would be read as another."""
+    if isinstance(value, Ensemble):
+        raise TypeError(message(function, argument, "be the same for all samples", "an Ensemble"))
+    return np.asarray(to_numpy(real_array(value, function, argument)), np.float64)
+
+
 def checked_output(output: Any, n: int, function: str) -> np.ndarray | None:
     """The output matrix, shape (n_outputs, n); None for the unit matrix."""
     if output is None:
         return None
-    C = np.asarray(to_numpy(real_array(output, function, "output")), np.float64)
+    C = shared_array(output, function, "output")
     require(C.ndim == 2 and C.shape[1] == n, function, "output", f"have shape (n_outputs, {n})", f"shape {C.shape}")
     return C

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.fft
 
-from ensemble._backend import array_namespace, prototype, to_numpy
+from ensemble._backend import array_namespace, prototype
 from ensemble._check import floating, integer, one_of, positive, require
 from ensemble._compile.numba import thread_count
-from ensemble.apps.analyses.beam import Modes, cantilever, checked_output, real_array
+from ensemble.apps.analyses.beam import Modes, cantilever, checked_output, real_array, shared_array
 from ensemble.apps.analyses.frequency import ar1_load, first_period
 from ensemble.scalar import Ensemble
 
@@ -85,7 +85,7 @@ def convolution_response(
     h = impulse_response(modes, modes.shapes[beam.tip], times, C)
     free = None
     if initial is not None:
-        state = np.asarray(to_numpy(real_array(initial, name, "initial")), np.float64)
+        state = shared_array(initial, name, "initial")
         require(state.shape == (2 * n_dofs,), name, "initial", f"have shape ({2 * n_dofs},)", f"shape {state.shape}")
         free = xp.asarray(free_response(modes, state, times, C), dtype=dtype)
     y = convolved(xp, xp.asarray(h, dtype=dtype), f, float(step))

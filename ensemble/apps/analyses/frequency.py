@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg as sla
 
-from ensemble._backend import array_namespace, prototype, to_numpy
+from ensemble._backend import array_namespace, prototype
 from ensemble._check import finite, floating, integer, one_of, positive, require
-from ensemble.apps.analyses.beam import Beam, cantilever, checked_output, real_array
+from ensemble.apps.analyses.beam import Beam, cantilever, checked_output, shared_array
 
 __all__ = ["ar1_load", "ar1_spectrum", "frequency_response"]
 
@@ -118,12 +118,12 @@ def frequency_response(
     beam = cantilever(n_dofs, name)
     one_of(backend, ("numpy", "cupy"), name, "backend")
     dtype = floating(dtype, name, "dtype")
-    omega = np.asarray(to_numpy(real_array(omega, name, "omega")), np.float64)
+    omega = shared_array(omega, name, "omega")
     require(omega.ndim <= 1, name, "omega", "be a number or have one axis", f"shape {omega.shape}")
     step = first_period() / 100.0 if step is None else positive(step, name, "step")
-    given = ar1_spectrum(omega, step) if spectrum is None else to_numpy(real_array(spectrum, name, "spectrum"))
-    density = np.asarray(given, np.float64)
+    density = ar1_spectrum(omega, step) if spectrum is None else shared_array(spectrum, name, "spectrum")
     require(density.shape == omega.shape, name, "spectrum", f"have shape {omega.shape}", f"shape {density.shape}")
+    require(not (density < 0.0).any(), name, "spectrum", "be zero or above", f"{(density < 0.0).sum()} below")
     C = checked_output(output, n_dofs, name)
     columns = tip_response(beam, np.atleast_1d(omega))
     columns = columns if C is None else columns @ C.T

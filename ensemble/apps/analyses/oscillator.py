@@ -57,8 +57,9 @@ def oscillator(
         m in kg, c in N s/m, r in N (s/m)^0.5, k in N/m, A in N.
     displacement, velocity : float or array, shape (n_samples,), m and m/s
         At time 0.
-    noise : array, shape (n_steps, n_samples), or (n_samples, n_steps) for "times_fastest", or Ensemble, optional
-        Standard normal numbers. None: drawn where they are used, from the number of the sample, the step and `seed`.
+    noise : array, shape (n_steps, n_samples), or (n_samples, n_steps) for "times_fastest", optional
+        Or an Ensemble of shape (n_steps,) for both layouts. Standard normal numbers. None: drawn where they are used,
+        from the number of the sample, the step and `seed`.
     noise_scale : float, optional
         What they are multiplied with; ``step**-0.5``, white noise of intensity 1, where it is None.
     seed : int, at least 0
@@ -114,9 +115,11 @@ def oscillator(
     times_fastest = layout == LAYOUTS[1]
     shape = (n_samples, n_steps) if times_fastest else (n_steps, n_samples)
     if noise is not None:
-        noise = xp.asarray(real_array(noise, name, "noise"), dtype=dtype)
+        numbers = real_array(noise, name, "noise")
+        turned = times_fastest and isinstance(noise, Ensemble)
+        noise = xp.asarray(numbers.T if turned else numbers, dtype=dtype)
         require(noise.shape == shape, name, "noise", f"have shape {shape}", f"shape {noise.shape}")
-    flat = xp.zeros(1, dtype=dtype) if noise is None else xp.reshape(noise, (-1,))
+    flat = xp.zeros(1, dtype=dtype) if noise is None else xp.asarray(xp.reshape(noise, (-1,)), order="C")
     n_times = n_steps + 1
     stored = (n_samples, 2, n_times) if times_fastest else (2, n_times, n_samples)
     kept = xp.empty(stored if history else (1,), dtype=dtype)

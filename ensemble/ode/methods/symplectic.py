@@ -55,10 +55,10 @@ def _inputs_read(graph: Graph) -> list[set[int]]:
 
 
 def _check_values(system: System, t: Any, y: Sequence[Any], p: Sequence[Any]) -> None:
-    """Whether each half of f at the start is the same number for other values of what it must not depend on."""
+    """Whether each half of f near the start is the same number for other values of what it must not depend on."""
     m, moved = _half(system), [v + 2.0**-10 * (abs(v) + 2.0**-10) for v in y]
-    slopes = system.f(t, y, p)
-    others = system.f(t + 2.0**-10, [*moved[:m], *y[m:]], p)[:m] + system.f(t, [*y[:m], *moved[m:]], p)[m:]
+    slopes = system.f(t, moved, p)
+    others = system.f(t + 2.0**-10, [*y[:m], *moved[m:]], p)[:m] + system.f(t, [*moved[:m], *y[m:]], p)[m:]
     for i, (a, b) in enumerate(zip(slopes, others, strict=True)):
         same = (a == b) | (a != a) | (b != b)
         _refuse_unless(bool(system.xp.all(same)), i, f"d({'t, q' if i < m else 'v'})")

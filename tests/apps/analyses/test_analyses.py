@@ -329,6 +329,7 @@ def test_the_mean_of_the_squared_norm(dtype):
         (lambda: static_beam(8, method="sparse"), "static_beam: method must be one of"),
         (lambda: frequency_response(8, [[1.0]]), "frequency_response: omega must be a number or have one axis"),
         (lambda: frequency_response(8, [1.0], [1.0, 2.0]), r"frequency_response: spectrum must have shape \(1,\)"),
+        (lambda: frequency_response(8, [1.0, 2.0], [1.0, -2.0]), "frequency_response: spectrum must be zero or above"),
         (lambda: convolution_response(8, 5, np.ones(5)), r"convolution_response: load must have shape \(5, n_"),
         (lambda: convolution_response(8, 5, initial=np.ones(8)), r"convolution_response: initial must have shape \(16"),
         (lambda: ar1_load(3, 2, correlation=1.0), "ar1_load: correlation must be between -1 and 1"),
@@ -366,10 +367,51 @@ def test_the_imaginary_part_of_no_argument_is_lost(call, name):
         call()
 
 
-def test_noise_may_be_an_ensemble():
-    noise = np.random.default_rng(50341).standard_normal((20, 3))
-    found, expected = (oscillator(3, n_steps=20, noise=given) for given in (Ensemble(noise), noise))
+@pytest.mark.parametrize("layout", ["samples_fastest", "times_fastest"])
+def test_noise_may_be_an_ensemble(layout):
+    noise = np.random.default_rng(50341).standard_normal((20, 20))
+    expected = oscillator(20, n_steps=20, noise=noise)
+    found = oscillator(20, n_steps=20, noise=Ensemble(noise), layout=layout)
     assert np.array_equal(found.y.samples, expected.y.samples)
+
+
+@pytest.mark.parametrize("layout", ["samples_fastest", "times_fastest"])
+def test_noise_may_be_a_part_of_an_array(layout):
+    """A column of an array can be seen as a vector whose entries are not neighbours in memory."""
+    noise = np.random.default_rng(50342).standard_normal((20, 3))
+    whole = oscillator(3, n_steps=20, noise=noise)
+    for s in range(3):
+        column = noise[:, s : s + 1]
+        part = oscillator(1, n_steps=20, noise=column if layout == "samples_fastest" else column.T, layout=layout)
+        assert np.array_equal(part.y.samples[:, 0], whole.y.samples[:, s])
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda: static_beam(8, output=Ensemble(np.ones((2, 8)))), "output"),
+        (lambda: frequency_response(8, Ensemble(np.ones(2))), "omega"),
+        (lambda: frequency_response(8, [1.0, 2.0], Ensemble(np.ones(2))), "spectrum"),
+        (lambda: convolution_response(8, 2, initial=Ensemble(np.ones(16))), "initial"),
+    ],
+)
+def test_an_ensemble_where_samples_share_an_argument_is_refused(call, name):
+    """Its samples were taken for the last axis of the array."""
+    with pytest.raises(TypeError, match=f": {name} must be the same for all samples; got an Ensemble"):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda x: static_beam(8, x), "load"),
+        (lambda x: frequency_response(8, x), "omega"),
+        (lambda x: oscillator(3, mass=x), "mass"),
+    ],
+)
+def test_masked_entries_are_refused(call, name):
+    with pytest.raises(ValueError, match=f": {name} must have no masked entries; got 1 of 3 masked"):
+        call(np.ma.masked_array(np.ones(3), [True, False, False]))
 
 
 def test_the_analyses_are_found_under_uncertainty_quantification():
