@@ -51,8 +51,8 @@ def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
                     raise
                 apart = True
         made = run_paths(function, *arguments, base)
-        for error in made.errors.values():
-            raise error
+        for first in made.errors.values():
+            raise first
         return made.value
 
     def call(t: Array, y: Sequence[Array], p: Sequence[Array], base: Namespace) -> Any:
