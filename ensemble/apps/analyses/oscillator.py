@@ -59,7 +59,7 @@ def oscillator(
         At time 0.
     noise : array, shape (n_steps, n_samples), or (n_samples, n_steps) for "times_fastest", optional
         Or an Ensemble of shape (n_steps,) for both layouts. Standard normal numbers. None: drawn where they are used,
-        from the number of the sample, the step and `seed`.
+        from the number of the sample, the step and `seed`, from uniform numbers of 52 bits, in float32 of 24.
     noise_scale : float, optional
         What they are multiplied with; ``step**-0.5``, white noise of intensity 1, where it is None.
     seed : int, at least 0
