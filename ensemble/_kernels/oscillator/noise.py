@@ -6,6 +6,8 @@ float64 and of 24 in float32, and those two normal numbers. `steps.cuh` has the 
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from ensemble._compile.lanes.arithmetic import as_float32, as_int32, bits, fma, from_bits, polynomial, spread
 from ensemble._compile.lanes.circular import HALF_PI, cos_rest, sin_rest
 from ensemble._compile.lanes.functions import LN2_SHORT, LN2_SHORT_REST, MAGIC, MAGIC_BITS, SQRT_HALF_BITS, log_rest
@@ -38,7 +40,7 @@ def words_of(number, block, seed):
     return philox(number, number >> 32, pair, seed & WORD, (seed >> 32) & WORD)
 
 
-# --- float64
+# --- two uniform numbers of four words
 ONE_BITS = 0x3FF0000000000000
 
 
@@ -49,92 +51,81 @@ def uniform(high, low):
 
 
 @inner
-def log_of_uniform(u):
-    """The logarithm of a number from 2**-53 to 1, to about one unit in the last place: no limits to look for."""
-    pattern = bits(u)
-    k = (pattern - SQRT_HALF_BITS) >> 52
-    f = from_bits(pattern - (k << 52)) - 1.0
-    exponent = from_bits(k + MAGIC_BITS) - MAGIC
-    s = f / (2.0 + f)
-    z = s * s
-    square = 0.5 * f * f
-    low = fma(s, fma(z, log_rest(z), square), exponent * LN2_SHORT_REST)
-    return fma(exponent, LN2_SHORT, f - (square - low))
-
-
-@inner
-def cosine_and_sine(turns):
-    """Of the angle ``2 pi turns``, to about one unit in the last place; `turns` from 0 to 1, with 53 bits."""
-    quarters = 4.0 * turns
-    shifted = quarters + MAGIC
-    r = (quarters - (shifted - MAGIC)) * HALF_PI  # at most pi / 4, from an exact difference
-    n, z = bits(shifted), r * r
-    sine = fma(r * z, sin_rest(z), r)
-    cosine = fma(z * z, cos_rest(z), fma(z, -0.5, 1.0))
-    odd = (n & 1) != 0
-    first, second = select(odd, sine, cosine), select(odd, cosine, sine)
-    return from_bits(bits(first) ^ (((n + 1) & 2) << 62)), from_bits(bits(second) ^ ((n & 2) << 62))
-
-
-@inner
-def normal_pair_float64(number, block, seed):
-    """Two standard normal numbers of each sample for `block`."""
-    w0, w1, w2, w3 = words_of(number, block, seed)
-    radius = sqrt(-2.0 * log_of_uniform(uniform(w0, w1)))
-    cosine, sine = cosine_and_sine(uniform(w2, w3))
-    return radius * cosine, radius * sine
-
-
-# --- float32
-MAGIC_32, MAGIC_BITS_32 = 12582912.0, 0x4B400000
-"""1.5 * 2**23, to which a whole number is added in its last bits, and its bit pattern."""
-
-SQRT_HALF_BITS_32 = 0x3F3504F3
-LN2_32, LN2_REST_32 = 0.69313812256, 9.0580006145e-6
-
-log_rest_32 = polynomial(0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841)
-sin_rest_32 = polynomial(-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
-cos_rest_32 = polynomial(4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
-
-
-@inner
-def uniform_32(word):
-    """``(w + 1/2) * 2**-24`` of the leading 24 bits w of a word, rounded once."""
+def uniform_32(word, _):
+    """``(w + 1/2) * 2**-24`` of the leading 24 bits w of a word, in float32, rounded once."""
     return fma(as_float32(as_int32(word >> 8)), 2.0**-24, 2.0**-25)
 
 
-@inner
-def log_of_uniform_32(u):
-    """The logarithm of a number from 2**-25 to 1, to about one unit in the last place."""
-    pattern = bits(u)
-    k = (pattern - SQRT_HALF_BITS_32) >> 23
-    f = from_bits(pattern - (k << 23)) - 1.0
-    exponent = from_bits(k + MAGIC_BITS_32) - MAGIC_32
-    s = f / (2.0 + f)
-    z = s * s
-    square = 0.5 * f * f
-    low = fma(s, fma(z, log_rest_32(z), square), exponent * LN2_REST_32)
-    return fma(exponent, LN2_32, f - (square - low))
+# --- two normal numbers of two uniform ones
+class Digits(NamedTuple):
+    """What the functions below need to know of a type of numbers."""
+
+    uniform: Any
+    fraction: int
+    """Bits of the fraction."""
+    sign: int
+    """By how much bit 1 of an integer is shifted to be the sign."""
+    magic: float
+    """1.5 times the number from which on there are whole numbers only: a whole number is added in its last bits."""
+    magic_bits: int
+    sqrt_half_bits: int
+    ln2: float
+    ln2_rest: float
+    log_rest: Any
+    sin_rest: Any
+    cos_rest: Any
 
 
-@inner
-def cosine_and_sine_32(turns):
-    """Of the angle ``2 pi turns``, to about one unit in the last place; `turns` from 0 to 1."""
-    quarters = 4.0 * turns
-    shifted = quarters + MAGIC_32
-    r = (quarters - (shifted - MAGIC_32)) * HALF_PI
-    n, z = bits(shifted), r * r
-    sine = fma(r * z, sin_rest_32(z), r)
-    cosine = fma(z * z, cos_rest_32(z), fma(z, -0.5, 1.0))
-    odd = (n & 1) != 0
-    first, second = select(odd, sine, cosine), select(odd, cosine, sine)
-    return from_bits(bits(first) ^ (((n + 1) & 2) << 30)), from_bits(bits(second) ^ ((n & 2) << 30))
+DIGITS = {
+    "float64": Digits(
+        uniform, 52, 62, MAGIC, MAGIC_BITS, SQRT_HALF_BITS, LN2_SHORT, LN2_SHORT_REST, log_rest, sin_rest, cos_rest
+    ),
+    "float32": Digits(
+        uniform_32, 23, 30, 12582912.0, 0x4B400000, 0x3F3504F3, 0.69313812256, 9.0580006145e-6,
+        polynomial(0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841),
+        polynomial(-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4),
+        polynomial(4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5),
+    ),
+}  # fmt: skip
 
 
-@inner
-def normal_pair_float32(number, block, seed):
-    """Two standard normal numbers of each sample for `block`."""
-    w0, _, w2, _ = words_of(number, block, seed)
-    radius = sqrt(-2.0 * log_of_uniform_32(uniform_32(w0)))
-    cosine, sine = cosine_and_sine_32(uniform_32(w2))
-    return radius * cosine, radius * sine
+def _normal_pair(digits: Digits) -> Any:
+    """The function of a type that gives two standard normal numbers of each sample for a block."""
+    uniform_of, fraction, sign, magic, magic_bits, sqrt_half_bits, ln2, ln2_rest, log_of, sin_of, cos_of = digits
+
+    @inner
+    def log_of_uniform(u):  # of a number between 0 and 1, to about one unit in the last place: no limits to look for
+        pattern = bits(u)
+        k = (pattern - sqrt_half_bits) >> fraction
+        f = from_bits(pattern - (k << fraction)) - 1.0
+        exponent = from_bits(k + magic_bits) - magic
+        s = f / (2.0 + f)
+        z = s * s
+        square = 0.5 * f * f
+        low = fma(s, fma(z, log_of(z), square), exponent * ln2_rest)
+        return fma(exponent, ln2, f - (square - low))
+
+    @inner
+    def cosine_and_sine(turns):  # of the angle 2 pi turns, turns from 0 to 1, to about one unit in the last place
+        quarters = 4.0 * turns
+        shifted = quarters + magic
+        r = (quarters - (shifted - magic)) * HALF_PI  # at most pi / 4, from an exact difference
+        n, z = bits(shifted), r * r
+        sine = fma(r * z, sin_of(z), r)
+        cosine = fma(z * z, cos_of(z), fma(z, -0.5, 1.0))
+        odd = (n & 1) != 0
+        first, second = select(odd, sine, cosine), select(odd, cosine, sine)
+        return from_bits(bits(first) ^ (((n + 1) & 2) << sign)), from_bits(bits(second) ^ ((n & 2) << sign))
+
+    @inner
+    def normal_pair(number, block, seed):
+        w0, w1, w2, w3 = words_of(number, block, seed)
+        radius = sqrt(-2.0 * log_of_uniform(uniform_of(w0, w1)))
+        cosine, sine = cosine_and_sine(uniform_of(w2, w3))
+        return radius * cosine, radius * sine
+
+    return normal_pair
+
+
+normal_pair_float64, normal_pair_float32 = (_normal_pair(DIGITS[dtype]) for dtype in ("float64", "float32"))
+"""``(number, block, seed)``: two standard normal numbers of each sample for a block."""
