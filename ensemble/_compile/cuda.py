@@ -30,6 +30,7 @@ __all__ = [
     "Layout",
     "chunked",
     "compile_ahead",
+    "instance",
     "is_wide",
     "layout_of",
     "layout_of_aligned",
@@ -55,6 +56,12 @@ SUM_THREADS = (4, 128)
 def sources(*files: str) -> str:
     """The text of CUDA files, named by their paths in the package."""
     return "\n".join((FOLDER / file).read_text() for file in files)
+
+
+def instance(template: str, *arguments: Any) -> str:
+    """The name of a template's instance; truth values are written as in C++."""
+    written = (str(bool(a)).lower() if isinstance(a, bool | np.bool_) else str(a) for a in arguments)
+    return f"{template}<{', '.join(written)}>"
 
 
 KERNEL_MODULES: dict[str, KernelModule] = {}

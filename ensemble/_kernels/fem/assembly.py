@@ -297,7 +297,7 @@ def _run_on_device(with_matrix, mesh, tables, kappa, u, indptr, slots, values, r
     interpolation, stiffness, *others = tables
     tables = (interpolation, cuda.aligned(stiffness), *others)
     arguments = (*mesh, *tables, kappa, u, indptr, slots, values, residual, np.int64(n_rows), np.int32(n_samples))
-    name = f"gather_rows<{str(reacts).lower()}, {str(with_matrix).lower()}>"
+    name = cuda.instance("gather_rows", reacts, with_matrix)
     grid = (-(-n_rows // rows), layout.tiles)
     CUDA.launch(name, layout, grid, ROW_THREADS, arguments, with_matrix and cuda.is_wide(indptr))
 

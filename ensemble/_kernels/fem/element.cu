@@ -168,17 +168,11 @@ template <Quantity KIND> __device__ inline void values_of(const Edges& edge, rea
     if (KIND == TRANSFORM) values[12] = gradient.volume;
 }
 
-// The value that a row holds, and what it is multiplied by.
-template <Quantity KIND> __device__ inline int source_of(int row, int copies, const real* weights, real& factor)
+// The value that row `row` of a copy holds, and what it is multiplied by.
+template <Quantity KIND> __device__ inline int source_of(int row, real& factor)
 {
-    factor = 1;
-    if (KIND == TRANSFORM) {
-        if (row < 12 * copies) return row % 12;
-        factor = __ldg(weights + row - 12 * copies);
-        return 12;
-    }
-    if (KIND == MASS) factor = row / 4 == row % 4 ? 0.1 : 0.05;
-    return KIND == MASS ? 0 : KIND == FIRST ? 3 * (row % 4) + row / 16 : row % 9;
+    factor = KIND == MASS ? (row / 4 == row % 4 ? 0.1 : 0.05) : 1;
+    return KIND == MASS ? 0 : KIND == FIRST ? 3 * (row % 4) + row / 16 : row;
 }
 
 // A thread writes what it has.
@@ -195,12 +189,12 @@ __global__ void __launch_bounds__(QUANTITY_THREADS)
     real values[N][1];
     values_of<KIND>(edges_of(points, tets, (offset)at, n_samples), &values[0][0]);
     const RowWriter<N, 1, QUANTITY_THREADS> rows(values, heads, first, count, own);
-    constexpr int ROWS_OF_COPY = KIND == MASS ? 16 : KIND == FIRST ? 48 : KIND == LENGTHS ? 9 : 12;
+    constexpr int ROWS_OF_COPY = KIND == MASS ? 16 : KIND == LENGTHS ? 9 : 12;
     for (int copy = 0; copy < copies; ++copy)
 #pragma unroll
         for (int row = 0; row < ROWS_OF_COPY; ++row, out += count) {
             real factor;
-            const int source = source_of<KIND>(row, 1, weights, factor);
+            const int source = source_of<KIND>(row, factor);
             rows.store(source, out, factor);
         }
     if (KIND == TRANSFORM)
@@ -215,9 +209,8 @@ __global__ void __launch_bounds__(QUANTITY_THREADS)
 
 template <Quantity KIND, bool ONE, int WIDE_THREADS, int WIDE>
 __global__ void __launch_bounds__(WIDE_THREADS)
-    tet_quantity_by_rows(const real* __restrict__ points, const int* __restrict__ tets,
-                         const real* __restrict__ weights, real* __restrict__ out, int copies, int n_rows,
-                         int n_samples, int64 count)
+    tet_quantity_by_rows(const real* __restrict__ points, const int* __restrict__ tets, real* __restrict__ out,
+                         int n_rows, int n_samples, int64 count)
 {
     SHARED_VALUES(held);
     constexpr int PITCH = WIDE + SECTOR + 2;
@@ -233,7 +226,7 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     const int lane = threadIdx.x % 32;
     for (int row = threadIdx.x / 32; row < n_rows; row += WIDE_THREADS / 32) {
         real factor;
-        const real* from = held + source_of<KIND>(row, copies, weights, factor) * PITCH;
+        const real* from = held + source_of<KIND>(row, factor) * PITCH;
         real* to = out + row * count + first;
         const int shift = to_sector(to), n = (int)min((int64)WIDE, count - first - shift);
         if (first == 0 && lane < min((int64)shift, count)) __stcs(to + lane, from[lane] * factor);

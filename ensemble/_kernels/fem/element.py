@@ -51,22 +51,21 @@ ROOT_2 = math.sqrt(2.0)
 FIXED = (1, 3, 9)
 """Components of a field of one sample whose number is a constant of a device's kernel."""
 
-QUANTITIES = ("TRANSFORM", "MASS", "FIRST", "LENGTHS")
-"""What kernels of a device make of the geometry: gradients and weights, the two closed forms, edge lengths."""
+BY_THREADS = ("TRANSFORM", "MASS", "LENGTHS")
+"""What a kernel of a device makes of the geometry, a pair per thread: gradients and weights, N_i N_j, edge lengths."""
 
 QUANTITY_THREADS = 256
 """Threads of a block of a device in which each writes the quantity of a pair."""
 
-BY_ROWS = {"FIRST": (12, 256, 128)}
-"""Where a warp of a device writes the 48 rows of a block one by one: values of a pair, threads and pairs of a block.
+ROW_THREADS, ROW_PAIRS = 256, 128
+"""Threads and pairs of a block of a device whose warps write the 48 rows of FIRST one by one.
 
 The block also computes the four pairs that follow. The rows of the other quantities go as fast by threads."""
 
 
-def _by_rows(kind: str, one: bool) -> str:
+def _by_rows(one: bool) -> str:
     """The kernel that writes row by row, for one sample or any number."""
-    _, threads, pairs = BY_ROWS[kind]
-    return f"tet_quantity_by_rows<{kind}, {str(one).lower()}, {threads}, {pairs}>"
+    return cuda.instance("tet_quantity_by_rows", "FIRST", one, ROW_THREADS, ROW_PAIRS)
 
 
 CUDA = cuda.KernelModule(
@@ -74,8 +73,8 @@ CUDA = cuda.KernelModule(
     [
         "tet_values",
         *(f"tet_values_of_one<{c}>" for c in FIXED),
-        *(f"tet_quantity<{kind}>" for kind in QUANTITIES if kind not in BY_ROWS),
-        *(_by_rows(kind, one) for kind in BY_ROWS for one in (True, False)),
+        *(f"tet_quantity<{kind}>" for kind in BY_THREADS),
+        *(_by_rows(one) for one in (True, False)),
     ],
     headers=("fem/result_rows.cuh",),
     only=ONE_VALUE,
@@ -341,15 +340,14 @@ def _quantity(kind, n_rows, points, tets, weights, copies, out):
     """Queue the kernel that writes `n_rows` rows of values of the geometry."""
     n_elements, n_samples = tets.shape[0], points.shape[2]
     out = cuda.output(out, points, (n_rows, n_elements, n_samples))
-    arguments = (points, cuda.aligned(tets), weights, out, np.int32(copies))
-    count = n_elements * n_samples
-    if kind in BY_ROWS:
-        n_values, threads, pairs = BY_ROWS[kind]
-        shared, arguments = 8 * n_values * (pairs + 6), (*arguments, np.int32(n_rows))
-        launch(CUDA, _by_rows(kind, n_samples == 1), count, n_samples, arguments, threads, pairs, shared)
+    tets, count = cuda.aligned(tets), n_elements * n_samples
+    if kind == "FIRST":
+        shared, arguments = 8 * 12 * (ROW_PAIRS + 6), (points, tets, out, np.int32(n_rows))
+        launch(CUDA, _by_rows(n_samples == 1), count, n_samples, arguments, ROW_THREADS, ROW_PAIRS, shared)
     else:
         own = owned_pairs(QUANTITY_THREADS, count, out)
-        launch(CUDA, f"tet_quantity<{kind}>", count, n_samples, (*arguments, own), QUANTITY_THREADS, own)
+        arguments = (points, tets, weights, out, np.int32(copies), own)
+        launch(CUDA, f"tet_quantity<{kind}>", count, n_samples, arguments, QUANTITY_THREADS, own)
     return out
 
 

@@ -34,7 +34,7 @@ CUDA = cuda.KernelModule(
         "tet_shape_shape<1>",
         "tet_shape_shape<2>",
         "tet_shape_dshape",
-        *(f"tet_gradient_tensor<{same}, {whole}>" for same in ("true", "false") for whole in ("true", "false")),
+        *(cuda.instance("tet_gradient_tensor", same, whole) for same in (True, False) for whole in (True, False)),
     ],
     headers=("fem/result_rows.cuh",),
     only=ONE_VALUE,
@@ -231,14 +231,8 @@ def _(products, detwei, out):
     pairs = count % 2 == 0 and (device.address(detwei) | device.address(out)) % 16 == 0
     per = 2 if pairs else 1
     own = owned_pairs(per * cuda.THREADS, count, out)
-    launch(
-        CUDA,
-        f"tet_shape_shape<{per}>",
-        count,
-        n_samples,
-        (products, detwei, out, own, np.int32(n_points)),
-        per_block=own,
-    )
+    arguments = (products, detwei, out, own, np.int32(n_points))
+    launch(CUDA, f"tet_shape_shape<{per}>", count, n_samples, arguments, per_block=own)
     return out
 
 
@@ -252,11 +246,6 @@ def _(shape, dshape, detwei, out):
     return out
 
 
-def _text(value):
-    """A truth value in C++."""
-    return str(bool(value)).lower()
-
-
 @tet_gradient_tensor.register("cuda")
 def _(a, tensor, b, detwei, out):
     operands = (a, tensor, a if b is None else b, detwei)
@@ -266,6 +255,6 @@ def _(a, tensor, b, detwei, out):
     own = np.int32(sum(1 << k for k, operand in enumerate(operands) if operand.shape[-1] == n_samples))
     count = n_elements * n_samples
     owned = owned_pairs(cuda.THREADS, count, out)
-    function = f"tet_gradient_tensor<{_text(b is None)}, {_text(owned == cuda.THREADS)}>"
+    function = cuda.instance("tet_gradient_tensor", b is None, owned == cuda.THREADS)
     launch(CUDA, function, count, n_samples, (*operands, out, owned, own, np.int32(n_points)), per_block=owned)
     return out

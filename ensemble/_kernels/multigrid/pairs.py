@@ -75,7 +75,7 @@ def sum_products(pairs, a, b, out):
     out = cuda.output(out, a, (n_targets, n_samples))
     shared_a, shared_b = a.shape[1] != n_samples, b.shape[1] != n_samples
     layout = cuda.layout_of(n_samples, out, *(x for x, shared in ((a, shared_a), (b, shared_b)) if not shared))
-    name = f"sum_products<{str(shared_a).lower()}, {str(shared_b).lower()}>"
+    name = cuda.instance("sum_products", shared_a, shared_b)
     CUDA.rows(name, n_targets, n_samples, (*pairs, a, b, out), layout, cuda.is_wide(pairs.left))
     return out
 
@@ -146,7 +146,7 @@ def galerkin_product(tasks, values, p, out):
     slab = empty_like(out, (longest, n_samples))
     shared = p.shape[1] != n_samples
     layout = cuda.layout_of(n_samples, out, slab, *(() if shared else (p,)))
-    name, (_, left, right) = f"restrict_slab<{str(shared).lower()}>", tasks.restriction
+    name, (_, left, right) = cuda.instance("restrict_slab", shared), tasks.restriction
     for k, (first, last) in enumerate(itertools.pairwise(places)):
         rows = tasks.product._replace(starts=tasks.product.starts[first : last + 1])
         sum_products(rows, values, p, slab[: last - first])

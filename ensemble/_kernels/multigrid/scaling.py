@@ -43,7 +43,7 @@ CUDA = cuda.KernelModule(
 def _on_device(name, scale, shared, arguments, n_rows, n_samples, samples, outer, wide=False):
     """Queue a kernel; `samples` are its arrays with a column a sample, `outer` one of the other precision."""
     layout = cuda.layout_of(n_samples, *samples, *(() if scale is None else (scale,)))
-    instance = f"{name}<{str(shared).lower()}, {str(scale is not None).lower()}>"
+    instance = cuda.instance(name, shared, scale is not None)
     CUDA.rows(instance, n_rows, n_samples, arguments, layout, wide, _extra(outer))
 
 

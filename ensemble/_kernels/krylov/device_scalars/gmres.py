@@ -94,7 +94,7 @@ class GmresScalars(DeviceScalars):
     # --- the solution of a cycle
     def solve(self, ended: bool) -> bool:
         """y from R y = g for the samples whose x is to be updated; True."""
-        self.decide(f"gmres_solve<{str(ended).lower()}>", None, self.y, self.chosen, *self._cycle)
+        self.decide(cuda.instance("gmres_solve", ended), None, self.y, self.chosen, *self._cycle)
         return True
 
     def add_basis(self, basis_vectors: Array, out: Array) -> None:
@@ -111,7 +111,7 @@ class GmresScalars(DeviceScalars):
 
     def verify_convergence(self, true: Array, ended: bool) -> None:
         """Decide on the chosen samples by their true residuals; at the end of a cycle those that continue restart."""
-        kernel = f"gmres_verify<{str(ended).lower()}>"
+        kernel = cuda.instance("gmres_verify", ended)
         self.decide(kernel, dot_partials(true, true), self.alpha, self.chosen, *self._cycle)
         self.copy(self.chosen, self.x, self.kept)
 
