@@ -326,9 +326,13 @@ def test_a_change_of_the_sign_of_a_captured_zero_is_seen():
     def angle(t, y, p, xp):
         return [xp.arctan2(zero * y[1], y[0] - 2.0), 0.0]
 
-    ends = []
-    for zero in (0.0, -0.0):  # noqa: B007
-        ends.append(ode.solve(angle, [1.0, 1.0], (0.0, 0.125), method="euler", step=0.125).y.samples[0, 0])
+    def end():
+        return ode.solve(angle, [1.0, 1.0], (0.0, 0.125), method="euler", step=0.125).y.samples[0, 0]
+
+    zero = 0.0
+    ends = [end()]
+    zero = -0.0
+    ends.append(end())
     np.testing.assert_allclose(ends, [1.0 + np.pi / 8.0, 1.0 - np.pi / 8.0], rtol=1e-15)
 
 
