@@ -222,7 +222,7 @@ class _Search:
         values, vectors, bad = dense_pairs(self.pencil, self.k)
         for x in vectors:
             x *= _signs(x)
-        self.accept(self.pencil, values, vectors, bad)
+        self.accept(self.pencil, values, vectors, bad, np.zeros_like(bad))
         good = np.all(self.residuals <= self.target, axis=0)
         self.status[:] = Status.stagnated
         self.status[good] = Status.converged
@@ -235,6 +235,7 @@ class _Search:
         kept = operated = others[:0]
         following, seen = np.repeat(self.spare[:BLOCK, :, None], count, axis=2), np.full((self.k, count), np.nan)
         left = np.zeros(count, bool)  # samples in which the block continues no Krylov space of the kept vectors
+        held = np.zeros(count, bool)  # samples whose noted pairs have converged, with the values `seen`
         made = pencil.settle(functools.partial(self.improved, pencil, kept, operated, following))
         for iteration in range(1, max_iterations + 1):
             _, kept, operated, following, bad = (
@@ -243,10 +244,12 @@ class _Search:
             self.iterations[self.active] = iteration
             values, vectors, order = self.rayleigh_quotients(pencil, kept[: self.k])
             bad = bad | pencil.unfit
-            residuals, target = self.accept(pencil, values, vectors, bad)
+            same = self.unchanged(pencil, values, seen)
+            residuals, target = self.accept(pencil, values, vectors, bad, same & held)
             bad = bad | ~np.isfinite(residuals).all(axis=0)
             good = np.all(residuals <= target, axis=0)
-            ended = good & self.unchanged(pencil, values, seen)
+            held = good | (same & held)
+            ended = same & held & ~bad
             self.status[self.active[ended]] = Status.converged
             self.status[self.active[bad]] = Status.breakdown
             going_on = np.flatnonzero(~ended & ~bad)
@@ -258,7 +261,7 @@ class _Search:
             seen = np.where(good, values, seen)
             if going_on.size < self.active.size:
                 self.active, pencil, seen = self.active[going_on], pencil.take_samples(going_on), seen[:, going_on]
-                left = left[going_on]
+                left, held = left[going_on], held[going_on]
                 kept, operated, following, others = (
                     np.ascontiguousarray(array[:, :, going_on]) for array in (kept, operated, following, others)
                 )
@@ -305,18 +308,24 @@ class _Search:
         return np.take_along_axis(values, order, axis=0), vectors, order
 
     def accept(
-        self, pencil: Pencil, values: np.ndarray, vectors: np.ndarray, bad: np.ndarray
+        self, pencil: Pencil, values: np.ndarray, vectors: np.ndarray, bad: np.ndarray, held: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Note pairs of the active samples; returns their residual norms and targets."""
+        """Note pairs of the active samples; returns their residual norms and targets.
+
+        Pairs of the same values are noted for the samples `held`, and have converged: beside another start they mix
+        with copies of a value that are not accurate yet, and the old ones stay where a residual is too large.
+        """
         weighted = products(pencil.M, vectors)
         defects = products(pencil.A, vectors) - values.astype(vectors.dtype)[:, None, :] * weighted
         residuals = np.sqrt(np.stack([dot(r, r, None) for r in defects]).astype(np.float64))
         lengths = np.sqrt(np.stack([dot(x, x, None) for x in vectors]).astype(np.float64))
         target = self.rtol * (pencil.norm_A + np.abs(values) * pencil.norm_M) * lengths
         residuals = np.where(bad, np.nan, residuals)
-        self.values[:, self.active] = np.where(bad, np.nan, values)
-        self.vectors[:, :, self.active] = np.where(bad, np.nan, vectors).transpose(1, 0, 2)
-        self.residuals[:, self.active], self.target[:, self.active] = residuals, target
+        new = np.flatnonzero(~held | np.all(residuals <= target, axis=0))
+        noted = self.active[new]
+        self.values[:, noted] = np.where(bad, np.nan, values)[:, new]
+        self.vectors[:, :, noted] = np.where(bad, np.nan, vectors).transpose(1, 0, 2)[:, :, new]
+        self.residuals[:, noted], self.target[:, noted] = residuals[:, new], target[:, new]
         return residuals, target
 
     def result(self, sample_set: SampleSet | None) -> EigenResult:

@@ -24,14 +24,19 @@ _Found = TypeVar("_Found", bound=tuple[np.ndarray, ...])
 BELOW = 1e-6
 """Distance of a shift from Gershgorin's bound, or at most from the requested shift, by the norm of A."""
 
-MOVED, MOST_MOVED = 1e-3, 1e-1
-"""How far a shift is moved, and at most, by its distance from the last of the values that are kept."""
+MOVED, MOST_MOVED = 2.0, 1e-1
+"""How far a shift is moved, over the ratio of values that is allowed, and at most, by its distance from the last of the
+values that are kept."""
 
 MOVES = 4
 """Times that a shift is moved at most."""
 
-GRADED = -1.0 / 3.0
-"""Power of the unit of rounding: ratio of the values of an inverse that are kept above which the shift is moved."""
+GRADED, LEAST_GRADED = -1.0 / 3.0, 32.0
+"""Bounds, the upper one as a power of the unit of rounding, of the ratio of the values of an inverse that are kept above
+which the shift is moved."""
+
+GRADED_ROUNDOFFS = 4.0
+"""Relative residual of the pair of the least of these values, in units of rounding, over their ratio."""
 
 SINGULAR = 2e-3
 """Largest value of an inverse, by the norm of A and in units of one by rounding, of a shift that is an eigenvalue."""
@@ -47,7 +52,7 @@ class Pencil:
     """A and M of a problem ``A x = value M x``, and the operator whose largest values are wanted."""
 
     def __init__(self, A: CrsMatrix, M: CrsMatrix | None, sigma: Any, which: str, name: str, rtol: float = 0.0) -> None:
-        self.A, self.M, self.which = A, M, which
+        self.A, self.M, self.which, self.rtol = A, M, which, rtol
         self.n = A.shape[0]
         shift = _checked_shift(sigma, name)
         counts = {m.n_samples for m in (A, M, shift) if isinstance(m, CrsMatrix | Ensemble)} - {1}
@@ -90,7 +95,7 @@ class Pencil:
         Zero is nearer to the eigenvalues, so that fewer steps are needed.
         """
         bound = _lower_bound(A, self.norm_A)
-        if not (bound < 0.0).any():
+        if not (bound < 0.0).any() or (A.graph.diagonal_entries < 0).any():  # a zero on the diagonal is no such pivot
             return bound
         least = upper_factorized(A)._least_pivot()
         return np.where((bound < 0.0) & (least > CLEAR * self.norm_A), 0.0, bound).astype(A.dtype)
@@ -128,14 +133,15 @@ class Pencil:
         beside it. A shift far from the requested one finds other pairs.
         """
         made, eps = found(), float(np.finfo(self.A.dtype).eps)
+        graded = min(max(self.rtol / (GRADED_ROUNDOFFS * eps), LEAST_GRADED), eps**GRADED)
         for n in range(MOVES if self.inverts else 0):
             size, distance = np.abs(made[0]), 1.0 / self.goodness(made[0].T).T[-1]
-            near = size.max(axis=0) > eps**GRADED * size.min(axis=0)
+            near = size.max(axis=0) > graded * size.min(axis=0)
             singular = near & (size.max(axis=0) * self.unit > SINGULAR / eps)  # no other value has a digit
-            far = self.offsets > MOST_MOVED * distance
-            least = BELOW * self.unit
-            moved = np.where(singular, least, np.minimum(MOVED * distance, least)) * 3.0**n
-            offsets = np.where(near | far, moved, self.offsets)
+            nearer, far = MOVED / graded * distance, self.offsets > MOST_MOVED * distance
+            apart = nearer > eps / SINGULAR * self.unit  # else all values that are kept equal the shift
+            moved = np.where(singular, BELOW * self.unit, nearer) * 3.0**n
+            offsets = np.where(singular | (near | far) & apart, moved, self.offsets)
             if (offsets == self.offsets).all():
                 break
             self.move(offsets)

@@ -411,3 +411,23 @@ def test_a_definite_sample_is_shifted_by_zero_and_an_indefinite_one_is_not(rng):
         every = np.linalg.eigvalsh(both.to_scipy(s).toarray())
         np.testing.assert_allclose(result.values.samples[:, s], every[:3], rtol=0, atol=1e-10)
     assert every[0] < 0.0 and 2 * result.iterations[0] < result.iterations[1]
+
+
+@pytest.mark.parametrize("k", [1, 3, 6, 12])
+@pytest.mark.parametrize("distance", [0.0, 1e-5, 1e-3])
+def test_a_shift_on_or_near_a_value_of_nine_copies(k, distance):
+    """The kept pairs are all the shift, fewer than the copies, or copies and what lies far beyond them."""
+    every = 0.5 * laplacian_values((9, 9))
+    result = eigsh(0.5 * gallery.poisson((9, 9)), k, sigma=2.0 + distance).raise_if_failed()
+    check(result, 0.5 * gallery.poisson((9, 9)))
+    expected = np.sort(np.abs(every - 2.0 - distance))[:k]
+    np.testing.assert_allclose(np.sort(np.abs(result.values.sample(0) - 2.0 - distance)), expected, rtol=0, atol=1e-13)
+
+
+def test_rows_without_a_diagonal_entry_have_a_lower_bound():
+    """A graph's adjacency matrix, one vertex of which is isolated: no entry is stored in its row."""
+    path = sp.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(80, 80))
+    A = sp.block_diag([path, sp.csr_array((1, 1))]).tocsr()
+    A.eliminate_zeros()
+    result = eigsh(A, 3, which="SA").raise_if_failed()
+    np.testing.assert_allclose(result.values.sample(0), -2 * np.cos(np.arange(1, 4) * np.pi / 81), rtol=1e-12)
