@@ -522,3 +522,24 @@ def test_samples_that_are_put_into_places_keep_their_bits(n_samples, form, rng):
     put_samples(kept, places[:1], one, np.array([0]))
     np.testing.assert_array_equal(kept.values[:, places[:1]], one.values)
     np.testing.assert_array_equal(kept.apply(right)[:, places[1:]], whole.apply(b)[:, 1:])
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_rows_in_very_different_units_need_the_right_exchanges(kind):
+    """Small pivots in rows of 1e-150 to 1e150: the largest entry of a column is no good pivot."""
+    rng = np.random.default_rng(30517)
+    n, dense = 60, rng.normal(size=(60, 60)) * (rng.random((60, 60)) < 0.15)
+    dense = dense + dense.T
+    np.fill_diagonal(dense, 1e-12)
+    units = np.rint(rng.uniform(-500.0, 500.0 if kind == "lu" else 0.0, n)).astype(int)
+    across = units if kind == "ldlt" else np.zeros(n, int)
+    A = sp.csr_array(np.ldexp(dense, units[:, None] + across))
+    F = Factorization(A, kind=kind)
+    sign, logdet = np.linalg.slogdet(dense)
+    assert F.lossy.all() and F.sign().sample(0) == sign
+    np.testing.assert_allclose(F.logdet().sample(0), logdet + (units.sum() + across.sum()) * np.log(2.0), rtol=1e-12)
+    inverse = np.ldexp(np.linalg.inv(dense), -units - across[:, None])
+    np.testing.assert_allclose(F.inverse_diagonal().sample(0), np.diag(inverse), rtol=1e-9)
+    if kind == "ldlt":
+        eigenvalues = np.linalg.eigvalsh(dense)
+        assert F.inertia()[:, 0].tolist() == [(eigenvalues < 0.0).sum(), (eigenvalues > 0.0).sum()]
