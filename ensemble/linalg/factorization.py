@@ -25,7 +25,7 @@ from ensemble.linalg.exchanges import (
 )
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.orderings import ORDERINGS, elimination_of, entries_in, filled_graph, matched_rows
-from ensemble.linalg.triangular_factors import TriangularFactors, witnesses_of
+from ensemble.linalg.triangular_factors import TriangularFactors
 from ensemble.scalar import Ensemble
 
 NAME = "Factorization"
@@ -161,7 +161,7 @@ class Factorization(TriangularFactors):
 
         Samples in which elimination without exchanges lost many digits, or met a pivot that is zero, are factorised by
         themselves with exchanges, here and in `sign`, `inertia`, `inverse_diagonal` and `inverse_entries`. A is kept
-        for that: where its values were changed in place since, the result is NaN.
+        for that, a copy of it where a sample is broken. A sample whose values in A were changed in place since is NaN.
         """
         xp, pivots = array_namespace(self.reference_array), self._pivots
         logarithms = xp.log(xp.abs(pivots))
@@ -208,9 +208,8 @@ class Factorization(TriangularFactors):
         lossy = np.array(self.broken)
         doubtful = np.flatnonzero(~lossy & ~((pivots > 0.0).all(axis=0) & self.plan.symmetric))
         if doubtful.size:
-            values = self.values if self.tiles is None else self.tiles.rows(slice(None))
             with np.errstate(all="ignore"):
-                growth = element_growth(to_numpy(values)[:, doubtful], self.plan)
+                growth = element_growth(self._values_of(doubtful), self.plan)
             lossy[doubtful] = ~(growth <= float(np.finfo(self.dtype).eps) ** -LARGE_GROWTH)
         return lossy
 
@@ -218,22 +217,27 @@ class Factorization(TriangularFactors):
         """`found`, samples in its last axis, with ``one(matrix)`` for the samples that need exchanges."""
         if not self.lossy.any():
             return found
-        replaced = to_numpy(found).copy()
-        for s in np.flatnonzero(self.lossy).tolist():
-            A = self._matrix_of(s)
+        replaced, lossy = to_numpy(found).copy(), np.flatnonzero(self.lossy)
+        values = self._values_of(lossy)
+        for i, s in enumerate(lossy.tolist()):
+            A = self._matrix_of(s, values[:, i])
             replaced[..., s] = unknown if A is None else one(A)
         return asarray_like(replaced, found)
 
-    def _matrix_of(self, s: int) -> Any:
-        """The matrix of a sample, of SciPy; None where it is not known, was changed in place, or is not finite."""
+    def _values_of(self, samples: np.ndarray) -> np.ndarray:
+        """The values of the factorisation of some samples, on the host."""
+        values = self.values if self.tiles is None else self.tiles.rows(slice(None))
+        chosen: np.ndarray = to_numpy(values)[:, samples]
+        return chosen
+
+    def _matrix_of(self, s: int, values: np.ndarray) -> Any:
+        """The matrix of a sample, of SciPy; None where it is not known, has not these `values`, or is not finite."""
         if self._matrix is None:
             return None
-        s = s if self._samples is None else int(self._samples[s])
-        if self._witnesses is not None:
-            now, before = (rows[:, min(s, rows.shape[1] - 1)] for rows in (witnesses_of(self._matrix), self._witnesses))
-            if not np.array_equal(now, before):
-                return None
-        A = self._matrix.to_scipy(s).astype(np.float64)
+        own = self._matrix.take_samples([s if self._samples is None else int(self._samples[s])])
+        if not np.array_equal(to_numpy(self.update(own).values)[:, 0], values, equal_nan=True):  # changed in place
+            return None
+        A = own.to_scipy().astype(np.float64)
         if self.plan.symmetric:
             A = sp.csr_array(sp.triu(A) + sp.triu(A, 1).T)
         return A if np.isfinite(A.data).all() else None

@@ -31,7 +31,6 @@ __all__ = [
     "put_samples",
     "real_dtype",
     "with_capacity",
-    "witnesses_of",
 ]
 
 SYMMETRIC_ROUNDOFFS = 1000.0
@@ -50,9 +49,7 @@ class TriangularFactors(LinearOperator):
     tiles: Tiles | None = None
     """The values of many samples in NumPy's arrays, where the elimination has a flat list."""
     _matrix: CrsMatrix | None = None
-    """What the values were worked out from; that of `_samples` where these are given."""
-    _witnesses: Any = None
-    """Copies of some of its values, by which it is seen whether they were changed in place since."""
+    """What the values were worked out from, a copy where a sample broke; that of `_samples` where these are given."""
     _samples: np.ndarray | None = None
     _marks: Any = None
     """NaN for each sample that broke, else zero, until `_settle` knows them."""
@@ -98,7 +95,7 @@ class TriangularFactors(LinearOperator):
         With `b`, a device is not waited for: `_marks` may be set then, and `_settle` is yet to be called.
         """
         self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
-        self._matrix, self._witnesses = A, witnesses_of(A).copy() if type(A.values) is np.ndarray else None
+        self._matrix = A
         if self.plan.flat is not None and type(A.values) is np.ndarray and self.n_samples > 1:
             values, x = np.ascontiguousarray(A.values, self.dtype), None
             if b is None:
@@ -109,6 +106,7 @@ class TriangularFactors(LinearOperator):
             if self.broken.any():
                 assert self.tiles is not None
                 self.tiles.fill(np.flatnonzero(self.broken), np.nan)
+                self._copy_matrix()
             return x
         xp = array_namespace(A.values)
         values = contiguous(xp.astype(A.values, getattr(xp, self.dtype.name), copy=False))
@@ -127,7 +125,15 @@ class TriangularFactors(LinearOperator):
         if found:  # half of their values may be numbers
             for array in (self.values,) if x is None else (self.values, x):
                 array[:, asarray_like(self.broken, array)] = np.nan
+            self._copy_matrix()
         return found
+
+    def _copy_matrix(self) -> None:
+        """Keep a copy of the matrix: the values of broken samples do not tell whether it was changed in place."""
+        A = self._matrix
+        assert A is not None
+        values = array_namespace(A.values).asarray(A.values, copy=True)
+        self._matrix = CrsMatrix(A.graph, Ensemble(values, A.sample_set))
 
     @cached_property
     def values(self) -> Any:
@@ -206,7 +212,7 @@ class TriangularFactors(LinearOperator):
         values = contiguous(array_namespace(self.values).take(self.values, asarray_like(places, self.values), axis=1))
         made = self._with_plan()
         made.values, made.broken, made.n_samples = values, self.broken[places], places.size
-        made._matrix, made._witnesses = self._matrix, self._witnesses
+        made._matrix = self._matrix
         made._samples = places if self._samples is None else self._samples[places]
         made.sample_set = self.sample_set and self.sample_set.take(places)
         return made
@@ -344,11 +350,6 @@ def _by_tiles(factors: TriangularFactors) -> np.ndarray:
     """The values, shape (n_tiles, n_values, width); one wide tile where they are in the usual order."""
     values: np.ndarray = factors.values[None] if factors.tiles is None else factors.tiles.data
     return values
-
-
-def witnesses_of(A: CrsMatrix) -> Any:
-    """Some 16 rows of the values."""
-    return A.values[:: A.nnz // 16 + 1]
 
 
 def matrix_of(A: Any, name: str) -> CrsMatrix:

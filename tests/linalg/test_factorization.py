@@ -277,6 +277,25 @@ def test_values_that_were_changed_in_place_are_not_taken_for_the_old_ones():
     assert F.logdet().samples[0] == before[0] and np.isnan(F.logdet().samples[1])
 
 
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+@pytest.mark.parametrize("n_samples", [1, 3])
+@pytest.mark.parametrize("diagonal", [1e-12, 0.0])
+def test_one_entry_that_was_changed_in_place_is_seen(kind, n_samples, diagonal, rng):
+    """Whichever it is; a broken sample is that of a copy."""
+    A = family(rng, 20, n_samples, symmetric=True, density=0.2, diagonal=1.0)
+    A.values[A.graph.diagonal_entries] *= diagonal
+    F = Factorization(A, kind=kind)
+    before = F.logdet().samples.copy()
+    for k in np.flatnonzero(A.graph.indices >= A.graph.row_of_entry).tolist():
+        old = A.values[k, 0]
+        A.values[k, 0] = old + 1.0
+        found = F.logdet().samples
+        assert np.isnan(found[0]) or (F.broken.any() and found[0] == before[0])
+        np.testing.assert_array_equal(found[1:], before[1:])
+        A.values[k, 0] = old
+    assert F.lossy.all() and np.array_equal(F.logdet().samples, before)
+
+
 def test_entries_of_the_inverse_outside_of_the_filled_graph_are_solved_for():
     """A stored zero below the diagonal, nothing above it."""
     A = CrsMatrix(CrsGraph([0, 1, 3, 5], [0, 0, 1, 1, 2], (3, 3)), [2.0, 0.0, 4.0, 0.0, 8.0])
