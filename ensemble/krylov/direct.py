@@ -156,14 +156,16 @@ def _solved(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, pl
     tile = 64 // plan.dtype.itemsize
     size = max(BUDGET // max(plan.n_values * plan.dtype.itemsize, 1) // tile, 1) * tile
     if scaled.n_samples <= size:
-        return _Solution(system, A, *plan._update_and_apply(scaled, system.b), unit).finish()
+        with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
+            return _Solution(system, A, *plan._update_and_apply(scaled, system.b), unit).finish()
     parts = []
     for first in range(0, scaled.n_samples, size):
         chosen = np.arange(first, min(first + size, scaled.n_samples))
         rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
         part = replace(system, b=contiguous(system.b[:, first : first + size]), rtol=rtol)
-        F, x = plan._update_and_apply(scaled.take_samples(chosen), part.b)
-        own = _Solution(part, A.take_samples(chosen), F, x, None if unit is None else unit[chosen]).finish()
+        with np.errstate(all="ignore"):
+            F, x = plan._update_and_apply(scaled.take_samples(chosen), part.b)
+            own = _Solution(part, A.take_samples(chosen), F, x, None if unit is None else unit[chosen]).finish()
         del own.F, F  # before the next one is made
         parts.append(own)
     return _joined(parts)
@@ -255,9 +257,8 @@ class _Solution:
 
     def finish(self) -> _Solution:
         """These solutions as good as they get."""
-        with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-            self.refine()
-            self.repair()
+        self.refine()
+        self.repair()
         return self
 
     def refine(self) -> None:
@@ -297,9 +298,9 @@ class _Solution:
             if not (np.isfinite(own).all() and np.isfinite(b).all()):
                 continue
             x = _with_pivoting(self.A.to_scipy(s), b)
-            self.repaired[s] = True
             if x is None:
                 continue
+            self.repaired[s] = True
             wide = asarray_like(np.ascontiguousarray(x[:, None]), self.x)
             matrix, own_b = self.A.take_samples([s]), contiguous(self.b[:, s : s + 1])
             r, error = backward_error(*matrix.arrays, wide, own_b)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, to_numpy
-from ensemble._check import message, require, sample_number
+from ensemble._check import message, require, require_unmasked, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
@@ -96,6 +96,7 @@ class CrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
             if not good or m.ndim != 2:
                 seen = f"shape {m.shape}" if good else f"a {type(m).__name__}"
                 raise TypeError(message(name, "matrices", "be SciPy sparse matrices with two axes", seen))
+            require_unmasked(m, name, "matrices")
             dtype = np.float64 if m.dtype.kind in "biu" else np.result_type(m.dtype, np.float32)
             given.append(sp.csr_array(m).astype(dtype))
         require(len(given) > 0, name, "matrices", "hold one matrix or more", "an empty list")

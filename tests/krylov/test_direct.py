@@ -241,3 +241,12 @@ def test_small_pivots_in_rows_of_very_different_units_are_solved(rng):
     units = np.rint(rng.uniform(-500.0, 500.0, n)).astype(int)[A.graph.row_of_entry]
     result = direct(CrsMatrix(A.graph, np.ldexp(values, units[:, None])), np.ones(n))
     assert result.converged.all() and result.repaired.all() and result.backward_errors.max() <= 1e-13
+
+
+def test_a_singular_sample_was_not_solved_and_overflow_warns_of_nothing():
+    A = CrsMatrix(CrsGraph([0, 1], [0], (1, 1)), np.array([[2.0, 0.0]]))
+    result = direct(A, np.ones(1))
+    assert result.repaired.tolist() == [False, False] and result.status[1] is Status.breakdown
+    with np.errstate(all="raise"):
+        found = direct(1e-300 * A, np.array([1e300]), dtype="float32")
+    assert found.status[0] is Status.breakdown
