@@ -32,8 +32,8 @@ MOVES = 4
 """Times that a shift is moved at most."""
 
 GRADED, LEAST_GRADED = -1.0 / 3.0, 32.0
-"""Bounds, the upper one as a power of the unit of rounding, of the ratio of the values of an inverse that are kept above
-which the shift is moved."""
+"""Bounds, the upper one as a power of the unit of rounding, of the ratio of the values of an inverse that are kept
+above which the shift is moved."""
 
 GRADED_ROUNDOFFS = 4.0
 """Relative residual of the pair of the least of these values, in units of rounding, over their ratio."""

@@ -78,7 +78,7 @@ class PivotedFactors(NamedTuple):
 def pivoted(A: Any) -> PivotedFactors | None:
     """SuperLU's factorisation of a SciPy matrix, with exchanges of rows; None where that is exactly singular.
 
-    Its pivots are the largest entries of their columns, whatever the units of the rows are: these are made alike before.
+    Its pivots are the largest entries of their columns whatever the units of the rows are, which are made alike before.
     """
     from scipy.sparse.linalg import MatrixRankWarning, splu
 

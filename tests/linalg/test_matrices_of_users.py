@@ -263,5 +263,5 @@ def test_vectors_that_hold_no_numbers_are_refused(make, x):
 
 
 def test_masked_entries_of_a_dense_matrix_are_refused():
-    with pytest.raises(ValueError, match="CrsMatrix.from_scipy: matrices must have no masked entries; got 1 of 4"):
+    with pytest.raises(ValueError, match=r"CrsMatrix.from_scipy: matrices must have no masked entries; got 1 of 4"):
         CrsMatrix.from_scipy(np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[False, True], [False, False]]))
