@@ -18,7 +18,7 @@ from ensemble.ode.arguments import require_no_events
 from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.noise import without_numbers
 from ensemble.ode.problem import Problem, Solution, part_of
-from ensemble.ode.result import OdeResult, without_failed
+from ensemble.ode.result import OdeResult, OdeStatus, without_failed
 from ensemble.ode.solve import Given, problem_of, result_of, run
 from ensemble.scalar import Ensemble
 from ensemble.scalar.ensemble import wrap
@@ -30,7 +30,7 @@ GROUP = {"numpy": 1 << 23, "cuda": 1 << 27}
 
 
 class OdeTimeStatistics(NamedTuple):
-    """Statistics over the time of each sample. NaN for samples that failed, and where t0 = t1."""
+    """Statistics over the time of each sample. NaN for samples that failed, and where t0 = t1 or all times are one."""
 
     result: OdeResult
     """What `solve` returns, without a history."""
@@ -343,8 +343,11 @@ def _sampled(problem: Problem, graph: Graph, progress: bool) -> tuple[Solution, 
     solutions, rows, xp = [], [], array_namespace(problem.y0)
     for part, solution in _groups(problem, progress):
         values, _ = _values(graph, part, solution, True)
-        rows.append(_over_times(values, part.t_eval))
-        solutions.append(solution._replace(y_out=solution.y_out[:0]))
+        found = _over_times(values, part.t_eval)
+        bad = (solution.status == int(OdeStatus.finished)) & ~xp.all(xp.isfinite(found), axis=0)
+        status = xp.where(bad, xp.asarray(OdeStatus.non_finite, dtype=xp.int8), solution.status)
+        rows.append(xp.where(part.t_eval[-1] == part.t_eval[0], xp.asarray(xp.nan, dtype=found.dtype), found))
+        solutions.append(solution._replace(y_out=solution.y_out[:0], status=status))
     return _joined(solutions), xp.concat(rows, axis=-1)
 
 

@@ -181,6 +181,25 @@ def test_a_device_gives_the_statistics_of_the_cpu(method, monkeypatch):
             assert np.allclose(getattr(made, name).get(), getattr(expected, name), rtol=1e-11, atol=1e-14)
 
 
+@pytest.mark.parametrize("more", [{}, {"t_eval": np.linspace(0.0, 1.0, 5)}])
+def test_a_sample_of_which_a_functional_is_not_finite_fails(more):
+    start = Ensemble(np.array([[1.0, -1.0, 2.0]]))
+    options = {"of": lambda t, y, p, xp: [xp.log(y[0]), y[0]], **more}
+    with pytest.warns(ode.OdeWarning, match="2 of 3 samples finished.*non finite: sample 1"):
+        made = ode.time_statistics(lambda t, y, p, xp: [-y[0]], start, (0.0, 1.0), **options)
+    for name in NAMES:
+        assert np.isnan(getattr(made, name).samples).all(axis=0).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("more", [{}, {"t_eval": [1.0, 1.0]}])
+def test_there_is_no_mean_over_no_time(more):
+    end = Ensemble(np.array([1.0, 1.0]))
+    made = ode.time_statistics(lambda t, y, p, xp: [-y[0]], [1.0], (1.0, end), **more)
+    assert made.result.succeeded.all()
+    for name in NAMES:
+        assert np.isnan(getattr(made, name).samples).all()
+
+
 def test_wrong_arguments_are_clear_errors():
     for function in (ode.time_statistics, ode.sample_statistics):
         with pytest.raises(ValueError, match=r"statistics: events must be left out"):
