@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, reader, save, show
 from benchmarks.direct_peers import PEERS, peers_for
 from ensemble._compile.lanes.types import load, store
-from ensemble._compile.numba import compiled, prange
+from ensemble._compile.numba import compiled, per_width, prange, register_bytes
 from ensemble.krylov import cg, direct
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
 from ensemble.multigrid import smoothed_aggregation
@@ -112,23 +112,33 @@ class Direct(EnsembleBenchmark):
         direct(self.A, self.b, kind="ldlt")
 
 
-@compiled
-def _multiply(factors, sums, rounds):
-    for _ in prange(1):
-        a, b = load(factors, 0, 8), load(factors, 8, 8)
-        t0, t1, t2, t3 = load(sums, 0, 8), load(sums, 8, 8), load(sums, 16, 8), load(sums, 24, 8)
-        t4, t5, t6, t7 = load(sums, 32, 8), load(sums, 40, 8), load(sums, 48, 8), load(sums, 56, 8)
-        for _k in range(rounds):
-            t0, t1, t2, t3 = t0 - a * t0, t1 - b * t1, t2 - a * t2, t3 - b * t3
-            t4, t5, t6, t7 = t4 - a * t4, t5 - b * t5, t6 - a * t6, t7 - b * t7
-        store(sums, 0, t0 + t1 + t2 + t3 + t4 + t5 + t6 + t7)
+@per_width
+def _multiply(width):
+    @compiled
+    def loop(factors, sums, rounds):
+        for _ in prange(1):
+            a, b = load(factors, 0, width), load(factors, width, width)
+            t0, t1 = load(sums, 0 * width, width), load(sums, 1 * width, width)
+            t2, t3 = load(sums, 2 * width, width), load(sums, 3 * width, width)
+            t4, t5 = load(sums, 4 * width, width), load(sums, 5 * width, width)
+            t6, t7 = load(sums, 6 * width, width), load(sums, 7 * width, width)
+            t8, t9 = load(sums, 8 * width, width), load(sums, 9 * width, width)
+            t10, t11 = load(sums, 10 * width, width), load(sums, 11 * width, width)
+            for _k in range(rounds):
+                t0, t1, t2, t3 = t0 - a * t0, t1 - b * t1, t2 - a * t2, t3 - b * t3
+                t4, t5, t6, t7 = t4 - a * t4, t5 - b * t5, t6 - a * t6, t7 - b * t7
+                t8, t9, t10, t11 = t8 - a * t8, t9 - b * t9, t10 - a * t10, t11 - b * t11
+            store(sums, 0, t0 + t1 + t2 + t3 + t4 + t5 + t6 + t7 + t8 + t9 + t10 + t11)
+
+    return loop
 
 
 def multiply_adds_per_second() -> float:
-    """Multiplications, each with a subtraction and of 8 samples together, that one thread does in registers."""
-    factors, sums, rounds = np.full(16, 1e-9), np.ones(64), 1 << 21
-    seconds = timed({"": lambda: _multiply(factors, sums, rounds)}, 5)[""]
-    return 64.0 * rounds / min(seconds)
+    """Multiplications, each with a subtraction, that one thread does in registers: twelve sums, all in flight."""
+    width, rounds = register_bytes() // 8, 1 << 21
+    factors, sums = np.full(2 * width, 1e-9), np.ones(12 * width)
+    seconds = timed({"": lambda: _multiply(width)(factors, sums, rounds)}, 5)[""]
+    return 12.0 * width * rounds / min(seconds)
 
 
 def timed(functions: dict[str, Any], rounds: int) -> dict[str, list[float]]:

@@ -15,9 +15,12 @@ from ensemble._compile.lanes import types as lanes
 from ensemble._compile.lanes.graph_function import GraphFunction
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.machine_code import Module, addresses_of, assembled
+from ensemble._compile.numba import register_bytes
 from ensemble._compile.plain_code import (
     EPS,
     LANES,
+    PART,
+    REGISTERS,
     Function,
     Integers,
     Numbers,
@@ -29,6 +32,7 @@ from ensemble._compile.plain_code import (
     inlined,
     load,
     module_text,
+    narrow,
     plain,
     rolled,
     store,
@@ -198,6 +202,40 @@ def test_registers_have_the_width_of_the_one_that_is_given(width):
     expected = np.arange(5.0 * width).reshape(5, width) * factors
     np.testing.assert_array_equal(w[: 3 * width], expected.reshape(-1)[: 3 * width])
     np.testing.assert_array_equal(w[3 * width :], np.arange(5.0 * width)[3 * width :])
+
+
+@narrow
+def scale_parts(w: Numbers, count: int, x: float, sizes: Integers) -> None:
+    for i in range(count):
+        for part in range(0, LANES, PART):
+            store(w, i * LANES + part, load(w, i * LANES + part) * x)
+    sizes[0], sizes[1], sizes[2] = LANES, PART, REGISTERS
+
+
+@plain
+def scaled_by_parts(w: Numbers, count: int, factors: Register, sizes: Integers) -> None:
+    scale_parts(w, count, 3.0, sizes)
+    for i in range(count):
+        store(w, i * LANES, load(w, i * LANES) * factors)
+
+
+call_scaled_by_parts = entry(scaled_by_parts)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("width", [1, 4, 32])
+def test_registers_of_narrow_functions_are_those_of_the_processor(width, dtype):
+    @numba.njit
+    def run(w, factors, count, sizes):
+        call_scaled_by_parts(w, count, lanes.load(factors, 0, width), sizes)
+
+    w, factors, sizes = np.arange(5 * width, dtype=dtype), np.linspace(1, 2, width, dtype=dtype), np.zeros(3, np.int64)
+    expected = w.reshape(5, width).copy()
+    expected[:3] = expected[:3] * 3 * factors
+    run(w, factors, 3, sizes)
+    np.testing.assert_array_equal(w.reshape(5, width), expected)
+    part = min(width, register_bytes() // np.dtype(dtype).itemsize)
+    assert sizes.tolist() == [width, part, 32 if register_bytes() == 64 else 16]
 
 
 SOURCE = """

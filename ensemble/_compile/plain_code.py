@@ -17,9 +17,10 @@ The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, ar
 ``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
 ``np.isnan``, `local_array`, `numbers_at`, `integers_at`, `behind`, `fma`, `spread`, `load`, `store` and `prefetch`.
 A variable has the type of its first value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`. A
-register holds as many of them as fill `ROW_BYTES`, or as the `Register` that the entry is given; a number beside a
-register is broadcast to its lanes. Division of integers by ``//`` and ``%`` is that of numbers that are not negative.
-Nothing is reassociated or contracted. Indices are not checked.
+register holds as many of them as fill `ROW_BYTES`, or as the `Register` that the entry is given, but in a function that
+is `narrow` no more than one of the processor's; a number beside a register is broadcast to its lanes. Division of
+integers by ``//`` and ``%`` is that of numbers that are not negative. Nothing is reassociated or contracted. Indices
+are not checked.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ from numba.extending import intrinsic
 
 from ensemble._compile.lanes.arithmetic import instruction
 from ensemble._compile.lanes.types import ROW_BYTES, fill_lanes
+from ensemble._compile.numba import register_bytes
 
 __all__ = [
     "EPS",
     "LANES",
+    "PART",
+    "REGISTERS",
     "Function",
     "Group",
     "Indices",
@@ -58,6 +62,7 @@ __all__ = [
     "load",
     "local_array",
     "module_text",
+    "narrow",
     "numbers_at",
     "plain",
     "prefetch",
@@ -140,7 +145,13 @@ class OfType:
 
 
 LANES: Any = OfType(ROW_BYTES // 8, ROW_BYTES // 4)
-"""Numbers in a register."""
+"""Numbers in a register; in functions that are `narrow`, in a register of the others."""
+
+PART: Any = OfType(ROW_BYTES // 8, ROW_BYTES // 4)
+"""Numbers in a register of a function that is `narrow`."""
+
+REGISTERS: Any = OfType(32, 32)
+"""Vector registers of the processor."""
 
 EPS: Any = OfType(float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps))
 """The distance from one to the next number."""
@@ -155,6 +166,9 @@ class Function:
 
     attribute = "noinline"
     """LLVM's inlining attribute of the function."""
+
+    narrow = False
+    """Whether its registers are those of the processor, where these hold less than the samples of an entry."""
 
     def __init__(self, name: str, arguments: list[tuple[str, str]], returned: list[str]) -> None:
         self.name, self.arguments, self.returned = name, arguments, returned
@@ -224,6 +238,13 @@ def inlined(function: Callable[..., Any]) -> Any:
     return made
 
 
+def narrow(function: Callable[..., Any]) -> Any:
+    """Like `plain`, for loops that need most registers: theirs hold `PART` numbers, no more than the processor's."""
+    made = Plain(function)
+    made.narrow = True
+    return made
+
+
 def entry(function: Function, dtype: str | None = None) -> Any:
     """`function` for callers that Numba compiles; numbers are of `dtype`, or of the type of its first array of them."""
 
@@ -265,11 +286,14 @@ def module_text(function: Function, width: int) -> str:
 class Group:
     """Functions in one module, and the type of their numbers."""
 
-    def __init__(self, module: ir.Module, number: ir.Type, lanes: int | None = None) -> None:
+    def __init__(self, module: ir.Module, number: ir.Type, lanes: int | None = None, narrow: bool = False) -> None:
         self.module, self.number = module, number
         self.is_double = isinstance(number, ir.DoubleType)
         self.size = 8 if self.is_double else 4
-        self.register = ir.VectorType(number, lanes or ROW_BYTES // self.size)
+        self.lanes = lanes or ROW_BYTES // self.size
+        self.part = min(self.lanes, register_bytes() // self.size)
+        self.register = ir.VectorType(number, self.part if narrow else self.lanes)
+        self.narrow = self if narrow or self.part == self.lanes else Group(module, number, self.lanes, True)
         self.kinds = {"int": I64, "bool": I1, "float": number, "Register": self.register, "None": ir.VoidType()}
         self.kinds |= {"Numbers": number.as_pointer(), "Integers": I64.as_pointer(), "Indices": I32.as_pointer()}
         self.written: dict[int, ir.Function] = {}
@@ -277,6 +301,8 @@ class Group:
 
     def function(self, function: Function) -> ir.Function:
         """`function` in this module; written there where it is not yet."""
+        if function.narrow and self.narrow is not self:
+            return self.narrow.function(function)
         if id(function) not in self.written:
             results = [self.kinds[kind] for kind in function.returned]
             result = results[0] if len(results) == 1 else ir.LiteralStructType(results)
@@ -527,8 +553,10 @@ class _Body:
         raise self.refused(node)
 
     def constant(self, value: Any) -> Any:
-        if value is LANES:
-            return I64(self.group.register.count)
+        if value is LANES or value is PART:
+            return I64(self.group.lanes if value is LANES else self.group.part)
+        if value is REGISTERS:
+            return I64(32 if register_bytes() == 64 else 16)
         if isinstance(value, OfType):
             value = value.double if self.group.is_double else value.single
         if isinstance(value, bool):

@@ -5,12 +5,25 @@ In `plain_code`: all places count numbers, and a register holds the samples of o
 
 from __future__ import annotations
 
-from ensemble._compile.plain_code import LANES, Integers, Numbers, Register, behind, inlined, load, plain, store
+from ensemble._compile.plain_code import (
+    LANES,
+    PART,
+    REGISTERS,
+    Integers,
+    Numbers,
+    Register,
+    behind,
+    inlined,
+    load,
+    narrow,
+    plain,
+    store,
+)
 
 __all__ = ["pack_lower", "pack_upper", "subtract_four", "subtract_rows"]
 
 
-@plain
+@narrow
 def subtract_four(
     panel: Numbers, r0: int, r1: int, r2: int, r3: int, places: Integers, low: int, high: int, factors: Numbers,
     above: Numbers, rows: Integers, far: int, step: int, depth: int,
@@ -22,41 +35,82 @@ def subtract_four(
     """
     c = low
     while c + 4 <= high:
-        p0, p1, p2, p3 = places[c], places[c + 1], places[c + 2], places[c + 3]
-        a0, a1, a2, a3 = load(panel, r0 + p0), load(panel, r0 + p1), load(panel, r0 + p2), load(panel, r0 + p3)
-        b0, b1, b2, b3 = load(panel, r1 + p0), load(panel, r1 + p1), load(panel, r1 + p2), load(panel, r1 + p3)
-        c0, c1, c2, c3 = load(panel, r2 + p0), load(panel, r2 + p1), load(panel, r2 + p2), load(panel, r2 + p3)
-        d0, d1, d2, d3 = load(panel, r3 + p0), load(panel, r3 + p1), load(panel, r3 + p2), load(panel, r3 + p3)
-        for k in range(depth):
-            at, from_row = 4 * k * LANES, rows[k] + c * far
-            u0, u1 = load(above, from_row), load(above, from_row + step)
-            u2, u3 = load(above, from_row + 2 * step), load(above, from_row + 3 * step)
-            f = load(factors, at)
-            a0, a1, a2, a3 = a0 - f * u0, a1 - f * u1, a2 - f * u2, a3 - f * u3
-            f = load(factors, at + LANES)
-            b0, b1, b2, b3 = b0 - f * u0, b1 - f * u1, b2 - f * u2, b3 - f * u3
-            f = load(factors, at + 2 * LANES)
-            c0, c1, c2, c3 = c0 - f * u0, c1 - f * u1, c2 - f * u2, c3 - f * u3
-            f = load(factors, at + 3 * LANES)
-            d0, d1, d2, d3 = d0 - f * u0, d1 - f * u1, d2 - f * u2, d3 - f * u3
-        _store_four(panel, r0, p0, p1, p2, p3, a0, a1, a2, a3)
-        _store_four(panel, r1, p0, p1, p2, p3, b0, b1, b2, b3)
-        _store_four(panel, r2, p0, p1, p2, p3, c0, c1, c2, c3)
-        _store_four(panel, r3, p0, p1, p2, p3, d0, d1, d2, d3)
+        p0, p1, p2, p3, first = places[c], places[c + 1], places[c + 2], places[c + 3], c * far
+        for part in range(0, LANES, PART):
+            numbers, own, of_above = behind(panel, part), behind(factors, part), behind(above, part + first)
+            if REGISTERS == 32:
+                _four_columns(numbers, r0, r1, r2, r3, p0, p1, p2, p3, own, of_above, rows, step, depth)
+            else:
+                _two_columns(numbers, r0, r1, r2, r3, p0, p1, own, of_above, rows, step, depth)
+                _two_columns(numbers, r0, r1, r2, r3, p2, p3, own, behind(of_above, 2 * step), rows, step, depth)
         c += 4
     first = c
     while c < high:
-        p0, from_block = places[c], first * far + (c - first) * step
-        a0, b0, c0, d0 = load(panel, r0 + p0), load(panel, r1 + p0), load(panel, r2 + p0), load(panel, r3 + p0)
-        for k in range(depth):
-            at, u0 = 4 * k * LANES, load(above, rows[k] + from_block)
-            a0, b0 = a0 - load(factors, at) * u0, b0 - load(factors, at + LANES) * u0
-            c0, d0 = c0 - load(factors, at + 2 * LANES) * u0, d0 - load(factors, at + 3 * LANES) * u0
-        store(panel, r0 + p0, a0)
-        store(panel, r1 + p0, b0)
-        store(panel, r2 + p0, c0)
-        store(panel, r3 + p0, d0)
+        from_block, p0 = first * far + (c - first) * step, places[c]
+        for part in range(0, LANES, PART):
+            numbers, own, of_above = behind(panel, part), behind(factors, part), behind(above, part + from_block)
+            a0, b0 = load(numbers, r0 + p0), load(numbers, r1 + p0)
+            c0, d0 = load(numbers, r2 + p0), load(numbers, r3 + p0)
+            for k in range(depth):
+                at, u0 = 4 * k * LANES, load(of_above, rows[k])
+                a0, b0 = a0 - load(own, at) * u0, b0 - load(own, at + LANES) * u0
+                c0, d0 = c0 - load(own, at + 2 * LANES) * u0, d0 - load(own, at + 3 * LANES) * u0
+            store(numbers, r0 + p0, a0)
+            store(numbers, r1 + p0, b0)
+            store(numbers, r2 + p0, c0)
+            store(numbers, r3 + p0, d0)
         c += 1
+
+
+@inlined
+def _four_columns(
+    panel: Numbers, r0: int, r1: int, r2: int, r3: int, p0: int, p1: int, p2: int, p3: int, factors: Numbers,
+    above: Numbers, rows: Integers, step: int, depth: int,
+) -> None:  # fmt: skip
+    """Four rows by four columns: 16 sums, five registers of factors."""
+    a0, a1, a2, a3 = load(panel, r0 + p0), load(panel, r0 + p1), load(panel, r0 + p2), load(panel, r0 + p3)
+    b0, b1, b2, b3 = load(panel, r1 + p0), load(panel, r1 + p1), load(panel, r1 + p2), load(panel, r1 + p3)
+    c0, c1, c2, c3 = load(panel, r2 + p0), load(panel, r2 + p1), load(panel, r2 + p2), load(panel, r2 + p3)
+    d0, d1, d2, d3 = load(panel, r3 + p0), load(panel, r3 + p1), load(panel, r3 + p2), load(panel, r3 + p3)
+    for k in range(depth):
+        at, from_row = 4 * k * LANES, rows[k]
+        u0, u1 = load(above, from_row), load(above, from_row + step)
+        u2, u3 = load(above, from_row + 2 * step), load(above, from_row + 3 * step)
+        f = load(factors, at)
+        a0, a1, a2, a3 = a0 - f * u0, a1 - f * u1, a2 - f * u2, a3 - f * u3
+        f = load(factors, at + LANES)
+        b0, b1, b2, b3 = b0 - f * u0, b1 - f * u1, b2 - f * u2, b3 - f * u3
+        f = load(factors, at + 2 * LANES)
+        c0, c1, c2, c3 = c0 - f * u0, c1 - f * u1, c2 - f * u2, c3 - f * u3
+        f = load(factors, at + 3 * LANES)
+        d0, d1, d2, d3 = d0 - f * u0, d1 - f * u1, d2 - f * u2, d3 - f * u3
+    _store_four(panel, r0, p0, p1, p2, p3, a0, a1, a2, a3)
+    _store_four(panel, r1, p0, p1, p2, p3, b0, b1, b2, b3)
+    _store_four(panel, r2, p0, p1, p2, p3, c0, c1, c2, c3)
+    _store_four(panel, r3, p0, p1, p2, p3, d0, d1, d2, d3)
+
+
+@inlined
+def _two_columns(
+    panel: Numbers, r0: int, r1: int, r2: int, r3: int, p0: int, p1: int, factors: Numbers, above: Numbers,
+    rows: Integers, step: int, depth: int,
+) -> None:  # fmt: skip
+    """Four rows by two columns, where 16 registers hold no more: eight sums, three factors, products."""
+    a0, a1, b0, b1 = load(panel, r0 + p0), load(panel, r0 + p1), load(panel, r1 + p0), load(panel, r1 + p1)
+    c0, c1, d0, d1 = load(panel, r2 + p0), load(panel, r2 + p1), load(panel, r3 + p0), load(panel, r3 + p1)
+    for k in range(depth):
+        at, from_row = 4 * k * LANES, rows[k]
+        u0, u1 = load(above, from_row), load(above, from_row + step)
+        f = load(factors, at)
+        a0, a1 = a0 - f * u0, a1 - f * u1
+        f = load(factors, at + LANES)
+        b0, b1 = b0 - f * u0, b1 - f * u1
+        f = load(factors, at + 2 * LANES)
+        c0, c1 = c0 - f * u0, c1 - f * u1
+        f = load(factors, at + 3 * LANES)
+        d0, d1 = d0 - f * u0, d1 - f * u1
+    _store_four(panel, 0, r0 + p0, r0 + p1, r1 + p0, r1 + p1, a0, a1, b0, b1)
+    _store_four(panel, 0, r2 + p0, r2 + p1, r3 + p0, r3 + p1, c0, c1, d0, d1)
 
 
 @inlined
@@ -119,19 +173,19 @@ def pack_upper(
     packed: Numbers,
 ) -> None:  # fmt: skip
     """The columns `low` to `high` of `depth` rows of U, four and four, times the reciprocal pivots if `scaled`."""
-    to = 0
-    for r in range(low, high, 4):
-        for k in range(depth):
-            place = rows[k] + r * stride
-            u0 = load(out, place)
-            u1 = load(out, place + stride) if r + 1 < high else u0
-            u2 = load(out, place + 2 * stride) if r + 2 < high else u0
-            u3 = load(out, place + 3 * stride) if r + 3 < high else u0
+    for k in range(depth):  # along the rows, which lie apart in memory
+        to, row = 4 * k * LANES, behind(out, rows[k])
+        for r in range(low, high, 4):
+            place = r * stride
+            u0 = load(row, place)
+            u1 = load(row, place + stride) if r + 1 < high else u0
+            u2 = load(row, place + 2 * stride) if r + 2 < high else u0
+            u3 = load(row, place + 3 * stride) if r + 3 < high else u0
             if scaled:
                 pivot = load(out, pivots[k])
                 u0, u1, u2, u3 = u0 * pivot, u1 * pivot, u2 * pivot, u3 * pivot
             _store_four(packed, to, 0, LANES, 2 * LANES, 3 * LANES, u0, u1, u2, u3)
-            to += 4 * LANES
+            to += 4 * depth * LANES
 
 
 @plain
