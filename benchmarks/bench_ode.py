@@ -1,4 +1,4 @@
-"""Ensembles of initial value problems on one CPU thread, beside heyoka, JAX, SciPy, NumPy and CasADi's CVODES.
+"""Ensembles of initial value problems on one CPU thread, beside heyoka, JAX, SciPy, NumPy, CVODES and LSODA.
 
 `python -m benchmarks ode` integrates Lorenz 63 (fixed steps of order 4 and adaptive), HIRES, Robertson and a stiff
 reaction-diffusion system. Peers that are not installed are left out. The bound of the fixed steps is that of their 45
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.machine_code import addresses_of, assembled
 from ensemble._compile.numba import register_bytes
 from ensemble._compile.trace.contraction import contracted
+from ensemble._compile.trace.numba_source import scalar_function
 from ensemble._compile.trace.tracer import Scalar, trace
 
 OPERATIONS, MULTIPLIER_OPERATIONS = 45, 37
@@ -153,6 +155,40 @@ def scipy_solver(problem: Any, method: str, rtol: float, atol: float) -> Callabl
     return run
 
 
+def lsoda(problem: Any, rtol: float, atol: float) -> Callable[[np.ndarray], np.ndarray] | None:
+    """numbalsoda's LSODA, one sample after the other: f and the loop over samples compiled by Numba."""
+    try:
+        import numbalsoda
+    except ImportError:
+        return None
+    real, n, m = Scalar("float64"), problem.y0.size, problem.p.size
+    graph = trace(lambda t, y, p: tuple(problem.f(t, y, p, t.__array_namespace__())), real, [real] * n, [real] * m)
+    inputs = ["t", *(f"y[{i}]" for i in range(n)), *(f"p[{i}]" for i in range(m))]
+    given = ", ".join(inputs[int(name[1:])] for name in graph.parameters)
+    lines = [f"    dy[{i}] = r[{i}]" for i in range(n)]
+    source = [scalar_function(graph, "rates"), f"def f(t, y, dy, p):\n    r = compiled({given})", *lines]
+    names: dict[str, Any] = {}
+    exec("\n".join(source), {"math": math, "np": np, "compiled": lambda *_: None}, names)
+    names["f"].__globals__["compiled"] = numba.njit(names["rates"])
+    address, times = numba.cfunc(numbalsoda.lsoda_sig)(names["f"]).address, np.array(problem.t, np.float64)
+    integrate = numbalsoda.lsoda
+
+    @numba.njit
+    def run(start, parameters, out):
+        for s in range(out.shape[1]):
+            ends, good = integrate(address, start, times, parameters[s], rtol, atol, 100_000)
+            out[:, s] = ends[1]
+            if not good:
+                out[:, s] = np.nan
+
+    def solve(parameters: np.ndarray) -> np.ndarray:
+        out = np.empty((n, parameters.shape[1]))
+        run(problem.y0.astype(np.float64), np.ascontiguousarray(parameters.T), out)
+        return out
+
+    return solve
+
+
 Solver = Callable[[np.ndarray], np.ndarray]
 
 
@@ -221,6 +257,7 @@ def stiff_rows(rounds: int, n_samples: int = 1000) -> list[dict[str, Any]]:
         solvers = {
             f"ensemble rodas4 {rtol:.0e}": (ours(problem, "rodas4", rtol=rtol, atol=atol), n_samples),
             f"CasADi CVODES {rtol:.0e}": (cvodes(problem, rtol, atol) if name == "HIRES" else None, 20),
+            f"numbalsoda LSODA {rtol:.0e}": (lsoda(problem, rtol, atol), n_samples),
             f"SciPy LSODA {rtol:.0e}": (scipy_solver(problem, "LSODA", rtol, atol), 20),
             f"SciPy Radau {rtol:.0e}": (scipy_solver(problem, "Radau", rtol, atol), 10),
         }

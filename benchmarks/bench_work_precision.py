@@ -1,9 +1,9 @@
-"""Work against precision of initial value problems beside SciPy, heyoka, CasADi's CVODES and diffrax, one core.
+"""Work against precision of initial value problems beside SciPy, heyoka, CVODES, numbalsoda and diffrax, one core.
 
 `python -m benchmarks work-precision` integrates three problems that are not stiff and two that are, each with a range
-of tolerances, parameters varied by sample. Peers that are not installed are left out; numbalsoda is not among them. The
-error is the root mean square over samples and unknowns of the error at the end, over the largest magnitude of the
-unknown. References: `dop853` at 1e-14 and `rodas4` at 1e-12. Record: `work-precision`; figure: `plots-work-precision`.
+of tolerances, parameters varied by sample. Peers that are not installed are left out. The error is the root mean square
+over samples and unknowns of the error at the end, over the largest magnitude of the unknown. References: `dop853` at
+1e-14 and `rodas4` at 1e-12. Record: `work-precision`; figure: `plots-work-precision`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.bench_ode import cvodes, ours, scipy_solver
+from benchmarks.bench_ode import cvodes, lsoda, ours, scipy_solver
 from benchmarks.common import SEED, median, save, show
 from ensemble import gallery
 
@@ -114,6 +114,7 @@ def solvers_of(case: str, problem: Any, stiff: bool) -> Iterator[tuple[str, floa
                 yield f"ensemble {method}", rtol, ours(problem, method, **given), many
             for method in ("LSODA", "BDF", "Radau"):
                 yield f"SciPy {method}", rtol, scipy_solver(problem, method, rtol, atol), 2
+            yield "numbalsoda LSODA", rtol, lsoda(problem, rtol, atol), FEWER
             yield "CasADi CVODES", rtol, cvodes(problem, rtol, atol), 8
             if made and case == "HIRES" and rtol > 1e-8:
                 yield "diffrax Kvaerno5", rtol, made(rtol, atol), 8
