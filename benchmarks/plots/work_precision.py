@@ -15,6 +15,7 @@ STYLES = {
     "ensemble bdf": ("#5aa9e6", "^-"),
     "heyoka": ("#2e8b57", "v--"),
     "CasADi CVODES": ("#8a6d3b", "P--"),
+    "numbalsoda LSODA": ("#2e8b57", "v--"),
     "diffrax Dopri8": ("#8e44ad", "D--"),
     "diffrax Kvaerno5": ("#8e44ad", "D--"),
     "SciPy DOP853": ("#d1603d", "s:"),
