@@ -58,7 +58,7 @@ def linear_system(
     n, given_shape = A.shape[0], getattr(b, "shape", ())
     b, x0 = (flattened(vector, n, A.block_size) for vector in (b, x0))
     block_size = int(A.block_size) if tuple(getattr(b, "shape", ())) != tuple(given_shape) else 1
-    advice = "Solve the normal equations, or one sample at a time with scipy.sparse.linalg.lsmr."
+    advice = "Solve the normal equations or use lsmr."
     require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {tuple(A.shape)}", advice)
     require(
         isinstance(M, Identity) or tuple(M.shape) == (n, n), function, "M", f"have shape {(n, n)}", f"shape {M.shape}"
