@@ -15,6 +15,13 @@ def message(function: str, argument: str, requirement: str, seen: Any, advice: s
     return f"{text} {advice}" if advice else text
 
 
+def kind_of(value: Any) -> str:
+    """The type of a value with its article: "an int", "a list", "None"."""
+    name = type(value).__name__
+    article = "an" if name[0].lower() in "aeio" or name == "ndarray" else "a"
+    return "None" if value is None else f"{article} {name}"
+
+
 def require(condition: bool, function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> None:
     """Raise ValueError with the template unless `condition` holds."""
     if not condition:
@@ -26,7 +33,7 @@ def require_type(
 ) -> None:
     """Raise TypeError with the template unless `value` is one of `kinds`."""
     if not isinstance(value, kinds):
-        raise TypeError(message(function, argument, requirement, f"a {type(value).__name__}", advice))
+        raise TypeError(message(function, argument, requirement, kind_of(value), advice))
 
 
 def require_unmasked(value: Any, function: str, argument: str) -> None:

@@ -261,7 +261,7 @@ def test_a_study_of_failed_samples_has_no_picture(folder, capsys):
         (["run", "model.py"], "a function must be given as FILE.py:NAME"),
         (["run", "none.py:tip"], "there must be a file 'none.py'"),
         (["run", "model.py:none"], "must define 'none'"),
-        (["run", "model.py:wrong"], "must be a function of one argument; got a int"),
+        (["run", "model.py:wrong"], "must be a function of one argument; got an int"),
         (["run", "model.py:tip", "-c", "none.toml"], "there must be a file 'none.toml'"),
         (["run", "model.py:tip", "-n", "0"], "must be an integer of at least 1; got '0'"),
         (["run", "model.py:tip", "-n", "64", "--target", "tip=0.1"], "--target must stand without -n; got -n 64"),
@@ -332,7 +332,7 @@ def test_inputs_are_looked_for_in_the_model_without_a_file(folder, capsys):
     assert status == 2 and "must define 'inputs'" in err
     (folder / "model.py").write_text("inputs = 3\ndef tip(x):\n    return x.a\n")
     status, _, err = ensemble(capsys, "run", "model.py:tip")
-    assert status == 2 and "inputs must be an ensemble.Inputs; got a int" in err
+    assert status == 2 and "inputs must be an ensemble.Inputs; got an int" in err
 
 
 def test_a_model_that_raises_everywhere_has_no_statistics(folder, capsys):

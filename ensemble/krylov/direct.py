@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import floating, message, require_type
+from ensemble._check import floating, kind_of, message, require_type
 from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.narrowing import narrowed_values
@@ -142,7 +142,7 @@ def direct(
     matrix = as_crs(system.A)
     if matrix is NotImplemented:
         advice = "Give a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix."
-        raise TypeError(message("direct", "A", "be a sparse matrix", f"a {type(A).__name__}", advice))
+        raise TypeError(message("direct", "A", "be a sparse matrix", kind_of(A), advice))
     kind = "ldlt" if symmetric and kind == "auto" else kind
     F, number = factorization, system.b.dtype if dtype is None else floating(dtype, "direct", "dtype")
     scaled, unit = _scaled(matrix, np.dtype(str(number).split(".")[-1]) if F is None else F.dtype)
@@ -175,7 +175,7 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
     """The solution of a complex system, from a real one of twice the size."""
     matrix = as_crs(A)
     if matrix is NotImplemented:
-        raise TypeError(message("direct", "A", "be a sparse matrix", f"a {type(A).__name__}"))
+        raise TypeError(message("direct", "A", "be a sparse matrix", kind_of(A)))
     if factorization is not None:
         raise TypeError(message("direct", "factorization", "be None where numbers are complex", repr(factorization)))
     b = one_column(b)

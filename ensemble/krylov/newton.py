@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import integer, message, positive, require
+from ensemble._check import integer, kind_of, message, positive, require
 from ensemble._compile.memory import empty_like
 from ensemble.krylov._norms import norms
 from ensemble.krylov.cg import cg
@@ -99,7 +99,7 @@ def newton(
     solver = cg if solver is None else solver
     for name, function in (("residual", residual), ("jacobian", jacobian), ("solver", solver)):
         if not callable(function):
-            raise TypeError(message("newton", name, "be a function", f"a {type(function).__name__}"))
+            raise TypeError(message("newton", name, "be a function", kind_of(function)))
     numbers_of(u0, "newton", "u0")
     start = as_real(samples_of(u0))
     require(start.ndim == 2, "newton", "u0", "be a vector", f"shape {tuple(start.shape[:-1])}")
@@ -135,7 +135,7 @@ def newton(
             right = samples if active.all() else xp.where(asarray_like(active, u), samples, xp.zeros_like(samples))
             result = solver(jacobian(_like(u0, r, u)), _like(u0, r, right))
             if not isinstance(result, SolveResult):
-                raise TypeError(message("newton", "solver", "return a SolveResult", f"a {type(result).__name__}"))
+                raise TypeError(message("newton", "solver", "return a SolveResult", kind_of(result)))
             broken = active & (result.status == Status.breakdown)
             status[broken] = Status.breakdown
             active = active & ~broken

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, contiguous, is_array
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble._typing import Array
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.linear_operator import LinearOperator
@@ -88,7 +88,7 @@ def as_operator(operator: Any, function: str, argument: str) -> LinearOperator:
         return AdaptedOperator(Ensemble(operator[..., None]))
     if hasattr(operator, "__matmul__") and len(getattr(operator, "shape", ())) == 2:
         return AdaptedOperator(operator)
-    seen = f"an array of shape {tuple(operator.shape)}" if is_array(operator) else f"a {type(operator).__name__}"
+    seen = f"an array of shape {tuple(operator.shape)}" if is_array(operator) else kind_of(operator)
     raise TypeError(
         message(
             function,

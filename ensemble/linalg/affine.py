@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array
-from ensemble._check import message, require, sample_number
+from ensemble._check import kind_of, message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.sparse import affine as kernels
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
@@ -78,7 +78,7 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
 
     def __init__(self, graph: CrsGraph, terms: Any, coefficients: Any) -> None:
         if not isinstance(graph, CrsGraph):
-            raise TypeError(message("AffineMatrix", "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
+            raise TypeError(message("AffineMatrix", "graph", "be a CrsGraph", kind_of(graph)))
         terms = terms if is_array(terms) else np.asarray(terms)
         self.sample_set, coefficients = set_of(coefficients), samples_of(coefficients)
         for name, array in (("terms", terms), ("coefficients", coefficients)):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble._compile.memory import empty
 from ensemble.linalg.graph import CrsGraph
 from ensemble.scalar import Ensemble
@@ -94,7 +94,7 @@ class MatrixArithmetic:
 
     def _refuse(self, symbol: str, requirement: str, other: Any, advice: str) -> None:
         shape = f" of shape {tuple(other.shape)}" if isinstance(other, Ensemble) or is_array(other) else ""
-        seen = f"a {type(other).__name__}{shape}"
+        seen = f"{kind_of(other)}{shape}"
         raise TypeError(message(f"{type(self).__name__} {symbol}", "the other operand", requirement, seen, advice))
 
     def _check_pair(self, symbol: str, other: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, to_numpy
-from ensemble._check import integer, message, require, sample_number
+from ensemble._check import integer, kind_of, message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.krylov.bicgstab import dot_and_square
 from ensemble._kernels.sparse import bcrs, crs
@@ -102,7 +102,7 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """
         matrix, name = as_crs(A), "BcrsMatrix.from_crs"
         if matrix is NotImplemented:
-            raise TypeError(message(name, "A", "be a sparse matrix", f"a {type(A).__name__}"))
+            raise TypeError(message(name, "A", "be a sparse matrix", kind_of(A)))
         r, c = block_sizes(block_shape, name)
         (rows, columns), graph = matrix.shape, matrix.graph
         require(rows % r == 0 and columns % c == 0, name, "block_shape", f"divide {matrix.shape}", (r, c))
@@ -130,7 +130,7 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         if block_shape is None:
             block_shape = getattr(first, "blocksize", None)
         if block_shape is None:
-            seen = f"a {type(first).__name__}"
+            seen = kind_of(first)
             advice = "Give block_shape=(r, c)."
             raise TypeError(message("BcrsMatrix.from_scipy", "matrices", "be bsr_array", seen, advice))
         return cls.from_crs(CrsMatrix.from_scipy(matrices), block_shape)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._check import integer, message, require
+from ensemble._check import integer, kind_of, message, require
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.operators import set_of
@@ -84,7 +84,7 @@ def _factor(given: Any) -> Any:
         return integer(given, "kron", "the order of the identity", minimum=1)
     except TypeError:
         wanted = "be sparse matrices, or one of them an integer"
-        raise TypeError(message("kron", "A and B", wanted, f"a {type(given).__name__}")) from None
+        raise TypeError(message("kron", "A and B", wanted, kind_of(given))) from None
 
 
 def _kron_graph(a: CrsGraph, b: CrsGraph) -> tuple[CrsGraph, np.ndarray, np.ndarray]:
@@ -159,7 +159,7 @@ def block(blocks: Any) -> CrsMatrix:
 def _checked_blocks(blocks: Any) -> tuple[list[tuple[int, int, CrsMatrix]], list[int], list[int]]:
     """The matrices with their places, and the sizes of rows and columns of blocks."""
     if not isinstance(blocks, list | tuple) or not all(isinstance(row, list | tuple) for row in blocks):
-        raise TypeError(message("block", "blocks", "be a list of lists", f"a {type(blocks).__name__}"))
+        raise TypeError(message("block", "blocks", "be a list of lists", kind_of(blocks)))
     lengths = [len(row) for row in blocks]
     alike = bool(lengths) and min(lengths) == max(lengths) > 0
     require(alike, "block", "blocks", "have rows of one length, one or more", lengths)
@@ -171,7 +171,7 @@ def _checked_blocks(blocks: Any) -> tuple[list[tuple[int, int, CrsMatrix]], list
                 continue
             matrix = as_crs(given)
             if matrix is NotImplemented:
-                seen = f"a {type(given).__name__}"
+                seen = kind_of(given)
                 raise TypeError(message("block", f"blocks[{i}][{j}]", "be a sparse matrix or None", seen))
             for known, place, size, what in zip(sizes, (i, j), matrix.shape, ("rows", "columns"), strict=True):
                 expected = known.setdefault(place, size)

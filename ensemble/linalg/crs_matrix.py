@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, to_numpy
-from ensemble._check import message, require, require_unmasked, sample_number
+from ensemble._check import kind_of, message, require, require_unmasked, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
@@ -88,13 +88,13 @@ class CrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         name = "CrsMatrix.from_scipy"
         many = not (sp.issparse(matrices) or isinstance(matrices, np.ndarray))
         if many and not isinstance(matrices, Iterable):
-            seen = f"a {type(matrices).__name__}"
+            seen = kind_of(matrices)
             raise TypeError(message(name, "matrices", "be a SciPy sparse matrix or a list of them", seen))
         given = []
         for m in matrices if many else [matrices]:
             good = sp.issparse(m) or isinstance(m, np.ndarray)
             if not good or m.ndim != 2:
-                seen = f"shape {m.shape}" if good else f"a {type(m).__name__}"
+                seen = f"shape {m.shape}" if good else kind_of(m)
                 raise TypeError(message(name, "matrices", "be SciPy sparse matrices with two axes", seen))
             require_unmasked(m, name, "matrices")
             dtype = np.float64 if m.dtype.kind in "biu" else np.result_type(m.dtype, np.float32)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, library_and_device
-from ensemble._check import message, require, require_unmasked
+from ensemble._check import kind_of, message, require, require_unmasked
 from ensemble._compile.memory import empty_like
 from ensemble.linalg.bcrs_matrix import BcrsMatrix, diagonal_places
 from ensemble.linalg.crs_matrix import CrsMatrix
@@ -73,7 +73,7 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
     """
     if not isinstance(A, CrsMatrix | BcrsMatrix | SymmetricCrsMatrix):
         advice = "Give A.to_crs() of an AffineMatrix, A.to_matrix() of a transpose, CrsMatrix.from_scipy(A) of SciPy's."
-        seen = f"a {type(A).__name__}"
+        seen = kind_of(A)
         raise TypeError(message(NAME, "A", "be a CrsMatrix, BcrsMatrix or SymmetricCrsMatrix", seen, advice))
     n = A.shape[0]
     require(A.shape == (n, n), NAME, "A", "be square", f"shape {A.shape}")
@@ -217,7 +217,7 @@ def _checked_values(values: Any, count: int) -> Any:
         known = None
     if known is None or (isinstance(known, np.ndarray) and known.dtype.kind not in "biufc"):
         wanted = "be a number, an array of numbers or an Ensemble"
-        raise TypeError(message(NAME, "values", wanted, f"a {type(values).__name__}"))
+        raise TypeError(message(NAME, "values", wanted, kind_of(values)))
     require_unmasked(values, NAME, "values")
     requirement = f"have shape () or ({count},), one value per row"
     require(known.shape[:-1] in ((), (count,)), NAME, "values", requirement, f"shape {known.shape[:-1]}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, message, one_of, positive, require, samples_text
+from ensemble._check import integer, kind_of, message, one_of, positive, require, samples_text
 from ensemble._kernels.krylov.basis import scale
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.linalg.eigen_operators import Pencil, dense_pairs
@@ -170,7 +170,7 @@ def eigsh(
     dtype = np.result_type(*(np.dtype(real_dtype(matrix, NAME)) for matrix in (A, M) if matrix is not None))
     for argument, matrix in (("A", A), ("M", M)):
         if matrix is not None and not isinstance(matrix.values, np.ndarray):
-            seen = f"a {type(matrix.values).__name__}"
+            seen = kind_of(matrix.values)
             raise TypeError(message(NAME, argument, "hold NumPy arrays", seen, "A.to(np.empty(0)) moves a matrix."))
     require(M is None or M.shape == A.shape, NAME, "M", f"have shape {A.shape}", f"shape {getattr(M, 'shape', None)}")
     integer(k, NAME, "k", minimum=1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array, library_and_device
-from ensemble._check import message, require, require_unmasked
+from ensemble._check import kind_of, message, require, require_unmasked
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator, MatrixOperator
 from ensemble.scalar import Ensemble
@@ -65,7 +65,7 @@ def shape_text(value: Any) -> str:
 def entry_values(name: str, graph: Any, values: Any, axes: int, requirement: str, advice: str = "") -> Any:
     """The bare values of a matrix on `graph`, integers as real numbers, with a sample axis after `axes` others."""
     if not isinstance(graph, CrsGraph):
-        raise TypeError(message(name, "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
+        raise TypeError(message(name, "graph", "be a CrsGraph", kind_of(graph)))
     samples = with_sample_axis(values, axes, name, "values", requirement, advice)
     require(samples.shape[0] == graph.nnz, name, "values", requirement, shape_text(values), advice)
     return samples

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous
-from ensemble._check import message, require, sample_number
+from ensemble._check import kind_of, message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble._kernels.sparse import crs
@@ -64,7 +64,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         name, advice = "SymmetricCrsMatrix", "SymmetricCrsMatrix.from_crs picks them from a CrsMatrix."
         if not isinstance(graph, CrsGraph):
-            raise TypeError(message(name, "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
+            raise TypeError(message(name, "graph", "be a CrsGraph", kind_of(graph)))
         n_stored = int(graph.upper.starts[-1])
         wanted = f"have one row per entry on and above the diagonal ({n_stored}) and a sample or more"
         self.sample_set = set_of(values)

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import floating, message, one_of, require, samples_text
+from ensemble._check import floating, kind_of, message, one_of, require, samples_text
 from ensemble._kernels.direct.copies import copy_samples
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.flat_tiles import Tiles, empty_tiles, factorized_tiles, solved_at_once, solved_tiles
@@ -237,7 +237,7 @@ class TriangularFactors(LinearOperator):
         name, n, own = self.name + (".T" if transposed else ""), self.shape[0], self.n_samples
         if is_matrix(x):
             advice = "Give its columns as an array of shape (n, k)."
-            raise TypeError(message(f"{name} @", "x", "be a vector or an array", f"a {type(x).__name__}", advice))
+            raise TypeError(message(f"{name} @", "x", "be a vector or an array", kind_of(x), advice))
         numbers_of(x, f"{name} @", "x")
         samples = samples_of(x)
         require(
@@ -357,7 +357,7 @@ def matrix_of(A: Any, name: str) -> CrsMatrix:
     matrix = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else as_crs(A)
     if matrix is NotImplemented:
         advice = "Give a CrsMatrix, a SymmetricCrsMatrix, or SciPy sparse matrices."
-        raise TypeError(message(name, "A", "be a sparse matrix", f"a {type(A).__name__}", advice))
+        raise TypeError(message(name, "A", "be a sparse matrix", kind_of(A), advice))
     advice = "A system with more rows than unknowns has no inverse: solve the normal equations."
     require(matrix.shape[0] == matrix.shape[1], name, "A", "be square", f"shape {matrix.shape}", advice)
     return matrix

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ensemble._backend import array_namespace
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
@@ -145,7 +145,7 @@ def stored_matrix(
     if isinstance(matrix, BcrsMatrix):
         return matrix if blocks else matrix.to_crs()
     if not isinstance(matrix, CrsMatrix | SymmetricCrsMatrix):
-        raise TypeError(message(function, "A", requirement, f"a {type(A).__name__}", advice))
+        raise TypeError(message(function, "A", requirement, kind_of(A), advice))
     return matrix
 
 

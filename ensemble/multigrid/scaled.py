@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
@@ -199,7 +199,7 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
                 "scaled_aggregation",
                 "mean",
                 "be given for a matrix without a mean of its own",
-                f"{mean!r} with a {type(A).__name__}",
+                f"{mean!r} with {kind_of(A)}",
                 "Give a CrsMatrix of one sample, the same for every ensemble.",
             )
         )

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
-from ensemble._check import message, positive, require
+from ensemble._check import kind_of, message, positive, require
 from ensemble._kernels.multigrid.aggregation import square_on_graph
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.relaxation import largest_eigenvalue
@@ -210,7 +210,7 @@ def strength_of(option: Any, A: CrsMatrix | SymmetricCrsMatrix, block_size: int)
     if isinstance(option, int | float | np.floating) and not isinstance(option, bool):
         return SymmetricStrength(theta=float(option))
     wanted = "be None, 'auto', a number, a SymmetricStrength or an EvolutionStrength"
-    raise TypeError(message("smoothed_aggregation", "strength", wanted, f"a {type(option).__name__}"))
+    raise TypeError(message("smoothed_aggregation", "strength", wanted, kind_of(option)))
 
 
 def has_jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:

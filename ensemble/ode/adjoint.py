@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, is_array
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble._compile.numba import thread_count
 from ensemble._kernels.ode.backward import backward_addresses, gradient_range
 from ensemble._kernels.ode.generated import single_width
@@ -155,7 +155,7 @@ def _weights(cotangent: Any, shape: tuple[int, ...], problem: Problem) -> Array:
     if not isinstance(cotangent, Ensemble):
         array = cotangent if is_array(cotangent) else np.asarray(cotangent)
         if str(array.dtype).startswith(("object", "<U", "<S")):
-            seen = f"a {type(cotangent).__name__}"
+            seen = kind_of(cotangent)
             raise TypeError(message(NAME, "cotangent", f"be numbers of shape {shape}, or a function of y", seen))
         cotangent = Ensemble(array[..., None])
     require(cotangent.shape == shape, NAME, "cotangent", f"have shape {shape}", cotangent.shape)

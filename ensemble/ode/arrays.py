@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble._typing import Array, Namespace
 from ensemble.ode.compiled import loads_of
 from ensemble.ode.control import Rows, advance, rows_of, start
@@ -59,7 +59,7 @@ def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         def array(value: Any) -> Array:
             number = isinstance(value, int | float | np.number | np.ndarray) or is_array(value)
             if not (number or isinstance(value, Ensemble)):
-                raise TypeError(refused(f"a {type(value).__name__}"))
+                raise TypeError(refused(kind_of(value)))
             samples = value.samples if isinstance(value, Ensemble) else base.asarray(value)
             shape = samples.shape[:-1] if isinstance(value, Ensemble) else samples.shape
             if not str(samples.dtype).startswith(kinds) or shape:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble._compile.trace.derivatives import jacobian, jacobian_pattern, tangents
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
@@ -159,7 +159,7 @@ def listed(results: Any, n: int, name: str = "f") -> list[Any]:
     called = f"{name}(t, y, p, xp)"
     advice = "Return a list of n values, one per unknown."
     if results is None or isinstance(results, Mapping | Set | str):
-        raise TypeError(message(NAME, called, f"return {n} values", f"a {type(results).__name__}", advice))
+        raise TypeError(message(NAME, called, f"return {n} values", kind_of(results), advice))
     try:
         values = list(results)
     except TypeError:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, prototype, to_numpy
-from ensemble._check import floating, integer, message, one_of, require, require_real_numbers, require_unmasked
+from ensemble._check import floating, integer, kind_of, message, one_of, require, require_real_numbers, require_unmasked
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -60,7 +60,7 @@ class Integrand:
 
     def __init__(self, f: Callable[..., Any]) -> None:
         if not callable(f):
-            raise TypeError(message("Integrand", "f", "be a function", f"a {type(f).__name__}"))
+            raise TypeError(message("Integrand", "f", "be a function", kind_of(f)))
         self.f = f
         self.graphs: dict[Any, Graph | None] = {}
 
@@ -142,7 +142,7 @@ def gauss(
     """
     name = "gauss"
     if not callable(f):
-        raise TypeError(message(name, "f", "be a function", f"a {type(f).__name__}"))
+        raise TypeError(message(name, "f", "be a function", kind_of(f)))
     dim = integer(dim, name, "dim", minimum=1)
     one_of(rule, RULES, name, "rule")
     one_of(kind, ("tensor", "sparse"), name, "kind")
@@ -342,7 +342,7 @@ def one_value(value: Any, xp: Any, places: np.ndarray) -> Any:
     """The integrand at all points; one number stands for each of them."""
     advice = "Return its real and its imaginary part."
     if not isinstance(value, int | float | bool) and not hasattr(value, "dtype"):
-        kind = f"a {type(value).__name__}"
+        kind = kind_of(value)
         raise TypeError(message("gauss", "f", "return numbers", kind, advice if isinstance(value, complex) else ""))
     if "complex" in str(value.dtype if hasattr(value, "dtype") else ""):
         raise TypeError(message("gauss", "f", "return real numbers", f"dtype {value.dtype}", advice))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
-from ensemble._check import message, require, require_type, sample_number
+from ensemble._check import kind_of, message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import NUMBERS, MemoryToken
 from ensemble.scalar.divergence.policy import call_under_policy, one_bool, one_number
@@ -68,7 +68,7 @@ class Ensemble(Methods):
         if type(samples) is not np.ndarray:
             valid = is_array(samples) and not isinstance(samples, np.ndarray | np.generic | Ensemble)
             if not valid:
-                seen = f"a {type(samples).__name__}"
+                seen = kind_of(samples)
                 raise TypeError(message("Ensemble", "samples", "be an array of an Array API library", seen, advice))
         elif samples.dtype.kind not in "biufc":
             seen = f"dtype {samples.dtype}"

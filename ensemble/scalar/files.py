@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble._files import write_whole
 from ensemble.scalar.ensemble import Ensemble
 
@@ -51,7 +51,7 @@ def save(path: str | os.PathLike[str], x: Ensemble | None = None, /, **named: En
     arrays: dict[str, np.ndarray] = {}
     for name, value in given.items():
         if not isinstance(value, Ensemble):
-            seen = f"a {type(value).__name__}"
+            seen = kind_of(value)
             raise TypeError(message("save", name or "x", "be an Ensemble", seen, "Use en.shared(x) for a plain array."))
         arrays |= {f"{name}.{key}" if name else key: array for key, array in value.state().items()}
     write_whole(Path(path), lambda file: np.savez(file, allow_pickle=False, **arrays))

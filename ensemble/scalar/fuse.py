@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ensemble._backend import array_namespace, backend_of, is_array
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble._compile.trace.broadcast import Layout, layout_of
 from ensemble._compile.trace.operations import DTYPES
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -226,7 +226,7 @@ class Fused:
         needed = "an Ensemble" if lifted else "an array of the arguments' library"
         for value, dtype in zip(given, compiled.graph.dtypes, strict=True):
             if not isinstance(value, kind) or not hasattr(value, "dtype"):
-                raise TypeError(message(self._name, "out", f"be {needed}", f"a {type(value).__name__}"))
+                raise TypeError(message(self._name, "out", f"be {needed}", kind_of(value)))
             samples = value.samples if lifted else value
             if tuple(samples.shape) != layout.shape or str(samples.dtype) != dtype:
                 seen = f"shape {tuple(samples.shape)}, {samples.dtype}"
@@ -301,5 +301,5 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Iterable[str] = 
     if function is None:
         return functools.partial(fuse, static=static)
     if not callable(function):
-        raise TypeError(message("fuse", "function", "be callable", f"a {type(function).__name__}"))
+        raise TypeError(message("fuse", "function", "be callable", kind_of(function)))
     return Fused(function, static)

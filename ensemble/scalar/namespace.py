@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import base_of, is_array
-from ensemble._check import integer, message, one_of, require
+from ensemble._check import integer, kind_of, message, one_of, require
 from ensemble._typing import Namespace
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -89,7 +89,7 @@ class EnsembleNamespace:
         if is_array(value):
             return wrap(value[..., None])
         advice = "Make one with xp.asarray."
-        raise TypeError(message(function, "x", "be an Ensemble or an array", f"a {type(value).__name__}", advice))
+        raise TypeError(message(function, "x", "be an Ensemble or an array", kind_of(value), advice))
 
 
 def set_of(*values: Any) -> SampleSet | None:

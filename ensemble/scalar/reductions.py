@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from ensemble._backend import array_namespace, is_array
-from ensemble._check import message, one_of, require
+from ensemble._check import kind_of, message, one_of, require
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, shared, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -18,7 +18,7 @@ def _columns(x: Any, function: str, argument: str) -> Ensemble:
     if isinstance(x, Ensemble):
         return x
     if not is_array(x):
-        raise TypeError(message(function, argument, "be an Ensemble or an array", f"a {type(x).__name__}"))
+        raise TypeError(message(function, argument, "be an Ensemble or an array", kind_of(x)))
     return shared(x)
 
 

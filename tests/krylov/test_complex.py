@@ -203,7 +203,7 @@ def test_what_would_lose_imaginary_parts_is_refused(rng):
         direct(A, b, factorization=Factorization(gallery.poisson((N,))))
     with pytest.raises(ValueError, match="direct: b must be a vector of length 24"):
         direct(A, b[:3])
-    with pytest.raises(TypeError, match="direct: A must be a sparse matrix; got a ndarray"):
+    with pytest.raises(TypeError, match="direct: A must be a sparse matrix; got an ndarray"):
         direct(A.to_scipy().toarray(), b)
 
 

@@ -151,7 +151,7 @@ def test_bad_shapes_are_refused(terms, coefficients, text):
 
 def test_bad_operands_are_refused(rng):
     A = random_affine(rng, 4, 4, 2, 3)
-    with pytest.raises(TypeError, match="graph must be a CrsGraph; got a ndarray"):
+    with pytest.raises(TypeError, match="graph must be a CrsGraph; got an ndarray"):
         AffineMatrix(np.eye(2), np.ones((4, 2)), np.ones(1))
     with pytest.raises(ValueError, match="x must have 4 rows"):
         A @ np.ones(5)

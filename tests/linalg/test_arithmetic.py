@@ -129,7 +129,7 @@ def test_sample_sets_are_carried():
         (lambda A: A * A, r"got a CrsMatrix. A product of matrices is A @ B"),
         (lambda A: A / np.ones(N), r"CrsMatrix /: the other operand must be a number"),
         (lambda A: A + 1.0, r"CrsMatrix \+: the other operand must be a sparse matrix; got a float"),
-        (lambda A: np.ones((N, N)) - A, r"the other operand must be a sparse matrix; got a ndarray"),
+        (lambda A: np.ones((N, N)) - A, r"the other operand must be a sparse matrix; got an ndarray"),
     ],
 )  # fmt: skip
 def test_other_operands_are_refused_by_name(expression, found):

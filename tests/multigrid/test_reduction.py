@@ -289,7 +289,7 @@ def test_bad_options_are_refused(arguments, error, text):
 def test_bad_matrices_are_refused():
     A = gallery.poisson((3,))
     affine = AffineMatrix(A.graph, np.repeat(A.values, 2, axis=1), Ensemble(np.ones((1, 3))))
-    with pytest.raises(TypeError, match=r"A must be a CrsMatrix, .* got a AffineMatrix. Give A.to_crs"):
+    with pytest.raises(TypeError, match=r"A must be a CrsMatrix, .* got an AffineMatrix. Give A.to_crs"):
         approximate_ideal_restriction(affine)
     with pytest.raises(ValueError, match=r"A must be square; got shape \(2, 3\)"):
         approximate_ideal_restriction(sp.csr_array(np.ones((2, 3))))

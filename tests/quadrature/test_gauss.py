@@ -302,7 +302,7 @@ def test_functions_of_any_argument_are_those_of_the_library(name, backend):
         (lambda q, xp: 1j * q[0], "f must return real numbers; got dtype complex128. Return its real"),
         (lambda q, xp: (q[0], 1j), "f must return numbers; got a complex. Return its real"),
         (lambda q, xp: (), "f must return a number or some; got an empty tuple"),
-        (lambda q, xp: None, "f must return numbers; got a NoneType"),
+        (lambda q, xp: None, "f must return numbers; got None"),
         (3.0, "f must be a function; got a float"),
     ],
 )

@@ -112,7 +112,7 @@ def test_an_if_names_where():
         (lambda x: np.sum(x), r"got np.sum at test_fuse_calls.py:\d+. Supported: abs, acos, .*where"),
         (lambda x: np.add.reduce(x), "np.add.reduce"),
         (lambda x: x.__array_namespace__().cumulative_sum(x), "xp.cumulative_sum"),
-        (lambda x: x + np.ones(3), "operands must be traced values or numbers; got a ndarray"),
+        (lambda x: x + np.ones(3), "operands must be traced values or numbers; got an ndarray"),
         (lambda x: x & 1, "operands of bitwise_and must be integers or bools; got float64"),
         (lambda x: (x > 0) * (x < 1), "operands of multiply must be numbers; got bool"),
         (lambda x: "text", "operands must be traced values or numbers; got a str"),
@@ -135,7 +135,7 @@ def test_operands_that_do_not_fit_say_so():
 
 
 def test_functions_that_cannot_be_wrapped_say_so():
-    with pytest.raises(TypeError, match="fuse: function must be callable; got a int"):
+    with pytest.raises(TypeError, match="fuse: function must be callable; got an int"):
         fuse(3)
     with pytest.raises(TypeError, match=r"fixed list of arguments; got \*xs"):
         fuse(lambda *xs: xs[0])

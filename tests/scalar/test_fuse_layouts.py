@@ -122,7 +122,7 @@ def test_out_that_overlaps_an_operand_changes_nothing_too_early(rng):
 
 def test_out_of_the_wrong_kind_is_refused(rng):
     x = Ensemble(rng.normal(size=(2, 3)))
-    with pytest.raises(TypeError, match="out must be an Ensemble; got a ndarray"):
+    with pytest.raises(TypeError, match="out must be an Ensemble; got an ndarray"):
         combined(x, x, x, out=np.empty((2, 3)))
     with pytest.raises(
         ValueError, match=r"out must have shape \(2, 3\) and dtype float64, samples last; got shape \(2, 1\)"

@@ -138,7 +138,7 @@ def test_numpy_functions_work_sample_by_sample(name, n_samples):
 REFUSED = {
     "at of a plain array": (
         lambda x: np.add.at(np.zeros((4, 4)), 0, x[0]),
-        r"np.add.at: the array written to must be an Ensemble; got a ndarray",
+        r"np.add.at: the array written to must be an Ensemble; got an ndarray",
     ),
     "reduce out": (lambda x: np.add.reduce(x, out=np.zeros(4)), "np.add.reduce: out must be an Ensemble"),
     "reduce initial": (lambda x: np.add.reduce(x, initial=x[0]), "initial= must be a number"),
@@ -152,10 +152,10 @@ REFUSED = {
     "its sum": (lambda x: np.sum([x, x]), "np.stack or xp.asarray makes one ensemble of a list"),
     "object operand": (lambda x: np.array([None] * 4) * x, "unsupported operand|dtype object"),
     "masked": (lambda x: np.add(x, np.ma.zeros(4)), "operands must be arrays or numbers; got a MaskedArray"),
-    "sum out": (lambda x: np.sum(x, out=np.zeros(())), "np.sum: out must be an Ensemble; got a ndarray"),
-    "sum out by place": (lambda x: np.sum(x, 0, None, np.zeros(4)), "np.sum: out must be an Ensemble; got a ndarray"),
-    "method out by place": (lambda x: x.mean(0, None, np.zeros(4)), "np.mean: out must be an Ensemble; got a ndarray"),
-    "median out": (lambda x: np.median(x, 0, np.zeros(4)), "np.median: out must be an Ensemble; got a ndarray"),
+    "sum out": (lambda x: np.sum(x, out=np.zeros(())), "np.sum: out must be an Ensemble; got an ndarray"),
+    "sum out by place": (lambda x: np.sum(x, 0, None, np.zeros(4)), "np.sum: out must be an Ensemble; got an ndarray"),
+    "method out by place": (lambda x: x.mean(0, None, np.zeros(4)), "np.mean: out must be an Ensemble; got an ndarray"),
+    "median out": (lambda x: np.median(x, 0, np.zeros(4)), "np.median: out must be an Ensemble; got an ndarray"),
     "nan_to_num in place": (lambda x: np.nan_to_num(x, False), "np.nan_to_num: .* copy=False is not lifted"),
     "copyto": (lambda x: np.copyto(np.zeros((4, 4)), x), "np.copyto.*a plain array cannot hold samples"),
     "put": (lambda x: np.put(x, 0, 1.0), "np.put.*it is not in the Array API"),
@@ -169,7 +169,7 @@ REFUSED = {
         lambda x: np.zeros(4).__setitem__(0, x[0, 0]),
         "a conversion to a plain array|an array element with a sequence",
     ),
-    "plain in place": (lambda x: np.zeros((4, 4)).__iadd__(x), "np.add: out must be an Ensemble; got a ndarray"),
+    "plain in place": (lambda x: np.zeros((4, 4)).__iadd__(x), "np.add: out must be an Ensemble; got an ndarray"),
     "out": (lambda x: np.sin(x, out=np.zeros((4, 4))), "np.sin: out must be an Ensemble"),
     "random": (lambda x: np.random.default_rng(1).normal(x), "conversion to a plain array|float"),
 }

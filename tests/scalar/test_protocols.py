@@ -133,7 +133,7 @@ def test_a_ribbon_spans_quantiles():
         (lambda: plot_ribbon(Ensemble(np.ones((2, 3))), [1.0]), r"along must have shape \(2,\); got shape \(1,\)"),
         (lambda: plot_histogram(Ensemble(np.ones(3) * 1j)), "x must be real; got dtype complex128"),
         (lambda: plot_histogram(Ensemble(np.full(3, np.nan))), "x must have a finite sample"),
-        (lambda: plot_histogram(np.ones(3)), "x must be an Ensemble; got a ndarray"),
+        (lambda: plot_histogram(np.ones(3)), "x must be an Ensemble; got an ndarray"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(call, text):
@@ -191,7 +191,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path):
     for call, text in (
         (lambda: save(path), "save: the ensembles must be one without a name, or several by name; got nothing"),
         (lambda: save(path, x, y=x), "or several by name; got both"),
-        (lambda: save(path, y=np.ones(3)), r"save: y must be an Ensemble; got a ndarray\. Use en\.shared\(x\)"),
+        (lambda: save(path, y=np.ones(3)), r"save: y must be an Ensemble; got an ndarray\. Use en\.shared\(x\)"),
     ):
         with pytest.raises(TypeError, match=text):
             call()

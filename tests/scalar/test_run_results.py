@@ -304,7 +304,7 @@ def test_generators_are_refused():
         run(lambda x: map(abs, [x]), ensemble_of(1.0, 2.0))
     with pytest.raises(TypeError, match="got a generator"):
         run(lambda x: f(x), ensemble_of(1.0, 2.0))
-    with pytest.raises(TypeError, match="run: f must be callable; got a int"):
+    with pytest.raises(TypeError, match="run: f must be callable; got an int"):
         run(3, ensemble_of(1.0, 2.0))
 
 

@@ -182,7 +182,7 @@ def test_integers_and_float32():
 @pytest.mark.parametrize(
     "call, error, text",
     [
-        (lambda x: sample_mean(x.samples), TypeError, "sample_mean: x must be an Ensemble; got a ndarray"),
+        (lambda x: sample_mean(x.samples), TypeError, "sample_mean: x must be an Ensemble; got an ndarray"),
         (lambda x: sample_var(x, ddof=4), ValueError, "sample_var: ddof must be smaller than the number of samples"),
         (lambda x: sample_quantile(x, 50), ValueError, r"sample_quantile: q must be in \[0, 1\]; got 50"),
         (lambda x: probability(x), TypeError, "probability: m must hold bools; got dtype float64"),

@@ -84,7 +84,7 @@ def test_bytes_are_those_of_tobytes():
     "call, error, text",
     [
         (lambda: all_samples("yes"), TypeError, "all_samples: m must be a bool, an array of bools or .*; got a str"),
-        (lambda: any_sample(None), TypeError, "any_sample: m must be a bool.*; got a NoneType"),
+        (lambda: any_sample(None), TypeError, "any_sample: m must be a bool.*; got None"),
         (lambda: Ensemble(np.ones(3), "weights"), TypeError, "Ensemble: sample_set must be a SampleSet; got a str"),
         (lambda: V.sample(1.5), TypeError, r"i in sample\(i\) must be from -5 to 4; got 1.5"),
         (lambda: from_samples([V, V]), TypeError, "from_samples: samples must be plain arrays or numbers; got an Ens"),

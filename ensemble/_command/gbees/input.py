@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._check import kind_of
 from ensemble._command.shared import toml_values as kinds
 from ensemble._command.shared.sources import located, object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
@@ -71,7 +72,7 @@ def from_python(reference: str, folder: Path, default: str = "") -> Configuratio
             seen = f"{type(error).__name__}: {error}"
             raise ValueError(f"{reference} must be a function without arguments that runs; got {seen}.") from error
     if not isinstance(found, Configuration):
-        raise ValueError(f"{reference} must give a gbees.Configuration; got a {type(found).__name__}.")
+        raise ValueError(f"{reference} must give a gbees.Configuration; got {kind_of(found)}.")
     return found
 
 

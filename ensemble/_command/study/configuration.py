@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ensemble import uq
+from ensemble._check import kind_of
 from ensemble._command.shared import toml_values as kinds
 from ensemble._command.shared.sources import located, object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
@@ -159,7 +160,7 @@ def model_of(reference: str) -> Callable[..., Any]:
         sys.path.insert(0, folder)  # as for `python FILE.py`; other processes of a study import the file by its name
     found = object_in(reference, Path("."))
     if not callable(found):
-        raise ValueError(f"{reference} must be a function of one argument; got a {type(found).__name__}.")
+        raise ValueError(f"{reference} must be a function of one argument; got {kind_of(found)}.")
     return found  # type: ignore[no-any-return]
 
 
@@ -171,5 +172,5 @@ def inputs_from_python(reference: str) -> Any:
         raise ValueError(f"{path} must define 'inputs', or -c must name a TOML file; got neither.")
     found = module.inputs
     if not isinstance(found, uq.Inputs):
-        raise ValueError(f"{path}: inputs must be an ensemble.Inputs; got a {type(found).__name__}.")
+        raise ValueError(f"{path}: inputs must be an ensemble.Inputs; got {kind_of(found)}.")
     return found

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
+from ensemble._check import kind_of
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.namespace import TracedNamespace
 from ensemble._compile.trace.operations import DTYPES, OPERATIONS, WEAK, Table, common, floating, strong, supported
@@ -162,7 +163,7 @@ class Tracer:
         if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
             kind = next(name for name, kind in WEAK.items() if isinstance(value, type(kind)))
             return self.add("constant", (), kind, type(WEAK[kind])(value))
-        seen = "a value of another trace" if type(value) is Traced else f"a {type(value).__name__}"
+        seen = "a value of another trace" if type(value) is Traced else kind_of(value)
         advice = "Pass arrays as arguments of the function, not as globals."
         raise TypeError(f"{self.function}: operands must be traced values or numbers; got {seen}{caller()}. {advice}")
 

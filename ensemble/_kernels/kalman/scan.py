@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ensemble._backend import array_namespace, assigned
-from ensemble._check import integer, message, one_of, require
+from ensemble._check import integer, kind_of, message, one_of, require
 
 __all__ = ["SCANS", "prefix_scan"]
 
@@ -80,7 +80,7 @@ def prefix_scan(
     """
     one_of(algorithm, SCANS, "prefix_scan", "algorithm")
     if not callable(op):
-        raise TypeError(message("prefix_scan", "op", "be callable", f"a {type(op).__name__}"))
+        raise TypeError(message("prefix_scan", "op", "be callable", kind_of(op)))
     if not isinstance(elements, tuple) or not elements or not all(getattr(a, "shape", ()) for a in elements):
         raise TypeError(
             message("prefix_scan", "elements", "be a tuple of arrays with one axis or more", repr(elements))
@@ -93,7 +93,7 @@ def prefix_scan(
         advice = "Give identity=, or use ladner_fischer, which needs none."
         require(identity is not None, "prefix_scan", "identity", "be given for blelloch", None, advice)
         fits = isinstance(identity, tuple) and len(identity) == len(elements)
-        seen = f"a {type(identity).__name__}"  # never the arrays themselves: showing them would wait for a device
+        seen = kind_of(identity)  # never the arrays themselves: showing them would wait for a device
         require(fits, "prefix_scan", "identity", f"be a tuple of {len(elements)} arrays", seen, advice)
         options["identity"] = identity
     elif algorithm == "sengupta":
@@ -112,7 +112,7 @@ def _counted(op: Operation) -> Operation:
     def counted(earlier: Elements, later: Elements) -> Elements:
         out = op(earlier, later)
         if not isinstance(out, tuple) or len(out) != len(earlier):
-            seen = f"{len(out)} arrays" if isinstance(out, tuple) else f"a {type(out).__name__}"
+            seen = f"{len(out)} arrays" if isinstance(out, tuple) else kind_of(out)
             raise TypeError(message("prefix_scan", "op", f"return a tuple of {len(earlier)} arrays", seen))
         return out
 

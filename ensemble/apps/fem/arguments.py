@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble._check import kind_of
 from ensemble._compile.trace.tracer import Traced
 
 __all__ = ["Argument", "Polynomial", "Slot", "Vector", "ddot", "div", "dot", "grad", "mul", "sym_grad", "transpose"]
@@ -196,7 +197,7 @@ class Vector(tuple[Any, ...]):
     def _with(self, other: Any, operation: Callable[[Any, Any], Any]) -> Vector:
         other = vector(other)
         if not isinstance(other, tuple) or len(other) != len(self):
-            seen = f"one of {len(other)}" if isinstance(other, tuple) else f"a {type(other).__name__}"
+            seen = f"one of {len(other)}" if isinstance(other, tuple) else kind_of(other)
             raise TypeError(f"form: a vector of {len(self)} entries must be added to its like; got {seen}.")
         return Vector(operation(a, b) for a, b in zip(self, other, strict=True))
 

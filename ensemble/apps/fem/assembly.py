@@ -16,7 +16,7 @@ from ensemble._backend import (
     library_and_device,
     prototype,
 )
-from ensemble._check import message, one_of, require
+from ensemble._check import kind_of, message, one_of, require
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.tracer import Scalar, Traced, trace
 from ensemble._kernels.fem.form_cuda import suit_one_kernel
@@ -90,9 +90,9 @@ def assemble(
     for form in forms:
         if not hasattr(form, "integrated"):
             advice = "Decorate it: @fem.bilinear_form."
-            raise TypeError(message("assemble", "forms", "be forms", f"a {type(form).__name__}", advice))
+            raise TypeError(message("assemble", "forms", "be forms", kind_of(form), advice))
     if not isinstance(out, list | tuple | None):
-        raise TypeError(message("assemble", "out", f"be a list of {len(forms)} results", f"a {type(out).__name__}"))
+        raise TypeError(message("assemble", "out", f"be a list of {len(forms)} results", kind_of(out)))
     outs: list[Any] = [None] * len(forms) if out is None else list(out)
     require(len(outs) == len(forms), "assemble", "out", f"have {len(forms)} entries, one per form", len(outs))
     given = [id(each) for each in outs if each is not None]

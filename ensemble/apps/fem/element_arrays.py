@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ensemble._backend import array_namespace, contiguous, is_array
-from ensemble._check import message, require, require_unmasked
+from ensemble._check import kind_of, message, require, require_unmasked
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -45,7 +45,7 @@ class Arguments:
     def samples(self, name: str, value: Any) -> Array:
         """An argument as float64 array, the samples last."""
         if not isinstance(value, Ensemble) and not is_array(value):
-            raise TypeError(message(self.function, name, "be an array or an Ensemble", f"a {type(value).__name__}"))
+            raise TypeError(message(self.function, name, "be an array or an Ensemble", kind_of(value)))
         require_unmasked(value, self.function, name)
         samples = value.samples if isinstance(value, Ensemble) else value[..., None]
         xp = array_namespace(samples)
@@ -62,7 +62,7 @@ class Arguments:
     def mesh(self, mesh: Any) -> tuple[Array, Array]:
         """Points (n_nodes, 3, S) and corners of a mesh."""
         if not (hasattr(mesh, "points") and hasattr(mesh, "tets")):
-            seen = f"a {type(mesh).__name__}"
+            seen = kind_of(mesh)
             raise TypeError(message(self.function, "mesh", "be a TetMesh or TetArrays(points, tets)", seen))
         points, tets = self.samples("mesh.points", mesh.points), mesh.tets
         for name, array, width in (("points", points[..., 0], 3), ("tets", tets, 4)):

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-from ensemble._check import integer, message, one_of
+from ensemble._check import integer, kind_of, message, one_of
 from ensemble._kernels.fem.form_terms import FormTerms
 from ensemble.apps.fem.arguments import Argument, Polynomial, Vector
 from ensemble.apps.fem.assembly import assembled
@@ -73,9 +73,7 @@ class _Form:
 
     def _not_linear(self, result: Any, values: Mapping[str, Any]) -> str:
         if not isinstance(result, tuple):
-            return message(
-                self.name, "the integrand", "be linear in each of its functions", f"a {type(result).__name__}"
-            )
+            return message(self.name, "the integrand", "be linear in each of its functions", kind_of(result))
         vectors = {name: value for name, value in values.items() if isinstance(value, tuple)}
         fields = ", ".join(f"{name} has shape {_shape(value)}" for name, value in vectors.items())
         advice = f"Write dot(a, b), or a component ({fields})."

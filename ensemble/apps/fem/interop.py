@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble.apps.fem.spaces import TabulatedSpace
 
 __all__ = ["BasisSpace", "from_skfem"]
@@ -90,7 +90,7 @@ def from_skfem(basis: Any) -> BasisSpace:
     from skfem.assembly.basis import AbstractBasis
 
     if not isinstance(basis, AbstractBasis):
-        raise TypeError(message("from_skfem", "basis", "be a basis of scikit-fem", f"a {type(basis).__name__}"))
+        raise TypeError(message("from_skfem", "basis", "be a basis of scikit-fem", kind_of(basis)))
     dim, vector = int(basis.mesh.dim()), isinstance(basis.elem, ElementVector)
     count = int(basis.elem.dim) if vector else 1
     wanted = f"have {dim} components, one per axis, if it is of a vector element"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require, require_type, require_unmasked
+from ensemble._check import kind_of, message, require, require_type, require_unmasked
 from ensemble.scalar import Ensemble, sample_mean, sample_std
 
 __all__ = ["FileContents", "facet_values", "read_tets", "tets_of", "write_mesh"]
@@ -152,7 +152,7 @@ def write_mesh(
     (['u_mean', 'u_std'], ['volume'], True)
     """
     if not (hasattr(mesh, "n_nodes") and hasattr(mesh, "tets")):
-        raise TypeError(message("write_mesh", "mesh", "be a TetMesh", f"a {type(mesh).__name__}"))
+        raise TypeError(message("write_mesh", "mesh", "be a TetMesh", kind_of(mesh)))
     path = Path(path)
     endings = ", ".join(FORMATS)
     require(path.suffix in FORMATS, "write_mesh", "path", f"end in one of {endings}", repr(path.name))
@@ -218,7 +218,7 @@ def _arrays(argument: str, fields: Mapping[str, Any], count: int, ending: str) -
     """Plain arrays by name, of shape (count,) or (count, k)."""
     found: dict[str, np.ndarray] = {}
     if not isinstance(fields, Mapping):
-        raise TypeError(message("write_mesh", argument, "be a dict of fields by name", f"a {type(fields).__name__}"))
+        raise TypeError(message("write_mesh", argument, "be a dict of fields by name", kind_of(fields)))
     for name, value in fields.items():
         plain = isinstance(name, str) and name.isprintable() and not set(name) & set('"<&')
         wanted = 'have names without ", <, & and control characters, which files cannot hold'

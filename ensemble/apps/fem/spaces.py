@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, message, require, require_type, require_unmasked
+from ensemble._check import integer, kind_of, message, require, require_type, require_unmasked
 from ensemble._compile.memory import empty
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
@@ -418,4 +418,4 @@ def space_of(mesh: Any, function: str) -> Space:
         space: Space = mesh.__dict__["_linear_space"]
         return space
     advice = "from_skfem(basis) makes a space of a basis of scikit-fem."
-    raise TypeError(message(function, "mesh", "be a TetMesh or a space", f"a {type(mesh).__name__}", advice))
+    raise TypeError(message(function, "mesh", "be a TetMesh or a space", kind_of(mesh), advice))

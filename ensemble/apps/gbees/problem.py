@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ensemble._check import message, require, require_type
+from ensemble._check import kind_of, message, require, require_type
 from ensemble._kernels.gbees import frame
 from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.mixing import Mixing
@@ -50,7 +50,7 @@ class Drift:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            seen = f"a {type(self.function).__name__}"
+            seen = kind_of(self.function)
             raise TypeError(message("Drift", "function", "be a function (x, t, xp, *parameters)", seen))
         require_type(self.parameters, (tuple, list), "Drift", "parameters", "be a tuple of numbers or Ensembles")
         count = f"{len(self.names)} for {len(self.parameters)} parameters"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ensemble._backend import array_namespace
-from ensemble._check import finite, message, one_of, positive, require
+from ensemble._check import finite, kind_of, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.square_root import semidefinite_factor
@@ -234,7 +234,7 @@ def _check_options(method: str, scan: str, form: str, function: str) -> None:
 def _series(model: NonlinearGaussianModel, y: Any, mask: Any, function: str) -> Series:
     """Everything but f and h in one form."""
     if not isinstance(model, NonlinearGaussianModel):
-        raise TypeError(message(function, "model", "be a NonlinearGaussianModel", f"a {type(model).__name__}"))
+        raise TypeError(message(function, "model", "be a NonlinearGaussianModel", kind_of(model)))
     return aligned(model.linear, y, mask, function)
 
 

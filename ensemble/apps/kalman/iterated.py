@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._check import integer, message, one_of, positive, require
+from ensemble._check import integer, kind_of, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.steps import apply, is_singular, observed_part, symmetric_solve
@@ -138,7 +138,7 @@ def iterated_smoother(
     (True, [0.9248, 0.7698, 0.6561])
     """
     if not isinstance(model, NonlinearGaussianModel):
-        seen = f"a {type(model).__name__}"
+        seen = kind_of(model)
         raise TypeError(message("iterated_smoother", "model", "be a NonlinearGaussianModel", seen))
     one_of(method, METHODS, "iterated_smoother", "method")
     one_of(scan, SCANS, "iterated_smoother", "scan")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
-from ensemble._check import message, one_of, require
+from ensemble._check import kind_of, message, one_of, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.correlated import joint_covariance, uncorrelated
 from ensemble.apps.kalman.array.covariances import check_covariance, check_finite, check_independent
@@ -256,7 +256,7 @@ def aligned(
     unless `correlated`. Without `diffuse`, models with diffuse states are refused.
     """
     if not isinstance(model, LinearGaussianModel):
-        raise TypeError(message(function, "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
+        raise TypeError(message(function, "model", "be a LinearGaussianModel", kind_of(model)))
     if model.diffuse is not None and not diffuse:
         advice = "Give a proper prior; kalman_filter, OnlineFilter and the smoothers take diffuse ones."
         require(False, function, "model", "have no diffuse states", f"{model.diffuse.shape[-1]}", advice)

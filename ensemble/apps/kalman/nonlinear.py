@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ensemble._backend import array_namespace, is_array
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.duals import jacobian_of
 from ensemble.apps.kalman.array.steps import apply, predict, update
@@ -69,7 +69,7 @@ class NonlinearGaussianModel:
         functions = (("f", f), ("h", h), ("f_jacobian", f_jacobian), ("h_jacobian", h_jacobian))
         for name, function in functions:
             if not (callable(function) or (function is None and name.endswith("jacobian"))):
-                seen = f"a {type(function).__name__}"
+                seen = kind_of(function)
                 raise TypeError(message("NonlinearGaussianModel", name, "be callable", seen))
         self.f, self.h, self.f_jacobian, self.h_jacobian = f, h, f_jacobian, h_jacobian
         sizes = []
@@ -134,7 +134,7 @@ def _called(function: Callable[..., Any], x: Array, first: int, n_out: int, name
 def _counted(parts: Any, n_out: int, name: str) -> list[Any]:
     """What a function of the model has given, as a list of `n_out` components."""
     if not hasattr(parts, "__iter__"):
-        seen = f"a {type(parts).__name__}"
+        seen = kind_of(parts)
         raise TypeError(message("NonlinearGaussianModel", name, f"give {n_out} components", seen, "Return a tuple."))
     components: list[Any] = list(parts)
     require(len(components) == n_out, "NonlinearGaussianModel", name, f"give {n_out} components", len(components))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._check import integer, message, require
+from ensemble._check import integer, kind_of, message, require
 from ensemble._kernels.kalman.recursions import FilterStep
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.correlated import explained
@@ -69,7 +69,7 @@ class OnlineFilter:
 
     def __init__(self, model: LinearGaussianModel) -> None:
         if not isinstance(model, LinearGaussianModel):
-            raise TypeError(message("OnlineFilter", "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
+            raise TypeError(message("OnlineFilter", "model", "be a LinearGaussianModel", kind_of(model)))
         self.model = model
         series = _parts(model)
         self._length = model.n_steps if model.is_time_varying else None

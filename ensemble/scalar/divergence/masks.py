@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.namespace import samples_of
 
@@ -24,7 +24,7 @@ def truth_values(m: Any, function: str) -> np.ndarray:
         return np.array([bool(m)])
     else:
         requirement = "be a bool, an array of bools or a bool Ensemble"
-        raise TypeError(message(function, "m", requirement, f"a {type(m).__name__}"))
+        raise TypeError(message(function, "m", requirement, kind_of(m)))
     m = samples if most else m
     if len(m.shape) > most:
         advice = "Reduce its visible axes first, with xp.all or xp.any."

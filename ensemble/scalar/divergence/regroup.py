@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import base_of, is_array, to_numpy
+from ensemble._check import kind_of
 from ensemble._containers import filled, mapped, parts_of
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.branching import Gather, ensembles_in
@@ -117,7 +118,7 @@ def selected(value: Any, chosen: np.ndarray, n_samples: int) -> Any:
             return copy.copy(x) if x.is_shared else gather(x)
         if isinstance(x, ATOMS) or (is_array(x) and _holds_numbers(x)):
             return _array_copied(x)
-        raise NotSeparableError(f"f returned a {type(x).__name__}, in which samples cannot be told apart")
+        raise NotSeparableError(f"f returned {kind_of(x)}, in which samples cannot be told apart")
 
     try:
         return mapped(leaf, value)

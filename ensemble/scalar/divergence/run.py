@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, message, one_of
+from ensemble._check import integer, kind_of, message, one_of
 from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.captured_values import CapturedValues
@@ -293,7 +293,7 @@ def run(
     limit = None if max_groups is None else integer(max_groups, "run", "max_groups", minimum=1)
     n_checks = integer(check, "run", "check", minimum=0) if check else 0
     if not callable(f):
-        raise TypeError(message("run", "f", "be callable", f"a {type(f).__name__}"))
+        raise TypeError(message("run", "f", "be callable", kind_of(f)))
     refuse_generator(f)
     nest = (inputs, keywords)
     mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # raises for what cannot be copied

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message
+from ensemble._check import kind_of, message
 
 __all__ = ["GENERATES", "changes", "codes_in", "names_in", "refuse_generator", "refuse_lazy", "snapshot"]
 
@@ -38,7 +38,7 @@ def refuse_generator(f: Callable[..., Any]) -> None:
 def refuse_lazy(value: Any) -> None:
     """Raise for a lazy iterator that `f` returned."""
     if isinstance(value, LAZY) or inspect.isgenerator(value) or inspect.iscoroutine(value):
-        raise TypeError(_text(f"a {type(value).__name__}"))
+        raise TypeError(_text(kind_of(value)))
 
 
 def _text(seen: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, wrap
@@ -77,7 +77,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     if (written := _written_to(function, arguments, options)) is not None:
         why = f"{written} is not lifted"
     elif not isinstance(first.samples, np.ndarray):
-        why = f"the samples are a {type(first.samples).__name__}, and {why}"
+        why = f"the samples are {kind_of(first.samples)}, and {why}"
     elif short_name in EACH_SAMPLE:
         return _on_each_sample(ns, f"np.{short_name}", function, arguments, options)
     raise unsupported(f"np.{short_name}", why)
@@ -157,7 +157,7 @@ def _on_each_sample(ns: EnsembleNamespace, name: str, function: Any, arguments: 
             if isinstance(part, np.ndarray) and any(np.may_share_memory(part, array) for array in plain):
                 views.add(k)
         if not all(is_array(part) or isinstance(part, bool | int | float | complex) for part in parts):
-            raise unsupported(name, f"its result is a {type(result).__name__}")
+            raise unsupported(name, f"its result is {kind_of(result)}")
         return tuple(result) if isinstance(result, list) else result
 
     result = each_sample(ns, name, call, *found)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
 from ensemble.scalar._operators import array_power, operand, power, shape_error
@@ -118,7 +118,7 @@ def samples_in(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = np.asarray(value)
     if isinstance(value, np.ma.MaskedArray | np.matrix):
-        seen = f"a {type(value).__name__}"
+        seen = kind_of(value)
         raise TypeError(message("Ensemble", "operands", "be arrays or numbers", seen, "Use np.asarray of it."))
     if not isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
         value = operand(np.empty(1), value)
@@ -134,7 +134,7 @@ def taken_outputs(name: str, options: dict[str, Any], n_samples: int) -> tuple[E
         if output is None:
             continue
         if not isinstance(output, Ensemble):
-            seen, advice = f"a {type(output).__name__}", "A plain array cannot hold samples."
+            seen, advice = kind_of(output), "A plain array cannot hold samples."
             raise TypeError(message(name, "out", "be an Ensemble", seen, advice))
         if output.is_shared and n_samples > 1:
             output._widen(n_samples)
@@ -227,7 +227,7 @@ def _at(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any])
 
     x, key, *values = inputs
     if not isinstance(x, Ensemble):
-        seen, advice = f"a {type(x).__name__}", "A plain array cannot hold samples."
+        seen, advice = kind_of(x), "A plain array cannot hold samples."
         raise TypeError(message(name, "the array written to", "be an Ensemble", seen, advice))
     keys = [item for item in (key if isinstance(key, tuple) else (key,)) if isinstance(item, Ensemble)]
     n_samples = samples_of(name, x, *keys, *values)
@@ -298,7 +298,7 @@ def _on_other_library(ufunc: Any, method: str, inputs: Any, options: dict[str, A
     name = ARRAY_API_NAMES.get(ufunc.__name__, ufunc.__name__)
     plain = [value.item() if isinstance(value, np.generic) else value for value in inputs]
     if method != "__call__" or options or any(isinstance(value, np.ndarray) for value in plain):
-        raise unsupported(f"np.{ufunc.__name__}", f"the samples are a {type(first.samples).__name__}")
+        raise unsupported(f"np.{ufunc.__name__}", f"the samples are {kind_of(first.samples)}")
     lifted = getattr(first.__array_namespace__(), name, None)
     if lifted is None:
         raise unsupported(f"np.{ufunc.__name__}", "it is not in the Array API")

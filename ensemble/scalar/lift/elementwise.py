@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble._typing import Array
 from ensemble.scalar._operators import mismatch, operand, power, promoted, shape_error
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
@@ -72,9 +72,7 @@ def other(samples: Array, value: Any, name: str) -> Any:
     result = operand(samples, value)
     if result is NotImplemented:
         requirement = "be Ensembles, arrays or Python numbers"
-        raise TypeError(
-            message(name, "operands", requirement, f"a {type(value).__name__}", "Make one with xp.asarray.")
-        )
+        raise TypeError(message(name, "operands", requirement, kind_of(value), "Make one with xp.asarray."))
     return result
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, message, one_of, require, require_type
+from ensemble._check import integer, kind_of, message, one_of, require, require_type
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.study.evaluation import evaluate
@@ -65,7 +65,7 @@ class ArrayFunction:
     ) -> None:
         name = "ArrayFunction"
         if not callable(model):
-            raise TypeError(message(name, "model", "be callable", f"a {type(model).__name__}"))
+            raise TypeError(message(name, "model", "be callable", kind_of(model)))
         require_type(inputs, Inputs, name, "inputs", "be Inputs")
         self.model, self.inputs = model, inputs
         self.ensemble_size = integer(ensemble_size, name, "ensemble_size", minimum=1)

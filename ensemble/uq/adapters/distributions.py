@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 
 __all__ = ["from_chaospy", "from_openturns"]
 
@@ -53,7 +53,7 @@ def from_chaospy(distribution: Any) -> Inverse:
     2.5
     """
     if not callable(getattr(distribution, "inv", None)):
-        raise TypeError(message("from_chaospy", "distribution", "be of chaospy", f"a {type(distribution).__name__}"))
+        raise TypeError(message("from_chaospy", "distribution", "be of chaospy", kind_of(distribution)))
     one_number("from_chaospy", len(distribution))
     return Inverse(distribution, "inv")
 
@@ -74,7 +74,7 @@ def from_openturns(distribution: Any) -> Inverse:
     2.5
     """
     if not callable(getattr(distribution, "computeQuantile", None)):
-        seen = f"a {type(distribution).__name__}"
+        seen = kind_of(distribution)
         raise TypeError(message("from_openturns", "distribution", "be of OpenTURNS", seen))
     one_number("from_openturns", distribution.getDimension())
     return Inverse(distribution, "computeQuantile")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ensemble._check import integer, message, require
+from ensemble._check import integer, kind_of, message, require
 from ensemble.scalar import Ensemble
 from ensemble.uq.algorithms.result import AlgorithmError
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
@@ -88,7 +88,7 @@ class Evaluations:
         infinite: bool = False,
     ) -> None:
         if not callable(model):
-            raise TypeError(message(function, argument, "be callable with one argument", f"a {type(model).__name__}"))
+            raise TypeError(message(function, argument, "be callable with one argument", kind_of(model)))
         self.plain = not hasattr(inputs, "from_normal")
         advice = "Give en.Inputs, or an integer n for n independent standard normals."
         count = inputs if self.plain else inputs.n_germs

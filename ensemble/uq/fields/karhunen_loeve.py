@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import finite, message, positive, require
+from ensemble._check import finite, kind_of, message, positive, require
 from ensemble.uq.fields.box import box_expansion
 from ensemble.uq.fields.covariances import named_covariance
 from ensemble.uq.fields.numerical import matrix_expansion, point_expansion
@@ -85,7 +85,7 @@ class KarhunenLoeve(Variable):
         advice = "Use KarhunenLoeve.exponential, from_points or from_matrix."
         if not known:
             wanted = "have eigenvalues, dimension and modes_at(points)"
-            raise TypeError(message(name, "expansion", wanted, f"a {type(expansion).__name__}", advice))
+            raise TypeError(message(name, "expansion", wanted, kind_of(expansion), advice))
         good = transform is None or transform == "lognormal" or callable(transform)
         require(good, name, "transform", "be None, 'lognormal' or a function", repr(transform))
         self.expansion = expansion

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble.uq.inputs.variable import Variable, normal_of
 
 __all__ = ["Categorical"]
@@ -51,7 +51,7 @@ class Categorical(Variable):
         require(len(labels) > 0, "Categorical", "probabilities", "name one label or more", "none")
         for label in labels:
             if not isinstance(label, str | int | float):
-                seen = f"{label!r}, a {type(label).__name__}"
+                seen = f"{label!r}, {kind_of(label)}"
                 raise TypeError(message("Categorical", "labels", "be texts or numbers", seen))
         require(len(set(labels)) == len(labels), "Categorical", "labels", "differ from each other", labels)
         shares = np.full(len(labels), 1.0 / len(labels))

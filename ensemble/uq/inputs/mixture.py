@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ensemble._check import finite, message, require
+from ensemble._check import finite, kind_of, message, require
 from ensemble.uq.inputs.univariate import FrozenDistribution
 from ensemble.uq.inputs.variable import Variable, normal_of
 
@@ -150,7 +150,7 @@ def part_of(part: Any, k: int) -> FrozenDistribution:
         value = finite(part, "Mixture", name)
         return FrozenDistribution(stats.rv_discrete(values=([value], [1.0]))(), name)
     if not (hasattr(part, "dist") and hasattr(part, "ppf")):
-        seen = f"a {type(part).__name__}"
+        seen = kind_of(part)
         raise TypeError(message("Mixture", name, "be a frozen distribution of scipy.stats or a number", seen))
     return FrozenDistribution(part, name)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble.uq.inputs.variable import Variable, array_digest, inside, normal_of
 
 __all__ = ["FrozenDistribution", "OwnDistribution", "as_univariate"]
@@ -183,7 +183,7 @@ def as_univariate(value: Any, name: str) -> Variable:
     if callable(getattr(value, "icdf", None)) or callable(getattr(value, "ppf", None)):
         return OwnDistribution(value, name)
     advice = "An object of your own needs a method ppf(u)."
-    raise TypeError(message("Inputs", name, KINDS, f"a {type(value).__name__}", advice))
+    raise TypeError(message("Inputs", name, KINDS, kind_of(value), advice))
 
 
 def named_parameters(frozen: Any, discrete: bool, name: str) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ensemble._check import integer, message, one_of, require
+from ensemble._check import integer, kind_of, message, one_of, require
 from ensemble.uq.samplers.latin_hypercube import LatinHypercube
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
@@ -24,7 +24,7 @@ def resolved_sampler(sampler: Any, inputs: Inputs, n: int | None, function: str 
         sampler = SAMPLERS[one_of(sampler, SAMPLERS, function, "sampler")]()
     if not callable(getattr(sampler, "points", None)):
         names = ", ".join(repr(name) for name in SAMPLERS)
-        seen = f"a {type(sampler).__name__}"
+        seen = kind_of(sampler)
         raise TypeError(message(function, "sampler", f"be a Sampler, or one of {names}", seen))
     if n is not None:
         n = integer(n, function, "n", minimum=1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ensemble._check import integer, message, one_of, positive, require
+from ensemble._check import integer, kind_of, message, one_of, positive, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples, differing
 from ensemble.uq.inputs.variable import inside
@@ -95,7 +95,7 @@ def chaos(
     (6, array([0.0769, 0.9231]))
     """
     if not callable(getattr(inputs, "from_uniform", None)):
-        raise TypeError(message("chaos", "inputs", "be Inputs", f"a {type(inputs).__name__}"))
+        raise TypeError(message("chaos", "inputs", "be Inputs", kind_of(inputs)))
     degree = integer(degree, "chaos", "degree", minimum=0)
     norm = positive(norm, "chaos", "norm")
     require(norm <= 1.0, "chaos", "norm", "be at most 1", norm)
@@ -132,7 +132,7 @@ def _observations(study: Any, outputs: Any) -> tuple[InputSamples, dict[str, np.
     """Samples, real outputs ``(*shape, n_samples)``, and what was left out."""
     notes: tuple[str, ...] = ()
     if isinstance(study, UqResult):
-        require(outputs is None, "chaos", "outputs", "be None for a UqResult", f"a {type(outputs).__name__}")
+        require(outputs is None, "chaos", "outputs", "be None for a UqResult", kind_of(outputs))
         samples: InputSamples = study.inputs
         values = {name: np.asarray(study.samples(name).samples) for name in study.names}
         if study.n_failed:
@@ -151,7 +151,7 @@ def _observations(study: Any, outputs: Any) -> tuple[InputSamples, dict[str, np.
             values = {name: array[..., finite] for name, array in values.items()}
     else:
         wanted = "be a UqResult or InputSamples"
-        raise TypeError(message("chaos", "study", wanted, f"a {type(study).__name__}"))
+        raise TypeError(message("chaos", "study", wanted, kind_of(study)))
     for name, array in values.items():
         if array.dtype.kind == "c":
             advice = "Expand its real and imaginary part."

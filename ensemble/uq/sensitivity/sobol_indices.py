@@ -6,7 +6,7 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any, Literal
 
-from ensemble._check import integer, message, require
+from ensemble._check import integer, kind_of, message, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import SobolIndices
 from ensemble.uq.sensitivity.row_plan import run_rows
@@ -20,7 +20,7 @@ __all__ = ["random_inputs", "sobol_indices"]
 def random_inputs(inputs: Any, function: str) -> dict[str, slice]:
     """The inputs that are not constant, and their columns."""
     if not callable(getattr(inputs, "from_uniform", None)):
-        raise TypeError(message(function, "inputs", "be Inputs", f"a {type(inputs).__name__}"))
+        raise TypeError(message(function, "inputs", "be Inputs", kind_of(inputs)))
     found = {name: part for name, part in inputs.germs.items() if part.stop > part.start}
     require(bool(found), function, "inputs", "have one that is not constant", repr(inputs))
     return found

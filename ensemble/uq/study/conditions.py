@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble.scalar import Ensemble
 
 __all__ = ["Condition", "holds", "threshold_of"]
@@ -40,7 +40,7 @@ def holds(condition: Condition, values: np.ndarray, function: str) -> np.ndarray
         return result
     if not callable(condition):
         wanted = "be a function of an Ensemble, or a text as '> 0.1'"
-        raise TypeError(message(function, "condition", wanted, f"a {type(condition).__name__}"))
+        raise TypeError(message(function, "condition", wanted, kind_of(condition)))
     found = condition(Ensemble(values))
     mask = to_numpy(found.samples) if isinstance(found, Ensemble) else np.asarray(found)
     seen = f"dtype {mask.dtype}, shape {mask.shape}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, message
+from ensemble._check import integer, kind_of, message
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.groups import Group, single
 from ensemble.uq.study.outputs import Outcome
@@ -74,7 +74,7 @@ class Workers:
         self.executor = make()
         if not callable(getattr(self.executor, "submit", None)):
             wanted = "have a method submit, or give an executor when called, or be a number of processes"
-            raise TypeError(message("propagate", "executor", wanted, f"a {type(self.executor).__name__}"))
+            raise TypeError(message("propagate", "executor", wanted, kind_of(self.executor)))
 
     def count(self) -> int:
         """Number of groups that run at a time, where the executor has it; else a guess."""
@@ -105,7 +105,7 @@ def workers_of(executor: Any) -> Workers:
     if callable(executor):
         return Workers(executor, own=True)
     wanted = "have a method submit, or give an executor when called, or be a number of processes"
-    raise TypeError(message("propagate", "executor", wanted, f"a {type(executor).__name__}"))
+    raise TypeError(message("propagate", "executor", wanted, kind_of(executor)))
 
 
 def processes(n: int) -> Any:

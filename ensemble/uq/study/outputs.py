@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array, to_numpy
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble.scalar import Ensemble
 
 __all__ = [
@@ -85,7 +85,7 @@ def _samples_of(value: Any, n_samples: int, argument: str, function: str, arrays
         what = (
             "an Ensemble, an array with samples in its last axis, or a number" if arrays else "an Ensemble or a number"
         )
-        seen = f"a {type(value).__name__}" + (f" of shape {tuple(value.shape)}" if is_array(value) else "")
+        seen = kind_of(value) + (f" of shape {tuple(value.shape)}" if is_array(value) else "")
         advice = (
             "Use en.Ensemble(array) where its last axis counts samples, en.shared(array) where all samples share it."
         )

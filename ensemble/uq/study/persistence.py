@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import PRIVATE, Store
 from ensemble.uq.study.intervals import is_independent
@@ -25,7 +25,7 @@ def stored_manifest(store: str | PathLike[str] | None, resume: bool | str, funct
         require(not resume, function, "resume", "go with a store", f"store=None, resume={resume!r}")
         return None
     if not isinstance(store, (str, PathLike)):
-        raise TypeError(message(function, "store", "be the path of a folder", f"a {type(store).__name__}"))
+        raise TypeError(message(function, "store", "be the path of a folder", kind_of(store)))
     valid = isinstance(resume, bool) or resume == "force"
     require(valid, function, "resume", "be True, False or 'force'", repr(resume))
     killed_at_once = (Path(store) / PRIVATE).is_dir() and not Store.exists(store)

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ensemble._check import integer, message, one_of, require, samples_text
+from ensemble._check import integer, kind_of, message, one_of, require, samples_text
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.store.places import as_slice
@@ -76,7 +76,7 @@ class Plan:
         check_sampler: Callable[[Any], None] | None = None,
     ) -> None:
         if not callable(getattr(inputs, "from_uniform", None)):
-            raise TypeError(message(function, "inputs", "be Inputs", f"a {type(inputs).__name__}"))
+            raise TypeError(message(function, "inputs", "be Inputs", kind_of(inputs)))
         self.function = function
         self.inputs = inputs
         stored = stored_manifest(store, resume, function)

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from ensemble._backend import prototype
-from ensemble._check import integer, message, one_of, positive
+from ensemble._check import integer, kind_of, message, one_of, positive
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.study.ensemble_size import choose_ensemble_size
 from ensemble.uq.study.evaluation import evaluate
@@ -253,7 +253,7 @@ def propagate(
 def checked_size(function: str, model: Any, ensemble_size: Any, on_failure: str | None, backend: str) -> int:
     """The ensemble size to begin with; raises if an argument of every study is of the wrong kind."""
     if not callable(model):
-        raise TypeError(message(function, "model", "be callable", f"a {type(model).__name__}"))
+        raise TypeError(message(function, "model", "be callable", kind_of(model)))
     if on_failure is not None:
         one_of(on_failure, ("mask", "retry", "raise"), function, "on_failure")
     one_of(backend, ("numpy", "cupy"), function, "backend")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array, to_numpy
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble.scalar import Ensemble
 from ensemble.uq.study.outputs import CallError, OutputError, blank
 
@@ -139,5 +139,5 @@ def vectorize(model: Callable[..., Any], *, keywords: bool = False) -> Vectorize
     0.5
     """
     if not callable(model):
-        raise TypeError(message("vectorize", "model", "be callable", f"a {type(model).__name__}"))
+        raise TypeError(message("vectorize", "model", "be callable", kind_of(model)))
     return VectorizedModel(model, bool(keywords))

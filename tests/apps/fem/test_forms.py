@@ -326,7 +326,7 @@ def test_fields_that_fit_no_place_are_refused(mesh):
         diffusion.assemble(mesh, kappa="one")
     with pytest.raises(ValueError, match="kappa must have 3 samples"):
         elasticity.assemble(mesh, mu=Ensemble(np.ones(3)), kappa=Ensemble(np.ones(4)))
-    with pytest.raises(TypeError, match="mesh must be a TetMesh or a space; got a int"):
+    with pytest.raises(TypeError, match="mesh must be a TetMesh or a space; got an int"):
         laplace.assemble(3)
 
 

@@ -290,7 +290,7 @@ def test_numbers_of_other_lengths_are_written(tmp_path, ending, dtype):
 
 
 def test_what_is_no_mesh_or_no_dict_is_refused(tmp_path):
-    with pytest.raises(TypeError, match="write_mesh: mesh must be a TetMesh; got a NoneType"):
+    with pytest.raises(TypeError, match="write_mesh: mesh must be a TetMesh; got None"):
         fem.write_mesh(tmp_path / "a.vtu", None)
     with pytest.raises(TypeError, match="write_mesh: mesh must be a TetMesh; got a TetArrays"):
         fem.write_mesh(tmp_path / "a.vtu", fem.TetArrays(np.zeros((4, 3)), np.arange(4)[None]))

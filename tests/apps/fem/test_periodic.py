@@ -165,9 +165,9 @@ MASKED = np.ma.masked_array([0, 1], [False, True])
         (
             lambda m: fem.merge_nodes(m.points, [(0, 1)]),
             TypeError,
-            "merge_nodes: mesh must be a TetMesh; got a ndarray",
+            "merge_nodes: mesh must be a TetMesh; got an ndarray",
         ),
-        (lambda m: fem.periodic(m.points, 0), TypeError, "periodic: mesh must be a TetMesh; got a ndarray"),
+        (lambda m: fem.periodic(m.points, 0), TypeError, "periodic: mesh must be a TetMesh; got an ndarray"),
     ],
 )
 def test_axes_and_pairs_that_are_none_are_refused(call, error, expected):

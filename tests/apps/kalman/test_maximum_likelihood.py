@@ -151,7 +151,7 @@ def test_few_iterations_are_told():
         ({"bounds": [0.0, 1.0]}, ValueError, r"bounds must be 2 pairs"),
         ({"burn": 99}, ValueError, "burn must leave one step or more"),
         ({"tol": -1.0}, ValueError, "tol must be"),
-        ({"model_of": lambda theta: 3}, TypeError, "model_of must return a LinearGaussianModel; got a int"),
+        ({"model_of": lambda theta: 3}, TypeError, "model_of must return a LinearGaussianModel; got an int"),
         (
             {"model_of": lambda theta: LinearGaussianModel(ONE, ONE, ONE, ONE, [0.0], ONE)},
             TypeError,

@@ -94,7 +94,7 @@ def pieces(**changes):
 @pytest.mark.parametrize(
     "parts, kind, match",
     [
-        (7, TypeError, r"parts must be a list of pairs \(model, y\); got a int"),
+        (7, TypeError, r"parts must be a list of pairs \(model, y\); got an int"),
         ([], TypeError, r"parts must be a list of pairs"),
         ([1, 2], TypeError, r"parts must be a list of pairs"),
         (pieces(prior_at="first_observation"), ValueError, r"part 1 must have prior_at='before'"),

@@ -242,7 +242,7 @@ def plain():
         ({"inputs": 3}, TypeError, "chaos: inputs must be Inputs"),
         ({"inputs": en.Inputs(c=2.0)}, ValueError, "have one that is not constant"),
         ({"inputs": en.Inputs(z=stats.norm())}, ValueError, "study must have samples of the inputs; got a, b"),
-        ({"study": 3}, TypeError, "study must be a UqResult or InputSamples; got a int"),
+        ({"study": 3}, TypeError, "study must be a UqResult or InputSamples; got an int"),
         ({"outputs": None}, TypeError, "outputs must be given with InputSamples"),
         ({"outputs": np.ones(32) * 1j}, TypeError, "output 'y' must be real; got dtype complex128"),
         ({"degree": -1}, ValueError, "degree must be an integer of at least 0"),

@@ -212,7 +212,7 @@ def correlated():
     [
         ({"inputs": correlated()}, ValueError, "inputs must be independent; got 1 correlated pair. .*shapley_effects"),
         ({"inputs": en.Inputs(a=2.0)}, ValueError, "have one that is not constant"),
-        ({"inputs": 3}, TypeError, "inputs must be Inputs; got a int"),
+        ({"inputs": 3}, TypeError, "inputs must be Inputs; got an int"),
         ({"model": 3}, TypeError, "model must be callable"),
         ({"n": 1}, ValueError, "n must be an integer of at least 2"),
         ({"level": 95}, ValueError, "level must be a number in"),

@@ -22,7 +22,7 @@ def test_an_array_is_refused_from_a_model_and_taken_by_tell(arrays):
     if arrays:
         assert named_outputs({"a": array}, 3, "f", arrays=True)["a"] is array
     else:
-        with pytest.raises(OutputError, match=r"f: output 'a' must be an Ensemble or a number; got a ndarray of shape"):
+        with pytest.raises(OutputError, match=r"f: output 'a' must be an Ensemble or a number; got an ndarray of shape"):
             named_outputs({"a": array}, 3, "f")
 
 
@@ -35,7 +35,7 @@ def test_an_array_is_refused_from_a_model_and_taken_by_tell(arrays):
         (np.array(1.0), 3, r"must have 3 samples in its last axis; got shape \(\)"),
         (np.array(["a", "b", "c"]), 3, r"output 'a' must hold numbers or bools; got dtype <U1"),
         ([1.0, 2.0, 3.0], 3, r"output 'a' must be an Ensemble, an array .* got a list"),
-        (None, 3, r"got a NoneType"),
+        (None, 3, r"got None"),
     ],
     ids=str,
 )

@@ -186,14 +186,14 @@ def test_an_extension_is_above_what_is_there():
 @pytest.mark.parametrize(
     "options, error, text",
     [
-        ({"inputs": 3}, TypeError, "plan: inputs must be Inputs; got a int"),
+        ({"inputs": 3}, TypeError, "plan: inputs must be Inputs; got an int"),
         ({"n": 0}, ValueError, "plan: n must be an integer of at least 1"),
         ({"sampler": "fibonacci"}, ValueError, "plan: sampler must be one of"),
         ({"seed": -1}, ValueError, "plan: seed must be an integer of at least 0"),
         ({"ensemble_size": 0}, ValueError, "plan: ensemble_size must be an integer of at least 1"),
         ({"keep": "some"}, ValueError, "plan: keep must be one of 'all', 'statistics'"),
         ({"resume": True}, ValueError, "plan: resume must go with a store"),
-        ({"store": 3}, TypeError, "plan: store must be the path of a folder; got a int"),
+        ({"store": 3}, TypeError, "plan: store must be the path of a folder; got an int"),
         ({"store": "x", "resume": "yes"}, ValueError, "plan: resume must be True, False or 'force'; got 'yes'"),
     ],
     ids=lambda value: str(value)[:20],

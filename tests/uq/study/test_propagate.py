@@ -101,7 +101,7 @@ def test_a_value_that_is_not_finite_fails_its_sample(value):
     [
         (lambda x: {}, OutputError, "propagate: the model must return at least one output; got none"),
         (lambda x: None, OutputError, "propagate: the model must return at least one output"),
-        (lambda x: {"a": x.load.samples}, OutputError, r"output 'a' must be an Ensemble or a number; got a ndarray"),
+        (lambda x: {"a": x.load.samples}, OutputError, r"output 'a' must be an Ensemble or a number; got an ndarray"),
         (lambda x: {"a": x.load if x.ids[0] else x.load[None]}, OutputError, r"output 'a' must have shape \(1,\)"),
         (lambda x: missing, NameError, "missing"),  # noqa: F821
     ],
@@ -218,7 +218,7 @@ def test_no_group_begins_after_the_time(size):
         ({"max_seconds": 0}, ValueError, "propagate: max_seconds must be a finite number above zero"),
         ({"on_failure": "ignore"}, ValueError, "propagate: on_failure must be one of 'mask', 'retry', 'raise'"),
         ({"backend": "torch"}, ValueError, "propagate: backend must be one of 'numpy', 'cupy'"),
-        ({"model": 3}, TypeError, "propagate: model must be callable; got a int"),
+        ({"model": 3}, TypeError, "propagate: model must be callable; got an int"),
         (
             {"ensemble_size": "large"},
             TypeError,

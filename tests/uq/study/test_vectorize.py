@@ -69,7 +69,7 @@ def test_errors_of_the_program_are_raised():
 
 
 def test_what_cannot_be_called_is_refused():
-    with pytest.raises(TypeError, match="vectorize: model must be callable; got a int"):
+    with pytest.raises(TypeError, match="vectorize: model must be callable; got an int"):
         en.vectorize(3)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ensemble._backend import prototype
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble.apps.gbees.engines.array import ArrayEngine
 from ensemble.apps.gbees.engines.cpu import CompiledEngine
 from ensemble.apps.gbees.engines.cuda import CudaEngine
@@ -48,5 +48,5 @@ def backend_named(backend: Any) -> tuple[Callable[..., Engine], Any]:
         return BACKENDS[backend].engine, prototype(BACKENDS[backend].library)
     if not hasattr(backend, "searchsorted"):
         requirement = "be a name or an Array API namespace (2023.12 or later)"
-        raise TypeError(message("Gbees", "backend", requirement, f"a {type(backend).__name__}"))
+        raise TypeError(message("Gbees", "backend", requirement, kind_of(backend)))
     return ArrayEngine, backend.empty(0)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble.apps.gbees.problem import Drift
 from ensemble.scalar import DivergenceError, Ensemble
 
@@ -45,7 +45,7 @@ class SampleValues:
             array = np.empty((), object)
         if array.dtype.kind not in "biuf":
             advice = "Use plain numbers, an array, or an Ensemble with one value per sample."
-            raise TypeError(message(function, name, "hold real numbers", f"a {type(value).__name__}", advice))
+            raise TypeError(message(function, name, "hold real numbers", kind_of(value), advice))
         array = array.astype(np.float64)
         self.samples = array if self.is_ensemble else array[..., None]
         require(bool(np.all(np.isfinite(array))), function, name, "be finite", "NaN or infinity in it")
@@ -89,7 +89,7 @@ def drift_of(drift: Any) -> Drift:
     if callable(drift):
         return Drift(drift)
     requirement = "be a function (x, t, xp) of n scalars, or a Drift"
-    raise TypeError(message("Gbees", "drift", requirement, f"a {type(drift).__name__}"))
+    raise TypeError(message("Gbees", "drift", requirement, kind_of(drift)))
 
 
 def drift_parameters(drift: Drift) -> dict[str, SampleValues]:

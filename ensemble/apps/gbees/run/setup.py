@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import integer, message, one_of, positive, require
+from ensemble._check import integer, kind_of, message, one_of, positive, require
 from ensemble._kernels.gbees.limiters import LIMITERS
 from ensemble._typing import Array
 from ensemble.apps.gbees.errors import GridError
@@ -62,7 +62,7 @@ class Rules:
         require(dtype in (np.float32, np.float64), "Gbees", "dtype", "be float64 or float32", str(dtype))
         if self.bounds is not None and not callable(self.bounds):
             requirement = "be a function (x, xp) of n scalars"
-            raise TypeError(message("Gbees", "bounds", requirement, f"a {type(self.bounds).__name__}"))
+            raise TypeError(message("Gbees", "bounds", requirement, kind_of(self.bounds)))
         limit = self.memory_limit
         return {
             "threshold": threshold,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._check import finite, integer, message, require
+from ensemble._check import finite, integer, kind_of, message, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.steps import apply, symmetric
 from ensemble.apps.kalman.filters import any_true, filtered, kalman_filter
@@ -168,7 +168,7 @@ def forecast(
 
 def _filtered(model: LinearGaussianModel, y: Any, mask: Any) -> FilterResult:
     if not isinstance(model, LinearGaussianModel):
-        raise TypeError(message("forecast", "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
+        raise TypeError(message("forecast", "model", "be a LinearGaussianModel", kind_of(model)))
     if not isinstance(y, (FilterResult, SmootherResult)):
         return kalman_filter(model, y, mask=mask)
     require(mask is None, "forecast", "mask", "be None for a result", "a mask", "It belongs to the filter's call.")

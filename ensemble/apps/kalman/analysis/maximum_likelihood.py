@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import integer, message, positive, require
+from ensemble._check import integer, kind_of, message, positive, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.apps.kalman.likelihood import log_likelihood_of
@@ -144,7 +144,7 @@ def maximum_likelihood(
     (True, True)
     """
     if not callable(model_of):
-        raise TypeError(message("maximum_likelihood", "model_of", "be callable", f"a {type(model_of).__name__}"))
+        raise TypeError(message("maximum_likelihood", "model_of", "be callable", kind_of(model_of)))
     if isinstance(y, Ensemble):
         advice = "Its samples are the candidates: fit one series, or give a batch of them."
         raise TypeError(message("maximum_likelihood", "y", "be a plain array", "an Ensemble", advice))
@@ -240,7 +240,7 @@ def _log_likelihoods(
     theta = Ensemble(np.ascontiguousarray((values if count > 1 else np.repeat(values, 2, axis=0)).T))
     model = model_of(theta)
     if not isinstance(model, LinearGaussianModel):
-        seen = f"a {type(model).__name__}"
+        seen = kind_of(model)
         raise TypeError(message("maximum_likelihood", "model_of", "return a LinearGaussianModel", seen))
     sums = log_likelihood_of("maximum_likelihood", model, y, burn, mask, **options)
     if not isinstance(sums, Ensemble) or sums.n_samples != theta.n_samples:

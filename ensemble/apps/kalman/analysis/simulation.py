@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._check import integer, message, require
+from ensemble._check import integer, kind_of, message, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.correlated import joint_covariance
 from ensemble.apps.kalman.array.square_root import semidefinite_factor
@@ -45,7 +45,7 @@ def random_generator(seed: Any, function: str) -> np.random.Generator:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):
         kind = "be None, an integer from 0 or a numpy.random.Generator"
-        raise TypeError(message(function, "seed", kind, f"a {type(seed).__name__}")) from None
+        raise TypeError(message(function, "seed", kind, kind_of(seed))) from None
 
 
 def simulate(
@@ -85,7 +85,7 @@ def simulate(
     SimulationResult(states (50, 1), observations (50, 1), n_samples=3)
     """
     if not isinstance(model, LinearGaussianModel):
-        raise TypeError(message("simulate", "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
+        raise TypeError(message("simulate", "model", "be a LinearGaussianModel", kind_of(model)))
     if n_steps is None:
         require(model.is_time_varying, "simulate", "n_steps", "be given for a model that is constant in time", None)
         n_steps = model.n_steps

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._check import integer, message, require
+from ensemble._check import integer, kind_of, message, require
 from ensemble._compile.streams import on_device_of, to_cuda_device, to_device_of
 from ensemble._kernels.kalman.time_ranges import filter_ranges, two_filter_ranges
 from ensemble._typing import Array
@@ -203,7 +203,7 @@ def _intervals(parts: Any, function: str) -> list[Series]:
     """Every part in the one form, checked against the others."""
     pairs = isinstance(parts, Sequence) and len(parts) > 0
     if not pairs or not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
-        seen = f"a {type(parts).__name__}"
+        seen = kind_of(parts)
         raise TypeError(message(function, "parts", "be a list of pairs (model, y)", seen, "split_series makes them."))
     intervals = []
     for model, y in parts:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 
@@ -32,7 +32,7 @@ def with_gaps_as_nan(y: Any, function: str) -> Any:
             values = y.to_numpy(dtype=np.float64, na_value=np.nan)
         except (TypeError, ValueError):
             kinds = ", ".join(sorted({str(kind) for kind in np.atleast_1d(np.asarray(y.dtypes, dtype=object))}))
-            seen = f"a {type(y).__name__} of {kinds}"
+            seen = f"{kind_of(y)} of {kinds}"
             raise TypeError(message(function, "y", "hold numbers", seen, "Convert its columns with astype.")) from None
         return values[:, None] if values.ndim == 1 else values
     if not isinstance(y, np.ma.MaskedArray):
