@@ -15,9 +15,12 @@ SYNC_THREADS = 8
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file beside `path`, then put it in place: readers never see half a file."""
+    """Let `write` fill a file beside `path`, then put it in place: readers never see half a file.
+
+    A symbolic link stays; the file that it leads to is replaced.
+    """
     with Replacements() as files:
-        files.write(path, write)
+        files.write(path.resolve(), write)
 
 
 class Replacements:

@@ -185,6 +185,13 @@ def test_what_is_missing_of_a_sample_set_is_left_out():
     assert Ensemble.from_xarray(plain).sample_set is None
 
 
+def test_a_symbolic_link_to_a_saved_file_stays(tmp_path):
+    link = tmp_path / "link.npz"
+    link.symlink_to(tmp_path / "file.npz")
+    save(link, Ensemble(np.array([1.0, 2.0])))
+    assert link.is_symlink() and load(tmp_path / "file.npz").samples.tolist() == [1.0, 2.0]
+
+
 def test_what_cannot_be_saved_is_refused(tmp_path):
     x = Ensemble(np.ones((2, 3)))
     path = tmp_path / "x.npz"

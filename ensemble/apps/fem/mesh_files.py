@@ -164,14 +164,14 @@ def write_mesh(
 
 
 def _replace(path: Path, made: Any) -> None:
-    """Write a mesh of meshio into a folder beside `path` and move the file there."""
-    folder = None
+    """Write a mesh of meshio into a folder beside `path`, which may be a symbolic link, and move the file there."""
+    folder, target = None, path.resolve()
     try:
-        folder = tempfile.mkdtemp(dir=path.parent, prefix=".ensemble-")
+        folder = tempfile.mkdtemp(dir=target.parent, prefix=".ensemble-")
         draft = Path(folder) / path.name
         with _quiet():
             made.write(draft, **FORMATS[path.suffix])
-        os.replace(draft, path)
+        os.replace(draft, target)
     except ImportError as error:
         raise ImportError(message("write_mesh", path.suffix, "have its library", error, INSTALL)) from error
     except (Exception, SystemExit) as error:

@@ -200,6 +200,16 @@ def test_an_error_within_meshio_leaves_the_earlier_file(tmp_path, mesh, monkeypa
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_symbolic_link_stays(tmp_path, mesh):
+    (tmp_path / "folder").mkdir()
+    link = tmp_path / "u.vtu"
+    link.symlink_to(tmp_path / "folder" / "first.vtu")
+    for _ in range(2):
+        fem.write_mesh(link, mesh)
+        assert link.is_symlink() and fem.TetMesh.read(link).n_nodes == mesh.n_nodes
+    assert sorted(contents(tmp_path / "folder")) == ["first.vtu"]
+
+
 def test_an_interrupt_leaves_nothing(tmp_path, mesh, monkeypatch):
     def write(self, file, **options):
         file.write_text("half")

@@ -204,7 +204,7 @@ def needed(arrays: Mapping[str, np.ndarray], name: str, source: str) -> np.ndarr
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
     """Write an ``.npz`` file and rename it to `path`: an interruption leaves the old file intact."""
-    target = Path(path)
+    target = Path(path).resolve()  # a symbolic link stays
     part = target.with_name(f".{target.name}.part")
     try:
         with part.open("wb") as file:
