@@ -177,6 +177,14 @@ def test_a_function_of_one_point_may_branch():
     np.testing.assert_allclose(gauss(lambda q, xp: q[0] ** 2 if q[1] > 0.0 else 0.0, 2, 4), 0.5, rtol=1e-12)
 
 
+def test_parameters_of_an_integrand_that_cannot_be_traced_are_arguments_of_functions():
+    def bounded(q, p, xp):
+        return xp.minimum(p[0], 0.3) * q[0] ** 2 if q[0] > 0.0 else xp.maximum(p[0], p[1]) * q[0] ** 2
+
+    value = gauss(bounded, 1, 4, p=en.Ensemble(np.array([[0.1, 0.5], [0.2, 0.4]])))
+    np.testing.assert_allclose(value.samples, [0.5 * (0.1 + 0.2), 0.5 * (0.3 + 0.5)], rtol=1e-14)
+
+
 def test_parameters_may_be_a_list_of_numbers_and_ensembles():
     found = gauss(lambda q, p, xp: p[0] * q[0] ** 2 + p[1], 1, 3, p=[en.Ensemble(np.array([1.0, 2.0])), 3.0])
     np.testing.assert_allclose(found.samples, [4.0, 5.0])
