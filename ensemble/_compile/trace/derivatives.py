@@ -100,7 +100,7 @@ RULES: dict[str, Rule] = {
     "abs": lambda x, r, xp: (xp.sign(x[0]),),
     "copysign": lambda x, r, xp: (xp.where(xp.signbit(x[0]) == xp.signbit(r), *_units(r, xp)), None),
     "remainder": lambda x, r, xp: (1.0, -xp.floor(x[0] / x[1])),
-    "pow": lambda x, r, xp: (_power_slope(*x, xp), None if type(x[1]) is float else _logarithm(x[0], xp) * r),
+    "pow": lambda x, r, xp: (_power_slope(x[0], x[1], xp), None if type(x[1]) is float else _logarithm(x[0], xp) * r),
 }
 
 
