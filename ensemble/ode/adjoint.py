@@ -44,7 +44,12 @@ KEPT = 64
 
 
 class OdeGradient(NamedTuple):
-    """The solution and the gradient of ``sum cotangent y``, sample by sample. NaN for samples that failed."""
+    """The solution and the gradient of ``sum cotangent y``, sample by sample. NaN for samples that failed.
+
+    The gradient is NaN, too, where `f` does not choose a value whose own derivative is not finite, as by
+    ``xp.where(y > 0, xp.sqrt(y), 0)`` for y below zero: it is multiplied by zero. `sensitivities` has the finite
+    derivative; so has the gradient of ``xp.sqrt(xp.where(y > 0, y, 1))`` as that value.
+    """
 
     y: Ensemble
     """The states, shape (n,), or with `t_eval` (n_times, n)."""

@@ -167,6 +167,7 @@ def fixed_steps(given: dict[str, Array], direction: Array, dtype: str) -> tuple[
 
 def check_times(times: Array, given: dict[str, Array], direction: Array, t_eval: Ensemble) -> None:
     if times.shape[0]:
+        require(_all(abs(times) < np.inf), NAME, "t_eval", "be ordered, finite numbers", _shown(t_eval))
         steps = together(times[1:, :] - times[:-1, :], direction, np.multiply)
         require(_all(steps >= 0.0), NAME, "t_eval", "be ordered from t0 to t1", _shown(t_eval))
         ends = ((times[0, :], given["t[0]"], 1.0), (times[-1, :], given["t[1]"], -1.0))

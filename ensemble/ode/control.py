@@ -252,7 +252,8 @@ def _adaptive_step(method: Method, system: System, s: State, events: Sequence[An
     tiny = xp.abs(h) <= 1.05 * least  # the difference is rounded
     failed = ~accepted & (tiny | (xp.abs(proposed) == 0.0))
     if method.own_step:
-        failed = failed | (tiny & ~last)
+        # where coefficients are not finite, h is not either, and shorter steps have the same coefficients
+        failed = failed | (tiny & ~last) | ~(accepted | (xp.abs(h) < np.inf))
     status = xp.where(accepted & last, xp.full_like(s.t, FINISHED), xp.where(failed, xp.full_like(s.t, STEP_TOO_SMALL),
                       xp.where(count >= s.max_steps, xp.full_like(s.t, TOO_MANY_STEPS), s.status)))  # fmt: skip
     status = xp.where(running, status, s.status)

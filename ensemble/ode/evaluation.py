@@ -14,6 +14,7 @@ from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.ode.program import Program, program_of, run_program
 from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
+from ensemble.ode.methods.straight_line_lu import finite_pivot
 from ensemble.ode.system import System
 
 __all__ = ["Evaluation", "Parts", "parts_of", "plan_of", "threads_of"]
@@ -79,14 +80,19 @@ def _parts(system: System) -> Parts:
     pattern = sorted(system.jacobian_pattern() | {(i, i) for i in range(n)})
     indptr = np.concatenate([[0], np.cumsum(np.bincount([i for i, _ in pattern], minlength=n))])
     graph = CrsGraph(indptr, [j for _, j in pattern], (n, n))
-    constant = False
+    constant, unbounded = False, system.has_unbounded_slopes()
 
     def matrix(*values: Any) -> Any:
         shift, zero = values[-1], 0.0 * values[-1]
-        entries = system.bound(shift.__array_namespace__()).jacobian(values[0], values[1 : n + 1], values[n + 1 : -1])
+        xp = shift.__array_namespace__()
+        entries = system.bound(xp).jacobian(values[0], values[1 : n + 1], values[n + 1 : -1])
+
+        def pivot(value: Any) -> Any:
+            return finite_pivot(shift - value, shift, xp) if unbounded else shift - value
+
         stored = [entries.get(place) for place in pattern]
         return [
-            shift if i == j and value is None else shift - value if i == j else zero if value is None else zero - value
+            shift if i == j and value is None else pivot(value) if i == j else zero if value is None else zero - value
             for (i, j), value in zip(pattern, stored, strict=True)
         ]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from ensemble._check import kind_of, message, require
-from ensemble._compile.trace.derivatives import jacobian, jacobian_pattern, tangents
+from ensemble._compile.trace.derivatives import UNBOUNDED, jacobian, jacobian_pattern, tangents
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
@@ -102,6 +102,10 @@ class System:
     def jacobian_pattern(self) -> set[tuple[int, int]]:
         """The pairs (i, j) where df_i/dy_j may be other than zero."""
         return {(i, position - 1) for i, position in jacobian_pattern(self.graph, range(1, self.n + 1))}
+
+    def has_unbounded_slopes(self) -> bool:
+        """Whether entries of the Jacobian matrix may be infinite where f is finite, as that of a square root at 0."""
+        return any(node.operation in UNBOUNDED for node in self.graph.nodes)
 
     def time_derivative(self, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
         """``df_i/dt`` for fixed y, `n` values; None where f_i does not depend on the time."""

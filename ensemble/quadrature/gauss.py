@@ -307,7 +307,7 @@ def over_arrays(
     totals: list[list[Any]] = []
     single = True
     for s in range(n_samples):
-        given = () if p is None else (tuple(value for value in parameters[:, s]),)
+        given = () if p is None else (tuple(Ensemble(xp.asarray(row[s : s + 1])) for row in parameters),)
         parts: list[list[Any]] = []
         for first in range(0, points.size, CHUNK):
             places, weights = points.between(first, min(first + CHUNK, points.size))

@@ -43,6 +43,8 @@ ARGUMENTS = [
     ({"t_eval": 0.5}, ValueError, "t_eval must have one axis"),
     ({"t_eval": [0.5, 2.0]}, ValueError, "t_eval must lie between t0 and t1"),
     ({"t_eval": [0.5, np.nan]}, ValueError, "t_eval must be ordered"),
+    ({"t_eval": [0.5, np.inf]}, ValueError, "t_eval must be ordered, finite"),
+    ({"t_eval": [np.inf, np.inf]}, ValueError, "t_eval must be ordered, finite"),
     ({"rtol": None}, TypeError, "rtol must be a number"),
     ({"rtol": 0.0}, ValueError, "rtol must be above zero"),
     ({"rtol": np.inf}, ValueError, "rtol must be finite"),

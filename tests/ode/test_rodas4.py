@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from ensemble import ode
 from ensemble._compile.trace.replay import replay
 from ensemble.ode.methods import METHODS
 from ensemble.ode.methods.rodas4 import RODAS4
@@ -105,3 +106,20 @@ def test_a_step_has_a_division_for_each_pivot_and_one_for_the_step():
     assert sum(node.operation == "divide" for node in graph.nodes) <= 9
     assert {node.dtype for node in traced_step("rodas4", robertson, 3, 1, "float32").nodes} == {"float32"}
     assert METHODS["rodas4"].needs_graph
+
+
+@pytest.mark.parametrize("n", [1, 40])
+def test_an_infinite_derivative_of_an_unknown_by_itself_stops_no_step(n):
+    """At the start the root has one: the step was zero, with an estimated error of zero."""
+    exact = reference(lambda t, y, p, xp: [1.0 - xp.sqrt(y[0])], [1e-30], [], 1.0)[0]
+    result = ode.solve(lambda t, y, p, xp: [1.0 - xp.sqrt(x) for x in y], [0.0] * n, (0.0, 1.0), method="rodas4")
+    assert result.status.tolist() == [1]
+    np.testing.assert_allclose(result.y.samples[:, 0], exact, rtol=1e-5)
+
+
+def test_a_power_of_zero_has_a_derivative_of_zero_at_zero():
+    def f(t, y, p, xp):
+        return [y[0] ** 0 - y[0], y[1] ** p[0] - y[1]]
+
+    result = ode.solve(f, [0.0, 0.0], (0.0, 1.0), p=[0.0], method="rodas4")
+    np.testing.assert_allclose(result.y.samples[:, 0], 1.0 - math.exp(-1.0), rtol=1e-5)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from ensemble import Ensemble, ode
 from ensemble.ode.methods import METHODS, method_of
 from tests.ode.problems import adaptive, dense_at, lorenz, pendulum, system_of, traced_step
 
@@ -82,3 +83,12 @@ def test_the_step_in_a_trace_is_of_the_size_of_its_recurrences():
     assert len(graph.nodes) < 900
     # int32: the bit patterns from which the roots of the step start; bool: whether it is the longest one
     assert {node.dtype for node in traced_step("taylor", lorenz, 3, 1, "float32").nodes} == {"float32", "int32", "bool"}
+
+
+def test_a_sample_without_a_series_fails_at_once():
+    """The root of zero has none: its steps were NaN until `max_steps` were counted."""
+    start = Ensemble(np.array([0.0, 0.25]))
+    with pytest.warns(ode.OdeWarning, match="step too small: sample 0"):
+        result = ode.solve(lambda t, y, p, xp: [1.0 - xp.sqrt(y[0])], [start], (0.0, 1.0), method="taylor")
+    assert result.n_steps[0] == 1
+    assert result.status[1] == ode.OdeStatus.finished

@@ -130,6 +130,13 @@ def test_each_sample_of_the_parameters_has_the_bits_of_its_own_run(backend):
     assert np.isnan(together[0].samples).tolist() == [False, False, False, True, False]
 
 
+@pytest.mark.parametrize("given", [[0.5, 2.0], en.Ensemble(np.array([[0.5, 0.6], [2.0, 3.0]]))])
+def test_a_choice_between_equal_values_is_that_value(backend, given):
+    value = gauss(lambda q, p, xp: xp.where(q[1] > q[2], p[1], p[1]) + q[0] ** 2, 3, 3, p=given, backend=backend)
+    expected = given.samples[1] + 1.0 if isinstance(given, en.Ensemble) else 3.0
+    np.testing.assert_allclose(getattr(value, "samples", value), expected, rtol=1e-14)
+
+
 def test_parts_of_a_large_ensemble_are_put_together(backend, monkeypatch):
     monkeypatch.setattr(generated, "MOST_PARTIALS", 64)
     monkeypatch.setattr(launch, "MOST_BLOCKS", 2)
@@ -168,6 +175,14 @@ def test_a_function_of_one_point_mixes_no_points(name, options):
 
 def test_a_function_of_one_point_may_branch():
     np.testing.assert_allclose(gauss(lambda q, xp: q[0] ** 2 if q[1] > 0.0 else 0.0, 2, 4), 0.5, rtol=1e-12)
+
+
+def test_parameters_of_an_integrand_that_cannot_be_traced_are_arguments_of_functions():
+    def bounded(q, p, xp):
+        return xp.minimum(p[0], 0.3) * q[0] ** 2 if q[0] > 0.0 else xp.maximum(p[0], p[1]) * q[0] ** 2
+
+    value = gauss(bounded, 1, 4, p=en.Ensemble(np.array([[0.1, 0.5], [0.2, 0.4]])))
+    np.testing.assert_allclose(value.samples, [0.5 * (0.1 + 0.2), 0.5 * (0.3 + 0.5)], rtol=1e-14)
 
 
 def test_parameters_may_be_a_list_of_numbers_and_ensembles():

@@ -20,13 +20,17 @@ from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.replay import node_values
 from ensemble._typing import Namespace
 
-__all__ = ["FLAT", "jacobian", "jacobian_pattern", "no_rule", "plus", "pullback", "pushforward", "tangents",
-           "times"]  # fmt: skip
+__all__ = ["FLAT", "UNBOUNDED", "jacobian", "jacobian_pattern", "no_rule", "plus", "pullback", "pushforward",
+           "tangents", "times"]  # fmt: skip
 
 Values = Mapping[int, Any] | Sequence[Any]
 
 FLAT = ("ceil", "floor", "floor_divide", "round", "sign", "trunc")
 """Operations that are constant between jumps."""
+
+UNBOUNDED = ("acos", "acosh", "asin", "atan2", "atanh", "divide", "hypot", "log", "log10", "log1p", "log2", "pow",
+             "reciprocal", "sqrt")  # fmt: skip
+"""Operations whose derivative may be infinite where the operands are finite."""
 
 SELECTING = ("where", "maximum", "minimum")
 
@@ -96,7 +100,7 @@ RULES: dict[str, Rule] = {
     "abs": lambda x, r, xp: (xp.sign(x[0]),),
     "copysign": lambda x, r, xp: (xp.where(xp.signbit(x[0]) == xp.signbit(r), *_units(r, xp)), None),
     "remainder": lambda x, r, xp: (1.0, -xp.floor(x[0] / x[1])),
-    "pow": lambda x, r, xp: (x[1] * x[0] ** (x[1] - 1.0), None if type(x[1]) is float else _logarithm(x[0], xp) * r),
+    "pow": lambda x, r, xp: (_power_slope(x[0], x[1], xp), None if type(x[1]) is float else _logarithm(x[0], xp) * r),
 }
 
 
@@ -111,6 +115,14 @@ def _quotient(result: Any, reciprocal: Any) -> tuple[Any, Any]:
 def _units(like: Any, xp: Namespace) -> tuple[Any, Any]:
     one = xp.ones_like(like)
     return one, -one
+
+
+def _power_slope(x: Any, exponent: Any, xp: Namespace) -> Any:
+    """The derivative of ``x**exponent`` with respect to x; zero where the exponent is, at x = 0, too."""
+    if type(exponent) is float:
+        return None if exponent == 0.0 else exponent * x ** (exponent - 1.0)
+    less = exponent - 1.0
+    return exponent * x ** xp.where(exponent == 0.0, xp.ones_like(less), less)
 
 
 def _logarithm(x: Any, xp: Namespace) -> Any:

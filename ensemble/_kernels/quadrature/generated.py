@@ -175,7 +175,7 @@ class Writer:
             return
         text = expression(self.graph, node, self.wide[k])
         if self.wide[k]:
-            for i in node.inputs:
+            for i in dict.fromkeys(node.inputs):  # a choice between equal values has one of them twice
                 if not self.wide[i]:
                     text = re.sub(rf"\bt{i}\b", self.as_lanes(i), text)
         self.line(f"t{k} = {text}")

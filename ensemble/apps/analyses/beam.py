@@ -62,7 +62,7 @@ class Beam(NamedTuple):
 
 
 def cantilever(n_dofs: int, function: str, *, damping: float = 0.02) -> Beam:
-    """The beam of ``n_dofs / 2`` equal elements, with damping ratio `damping` in the first two modes."""
+    """The beam of ``n_dofs / 2`` equal elements; `damping` is the ratio of the first two modes of a continuous beam."""
     n_dofs = integer(n_dofs, function, "n_dofs", minimum=2)
     require(n_dofs % 2 == 0, function, "n_dofs", "be even: a deflection and a rotation for each node", n_dofs)
     n = n_dofs // 2

@@ -33,7 +33,7 @@ def convolution_response(
     ----------
     n_dofs : int, even, at least 2
         Deflections and rotations of ``n_dofs / 2`` nodes; length, rigidity and mass per length are 1, damping is 2 % in
-        the first two modes. The ``2 n_dofs`` states are these and their rates.
+        the first two modes of the continuous beam. The ``2 n_dofs`` states are these and their rates.
     n_times : int, at least 1
     load : array or Ensemble, shape (n_times,) with samples, i.e. (n_times, n_samples), optional
         Tip loads at the times; samples of `ar1_load` where it is None.
@@ -44,7 +44,7 @@ def convolution_response(
     output : array, shape (n_outputs, 2 n_dofs), optional
         The output matrix C; the unit matrix where it is None.
     step : float, s, optional
-        Between times; a hundredth of the first period where it is None.
+        Between times; a hundredth of the first period of the continuous beam where it is None.
     dtype : float64 or float32
     backend : {"numpy", "cupy"}
 

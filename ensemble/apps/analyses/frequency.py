@@ -81,14 +81,14 @@ def frequency_response(
     ----------
     n_dofs : int, even, at least 2
         Deflections and rotations of ``n_dofs / 2`` nodes; length, rigidity and mass per length are 1, damping is 2 % in
-        the first two modes.
+        the first two modes of the continuous beam.
     omega : float or array, shape (n_frequencies,), rad/s
     spectrum : array of the shape of `omega`, optional
         The two-sided density of the load; that of `ar1_spectrum` with `step` where it is None.
     output : array, shape (n_outputs, n_dofs), optional
         The output matrix C; the unit matrix where it is None.
     step : float, s, optional
-        Of the load; a hundredth of the first period where it is None.
+        Of the load; a hundredth of the first period of the continuous beam where it is None.
     dtype : float64 or float32
         Of the parts of the complex result.
     backend : {"numpy", "cupy"}

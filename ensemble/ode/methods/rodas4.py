@@ -95,7 +95,8 @@ def _dense(y: Sequence[Any], new: Sequence[Any], u: Sequence[Sequence[Any]]) -> 
 
 def _step(system: System, t: Any, h: Any, y: Sequence[Any], carried: Sequence[Any], p: Sequence[Any]) -> Step:
     order = elimination_order(system.jacobian_pattern(), system.n)
-    factors = ShiftedFactors((1.0 / GAMMA) * (1.0 / h), system.jacobian(t, y, p), order)
+    xp = system.xp if system.has_unbounded_slopes() else None
+    factors = ShiftedFactors((1.0 / GAMMA) * (1.0 / h), system.jacobian(t, y, p), order, xp)
 
     def f(c: float, point: Sequence[Any]) -> list[Any]:
         return system.f(t if c == 0.0 else t + h if c == 1.0 else t + c * h, point, p)

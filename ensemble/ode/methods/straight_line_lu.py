@@ -5,12 +5,14 @@ The order of elimination is fixed beforehand from the pattern.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ensemble._compile.trace.derivatives import plus, times
+from ensemble._typing import Namespace
 
-__all__ = ["ShiftedFactors", "elimination_order"]
+__all__ = ["ShiftedFactors", "elimination_order", "finite_pivot"]
 
 
 def elimination_order(pattern: Iterable[tuple[int, int]], n: int) -> list[int]:
@@ -39,6 +41,14 @@ def elimination_order(pattern: Iterable[tuple[int, int]], n: int) -> list[int]:
     return order
 
 
+def finite_pivot(pivot: Any, shift: Any, xp: Namespace) -> Any:
+    """`pivot`, or `shift` where it is infinite: an infinite derivative counts as zero.
+
+    Otherwise its reciprocal is zero, and with it the step and the estimate of its error.
+    """
+    return xp.where(xp.abs(pivot) == math.inf, shift, pivot)
+
+
 class ShiftedFactors:
     """The factors of ``shift I - J``.
 
@@ -53,9 +63,13 @@ class ShiftedFactors:
         ``{(i, j): J_ij}``; what is missing is zero, a Python float is a known number.
     order : sequence of n int
         The pivots (`elimination_order`).
+    xp : namespace, optional
+        Where pivots may be infinite: `shift` takes their place (`finite_pivot`).
     """
 
-    def __init__(self, shift: Any, entries: Mapping[tuple[int, int], Any], order: Sequence[int]) -> None:
+    def __init__(
+        self, shift: Any, entries: Mapping[tuple[int, int], Any], order: Sequence[int], xp: Namespace | None = None
+    ) -> None:
         self._order, n = order, len(order)
         place = {k: position for position, k in enumerate(order)}
         rows: list[dict[int, Any]] = [{} for _ in range(n)]
@@ -68,7 +82,8 @@ class ShiftedFactors:
         self._reciprocals: dict[int, Any] = {}
         self._lower: dict[int, list[tuple[int, Any]]] = {}
         for k in order:
-            self._reciprocals[k] = reciprocal = 1.0 / diagonal[k]
+            pivot = diagonal[k] if xp is None else finite_pivot(diagonal[k], shift, xp)
+            self._reciprocals[k] = reciprocal = 1.0 / pivot
             below = [i for i in order[place[k] + 1 :] if k in rows[i]]
             self._lower[k] = [(i, times(rows[i].pop(k), reciprocal)) for i in below]
             for i, factor in self._lower[k]:
