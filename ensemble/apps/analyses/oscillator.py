@@ -111,6 +111,8 @@ def oscillator(
              "amplitude": amplitude, "displacement": displacement, "velocity": velocity}  # fmt: skip
     names = list(given.items())
     parameters, state = (rows_of(xp, dict(part), n_samples, dtype) for part in (names[:5], names[5:]))
+    empty = int((parameters[0] == 0.0).sum())
+    require(not empty, name, "mass", "be other than zero", f"zero in {empty} of {n_samples} samples")
     x, v = state[0], state[1]
     times_fastest = layout == LAYOUTS[1]
     shape = (n_samples, n_steps) if times_fastest else (n_steps, n_samples)

@@ -336,6 +336,7 @@ def test_the_mean_of_the_squared_norm(dtype):
         (lambda: oscillator(0), "oscillator: n_samples must be an integer of at least 1"),
         (lambda: oscillator(3, noise=np.ones((5, 3))), r"oscillator: noise must have shape \(1000, 3\)"),
         (lambda: oscillator(3, mass=[1.0, 2.0]), "oscillator: mass must be a number or 3 of them"),
+        (lambda: oscillator(3, mass=[1.0, 0.0, 2.0]), "mass must be other than zero; got zero in 1 of 3 samples"),
         (lambda: oscillator(3, output=np.eye(3)), r"oscillator: output must have shape \(n_outputs, 2\)"),
         (lambda: oscillator(3, layout="rows"), "oscillator: layout must be one of"),
         (lambda: oscillator(3, noise_scale=np.nan), "oscillator: noise_scale must be finite"),
