@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import floating, message, require_type
+from ensemble._check import floating, message, require_type, require_unmasked
 from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.narrowing import narrowed_values
@@ -132,6 +132,7 @@ def direct(
     DirectResult(direct: 3 of 3 samples converged, 0 iterations)
     """
     A = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else A
+    require_unmasked(b, "direct", "b")
     if has_complex(A, b):
         options = {"rtol": rtol, "ordering": ordering, "matching": matching, "dtype": dtype}
         return _complex_solution(A, b, kind, factorization, options)
