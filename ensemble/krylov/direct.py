@@ -203,8 +203,10 @@ def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
         else:
             largest = to_numpy(xp.maximum(xp.max(A.values, axis=0), -xp.min(A.values, axis=0)))
     exponent = np.where(np.isfinite(largest) & (largest > 0.0), np.frexp(largest)[1], 0)
-    if np.abs(exponent).max() > FAR:
-        unit = np.ldexp(1.0, exponent)
+    far = np.abs(exponent) > FAR
+    if far.any():
+        # Other samples keep the bits of their own run.
+        unit = np.ldexp(1.0, np.where(far, np.minimum(exponent, 1023), 0))
         return A / Ensemble(asarray_like(unit, A.values)), unit
     return (A if narrow is None else CrsMatrix(A.graph, Ensemble(narrow, A.sample_set))), None
 
