@@ -261,6 +261,7 @@ class _Solution:
     def finish(self) -> _Solution:
         """These solutions as good as they get."""
         self.refine()
+        self.refined = len(self.history)
         self.repair()
         return self
 
@@ -330,9 +331,11 @@ class _Solution:
 
 def _joined(parts: list[_Solution]) -> _Solution:
     """The solutions of neighbouring samples as one."""
-    joined, steps = parts[0], max(len(part.history) for part in parts)
+    joined, steps = parts[0], max(part.refined for part in parts)
+    repaired = any(len(part.history) > part.refined for part in parts)  # which has a last row for all
     for part in parts:
-        part.history += [part.history[-1]] * (steps - len(part.history))
+        norms = part.history[: part.refined]
+        part.history = norms + [norms[-1]] * (steps - part.refined) + [part.history[-1]] * repaired
     joined.x = array_namespace(joined.x).concat([part.x for part in parts], axis=1)
     joined.history = [np.concatenate(norms) for norms in zip(*(part.history for part in parts), strict=True)]
     for name in ("error", "iterations", "repaired", "norm_b", "norm"):

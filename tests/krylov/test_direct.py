@@ -129,6 +129,20 @@ def test_scaled_values(scale, dtype, form):
     np.testing.assert_allclose(result.x.samples[:, 1] * scale, x[:, 1], rtol=1e-9)
 
 
+def test_norms_of_parts_are_noted_in_the_same_rows(monkeypatch):
+    """The first part repairs a sample and refines none, the second refines: repairs are the last row of all."""
+    A = weak_family(40, 24, 1.0, seed=7)
+    values, diagonal = A.values.copy(), A.graph.diagonal_entries
+    values[diagonal, 1:8], values[diagonal[:3], 0] = 1e3, 0.0
+    values[diagonal[:20], 10] *= 1e-13
+    A = CrsMatrix(A.graph, values)
+    together = direct(A, np.ones(40), rtol=1e-15)
+    monkeypatch.setattr(import_module("ensemble.krylov.direct"), "BUDGET", 1)
+    parts = direct(A, np.ones(40), rtol=1e-15)
+    assert together.repaired[0] and not together.iterations[0] and together.iterations.max() > 1
+    np.testing.assert_array_equal(parts.residual_norms, together.residual_norms)
+
+
 def test_units_of_a_float32_factorisation_are_each_samples_own():
     """Small entries are subnormal in float32 beside the largest; one huge sample must not scale them."""
     n, rng = 12, np.random.default_rng(3)
