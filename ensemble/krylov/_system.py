@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, library_and_device, to_numpy
-from ensemble._check import integer, message, one_of, positive, require
+from ensemble._check import integer, message, one_of, positive, require, require_unmasked
 from ensemble.krylov._complex import RealForm, has_complex, real_form, require_numpy, stacked
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
@@ -51,6 +51,8 @@ def linear_system(
     function: str, A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any, max_iterations: int, coupling: str
 ) -> LinearSystem:
     """Check what every solver takes, and give all vectors one number of samples and one type."""
+    for name, value in (("b", b), ("x0", x0)):
+        require_unmasked(value, function, name)
     is_complex = has_complex(A, b, x0, M)
     A = as_operator(A, function, "A")
     M = Identity() if M is None else as_operator(M, function, "M")

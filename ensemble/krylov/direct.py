@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import floating, kind_of, message, require_type
+from ensemble._check import floating, kind_of, message, require_type, require_unmasked
 from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.narrowing import narrowed_values
@@ -132,6 +132,7 @@ def direct(
     DirectResult(direct: 3 of 3 samples converged, 0 iterations)
     """
     A = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else A
+    require_unmasked(b, "direct", "b")
     if has_complex(A, b):
         options = {"rtol": rtol, "ordering": ordering, "matching": matching, "dtype": dtype}
         return _complex_solution(A, b, kind, factorization, options)
@@ -202,8 +203,10 @@ def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
         else:
             largest = to_numpy(xp.maximum(xp.max(A.values, axis=0), -xp.min(A.values, axis=0)))
     exponent = np.where(np.isfinite(largest) & (largest > 0.0), np.frexp(largest)[1], 0)
-    if np.abs(exponent).max() > FAR:
-        unit = np.ldexp(1.0, exponent)
+    far = np.abs(exponent) > FAR
+    if far.any():
+        # Other samples keep the bits of their own run.
+        unit = np.ldexp(1.0, np.where(far, np.minimum(exponent, 1023), 0))
         return A / Ensemble(asarray_like(unit, A.values)), unit
     return (A if narrow is None else CrsMatrix(A.graph, Ensemble(narrow, A.sample_set))), None
 
@@ -258,6 +261,7 @@ class _Solution:
     def finish(self) -> _Solution:
         """These solutions as good as they get."""
         self.refine()
+        self.refined = len(self.history)
         self.repair()
         return self
 
@@ -327,9 +331,11 @@ class _Solution:
 
 def _joined(parts: list[_Solution]) -> _Solution:
     """The solutions of neighbouring samples as one."""
-    joined, steps = parts[0], max(len(part.history) for part in parts)
+    joined, steps = parts[0], max(part.refined for part in parts)
+    repaired = any(len(part.history) > part.refined for part in parts)  # which has a last row for all
     for part in parts:
-        part.history += [part.history[-1]] * (steps - len(part.history))
+        norms = part.history[: part.refined]
+        part.history = norms + [norms[-1]] * (steps - part.refined) + [part.history[-1]] * repaired
     joined.x = array_namespace(joined.x).concat([part.x for part in parts], axis=1)
     joined.history = [np.concatenate(norms) for norms in zip(*(part.history for part in parts), strict=True)]
     for name in ("error", "iterations", "repaired", "norm_b", "norm"):

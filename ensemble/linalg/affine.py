@@ -150,6 +150,9 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
         xp, entries = array_namespace(self.terms), self.graph.diagonal_on(self.terms)
+        if not self.nnz:
+            shape = (self.shape[0], self.n_samples)
+            return Ensemble(xp.zeros(shape, dtype=self.dtype, device=self.terms.device), self.sample_set)
         rows = xp.take(self.terms, xp.where(entries < 0, xp.zeros_like(entries), entries), axis=0)
         terms = xp.where((entries < 0)[:, None], xp.zeros_like(rows), rows)
         return Ensemble(kernels.affine_values(terms, self.coefficients, None), self.sample_set)
@@ -177,13 +180,13 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
 
     # --- arithmetic
     def _plus(self, other: Any) -> Any:
-        """Affine where `other` is affine (all terms concatenated) or the same for all samples; else every value."""
+        """Affine where `other` is affine (all terms concatenated) or real and the same for all samples; else stored."""
         xp = array_namespace(self.terms)
         if not isinstance(other, AffineMatrix):
             other = as_crs(other)
             if other is NotImplemented:
                 return other
-            if other.n_samples > 1:
+            if other.n_samples > 1 or "complex" in str(other.dtype):
                 return self.to_crs() + other
             other = AffineMatrix(
                 other.graph, asarray_like(other.values, self.terms), Ensemble(self.coefficients[:0, :1])
@@ -196,8 +199,13 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         common = common_set(self.sample_set, other.sample_set)
         return AffineMatrix(graph, terms, Ensemble(xp.concat(coefficients, axis=0), common))
 
-    def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> AffineMatrix:
-        """A number goes to the terms; one number per sample makes A_0 a term with a coefficient."""
+    def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> Any:
+        """A number goes to the terms; one number per sample makes A_0 a term with a coefficient.
+
+        Complex numbers make it a `CrsMatrix`: terms and coefficients are real.
+        """
+        if isinstance(factor, complex) or "complex" in str(getattr(factor, "dtype", "")):
+            return self.to_crs()._scaled(operation, factor, sample_set)
         common = common_set(self.sample_set, sample_set)
         if not is_array(factor) or factor.ndim == 0:
             terms = operation(self.terms, factor)

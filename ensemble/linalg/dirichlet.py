@@ -192,6 +192,7 @@ class Elimination:
 
 
 def _checked_rows(rows: Any, n: int) -> np.ndarray:
+    require_unmasked(rows, NAME, "rows")
     rows = np.asarray(rows)
     if rows.dtype.kind == "b":
         require(rows.shape == (n,), NAME, "rows", f"have shape ({n},) where they are bools", f"shape {rows.shape}")

@@ -330,9 +330,10 @@ class _Search:
 
     def result(self, sample_set: SampleSet | None) -> EigenResult:
         """The pairs of all samples."""
-        values = Ensemble(self.values.astype(self.vectors.dtype), sample_set)
-        vectors = Ensemble(self.vectors, sample_set)
-        return EigenResult(values, vectors, self.residuals, self.status, self.iterations, self.target)
+        powers = self.pencil.exponents
+        values, residuals, target = (np.ldexp(found, powers) for found in (self.values, self.residuals, self.target))
+        values, vectors = Ensemble(values.astype(self.vectors.dtype), sample_set), Ensemble(self.vectors, sample_set)
+        return EigenResult(values, vectors, residuals, self.status, self.iterations, target)
 
 
 def _worst(operated: np.ndarray, order: np.ndarray, quality: np.ndarray) -> np.ndarray:

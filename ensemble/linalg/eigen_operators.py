@@ -49,9 +49,15 @@ ROUNDOFFS = 16.0
 
 
 class Pencil:
-    """A and M of a problem ``A x = value M x``, and the operator whose largest values are wanted."""
+    """A and M of a problem ``A x = value M x``, and the operator whose largest values are wanted.
+
+    A, the shifts and the values are those of the problem over two to the power of `exponents`, one per sample.
+    """
 
     def __init__(self, A: CrsMatrix, M: CrsMatrix | None, sigma: Any, which: str, name: str, rtol: float = 0.0) -> None:
+        self.exponents = _exponents(A)
+        if self.exponents.any():
+            A = CrsMatrix(A.graph, Ensemble(np.ldexp(A.values, -self.exponents), A.sample_set))
         self.A, self.M, self.which, self.rtol = A, M, which, rtol
         self.n = A.shape[0]
         shift = _checked_shift(sigma, name)
@@ -76,6 +82,10 @@ class Pencil:
             self.factors: Factorization | None = None
             if shift is not None:
                 self.shifts = shift.samples if isinstance(shift, Ensemble) else np.full(1, shift, A.dtype)
+                if sigma is not None and self.exponents.any():
+                    given = shift.samples if isinstance(shift, Ensemble) else shift
+                    self.shift = Ensemble(np.ldexp(given, -self.exponents))
+                    self.shifts = np.ldexp(self.shifts, -self.exponents)
                 self.move(np.zeros(self.n_samples))
             else:
                 self.factors = factors
@@ -228,6 +238,13 @@ def _checked_shift(sigma: Any, name: str) -> Any:
         return finite(sigma, name, "sigma")
     seen = f"shape {np.shape(sigma)}"
     raise TypeError(message(name, "sigma", "be a number or an Ensemble of shape ()", seen))
+
+
+def _exponents(A: CrsMatrix) -> np.ndarray:
+    """Powers of two by which the values of a sample become about one; 0 where their squares stay in the range."""
+    largest = np.abs(A.values).max(axis=0, initial=0.0)
+    exponents = np.where(np.isfinite(largest), np.frexp(largest)[1], 0)
+    return np.where(np.abs(exponents) > np.finfo(A.dtype).maxexp // 4, exponents, 0)
 
 
 def _norms(A: CrsMatrix) -> np.ndarray:

@@ -129,6 +129,41 @@ def test_scaled_values(scale, dtype, form):
     np.testing.assert_allclose(result.x.samples[:, 1] * scale, x[:, 1], rtol=1e-9)
 
 
+def test_norms_of_parts_are_noted_in_the_same_rows(monkeypatch):
+    """The first part repairs a sample and refines none, the second refines: repairs are the last row of all."""
+    A = weak_family(40, 24, 1.0, seed=7)
+    values, diagonal = A.values.copy(), A.graph.diagonal_entries
+    values[diagonal, 1:8], values[diagonal[:3], 0] = 1e3, 0.0
+    values[diagonal[:20], 10] *= 1e-13
+    A = CrsMatrix(A.graph, values)
+    together = direct(A, np.ones(40), rtol=1e-15)
+    monkeypatch.setattr(import_module("ensemble.krylov.direct"), "BUDGET", 1)
+    parts = direct(A, np.ones(40), rtol=1e-15)
+    assert together.repaired[0] and not together.iterations[0] and together.iterations.max() > 1
+    np.testing.assert_array_equal(parts.residual_norms, together.residual_norms)
+
+
+def test_units_of_a_float32_factorisation_are_each_samples_own():
+    """Small entries are subnormal in float32 beside the largest; one huge sample must not scale them."""
+    n, rng = 12, np.random.default_rng(3)
+    values = np.diag(2.0**-130 * rng.uniform(1.0, 2.0, n))
+    values[1:, 1:] += 2.0**-135 * rng.standard_normal((n - 1, n - 1))
+    values[:, 0] += 2.0**-62 * rng.standard_normal(n)
+    huge = 1e150 * (np.eye(n) + 0.1 * rng.standard_normal((n, n)))
+    both = CrsMatrix.from_scipy([sp.csr_array(values), sp.csr_array(huge)])
+    result = direct(both, np.ones(n), dtype="float32")
+    for s in range(2):
+        alone = direct(both.sample(s), np.ones(n), dtype="float32")
+        np.testing.assert_array_equal(result.x.samples[:, s], alone.x)
+        assert (result.iterations[s], result.repaired[s]) == (alone.iterations[0], alone.repaired[0])
+
+
+def test_float32_factors_of_the_largest_numbers():
+    result = direct(CrsMatrix(CrsGraph([0, 1], [0], (1, 1)), np.array([[1e308, 1.0]])), np.ones(1), dtype="float32")
+    assert result.converged.all() and not result.repaired.any()
+    np.testing.assert_allclose(result.x.samples, [[1e-308, 1.0]])
+
+
 def test_float32_factors_reach_float64_accuracy(form):
     A, b = poisson((30, 30), n_samples=4), np.ones(900)
     result = direct(A, b, dtype="float32", kind="ldlt")

@@ -5,7 +5,7 @@ import pytest
 
 from ensemble import from_samples, gallery
 from ensemble.apps.fem import Multigrid, RandomDiffusion
-from ensemble.krylov import bicgstab, cg, gmres, newton
+from ensemble.krylov import bicgstab, cg, direct, gmres, minres, newton
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble
@@ -83,6 +83,19 @@ def test_lists_are_vectors_and_columns_are_not_samples():
     np.testing.assert_array_equal(cg(A, [1.0] * 4).x.samples, cg(A, np.ones(4)).x.samples)
     with pytest.raises(ValueError, match=r"got shape \(4, 2\). For many samples, pass an Ensemble, its samples in the"):
         cg(A, np.ones((4, 2)))
+
+
+@pytest.mark.parametrize("solve", [cg, bicgstab, gmres, minres, direct])
+@pytest.mark.parametrize("unit", [1.0, 1j])
+def test_what_stands_below_a_mask_is_no_right_hand_side(solve, unit):
+    A, one = gallery.poisson((4,), n_samples=2), unit * np.ones(4)
+    masked = np.ma.masked_array(one, [False, True, False, False])
+    with pytest.raises(ValueError, match=f"{solve.__name__}: b must have no masked entries; got 1 of 4 masked"):
+        solve(A, masked)
+    assert solve(A, np.ma.masked_array(one, False)).converged.all()
+    if solve is not direct:
+        with pytest.raises(ValueError, match=f"{solve.__name__}: x0 must have no masked entries; got 1 of 4 masked"):
+            solve(A, one, x0=masked)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, "bfloat16", np.int32, "nonsense", complex])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ensemble import gallery
 from ensemble._kernels.sparse.fma import fma
 from ensemble.krylov import cg
-from ensemble.linalg import AffineMatrix, CrsGraph
+from ensemble.linalg import AffineMatrix, CrsGraph, CrsMatrix
 from ensemble.scalar import Ensemble
 
 EPS = np.finfo(float).eps
@@ -157,3 +157,22 @@ def test_bad_operands_are_refused(rng):
         A @ np.ones(5)
     with pytest.raises(ValueError, match="same n_samples"):
         A @ Ensemble(np.ones((4, 2)))
+
+
+def test_a_matrix_without_entries_has_a_diagonal_of_zeros():
+    A = AffineMatrix(CrsGraph([0, 0, 0], [], (2, 3)), np.zeros((0, 2)), Ensemble(np.ones((1, 3))))
+    np.testing.assert_array_equal(A.diagonal().samples, np.zeros((2, 3)))
+
+
+def test_complex_numbers_make_it_a_crs_matrix(rng):
+    A = random_affine(rng, 4, 4, 2, 3)
+    B, factor = A.to_crs(), Ensemble(1j * rng.standard_normal(3))
+    for mine, other in (
+        (1j * A, 1j * B),
+        (A / np.complex64(2j), B / np.complex64(2j)),
+        (factor * A, factor * B),
+        (A + 1j * B.sample(0), B + 1j * B.sample(0)),
+        (A - 1j * A, B - 1j * B),
+    ):
+        assert isinstance(mine, CrsMatrix) and mine.dtype == np.complex128
+        np.testing.assert_array_equal(mine.values, other.values)

@@ -131,6 +131,8 @@ def test_bad_rows_and_values_are_refused(rng):
     A, b = poisson((5,)), np.ones(5)
     with pytest.raises(ValueError, match="rows must lie between 0 and 4; got 5"):
         apply_dirichlet(A, b, [1, 5])
+    with pytest.raises(ValueError, match="rows must have no masked entries; got 1 of 2 masked"):
+        apply_dirichlet(A, b, np.ma.masked_array([0, 2], [False, True]))
     with pytest.raises(ValueError, match="name each row once; got row 2 twice"):
         apply_dirichlet(A, b, [2, 1, 2])
     with pytest.raises(TypeError, match="rows must be integers"):

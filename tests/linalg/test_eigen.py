@@ -431,3 +431,29 @@ def test_rows_without_a_diagonal_entry_have_a_lower_bound():
     A.eliminate_zeros()
     result = eigsh(A, 3, which="SA").raise_if_failed()
     np.testing.assert_allclose(result.values.sample(0), -2 * np.cos(np.arange(1, 4) * np.pi / 81), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [8, 90])
+@pytest.mark.parametrize("options", [{"which": "LM"}, {"which": "SA"}, {"sigma": 1.5}], ids=repr)
+@pytest.mark.parametrize("dtype, exponents", [(np.float64, [0, -700, 700, -950]), (np.float32, [0, -80, 80, 120])])
+def test_values_whose_squares_leave_the_range_of_numbers(n, options, dtype, exponents):
+    """Powers of two change nothing but the units, and a sample has the bits of its own run beside such ones."""
+    one, powers = gallery.poisson((n,)).astype(dtype), np.array(exponents)
+    A = CrsMatrix(one.graph, np.ldexp(one.values, powers))
+    given = {name: Ensemble(np.ldexp(v, powers)) if name == "sigma" else v for name, v in options.items()}
+    alone, result = eigsh(one, 3, **options), eigsh(A, 3, **given)
+    assert result.converged.all()
+    for s, power in enumerate(exponents):
+        np.testing.assert_array_equal(np.ldexp(result.values.samples[:, s], -power), alone.values.samples[:, 0])
+        np.testing.assert_array_equal(result.vectors.samples[:, :, s], alone.vectors.samples[:, :, 0])
+        np.testing.assert_allclose(np.ldexp(result.target[:, s], -power), alone.target[:, 0], rtol=1e-15)
+
+
+@pytest.mark.parametrize("n", [8, 90])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_one_shift_for_samples_of_very_different_sizes(n, dtype):
+    one = gallery.poisson((n,)).astype(dtype)
+    A = CrsMatrix(one.graph, np.ldexp(one.values, np.array([0, -100])))
+    result, alone = eigsh(A, 2, sigma=1.3), eigsh(one, 2, sigma=1.3)
+    np.testing.assert_array_equal(result.values.samples[:, 0], alone.values.samples[:, 0])
+    np.testing.assert_array_equal(result.vectors.samples[:, :, 0], alone.vectors.samples[:, :, 0])
