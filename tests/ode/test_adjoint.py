@@ -245,3 +245,15 @@ def test_wrong_arguments_are_clear_errors():
         ode.gradient(forced, Y0[:, 0], (0.0, 1.0), [1.0], p=P[:, 0], step=0.1)
     with pytest.raises(ValueError, match="step must be above zero"):
         ode.gradient(forced, Y0[:, 0], (0.0, 1.0), W, p=P[:, 0], step=0.0)
+
+
+def test_a_gradient_goes_through_tables():
+    times, loads = [0.0, 0.3, 0.7, 1.0], [0.0, 2.0, -1.0, 0.5]
+    f = lambda t, y, p, xp: [p[1] * xp.interp(p[0] * t, times, loads) - y[0]]
+    values = np.array([[0.5, 0.9, 1.5], [1.0, 2.0, 1.5]])
+    options = {"method": "dop853", "rtol": 1e-12, "atol": 1e-12}
+    found = ode.gradient(f, [0.1], (0.0, 1.0), p=Ensemble(values), cotangent=[1.0], **options)
+    for k, rtol in ((0, 5e-3), (1, 1e-5)):  # p[0] moves the points of the table within steps
+        step = 1e-5 * np.eye(2)[k]
+        ends = [ode.solve(f, [0.1], (0.0, 1.0), p=Ensemble(values + c * step[:, None]), **options).y for c in (1, -1)]
+        np.testing.assert_allclose(found.p.samples[k], (ends[0] - ends[1]).samples[0] / 2e-5, rtol=rtol)

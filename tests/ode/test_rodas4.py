@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from ensemble import ode
+from ensemble import Ensemble, ode
 from ensemble._compile.trace.replay import replay
 from ensemble.ode.methods import METHODS
 from ensemble.ode.methods.rodas4 import RODAS4
@@ -123,3 +123,19 @@ def test_a_power_of_zero_has_a_derivative_of_zero_at_zero():
 
     result = ode.solve(f, [0.0, 0.0], (0.0, 1.0), p=[0.0], method="rodas4")
     np.testing.assert_allclose(result.y.samples[:, 0], 1.0 - math.exp(-1.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("method, n", [("rodas4", 1), ("rodas4", 40), ("bdf", 1)])
+def test_a_table_of_the_time_drives_stiff_methods(method, n):
+    """Against `dop853`, which needs no derivatives; the second system goes through a sparse factorisation."""
+    times, loads = [0.0, 0.3, 0.7, 1.0], [0.0, 2.0, -1.0, 0.5]
+
+    def f(t, y, p, xp):
+        load = p[1] * xp.interp(p[0] * t, times, loads)
+        return [load - (i + 1.0) * y[i] + 0.1 * xp.interp(y[(i + 1) % n], times, loads) for i in range(n)]
+
+    p = Ensemble(np.array([[0.5, 1.0, 1.5], [1.0, 2.0, 1.5]]))
+    exact = ode.solve(f, np.full(n, 0.1), (0.0, 1.0), p=p, method="dop853", rtol=1e-11, atol=1e-12)
+    found = ode.solve(f, np.full(n, 0.1), (0.0, 1.0), p=p, method=method, rtol=1e-8, atol=1e-10)
+    assert found.succeeded.all()
+    np.testing.assert_allclose(found.y.samples, exact.y.samples, atol=1e-7)

@@ -5,19 +5,21 @@ known beforehand is not computed: a derivative that is zero whatever the values 
 is a Python float.
 
 The derivative of `floor`, `ceil`, `trunc`, `round`, `sign`, `floor_divide`, of integers and of conditions is zero; that
-of `abs` is the sign; `where`, `maximum` and `minimum` have the derivative of the chosen operand. Backward, an operand
-that is not chosen gets a cotangent of zero, which gives NaN where its own derivative is not finite.
+of `abs` is the sign; `where`, `maximum` and `minimum` have the derivative of the chosen operand; `interp` has the slope
+of the line that begins at or before its operand. Backward, an operand that is not chosen gets a cotangent of zero,
+which gives NaN where its own derivative is not finite.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ensemble._check import message
 from ensemble._compile.trace.graph import Graph, Node
-from ensemble._compile.trace.replay import node_values
+from ensemble._compile.trace.replay import node_values, value_of
 from ensemble._typing import Namespace
 
 __all__ = ["FLAT", "UNBOUNDED", "jacobian", "jacobian_pattern", "no_rule", "plus", "pullback", "pushforward",
@@ -133,6 +135,8 @@ def _logarithm(x: Any, xp: Namespace) -> Any:
 
 
 def _partials(node: Node, operands: Sequence[Any], result: Any, xp: Namespace) -> tuple[Any, ...]:
+    if node.operation == "interp":
+        return (value_of(dataclasses.replace(node, value=node.value.slopes()), operands, xp),)
     if node.operation not in RULES:
         raise no_rule(node.operation)
     return RULES[node.operation](operands, result, xp)

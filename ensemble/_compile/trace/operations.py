@@ -188,6 +188,18 @@ class Table:
         self.points, self.values = points, values
         self.name = "table_" + hashlib.blake2b(points.tobytes() + values.tobytes(), digest_size=8).hexdigest()
 
+    def slopes(self) -> Table:
+        """The slope of each line, from its first point on, and zero outside.
+
+        Lines between a point and the last number before the next one are level.
+        """
+        before = np.nextafter(self.points, -np.inf)
+        levels = np.concatenate([[0.0], np.diff(self.values) / np.diff(self.points), [0.0]])
+        points = np.stack([before, self.points], axis=1).reshape(-1)
+        values = np.stack([levels[:-1], levels[1:]], axis=1).reshape(-1)
+        new = np.concatenate([[True], np.diff(points) > 0.0])  # numbers that follow each other
+        return Table(points[new], values[new])
+
     def __repr__(self) -> str:
         return self.name
 
