@@ -157,7 +157,7 @@ def test_a_residual_of_a_later_step_is_checked():
         ({"reference": np.array([np.nan, 1.0])}, ValueError, "reference must be finite and not negative"),
         ({"reference": -1.0}, ValueError, "reference must be finite and not negative"),
         ({"reference": "a"}, TypeError, "reference must hold numbers"),
-        ({"solver": lambda J, r: r}, TypeError, "solver must return a SolveResult; got a Ensemble"),
+        ({"solver": lambda J, r: r}, TypeError, "solver must return a SolveResult; got an Ensemble"),
         ({"solver": "cg"}, TypeError, "solver must be a function; got a str"),
         ({"rtol": -1.0}, ValueError, "rtol must be a finite number, zero or above; got -1.0"),
     ],
