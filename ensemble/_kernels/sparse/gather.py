@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,8 @@ class Gather:
         What was copied to devices.
     """
 
-    def __init__(self, made: ElementMap, rows: np.ndarray) -> None:
-        self._made, self.rows = made, rows
+    def __init__(self, made: ElementMap, order: Callable[[], np.ndarray]) -> None:
+        self._made, self._order = made, order
         self.longest = int(np.diff(made.first).max(initial=0))
         self._blocks: dict[int, np.ndarray] = {}
         self._entries: dict[int, tuple[np.ndarray, ...]] = {}
@@ -38,6 +39,11 @@ class Gather:
         self._padded: np.ndarray | None = None
         self._block_nodes: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._pair_elements: np.ndarray | None = None
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray:
+        """See the class; worked out by the first kernel of a device."""
+        return self._order()
 
     @functools.cached_property
     def _pairs(self) -> tuple[np.ndarray, np.ndarray]:

@@ -130,7 +130,7 @@ def _gather(made: ElementMap, order: np.ndarray, k: int, width: int, itemsize: i
     """The rows in `order`, where pieces are whole copies and numbers have 32 bits."""
     small = made.indptr[-1] < 2**31 and made.incidences.size * k * width < 2**31
     suits = width in WIDTHS and k * width * itemsize % COPY_BYTES == 0 and small and order.size
-    return Gather(made, order) if suits else None
+    return Gather(made, lambda: order) if suits else None
 
 
 def _tables(

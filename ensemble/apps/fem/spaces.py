@@ -81,9 +81,7 @@ class Space:
 
     @functools.cached_property
     def _gather(self) -> Gather:
-        made, points = self.element_map, self._row_points
-        near = graph_points(made.indptr, made.indices) if points is None else points
-        return Gather(made, compact_order(near, RUN))
+        return Gather(self.element_map, functools.partial(_near_rows, self.element_map, self._row_points))
 
     @property
     def _row_points(self) -> np.ndarray | None:
@@ -388,6 +386,11 @@ def _checked_unknowns(unknowns: Any, n_unknowns: int) -> np.ndarray:
     seen = f"others in {outside.size} elements, the first {outside[0]}" if outside.size else ""
     require(not outside.size, name, "unknowns", f"lie between 0 and {n_unknowns - 1}", seen)
     return np.ascontiguousarray(given, dtype=np.int32)
+
+
+def _near_rows(made: ElementMap, points: np.ndarray | None) -> np.ndarray:
+    """Rows in an order in which neighbours follow each other; by the graph where rows have no points."""
+    return compact_order(graph_points(made.indptr, made.indices) if points is None else points, RUN)
 
 
 def spatial_order(points: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
