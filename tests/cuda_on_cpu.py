@@ -316,7 +316,7 @@ def built(name: str, text: str, *options: str) -> Path:
 
 
 class Module:
-    """``cupy.RawModule`` on the CPU; compiled at the first launch, and optimised where `level` says so."""
+    """``cupy.RawModule`` on the CPU; compiled at the first launch, with the optimisation option `level`."""
 
     def __init__(self, source: str, options: tuple[str, ...], instances: tuple[str, ...], level: str = "-O0") -> None:
         self.level = level

@@ -137,23 +137,26 @@ def prefetch(numbers: Numbers, first: int, count: int = 0) -> None:
     raise NotImplementedError("prefetch: only in functions of this language")
 
 
-class OfType:
-    """A constant that depends on the type of numbers: of float64, of float32."""
+class OfGroup:
+    """A constant that depends on the type of numbers, the width of registers or the processor, by a function of these.
 
-    def __init__(self, double: Any, single: Any) -> None:
-        self.double, self.single = double, single
+    The function takes the `Group` in which the constant is read.
+    """
+
+    def __init__(self, value: Callable[[Group], int | float]) -> None:
+        self.value = value
 
 
-LANES: Any = OfType(ROW_BYTES // 8, ROW_BYTES // 4)
+LANES: Any = OfGroup(lambda group: group.lanes)
 """Numbers in a register; in functions that are `narrow`, in a register of the others."""
 
-PART: Any = OfType(ROW_BYTES // 8, ROW_BYTES // 4)
+PART: Any = OfGroup(lambda group: group.part)
 """Numbers in a register of a function that is `narrow`."""
 
-REGISTERS: Any = OfType(32, 32)
+REGISTERS: Any = OfGroup(lambda group: 32 if register_bytes() == 64 else 16)
 """Vector registers of the processor."""
 
-EPS: Any = OfType(float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps))
+EPS: Any = OfGroup(lambda group: float(np.finfo(np.float64 if group.is_double else np.float32).eps))
 """The distance from one to the next number."""
 
 
@@ -285,6 +288,10 @@ def module_text(function: Function, width: int) -> str:
 
 class Group:
     """Functions in one module, and the type of their numbers."""
+
+    is_double: bool
+    lanes: int
+    part: int
 
     def __init__(self, module: ir.Module, number: ir.Type, lanes: int | None = None, narrow: bool = False) -> None:
         self.module, self.number = module, number
@@ -553,12 +560,8 @@ class _Body:
         raise self.refused(node)
 
     def constant(self, value: Any) -> Any:
-        if value is LANES or value is PART:
-            return I64(self.group.lanes if value is LANES else self.group.part)
-        if value is REGISTERS:
-            return I64(32 if register_bytes() == 64 else 16)
-        if isinstance(value, OfType):
-            value = value.double if self.group.is_double else value.single
+        if isinstance(value, OfGroup):
+            value = value.value(self.group)
         if isinstance(value, bool):
             return I1(int(value))
         return I64(value) if isinstance(value, int) else ir.Constant(self.group.number, float(value))

@@ -64,6 +64,9 @@ class Pencil:
         counts = {m.n_samples for m in (A, M, shift) if isinstance(m, CrsMatrix | Ensemble)} - {1}
         require(len(counts) < 2, name, "A, M and sigma", "have the same n_samples, or 1", sorted(counts))
         self.n_samples = max(counts, default=1)
+        if shift is not None and self.exponents.any():
+            given = shift.samples if isinstance(shift, Ensemble) else shift
+            shift = Ensemble(np.ldexp(given, -self.exponents))
         with np.errstate(all="ignore"):
             self.norm_A, self.norm_M = _norms(A), np.ones(1) if M is None else _norms(M)
             self.unit = np.where(self.norm_A > 0.0, self.norm_A, 1.0) / self.norm_M  # of shifts
@@ -82,10 +85,6 @@ class Pencil:
             self.factors: Factorization | None = None
             if shift is not None:
                 self.shifts = shift.samples if isinstance(shift, Ensemble) else np.full(1, shift, A.dtype)
-                if sigma is not None and self.exponents.any():
-                    given = shift.samples if isinstance(shift, Ensemble) else shift
-                    self.shift = Ensemble(np.ldexp(given, -self.exponents))
-                    self.shifts = np.ldexp(self.shifts, -self.exponents)
                 self.move(np.zeros(self.n_samples))
             else:
                 self.factors = factors

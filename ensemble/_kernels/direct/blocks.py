@@ -174,7 +174,7 @@ def pack_upper(
 ) -> None:  # fmt: skip
     """The columns `low` to `high` of `depth` rows of U, four and four, times the reciprocal pivots if `scaled`."""
     for k in range(depth):  # along the rows, which lie apart in memory
-        to, row = 4 * k * LANES, behind(out, rows[k])
+        to, row, pivot = 4 * k * LANES, behind(out, rows[k]), load(out, pivots[k])
         for r in range(low, high, 4):
             place = r * stride
             u0 = load(row, place)
@@ -182,7 +182,6 @@ def pack_upper(
             u2 = load(row, place + 2 * stride) if r + 2 < high else u0
             u3 = load(row, place + 3 * stride) if r + 3 < high else u0
             if scaled:
-                pivot = load(out, pivots[k])
                 u0, u1, u2, u3 = u0 * pivot, u1 * pivot, u2 * pivot, u3 * pivot
             _store_four(packed, to, 0, LANES, 2 * LANES, 3 * LANES, u0, u1, u2, u3)
             to += 4 * depth * LANES
