@@ -23,7 +23,7 @@ if sys.argv[1:2] == ["own"]:
 
 from ensemble import Ensemble, fuse, gallery, ode
 from ensemble._compile.kernel_cache import KernelCache
-from ensemble._compile.numba import compiled_regions, compiled_serial, prange
+from ensemble._compile.numba import compiled_regions, compiled_serial, prange, spliced
 from ensemble._compile.passes import KernelCompiler
 from ensemble._kernels.multigrid import relaxation
 from ensemble._kernels.sparse import crs
@@ -104,6 +104,35 @@ def checked(x, names):
     return middle(low, high), copy * low + np.sqrt(copy), len(names)
 
 
+@spliced
+def scaled(x, factor):
+    return x * factor if factor > 1 else x + factor
+
+
+@spliced
+def scaled_twice(x, factor):
+    return scaled(x, factor) + scaled(x, factor + 1)
+
+
+@compiled_serial
+def spliced_sums(x):
+    total = 0.0
+    for i in range(x.size):
+        total += scaled_twice(x[i], 1.5) * scaled(x[i], 0.5)
+    return total
+
+
+@compiled_serial
+def spliced_again(x):
+    names = {"a": x[0], "b": scaled(x[1], 3.0)}
+    return scaled_twice(names["a"], 2.5) + names["b"]
+
+
+def splices() -> list[np.ndarray]:
+    x = np.linspace(0.1, 1, 50)
+    return [np.array([spliced_sums(x), spliced_again(x)])]
+
+
 def regions() -> list[np.ndarray]:
     x = np.linspace(0.1, 1, 50)
     y = np.empty_like(x)
@@ -129,11 +158,12 @@ CASES = {
     "fused expression": fused,
     "initial value problem": initial_value_problem,
     "parallel regions": regions,
+    "spliced functions": splices,
     "exceptions": exceptions,
 }
 
 
-PASSING = re.compile(r"; preds = .*| #\d+|!\d+|B\d+v\d+|0x[\da-f]+|\d{8,}")
+PASSING = re.compile(r" *; preds = .*| #\d+|!\d+|B\d+v\d+|0x[\da-f]+|\d{8,}")
 """Comments, numbers of attributes, of metadata and of functions, and addresses."""
 
 VALUE = re.compile(r'%("[^"]*"|[\w.$-]+)|^("[^"]*"|[\w.$-]+):', re.MULTILINE)

@@ -34,7 +34,7 @@ def supported():
     return numba.version_info.short in passes.TESTED
 
 
-ALWAYS = ("exceptions",)
+ALWAYS = ("exceptions", "spliced functions")
 
 
 @pytest.mark.parametrize("name", [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in CASES])

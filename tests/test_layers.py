@@ -176,7 +176,7 @@ LLVM = {
 
 NUMBA = {
     "_compile/allocation.py", "_compile/kernel_cache.py", "_compile/lanes/library.py", "_compile/numba.py",
-    "_compile/numba_parts.py", "_compile/passes.py",
+    "_compile/numba_parts.py", "_compile/passes.py", "_compile/splicing.py",
 }  # fmt: skip
 
 

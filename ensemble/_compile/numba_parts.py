@@ -16,6 +16,7 @@ from numba.core import (
     compiler_machinery,
     errors,
     event,
+    interpreter,
     ir,
     ir_utils,
     lowering,
@@ -32,7 +33,7 @@ from numba.core import (
 )
 from numba.core.runtime.context import NRTContext
 
-__all__ = ["replacements"]
+__all__ = ["flags_text", "original", "replacements", "replaces"]
 
 Place = namedtuple("Place", ["owner", "name"])
 
@@ -206,6 +207,24 @@ def _inline_closures(self: Any, state: Any) -> bool:
     return True
 
 
+@replaces(interpreter, "peep_hole_delete_with_exit")
+def _delete_exits_of_contexts(code: Any) -> Any:
+    """Only where the function has a ``with`` statement."""
+    names = {name for block in code.blocks.values() for name in block.scope.localvars._con}
+    if any(name.startswith("$setup_with_exitfn") for name in names):
+        return original(interpreter, "peep_hole_delete_with_exit")(code)
+    return code
+
+
+@replaces(interpreter, "peep_hole_fuse_dict_add_updates")
+def _fuse_updates_of_dictionaries(code: Any) -> Any:
+    """Only where the function has a dictionary."""
+    for block in code.blocks.values():
+        if any(block.find_exprs("build_map")):
+            return original(interpreter, "peep_hole_fuse_dict_add_updates")(code)
+    return code
+
+
 REWRITES = {"RewriteArrayExprs", "RewriteArrayOfConsts", "RewriteStringLiteralGetitems", "RewriteStringLiteralSetitems"}
 """Rewrites of typed code, none of which applies where `_has_rewrites` is false."""
 
@@ -264,7 +283,7 @@ HASHES: dict[type, int] = {}
 RESOLVED: dict[tuple[Any, ...], Any] = {}
 
 
-def _flags_of(flags: Any) -> str:
+def flags_text(flags: Any) -> str:
     """What the compilation's flags are, as text."""
     if flags is None:
         return ""
@@ -293,7 +312,7 @@ def _equal_flags(self: Any, other: Any) -> Any:
 @replaces(types.BaseFunction, "get_call_type")
 def _call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
     """The signature of a call, found once for arguments of these types under these flags."""
-    key = self, context, tuple(args), tuple(kws.items()), _flags_of(targetconfig.ConfigStack.top_or_none())
+    key = self, context, tuple(args), tuple(kws.items()), flags_text(targetconfig.ConfigStack.top_or_none())
     found = RESOLVED.get(key)
     if found is None:
         signature = original(types.BaseFunction, "get_call_type")(self, context, args, kws)

@@ -4,6 +4,7 @@ Numba spends more time in its own Python code than in LLVM. `KernelCompiler` run
 
 * analyses of variables run where a pass reads them, not after every pass;
 * passes that find nothing in a function are left out: closures, expressions of arrays;
+* functions that are spliced into their callers are translated once (`splicing.py`);
 * the type of a call is resolved once per function and types of arguments;
 * sizes of LLVM types are computed once;
 * no events are emitted for which there is no listener;
@@ -23,6 +24,7 @@ import numba
 from numba.core import compiler, typed_passes
 from numba.core.compiler_lock import global_compiler_lock
 
+from ensemble._compile import splicing  # noqa: F401  registers replacements
 from ensemble._compile.numba_parts import replacements
 
 __all__ = ["TESTED", "KernelCompiler", "compiler_options"]
