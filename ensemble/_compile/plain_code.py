@@ -54,6 +54,7 @@ __all__ = [
     "Numbers",
     "PlainText",
     "Register",
+    "Stored",
     "behind",
     "entry",
     "fma",
@@ -73,6 +74,9 @@ __all__ = [
 
 Numbers = Any
 """A flat array of floating-point numbers."""
+
+Stored = Any
+"""A flat array of floating-point numbers of another type, maybe, read as `Numbers`; nothing is written to it."""
 
 Integers = Any
 """A flat array of int64."""
@@ -163,8 +167,8 @@ EPS: Any = OfGroup(lambda group: float(np.finfo(np.float64 if group.is_double el
 class Function:
     """What functions of this language call.
 
-    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers``, ``Integers``, ``Indices`` or
-    ``Register``; `returned` is a list of kinds, ``["None"]`` for nothing.
+    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers``, ``Stored``, ``Integers``, ``Indices``
+    or ``Register``; `returned` is a list of kinds, ``["None"]`` for nothing.
     """
 
     attribute = "noinline"
@@ -269,7 +273,8 @@ def entry(function: Function, dtype: str | None = None) -> Any:
                 for kind, part in zip(wanted, parts, strict=True)
             ]
             width = None if lanes is None else lanes.width
-            written = Group(builder.module, context.get_value_type(number), width).function(function)
+            stored = context.get_value_type(given["Stored"].dtype) if "Stored" in given else None
+            written = Group(builder.module, context.get_value_type(number), width, stored=stored).function(function)
             result = builder.call(written, plain_values)
             return context.get_dummy_value() if function.returned == ["None"] else result
 
@@ -293,16 +298,19 @@ class Group:
     lanes: int
     part: int
 
-    def __init__(self, module: ir.Module, number: ir.Type, lanes: int | None = None, narrow: bool = False) -> None:
+    def __init__(
+        self, module: ir.Module, number: ir.Type, lanes: int | None = None, narrow: bool = False, stored: Any = None
+    ) -> None:
         self.module, self.number = module, number
         self.is_double = isinstance(number, ir.DoubleType)
         self.size = 8 if self.is_double else 4
         self.lanes = lanes or ROW_BYTES // self.size
         self.part = min(self.lanes, register_bytes() // self.size)
         self.register = ir.VectorType(number, self.part if narrow else self.lanes)
-        self.narrow = self if narrow or self.part == self.lanes else Group(module, number, self.lanes, True)
+        self.narrow = self if narrow or self.part == self.lanes else Group(module, number, self.lanes, True, stored)
         self.kinds = {"int": I64, "bool": I1, "float": number, "Register": self.register, "None": ir.VoidType()}
-        self.kinds |= {"Numbers": number.as_pointer(), "Integers": I64.as_pointer(), "Indices": I32.as_pointer()}
+        self.kinds |= {"Numbers": number.as_pointer(), "Stored": (stored or number).as_pointer()}
+        self.kinds |= {"Integers": I64.as_pointer(), "Indices": I32.as_pointer()}
         self.written: dict[int, ir.Function] = {}
         self.rules: tuple[Any, ...] | None = None
 
@@ -324,12 +332,13 @@ class Group:
 
     def registers(self, builder: Any, numbers: Any, first: Any) -> Any:
         """Where the register of the entries from `first` on lies."""
-        return builder.bitcast(builder.gep(numbers, [first], inbounds=True), self.register.as_pointer())
+        kind = ir.VectorType(numbers.type.pointee, self.register.count)
+        return builder.bitcast(builder.gep(numbers, [first], inbounds=True), kind.as_pointer())
 
     def read(self, builder: Any, place: Any) -> Any:
         """The register at a place."""
         value = builder.load(place)
-        value.align = self.size
+        value.align = 4 if isinstance(value.type.element, ir.FloatType) else 8
         return value
 
     def write(self, builder: Any, value: Any, place: Any) -> Any:
@@ -579,7 +588,15 @@ class _Body:
 
     def value_Subscript(self, node: ast.Subscript) -> Any:
         value = self.builder.load(self.place(node))
-        return self.builder.sext(value, I64) if value.type in (I16, I32) else value
+        return self.builder.sext(value, I64) if value.type in (I16, I32) else self.as_numbers(value, self.group.number)
+
+    def as_numbers(self, value: Any, kind: ir.Type) -> Any:
+        """A number or a register that was loaded from an array of another floating-point type, in the group's."""
+        if kind == value.type or not isinstance(
+            getattr(value.type, "element", value.type), ir.FloatType | ir.DoubleType
+        ):
+            return value
+        return (self.builder.fpext if self.group.is_double else self.builder.fptrunc)(value, kind)
 
     def value_UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.value(node.operand)
@@ -694,7 +711,7 @@ class _Body:
         if name in ("load", "store"):
             place = self.group.registers(self.builder, values[0], values[1])
             if name == "load":
-                return self.group.read(self.builder, place)
+                return self.as_numbers(self.group.read(self.builder, place), self.group.register)
             return self.group.write(self.builder, self.converted(values[2], self.group.register), place)
         intrinsics = {"abs": "fabs", "math.sqrt": "sqrt"}
         if name not in intrinsics:

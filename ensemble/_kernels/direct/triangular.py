@@ -12,24 +12,37 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._compile.lanes.arithmetic import convert
-from ensemble._compile.lanes.types import load, prefetch, splat, store, zeros
+from ensemble._compile.lanes.types import zeros
 from ensemble._compile.memory import empty_like
-from ensemble._compile.numba import compiled, inner, per_width, prange
+from ensemble._compile.numba import compiled, per_width, prange
+from ensemble._compile.plain_code import (
+    LANES,
+    Indices,
+    Integers,
+    Numbers,
+    Register,
+    Stored,
+    behind,
+    entry,
+    inlined,
+    load,
+    plain,
+    prefetch,
+    spread,
+    store,
+)
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED
 from ensemble._kernels.direct.tiles import aligned, runs_of_tiles, tiles_by_width
 
-__all__ = ["factor_solve"]
+__all__ = ["factor_solve", "graph_arrays", "order_of", "solve_tile"]
 
 WIDEST, VECTOR_BYTES = 32, 1 << 26
 """Samples of a tile, and bytes of its vectors above which it has fewer."""
 
 AHEAD, NARROW = 3072, 128
 """Bytes of the values before the present one that are prefetched on the way back through the rows of a narrow tile."""
-
-U = np.uint64  # an unsigned index needs no test for a negative one
 
 
 @kernel
@@ -71,186 +84,200 @@ def _triangle(plan: Elimination, above: bool) -> list[list[tuple[int, int]]]:
     return [list(zip(cut(i), range(f, f + len(cut(i))), strict=True)) for i, f in enumerate(first.tolist())]
 
 
-@inner
-def _value(factors, e, n_samples, first, shared, y, nothing):
-    """Value e of the factorisation, in the type of `y`."""
-    if shared:
-        return convert(splat(factors[e], factors, nothing), y)
-    return convert(load(factors, e * n_samples + first, nothing), y)
+# --- one tile of samples
+@inlined
+def _value(factors: Stored, e: int, stride: int, shared: bool) -> Register:
+    """Value e of the factorisation, in the type of the right-hand side."""
+    return spread(factors[e]) if shared else load(factors, e * stride)
 
 
-@inner
-def _gather(factors, columns, low, high, shift, y, row, k, c, width, n_samples, first, shared, back, nothing):
+@inlined
+def _gather(
+    factors: Stored, stride: int, shared: bool, columns: Indices, low: int, high: int, shift: int, y: Numbers, row: int,
+    k: int, c: int, ahead: int,
+) -> Register:  # fmt: skip
     """y of one row and column less the products of a run of entries with the y of other rows."""
-    total = load(y, (row * k + c) * width, nothing)
-    for p in range(U(low), U(high)):
-        if back and not shared and width * factors.itemsize <= NARROW:  # rows in descending order: not foreseen
-            ahead = AHEAD // (width * factors.itemsize)
-            prefetch(factors, (np.int64(p) + shift - ahead) * n_samples + first, nothing)
-        value = _value(factors, np.int64(p) + shift, n_samples, first, shared, y, nothing)
-        total = total - value * load(y, (np.int64(columns[p]) * k + c) * width, nothing)
+    total = load(y, (row * k + c) * LANES)
+    for p in range(low, high):
+        if ahead > 0:
+            prefetch(factors, (p + shift - ahead) * stride)
+        total = total - _value(factors, p + shift, stride, shared) * load(y, (columns[p] * k + c) * LANES)
     return total
 
 
-@inner
-def _scatter(factors, columns, low, high, shift, y, source, k, c, width, n_samples, first, shared, nothing):
+@inlined
+def _scatter(
+    factors: Stored, stride: int, shared: bool, columns: Indices, low: int, high: int, shift: int, y: Numbers,
+    source: Register, k: int, c: int,
+) -> None:  # fmt: skip
     """Subtract multiples of `source` from the y of a run of entries' columns."""
-    for p in range(U(low), U(high)):
-        value = _value(factors, np.int64(p) + shift, n_samples, first, shared, y, nothing)
-        place = (np.int64(columns[p]) * k + c) * width
-        store(y, place, load(y, place, nothing) - value * source)
+    for p in range(low, high):
+        place = (columns[p] * k + c) * LANES
+        store(y, place, load(y, place) - _value(factors, p + shift, stride, shared) * source)
 
 
-@inner
-def _scatter_four(factors, upper, low, high, shifts, y, sources, k, c, width, n_samples, first, shared, nothing):
-    """The same for four nested rows in their order, the columns of the last one: y is loaded and stored once."""
-    s0, s1, s2, s3 = sources
-    t0, t1, t2, t3 = shifts
-    for p in range(U(low), U(high)):
-        place, t = (np.int64(upper[p]) * k + c) * width, np.int64(p)
-        total = load(y, place, nothing)
-        total = total - _value(factors, t + t0, n_samples, first, shared, y, nothing) * s0
-        total = total - _value(factors, t + t1, n_samples, first, shared, y, nothing) * s1
-        total = total - _value(factors, t + t2, n_samples, first, shared, y, nothing) * s2
-        total = total - _value(factors, t + t3, n_samples, first, shared, y, nothing) * s3
-        store(y, place, total)
-
-
-@inner
-def _source(factors, diagonal, i, y, k, c, width, n_samples, first, transposed, shared, nothing):
+@inlined
+def _source(
+    factors: Stored, stride: int, shared: bool, diagonal: Integers, i: int, y: Numbers, k: int, c: int,
+    transposed: bool,
+) -> Register:  # fmt: skip
     """y of a row times the reciprocal pivot; stored where the matrix is transposed."""
-    at = (i * k + c) * width
-    scaled = load(y, at, nothing) * _value(factors, diagonal[i], n_samples, first, shared, y, nothing)
+    at = (i * k + c) * LANES
+    scaled = load(y, at) * _value(factors, diagonal[i], stride, shared)
     if transposed:
         store(y, at, scaled)
     return scaled
 
 
-@inner
-def _forward_four(factors, upper_starts, upper, diagonal, y, i, k, c, width, n_samples, first, transposed, shared, nothing):  # fmt: skip  # noqa: E501
-    """Forward substitution with the nested rows i to i + 3 by columns."""
-    s0 = _source(factors, diagonal, i, y, k, c, width, n_samples, first, transposed, shared, nothing)
-    low = upper_starts[i]
-    _scatter(
-        factors, upper, low, low + 3, diagonal[i] + 1 - low, y, s0, k, c, width, n_samples, first, shared, nothing
-    )  # fmt: skip
-    s1 = _source(factors, diagonal, i + 1, y, k, c, width, n_samples, first, transposed, shared, nothing)
-    low = upper_starts[i + 1]
-    _scatter(
-        factors, upper, low, low + 2, diagonal[i + 1] + 1 - low, y, s1, k, c, width, n_samples, first, shared, nothing
-    )  # fmt: skip
-    s2 = _source(factors, diagonal, i + 2, y, k, c, width, n_samples, first, transposed, shared, nothing)
-    low = upper_starts[i + 2]
-    _scatter(
-        factors, upper, low, low + 1, diagonal[i + 2] + 1 - low, y, s2, k, c, width, n_samples, first, shared, nothing
-    )  # fmt: skip
-    s3 = _source(factors, diagonal, i + 3, y, k, c, width, n_samples, first, transposed, shared, nothing)
-    low = upper_starts[i + 3]
-    shifts = diagonal[i] + 4 - low, diagonal[i + 1] + 3 - low, diagonal[i + 2] + 2 - low, diagonal[i + 3] + 1 - low
-    _scatter_four(
-        factors, upper, low, upper_starts[i + 4], shifts, y, (s0, s1, s2, s3), k, c, width, n_samples, first, shared,
-        nothing,
-    )  # fmt: skip
+@plain
+def _forward_four(
+    factors: Stored, stride: int, shared: bool, starts: Integers, upper: Indices, diagonal: Integers, y: Numbers,
+    i: int, k: int, c: int, transposed: bool,
+) -> None:  # fmt: skip
+    """Forward substitution with the nested rows i to i + 3 by columns; beyond, y is loaded and stored once."""
+    d0, d1, d2, d3 = diagonal[i] + 1, diagonal[i + 1] + 1, diagonal[i + 2] + 1, diagonal[i + 3] + 1
+    low, high = starts[i + 3], starts[i + 4]
+    s0 = _source(factors, stride, shared, diagonal, i, y, k, c, transposed)
+    _scatter(factors, stride, shared, upper, starts[i], starts[i] + 3, d0 - starts[i], y, s0, k, c)
+    s1 = _source(factors, stride, shared, diagonal, i + 1, y, k, c, transposed)
+    _scatter(factors, stride, shared, upper, starts[i + 1], starts[i + 1] + 2, d1 - starts[i + 1], y, s1, k, c)
+    s2 = _source(factors, stride, shared, diagonal, i + 2, y, k, c, transposed)
+    _scatter(factors, stride, shared, upper, starts[i + 2], starts[i + 2] + 1, d2 - starts[i + 2], y, s2, k, c)
+    s3 = _source(factors, stride, shared, diagonal, i + 3, y, k, c, transposed)
+    d0, d1, d2, d3 = d0 + 3, d1 + 2, d2 + 1, d3
+    for p in range(high - low):
+        place = (upper[low + p] * k + c) * LANES
+        total = load(y, place) - _value(factors, d0 + p, stride, shared) * s0
+        total = total - _value(factors, d1 + p, stride, shared) * s1
+        total = total - _value(factors, d2 + p, stride, shared) * s2
+        store(y, place, total - _value(factors, d3 + p, stride, shared) * s3)
 
 
-@inner
-def _forward(factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, nested, y, k, width, n_samples, first, order, shared, nothing):  # fmt: skip  # noqa: E501
-    i, left = 0, diagonal.size
-    while i < left:
-        if order != LU and nested[i]:
+@plain
+def _forward(
+    factors: Stored, stride: int, shared: bool, lower_starts: Integers, lower: Indices, upper_starts: Integers,
+    upper: Indices, first_value: Integers, diagonal: Integers, nested: Indices, n: int, y: Numbers, k: int, order: int,
+) -> None:  # fmt: skip
+    i = 0
+    while i < n:
+        if order != LU and nested[i] > 0:
             for c in range(k):
                 _forward_four(
-                    factors, upper_starts, upper, diagonal, y, i, k, c, width, n_samples, first, order == TRANSPOSED,
-                    shared, nothing,
+                    factors, stride, shared, upper_starts, upper, diagonal, y, i, k, c, order == TRANSPOSED
                 )  # fmt: skip
             i += 4
-            continue
-        for c in range(k):
-            if order == LU:
-                low, high = lower_starts[i], lower_starts[i + 1]
-                total = _gather(
-                    factors, lower, low, high, first_value[i] - low, y, i, k, c, width, n_samples, first, shared,
-                    False, nothing,
-                )  # fmt: skip
-                store(y, (i * k + c) * width, total)
-            else:
-                scaled = _source(
-                    factors, diagonal, i, y, k, c, width, n_samples, first, order == TRANSPOSED, shared, nothing
-                )  # fmt: skip
-                low, high = upper_starts[i], upper_starts[i + 1]
-                _scatter(
-                    factors, upper, low, high, diagonal[i] + 1 - low, y, scaled, k, c, width, n_samples, first, shared,
-                    nothing,
-                )  # fmt: skip
-        i += 1
+        else:
+            for c in range(k):
+                if order == LU:
+                    low = lower_starts[i]
+                    total = _gather(
+                        factors, stride, shared, lower, low, lower_starts[i + 1], first_value[i] - low, y, i, k, c, 0
+                    )  # fmt: skip
+                    store(y, (i * k + c) * LANES, total)
+                else:
+                    low = upper_starts[i]
+                    scaled = _source(factors, stride, shared, diagonal, i, y, k, c, order == TRANSPOSED)
+                    _scatter(
+                        factors, stride, shared, upper, low, upper_starts[i + 1], diagonal[i] + 1 - low, y, scaled, k, c
+                    )  # fmt: skip
+            i += 1
 
 
-@inner
-def _backward(factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, y, k, width, n_samples, first, order, shared, nothing):  # fmt: skip  # noqa: E501
-    for i in range(diagonal.size - 1, -1, -1):
+@plain
+def _backward(
+    factors: Stored, stride: int, shared: bool, lower_starts: Integers, lower: Indices, upper_starts: Integers,
+    upper: Indices, first_value: Integers, diagonal: Integers, n: int, y: Numbers, k: int, order: int, ahead: int,
+) -> None:  # fmt: skip
+    for i in range(n - 1, -1, -1):
         for c in range(k):
+            at = (i * k + c) * LANES
             if order == TRANSPOSED:
-                low, high = lower_starts[i], lower_starts[i + 1]
-                source = load(y, (i * k + c) * width, nothing)
+                low = lower_starts[i]
                 _scatter(
-                    factors, lower, low, high, first_value[i] - low, y, source, k, c, width, n_samples, first, shared,
-                    nothing,
+                    factors, stride, shared, lower, low, lower_starts[i + 1], first_value[i] - low, y, load(y, at), k, c
                 )  # fmt: skip
             else:
-                low, high = upper_starts[i], upper_starts[i + 1]
+                low = upper_starts[i]
                 total = _gather(
-                    factors, upper, low, high, diagonal[i] + 1 - low, y, i, k, c, width, n_samples, first, shared,
-                    True, nothing,
+                    factors, stride, shared, upper, low, upper_starts[i + 1], diagonal[i] + 1 - low, y, i, k, c, ahead
                 )  # fmt: skip
-                total = total * _value(factors, diagonal[i], n_samples, first, shared, y, nothing)
-                store(y, (i * k + c) * width, total)
+                store(y, at, total * _value(factors, diagonal[i], stride, shared))
 
 
+@plain
+def _solve_tile(
+    factors: Stored, at: int, stride: int, shared: bool, lower_starts: Integers, lower: Indices, upper_starts: Integers,
+    upper: Indices, first_value: Integers, diagonal: Integers, nested: Indices, rows: Integers, columns: Integers,
+    n: int, b: Numbers, x: Numbers, k: int, n_samples: int, first: int, y: Numbers, order: int, ahead: int,
+    nothing: Register,
+) -> None:  # fmt: skip
+    """The solutions of one tile: samples from `first` on, values from number `at` on; `y` is free."""
+    values, given, found = behind(factors, at), behind(b, first), behind(x, first)
+    for i in range(n):
+        for c in range(k):
+            store(y, (i * k + c) * LANES, load(given, (rows[i] * k + c) * n_samples))
+    _forward(
+        values, stride, shared, lower_starts, lower, upper_starts, upper, first_value, diagonal, nested, n, y, k, order
+    )  # fmt: skip
+    _backward(
+        values, stride, shared, lower_starts, lower, upper_starts, upper, first_value, diagonal, n, y, k, order, ahead
+    )  # fmt: skip
+    for i in range(n):
+        for c in range(k):
+            store(found, (columns[i] * k + c) * n_samples, load(y, (i * k + c) * LANES))
+
+
+solve_tile = entry(_solve_tile)
+
+
+# --- all samples
 @per_width
-def _solve(width, order, shared):
+def _solve(width):
     @compiled
-    def loop(
-        factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, nested, rows, columns, b, x, k,
-        n_samples, begin, n_tiles,
-    ):  # fmt: skip
+    def loop(factors, place, graph, b, x, k, n_samples, begin, n_tiles, order):
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
-            y = aligned(diagonal.size * k * width, b)
-            nothing = zeros(b, width)
+            lower_starts, lower, upper_starts, upper, first_value, diagonal, nested, rows, columns = graph
+            stride, step, shared, ahead = place
+            n = diagonal.size
+            y = aligned(n * k * width, b)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = begin + tile * width
-                for i in range(diagonal.size):
-                    for c in range(k):
-                        value = load(b, (np.int64(rows[i]) * k + c) * n_samples + first, nothing)
-                        store(y, (i * k + c) * width, value)
-                _forward(
-                    factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, nested, y, k, width,
-                    n_samples, first, order, shared, nothing,
+                solve_tile(
+                    factors, 0 if shared else first if step == 0 else tile * step, stride, shared, lower_starts, lower,
+                    upper_starts, upper, first_value, diagonal, nested, rows, columns, n, b, x, k, n_samples, first, y,
+                    order, ahead, zeros(b, width),
                 )  # fmt: skip
-                _backward(
-                    factors, lower_starts, lower, upper_starts, upper, first_value, diagonal, y, k, width, n_samples,
-                    first, order, shared, nothing,
-                )  # fmt: skip
-                for i in range(diagonal.size):
-                    for c in range(k):
-                        value = load(y, (i * k + c) * width, nothing)
-                        store(x, (np.int64(columns[i]) * k + c) * n_samples + first, value)
 
     return loop
 
 
+def graph_arrays(plan: Elimination, transposed: bool) -> tuple[np.ndarray, ...]:
+    """What `solve_tile` needs to know of the graph."""
+    rows, columns = (plan.columns, plan.rows) if transposed else (plan.rows, plan.columns)
+    lower, upper, nested = (a.astype(np.int32, copy=False) for a in (plan.lower, plan.upper, plan.nested))
+    return plan.lower_starts, lower, plan.upper_starts, upper, plan.first, plan.diagonal, nested, rows, columns
+
+
+def order_of(plan: Elimination, transposed: bool) -> int:
+    """The kind of the elimination and of the system."""
+    return SYMMETRIC if plan.symmetric else TRANSPOSED if transposed else LU
+
+
 @factor_solve.register("numba")
 def _(factors: np.ndarray, plan: Elimination, b: np.ndarray, transposed: bool, out: Any) -> Any:
-    order = SYMMETRIC if plan.symmetric else TRANSPOSED if transposed else LU
     n, k, n_samples = b.shape
     out = empty_like(b) if out is None else out
     if not out.size:
         return out
-    rows, columns = (plan.columns, plan.rows) if transposed else (plan.rows, plan.columns)
-    graph = (plan.lower_starts, plan.lower, plan.upper_starts, plan.upper, plan.first, plan.diagonal, plan.nested)
+    graph, shared = graph_arrays(plan, transposed), factors.shape[1] != n_samples
     fits = VECTOR_BYTES // (n * k * b.itemsize)
     widest = max(8, min(WIDEST, 1 << max(fits.bit_length() - 1, 0)))
     for first, width, count in tiles_by_width(n_samples, widest):
-        loop = _solve(width, order, factors.shape[1] != n_samples)
-        loop(factors.reshape(-1), *graph, rows, columns, b.reshape(-1), out.reshape(-1), k, n_samples, first, count)
+        row = width * factors.itemsize
+        place = n_samples, 0, shared, 0 if shared or row > NARROW else AHEAD // row
+        _solve(width)(
+            factors.reshape(-1), place, graph, b.reshape(-1), out.reshape(-1), k, n_samples, first, count,
+            order_of(plan, transposed),
+        )  # fmt: skip
     return out
