@@ -9,10 +9,17 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import floating, kind_of, message, one_of, require, samples_text
+from ensemble._kernels.direct.by_tiles import (
+    empty_tiles,
+    factorized_tiles,
+    has_tiles,
+    solved_at_once,
+    solved_tiles,
+)
 from ensemble._kernels.direct.copies import copy_samples
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.flat_tiles import Tiles, empty_tiles, factorized_tiles, solved_at_once, solved_tiles
 from ensemble._kernels.direct.on_device import factorized_with_solution
+from ensemble._kernels.direct.tiles import Tiles
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph
@@ -47,7 +54,7 @@ class TriangularFactors(LinearOperator):
     _options: tuple[Any, ...] = ()
     """What else the elimination of a graph depends on."""
     tiles: Tiles | None = None
-    """The values of many samples in NumPy's arrays, where the elimination has a flat list."""
+    """The values of many samples in NumPy's arrays, where they lie by tiles."""
     _matrix: CrsMatrix | None = None
     """What the values were worked out from, a copy where a sample broke; that of `_samples` where these are given."""
     _samples: np.ndarray | None = None
@@ -96,7 +103,7 @@ class TriangularFactors(LinearOperator):
         """
         self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
         self._matrix = A
-        if self.plan.flat is not None and type(A.values) is np.ndarray and self.n_samples > 1:
+        if has_tiles(self.plan) and type(A.values) is np.ndarray and self.n_samples > 1:
             values, x = np.ascontiguousarray(A.values, self.dtype), None
             if b is None:
                 self.tiles, broken = factorized_tiles(values, self.plan)
@@ -223,7 +230,7 @@ class TriangularFactors(LinearOperator):
         return self._solve(x[:, None, :], False, None if out is None else out[:, None, :])[:, 0, :]
 
     def _solve(self, b: Any, transposed: bool, out: Any = None) -> Any:
-        if self.tiles is not None and type(b) is np.ndarray and b.dtype == self.dtype:
+        if self.tiles is not None and type(b) is np.ndarray and (b.dtype == self.dtype or self.plan.flat is None):
             return solved_tiles(self.tiles, self.plan, b, transposed, out)
         values = self.values
         if values.shape[1] != 1 and b.shape[2] == 1:
@@ -272,8 +279,8 @@ class TriangularFactors(LinearOperator):
         return Ensemble(solved_tiles(self.tiles, self.plan, b, transposed, None)[:, 0, :], own)
 
     def _solved_at_once(self, A: Any, b: Any) -> Ensemble | None:
-        """``update(A) @ b`` by the plan's list where nothing needs conversion, as in `_multiply_vector`; else None."""
-        if type(A) is not CrsMatrix or A.graph is not self.graph or self.plan.flat is None:
+        """``update(A) @ b`` in one pass where nothing needs conversion, as in `_multiply_vector`; else None."""
+        if type(A) is not CrsMatrix or A.graph is not self.graph or not has_tiles(self.plan):
             return None
         values, given, dtype = A.values, type(b) is Ensemble, self.dtype
         samples, n_samples = b.samples if given else b, values.shape[1]
@@ -330,8 +337,8 @@ def with_capacity(like: Factors, n_samples: int) -> Factors:
     """Factors on the graph of `like` for `n_samples` samples of NumPy's, to be filled by `put_samples`."""
     made = like._with_plan()
     made.n_samples, made.sample_set, made.broken = n_samples, None, np.ones(n_samples, bool)
-    if made.plan.flat is not None and n_samples > 1:
-        made.tiles = empty_tiles(n_samples, made.plan.n_values, made.dtype)
+    if has_tiles(made.plan) and n_samples > 1:
+        made.tiles = empty_tiles(made.plan, n_samples, made.dtype)
         made.tiles.data[...] = np.nan
     else:
         made.values = np.full((made.plan.n_values, n_samples), np.nan, made.dtype)

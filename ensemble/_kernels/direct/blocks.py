@@ -169,18 +169,17 @@ def subtract_rows(
 
 @plain
 def pack_upper(
-    out: Numbers, stride: int, rows: Integers, pivots: Integers, low: int, high: int, depth: int, scaled: bool,
-    packed: Numbers,
+    out: Numbers, rows: Integers, pivots: Integers, low: int, high: int, depth: int, scaled: bool, packed: Numbers
 ) -> None:  # fmt: skip
     """The columns `low` to `high` of `depth` rows of U, four and four, times the reciprocal pivots if `scaled`."""
     for k in range(depth):  # along the rows, which lie apart in memory
         to, row, pivot = 4 * k * LANES, behind(out, rows[k]), load(out, pivots[k])
         for r in range(low, high, 4):
-            place = r * stride
+            place = r * LANES
             u0 = load(row, place)
-            u1 = load(row, place + stride) if r + 1 < high else u0
-            u2 = load(row, place + 2 * stride) if r + 2 < high else u0
-            u3 = load(row, place + 3 * stride) if r + 3 < high else u0
+            u1 = load(row, place + LANES) if r + 1 < high else u0
+            u2 = load(row, place + 2 * LANES) if r + 2 < high else u0
+            u3 = load(row, place + 3 * LANES) if r + 3 < high else u0
             if scaled:
                 u0, u1, u2, u3 = u0 * pivot, u1 * pivot, u2 * pivot, u3 * pivot
             _store_four(packed, to, 0, LANES, 2 * LANES, 3 * LANES, u0, u1, u2, u3)
@@ -188,16 +187,16 @@ def pack_upper(
 
 
 @plain
-def pack_lower(out: Numbers, stride: int, left: Integers, low: int, high: int, depth: int, packed: Numbers) -> None:
+def pack_lower(out: Numbers, left: Integers, low: int, high: int, depth: int, packed: Numbers) -> None:
     """The rows of L that start at ``left[low:high]``, four and four."""
     to = 0
     for r in range(low, high, 4):
-        p0 = left[r] * stride
-        p1 = left[r + 1] * stride if r + 1 < high else p0
-        p2 = left[r + 2] * stride if r + 2 < high else p0
-        p3 = left[r + 3] * stride if r + 3 < high else p0
+        p0 = left[r] * LANES
+        p1 = left[r + 1] * LANES if r + 1 < high else p0
+        p2 = left[r + 2] * LANES if r + 2 < high else p0
+        p3 = left[r + 3] * LANES if r + 3 < high else p0
         for k in range(depth):
-            at = k * stride
+            at = k * LANES
             u0, u1, u2, u3 = load(out, p0 + at), load(out, p1 + at), load(out, p2 + at), load(out, p3 + at)
             _store_four(packed, to, 0, LANES, 2 * LANES, 3 * LANES, u0, u1, u2, u3)
             to += 4 * LANES

@@ -17,9 +17,8 @@ from ensemble._backend import array_namespace
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.direct.by_tiles import factorized_tiles
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.flat_tiles import factorized_tiles
-from ensemble._kernels.direct.supernodal import factorized_panels
 from ensemble._kernels.direct.tiles import aligned, reciprocal, runs_of_tiles, tiles_by_width
 
 __all__ = ["factorized"]
@@ -249,15 +248,11 @@ def _factorized(width, symmetric, staged):
 @factorized.register("numba")
 def _(values: np.ndarray, plan: Elimination, out: Any) -> Any:
     n_samples = values.shape[1]
-    if plan.flat is not None:
+    if plan.flat is not None or plan.supernodes is not None:
         tiles, broken = factorized_tiles(values, plan)
         return into(out, tiles.rows(slice(None))), broken
     out = output(out, (plan.n_values, n_samples), values.dtype)
     broken = np.zeros(n_samples, values.dtype)
-    if plan.supernodes is not None:
-        for tile in tiles_by_width(n_samples, 64 // values.itemsize):
-            factorized_panels(values, plan, out, broken, tuple(tile))
-        return out, broken
     graph = (plan.lower, plan.across, plan.diagonal, plan.upper_starts, plan.upper)
     arrays = (plan.sources, plan.lower_starts, graph, plan.first, plan.nested)
     for first, width, count in tiles_by_width(n_samples, WIDEST):

@@ -8,54 +8,25 @@ whatever the number of samples.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import zeros
 from ensemble._compile.memory import empty
-from ensemble._compile.numba import compiled, inner, prange, thread_count
+from ensemble._compile.numba import compiled, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED, factor_one, factor_solve_one, solve_one
-from ensemble._kernels.direct.tiles import aligned, runs_of_tiles
+from ensemble._kernels.direct.tiles import Tiles, aligned, read_tile, runs_of_tiles, spoil_broken, write_tile
 
-__all__ = ["Tiles", "empty_tiles", "factorized_tiles", "solved_at_once", "solved_tiles"]
+__all__ = ["empty_tiles", "factorized_tiles", "solved_at_once", "solved_tiles"]
 
 WIDE = 32
 """Samples of a wide tile; a narrow one has 64 bytes of them."""
 
 SMALL = 1 << 17
 """Numbers of the values of all samples below which one thread works."""
-
-
-class Tiles(NamedTuple):
-    """Values of a factorisation, shape (n_tiles, n_values, width): those of a tile of samples are neighbours.
-
-    The last tile may have lanes without a sample.
-    """
-
-    data: np.ndarray
-    n_samples: int
-
-    def rows(self, places: Any) -> np.ndarray:
-        """Some of the values, shape (n_places, n_samples)."""
-        chosen = self.data[:, places, :].transpose(1, 0, 2)
-        lanes = self.data.shape[0] * self.data.shape[2]
-        return np.ascontiguousarray(chosen.reshape(chosen.shape[0], lanes)[:, : self.n_samples])
-
-    def fill(self, samples: np.ndarray, value: float) -> None:
-        """Set all values of some samples."""
-        tile, lane = np.divmod(np.asarray(samples), self.data.shape[2])
-        self.data[tile, :, lane] = value
-
-
-@inner
-def _read(source, n_samples, first, count, tile, width):
-    """Rows of a tile: `count` samples from `first` on, the last one again in the lanes that are left."""
-    for row in range(tile.size // width):
-        for lane in range(width):
-            tile[row * width + lane] = source[row * n_samples + first + min(lane, count - 1)]
 
 
 @functools.cache
@@ -71,7 +42,7 @@ def _factor(width: int) -> Any:
                 given, stride, start = values, n_samples, first
                 if first + w > n_samples:
                     given, stride, start = new(entries * w, values.dtype), w, np.int64(0)
-                    _read(values, n_samples, first, n_samples - first, given, width)
+                    read_tile(values, n_samples, first, n_samples - first, given, width)
                 factor_one(
                     given, start, stride, tiles, first * n_values, scaled, broken, first, program, symmetric, nothing
                 )  # fmt: skip
@@ -102,24 +73,19 @@ def _factor_solve(width: int) -> Any:
                 made, x_first, x_far = x, first, n_samples
                 if rest < w:
                     given, stride, start = np.empty(entries * w, values.dtype), w, np.int64(0)
-                    _read(values, n_samples, first, rest, given, width)
+                    read_tile(values, n_samples, first, rest, given, width)
                     made, x_first, x_far = np.empty(n * w, b.dtype), np.int64(0), w
                     if not shared:
                         right, at, far = np.empty(n * w, b.dtype), 0, w
-                        _read(b, n_samples, first, rest, right, width)
+                        read_tile(b, n_samples, first, rest, right, width)
                 factors, to = (tiles, first * n_values) if kept else (work, own)
                 factor_solve_one(
                     given, start, stride, factors, to, work, scaled, broken, first, program, symmetric, right, at, far,
                     shared, made, x_first, x_far, work, y, nothing,
                 )  # fmt: skip
                 if rest < w:
-                    for row in range(n):
-                        for lane in range(rest):
-                            x[row * n_samples + first + lane] = made[row * w + lane]
-                for lane in range(rest):
-                    if broken[first + lane] != broken[first + lane]:
-                        for row in range(n):
-                            x[row * n_samples + first + lane] = np.nan
+                    write_tile(x, n_samples, first, rest, made, width)
+                spoil_broken(x, n_samples, first, rest, broken)
 
     return loop
 
@@ -139,7 +105,7 @@ def _solve(width: int) -> Any:
                     made, own, start = new(n * k * w, b.dtype), w, np.int64(0)
                     if not shared:
                         given = new(n * k * w, b.dtype)
-                        _read(b, n_samples, first, rest, given, width)
+                        read_tile(b, n_samples, first, rest, given, width)
                 for c in range(k):
                     at, far = (c, k) if shared else (c * own + start, k * own)
                     solve_one(
@@ -147,9 +113,7 @@ def _solve(width: int) -> Any:
                         order, nothing,
                     )  # fmt: skip
                 if rest < w:
-                    for row in range(n * k):
-                        for lane in range(rest):
-                            x[row * n_samples + first + lane] = made[row * w + lane]
+                    write_tile(x, n_samples, first, rest, made, width)
 
     return loop
 

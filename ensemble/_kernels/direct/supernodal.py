@@ -10,17 +10,10 @@ Operations: a multiply-add takes half a load; an entry of the panel is loaded an
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from ensemble._compile.lanes.types import zeros
-from ensemble._compile.numba import compiled, per_width, prange
 from ensemble._compile.plain_code import LANES, Integers, Numbers, Register, behind, entry, inlined, load, plain, store
 from ensemble._kernels.direct.blocks import pack_lower, pack_upper, subtract_four, subtract_rows
-from ensemble._kernels.direct.tiles import aligned, runs_of_tiles
 
-__all__ = ["factorized_panels"]
+__all__ = ["BLOCK", "FACTORS", "factor_tile"]
 
 BLOCK = 1 << 15
 """Numbers of rows above that are copied together: a part of the second-level cache."""
@@ -36,19 +29,19 @@ FACTORS = 10
 @plain
 def _subtract_above(
     panel: Numbers, ld: int, spare: int, places: Integers, count: int, high: int, factors: Numbers, out: Numbers,
-    stride: int, rows: Integers, left: Integers, packed: Numbers, packed_rows: Integers, depth: int, of_upper: bool,
+    rows: Integers, left: Integers, packed: Numbers, packed_rows: Integers, depth: int, of_upper: bool,
 ) -> None:  # fmt: skip
     """Subtract from `count` rows of a panel multiples of rows of U above, or of columns of L."""
     if of_upper and count < SHARED:
-        subtract_rows(panel, ld, spare, places, count, 0, high, factors, out, rows, stride, stride, depth)
+        subtract_rows(panel, ld, spare, places, count, 0, high, factors, out, rows, LANES, LANES, depth)
         return
     low, block = 0, max(16, BLOCK // (depth * LANES) // 4 * 4)
     while low < high:
         end = min(low + block, high)
         if of_upper:
-            pack_upper(out, stride, rows, rows, low, end, depth, False, packed)
+            pack_upper(out, rows, rows, low, end, depth, False, packed)
         else:
-            pack_lower(out, stride, left, low, end, depth, packed)
+            pack_lower(out, left, low, end, depth, packed)
         for k in range(depth):
             packed_rows[k] = (4 * k - low * depth) * LANES
         subtract_rows(
@@ -59,8 +52,8 @@ def _subtract_above(
 
 @plain
 def _update(
-    upper: Numbers, lower: Numbers, ld: int, spare: int, out: Numbers, stride: int, pivots: Integers, depth: int,
-    skipped: int, columns: Integers, left: Integers, count: int, high: int, place: Integers, integers: Integers,
+    upper: Numbers, lower: Numbers, ld: int, spare: int, out: Numbers, pivots: Integers, depth: int, skipped: int,
+     columns: Integers, left: Integers, count: int, high: int, place: Integers, integers: Integers,
     longest: int, factors: Numbers, packed: Numbers, symmetric: bool,
 ) -> None:  # fmt: skip
     """Subtract the multiples of one supernode above, of `depth` rows: from its column `skipped` on, `high` columns."""
@@ -69,19 +62,19 @@ def _update(
     for c in range(high):
         places[c] = place[columns[c]] * LANES
     for k in range(depth):
-        own_pivots[k] = pivots[k] * stride
-        rows[k] = (pivots[k] + depth - k + skipped) * stride
+        own_pivots[k] = pivots[k] * LANES
+        rows[k] = (pivots[k] + depth - k + skipped) * LANES
     if symmetric:
-        pack_upper(out, stride, rows, own_pivots, 0, count, depth, True, factors)
+        pack_upper(out, rows, own_pivots, 0, count, depth, True, factors)
     else:
-        pack_lower(out, stride, left, 0, count, depth, factors)
+        pack_lower(out, left, 0, count, depth, factors)
     _subtract_above(
-        upper, ld, spare, places, count, high, factors, out, stride, rows, left, packed, packed_rows, depth, True
+        upper, ld, spare, places, count, high, factors, out, rows, left, packed, packed_rows, depth, True
     )  # fmt: skip
     if not symmetric:
-        pack_upper(out, stride, rows, own_pivots, 0, count, depth, False, factors)
+        pack_upper(out, rows, own_pivots, 0, count, depth, False, factors)
         _subtract_above(
-            lower, ld, spare, places, count, high, factors, out, stride, rows, left, packed, packed_rows, depth, False
+            lower, ld, spare, places, count, high, factors, out, rows, left, packed, packed_rows, depth, False
         )  # fmt: skip
 
 
@@ -241,7 +234,7 @@ def _load_panels(
 
 @plain
 def _store_panels(
-    out: Numbers, stride: int, pivots: Integers, left: Integers, n_rows: int, n_columns: int, ld: int, upper: Numbers,
+    out: Numbers, pivots: Integers, left: Integers, n_rows: int, n_columns: int, ld: int, upper: Numbers,
     lower: Numbers, kept: Numbers, nothing: Register, symmetric: bool,
 ) -> Register:  # fmt: skip
     """The values of a supernode; returns what is NaN where one is not finite."""
@@ -249,27 +242,27 @@ def _store_panels(
     for i in range(n_rows):
         pivot = load(kept, (i // 4 * FACTORS + i % 4) * LANES)
         check = check + (pivot - pivot)
-        store(out, pivots[i] * stride, pivot)
+        store(out, pivots[i] * LANES, pivot)
         for c in range(i + 1, n_columns):
             value = load(upper, (i * ld + c) * LANES)
             check = check + (value - value)
-            store(out, (pivots[i] + c - i) * stride, value)
+            store(out, (pivots[i] + c - i) * LANES, value)
     if not symmetric:
         for c in range(1, n_columns):
             low = pivots[c] - c if c < n_rows else left[c - n_rows]
             for k in range(min(c, n_rows)):
                 value = load(lower, (k * ld + c) * LANES)
                 check = check + (value - value)
-                store(out, (low + k) * stride, value)
+                store(out, (low + k) * LANES, value)
     return check
 
 
 @plain
 def _factor_tile(
-    values: Numbers, out: Numbers, broken: Numbers, first: int, stride: int, begins: Integers, pivots: Integers,
-    nodes: Integers, n_nodes: int, starts: Integers, columns: Integers, left: Integers, updates: Integers,
-    sources: Integers, widest: int, longest: int, area: int, work: Numbers, integers: Integers, nothing: Register,
-    symmetric: bool,
+    values: Numbers, start: int, stride: int, out: Numbers, at: int, broken: Numbers, first: int, begins: Integers,
+    pivots: Integers, nodes: Integers, n_nodes: int, starts: Integers, columns: Integers, left: Integers,
+    updates: Integers, sources: Integers, widest: int, longest: int, area: int, work: Numbers, integers: Integers,
+    nothing: Register, symmetric: bool,
 ) -> None:  # fmt: skip
     """The factorisation of one tile of samples; `work` and `integers` are free."""
     upper, factors = behind(work, 0), behind(work, 2 * area * LANES)
@@ -277,7 +270,7 @@ def _factor_tile(
     other = behind(factors, widest * widest * LANES)
     kept = behind(other, widest * widest * LANES)
     packed = behind(kept, widest // 4 * FACTORS * LANES)
-    of_tile, given = behind(out, first), behind(values, first)
+    of_tile, given = behind(out, at), behind(values, start)
     n = nodes[n_nodes]
     place, free = behind(integers, 0), behind(integers, n)
     check = nothing
@@ -295,48 +288,15 @@ def _factor_tile(
         for u in range(updates[s], updates[s + 1]):
             k, low, high = sources[3 * u], sources[3 * u + 1], sources[3 * u + 2]
             _update(
-                upper, lower, ld, spare, of_tile, stride, behind(pivots, nodes[k]), nodes[k + 1] - nodes[k],
+                upper, lower, ld, spare, of_tile, behind(pivots, nodes[k]), nodes[k + 1] - nodes[k],
                 low - starts[k], behind(columns, low), behind(left, 0 if symmetric else low), high - low,
                 starts[k + 1] - low, place, free, longest, factors, packed, symmetric,
             )  # fmt: skip
         _eliminate(upper, lower, n_rows, n_columns, ld, free, kept, factors, other, symmetric)
         check = check + _store_panels(
-            of_tile, stride, own, right, n_rows, n_columns, ld, upper, lower, kept, nothing, symmetric
+            of_tile, own, right, n_rows, n_columns, ld, upper, lower, kept, nothing, symmetric
         )  # fmt: skip
     store(broken, first, check)
 
 
-_factor_one = entry(_factor_tile)
-
-
-@per_width
-def _panel_loop(width):
-    @compiled
-    def loop(values, plan, nodes, sizes, out, broken, n_samples, begin, n_tiles, symmetric):
-        run = runs_of_tiles(n_tiles)
-        for r in prange((n_tiles + run - 1) // run):
-            begins, pivots = plan
-            rows, starts, columns, updates, sources, left = nodes
-            widest, longest, area = sizes
-            count = 2 * area + 2 * widest * widest + widest // 4 * FACTORS + 16 * widest
-            work = aligned(count * width + BLOCK, values)
-            work[:] = 0
-            integers = np.empty(rows[rows.size - 1] + longest + 4 + 3 * widest, np.int64)
-            for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
-                _factor_one(
-                    values, out, broken, begin + tile * width, n_samples, begins, pivots, rows, rows.size - 1, starts,
-                    columns, left, updates, sources, widest, longest, area, work, integers, zeros(values, width),
-                    symmetric,
-                )  # fmt: skip
-
-    return loop
-
-
-def factorized_panels(values: Any, plan: Any, out: Any, broken: Any, tile: tuple[int, int, int]) -> None:
-    """`factors.factorized` of the tiles ``(first sample, width, number)`` by supernodes."""
-    *nodes, sizes = plan.supernodes
-    first, width, count = tile
-    _panel_loop(width)(
-        values.reshape(-1), (plan.sources, plan.diagonal), tuple(nodes), sizes, out.reshape(-1), broken,
-        values.shape[1], first, count, plan.symmetric,
-    )  # fmt: skip
+factor_tile = entry(_factor_tile)

@@ -36,7 +36,7 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED
 from ensemble._kernels.direct.tiles import aligned, runs_of_tiles, tiles_by_width
 
-__all__ = ["factor_solve", "graph_arrays", "order_of", "solve_tile"]
+__all__ = ["ahead_of", "factor_solve", "graph_arrays", "solve_tile", "solve_tiles"]
 
 WIDEST, VECTOR_BYTES = 32, 1 << 26
 """Samples of a tile, and bytes of its vectors above which it has fewer."""
@@ -264,6 +264,22 @@ def order_of(plan: Elimination, transposed: bool) -> int:
     return SYMMETRIC if plan.symmetric else TRANSPOSED if transposed else LU
 
 
+def ahead_of(row: int) -> int:
+    """Values that lie `AHEAD` bytes apart, `row` bytes each, where tiles are narrow; else 0."""
+    return AHEAD // row if row <= NARROW else 0
+
+
+def solve_tiles(tiles: np.ndarray, plan: Elimination, b: np.ndarray, transposed: bool, out: np.ndarray) -> np.ndarray:
+    """`factor_solve` with values of shape (n_tiles, n_values, width); b and out have as many samples."""
+    (n_tiles, n_values, width), (_, k, n_samples) = tiles.shape, b.shape
+    place = width, n_values * width, False, ahead_of(width * tiles.itemsize)
+    _solve(width)(
+        tiles.reshape(-1), place, graph_arrays(plan, transposed), b.reshape(-1), out.reshape(-1), k, n_samples, 0,
+        n_tiles, order_of(plan, transposed),
+    )  # fmt: skip
+    return out
+
+
 @factor_solve.register("numba")
 def _(factors: np.ndarray, plan: Elimination, b: np.ndarray, transposed: bool, out: Any) -> Any:
     n, k, n_samples = b.shape
@@ -274,8 +290,7 @@ def _(factors: np.ndarray, plan: Elimination, b: np.ndarray, transposed: bool, o
     fits = VECTOR_BYTES // (n * k * b.itemsize)
     widest = max(8, min(WIDEST, 1 << max(fits.bit_length() - 1, 0)))
     for first, width, count in tiles_by_width(n_samples, widest):
-        row = width * factors.itemsize
-        place = n_samples, 0, shared, 0 if shared or row > NARROW else AHEAD // row
+        place = n_samples, 0, shared, 0 if shared else ahead_of(width * factors.itemsize)
         _solve(width)(
             factors.reshape(-1), place, graph, b.reshape(-1), out.reshape(-1), k, n_samples, first, count,
             order_of(plan, transposed),
