@@ -26,6 +26,7 @@ from ensemble._compile.plain_code import (
     Numbers,
     PlainText,
     Register,
+    Stored,
     behind,
     entry,
     fma,
@@ -155,6 +156,23 @@ def test_registers_hold_numbers_side_by_side(made, dtype, rng):
     expected = [a, b, fused(a, np.full_like(a, x), b), (x - a) * b, -a / third + x]
     last = [lanes, np.finfo(dtype).eps, fused(a[:1], a[1:2], np.full_like(a[:1], x))[0]]
     np.testing.assert_array_equal(w, np.concatenate([*expected, np.array(last, dtype)]))
+
+
+def sums_of_stored(w: Numbers, other: Stored, n: int) -> None:
+    for i in range(0, n, LANES):
+        store(w, i, load(w, i) + load(other, i))
+    w[n] = other[n] + w[n]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("stored", ["float32", "float64"])
+def test_numbers_of_another_type_are_converted_as_they_are_read(dtype, stored, rng):
+    call = entry(plain(sums_of_stored))
+    n = 96 // np.dtype(dtype).itemsize
+    w, other = rng.normal(size=n + 1).astype(dtype), rng.normal(size=n + 1).astype(stored)
+    expected = w + other.astype(dtype)
+    numba.njit(lambda w, other, n: call(w, other, n))(w, other, n)
+    np.testing.assert_array_equal(w, expected)
 
 
 def test_a_function_of_this_language_is_not_called_from_python():
