@@ -22,6 +22,7 @@ from ensemble._compile.plain_code import (
     PART,
     REGISTERS,
     Function,
+    Indices,
     Integers,
     Numbers,
     PlainText,
@@ -158,6 +159,10 @@ def test_registers_hold_numbers_side_by_side(made, dtype, rng):
     np.testing.assert_array_equal(w, np.concatenate([*expected, np.array(last, dtype)]))
 
 
+def sum_of_indexed(w: Numbers, places: Indices) -> float:
+    return w[places[0]] + w[places[1]]
+
+
 def sums_of_stored(w: Numbers, other: Stored, n: int) -> None:
     for i in range(0, n, LANES):
         store(w, i, load(w, i) + load(other, i))
@@ -173,6 +178,12 @@ def test_numbers_of_another_type_are_converted_as_they_are_read(dtype, stored, r
     expected = w + other.astype(dtype)
     numba.njit(lambda w, other, n: call(w, other, n))(w, other, n)
     np.testing.assert_array_equal(w, expected)
+
+
+def test_arrays_of_another_type_are_refused_by_name():
+    indexed = entry(plain(sum_of_indexed))
+    with pytest.raises(numba.TypingError, match=r"sum_of_indexed: places must hold int32; got array\(int64"):
+        numba.njit(lambda w, places: indexed(w, places))(np.ones(3), np.arange(3))
 
 
 def test_a_function_of_this_language_is_not_called_from_python():

@@ -261,6 +261,10 @@ def entry(function: Function, dtype: str | None = None) -> Any:
         given = dict(zip(names, arguments, strict=True))
         number = given["Numbers"].dtype if dtype is None else getattr(types, dtype)
         kinds = {"int": types.int64, "float": number, "bool": types.boolean}
+        entries = {"Integers": types.int64, "Indices": types.int32, "Numbers": number}
+        for (argument, kind), array in zip(function.arguments, arguments, strict=True):
+            if kind in entries and array.dtype != entries[kind]:
+                raise TypeError(f"{function.name}: {argument} must hold {entries[kind]}; got {array}.")
         lanes = given.get("Register")
         wanted = [kinds.get(kind, argument) for kind, argument in zip(names, arguments, strict=True)]
 

@@ -228,6 +228,7 @@ def _kept(starts: np.ndarray, columns: np.ndarray, kept: np.ndarray) -> tuple[np
 def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any, runs: Any = None) -> Elimination:
     """The elimination with the places of its values."""
     (lower_starts, left, across), (upper_starts, right) = lower, upper
+    left, right = left.astype(np.int32, copy=False), right.astype(np.int32, copy=False)
     n = upper_starts.size - 1
     n_left = np.zeros(n, np.int64) if symmetric else np.diff(lower_starts)
     first = np.concatenate([[0], np.cumsum(n_left + 1 + np.diff(upper_starts))])

@@ -181,9 +181,9 @@ def reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, f
 
 @compiled_serial
 def nested_rows(starts, columns):
-    """Whether rows k to k + 3 are nested: each has the next one as its first column, and then that one's columns."""
+    """1 where rows k to k + 3 are nested: each has the next one as its first column, and then that one's columns."""
     n = starts.size - 1
-    nested = new_full(n, False, np.bool_)
+    nested = new_full(n, 0, np.int32)
     run = 0  # rows from k on that are nested in the one before
     for k in range(n - 2, -1, -1):
         low, above, high = starts[k], starts[k + 1], starts[k + 2]
@@ -194,7 +194,7 @@ def nested_rows(starts, columns):
                     same = False
                     break
         run = run + 1 if same else 0
-        nested[k] = run >= 3
+        nested[k] = 1 if run >= 3 else 0
     return nested
 
 

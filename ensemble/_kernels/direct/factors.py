@@ -14,10 +14,24 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._compile.lanes.types import load, store, zeros
-from ensemble._compile.numba import compiled, inner, output, per_width, prange
+from ensemble._compile.lanes.types import zeros
+from ensemble._compile.numba import compiled, output, per_width, prange
+from ensemble._compile.plain_code import (
+    LANES,
+    Indices,
+    Integers,
+    Numbers,
+    Register,
+    behind,
+    entry,
+    inlined,
+    load,
+    plain,
+    spread,
+    store,
+)
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.direct.by_tiles import factorized_tiles
+from ensemble._kernels.direct.by_tiles import factorized_tiles, has_tiles
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.tiles import aligned, reciprocal, runs_of_tiles, tiles_by_width
 
@@ -28,8 +42,6 @@ WIDEST = 32
 
 LARGE = 1 << 25
 """Bytes of the values of a tile that count as large."""
-
-U = np.uint64  # an unsigned index needs no test for a negative one
 
 
 @kernel
@@ -61,186 +73,183 @@ def factorized(values, plan, out):
     return into(out, xp.stack(made) if made else xp.zeros((0, *zero.shape), dtype=values.dtype)), broken
 
 
-@inner
-def _subtract_one(row, out, upper, low, high, shift, factor, width, n_samples, first):
-    """Subtract a multiple of a row above, whose columns are those of `upper` from `low` to `high`."""
-    for t in range(U(low), U(high)):
-        place = np.int64(upper[t]) * width
-        above = load(out, (np.int64(t) + shift) * n_samples + first, factor)
-        store(row, place, load(row, place, factor) - factor * above)
+# --- one tile
+@inlined
+def _begun(given: Numbers, stride: int, source: int) -> Register:
+    """The entry of the matrix that a value begins as."""
+    return load(given, source * stride) if source >= 0 else spread(0.0)
 
 
-@inner
-def _subtract_four(row, out, upper, low, high, shifts, factors, width, n_samples, first):
-    """Subtract multiples of four rows above in their order; the columns of the last one are columns of all."""
-    f0, f1, f2, f3 = factors
-    s0, s1, s2, s3 = shifts
-    for t in range(U(low), U(high)):
-        place, at = np.int64(upper[t]) * width, np.int64(t) * n_samples + first
-        total = load(row, place, f0)
-        total = total - f0 * load(out, s0 * n_samples + at, f0)
-        total = total - f1 * load(out, s1 * n_samples + at, f0)
-        total = total - f2 * load(out, s2 * n_samples + at, f0)
-        total = total - f3 * load(out, s3 * n_samples + at, f0)
+@plain
+def _load_columns(given: Numbers, stride: int, sources: Integers, columns: Indices, count: int, row: Numbers) -> None:
+    """Entries of the matrix in a run of columns to a dense row."""
+    for t in range(count):
+        store(row, columns[t] * LANES, _begun(given, stride, sources[t]))
+
+
+@inlined
+def _subtract_one(row: Numbers, columns: Indices, count: int, above: Numbers, stride: int, factor: Register) -> None:
+    """Subtract a multiple of values of a row above in a run of columns."""
+    for t in range(count):
+        place = columns[t] * LANES
+        store(row, place, load(row, place) - factor * load(above, t * stride))
+
+
+@inlined
+def _subtract_four(
+    row: Numbers, columns: Indices, count: int, above: Numbers, s1: int, s2: int, s3: int, stride: int, f0: Register,
+    f1: Register, f2: Register, f3: Register,
+) -> None:  # fmt: skip
+    """Subtract multiples of four rows above in their order; those of the last three begin at `s1`, `s2` and `s3`."""
+    u1, u2, u3 = behind(above, s1), behind(above, s2), behind(above, s3)
+    for t in range(count):
+        place, at = columns[t] * LANES, t * stride
+        total = load(row, place)
+        total = total - f0 * load(above, at)
+        total = total - f1 * load(u1, at)
+        total = total - f2 * load(u2, at)
+        total = total - f3 * load(u3, at)
         store(row, place, total)
 
 
-@inner
-def _reduce_by_one(row, out, graph, p, e, width, n_samples, first, symmetric, nothing):
-    """Reduce a dense row by the row above of entry `p`; returns the factor."""
-    lower, across, diagonal, upper_starts, upper = graph
-    k = np.int64(lower[p])
-    shift = diagonal[k] + 1 - upper_starts[k]
+@inlined
+def _reduce_by_one(
+    row: Numbers, made: Numbers, stride: int, k: int, across: int, e: int, diagonal: Integers, starts: Integers,
+    upper: Indices, symmetric: bool,
+) -> Register:  # fmt: skip
+    """Reduce a dense row by row k, from its entry `across` on; returns the factor, of LU value `e`."""
+    pivot, low = diagonal[k], across if symmetric else starts[k]
+    above = behind(made, (pivot + 1 + low - starts[k]) * stride)
+    factor = load(made, pivot * stride)
     if symmetric:
-        low = across[p]
-        factor = load(out, (low + shift) * n_samples + first, nothing)
+        factor = load(above, 0) * factor
     else:
-        low = upper_starts[k]
-        factor = load(row, k * width, nothing)
-    factor = factor * load(out, diagonal[k] * n_samples + first, nothing)
-    if not symmetric:
-        store(out, e * n_samples + first, factor)
-    _subtract_one(row, out, upper, low, upper_starts[k + 1], shift, factor, width, n_samples, first)
+        factor = load(row, k * LANES) * factor
+        store(made, e * stride, factor)
+    _subtract_one(row, behind(upper, low), starts[k + 1] - low, above, stride, factor)
     return factor
 
 
-@inner
-def _four_factors(row, out, graph, p, e, width, n_samples, first, symmetric, nothing):
-    """Factors of the four nested rows of the entries from `p` on."""
-    lower, across, diagonal, upper_starts, _ = graph
-    k = np.int64(lower[p])
-    d0, d1, d2, d3 = diagonal[k], diagonal[k + 1], diagonal[k + 2], diagonal[k + 3]
-    if symmetric:
-        place = across[p + 3] - upper_starts[k + 3]
-        f0 = load(out, (d0 + 4 + place) * n_samples + first, nothing)
-        f1 = load(out, (d1 + 3 + place) * n_samples + first, nothing)
-        f2 = load(out, (d2 + 2 + place) * n_samples + first, nothing)
-        f3 = load(out, (d3 + 1 + place) * n_samples + first, nothing)
-        f0 = f0 * load(out, d0 * n_samples + first, nothing)
-        f1 = f1 * load(out, d1 * n_samples + first, nothing)
-        f2 = f2 * load(out, d2 * n_samples + first, nothing)
-        f3 = f3 * load(out, d3 * n_samples + first, nothing)
-    else:
-        f0 = load(row, k * width, nothing) * load(out, d0 * n_samples + first, nothing)
-        f1 = load(row, (k + 1) * width, nothing) - f0 * load(out, (d0 + 1) * n_samples + first, nothing)
-        f1 = f1 * load(out, d1 * n_samples + first, nothing)
-        f2 = load(row, (k + 2) * width, nothing) - f0 * load(out, (d0 + 2) * n_samples + first, nothing)
-        f2 = f2 - f1 * load(out, (d1 + 1) * n_samples + first, nothing)
-        f2 = f2 * load(out, d2 * n_samples + first, nothing)
-        f3 = load(row, (k + 3) * width, nothing) - f0 * load(out, (d0 + 3) * n_samples + first, nothing)
-        f3 = f3 - f1 * load(out, (d1 + 2) * n_samples + first, nothing)
-        f3 = f3 - f2 * load(out, (d2 + 1) * n_samples + first, nothing)
-        f3 = f3 * load(out, d3 * n_samples + first, nothing)
-        store(out, e * n_samples + first, f0)
-        store(out, (e + 1) * n_samples + first, f1)
-        store(out, (e + 2) * n_samples + first, f2)
-        store(out, (e + 3) * n_samples + first, f3)
+@inlined
+def _four_of_upper(
+    made: Numbers, above: Numbers, s1: int, s2: int, s3: int, d0: int, d1: int, d2: int, d3: int
+) -> tuple[Register, Register, Register, Register]:
+    """Factors of four nested rows of LDL^T, whose entries in the column of the dense row are the first of `above`."""
+    f0, f1, f2, f3 = load(above, 0), load(above, s1), load(above, s2), load(above, s3)
+    return f0 * load(made, d0), f1 * load(made, d1), f2 * load(made, d2), f3 * load(made, d3)
+
+
+@inlined
+def _four_of_lower(
+    row: Numbers, made: Numbers, stride: int, d0: int, d1: int, d2: int, d3: int, e: int
+) -> tuple[Register, Register, Register, Register]:
+    """Factors of four nested rows of LU: `row` begins with their columns. They are the values from `e` on."""
+    f0 = load(row, 0) * load(made, d0)
+    f1 = (load(row, LANES) - f0 * load(made, d0 + stride)) * load(made, d1)
+    f2 = load(row, 2 * LANES) - f0 * load(made, d0 + 2 * stride) - f1 * load(made, d1 + stride)
+    f2 = f2 * load(made, d2)
+    f3 = load(row, 3 * LANES) - f0 * load(made, d0 + 3 * stride) - f1 * load(made, d1 + 2 * stride)
+    f3 = (f3 - f2 * load(made, d2 + stride)) * load(made, d3)
+    store(made, e, f0)
+    store(made, e + stride, f1)
+    store(made, e + 2 * stride, f2)
+    store(made, e + 3 * stride, f3)
     return f0, f1, f2, f3
 
 
-@inner
-def _run_of_four(graph, p, symmetric):
-    """(first, end, shifts): the columns of the four nested rows of the entries from `p` on, and their values."""
-    lower, across, diagonal, upper_starts, _ = graph
-    k = np.int64(lower[p])
-    low = upper_starts[k + 3]
-    s0, s1, s2, s3 = (
-        diagonal[k] + 4 - low,
-        diagonal[k + 1] + 3 - low,
-        diagonal[k + 2] + 2 - low,
-        diagonal[k + 3] + 1 - low,
-    )
-    return across[p + 3] if symmetric else low, upper_starts[k + 4], (s0, s1, s2, s3)
+@inlined
+def _reduce_by_four(
+    row: Numbers, made: Numbers, stride: int, k: int, across: int, e: int, diagonal: Integers, starts: Integers,
+    upper: Indices, symmetric: bool,
+) -> Register:  # fmt: skip
+    """As `_reduce_by_one`, of the nested rows k to k + 3; returns the sum of the factors."""
+    d0, d1, d2, d3 = diagonal[k], diagonal[k + 1], diagonal[k + 2], diagonal[k + 3]
+    low = across if symmetric else starts[k + 3]
+    first = d0 + 4 + low - starts[k + 3]
+    above = behind(made, first * stride)
+    s1, s2, s3 = (d1 - d0 - 1) * stride, (d2 - d0 - 2) * stride, (d3 - d0 - 3) * stride
+    d0, d1, d2, d3 = d0 * stride, d1 * stride, d2 * stride, d3 * stride
+    if symmetric:
+        f0, f1, f2, f3 = _four_of_upper(made, above, s1, s2, s3, d0, d1, d2, d3)
+    else:
+        f0, f1, f2, f3 = _four_of_lower(behind(row, k * LANES), made, stride, d0, d1, d2, d3, e * stride)
+    _subtract_four(row, behind(upper, low), starts[k + 4] - low, above, s1, s2, s3, stride, f0, f1, f2, f3)
+    return f0 + f1 + f2 + f3
 
 
-@inner
-def _reduce_by_four(row, out, graph, p, e, width, n_samples, first, symmetric, nothing):
-    """Reduce a dense row by the four nested rows of the entries from `p` on; returns the sum of the factors."""
-    factors = _four_factors(row, out, graph, p, e, width, n_samples, first, symmetric, nothing)
-    low, high, shifts = _run_of_four(graph, p, symmetric)
-    _subtract_four(row, out, graph[4], low, high, shifts, factors, width, n_samples, first)
-    return factors[0] + factors[1] + factors[2] + factors[3]
-
-
-@inner
-def _load_columns(values, sources, row, columns, low, high, e, width, n_samples, first, nothing):
-    """Entries of the matrix in the columns of a run, from value `e` of the factorisation on, to a dense row."""
-    for p in range(U(low), U(high)):
-        source = np.int64(sources[U(e) + p - U(low)])
-        value = load(values, source * n_samples + first, nothing) if source >= 0 else nothing
-        store(row, np.int64(columns[p]) * width, value)
-
-
-@inner
-def _load_row(values, plan, row, i, width, n_samples, first, symmetric, nothing):
-    """Row i of the matrix to a dense row."""
-    sources, lower_starts, graph, first_value, _ = plan
-    lower, _, diagonal, upper_starts, upper = graph
-    own = diagonal[i]
-    if not symmetric:
-        low, high = lower_starts[i], lower_starts[i + 1]
-        _load_columns(
-            values, sources, row, lower, low, high, first_value[i], width, n_samples, first, nothing
-        )  # fmt: skip
-    source = np.int64(sources[own])
-    value = load(values, source * n_samples + first, nothing) if source >= 0 else nothing
-    store(row, i * width, value)
-    low, high = upper_starts[i], upper_starts[i + 1]
-    _load_columns(values, sources, row, upper, low, high, own + 1, width, n_samples, first, nothing)
-
-
-@inner
-def _finish_row(row, out, plan, i, width, stride, start, symmetric, nothing):
-    """Reduce a dense row by the rows above and store it; NaN where a value is not finite."""
-    _, lower_starts, graph, first_value, four = plan
-    lower, _, diagonal, upper_starts, upper = graph
-    check, p, e, end = nothing, lower_starts[i], first_value[i], lower_starts[i + 1]
-    while p < end:
-        if four[lower[p]] and p + 3 < end and lower[p + 3] == lower[p] + 3:
-            total = _reduce_by_four(row, out, graph, p, e, width, stride, start, symmetric, nothing)
-            p, e = p + 4, e + 4
-        else:
-            total = _reduce_by_one(row, out, graph, p, e, width, stride, start, symmetric, nothing)
-            p, e = p + 1, e + 1
-        check = check + (total - total)
-    own = diagonal[i]
-    pivot = reciprocal(load(row, i * width, nothing))
-    check = check + (pivot - pivot)
-    store(out, own * stride + start, pivot)
-    for t in range(upper_starts[i], upper_starts[i + 1]):
-        value = load(row, np.int64(upper[t]) * width, nothing)
+@plain
+def _store_row(row: Numbers, i: int, columns: Indices, count: int, made: Numbers, stride: int) -> Register:
+    """A reciprocal pivot and the values right of it from a dense row; returns what is NaN where one is not finite."""
+    pivot = reciprocal(load(row, i * LANES))
+    check = pivot - pivot
+    store(made, 0, pivot)
+    for t in range(count):
+        value = load(row, columns[t] * LANES)
         check = check + (value - value)
-        store(out, (own + 1 + t - upper_starts[i]) * stride + start, value)
+        store(made, (t + 1) * stride, value)
     return check
 
 
+@plain
+def _factor_tile(
+    values: Numbers, out: Numbers, broken: Numbers, first: int, n_samples: int, sources: Integers,
+    lower_starts: Integers, lower: Indices, across: Integers, places: Integers, diagonal: Integers, starts: Integers,
+    upper: Indices, nested: Indices, n: int, row: Numbers, work: Numbers, nothing: Register, symmetric: bool,
+    staged: bool,
+) -> None:  # fmt: skip
+    """The factorisation of one tile of samples; with `staged` it is worked out in `work`."""
+    given, own = behind(values, first), behind(out, first)
+    made, stride = work if staged else own, LANES if staged else n_samples
+    check = nothing
+    for i in range(n):
+        p, end, e, pivot = lower_starts[i], lower_starts[i + 1], places[i], diagonal[i]
+        columns, count = behind(upper, starts[i]), starts[i + 1] - starts[i]
+        if not symmetric:
+            _load_columns(given, n_samples, behind(sources, e), behind(lower, p), end - p, row)
+        store(row, i * LANES, _begun(given, n_samples, sources[pivot]))
+        _load_columns(given, n_samples, behind(sources, pivot + 1), columns, count, row)
+        while p < end:
+            k = lower[p]
+            if nested[k] != 0 and p + 3 < end and lower[p + 3] == k + 3:
+                to = across[p + 3] if symmetric else 0
+                total = _reduce_by_four(row, made, stride, k, to, e, diagonal, starts, upper, symmetric)
+                p, e = p + 4, e + 4
+            else:
+                to = across[p] if symmetric else 0
+                total = _reduce_by_one(row, made, stride, k, to, e, diagonal, starts, upper, symmetric)
+                p, e = p + 1, e + 1
+            check = check + (total - total)
+        check = check + _store_row(row, i, columns, count, behind(made, pivot * stride), stride)
+    store(broken, first, check)
+    if staged:
+        for v in range(places[n]):
+            store(own, v * n_samples, load(work, v * LANES))
+
+
+_factor_one = entry(_factor_tile)
+
+
 @per_width
-def _factorized(width, symmetric, staged):
+def _factorized(width):
     """Dense rows are reduced by the rows above, four at once where their columns are nested.
 
     With `staged`, the values of a tile are worked out in a buffer that the cache holds.
     """
 
     @compiled
-    def loop(values, plan, out, broken, n_samples, begin, n_tiles):
+    def loop(values, plan, graph, out, broken, n_samples, begin, n_tiles, symmetric, staged):
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
-            n, n_values = plan[4].size, plan[0].size
-            row = aligned(n * width, values)
+            sources, lower_starts, lower, across = plan
+            places, diagonal, starts, upper, nested = graph
+            row = aligned(diagonal.size * width, values)
             row[:] = 0  # without fill, entries that no row stores are reduced too
-            work = aligned(n_values * width, values) if staged else out
-            nothing = zeros(values, width)
+            work = aligned(sources.size * width if staged else 0, values)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
-                first = begin + tile * width
-                stride, start = (width, 0) if staged else (n_samples, first)
-                check = nothing
-                for i in range(n):
-                    _load_row(values, plan, row, i, width, n_samples, first, symmetric, nothing)
-                    check = check + _finish_row(row, work, plan, i, width, stride, start, symmetric, nothing)
-                store(broken, first, check)
-                if staged:
-                    for v in range(n_values):
-                        store(out, v * n_samples + first, load(work, v * width, nothing))
+                _factor_one(
+                    values, out, broken, begin + tile * width, n_samples, sources, lower_starts, lower, across, places,
+                    diagonal, starts, upper, nested, diagonal.size, row, work, zeros(values, width), symmetric, staged,
+                )  # fmt: skip
 
     return loop
 
@@ -248,15 +257,16 @@ def _factorized(width, symmetric, staged):
 @factorized.register("numba")
 def _(values: np.ndarray, plan: Elimination, out: Any) -> Any:
     n_samples = values.shape[1]
-    if plan.flat is not None or plan.supernodes is not None:
+    if has_tiles(plan):
         tiles, broken = factorized_tiles(values, plan)
         return into(out, tiles.rows(slice(None))), broken
     out = output(out, (plan.n_values, n_samples), values.dtype)
     broken = np.zeros(n_samples, values.dtype)
-    graph = (plan.lower, plan.across, plan.diagonal, plan.upper_starts, plan.upper)
-    arrays = (plan.sources, plan.lower_starts, graph, plan.first, plan.nested)
+    graph = (plan.first, plan.diagonal, plan.upper_starts, plan.upper, plan.nested)
+    arrays = (plan.sources, plan.lower_starts, plan.lower, plan.across)
     for first, width, count in tiles_by_width(n_samples, WIDEST):
         staged = width < n_samples and plan.n_values * width * values.itemsize <= LARGE
-        loop = _factorized(width, plan.symmetric, staged)
-        loop(values.reshape(-1), arrays, out.reshape(-1), broken, n_samples, first, count)
+        _factorized(width)(
+            values.reshape(-1), arrays, graph, out.reshape(-1), broken, n_samples, first, count, plan.symmetric, staged
+        )  # fmt: skip
     return out, broken

@@ -31,6 +31,7 @@ from ensemble._compile.plain_code import (
     prefetch,
     store,
 )
+from ensemble._kernels.direct.tiles import reciprocal
 
 __all__ = ["LU", "SYMMETRIC", "TRANSPOSED", "factor_one", "factor_solve_one", "flat_list", "solve_one"]
 
@@ -112,13 +113,6 @@ def flat_list(plan: Any) -> np.ndarray:
 
 # --- one tile
 @inlined
-def _reciprocal(pivot: Register) -> Register:
-    """1 / pivot; NaN where that is zero or not finite."""
-    inverse = 1.0 / pivot
-    return inverse + (pivot - pivot) + (inverse - inverse)
-
-
-@inlined
 def _started(given: Numbers, stride: int, sources: Indices, e: int, zero: Register) -> Register:
     """The entry of the matrix that value e begins as."""
     prefetch(given, sources[e + AHEAD] * stride)
@@ -175,9 +169,9 @@ def _factorized(
         high = at + 1 + 2 * pairs[at]
         total = _started(given, stride, sources, e, zero)
         if symmetric:
-            pivot = _reciprocal(_gathered(total, pairs, at + 1, high, scaled, out))
+            pivot = reciprocal(_gathered(total, pairs, at + 1, high, scaled, out))
         else:
-            pivot = _reciprocal(_gathered(total, pairs, at + 1, high, out, out))
+            pivot = reciprocal(_gathered(total, pairs, at + 1, high, out, out))
         check = check + (pivot - pivot)
         store(out, e * LANES, pivot)
         e, at = e + 1, high

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ensemble._compile.plain_code import LANES, Integers, Numbers, Register, behind, entry, inlined, load, plain, store
 from ensemble._kernels.direct.blocks import pack_lower, pack_upper, subtract_four, subtract_rows
+from ensemble._kernels.direct.tiles import reciprocal
 
 __all__ = ["BLOCK", "FACTORS", "factor_tile"]
 
@@ -80,13 +81,6 @@ def _update(
 
 # --- the rows of a supernode among themselves
 @inlined
-def _reciprocal(pivot: Register) -> Register:
-    """1 / pivot; NaN where that is zero or not finite."""
-    inverse = 1.0 / pivot
-    return inverse + (pivot - pivot) + (inverse - inverse)
-
-
-@inlined
 def _multiples(panel: Numbers, at: int, row: int, factor: Register, low: int) -> None:
     """Subtract in the columns `low` to 3 of a block the multiple of one of its rows from another."""
     for c in range(low, 4):
@@ -98,7 +92,7 @@ def _factor_block(upper: Numbers, lower: Numbers, step: int, kept: Numbers, symm
     """The factorisation of a block of four rows and columns, `step` from row to row, and its numbers in `kept`."""
     for k in range(4):
         row = k * step
-        pivot = _reciprocal(load(upper, row + k * LANES))
+        pivot = reciprocal(load(upper, row + k * LANES))
         store(kept, k * LANES, pivot)
         for r in range(k + 1, 4):
             at = (r + 3 if k == 0 else r + 5 if k == 1 else 9) * LANES

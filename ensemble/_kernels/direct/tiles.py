@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.allocation import new
-from ensemble._compile.lanes.types import select
 from ensemble._compile.numba import inner, tiles
+from ensemble._compile.plain_code import Register, inlined
 
 __all__ = [
     "Tiles",
@@ -25,11 +25,11 @@ BLOCKS = 64
 """Runs of tiles that threads share; each has one buffer."""
 
 
-@inner
-def reciprocal(pivot):
+@inlined
+def reciprocal(pivot: Register) -> Register:
     """1 / pivot; NaN where that is zero or not finite."""
     inverse = 1.0 / pivot
-    return select((inverse - inverse == 0.0) & (inverse != 0.0), inverse, np.nan)
+    return inverse + (pivot - pivot) + (inverse - inverse)
 
 
 @inner

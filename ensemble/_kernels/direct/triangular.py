@@ -255,8 +255,8 @@ def _solve(width):
 def graph_arrays(plan: Elimination, transposed: bool) -> tuple[np.ndarray, ...]:
     """What `solve_tile` needs to know of the graph."""
     rows, columns = (plan.columns, plan.rows) if transposed else (plan.rows, plan.columns)
-    lower, upper, nested = (a.astype(np.int32, copy=False) for a in (plan.lower, plan.upper, plan.nested))
-    return plan.lower_starts, lower, plan.upper_starts, upper, plan.first, plan.diagonal, nested, rows, columns
+    lower, upper = (plan.lower_starts, plan.lower), (plan.upper_starts, plan.upper)
+    return *lower, *upper, plan.first, plan.diagonal, plan.nested, rows, columns
 
 
 def order_of(plan: Elimination, transposed: bool) -> int:
