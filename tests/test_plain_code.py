@@ -182,7 +182,7 @@ def test_numbers_of_another_type_are_converted_as_they_are_read(dtype, stored, r
 
 def test_arrays_of_another_type_are_refused_by_name():
     indexed = entry(plain(sum_of_indexed))
-    with pytest.raises(numba.TypingError, match=r"sum_of_indexed: places must hold int32; got array\(int64"):
+    with pytest.raises(TypeError, match=r"sum_of_indexed: places must hold int32; got array\(int64"):
         numba.njit(lambda w, places: indexed(w, places))(np.ones(3), np.arange(3))
 
 
