@@ -18,7 +18,7 @@ from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.lanes.record_loop import reading_loop, recording_loop
 from ensemble._compile.machine_code import addresses_of, assembled
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_serial, inner
 from ensemble._compile.trace.graph import Graph
 from ensemble._kernels.ode.driver import NON_FINITE, fill
 
@@ -60,7 +60,23 @@ def backward_addresses(
     return Backward(places["start"], places["record"], places["sweep"], places.get("back_start", 0))
 
 
-@compiled_serial
+@inner
+def copy_rows(target, to, source, first, count):
+    """`count` rows from row `first` of `source` on, to row `to` of `target` on."""
+    for i in range(count):
+        for c in range(target.shape[1]):
+            target[to + i, c] = source[first + i, c]
+
+
+@inner
+def clear_rows(target, low, high):
+    """Zeros to the rows `low` to `high`."""
+    for i in range(low, high):
+        for c in range(target.shape[1]):
+            target[i, c] = 0.0
+
+
+@inner
 def begin(first, last, start_at, places, sources, shared, varying, rows):
     """Load the samples and their first steps; returns states of lanes, 0: runs, or the status of a run that is over."""
     row_t, row_y, row_h, row_carried = places[0], places[1], places[2], places[3]
@@ -88,7 +104,7 @@ def begin(first, last, start_at, places, sources, shared, varying, rows):
     return states
 
 
-@compiled_serial
+@inner
 def taken(rows, record, record_at, capacity, made, places):
     """Fill the record, from step `made` on; returns the entries, and whether all lanes are at their end."""
     row_t, row_h, row_status, row_t1, n_fixed = places[0], places[2], places[6], places[9], places[19]
@@ -113,7 +129,7 @@ def taken(rows, record, record_at, capacity, made, places):
     return count + 1, True
 
 
-@compiled_serial
+@inner
 def output_cotangents(record, count, c, s, next_start, t_eval, weights, at, size, n, degree):
     """Write the cotangents of the values at output times into the entries of lane `c`; returns the start of the first.
 
@@ -146,7 +162,7 @@ def output_cotangents(record, count, c, s, next_start, t_eval, weights, at, size
     return at, next_start
 
 
-@compiled_serial
+@inner
 def ends(first, n_lanes, places, rows, begun, states, y, t, status, n_steps, n_rejected):
     """Write how the runs have ended."""
     for c in range(n_lanes):
@@ -196,33 +212,40 @@ def gradient_range(
     degree = places[16] if n_times > 0 else 0
     n_lanes = last - first
     states = begin(first, last, start_at, places, sources, shared, varying, rows)
-    begun = rows[places[1] : places[1] + n].copy()
+    begun = np.empty((n, width), rows.dtype)
+    copy_rows(begun, 0, rows, places[1], n)
     checkpoints = np.empty((16, carried, width), rows.dtype)
-    n_checkpoints, count, made, done = 0, 0, 0, (states != 0).all()
+    n_checkpoints, count, made, done = 0, 0, 0, True
+    for c in range(width):
+        done &= states[c] != 0
     while not done:
         if n_checkpoints == checkpoints.shape[0]:
             larger = np.empty((2 * n_checkpoints, carried, width), rows.dtype)
-            larger[:n_checkpoints] = checkpoints
+            for k in range(n_checkpoints):
+                copy_rows(larger[k], 0, checkpoints[k], 0, carried)
             checkpoints = larger
-        checkpoints[n_checkpoints] = rows[:carried]
+        copy_rows(checkpoints[n_checkpoints], 0, rows, 0, carried)
         n_checkpoints += 1
         count, done = taken(rows, record, record_at, capacity, made, places)
         made += count
     ends(first, n_lanes, places, rows, begun, states, y, t, status, n_steps, n_rejected)
 
-    at, next_start = np.full(width, n_times - 1), rows[places[0]].copy()
-    back_rows[: size + n_p] = 0.0
-    back_rows[size + n_p : size + 2 * n_p] = rows[places[12] : places[12] + n_p]
+    at, next_start = np.empty(width, np.int64), np.empty(width, rows.dtype)
+    for c in range(width):
+        at[c], next_start[c] = n_times - 1, rows[places[0], c]
+    clear_rows(back_rows, 0, size + n_p)
+    copy_rows(back_rows, size + n_p, rows, places[12], n_p)
     if n_times == 0:
         for i in range(n):
             for c in range(n_lanes):
                 back_rows[i, c] = weights[0, i, first + c]
     for number in range(n_checkpoints - 1, -1, -1):
         if number < n_checkpoints - 1:
-            rows[:carried] = checkpoints[number]
+            copy_rows(rows, 0, checkpoints[number], 0, carried)
             count, done = taken(rows, record, record_at, capacity, number * capacity, places)
         if n_times > 0:
-            record[:count, 2 + size :] = 0.0
+            for k in range(count):
+                clear_rows(record[k], 2 + size, record.shape[1])
             for c in range(n_lanes):
                 at[c], next_start[c] = output_cotangents(
                     record, count, c, first + c, next_start[c], t_eval, weights, at[c], size, n, degree
@@ -233,15 +256,17 @@ def gradient_range(
             for i in range(n):
                 back_rows[i, c] += weights[j, i, first + c]
     if n_carried > 0:
-        rows[0] = rows[places[8]]
-        rows[1 : 1 + n] = begun
-        rows[1 + n : 1 + n + n_p] = back_rows[size + n_p : size + 2 * n_p]
-        rows[1 + n + n_p : 1 + n + n_p + n_carried] = back_rows[n:size]
-        rows[1 + size + n_p : 1 + size + 2 * n_p] = back_rows[size : size + n_p]
+        copy_rows(rows, 0, rows, places[8], 1)
+        copy_rows(rows, 1, begun, 0, n)
+        copy_rows(rows, 1 + n, back_rows, size + n_p, n_p)
+        copy_rows(rows, 1 + n + n_p, back_rows, n, n_carried)
+        copy_rows(rows, 1 + size + n_p, back_rows, size, n_p)
         call_rows(back_start_at, (rows, 1, 1))
         base = 1 + size + 2 * n_p
-        back_rows[:n] += rows[base : base + n]
-        back_rows[size : size + n_p] = rows[base + n : base + n + n_p]
+        for i in range(n):
+            for c in range(width):
+                back_rows[i, c] += rows[base + i, c]
+        copy_rows(back_rows, size, rows, base + n, n_p)
     for c in range(n_lanes):
         s = first + c
         failed = status[s] != 1

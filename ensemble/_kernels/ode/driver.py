@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._compile.c_functions import call_rows
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_serial, inner
 
 __all__ = ["EVENT", "NON_FINITE", "solve_range"]
 
@@ -20,7 +20,7 @@ NON_FINITE, EVENT = 5, 4
 BISECTIONS = 60
 
 
-@compiled_serial
+@inner
 def moving(sources, first_constant):
     """The sources of what differs between samples, or changes in a run: the others are loaded once."""
     chosen, count = np.empty(sources.shape, np.int64), 0
@@ -32,7 +32,7 @@ def moving(sources, first_constant):
     return chosen[:count]
 
 
-@compiled_serial
+@inner
 def fill(rows, c, s, sources, shared, varying):
     """Load sample `s` into lane `c`."""
     for k in range(sources.shape[0]):
@@ -40,7 +40,7 @@ def fill(rows, c, s, sources, shared, varying):
         rows[row, c] = shared[index] if kind == 0 else varying[index, s]
 
 
-@compiled_serial
+@inner
 def fill_all(rows, base, last, sources, shared, varying):
     """Load sample `base` and the next ones, before `last`, into all lanes; lanes beyond have the last one."""
     width = rows.shape[1]
@@ -58,7 +58,7 @@ def fill_all(rows, base, last, sources, shared, varying):
                 row[c] = given[count - 1]
 
 
-@compiled_serial
+@inner
 def finished(rows, c, s, row_y, n, row_steps, y, n_steps, n_rejected):
     """Write the state and the counts of a sample whose run ended in lane `c`; whether its state is finite."""
     good = True
@@ -71,7 +71,7 @@ def finished(rows, c, s, row_y, n, row_steps, y, n_steps, n_rejected):
     return good
 
 
-@compiled_serial
+@inner
 def interpolated(rows, c, theta, i, place, n, degree):
     """Unknown `i` of lane `c` at a fraction of the last step."""
     base = place + 2 + n + i * degree
@@ -81,7 +81,7 @@ def interpolated(rows, c, theta, i, place, n, degree):
     return value * theta + rows[place + 2 + i, c]
 
 
-@compiled_serial
+@inner
 def roots(rows, event_rows, event_at, j, place, n, degree, n_parameters, first_p, low, high, old):
     """Bisect for the root of event `j` in the last step of all lanes: `high` is the end of the last bracket."""
     width = rows.shape[1]
