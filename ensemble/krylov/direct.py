@@ -272,11 +272,14 @@ class _Solution:
         for _ in range(REFINEMENTS):
             if not active.any():
                 return
-            corrected = self.x + self.solve(self.r, self.norm)
+            corrected = self.solve(self.r, self.norm)
+            corrected += self.x
             r, error, norm = self.judged(corrected)
             better = active & (norm < self.norm) & np.isfinite(error)
-            chosen = asarray_like(better, self.x)
-            self.x, self.r = xp.where(chosen, corrected, self.x), xp.where(chosen, r, self.r)
+            if not better.all():
+                chosen = asarray_like(better, self.x)
+                corrected, r = xp.where(chosen, corrected, self.x), xp.where(chosen, r, self.r)
+            self.x, self.r = corrected, r
             going_on = better & (norm <= 0.5 * self.norm)
             self.norm, self.error = np.where(better, norm, self.norm), np.where(better, error, self.error)
             self.iterations += active

@@ -91,6 +91,24 @@ def _four_columns(
 
 
 @inlined
+def _less_row(
+    a0: Register, a1: Register, b0: Register, b1: Register, c0: Register, c1: Register, d0: Register, d1: Register,
+    factors: Numbers, at: int, above: Numbers, row: int, step: int,
+) -> tuple[Register, Register, Register, Register, Register, Register, Register, Register]:  # fmt: skip
+    """Four rows by two columns less the multiples of one row above."""
+    u0, u1 = load(above, row), load(above, row + step)
+    f = load(factors, at)
+    a0, a1 = a0 - f * u0, a1 - f * u1
+    f = load(factors, at + LANES)
+    b0, b1 = b0 - f * u0, b1 - f * u1
+    f = load(factors, at + 2 * LANES)
+    c0, c1 = c0 - f * u0, c1 - f * u1
+    f = load(factors, at + 3 * LANES)
+    d0, d1 = d0 - f * u0, d1 - f * u1
+    return a0, a1, b0, b1, c0, c1, d0, d1
+
+
+@inlined
 def _two_columns(
     panel: Numbers, r0: int, r1: int, r2: int, r3: int, p0: int, p1: int, factors: Numbers, above: Numbers,
     rows: Integers, step: int, depth: int,
@@ -98,17 +116,19 @@ def _two_columns(
     """Four rows by two columns, where 16 registers hold no more: eight sums, three factors, products."""
     a0, a1, b0, b1 = load(panel, r0 + p0), load(panel, r0 + p1), load(panel, r1 + p0), load(panel, r1 + p1)
     c0, c1, d0, d1 = load(panel, r2 + p0), load(panel, r2 + p1), load(panel, r3 + p0), load(panel, r3 + p1)
-    for k in range(depth):
-        at, from_row = 4 * k * LANES, rows[k]
-        u0, u1 = load(above, from_row), load(above, from_row + step)
-        f = load(factors, at)
-        a0, a1 = a0 - f * u0, a1 - f * u1
-        f = load(factors, at + LANES)
-        b0, b1 = b0 - f * u0, b1 - f * u1
-        f = load(factors, at + 2 * LANES)
-        c0, c1 = c0 - f * u0, c1 - f * u1
-        f = load(factors, at + 3 * LANES)
-        d0, d1 = d0 - f * u0, d1 - f * u1
+    k = 0
+    while k + 2 <= depth:  # a counter for two rows: the processor issues little more than the products themselves
+        a0, a1, b0, b1, c0, c1, d0, d1 = _less_row(
+            a0, a1, b0, b1, c0, c1, d0, d1, factors, 4 * k * LANES, above, rows[k], step
+        )  # fmt: skip
+        a0, a1, b0, b1, c0, c1, d0, d1 = _less_row(
+            a0, a1, b0, b1, c0, c1, d0, d1, factors, 4 * (k + 1) * LANES, above, rows[k + 1], step
+        )  # fmt: skip
+        k += 2
+    if k < depth:
+        a0, a1, b0, b1, c0, c1, d0, d1 = _less_row(
+            a0, a1, b0, b1, c0, c1, d0, d1, factors, 4 * k * LANES, above, rows[k], step
+        )  # fmt: skip
     _store_four(panel, 0, r0 + p0, r0 + p1, r1 + p0, r1 + p1, a0, a1, b0, b1)
     _store_four(panel, 0, r2 + p0, r2 + p1, r3 + p0, r3 + p1, c0, c1, d0, d1)
 
