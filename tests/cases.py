@@ -36,12 +36,12 @@ class Case:
 
 def random_graph(rng, n_rows, n_columns, per_row=4, square_diagonal=False):
     """(indptr, indices) with rows of up to `per_row` entries, one of them empty."""
-    rows = []
-    for i in range(n_rows):
-        chosen = set(rng.choice(n_columns, size=rng.integers(0, min(per_row, n_columns) + 1), replace=False).tolist())
-        if square_diagonal:
-            chosen.add(i)
-        rows.append(sorted(chosen))
+    columns = rng.integers(0, n_columns, (n_rows, per_row)).tolist()
+    lengths = rng.integers(0, min(per_row, n_columns) + 1, n_rows).tolist()
+    rows = [
+        sorted({*chosen[:length], *([i] if square_diagonal else [])})
+        for i, (chosen, length) in enumerate(zip(columns, lengths, strict=True))
+    ]
     if n_rows > 1 and not square_diagonal:
         rows[1] = []
     indptr = np.zeros(n_rows + 1, np.int32)

@@ -158,18 +158,38 @@ def _solved(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, pl
     size = max(BUDGET // max(plan.n_values * plan.dtype.itemsize, 1) // tile, 1) * tile
     if scaled.n_samples <= size:
         with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-            return _Solution(system, A, *plan._update_and_apply(scaled, system.b), unit).finish()
+            return _Solution(system, A, *_factors_and_product(plan, scaled, system.b), unit).finish()
     parts = []
     for first in range(0, scaled.n_samples, size):
         chosen = np.arange(first, min(first + size, scaled.n_samples))
         rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
         part = replace(system, b=contiguous(system.b[:, first : first + size]), rtol=rtol)
         with np.errstate(all="ignore"):
-            F, x = plan._update_and_apply(scaled.take_samples(chosen), part.b)
+            F, x = _factors_and_product(plan, scaled.take_samples(chosen), part.b)
             own = _Solution(part, A.take_samples(chosen), F, x, None if unit is None else unit[chosen]).finish()
         del own.F, F  # before the next one is made
         parts.append(own)
     return _joined(parts)
+
+
+def _factors_and_product(plan: Factorization, scaled: CrsMatrix, b: Any) -> tuple[Factorization, Any]:
+    """The factorisation, and its product with `b` where both take one pass, else None."""
+    if not isinstance(b, np.ndarray) or plan.dtype.itemsize == b.dtype.itemsize:
+        return plan._update_and_apply(scaled, b)
+    unit = _power_of_two(_norms(b, fetched(dot(b, b, None))[0]))
+    F, x = plan._update_and_apply(scaled, _narrow(b, unit, plan.dtype))
+    return F, None if x is None else np.multiply(x, unit, out=empty(b.shape, b.dtype))
+
+
+def _power_of_two(norm: np.ndarray) -> np.ndarray:
+    """The power of two next to each norm; 1 for norms that have none."""
+    exponent = np.where(np.isfinite(norm) & (norm > 0.0), np.frexp(norm)[1] - 1, 0)
+    return np.ldexp(1.0, exponent)
+
+
+def _narrow(r: np.ndarray, unit: np.ndarray, dtype: Any) -> np.ndarray:
+    """``r / unit`` in another type."""
+    return np.divide(r, unit, out=empty(r.shape, dtype), casting="same_kind")
 
 
 def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: dict[str, Any]) -> DirectResult:
@@ -243,11 +263,9 @@ class _Solution:
     def solve_scaled(self, r: Any, norm: np.ndarray) -> Any:
         """The same in the type of the factorisation, of `r` over the power of two next to its norm."""
         with np.errstate(all="ignore"):
-            exponent = np.where(np.isfinite(norm) & (norm > 0.0), np.frexp(norm)[1] - 1, 0)
-            unit = asarray_like(np.ldexp(1.0, exponent), r)
+            unit = asarray_like(_power_of_two(norm), r)
             if isinstance(r, np.ndarray):
-                narrow = np.divide(r, unit, out=empty(r.shape, self.F.dtype), casting="same_kind")
-                return np.multiply(self.F.apply(narrow), unit, out=empty(r.shape, r.dtype))
+                return np.multiply(self.F.apply(_narrow(r, unit, self.F.dtype)), unit, out=empty(r.shape, r.dtype))
             xp = array_namespace(r)
             narrow = contiguous(xp.astype(r / unit, getattr(xp, self.F.dtype.name)))
             return xp.astype(self.F.apply(narrow), r.dtype) * unit
