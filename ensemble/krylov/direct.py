@@ -189,7 +189,8 @@ def _power_of_two(norm: np.ndarray) -> np.ndarray:
 
 def _narrow(r: np.ndarray, unit: np.ndarray, dtype: Any) -> np.ndarray:
     """``r / unit`` in another type."""
-    return np.divide(r, unit, out=empty(r.shape, dtype), casting="same_kind")
+    narrow: np.ndarray = np.divide(r, unit, out=empty(r.shape, dtype), casting="same_kind")
+    return narrow
 
 
 def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: dict[str, Any]) -> DirectResult:

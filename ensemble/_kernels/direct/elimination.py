@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.allocation import new, new_full
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_serial, inner
 from ensemble._kernels.direct.supernodes import Supernodes
 
 __all__ = [
@@ -45,12 +45,16 @@ def elimination_tree(indptr, indices):
     return parent
 
 
-@compiled_serial
-def postorder(parent, weights):
+def postorder(parent: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Rows in an order in which each subtree is a run of rows, children in descending order of their weights."""
+    order: np.ndarray = _postorder(parent, np.argsort(weights, kind="stable"))
+    return order
+
+
+@compiled_serial
+def _postorder(parent, by_weight):
     n = parent.size
     child, sibling = new_full(n, NONE, np.int64), new_full(n, NONE, np.int64)
-    by_weight = np.argsort(weights, kind="mergesort")
     for i in range(n):
         v = by_weight[i]
         if parent[v] != NONE:
@@ -75,6 +79,26 @@ def postorder(parent, weights):
     return order
 
 
+@inner
+def _sort_descending(items, count, keys, free):
+    """Sort the first `count` items by their keys, equal ones in their order; NumPy's sort compiles for two seconds."""
+    width = 1
+    while width < count:
+        for low in range(0, count, 2 * width):
+            middle, high = min(low + width, count), min(low + 2 * width, count)
+            i, j = low, middle
+            for k in range(low, high):
+                if i < middle and (j >= high or keys[items[i]] >= keys[items[j]]):
+                    free[k] = items[i]
+                    i += 1
+                else:
+                    free[k] = items[j]
+                    j += 1
+        for k in range(count):
+            items[k] = free[k]
+        width *= 2
+
+
 @compiled_serial
 def excess_storage(parent, lengths):
     """The sums that a subtree needs at one time, more than those that it leaves: `lengths` are those of its rows.
@@ -82,25 +106,25 @@ def excess_storage(parent, lengths):
     With children in descending order of it a tree needs fewest at one time: Liu (1986), ACM TOMS 12, 249.
     """
     n = parent.size
-    starts = new_full(n + 1, 0, np.int64)
-    for v in range(n):
+    child, sibling = new_full(n, NONE, np.int64), new_full(n, NONE, np.int64)
+    for v in range(n - 1, -1, -1):  # children in ascending order
         if parent[v] != NONE:
-            starts[parent[v] + 1] += 1
-    starts = np.cumsum(starts)
-    place, children = starts.copy(), new(n, np.int64)
-    for v in range(n):
-        if parent[v] != NONE:
-            children[place[parent[v]]] = v
-            place[parent[v]] += 1
-    left, excess = lengths * lengths, new(n, np.int64)
+            sibling[v] = child[parent[v]]
+            child[parent[v]] = v
+    own, free, excess = new(n, np.int64), new(n, np.int64), new(n, np.int64)
     for v in range(n):  # children come before their parents
-        own = children[starts[v] : starts[v + 1]]
+        count, c = 0, child[v]
+        while c != NONE:
+            own[count] = c
+            count, c = count + 1, sibling[c]
+        _sort_descending(own, count, excess, free)
         kept, most = 0, 0
-        for i in np.argsort(-excess[own], kind="mergesort"):
-            c = own[i]
-            most = max(most, kept + left[c] + excess[c])
-            kept += left[c]
-        excess[v] = max(most, kept + (lengths[v] + 1) * (lengths[v] + 1)) - left[v]
+        for k in range(count):
+            c = own[k]
+            left = lengths[c] * lengths[c]
+            most = max(most, kept + left + excess[c])
+            kept += left
+        excess[v] = max(most, kept + (lengths[v] + 1) * (lengths[v] + 1)) - lengths[v] * lengths[v]
     return excess
 
 
