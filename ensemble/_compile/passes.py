@@ -24,8 +24,7 @@ import numba
 from numba.core import compiler, typed_passes
 from numba.core.compiler_lock import global_compiler_lock
 
-from ensemble._compile import splicing  # noqa: F401  registers replacements
-from ensemble._compile.numba_parts import replacements
+from ensemble._compile.splicing import replacements
 
 __all__ = ["TESTED", "KernelCompiler", "compiler_options"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from numba.core import bytecode, inline_closurecall, ir
 
-from ensemble._compile.numba_parts import flags_text, replaces
+from ensemble._compile.numba_parts import flags_text, replacements, replaces
 
-__all__ = ["SPLICED"]
+__all__ = ["replacements"]
 
 SPLICED: dict[tuple[Any, str], Any] = {}
 """The intermediate representation of functions that were spliced, under the options of their callers."""

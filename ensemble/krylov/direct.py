@@ -173,12 +173,13 @@ def _solved(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, pl
 
 
 def _factors_and_product(plan: Factorization, scaled: CrsMatrix, b: Any) -> tuple[Factorization, Any]:
-    """The factorisation, and its product with `b` where both take one pass, else None."""
+    """The factorisation, and its product with `b`; None where that is left to another pass."""
     if not isinstance(b, np.ndarray) or plan.dtype.itemsize == b.dtype.itemsize:
         return plan._update_and_apply(scaled, b)
     unit = _power_of_two(_norms(b, fetched(dot(b, b, None))[0]))
-    F, x = plan._update_and_apply(scaled, _narrow(b, unit, plan.dtype))
-    return F, None if x is None else np.multiply(x, unit, out=empty(b.shape, b.dtype))
+    narrow = _narrow(b, unit, plan.dtype)
+    F, x = plan._update_and_apply(scaled, narrow)
+    return F, np.multiply(F.apply(narrow) if x is None else x, unit, out=empty(b.shape, b.dtype))
 
 
 def _power_of_two(norm: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from ensemble._compile.memory import empty
 from ensemble._compile.numba import compiled, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED, factor_one, factor_solve_one, solve_one
-from ensemble._kernels.direct.tiles import Tiles, aligned, read_tile, runs_of_tiles, spoil_broken, write_tile
+from ensemble._kernels.direct.tiles import Tiles, aligned, fill_broken, read_tile, runs_of_tiles, write_tile
 
 __all__ = ["empty_tiles", "factorized_tiles", "solved_at_once", "solved_tiles"]
 
@@ -85,7 +85,7 @@ def _factor_solve(width: int) -> Any:
                 )  # fmt: skip
                 if rest < w:
                     write_tile(x, n_samples, first, rest, made, width)
-                spoil_broken(x, n_samples, first, rest, broken)
+                fill_broken(x, n_samples, first, rest, broken)
 
     return loop
 

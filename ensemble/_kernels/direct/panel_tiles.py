@@ -17,7 +17,7 @@ from ensemble._compile.memory import empty, empty_like
 from ensemble._compile.numba import compiled, prange, thread_count
 from ensemble._kernels.direct.flat import LU, SYMMETRIC
 from ensemble._kernels.direct.supernodal import BLOCK, FACTORS, factor_tile
-from ensemble._kernels.direct.tiles import Tiles, aligned, read_tile, spoil_broken, write_tile
+from ensemble._kernels.direct.tiles import Tiles, aligned, fill_broken, read_tile, write_tile
 from ensemble._kernels.direct.triangular import ahead_of, graph_arrays, solve_tile, solve_tiles
 
 __all__ = ["empty_panels", "factorized_panels", "solved_panels"]
@@ -27,7 +27,7 @@ __all__ = ["empty_panels", "factorized_panels", "solved_panels"]
 def _panel_loop(width: int) -> Any:
     """Factorisations, and solutions where `solved`; a tile's values are kept in `tiles` if `kept`, else until the next.
 
-    The last tile may have lanes without a sample: they work on the last one again.
+    The last tile may have lanes without a sample: these repeat the last sample.
     """
 
     @compiled
@@ -68,7 +68,7 @@ def _panel_loop(width: int) -> Any:
                 )  # fmt: skip
                 if rest < w:
                     write_tile(x, n_samples, first, rest, made, width)
-                spoil_broken(x, n_samples, first, rest, broken)
+                fill_broken(x, n_samples, first, rest, broken)
 
     return loop
 

@@ -54,8 +54,8 @@ def _subtract_above(
 @plain
 def _update(
     upper: Numbers, lower: Numbers, ld: int, spare: int, out: Numbers, pivots: Integers, depth: int, skipped: int,
-     columns: Integers, left: Integers, count: int, high: int, place: Integers, integers: Integers,
-    longest: int, factors: Numbers, packed: Numbers, symmetric: bool,
+    columns: Integers, left: Integers, count: int, high: int, place: Integers, integers: Integers, longest: int,
+    factors: Numbers, packed: Numbers, symmetric: bool,
 ) -> None:  # fmt: skip
     """Subtract the multiples of one supernode above, of `depth` rows: from its column `skipped` on, `high` columns."""
     places, rows, packed_rows = behind(integers, 0), behind(integers, longest), behind(integers, longest + depth)

@@ -13,10 +13,10 @@ from ensemble._compile.plain_code import Register, inlined
 __all__ = [
     "Tiles",
     "aligned",
+    "fill_broken",
     "read_tile",
     "reciprocal",
     "runs_of_tiles",
-    "spoil_broken",
     "tiles_by_width",
     "write_tile",
 ]
@@ -98,7 +98,7 @@ def write_tile(target, n_samples, first, count, tile, width):
 
 
 @inner
-def spoil_broken(x, n_samples, first, count, broken):
+def fill_broken(x, n_samples, first, count, broken):
     """NaN for the samples whose mark is NaN, of `count` from `first` on."""
     for sample in range(first, first + count):
         if broken[sample] != broken[sample]:
