@@ -27,13 +27,12 @@ from ensemble._compile.plain_code import (
     inlined,
     load,
     plain,
-    spread,
     store,
 )
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.by_tiles import factorized_tiles, has_tiles
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.tiles import aligned, reciprocal, runs_of_tiles, tiles_by_width
+from ensemble._kernels.direct.tiles import aligned, begun, reciprocal, runs_of_tiles, tiles_by_width
 
 __all__ = ["factorized"]
 
@@ -74,17 +73,11 @@ def factorized(values, plan, out):
 
 
 # --- one tile
-@inlined
-def _begun(given: Numbers, stride: int, source: int) -> Register:
-    """The entry of the matrix that a value begins as."""
-    return load(given, source * stride) if source >= 0 else spread(0.0)
-
-
 @plain
 def _load_columns(given: Numbers, stride: int, sources: Integers, columns: Indices, count: int, row: Numbers) -> None:
     """Entries of the matrix in a run of columns to a dense row."""
     for t in range(count):
-        store(row, columns[t] * LANES, _begun(given, stride, sources[t]))
+        store(row, columns[t] * LANES, begun(given, stride, sources[t]))
 
 
 @inlined
@@ -206,7 +199,7 @@ def _factor_tile(
         columns, count = behind(upper, starts[i]), starts[i + 1] - starts[i]
         if not symmetric:
             _load_columns(given, n_samples, behind(sources, e), behind(lower, p), end - p, row)
-        store(row, i * LANES, _begun(given, n_samples, sources[pivot]))
+        store(row, i * LANES, begun(given, n_samples, sources[pivot]))
         _load_columns(given, n_samples, behind(sources, pivot + 1), columns, count, row)
         while p < end:
             k = lower[p]

@@ -31,7 +31,7 @@ from ensemble._compile.plain_code import (
     prefetch,
     store,
 )
-from ensemble._kernels.direct.tiles import reciprocal
+from ensemble._kernels.direct.tiles import begun, reciprocal
 
 __all__ = ["LU", "SYMMETRIC", "TRANSPOSED", "factor_one", "factor_solve_one", "flat_list", "solve_one"]
 
@@ -113,13 +113,6 @@ def flat_list(plan: Any) -> np.ndarray:
 
 # --- one tile
 @inlined
-def _started(given: Numbers, stride: int, sources: Indices, e: int, zero: Register) -> Register:
-    """The entry of the matrix that value e begins as."""
-    prefetch(given, sources[e + AHEAD] * stride)
-    return load(given, sources[e] * stride) if sources[e] >= 0 else zero
-
-
-@inlined
 def _gathered(total: Register, pairs: Indices, low: int, high: int, left: Numbers, right: Numbers) -> Register:
     """`total` less the products of pairs."""
     for p in range(low, high, 2):
@@ -158,7 +151,8 @@ def _factorized(
             part = _vector(b, rows[i] * far, shared, y, i * LANES)
         while e < end:
             high = at + 2 + 2 * pairs[at]
-            total = _started(given, stride, sources, e, zero)
+            prefetch(given, sources[e + AHEAD] * stride)
+            total = begun(given, stride, sources[e])
             total = _gathered(total, pairs, at + 2, high, out, out) * load(out, pairs[at + 1] * LANES)
             check = check + (total - total)
             store(out, e * LANES, total)
@@ -167,7 +161,8 @@ def _factorized(
                 left += 1
             e, at = e + 1, high
         high = at + 1 + 2 * pairs[at]
-        total = _started(given, stride, sources, e, zero)
+        prefetch(given, sources[e + AHEAD] * stride)
+        total = begun(given, stride, sources[e])
         if symmetric:
             pivot = reciprocal(_gathered(total, pairs, at + 1, high, scaled, out))
         else:
@@ -181,7 +176,8 @@ def _factorized(
             store(y, i * LANES, part)
         while e <= last:
             high = at + 1 + 2 * pairs[at]
-            total = _started(given, stride, sources, e, zero)
+            prefetch(given, sources[e + AHEAD] * stride)
+            total = begun(given, stride, sources[e])
             if symmetric:
                 total = _gathered(total, pairs, at + 1, high, scaled, out)
                 store(scaled, e * LANES, total * pivot)

@@ -1,4 +1,4 @@
-"""What kernels of factorisations share: tiles of samples, and pivots."""
+"""What kernels of factorisations share: tiles of samples, first values, and pivots."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 
 from ensemble._compile.allocation import new
 from ensemble._compile.numba import inner, tiles
-from ensemble._compile.plain_code import Register, inlined
+from ensemble._compile.plain_code import Numbers, Register, inlined, load, spread
 
 __all__ = [
     "Tiles",
     "aligned",
+    "begun",
     "fill_broken",
     "read_tile",
     "reciprocal",
@@ -23,6 +24,12 @@ __all__ = [
 
 BLOCKS = 64
 """Runs of tiles that threads share; each has one buffer."""
+
+
+@inlined
+def begun(given: Numbers, stride: int, source: int) -> Register:
+    """What a value begins as: the entry of the matrix at `source`, zero for a negative one."""
+    return load(given, source * stride) if source >= 0 else spread(0.0)
 
 
 @inlined
