@@ -158,28 +158,29 @@ def _solved(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, pl
     size = max(BUDGET // max(plan.n_values * plan.dtype.itemsize, 1) // tile, 1) * tile
     if scaled.n_samples <= size:
         with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-            return _Solution(system, A, *_factors_and_product(plan, scaled, system.b), unit).finish()
+            return _Solution(system, A, unit, *_factors_and_product(plan, scaled, system.b)).finish()
     parts = []
     for first in range(0, scaled.n_samples, size):
         chosen = np.arange(first, min(first + size, scaled.n_samples))
         rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
         part = replace(system, b=contiguous(system.b[:, first : first + size]), rtol=rtol)
         with np.errstate(all="ignore"):
-            F, x = _factors_and_product(plan, scaled.take_samples(chosen), part.b)
-            own = _Solution(part, A.take_samples(chosen), F, x, None if unit is None else unit[chosen]).finish()
-        del own.F, F  # before the next one is made
+            made = _factors_and_product(plan, scaled.take_samples(chosen), part.b)
+            own = _Solution(part, A.take_samples(chosen), None if unit is None else unit[chosen], *made).finish()
+        del own.F, made  # before the next one is made
         parts.append(own)
     return _joined(parts)
 
 
-def _factors_and_product(plan: Factorization, scaled: CrsMatrix, b: Any) -> tuple[Factorization, Any]:
-    """The factorisation, and its product with `b`; None where that is left to another pass."""
+def _factors_and_product(plan: Factorization, scaled: CrsMatrix, b: Any) -> tuple[Factorization, Any, Any]:
+    """The factorisation, its product with `b` and the norms of `b`; None for what is left to another pass."""
     if not isinstance(b, np.ndarray) or plan.dtype.itemsize == b.dtype.itemsize:
-        return plan._update_and_apply(scaled, b)
-    unit = _power_of_two(_norms(b, fetched(dot(b, b, None))[0]))
+        return *plan._update_and_apply(scaled, b), None
+    norm = _norms(b, fetched(dot(b, b, None))[0])
+    unit = _power_of_two(norm)
     narrow = _narrow(b, unit, plan.dtype)
     F, x = plan._update_and_apply(scaled, narrow)
-    return F, np.multiply(F.apply(narrow) if x is None else x, unit, out=empty(b.shape, b.dtype))
+    return F, np.multiply(F.apply(narrow) if x is None else x, unit, out=empty(b.shape, b.dtype)), norm
 
 
 def _power_of_two(norm: np.ndarray) -> np.ndarray:
@@ -236,8 +237,10 @@ def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
 class _Solution:
     """Solutions of all samples, with their residuals and backward errors."""
 
-    def __init__(self, system: LinearSystem, A: CrsMatrix, F: Factorization, x: Any, unit: np.ndarray | None) -> None:
-        """`x` is the product of `F`, the factorisation of A over `unit`, with the right-hand side, or None."""
+    def __init__(
+        self, system: LinearSystem, A: CrsMatrix, unit: np.ndarray | None, F: Factorization, x: Any, norm_b: Any
+    ) -> None:
+        """`x` is the product of `F`, the factorisation of A over `unit`, with b, whose norms are `norm_b`, or None."""
         self.system, self.A, self.F, self.b = system, A, F, system.b
         self.unit = None if unit is None else asarray_like(unit, system.b)
         n_samples = self.b.shape[1]
@@ -248,10 +251,11 @@ class _Solution:
             self.r, self.error, self.norm = self.judged(self.x)
         else:
             self.x = x if self.unit is None else x / self.unit
-            others = [dot(self.b, self.b, None), *([] if F._marks is None else [F._marks])]
-            self.r, self.error, self.norm, squares, *marks = self.judged(self.x, *others)
-            self.norm_b = _norms(self.b, squares)
-            if marks and F._settle(marks[0], self.x):
+            squares = [dot(self.b, self.b, None)] if norm_b is None else []
+            marks = [] if F._marks is None else [F._marks]
+            self.r, self.error, self.norm, *there = self.judged(self.x, *squares, *marks)
+            self.norm_b = _norms(self.b, there[0]) if norm_b is None else norm_b
+            if marks and F._settle(there[-1], self.x):
                 self.r, self.error, self.norm = self.judged(self.x)
         self.iterations = np.zeros(n_samples, np.int64)
         self.repaired = np.zeros(n_samples, bool)

@@ -173,6 +173,16 @@ def test_float32_factors_reach_float64_accuracy(form):
     np.testing.assert_allclose(result.x.samples, exact.x.samples, rtol=1e-10)
 
 
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_the_norm_of_the_right_hand_side_is_taken_once(dtype, monkeypatch):
+    module, b, taken = import_module("ensemble.krylov.direct"), np.ones((40, 3)), []
+    b[7, 1] = 1e-200
+    dot = module.dot
+    monkeypatch.setattr(module, "dot", lambda x, y, out: taken.append(np.array_equal(x, b)) or dot(x, y, out))
+    assert direct(weak_family(40, 3, 1.0), Ensemble(b), dtype=dtype).converged.all()
+    assert sum(taken) == 1
+
+
 @pytest.mark.parametrize("dtype, size", [(None, 8), ("float32", 16)])
 def test_samples_that_are_solved_part_by_part_have_the_same_bits(dtype, size, monkeypatch):
     A, b = weak_family(40, 37, 1.0), np.ones(40)
