@@ -2,10 +2,11 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from ensemble import _files
-from ensemble._files import Replacements, write_whole
+from ensemble._files import Replacements, write_arrays, write_whole
 from tests.uq.store.trees import tree
 
 
@@ -21,6 +22,16 @@ def test_a_file_that_is_replaced_is_old_until_the_commit(tmp_path):
 def test_folders_are_made(tmp_path):
     write_whole(tmp_path / "a" / "b" / "x", lambda file: file.write(b"1"))
     assert tree(tmp_path) == {"a/b/x": b"1"}
+
+
+def test_arrays_replace_a_file_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "x.npz"
+    write_arrays(str(path), {"a": np.arange(3)})
+    with pytest.raises(ValueError, match="allow_pickle"):
+        write_arrays(path, {"a": np.zeros(1000), "b": np.array([None])})
+    with np.load(path) as file:
+        np.testing.assert_array_equal(file["a"], [0, 1, 2])
+    assert [found.name for found in tmp_path.iterdir()] == ["x.npz"]
 
 
 @pytest.mark.parametrize("durable", [False, True])

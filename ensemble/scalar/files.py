@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ensemble._check import kind_of, message, require
-from ensemble._files import write_whole
+from ensemble._files import write_arrays
 from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["load", "save"]
@@ -54,7 +53,7 @@ def save(path: str | os.PathLike[str], x: Ensemble | None = None, /, **named: En
             seen = kind_of(value)
             raise TypeError(message("save", name or "x", "be an Ensemble", seen, "Use en.shared(x) for a plain array."))
         arrays |= {f"{name}.{key}" if name else key: array for key, array in value.state().items()}
-    write_whole(Path(path), lambda file: np.savez(file, allow_pickle=False, **arrays))
+    write_arrays(path, arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -15,8 +15,9 @@ from ensemble._command.diffusion.record import Record
 from ensemble._command.diffusion.report import as_json, as_table
 from ensemble._command.diffusion.sampling import MOST_SOBOL_TERMS, uniform_points
 from ensemble._command.shared.backend import require_backend
-from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, require_writable, save_figure, write_whole
+from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, require_writable, save_figure
 from ensemble._command.shared.progress import Progress
+from ensemble._files import write_arrays
 from ensemble._progress import say
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.apps.fem.solves.device_kernels import compile_device_kernels
@@ -213,7 +214,7 @@ def write_files(record: Record) -> None:
             "u_along_z": record.profile[:, :n],
             "summary": np.array(json.dumps(as_json(record), allow_nan=False)),
         }
-        options.output.write(options.out, lambda: write_whole(options.out, lambda file: np.savez(file, **arrays)))
+        options.output.write(options.out, lambda: write_arrays(options.out, arrays))
     if options.plot is not None:
         from ensemble._command.diffusion.plot import figure  # Matplotlib takes a second to import
 

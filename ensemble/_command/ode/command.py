@@ -20,7 +20,7 @@ from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, req
 from ensemble._command.shared.sources import object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
 from ensemble._command.study.configuration import inputs_from_table
-from ensemble._files import write_whole
+from ensemble._files import write_arrays
 from ensemble._progress import say
 from ensemble.scalar import Ensemble, plot_histogram
 
@@ -79,10 +79,7 @@ def run(options: argparse.Namespace) -> int:
     if options.out is not None:
         arrays = {"y": to_numpy(result.y.samples), "t": to_numpy(getattr(result.t, "samples", result.t)),
                   "status": status, "n_steps": to_numpy(result.n_steps)}  # fmt: skip
-        options.output.write(
-            options.out,
-            lambda: write_whole(options.out, lambda file: np.savez(file, **arrays)),  # type: ignore[arg-type]
-        )
+        options.output.write(options.out, lambda: write_arrays(options.out, arrays))
     if options.plot is not None:
         options.output.write(options.plot, lambda: save_figure(figure(problem, result), options.plot))
     return 0 if result.all_succeeded else 1

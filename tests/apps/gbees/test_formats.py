@@ -108,6 +108,20 @@ def test_points_of_another_grid_are_refused(tmp_path):
         read_binary(tmp_path / "f").cells([2.0, 1.0], [0.5])
 
 
+def test_a_text_file_that_cannot_be_completed_leaves_the_old_one(tmp_path, monkeypatch):
+    cells = gaussian_cells([2.0], [[1.0]], [0.5], reach=0.5)
+    write_text(tmp_path / "f", cells)
+    before = (tmp_path / "f").read_bytes()
+
+    def refuse(file, rows, fmt):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savetxt", refuse)
+    with pytest.raises(OSError, match="No space"):
+        write_text(tmp_path / "f", cells)
+    assert (tmp_path / "f").read_bytes() == before and [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
 LORENZ = """x (LU) y (LU) z (LU)
 -11.50 -10.00 9.5000
 

@@ -17,7 +17,7 @@ from ensemble.apps.gbees import (
     read_binary,
     read_text,
 )
-from ensemble.apps.gbees.io import records as records_module
+from ensemble.apps.gbees.run import recorded_run
 from ensemble.apps.gbees.systems.oscillators import duffing
 from tests.apps.gbees.references import reference
 
@@ -139,7 +139,7 @@ def test_a_checkpoint_is_written_when_it_is_due(tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
     monkeypatch.setattr("ensemble.apps.gbees.run.recorded_run.clock.monotonic", iter(range(10**6)).__next__)
     saved = []
-    write = records_module.write_arrays
+    write = recorded_run.write_arrays
     monkeypatch.setattr(
         "ensemble.apps.gbees.run.recorded_run.write_arrays",
         lambda target, arrays: (saved.append(len(arrays["step_cells"])), write(target, arrays)),

@@ -7,12 +7,13 @@ import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ensemble import _check
 from ensemble._backend import to_numpy
+from ensemble._files import write_whole
 from ensemble._typing import Array
 from ensemble.apps.gbees.analysis.distribution import positions
 from ensemble.apps.gbees.cells import Cells
@@ -110,9 +111,12 @@ def write_text(path: str | os.PathLike[str], cells: Cells) -> None:
     cells : Cells
         The programs write active cells only: see `active`.
     """
-    with open(path, "w") as file:
-        file.write(f"{cells.time:f}\n")
+
+    def write(file: BinaryIO) -> None:
+        file.write(f"{cells.time:f}\n".encode())
         np.savetxt(file, rows_of(cells), fmt="%.10e")
+
+    write_whole(Path(path), write)
 
 
 def read_text(path: str | os.PathLike[str]) -> Points:
@@ -177,9 +181,8 @@ def write_binary(path: str | os.PathLike[str], cells: Cells) -> None:
     """
     rows = rows_of(cells)
     _check.require(len(rows) < 2**32, "write_binary", "cells", "be fewer than 2**32", len(rows))
-    with open(path, "wb") as file:
-        file.write(HEADER.pack(cells.time, len(rows)))
-        file.write(np.ascontiguousarray(rows, dtype="<f8").tobytes())
+    content = HEADER.pack(cells.time, len(rows)) + np.ascontiguousarray(rows, dtype="<f8").tobytes()
+    write_whole(Path(path), lambda file: file.write(content))
 
 
 def read_binary(path: str | os.PathLike[str], n: int | None = None) -> Points:
@@ -233,7 +236,8 @@ def write_gaussian(path: str | os.PathLike[str], content: GaussianFile) -> None:
     names = ", ".join(re.sub(r"\s*\(.*?\)", "", label) for label in labels)
     lines = [" ".join(labels), line(content.mean), "", f"Covariance({names})"]
     lines += [line(row) for row in np.asarray(content.covariance)]
-    Path(path).write_text("\n".join([*lines, "", content.time_label, repr(float(content.span))]) + "\n")
+    text = "\n".join([*lines, "", content.time_label, repr(float(content.span))]) + "\n"
+    write_whole(Path(path), lambda file: file.write(text.encode()))
 
 
 def read_gaussian(path: str | os.PathLike[str]) -> GaussianFile:

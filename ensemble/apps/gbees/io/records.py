@@ -7,17 +7,17 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 from ensemble import _check
 from ensemble._backend import to_numpy
+from ensemble._files import write_arrays
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.io.formats import write_binary, write_text
 
-__all__ = ["SavedRun", "read_arrays", "write_arrays"]
+__all__ = ["SavedRun", "read_arrays"]
 
 FORMAT = 1
 """Version of the file format; incompatible changes increment it."""
@@ -200,23 +200,6 @@ def needed(arrays: Mapping[str, np.ndarray], name: str, source: str) -> np.ndarr
     if name not in arrays:
         raise ValueError(f"SavedRun: {source} must hold {name!r}; got {len(arrays)} other arrays. Is it a saved run?")
     return arrays[name]
-
-
-def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an ``.npz`` file and rename it to `path`: an interruption leaves the old file intact."""
-    target = Path(path).resolve()  # a symbolic link stays
-    part = target.with_name(f".{target.name}.part")
-    try:
-        with part.open("wb") as file:
-            save(file, arrays)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def save(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an ``.npz`` file."""
-    np.savez(file, allow_pickle=False, **dict(arrays))
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

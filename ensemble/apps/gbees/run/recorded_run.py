@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble._files import write_arrays
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.gbees import Gbees
-from ensemble.apps.gbees.io.records import SavedRun, compact, read_arrays, write_arrays
+from ensemble.apps.gbees.io.records import SavedRun, compact, read_arrays
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run import identity
 from ensemble.apps.gbees.run.arguments import checked_call
