@@ -170,8 +170,9 @@ class Run:
         longest, rest = fixed.longest[columns], (fixed.t1[columns] - t) - lost
         made = h * factor
         made = np.where(np.abs(made) > longest, fixed.direction[columns] * longest, made)
-        last = np.abs(made) * STRETCH >= np.abs(rest)
-        made = np.where(last, rest, made)
+        near = np.abs(made) * STRETCH >= np.abs(rest)
+        last = near & (np.abs(rest) <= longest)
+        made = np.where(last, rest, np.where(near, 0.5 * rest, made))  # two last steps where one would be too long
         same = made == h
         factor = np.where(same, 1.0, made / h).astype(h.dtype)
         order = at.order[columns]

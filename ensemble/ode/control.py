@@ -37,7 +37,7 @@ LEAST_SPACINGS = 10.0
 """Of a step in spacings of floating-point numbers around t, at least: a shorter one that is rejected ends the run."""
 
 STRETCH = 1.01
-"""A last step may be longer by this factor, so that no short one is left."""
+"""A last step may be longer by this factor, up to the longest, so that no short one is left."""
 
 
 class Rows(NamedTuple):
@@ -159,8 +159,8 @@ def start(method: Method, system: System, events: Sequence[Any], rows: Rows, val
     bounded = xp.minimum(xp.maximum(largest * 1e4, xp.full_like(t, 1e-30)), xp.full_like(t, 1e30))
     second = inverse_root(bounded, 2 * (method.error_order + (method.error_order < 2)), xp)
     second = xp.where(largest <= 1e-30, xp.maximum(xp.full_like(t, 1e-6), first * 1e-3), second)
-    length = xp.minimum(xp.minimum(100.0 * first, second), s.longest)
-    length = xp.where(xp.isfinite(length), length, xp.full_like(t, 1e-6))
+    length = xp.minimum(100.0 * first, second)
+    length = xp.minimum(xp.where(xp.isfinite(length), length, xp.full_like(t, 1e-6)), s.longest)
     return [xp.where(s.h == 0.0, length * s.direction, s.h) + checked, *carried, *given]
 
 
@@ -230,9 +230,12 @@ def _adaptive_step(method: Method, system: System, s: State, events: Sequence[An
     """A step whose estimated error decides whether it is taken, and the next step length."""
     xp, running = system.xp, s.status == RUNNING
     rest = s.t1 - s.t
-    last = xp.abs(s.h) * STRETCH >= xp.abs(rest)
+    near = xp.abs(s.h) * STRETCH >= xp.abs(rest)
+    last = near & (xp.abs(rest) <= s.longest)
     least = LEAST_SPACINGS * float(np.finfo(str(s.t.dtype)).eps) * xp.abs(s.t)
-    h = xp.where(last, rest, (s.t + s.direction * xp.maximum(xp.abs(s.h), least)) - s.t)  # a difference of two times
+    length = xp.minimum(xp.maximum(xp.abs(s.h), least), s.longest)
+    length = xp.where(near, 0.5 * xp.abs(rest), length)  # two last steps where one would be too long
+    h = xp.where(last, rest, (s.t + s.direction * length) - s.t)  # a difference of two times
     tolerances = (s.rtol, [s.absolute(i) for i in range(s.n)])
     step = method.step(system.with_tolerances(*tolerances), s.t, h, s.y, s.carried_values, s.p)
     if method.own_step:
@@ -250,7 +253,7 @@ def _adaptive_step(method: Method, system: System, s: State, events: Sequence[An
     t_new = xp.where(last, s.t1, s.t + h)
     count = s.n_steps + 1.0
     tiny = xp.abs(h) <= 1.05 * least  # the difference is rounded
-    failed = ~accepted & (tiny | (xp.abs(proposed) == 0.0))
+    failed = (~accepted & (tiny | (xp.abs(proposed) == 0.0))) | (h == 0.0)  # the longest is less than a spacing
     if method.own_step:
         # where coefficients are not finite, h is not either, and shorter steps have the same coefficients
         failed = failed | (tiny & ~last) | ~(accepted | (xp.abs(h) < np.inf))

@@ -128,8 +128,8 @@ def _first_steps(parts: Parts, now: Active, slope: Array, order: int) -> Array:
     bounded = np.clip(largest * 1e4, 1e-30, 1e30).astype(y.dtype)
     second = inverse_root(bounded, 2 * order, np)
     second = np.where(largest <= 1e-30, np.maximum(1e-6, first * 1e-3), second)
-    length = np.minimum(np.minimum(100.0 * first, second), now.longest)
-    length = np.where(np.isfinite(length), length, 1e-6)
+    length = np.minimum(100.0 * first, second)
+    length = np.minimum(np.where(np.isfinite(length), length, 1e-6), now.longest)
     return np.where(now.h == 0.0, length * now.direction, now.h).astype(y.dtype)
 
 
@@ -211,9 +211,12 @@ def _advanced(steps: Steps, passages: Passages, solution: Solution, now: Active)
     fixed, m = steps.problem.method.has_fixed_steps, 2 * (RODAS4.error_order or 1)
     running: Array = solution.status[now.ids] == 0
     rest, count = now.t1 - now.t, now.n_steps + 1.0
-    last: Array = count >= now.most if fixed else np.abs(now.h) * STRETCH >= np.abs(rest)
+    near = np.abs(now.h) * STRETCH >= np.abs(rest)
+    last: Array = count >= now.most if fixed else near & (np.abs(rest) <= now.longest)
     least = LEAST_SPACINGS * np.finfo(now.h.dtype).eps * np.abs(now.t)
-    between = (now.t + now.direction * np.maximum(np.abs(now.h), least)) - now.t  # a difference of two times
+    length = np.minimum(np.maximum(np.abs(now.h), least), now.longest)
+    length = np.where(near, 0.5 * np.abs(rest), length)  # two last steps where one would be too long
+    between = (now.t + now.direction * length) - now.t  # a difference of two times
     h = np.where(last, rest, now.h if fixed else between)
     accepted: Array
     proposed: Array
@@ -229,7 +232,7 @@ def _advanced(steps: Steps, passages: Passages, solution: Solution, now: Active)
         proposed = h * np.where(now.rejected > 0.0, np.minimum(factor, 1.0), factor)
         proposed = now.direction * np.minimum(np.abs(proposed), now.longest)
         tiny = np.abs(h) <= 1.05 * least  # the difference is rounded
-        failed = running & ~accepted & (tiny | (proposed == 0.0))
+        failed = running & ((~accepted & (tiny | (proposed == 0.0))) | (h == 0.0))
     events = passages.values(t_new, now.p, made.y)
     stopped = _passed(steps, passages, now, made, np.flatnonzero(accepted), t_new, h, events)
     h_next: Array = np.where(running, proposed, now.h)

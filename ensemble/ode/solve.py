@@ -112,7 +112,9 @@ def solve(
     backend : {"numpy", "cupy"}
         Where arrays that are NumPy's are integrated; CuPy arrays stay on their device.
     first_step, max_step : float or Ensemble
-        Of adaptive methods; None: estimated, and not bounded. "taylor" may take a shorter first step.
+        Of adaptive methods; None: estimated, and not bounded. "taylor" may take a shorter first step. No step is longer
+        than `max_step` but for the rounding of t; a sample for which it is less than half the spacing of t ends as
+        ``step_too_small``.
     max_steps : int
         The most steps of a sample by adaptive methods, rejected ones counted; at most 2**24 in float32.
     max_roots : int

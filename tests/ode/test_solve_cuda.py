@@ -14,6 +14,7 @@ CASES = {name: {"method": name, **options} for name, options in SOLVERS.items()}
 CASES |= {f"{name}, times": {**options, "t_eval": TIMES} for name, options in CASES.items()}
 CASES["events"] = {"method": "dop853", "t_eval": TIMES, "events": (passage, lambda t, y, p, xp: y[0] - 1.5)}
 CASES["steps of their own"] = {"method": "rk4", "step": Ensemble(np.linspace(0.01, 0.013, RHO.size))}
+CASES["longest steps"] = {"method": "tsit5", "max_step": Ensemble(np.linspace(0.02, 0.0998, RHO.size))}
 CASES["float32"] = {"method": "tsit5", "rtol": 1e-4, "atol": 1e-4}
 
 
@@ -63,6 +64,8 @@ def test_a_device_gives_the_bits_of_the_cpu(case):
     options = dict(CASES[case])
     if isinstance(options.get("step"), Ensemble):
         options["step"] = Ensemble(np.linspace(0.01, 0.013, rho.size))
+    if "max_step" in options:
+        options["max_step"] = Ensemble(np.linspace(0.02, 0.0998, rho.size))
     expected = solved(rho, **given(case), **options)
     result = solved(cupy.asarray(rho), **given(case), **options)
     for a, b in zip(as_arrays(result), as_arrays(expected), strict=True):
