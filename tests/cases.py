@@ -359,6 +359,11 @@ def symmetric3_cases(name, seed):
             A[..., 5] *= np.outer([1e8, 1.0, 1e-8], [1e8, 1.0, 1e-8])
             A[..., 6] -= 2.0 * np.eye(3)
             A[1, 1, 7], A[2, 0, 9], A[..., 10] = np.nan, np.inf, np.inf
+            A[..., 11:15] /= np.abs(A[..., 11:15]).max(axis=(0, 1))
+            A[..., 11], A[..., 12] = np.finfo(dtype).max * A[..., 11], 1e10 * np.finfo(dtype).tiny * A[..., 12]
+            A[..., 13] *= 1e-3 * np.finfo(dtype).tiny
+            A[..., 14] *= np.finfo(dtype).max
+            A[1, 1, 14] = np.nan
         options = ((False,), (True,)) if name == "small_root3" else ((),)
         for option in options:
             yield Case(name, "_".join(map(str, (count, np.dtype(dtype), *option))), (A.astype(dtype), *option, None))

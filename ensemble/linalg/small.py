@@ -105,7 +105,7 @@ def eigh3(A: Any) -> Eigen3:
     -------
     Eigen3
         `eigenvalues` (..., 3), ascending, and `eigenvectors` (..., 3, 3) with ``A v[..., j] = w[j] v[..., j]``; NaN
-        where a matrix is not finite.
+        where a matrix is not finite. An eigenvalue beyond the range of the type is inf.
 
     Raises
     ------
@@ -125,7 +125,8 @@ def eigh3(A: Any) -> Eigen3:
     array([1., 2., 3.])
     """
     own, first, lead = _three_by_three("eigh3", A)
-    both = symmetric3.small_eigh3(first, None)
+    with np.errstate(all="ignore"):
+        both = symmetric3.small_eigh3(first, None)
     xp = array_namespace(both)
     w = xp.permute_dims(xp.reshape(both[:3, :], (3, *lead)), (*range(1, len(lead)), 0, len(lead)))
     return Eigen3(own.like(w), own.like(_matrix_last(xp.reshape(both[3:, :], (3, 3, -1)), lead)))
@@ -160,7 +161,7 @@ def sqrtm_spd(A: Any) -> Any:
     array([2., 3., 4.])
     """
     own, first, lead = _three_by_three("sqrtm_spd", A)
-    return own.like(_matrix_last(symmetric3.small_root3(first, False, None), lead))
+    return own.like(_matrix_last(_root(first, False), lead))
 
 
 def inverse_sqrtm_spd(A: Any) -> Any:
@@ -175,7 +176,13 @@ def inverse_sqrtm_spd(A: Any) -> Any:
     array([0.5 , 0.25, 1.  ])
     """
     own, first, lead = _three_by_three("inverse_sqrtm_spd", A)
-    return own.like(_matrix_last(symmetric3.small_root3(first, True, None), lead))
+    return own.like(_matrix_last(_root(first, True), lead))
+
+
+def _root(A: Array, inverse: bool) -> Array:
+    with np.errstate(all="ignore"):  # an array library would warn of single matrices
+        root: Array = symmetric3.small_root3(A, inverse, None)
+    return root
 
 
 class _Operand:

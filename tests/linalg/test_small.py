@@ -175,6 +175,44 @@ def test_eigenvalues_and_vectors_have_errors_of_rounding(seed, kind, dtype):
     assert (np.abs(w - np.linalg.eigvalsh(A.astype(np.float64))).max(1) <= 30 * eps * norm).all()
 
 
+@pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray], ids=["numpy", "strict"])
+@pytest.mark.parametrize(
+    ("dtype", "powers"), [(np.float64, (1022, 1020, -600, -900, -1010, -1050)), (np.float32, (126, 124, -90, -130))]
+)
+def test_results_are_scaled_with_their_matrices_over_the_whole_range(dtype, powers, make, rng):
+    """To the bit, up to the last bits of subnormal entries; beside NaN and zeros, which have no effect on others."""
+    A = symmetric(rng, "any", np.float64, 20)
+    A /= np.abs(A).max(axis=(1, 2), keepdims=True) * 1.01
+    positive = A @ A
+    positive /= np.abs(positive).max(axis=(1, 2), keepdims=True) * 1.01
+    for power in powers:
+        given, spd = (np.ldexp(X, power).astype(dtype) for X in (A, positive))
+        plain, plain_spd = (np.ldexp(X, -power) for X in (given, spd))  # as they were rounded
+        given[3], spd[3], given[7], spd[7, 1, 0] = 0.0, 0.0, np.nan, np.nan
+        plain[3], plain_spd[3], plain[7], plain_spd[7, 1, 0] = 0.0, 0.0, np.nan, np.nan
+        w, v = (np.asarray(part) for part in small.eigh3(make(given)))
+        plain_w, plain_v = small.eigh3(plain)
+        np.testing.assert_array_equal(v, plain_v)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(w, np.ldexp(plain_w, power))
+        assert np.isfinite(v[np.arange(20) != 7]).all() and np.isnan(v[7]).all()
+        for f, half in ((small.sqrtm_spd, power // 2), (small.inverse_sqrtm_spd, -power // 2)):
+            np.testing.assert_array_equal(np.asarray(f(make(spd))), np.ldexp(f(plain_spd), half))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_largest_and_the_least_numbers(dtype):
+    most, least = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
+    w, v = small.eigh3(np.array([[most, 0, 0], [0, -most, most], [0, most, most]], dtype))
+    np.testing.assert_allclose(w, [-np.inf, most, np.inf])  # the others are the root of two times the largest number
+    assert np.isfinite(v).all()
+    w, v = small.eigh3(np.array([[least, least, 0], [least, least, 0], [0, 0, least]], dtype))
+    np.testing.assert_array_equal(w, [0.0, least, 2 * least])
+    root = small.sqrtm_spd(np.array([[most, 0, 0], [0, most, most / 2], [0, most / 2, most]], dtype))
+    expected = np.sqrt(np.array([1.0, 1.5, 0.5])) * np.sqrt(float(most))
+    np.testing.assert_allclose(np.linalg.eigvalsh(root), np.sort(expected), rtol=1e-6)
+
+
 def test_small_eigenvalues_of_a_graded_matrix_keep_their_digits():
     """Of a scaled diagonally dominant matrix, all of them have small relative errors; NumPy's do not."""
     scale = np.array([1.0, 1e-6, 1e-12])

@@ -15,8 +15,23 @@ __device__ inline void turn(real& x, real& y, real s, real tau)
     x = before - s * (y + tau * before), y = y + s * (before - tau * y);
 }
 
+// What a matrix with this largest entry is multiplied by, as `Scales` of symmetric3.py has it.
+__device__ inline real scale_of(real largest)
+{
+    const bool wide = sizeof(real) == 8;
+    const real most = (real)(wide ? 0x1p1021 : 0x1p125), up = (real)(wide ? 0x1p512 : 0x1p64);
+    return largest > most ? (real)0.0625 : largest < 1 / up ? up : (real)1;
+}
+
+__device__ inline real larger(real x, real y)
+{
+    const real size = fabs(y);
+    return size > x ? size : x;
+}
+
+// Eigenvalues w and vectors v of a matrix times `scale`.
 struct Decomposition {
-    real w[3], v[3][3];
+    real w[3], v[3][3], scale;
 
     // Entry (P, Q) is made zero; arp and arq are the others of the two rows.
     template <int P, int Q> __device__ inline void rotate(real& apq, real& arp, real& arq)
@@ -50,6 +65,9 @@ struct Decomposition {
     {
         real a01 = A[3 * count + at], a02 = A[6 * count + at], a12 = A[7 * count + at];
         w[0] = A[at], w[1] = A[4 * count + at], w[2] = A[8 * count + at];
+        scale = scale_of(larger(larger(larger(larger(larger(fabs(w[0]), w[1]), w[2]), a01), a02), a12));
+        w[0] = w[0] * scale, w[1] = w[1] * scale, w[2] = w[2] * scale;
+        a01 = a01 * scale, a02 = a02 * scale, a12 = a12 * scale;
         const real spoilt = w[0] * 0 + a01 * 0 + a02 * 0 + w[1] * 0 + a12 * 0 + w[2] * 0;
         a01 = a01 + spoilt, a02 = a02 + spoilt, a12 = a12 + spoilt;
 #pragma unroll
@@ -77,7 +95,7 @@ __global__ void __launch_bounds__(THREADS) small_eigh3(const real* __restrict__ 
     const Decomposition made(A, at, count);
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
-        out[i * count + at] = made.w[i];
+        out[i * count + at] = made.w[i] * (1 / made.scale);
 #pragma unroll
         for (int j = 0; j < 3; ++j) out[(3 + 3 * i + j) * count + at] = made.v[i][j];
     }
@@ -89,6 +107,7 @@ __global__ void __launch_bounds__(THREADS) small_root3(const real* __restrict__ 
     const int64 at = (int64)blockIdx.x * THREADS + threadIdx.x;
     if (at >= count) return;
     const Decomposition made(A, at, count);
+    const real unit = INVERSE ? sqrt(made.scale) : 1 / sqrt(made.scale);
     real f[3];
 #pragma unroll
     for (int k = 0; k < 3; ++k) f[k] = INVERSE ? 1 / sqrt(made.w[k]) : sqrt(made.w[k]);
@@ -98,7 +117,7 @@ __global__ void __launch_bounds__(THREADS) small_root3(const real* __restrict__ 
         for (int j = 0; j <= i; ++j) {
             const real *a = made.v[i], *b = made.v[j];
             const real total = a[0] * f[0] * b[0] + a[1] * f[1] * b[1] + a[2] * f[2] * b[2];
-            out[(3 * i + j) * count + at] = total;
-            out[(3 * j + i) * count + at] = total;
+            out[(3 * i + j) * count + at] = total * unit;
+            out[(3 * j + i) * count + at] = total * unit;
         }
 }

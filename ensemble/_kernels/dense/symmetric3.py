@@ -4,10 +4,15 @@ Cyclic Jacobi rotations: each eigenvalue has a small error relative to the matri
 orthonormal to rounding. A rotation whose entry is negligible beside the two diagonal ones changes nothing, so it is of
 no consequence for a matrix how many sweeps its neighbours need.
 
+A matrix whose largest entry is so large that rotations could overflow, or so small that they would lose digits, is
+rotated with its entries multiplied by a power of two (`Scales`), and its results are multiplied by the inverse.
+
 Bytes that must move, N matrices, float64: ``8 N (6 + 12)`` and ``8 N (6 + 9)``.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,11 +37,35 @@ CUDA = cuda.KernelModule(
 )
 
 
+class Scales(NamedTuple):
+    """What a matrix is multiplied by: `down` where its largest entry is above `huge`, `up` where that is below 1 / up.
+
+    An eigenvalue is at most three times the largest entry. The square roots of both factors are powers of two.
+    """
+
+    huge: float
+    down: float
+    up: float
+
+
+def scales_of(dtype):
+    """The scales of a type of numbers, float64 or float32."""
+    double = str(dtype).endswith("float64")
+    return Scales(2.0**1021, 2.0**-4, 2.0**512) if double else Scales(2.0**125, 2.0**-4, 2.0**64)
+
+
 def _decomposed(A):
-    """Eigenvalues, ascending, and the entries of the eigenvectors ``v[i][j]``, each (N,)."""
-    xp = array_namespace(A)
+    """Eigenvalues, ascending, and entries of the eigenvectors ``v[i][j]``, of A times a scale that follows; (N,)."""
+    xp, scales = array_namespace(A), scales_of(A.dtype)
     tiny = 0.5 * float(xp.finfo(A.dtype).eps)
     a = {(p, q): A[q, p, :] for p in range(3) for q in range(p, 3)}
+    largest = xp.zeros_like(a[0, 0])
+    for entry in a.values():
+        largest = xp.where(xp.abs(entry) > largest, xp.abs(entry), largest)
+    one = xp.ones_like(largest)
+    scale = xp.where(largest < 1.0 / scales.up, scales.up * one, one)
+    scale = xp.where(largest > scales.huge, scales.down * one, scale)
+    a = {pair: entry * scale for pair, entry in a.items()}
     spoilt = sum(entry * 0.0 for entry in a.values())  # NaN where an entry is not finite
     a = {pair: entry + spoilt for pair, entry in a.items()}
     v = [[spoilt + (1.0 if i == j else 0.0) for j in range(3)] for i in range(3)]
@@ -56,7 +85,7 @@ def _decomposed(A):
             a[x], a[y] = a[x] - s * (a[y] + tau * a[x]), a[y] + s * (a[x] - tau * a[y])
             for row in v:
                 row[p], row[q] = row[p] - s * (row[q] + tau * row[p]), row[q] + s * (row[p] - tau * row[q])
-    return _ascending(xp, [a[i, i] for i in range(3)], v)
+    return *_ascending(xp, [a[i, i] for i in range(3)], v), scale
 
 
 def _smaller(xp, x, y):
@@ -88,19 +117,20 @@ def small_eigh3(A, out):
 
     Row 3 + 3 i + j is entry i of vector j; NaN where A is not finite.
     """
-    w, v = _decomposed(A)
-    return into(out, array_namespace(A).stack([*w, *v[0], *v[1], *v[2]]))
+    w, v, scale = _decomposed(A)
+    return into(out, array_namespace(A).stack([*(x * (1.0 / scale) for x in w), *v[0], *v[1], *v[2]]))
 
 
 @kernel
 def small_root3(A, inverse, out):
     """The square root of each A (3, 3, N), or its inverse; NaN where an eigenvalue is negative."""
     xp = array_namespace(A)
-    w, v = _decomposed(A)
+    w, v, scale = _decomposed(A)
+    unit = xp.sqrt(scale) if inverse else 1.0 / xp.sqrt(scale)
     f = [1.0 / xp.sqrt(x) if inverse else xp.sqrt(x) for x in w]
 
     def entry(a, b):
-        return a[0] * f[0] * b[0] + a[1] * f[1] * b[1] + a[2] * f[2] * b[2]
+        return (a[0] * f[0] * b[0] + a[1] * f[1] * b[1] + a[2] * f[2] * b[2]) * unit
 
     return into(out, xp.stack([xp.stack([entry(v[max(i, j)], v[min(i, j)]) for j in range(3)]) for i in range(3)]))
 
@@ -148,11 +178,27 @@ def _exchange(wi, wj, v, i, j, width):
 
 
 @spliced
-def _decompose(A, v, count, first, tiny, width):
-    """Eigenvalues of one tile; the vectors are left in `v`."""
+def _larger(x, y):
+    size = absolute(y)
+    return select(size > x, size, x)
+
+
+@spliced
+def _scale(a00, a11, a22, a01, a02, a12, scales):
+    """What the matrices of one tile are multiplied by."""
+    largest = _larger(_larger(_larger(absolute(a00), a11), a22), a01)
+    largest = _larger(_larger(largest, a02), a12)
+    return select(largest > scales[0], scales[1], select(largest < 1.0 / scales[2], scales[2], largest * 0.0 + 1.0))
+
+
+@spliced
+def _decompose(A, v, count, first, tiny, scales, width):
+    """Eigenvalues of one tile times the scale that follows; the vectors are left in `v`."""
     a00, a11 = load(A, first, width), load(A, 4 * count + first, width)
     a22, a01 = load(A, 8 * count + first, width), load(A, 3 * count + first, width)
     a02, a12 = load(A, 6 * count + first, width), load(A, 7 * count + first, width)
+    scale = _scale(a00, a11, a22, a01, a02, a12, scales)
+    a00, a01, a02, a11, a12, a22 = a00 * scale, a01 * scale, a02 * scale, a11 * scale, a12 * scale, a22 * scale
     spoilt = a00 * 0.0 + a01 * 0.0 + a02 * 0.0 + a11 * 0.0 + a12 * 0.0 + a22 * 0.0
     a00, a01, a02 = a00 + spoilt, a01 + spoilt, a02 + spoilt
     a11, a12, a22 = a11 + spoilt, a12 + spoilt, a22 + spoilt
@@ -174,22 +220,23 @@ def _decompose(A, v, count, first, tiny, width):
     a00, a11 = _exchange(a00, a11, v, 0, 1, width)
     a11, a22 = _exchange(a11, a22, v, 1, 2, width)
     a00, a11 = _exchange(a00, a11, v, 0, 1, width)
-    return a00, a11, a22
+    return a00, a11, a22, scale
 
 
 @per_width
 def _eigh3(width):
     @compiled
-    def loop(A, out, tiny, count):
+    def loop(A, out, tiny, scales, count):
         n_tiles = (count + width - 1) // width
         for block in prange((n_tiles + BLOCK_TILES - 1) // BLOCK_TILES):
             v = np.empty(9 * width, A.dtype)
             for tile in range(block * BLOCK_TILES, min((block + 1) * BLOCK_TILES, n_tiles)):
                 first = min(tile * width, count - width)
-                w0, w1, w2 = _decompose(A, v, count, first, tiny, width)
-                store(out, first, w0)
-                store(out, count + first, w1)
-                store(out, 2 * count + first, w2)
+                w0, w1, w2, scale = _decompose(A, v, count, first, tiny, scales, width)
+                unit = 1.0 / scale
+                store(out, first, w0 * unit)
+                store(out, count + first, w1 * unit)
+                store(out, 2 * count + first, w2 * unit)
                 for i in range(9):
                     store(out, (3 + i) * count + first, load(v, i * width, width))
 
@@ -199,24 +246,26 @@ def _eigh3(width):
 @per_width
 def _root3(width, inverse):
     @compiled
-    def loop(A, out, tiny, count):
+    def loop(A, out, tiny, scales, count):
         n_tiles = (count + width - 1) // width
         for block in prange((n_tiles + BLOCK_TILES - 1) // BLOCK_TILES):
             v = np.empty(9 * width, A.dtype)
             for tile in range(block * BLOCK_TILES, min((block + 1) * BLOCK_TILES, n_tiles)):
                 first = min(tile * width, count - width)
-                w0, w1, w2 = _decompose(A, v, count, first, tiny, width)
-                f0, f1, f2 = sqrt(w0), sqrt(w1), sqrt(w2)
+                w0, w1, w2, scale = _decompose(A, v, count, first, tiny, scales, width)
+                f0, f1, f2, unit = sqrt(w0), sqrt(w1), sqrt(w2), sqrt(scale)
                 if inverse:
                     f0, f1, f2 = 1.0 / f0, 1.0 / f1, 1.0 / f2
+                else:
+                    unit = 1.0 / unit
                 for i in range(3):
                     for j in range(i + 1):
                         a, b = 3 * i * width, 3 * j * width
                         total = load(v, a, width) * f0 * load(v, b, width)
                         total = total + load(v, a + width, width) * f1 * load(v, b + width, width)
                         total = total + load(v, a + 2 * width, width) * f2 * load(v, b + 2 * width, width)
-                        store(out, (3 * i + j) * count + first, total)
-                        store(out, (3 * j + i) * count + first, total)
+                        store(out, (3 * i + j) * count + first, total * unit)
+                        store(out, (3 * j + i) * count + first, total * unit)
 
     return loop
 
@@ -225,7 +274,9 @@ def _on_cpu(loop, A, rows, out):
     count = A.shape[-1]
     out = output(out, (*rows, count), A.dtype)
     if count:
-        loop(A.reshape(-1), out.reshape(-1), A.dtype.type(0.5 * np.finfo(A.dtype).eps), count)
+        number = A.dtype.type
+        scales = tuple(number(scale) for scale in scales_of(A.dtype))
+        loop(A.reshape(-1), out.reshape(-1), number(0.5 * np.finfo(A.dtype).eps), scales, count)
     return out
 
 
