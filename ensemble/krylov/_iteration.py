@@ -27,6 +27,10 @@ WORTH_COMPACTING = 3
 """Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
 
 
+Entry = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Samples, their iterations, and residual norms."""
+
+
 class KrylovIteration:
     """One solve: the vectors of the samples numbered `samples`, and the outcome of every sample of the call.
 
@@ -95,7 +99,8 @@ class KrylovIteration:
         self.status[~valid] = Status.breakdown
         self.iterations = np.zeros(n_samples, np.int64)
         self.active = valid & (norm > self.target)
-        self.log: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.log: list[Entry] = []
+        self.solutions: Any = None  # of all samples, once the solve has ended
 
     # --- vectors
     def zero_samples(self, norm_b: np.ndarray) -> np.ndarray:
@@ -245,14 +250,37 @@ class KrylovIteration:
         self.workspace = self.M.workspace(kept.size)
 
     # --- the end
+    def failed(self) -> np.ndarray:
+        """Which samples neither converged nor were stopped."""
+        failed: np.ndarray = (self.status != Status.converged) & (self.status != Status.stopped)
+        return failed
+
+    def end(self) -> Array:
+        """The solutions of all samples, for those that failed the best iterates."""
+        if self.solutions is None:
+            self.return_best(np.ones(self.samples.size, bool))
+            whole, places = self.wide_x is None, asarray_like(self.samples, self.x)
+            self.solutions = self.x if whole else vectors.put_samples(self.x, places, self.wide_x)
+        return self.solutions
+
+    def places_of(self, samples: np.ndarray) -> np.ndarray:
+        """Where those samples of a larger solve stand in this one, which has them alone or all."""
+        return samples if samples.size < self.status.size else np.arange(samples.size)
+
+    def take_over(self, other: KrylovIteration, samples: np.ndarray) -> None:
+        """The outcomes of the samples named, from another solve that has them, instead of those of this one."""
+        places, x = other.places_of(samples), other.end()
+        found = vectors.take_samples(x, asarray_like(places, x), None)
+        vectors.put_samples(found, asarray_like(samples, x), self.end())
+        for name in ("status", "iterations", "initial", "latest", "target", "final"):
+            getattr(self, name)[samples] = getattr(other, name)[places]
+        own, others = np.arange(self.status.size), np.full(other.status.size, -1)
+        own[samples], others[places] = -1, samples
+        self.log = [*renumbered(self.log, own), *renumbered(other.log, others)]
+
     def result(self) -> SolveResult:
         """The outcome of all samples."""
-        self.return_best(np.ones(self.samples.size, bool))
-        x = (
-            self.x
-            if self.wide_x is None
-            else vectors.put_samples(self.x, asarray_like(self.samples, self.x), self.wide_x)
-        )
+        x = self.end()
         if self.unit is not None:
             x = x * asarray_like(self.unit.astype(x.dtype), x)
         if self.system.order is not None:
@@ -283,6 +311,12 @@ class KrylovIteration:
 def stop_requested(answer: Any) -> bool:
     """Whether a callback's return value ends the solve: True does, None and other objects do not."""
     return isinstance(answer, bool | np.bool_) and bool(answer)
+
+
+def renumbered(log: list[Entry], numbers: np.ndarray) -> list[Entry]:
+    """The entries of a log with other numbers of the samples, without those whose number is negative."""
+    found = [(numbers[samples], rows, norms) for samples, rows, norms in log]
+    return [(new[new >= 0], rows[new >= 0], norms[new >= 0]) for new, rows, norms in found]
 
 
 def with_zeros(array: Array, which: np.ndarray) -> Array:

@@ -9,20 +9,53 @@ import numpy as np
 
 from ensemble.krylov._device import DeviceLoop, runs_on_device
 from ensemble.krylov._iteration import KrylovIteration
+from ensemble.krylov._ranges import in_other_units
+from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult
 
 Callback = Callable[[int, np.ndarray], Any]
 
 
-def solve(state: KrylovIteration, max_iterations: int, compact: bool, callback: Callback | None) -> SolveResult:
-    """The outcome of a method, with its scalars where its vectors are if they can be kept there."""
-    may_compact = compact and not state.coupled
+def solve(
+    make: Callable[[LinearSystem], KrylovIteration], system: LinearSystem, max_iterations: int, compact: bool,
+    callback: Callback | None,
+) -> SolveResult:  # fmt: skip
+    """The outcome of the method whose solves `make` begins.
+
+    Samples that failed because the range of numbers is too small for their products are solved again in other units.
+    """
+    state = make(system)
     with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-        if runs_on_device(state, max_iterations, callback):
-            DeviceLoop(state, max_iterations, may_compact).solve()
-        else:
-            solve_on_host(state, max_iterations, may_compact, callback)
+        iterate(state, max_iterations, compact, callback)
+        other = in_other_units(system, state.failed()) if max_iterations else None
+        if other is not None:
+            part, samples = other
+            again = make(part)
+            iterate(again, max_iterations, compact, callback and for_all_samples(callback, state, again, samples))
+            state.take_over(again, samples)
     return state.result()
+
+
+def iterate(state: KrylovIteration, max_iterations: int, compact: bool, callback: Callback | None) -> None:
+    """Iterate until no sample runs, with the scalars where the vectors are if they can be kept there."""
+    may_compact = compact and not state.coupled
+    if runs_on_device(state, max_iterations, callback):
+        DeviceLoop(state, max_iterations, may_compact).solve()
+    else:
+        solve_on_host(state, max_iterations, may_compact, callback)
+
+
+def for_all_samples(
+    callback: Callback, state: KrylovIteration, again: KrylovIteration, samples: np.ndarray
+) -> Callback:
+    """`callback` for a second solve of some samples: it is called with the norms of all."""
+
+    def call(iteration: int, norms: np.ndarray) -> Any:
+        every = state.in_callers_units(state.latest)
+        every[samples] = norms[again.places_of(samples)]
+        return callback(iteration, every)
+
+    return call
 
 
 def solve_on_host(state: KrylovIteration, max_iterations: int, may_compact: bool, callback: Callback | None) -> None:

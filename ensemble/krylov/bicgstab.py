@@ -42,6 +42,9 @@ def bicgstab(
     that misses the target begins a new recurrence, too. A sample whose residual can fall no further in the numbers'
     type ends as ``stagnated``, and one that does not converge returns its best iterate (see `cg` and `SolveResult`).
 
+    Where inner products are outside the range of numbers (A of size 1e200 or 1e-200, say), a sample is solved again in
+    units of its own, in which `callback` counts iterations anew; coupled samples are flagged.
+
     Complex systems are solved as real ones of twice the size: more iterations than a method over complex numbers
     takes, and a breakdown where a matrix is skew-Hermitian.
 
@@ -91,8 +94,8 @@ def bicgstab(
     >>> bool(np.allclose(A @ result.x, 1.0))
     True
     """
-    state = BicgstabIteration(linear_system("bicgstab", A, b, x0, M, rtol, atol, max_iterations, coupling))
-    return solve(state, max_iterations, compact, callback)
+    system = linear_system("bicgstab", A, b, x0, M, rtol, atol, max_iterations, coupling)
+    return solve(BicgstabIteration, system, max_iterations, compact, callback)
 
 
 class BicgstabIteration(KrylovIteration):

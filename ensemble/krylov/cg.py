@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,8 +96,8 @@ def cg(
     >>> result.iterations
     array([5])
     """
-    state = CgIteration(linear_system("cg", A, b, x0, M, rtol, atol, max_iterations, coupling), flexible)
-    return solve(state, max_iterations, compact, callback)
+    system = linear_system("cg", A, b, x0, M, rtol, atol, max_iterations, coupling)
+    return solve(partial(CgIteration, flexible=flexible), system, max_iterations, compact, callback)
 
 
 class CgIteration(KrylovIteration):

@@ -237,9 +237,7 @@ def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
 class _Solution:
     """Solutions of all samples, with their residuals and backward errors."""
 
-    def __init__(
-        self, system: LinearSystem, A: CrsMatrix, unit: np.ndarray | None, F: Factorization, x: Any, norm_b: Any
-    ) -> None:
+    def __init__(self, system: LinearSystem, A: CrsMatrix, unit: Any, F: Factorization, x: Any, norm_b: Any) -> None:
         """`x` is the product of `F`, the factorisation of A over `unit`, with b, whose norms are `norm_b`, or None."""
         self.system, self.A, self.F, self.b = system, A, F, system.b
         self.unit = None if unit is None else asarray_like(unit, system.b)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,9 @@ def gmres(
     the least-squares problems of cycles make the residual fall tenfold and the true one does not halve, it can fall no
     further in the numbers' type: the sample ends as ``stagnated``. A sample that does not converge returns its best
     iterate (see `SolveResult`).
+
+    Where inner products are outside the range of numbers (A of size 1e200 or 1e-200, say), a sample is solved again in
+    units of its own, in which `callback` counts iterations anew; coupled samples are flagged.
 
     Complex systems are solved as real ones of twice the size: up to twice the iterations of a method over complex
     numbers.
@@ -108,8 +112,9 @@ def gmres(
     """
     system = linear_system("gmres", A, b, x0, M, rtol, atol, max_iterations, coupling)
     restart = integer(restart, "gmres", "restart", minimum=1)
-    state = GmresIteration(system, min(restart, max(system.b.shape[0], 1), max(max_iterations, 1)), flexible)
-    return solve(state, max_iterations, compact, callback)
+    restart = min(restart, max(system.b.shape[0], 1), max(max_iterations, 1))
+    make = partial(GmresIteration, restart=restart, flexible=flexible)
+    return solve(make, system, max_iterations, compact, callback)
 
 
 class GmresIteration(KrylovIteration):

@@ -44,6 +44,9 @@ def minres(
     positive definite, is flagged ``breakdown``; the others finish. On a device vectors stay there, and each iteration
     fetches its inner products.
 
+    Where inner products are outside the range of numbers (A of size 1e200 or 1e-200, say), a sample is solved again in
+    units of its own, in which `callback` counts iterations anew; coupled samples are flagged.
+
     Complex Hermitian systems are solved as real ones of twice the size, in the same iterations.
 
     Parameters
@@ -88,8 +91,8 @@ def minres(
     >>> minres(indefinite, np.ones(10))
     SolveResult(minres: 1 of 1 samples converged, 5 iterations)
     """
-    state = MinresIteration(linear_system("minres", A, b, x0, M, rtol, atol, max_iterations, coupling))
-    return solve(state, max_iterations, compact, callback)
+    system = linear_system("minres", A, b, x0, M, rtol, atol, max_iterations, coupling)
+    return solve(MinresIteration, system, max_iterations, compact, callback)
 
 
 class MinresIteration(KrylovIteration):

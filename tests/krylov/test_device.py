@@ -221,3 +221,14 @@ def test_callbacks_and_coupled_samples_take_the_host_loop(name, device_solves):
     solve(name, A, b, rtol=1e-4, callback=lambda k, norms: seen.append(k))
     assert solve(name, A, b, rtol=1e-4, coupling="ensemble").converged.all()
     assert seen and not device_solves
+
+
+@each_method
+def test_matrices_of_any_size_have_the_bits_of_the_host_loop(name, device_solves, monkeypatch):
+    """Samples whose products leave the range of numbers are solved again in other units, with scalars on the host."""
+    A, b = small(1)
+    powers = np.array([0, -700, 640, -960, 964])
+    A = CrsMatrix(A.graph, np.ldexp(A.values, powers))
+    got = solve(name, A, b, rtol=1e-9)
+    assert len(device_solves) == 1 and got.converged.all() and np.all(got.iterations == got.iterations[0])
+    assert_same(got, by_host(monkeypatch, name, A, b, rtol=1e-9))

@@ -5,7 +5,7 @@ import pytest
 
 from ensemble import gallery
 from ensemble.krylov import Status, bicgstab, cg, gmres, minres
-from ensemble.linalg import CrsMatrix
+from ensemble.linalg import CrsMatrix, Diagonal
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble, SampleSet
 
@@ -66,6 +66,94 @@ def test_a_sample_too_small_beside_the_others_is_no_success(rng):
     b = rng.uniform(0.5, 1.0, (49, 5)) * np.array([1.0, 1e-300, 0.0, 1.0, 1.0])
     result = cg(A, Ensemble(b), coupling="ensemble")
     assert result.status.tolist() == [Status.converged, Status.breakdown, *[Status.converged] * 3]
+
+
+# --- matrices of any size
+SIZES = {np.float64: [0, -700, 640, -960, 964], np.float32: [0, -80, 64, -90, 90]}
+
+
+def of_sizes(dtype, count=5):
+    """One matrix in units of its own in each sample, and the powers of two."""
+    powers = np.array(SIZES[dtype][:count])
+    return CrsMatrix(A.graph, np.ldexp(A.values[:, :1].astype(dtype), powers)), powers
+
+
+@each_solver
+@pytest.mark.parametrize("dtype", SIZES)
+@pytest.mark.parametrize("preconditioned", [False, True])
+@pytest.mark.parametrize("guessed", [False, True])
+def test_the_size_of_a_matrix_changes_nothing(solve, dtype, preconditioned, guessed, rng):
+    """Also where a preconditioner has another size than its inverse."""
+    matrix, powers = of_sizes(dtype)
+    b, guess = (rng.uniform(0.5, 1.0, (49, 1)).astype(dtype) for _ in range(2))
+    options = {"rtol": 1e-9 if dtype is np.float64 else 1e-4}
+    if preconditioned:
+        options["M"] = Diagonal(rng.uniform(0.5, 2.0, 49).astype(dtype))
+    x0 = Ensemble(np.ldexp(guess, -powers)) if guessed else None
+    result = solve(matrix, Ensemble(b), x0=x0, **options)
+    assert result.converged.all() and np.all(result.iterations == result.iterations[0]) and result.iterations[0] > 5
+    found = np.ldexp(result.x.samples, powers)
+    np.testing.assert_array_equal(found, np.repeat(found[:, :1], 5, axis=1))
+    np.testing.assert_array_equal(result.target, np.full(5, result.target[0]))
+    np.testing.assert_array_equal(result.residual_norms, np.repeat(result.residual_norms[:, :1], 5, axis=1))
+    for s in range(5):
+        own = None if x0 is None else x0.sample(s)
+        alone = solve(matrix.sample(s), b[:, 0], x0=own, **options)
+        np.testing.assert_array_equal(alone.x, result.x.samples[:, s])
+        assert alone.true_residual_norms[0] == result.true_residual_norms[s] <= result.target[s]
+
+
+@pytest.mark.parametrize("solve", [bicgstab, gmres, minres])
+def test_sizes_of_right_hand_side_and_matrix_are_independent(solve, rng):
+    matrix, powers = of_sizes(np.float64)
+    b = rng.uniform(0.5, 1.0, (49, 1)) * 2.0 ** np.array([0, -600, 500, -950, 30])
+    result = solve(matrix, Ensemble(b), rtol=1e-9)
+    alone = solve(A.sample(0), b[:, 0], rtol=1e-9)
+    assert result.converged.all() and np.all(result.iterations == alone.iterations[0])
+    np.testing.assert_array_equal(result.x.samples * 2.0**powers / 2.0 ** np.array([0, -600, 500, -950, 30]),
+                                  np.repeat(alone.x[:, None], 5, axis=1))  # fmt: skip
+
+
+@pytest.mark.parametrize("solve", [bicgstab, gmres, minres])
+def test_samples_that_fail_for_other_reasons_stay_failed(solve, rng):
+    matrix, _ = of_sizes(np.float64)
+    values, b = matrix.values.copy(), rng.uniform(0.5, 1.0, 49)
+    values[:, 3], values[5, 4] = 0.0, np.nan
+    result = solve(CrsMatrix(A.graph, values), b, rtol=1e-9)
+    assert result.converged.tolist() == [True, True, True, False, False]
+    few = solve(matrix, b, rtol=1e-9, max_iterations=3)
+    assert all(status is Status.max_iterations for status in few.status)
+    np.testing.assert_array_equal(few.residual_norms, np.repeat(few.residual_norms[:, :1], 5, axis=1))
+
+
+class Stacked:
+    """A matrix that does not let samples be taken out."""
+
+    def __init__(self, matrix):
+        self.matrix, self.shape, self.n_samples = matrix, matrix.shape, matrix.n_samples
+
+    def __matmul__(self, x):
+        return self.matrix @ x
+
+
+@pytest.mark.parametrize("solve", [bicgstab, gmres, minres])
+def test_samples_that_cannot_be_taken_out_are_solved_in_their_places(solve, rng):
+    matrix, _ = of_sizes(np.float64)
+    b, seen = rng.uniform(0.5, 1.0, 49), []
+    wanted = solve(matrix, b, rtol=1e-9)
+    got = solve(Stacked(matrix), b, rtol=1e-9, callback=lambda k, norms: seen.append((k, norms)))
+    np.testing.assert_array_equal(got.x.samples, wanted.x.samples)
+    np.testing.assert_array_equal(got.iterations, wanted.iterations)
+    assert all(norms.shape == (5,) and np.isfinite(norms[0]) for _, norms in seen)
+    assert [k for k, _ in seen].count(1) == 2  # the samples in other units begin again
+    stopped = solve(matrix, b, rtol=1e-9, callback=lambda k, norms: k == 4)
+    assert all(status is Status.stopped for status in stopped.status)
+
+
+@pytest.mark.parametrize("solve", [bicgstab, gmres, minres])
+def test_coupled_samples_keep_their_units(solve):
+    matrix, _ = of_sizes(np.float64)
+    assert not solve(matrix, np.ones(49), rtol=1e-9, coupling="ensemble").converged.all()
 
 
 # --- what else solvers take

@@ -228,10 +228,13 @@ __global__ void __launch_bounds__(SUM_THREADS) gmres_left(const real* partials, 
     const Cycle cycle = cycle_of(rows, restart, n_samples, s);
     cycle.again = 0;
     if (state.status[s] != RUNNING) return;
-    bool valid = isfinite(after) && isfinite(cycle.before);
-    for (int k = 0; k <= columns; ++k) valid = valid && isfinite(cycle.column[k * n_samples]);
+    bool valid = isfinite(after) && isfinite(cycle.before), below = false;
+    for (int k = 0; k <= columns; ++k) {
+        valid = valid && isfinite(cycle.column[k * n_samples]);
+        below = below || cycle.column[k * n_samples] != 0;
+    }
     cycle.after = after;
-    if (!valid) {
+    if (!valid || (below && cycle.before == 0)) {  // in the second case the square of w is below all numbers
         state.iterations[s] += 1;
         record(state, s, __longlong_as_double(0x7ff8000000000000LL));
         state.status[s] = BROKEN;

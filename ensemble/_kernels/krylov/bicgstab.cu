@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
     const Recurrence now = recurrence_of(rows, n_samples, s);
     moving[s] = 0;
     if (state.status[s] != RUNNING || now.half < 0) return;
-    if (!isfinite(ts)) {
+    if (!isfinite(ts) || (tt == 0 && ts != 0)) {  // in the second case the square of t is below all numbers
         state.status[s] = BREAKDOWN;
         return;
     }

@@ -67,7 +67,7 @@ class BicgstabHostScalars(HostScalars):
         """The second half: x and r along z = M r and t = A z; whether candidates are to be verified."""
         state = self.state
         ts, tt = (to_float64(d) for d in kernels.dot_and_square(r, t))
-        self.mark_breakdowns(np.isfinite(ts))
+        self.mark_breakdowns(np.isfinite(ts) & ((tt > 0.0) | (ts == 0.0)))  # else the square of t is below all numbers
         ts, tt = self.coupled_sum(ts), self.coupled_sum(tt)
         usable = state.active & self.usable(ts, np.sqrt(self.coupled_sum(self.norm**2) * tt))
         self.omega_usable, self.omega = usable, np.where(usable, ts / tt, 0.0)

@@ -94,7 +94,8 @@ class GmresHostScalars(HostScalars):
         state, basis = self.state, V[:-1, :, :]
         dots = to_float64(kernels.basis_dots(V, w, None))  # the last is the square of w
         own = to_float64(kernels.basis_add(state.coefficients(-self.coupled_sum(dots[:-1]), running), basis, w))
-        broken = running & ~(np.isfinite(dots).all(axis=0) & np.isfinite(own))
+        below = (dots[-1] == 0.0) & (dots[:-1] != 0.0).any(axis=0)  # the square of w is below all numbers
+        broken = running & (below | ~(np.isfinite(dots).all(axis=0) & np.isfinite(own)))
         h, before, after = self.coupled_sum(dots[:-1]), self.coupled_sum(dots[-1]), self.coupled_sum(own)
         again = running & (after < 0.5 * before)
         if again.any():

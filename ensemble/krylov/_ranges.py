@@ -1,0 +1,112 @@
+"""Samples that failed because squares of A M r left the range of numbers, and their systems in other units.
+
+The size of a right-hand side is taken out before a solve (`units_of`), that of a matrix after one that failed, so that
+other solves cost nothing more. A preconditioner times a power of two makes the products of the method of size one,
+exactly, and leaves x and residuals in their units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov.vectors import take_samples
+from ensemble._typing import Array
+from ensemble.krylov._iteration import with_zeros
+from ensemble.krylov._norms import to_float64
+from ensemble.krylov._system import LinearSystem
+from ensemble.linalg import Identity
+from ensemble.linalg.linear_operator import LinearOperator
+
+
+class ScaledPreconditioner(LinearOperator):
+    """A preconditioner times a power of two, one per sample."""
+
+    def __init__(self, M: LinearOperator, unit: Array) -> None:
+        self.M, self.unit = M, unit
+        self.shape, self.n_samples, self.takes_samples = M.shape, int(unit.shape[0]), M.takes_samples
+
+    def workspace(self, n_samples: int) -> Any:
+        """That of the preconditioner."""
+        return self.M.workspace(n_samples)
+
+    def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
+        """The product with `r` in `out`."""
+        z = r if isinstance(self.M, Identity) else self.M.precondition(r, out, workspace)
+        out[...] = z * self.unit
+        return out
+
+    def take_samples(self, samples: Any) -> ScaledPreconditioner:
+        """That of the samples named."""
+        unit = array_namespace(self.unit).take(self.unit, asarray_like(np.asarray(samples), self.unit))
+        return ScaledPreconditioner(self.M.take_samples(samples), unit)
+
+
+def in_other_units(system: LinearSystem, failed: np.ndarray) -> tuple[LinearSystem, np.ndarray] | None:
+    """The system of the samples of `failed` whose products are far from size one, made to have that; and their numbers.
+
+    None for no such samples. Where samples cannot be taken out, the others stay, with right-hand sides of zero.
+    """
+    if system.coupled or not failed.any() or not system.b.shape[0]:
+        return None
+    numbers, takes = np.arange(failed.size), system.A.takes_samples and system.M.takes_samples
+    if takes:
+        numbers = np.flatnonzero(failed)
+        system = taken(system, numbers)
+    unit = units_of_products(system)
+    far = failed[numbers] & (unit != 1.0)
+    if not far.any():
+        return None
+    if takes:
+        system, unit = taken(system, np.flatnonzero(far)), unit[far]
+    else:
+        system = replace(system, b=with_zeros(system.b, ~far))
+    return replace(system, M=ScaledPreconditioner(system.M, like_vectors(unit, system.b))), numbers[far]
+
+
+def taken(system: LinearSystem, samples: np.ndarray) -> LinearSystem:
+    """The system of the samples named."""
+    if samples.size == system.b.shape[1]:
+        return system
+    b, x0 = (None if v is None else take_samples(v, asarray_like(samples, v), None) for v in (system.b, system.x0))
+    rtol, atol = (value[samples] if np.ndim(value) else value for value in (system.rtol, system.atol))
+    A, M = system.A.take_samples(samples), system.M.take_samples(samples)
+    return replace(system, A=A, M=M, b=b, x0=x0, rtol=rtol, atol=atol)
+
+
+def units_of_products(system: LinearSystem) -> np.ndarray:
+    """For each sample the power of two by which A M b is of the size of b; 1 where squares of A M b are in range.
+
+    Its root is a power of two as well.
+    """
+    b, A, M = system.b, system.A, system.M
+    limits, n_samples = np.finfo(str(b.dtype).split(".")[-1]), b.shape[1]
+    size = np.frexp(largest(b))[1] - 1
+    b = b / like_vectors(np.ldexp(1.0, np.where(np.isfinite(largest(b)), size, 0)), b)
+    exponent, known = np.zeros(n_samples, np.int64), np.zeros(n_samples, bool)
+    out, product, workspace = empty_like(b), empty_like(b), M.workspace(n_samples)
+    for shift in (0, -(limits.maxexp // 2), limits.maxexp // 2):  # the last two where A M b leaves the range
+        r = b * like_vectors(np.full(n_samples, np.ldexp(1.0, shift)), b)
+        z = r if isinstance(M, Identity) else M.precondition(r, out, workspace)
+        found = largest(A.apply(z, product))
+        new = ~known & np.isfinite(found) & (found > 0.0)
+        exponent[new], known = np.frexp(found[new])[1] - shift, known | new
+        if known.all():
+            break
+    even = np.clip(exponent + exponent % 2, 2 - limits.maxexp, limits.maxexp - 2)
+    return np.where(known & (np.abs(exponent) > 3 * limits.maxexp // 8), np.ldexp(1.0, -even), 1.0)
+
+
+def largest(vectors: Array) -> np.ndarray:
+    """The largest magnitude of each sample."""
+    xp = array_namespace(vectors)
+    return to_float64(xp.max(xp.abs(vectors), axis=0))
+
+
+def like_vectors(values: np.ndarray, vectors: Array) -> Array:
+    """One number per sample in the type and library of `vectors`."""
+    return asarray_like(values.astype(str(vectors.dtype).split(".")[-1]), vectors)
