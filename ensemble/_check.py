@@ -15,6 +15,47 @@ def message(function: str, argument: str, requirement: str, seen: Any, advice: s
     return f"{text} {advice}" if advice else text
 
 
+def array_of(value: Any, function: str, argument: str, requirement: str) -> np.ndarray:
+    """`value` as a NumPy array; ValueError with the template for nested lists that make none."""
+    try:
+        return np.asarray(value)
+    except ValueError:  # NumPy's, of parts of different shapes
+        seen = f"{kind_of(value)} with parts of different shapes"
+        raise ValueError(message(function, argument, requirement, seen)) from None
+
+
+def real_array(value: Any, function: str, argument: str, requirement: str) -> np.ndarray:
+    """`value` as float64, for arguments that NumPy's arrays or lists of real numbers may be."""
+    array = array_of(value, function, argument, requirement)
+    if array.dtype.kind not in "biuf":
+        seen = kind_of(value) if array.dtype.kind == "O" else f"dtype {array.dtype}"
+        raise TypeError(message(function, argument, requirement, seen))
+    return array.astype(np.float64, copy=False)
+
+
+def places_of(which: Any, n: int, function: str, argument: str = "samples", *, bools: bool = False) -> np.ndarray:
+    """The places from 0 to n - 1 that a vector of integers names, which count from the end where they are negative.
+
+    With `bools` also those where a vector of n bools is True. Samples are one or more.
+    """
+    requirement = "be integers or bools" if bools else "be integers"
+    places = array_of(which, function, argument, requirement)
+    require(places.size > 0 or argument != "samples", function, argument, "name one sample or more", "none")
+    chooses = bools and places.dtype.kind == "b"
+    if places.size and places.dtype.kind not in "iu" and not chooses:
+        raise TypeError(message(function, argument, requirement, f"dtype {places.dtype}"))
+    if places.ndim != 1:
+        raise TypeError(message(function, argument, "be a vector", f"shape {places.shape}"))
+    if chooses:
+        if places.size != n:
+            raise IndexError(message(function, argument, f"have {n} entries where they are bools", places.size))
+        return np.flatnonzero(places)
+    if places.size and (places.min() < -n or places.max() >= n):
+        seen = f"{places.min()} ... {places.max()}"
+        raise IndexError(message(function, argument, f"be from {-n} to {n - 1}", seen))
+    return places.astype(np.intp) % max(n, 1)
+
+
 def kind_of(value: Any) -> str:
     """The type of a value with its article: "an int", "a list", "None"."""
     name = type(value).__name__

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ensemble._check import integer, require
+from ensemble._check import integer, kind_of, message, real_array, require
 from ensemble.linalg import CrsMatrix
 
 __all__ = ["anisotropic", "convection_diffusion", "poisson", "random_spd"]
@@ -26,6 +26,8 @@ def _stencil(shape: tuple[int, ...], weights: Any) -> Any:
 
 
 def _shape(shape: Any, function: str) -> tuple[int, ...]:
+    if not isinstance(shape, tuple | list):
+        raise TypeError(message(function, "shape", "be a tuple of integers", kind_of(shape)))
     lengths: tuple[int, ...] = tuple(integer(n, function, "shape", minimum=1) for n in shape)
     require(len(lengths) > 0, function, "shape", "name one axis or more", "()")
     return lengths
@@ -85,11 +87,10 @@ def anisotropic(
     integer(n_samples, "anisotropic", "n_samples", minimum=1)
     if weights is None:
         weights = (strength ** np.random.default_rng(seed).uniform(0.0, 1.0, (n_samples, len(shape)))).T
-    weights = np.asarray(weights, np.float64)
-    require(
-        weights.ndim == 2 and weights.shape[0] == len(shape) and weights.shape[1] > 0,
-        "anisotropic", "weights", f"have shape ({len(shape)}, n_samples)", f"shape {weights.shape}",
-    )  # fmt: skip
+    wanted = f"have shape ({len(shape)}, n_samples)"
+    weights = real_array(weights, "anisotropic", "weights", wanted)
+    fits = weights.ndim == 2 and weights.shape[0] == len(shape) and weights.shape[1] > 0
+    require(fits, "anisotropic", "weights", wanted, f"shape {weights.shape}")
     return CrsMatrix.from_scipy([_stencil(shape, w) for w in weights.T])
 
 
@@ -117,9 +118,10 @@ def convection_diffusion(shape: tuple[int, ...], velocity: Any, diffusion: Any =
     """
     name = "convection_diffusion"
     shape = _shape(shape, name)
-    velocity, diffusion = np.asarray(velocity, np.float64), np.asarray(diffusion, np.float64)
-    n_samples = velocity.shape[-1] if velocity.ndim else 0
     wanted = f"have shape ({len(shape)}, n_samples) or ({len(shape)}, *shape, n_samples)"
+    velocity = real_array(velocity, name, "velocity", wanted)
+    n_samples = velocity.shape[-1] if velocity.ndim else 0
+    diffusion = real_array(diffusion, name, "diffusion", f"be a number or {n_samples} of them, zero or above")
     fits = velocity.shape in ((len(shape), n_samples), (len(shape), *shape, n_samples)) and n_samples > 0
     require(fits, name, "velocity", wanted, f"shape {velocity.shape}")
     fits = diffusion.shape in ((), (n_samples,)) and bool(np.all(diffusion >= 0.0))

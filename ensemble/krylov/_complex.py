@@ -33,8 +33,8 @@ def has_complex(*values: Any) -> bool:
     """Whether one of the matrices and vectors holds complex numbers."""
     for value in values:
         dtype = getattr(value, "dtype", None)
-        if dtype is None and isinstance(value, list | tuple | complex):
-            dtype = np.asarray(value).dtype
+        if dtype is None and isinstance(value, complex):
+            dtype = np.dtype(complex)
         if dtype.kind == "c" if isinstance(dtype, np.dtype) else "complex" in str(dtype):
             return True
     return False

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, library_and_device, to_numpy
-from ensemble._check import integer, message, one_of, positive, require, require_unmasked
+from ensemble._check import array_of, integer, message, one_of, positive, real_array, require, require_unmasked
 from ensemble.krylov._complex import RealForm, has_complex, real_form, require_numpy, stacked
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
@@ -51,8 +51,7 @@ def linear_system(
     function: str, A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any, max_iterations: int, coupling: str
 ) -> LinearSystem:
     """Check what every solver takes, and give all vectors one number of samples and one type."""
-    for name, value in (("b", b), ("x0", x0)):
-        require_unmasked(value, function, name)
+    b, x0 = (as_array(value, function, name) for name, value in (("b", b), ("x0", x0)))
     is_complex = has_complex(A, b, x0, M)
     A = as_operator(A, function, "A")
     M = Identity() if M is None else as_operator(M, function, "M")
@@ -117,17 +116,24 @@ def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
     """A tolerance: one number, or one for each sample, in an array or an Ensemble."""
     if isinstance(value, Ensemble) and not value.ndim:
         value = to_numpy(value.samples) if value.n_samples > 1 else value.samples[0]
-    if np.ndim(value) == 0:
+    if not isinstance(value, list | tuple) and np.ndim(value) == 0:
         return positive(value, function, argument, zero=True)
-    value = np.asarray(value, np.float64)
-    require(
-        value.shape == (n_samples,), function, argument, f"be a number or {n_samples} of them", f"shape {value.shape}"
-    )
+    requirement = f"be a number or {n_samples} of them"
+    value = real_array(value, function, argument, requirement)
+    require(value.shape == (n_samples,), function, argument, requirement, f"shape {value.shape}")
     valid = (value >= 0.0) & (value < np.inf)
     if not valid.all():
         requirement = "be a finite number, zero or above, in every sample"
         require(False, function, argument, requirement, f"{value[np.argmin(valid)]} in sample {np.argmin(valid)}")
     return value
+
+
+def as_array(vector: Any, function: str, argument: str) -> Any:
+    """A list as an array; an array without masked entries, an Ensemble or None as it is."""
+    require_unmasked(vector, function, argument)
+    if isinstance(vector, list | tuple):
+        return array_of(vector, function, argument, "be a vector of numbers")
+    return vector
 
 
 def one_column(vector: Any) -> Any:

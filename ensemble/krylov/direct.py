@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import floating, kind_of, message, require_type, require_unmasked
+from ensemble._check import floating, kind_of, message, require_type
 from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.narrowing import narrowed_values
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._norms import fetched, norms
-from ensemble.krylov._system import LinearSystem, common_samples, linear_system, one_column
+from ensemble.krylov._system import LinearSystem, as_array, common_samples, linear_system, one_column
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.exchanges import pivoted
@@ -132,7 +132,7 @@ def direct(
     DirectResult(direct: 3 of 3 samples converged, 0 iterations)
     """
     A = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else A
-    require_unmasked(b, "direct", "b")
+    b = as_array(b, "direct", "b")
     if has_complex(A, b):
         options = {"rtol": rtol, "ordering": ordering, "matching": matching, "dtype": dtype}
         return _complex_solution(A, b, kind, factorization, options)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import integer, one_of, require
+from ensemble._check import array_of, integer, message, one_of, real_array, require
 from ensemble.linalg.operators import samples_of
 from ensemble.scalar import Ensemble
 
@@ -83,14 +83,14 @@ class SampleGroups(Sequence[np.ndarray]):
         ----------
         .. [1] D'Elia, Edwards, Hu, Phipps, Rajamanickam (2018), SIAM/ASA J. Uncertain. Quantif. 6, 87-117.
         """
-        alone = np.asarray(sample_iterations, np.float64)
         name = "SampleGroups.efficiency"
+        alone = real_array(sample_iterations, name, "sample_iterations", "be real numbers")
         require(
             alone.shape == (self.n_samples,), name, "sample_iterations", f"have shape ({self.n_samples},)", alone.shape
         )
         if ensemble_iterations is None:
             ensemble_iterations = [alone[group].max() for group in self.samples]
-        iterations = np.asarray(ensemble_iterations, np.float64)
+        iterations = real_array(ensemble_iterations, name, "ensemble_iterations", "be real numbers")
         require(
             iterations.shape == (len(self),),
             name,
@@ -141,10 +141,13 @@ def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> Sampl
     """
     integer(ensemble_size, "group_samples", "ensemble_size", minimum=1)
     one_of(last, ("short", "repeat"), "group_samples", "last")
-    if np.ndim(key) == 0 and not isinstance(key, Ensemble):
+    if not isinstance(key, Ensemble | list | tuple) and np.ndim(key) == 0:
         order = np.arange(integer(key, "group_samples", "key", minimum=1))
     else:
-        values = to_numpy(key.samples) if isinstance(key, Ensemble) else np.asarray(key)
+        values = to_numpy(key.samples) if isinstance(key, Ensemble) else key
+        values = array_of(values, "group_samples", "key", "be one number per sample")
+        if values.dtype.kind not in "biufc":
+            raise TypeError(message("group_samples", "key", "be one number per sample", f"dtype {values.dtype}"))
         require(values.ndim == 1, "group_samples", "key", "be one number per sample", f"shape {values.shape}")
         require(values.size > 0, "group_samples", "key", "name one sample or more", "none")
         order = np.argsort(values, kind="stable")
@@ -179,7 +182,8 @@ def anisotropy(coefficients: Any) -> np.ndarray:
     >>> anisotropy(Ensemble(np.array([[1.0, 2.0, 0.1], [1.0, 3.0, 1.0]])))
     array([ 1.,  3., 10.])
     """
-    values = np.asarray(to_numpy(samples_of(coefficients) if isinstance(coefficients, Ensemble) else coefficients))
+    values = to_numpy(samples_of(coefficients)) if isinstance(coefficients, Ensemble) else coefficients
+    values = real_array(values, "anisotropy", "coefficients", "be real numbers")
     require(
         values.ndim >= 2, "anisotropy", "coefficients", "have a sample axis after their own", f"shape {values.shape}"
     )
@@ -215,10 +219,12 @@ def predict_iterations(
     array([12.840254])
     """
     one_of(method, ("quadratic", "nearest"), "predict_iterations", "method")
+    name, wanted = "predict_iterations", "be real numbers, shape (n_inputs, n_samples)"
     new, known = (
-        np.asarray(to_numpy(p.samples if isinstance(p, Ensemble) else p), np.float64) for p in (points, known_points)
+        real_array(to_numpy(p.samples) if isinstance(p, Ensemble) else p, name, argument, wanted)
+        for argument, p in (("points", points), ("known_points", known_points))
     )
-    counts = np.asarray(known_iterations, np.float64)
+    counts = real_array(known_iterations, name, "known_iterations", "be real numbers")
     for name, array in (("points", new), ("known_points", known)):
         require(array.ndim == 2, "predict_iterations", name, "have shape (n_inputs, n_samples)", f"shape {array.shape}")
     require(

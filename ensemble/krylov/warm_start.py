@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, to_numpy
-from ensemble._check import integer, one_of, require
+from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
+from ensemble._check import array_of, integer, one_of, real_array, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.basis import basis_add
 from ensemble._kernels.krylov.vectors import put_samples, take_samples
-from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.linalg.operators import numbers_of, samples_of, wrap_like
 from ensemble.scalar import Ensemble
 
 LARGEST_WEIGHTS = 4.0
@@ -52,7 +52,7 @@ class WarmStart:
     def __init__(self, order: str = "linear", *, capacity: int = 128, scale: Any = None) -> None:
         self.order = one_of(order, ("linear", "nearest"), "WarmStart", "order")
         self.capacity = integer(capacity, "WarmStart", "capacity", minimum=1)
-        self.scale = None if scale is None else np.asarray(scale, np.float64)
+        self.scale = None if scale is None else real_array(scale, "WarmStart", "scale", "be real numbers")
         self.points = np.zeros((0, 0))  # (n_inputs, n_stored)
         self._solutions: Any = None
         self._added = 0
@@ -76,7 +76,8 @@ class WarmStart:
         converged : array of bool, shape (n_samples,), optional
             Which to keep (`SolveResult.converged`). Samples that are not finite are never kept.
         """
-        new, solutions = self._checked_points(points, "add"), samples_of(x)
+        new = self._checked_points(points, "add")
+        solutions = samples_of(x if isinstance(x, Ensemble) else numbers_of(x, "WarmStart.add", "x"))
         require(solutions.ndim == 2, "WarmStart.add", "x", "be a vector", f"shape {tuple(solutions.shape[:-1])}")
         count = solutions.shape[1]
         require(new.shape[1] == count, "WarmStart.add", "points", f"have the {count} samples of x", new.shape[1])
@@ -116,12 +117,16 @@ class WarmStart:
 
     def _checked_points(self, points: Any, function: str) -> np.ndarray:
         """Inputs as float64 on the host, shape (n_inputs, n_samples)."""
-        samples = samples_of(points) if isinstance(points, Ensemble) else np.asarray(points)[..., None]
+        if isinstance(points, Ensemble):
+            samples = to_numpy(points.samples)
+        else:
+            own = to_numpy(points) if is_array(points) else points
+            samples = array_of(own, f"WarmStart.{function}", "points", "be a vector of inputs")[..., None]
         shape = tuple(samples.shape[:-1])
         require(samples.ndim == 2, f"WarmStart.{function}", "points", "be a vector of inputs", f"shape {shape}")
         inputs = self.points.shape[0] if len(self) else shape[0]
         require(shape == (inputs,), f"WarmStart.{function}", "points", f"have shape ({inputs},)", f"shape {shape}")
-        return np.asarray(to_numpy(samples), np.float64)
+        return real_array(samples, f"WarmStart.{function}", "points", "be real numbers")
 
     def _weights(self, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Stored neighbours of every new sample, nearest first, and their weights: shape (n_neighbours, n_samples)."""

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array
-from ensemble._check import kind_of, message, require, sample_number
+from ensemble._check import array_of, kind_of, message, places_of, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.sparse import affine as kernels
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import multiply, places_of, premultiply, samples_of, set_of
+from ensemble.linalg.operators import multiply, premultiply, samples_of, set_of
 from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -79,7 +79,9 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def __init__(self, graph: CrsGraph, terms: Any, coefficients: Any) -> None:
         if not isinstance(graph, CrsGraph):
             raise TypeError(message("AffineMatrix", "graph", "be a CrsGraph", kind_of(graph)))
-        terms = terms if is_array(terms) else np.asarray(terms)
+        terms = terms if is_array(terms) else array_of(terms, "AffineMatrix", "terms", "be real")
+        if not is_array(coefficients) and not isinstance(coefficients, Ensemble):
+            coefficients = array_of(coefficients, "AffineMatrix", "coefficients", "be real")
         self.sample_set, coefficients = set_of(coefficients), samples_of(coefficients)
         for name, array in (("terms", terms), ("coefficients", coefficients)):
             if not array_namespace(array).isdtype(array.dtype, ("bool", "integral", "real floating")):

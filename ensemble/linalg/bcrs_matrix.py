@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, to_numpy
-from ensemble._check import integer, kind_of, message, require, sample_number
+from ensemble._check import array_of, integer, kind_of, message, places_of, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.krylov.bicgstab import dot_and_square
 from ensemble._kernels.sparse import bcrs, crs
@@ -18,7 +18,7 @@ from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_m
 from ensemble.linalg.elements import assembly_of, element_samples, two_sizes
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import entry_values, multiply, places_of, premultiply, set_of
+from ensemble.linalg.operators import entry_values, multiply, premultiply, set_of
 from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -383,7 +383,7 @@ def _multiply_nodes(operator: Any, n_nodes: int, block_shape: tuple[int, int], x
     """`multiply`, also for `x` of shape (n_nodes, c) with c > 1: gives shape (n, r), or (n,) where r is 1."""
     r, c = block_shape
     if isinstance(x, list | tuple):
-        x = np.asarray(x)
+        x = array_of(x, f"{name} @", "x", "hold numbers")
     if c == 1 or tuple(getattr(x, "shape", ())) != (n_nodes, c):
         return multiply(operator, x, name)
     y = multiply(operator, array_namespace(x).reshape(x, (n_nodes * c,)), name)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, to_numpy
-from ensemble._check import kind_of, message, require, require_unmasked, sample_number
+from ensemble._check import kind_of, message, places_of, require, require_unmasked, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
@@ -17,7 +17,7 @@ from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows,
 from ensemble.linalg.elements import assembly_of, element_samples, summed_coordinates
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import entry_values, multiply, places_of, premultiply, set_of
+from ensemble.linalg.operators import entry_values, multiply, premultiply, set_of
 from ensemble.linalg.selection import Selectable, moved_values
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -97,6 +97,8 @@ class CrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
                 seen = f"shape {m.shape}" if good else kind_of(m)
                 raise TypeError(message(name, "matrices", "be SciPy sparse matrices with two axes", seen))
             require_unmasked(m, name, "matrices")
+            if m.dtype.kind not in "biufc":
+                raise TypeError(message(name, "matrices", "hold numbers", f"dtype {m.dtype}"))
             dtype = np.float64 if m.dtype.kind in "biu" else np.result_type(m.dtype, np.float32)
             given.append(sp.csr_array(m).astype(dtype))
         require(len(given) > 0, name, "matrices", "hold one matrix or more", "an empty list")

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._check import require, sample_number
+from ensemble._check import places_of, require, sample_number
 from ensemble.linalg.arithmetic import MatrixArithmetic, per_sample
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import as_real, multiply, numbers_of, places_of, premultiply, set_of, shape_text
+from ensemble.linalg.operators import as_real, multiply, numbers_of, premultiply, set_of, shape_text
 from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, library_and_device
-from ensemble._check import kind_of, message, require, require_unmasked
+from ensemble._check import array_of, kind_of, message, require, require_unmasked
 from ensemble._compile.memory import empty_like
 from ensemble.linalg.bcrs_matrix import BcrsMatrix, diagonal_places
 from ensemble.linalg.crs_matrix import CrsMatrix
@@ -81,8 +81,8 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
     wanted = symmetric or not isinstance(A, SymmetricCrsMatrix)
     require(wanted, NAME, "symmetric", "be True for a SymmetricCrsMatrix", symmetric, "Give A.to_crs().")
     fixed = _checked_rows(rows, n)
+    b = b if isinstance(b, Ensemble) else numbers_of(b, NAME, "b")
     side = samples_of(b)
-    numbers_of(b, NAME, "b")
     shapes = [(n,)] + ([(A.graph.shape[0], A.block_shape[0])] if isinstance(A, BcrsMatrix) else [])
     require(side.shape[:-1] in shapes, NAME, "b", f"have shape {shapes[-1]}", f"shape {side.shape[:-1]}")
     known = _checked_values(values, fixed.size)
@@ -193,7 +193,7 @@ class Elimination:
 
 def _checked_rows(rows: Any, n: int) -> np.ndarray:
     require_unmasked(rows, NAME, "rows")
-    rows = np.asarray(rows)
+    rows = array_of(rows, NAME, "rows", "be a vector of integers")
     if rows.dtype.kind == "b":
         require(rows.shape == (n,), NAME, "rows", f"have shape ({n},) where they are bools", f"shape {rows.shape}")
         return np.flatnonzero(rows)

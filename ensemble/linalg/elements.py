@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous
-from ensemble._check import integer, message, require
+from ensemble._check import array_of, integer, message, require
 from ensemble._kernels.sparse.compact_order import compact_order, graph_points
 from ensemble._kernels.sparse.element_map import element_map
 from ensemble._kernels.sparse.gather_sums import element_sums, gather_sums
@@ -217,7 +217,7 @@ def summed_coordinates(rows: Any, cols: Any, values: Any, shape: Any, function: 
     n, m = two_sizes(shape, function)
     given = []
     for name, index, size in (("rows", rows, n), ("cols", cols, m)):
-        index = np.asarray(index)
+        index = array_of(index, function, name, "be a vector of integers")
         if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
             raise TypeError(message(function, name, "be a vector of integers", f"{index.dtype} {index.shape}"))
         outside = np.flatnonzero((index < 0) | (index >= size))
@@ -260,7 +260,7 @@ def _transposed(targets: np.ndarray, n_targets: int) -> tuple[np.ndarray, np.nda
 
 def _checked_dofs(dofs: Any, n_unknowns: int) -> np.ndarray:
     name = "ElementAssembly"
-    dofs = np.asarray(dofs)
+    dofs = array_of(dofs, name, "dofs", "be integers of shape (n_elements, k)")
     if dofs.ndim != 2 or (dofs.size and dofs.dtype.kind not in "iu"):
         seen = f"{dofs.dtype} of shape {dofs.shape}"
         raise TypeError(message(name, "dofs", "be integers of shape (n_elements, k)", seen))

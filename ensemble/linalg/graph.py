@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import asarray_like, library_and_device
-from ensemble._check import integer, message, require
+from ensemble._check import array_of, integer, message, require
 from ensemble._kernels.sparse.product_graphs import product_graph, transpose_graph
 
 RESULTS = 4
@@ -49,7 +49,8 @@ class CrsGraph:
         n_rows, n_columns = (integer(n, "CrsGraph", "shape", minimum=0) for n in shape)
         places = f"{n_rows} x {n_columns}"
         require(n_rows * n_columns < 2**63, "CrsGraph", "shape", "have fewer than 2**63 places", places)
-        indptr, indices = np.asarray(indptr), np.asarray(indices)
+        given = {"indptr": indptr, "indices": indices}
+        indptr, indices = (array_of(a, "CrsGraph", name, "be a vector of integers") for name, a in given.items())
         for name, array in (("indptr", indptr), ("indices", indices)):
             if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
                 raise TypeError(message("CrsGraph", name, "be a vector of integers", f"{array.dtype} {array.shape}"))

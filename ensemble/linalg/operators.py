@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array, library_and_device
-from ensemble._check import kind_of, message, require, require_unmasked
+from ensemble._check import array_of, kind_of, message, require, require_unmasked
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator, MatrixOperator
 from ensemble.scalar import Ensemble
@@ -26,7 +26,7 @@ def numbers_of(value: Any, function: str, argument: str) -> Any:
     """The bare array of `value`, whose entries are numbers; an Ensemble's with its sample axis."""
     if isinstance(value, Ensemble):
         return value.samples
-    array = value if is_array(value) else np.asarray(value)
+    array = value if is_array(value) else array_of(value, function, argument, "hold numbers")
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
         raise TypeError(message(function, argument, "hold numbers", f"dtype {array.dtype}"))
     require_unmasked(array, function, argument)
@@ -86,19 +86,6 @@ def wrap_like(x: Any, samples: Any, n_samples: int, sample_set: SampleSet | None
     return samples[..., 0] if n_samples == 1 else Ensemble(samples, sample_set)
 
 
-def places_of(samples: Any, n_samples: int, function: str, argument: str = "samples") -> np.ndarray:
-    """The samples named, counted from 0, once it is sure that there are such; or the rows of an axis."""
-    places = np.asarray(samples)
-    require(places.size > 0 or argument != "samples", function, "samples", "name one sample or more", "none")
-    if places.size and places.dtype.kind not in "iu":
-        raise TypeError(message(function, argument, "be integers", f"dtype {places.dtype}"))
-    inside = not places.size or (places.min() >= -n_samples and places.max() < n_samples)
-    if not inside:
-        seen = f"{places.min()} ... {places.max()}"
-        raise IndexError(message(function, argument, f"be from {-n_samples} to {n_samples - 1}", seen))
-    return places.astype(np.intp) % max(n_samples, 1)
-
-
 def multiply(operator: Any, x: Any, name: str) -> Any:
     """``operator @ x`` for a vector or an array of columns, plain or Ensemble; `name` is what messages call it.
 
@@ -107,7 +94,7 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
     """
     if not is_array(x) and not isinstance(x, Ensemble | list | tuple):
         return NotImplemented
-    numbers_of(x, f"{name} @", "x")
+    x = x if isinstance(x, Ensemble) else numbers_of(x, f"{name} @", "x")
     (rows, n), own, samples = operator.shape, operator.n_samples, samples_of(x)
     require(
         samples.ndim > 1 and samples.shape[0] == n, f"{name} @", "x",
@@ -147,9 +134,9 @@ def premultiply(x: Any, operator: Any) -> Any:
     """``x @ operator`` for a row, or an array of rows, plain or Ensemble: the transpose does the work."""
     if not is_array(x) and not isinstance(x, Ensemble | list | tuple):
         return NotImplemented
-    row = x if is_array(x) or isinstance(x, Ensemble) else np.asarray(x)
     kind, rows = type(operator).__name__, operator.shape[0]
     name = f"{type(operator.T).__name__}.T" if kind.startswith("Transposed") else kind
+    row = x if is_array(x) or isinstance(x, Ensemble) else array_of(x, f"@ {name}", "x", "hold numbers")
     require(
         len(row.shape) > 0 and row.shape[-1] == rows, f"@ {name}", "x",
         f"have {rows} entries in its last axis (the matrix has shape {tuple(operator.shape)})",

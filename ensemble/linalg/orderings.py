@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import (
     reverse_cuthill_mckee,
 )
 
-from ensemble._check import message, require
+from ensemble._check import array_of, message, require
 from ensemble._kernels.direct import elimination as kernels
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.flat import flat_list
@@ -275,11 +275,12 @@ def checked_order(ordering: Any, n: int, function: str, names: tuple[str, ...] =
     """A permutation of the columns, or one of the names."""
     if isinstance(ordering, str) and ordering in names:
         return ordering
-    order = np.asarray(ordering)
+    known = ", ".join(f'"{name}"' for name in names)
+    wanted = f"be {known} or a permutation of 0 ... {n - 1}"
+    order = array_of(ordering, function, "ordering", wanted)
     good = order.shape == (n,) and (order.dtype.kind in "iu" or not n) and np.array_equal(np.sort(order), np.arange(n))
     seen = repr(ordering) if isinstance(ordering, str) else f"an array of {order.dtype}, shape {order.shape}"
-    known = ", ".join(f'"{name}"' for name in names)
-    require(good, function, "ordering", f"be {known} or a permutation of 0 ... {n - 1}", seen)
+    require(good, function, "ordering", wanted, seen)
     return order.astype(np.int64)
 
 

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._check import message
+from ensemble._check import array_of, message, places_of
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.operators import places_of
 from ensemble.scalar import Ensemble
 
 __all__ = ["Selectable", "Selection", "moved_values"]
@@ -39,13 +38,12 @@ class Selectable:
         rows, columns = which if isinstance(which, tuple) and len(which) == 2 else (which, slice(None))
         if isinstance(rows, slice) or isinstance(columns, slice):
             return self.submatrix(rows, columns)
-        rows, columns = np.asarray(rows), np.asarray(columns)
+        wanted = "be a slice and a vector, or np.ix_ of two"
+        rows, columns = (array_of(places, name, "rows and columns", wanted) for places in (rows, columns))
         if rows.ndim != 2 or columns.ndim != 2 or rows.shape[1] != 1 or columns.shape[0] != 1:
             advice = "A.submatrix(rows, columns) has every pair of them, as A[np.ix_(rows, columns)] has."
             seen = f"shapes {rows.shape} and {columns.shape}"
-            raise TypeError(
-                message(name, "rows and columns", "be a slice and a vector, or np.ix_ of two", seen, advice)
-            )
+            raise TypeError(message(name, "rows and columns", wanted, seen, advice))
         return self.submatrix(rows[:, 0], columns[0, :])
 
     def submatrix(self, rows: Any = None, columns: Any = None) -> Any:
@@ -103,15 +101,11 @@ def _places(which: Any, n: int, name: str, argument: str) -> np.ndarray | None:
         return np.arange(n)[which]
     if isinstance(which, Ensemble):
         raise TypeError(message(name, argument, "be the same for all samples", "an Ensemble"))
-    places = np.asarray(which)
+    places = array_of(which, name, argument, "be a slice or a vector")
     if places.ndim != 1:
         advice = "A[[i]] is the matrix of row i, A[:, [j]] that of column j; A @ x takes vectors." * (not places.ndim)
         raise TypeError(message(name, argument, "be a slice or a vector", f"shape {places.shape}", advice))
-    if places.dtype.kind == "b":
-        if places.size != n:
-            raise IndexError(message(name, argument, f"have {n} entries where they are bools", places.size))
-        return np.flatnonzero(places)
-    return places_of(places, n, name, argument)
+    return places_of(places, n, name, argument, bools=True)
 
 
 def _selection(graph: CrsGraph, rows: np.ndarray | None, columns: np.ndarray | None) -> Selection:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous
-from ensemble._check import kind_of, message, require, sample_number
+from ensemble._check import kind_of, message, places_of, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble._kernels.sparse import crs
@@ -17,7 +17,7 @@ from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import multiply, places_of, premultiply, set_of, shape_text, with_sample_axis
+from ensemble.linalg.operators import multiply, numbers_of, premultiply, set_of, shape_text, with_sample_axis
 from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -68,6 +68,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         n_stored = int(graph.upper.starts[-1])
         wanted = f"have one row per entry on and above the diagonal ({n_stored}) and a sample or more"
         self.sample_set = set_of(values)
+        values = values if isinstance(values, Ensemble) else numbers_of(values, name, "values")
         seen, values = shape_text(values), with_sample_axis(values, 1, name, "values", wanted, advice)
         require(values.shape[0] == n_stored and values.shape[1] > 0, name, "values", wanted, seen, advice)
         self.graph, self.values = graph, contiguous(values)

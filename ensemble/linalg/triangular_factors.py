@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import floating, kind_of, message, one_of, require, samples_text
+from ensemble._check import floating, kind_of, message, one_of, places_of, require, samples_text
 from ensemble._kernels.direct.by_tiles import (
     empty_tiles,
     factorized_tiles,
@@ -24,7 +24,7 @@ from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator
-from ensemble.linalg.operators import numbers_of, places_of, premultiply, samples_of, wrap_like
+from ensemble.linalg.operators import numbers_of, premultiply, samples_of, wrap_like
 from ensemble.linalg.orderings import checked_order
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble

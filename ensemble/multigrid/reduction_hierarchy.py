@@ -138,7 +138,8 @@ def approximate_ideal_restriction(
         require(positive(value, name, argument, zero=True) <= 1.0, name, argument, "be from 0 to 1", value)
     integer(degree, name, "degree", minimum=0)
     one_of(strength, STRENGTHS, name, "strength")
-    require(len(sweeps) == 2, name, "sweeps", "be (fine, coarse)", repr(sweeps))
+    pair = isinstance(sweeps, tuple | list) and len(sweeps) == 2
+    require(pair, name, "sweeps", "be (fine, coarse)", repr(sweeps))
     for count in sweeps:
         integer(count, name, "sweeps", minimum=0)
     integer(coarse_size, name, "coarse_size", minimum=1)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, require
+from ensemble._check import array_of, integer, require
 from ensemble._compile.trace.bit_patterns import high_word
 from ensemble._typing import Array, Namespace
 
@@ -40,9 +40,9 @@ def noise_numbers(samples: Array, seed: int, dtype: str) -> Array:
     """
     seed = integer(seed, "ode.solve", "seed", minimum=0)
     require(seed < HALF * HALF, "ode.solve", "seed", "be less than 2**48", seed)
-    ids = np.asarray(samples)
-    inside = np.issubdtype(ids.dtype, np.integer) and ids.ndim == 1 and bool(((ids >= 0) & (ids <= MASK)).all())
     requirement = "be an array of integers from 0 to 2**32 - 1 with one axis"
+    ids = array_of(samples, "ode.solve", "noise_samples", requirement)
+    inside = np.issubdtype(ids.dtype, np.integer) and ids.ndim == 1 and bool(((ids >= 0) & (ids <= MASK)).all())
     require(inside, "ode.solve", "noise_samples", requirement, f"{ids.dtype} of shape {ids.shape}")
     ids = ids.astype(np.int64)
     ones = np.ones_like(ids)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, prototype
-from ensemble._check import integer, message, one_of, require, require_unmasked
+from ensemble._check import array_of, integer, message, one_of, require, require_unmasked
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode import bdf, implicit
@@ -237,8 +237,9 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     if o.noise is not None:
         require_unmasked(o.noise_samples, NAME, "noise_samples")
         own = np.arange(n_samples) if sample_set is None or len(sample_set) != n_samples else sample_set.ids
-        ids = own if o.noise_samples is None else np.asarray(o.noise_samples)
-        require(ids.shape == (n_samples,), NAME, "noise_samples", f"have shape ({n_samples},)", ids.shape)
+        shape = f"have shape ({n_samples},)"
+        ids = own if o.noise_samples is None else array_of(o.noise_samples, NAME, "noise_samples", shape)
+        require(ids.shape == (n_samples,), NAME, "noise_samples", shape, ids.shape)
         rows[1] = _with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
         functions = tuple(without_numbers(g) for g in functions)
     placed, space = on_device(rows, like), array_namespace(like)

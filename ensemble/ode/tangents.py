@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._check import integer, message, one_of, require
+from ensemble._check import integer, kind_of, message, one_of, require
 from ensemble._compile.trace.derivatives import pushforward
 from ensemble._compile.trace.graph import Graph
 from ensemble._typing import Array, Namespace
@@ -161,6 +161,8 @@ def _wanted(wrt: Any, directions: Any, n: int, k: int) -> _Wanted:
     """The directions, checked."""
     if directions is not None:
         pairs = []
+        if not isinstance(directions, Iterable):
+            raise TypeError(message(NAME, "directions", "be pairs (dy0, dp)", kind_of(directions)))
         for pair in directions:
             fits = isinstance(pair, tuple | list) and len(pair) == 2
             require(fits, NAME, "directions", "be pairs (dy0, dp)", repr(pair))
@@ -176,10 +178,12 @@ def _wanted(wrt: Any, directions: Any, n: int, k: int) -> _Wanted:
     counts = {"y0": n, "p": k}
     if not isinstance(wrt, Mapping | str | list | tuple):
         raise TypeError(message(NAME, "wrt", "be 'y0', 'p', a tuple of both or a mapping", repr(wrt)))
-    names = wrt if isinstance(wrt, Mapping) else dict.fromkeys((wrt,) if isinstance(wrt, str) else wrt)
+    named = [wrt] if isinstance(wrt, str) else list(wrt)
+    for name in named:
+        one_of(name, ("y0", "p"), NAME, "wrt")
+    names = wrt if isinstance(wrt, Mapping) else dict.fromkeys(named)
     columns = {}
     for name, entries in names.items():
-        one_of(name, ("y0", "p"), NAME, "wrt")
         if entries is not None and (isinstance(entries, str) or np.ndim(entries) != 1):
             raise TypeError(message(NAME, "wrt", f"name a list of entries of {name}", repr(entries)))
         chosen = range(counts[name]) if entries is None else entries

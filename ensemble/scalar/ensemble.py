@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
-from ensemble._check import kind_of, message, require, require_type, sample_number
+from ensemble._check import array_of, kind_of, message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import NUMBERS, MemoryToken
 from ensemble.scalar.divergence.policy import call_under_policy, one_bool, one_number
@@ -180,10 +180,12 @@ class Ensemble(Methods):
         >>> x.take_samples([True, True, False]).sample_set.weights
         array([1., 3.])
         """
-        places = to_numpy(chosen.samples if isinstance(chosen, Ensemble) else np.asarray(chosen))
+        name, wanted = "Ensemble.take_samples", "be a vector of integers or bools"
+        given = to_numpy(chosen.samples) if isinstance(chosen, Ensemble) else chosen
+        places = to_numpy(given) if is_array(given) else array_of(given, name, "chosen", wanted)
         valid = places.ndim == 1 and places.dtype.kind in "biu" and places.size > 0
         seen = f"dtype {places.dtype}, shape {places.shape}"
-        require(valid, "Ensemble.take_samples", "chosen", "be a vector of integers or bools", seen)
+        require(valid, name, "chosen", wanted, seen)
         if self.is_shared:
             return self.copy()
         n_samples = self.n_samples
@@ -366,6 +368,8 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
     >>> from_samples([1.0, 2.0, 6.0])
     Ensemble(shape=(), n_samples=3, float64) 3 ± 2.16
     """
+    if not isinstance(samples, Iterable):
+        raise TypeError(message("from_samples", "samples", "be arrays or numbers, one per sample", kind_of(samples)))
     columns = list(samples)
     require(len(columns) > 0, "from_samples", "samples", "hold one sample or more", "none")
     if any(isinstance(column, Ensemble) for column in columns):
@@ -404,7 +408,9 @@ def shared(x: Array) -> Ensemble:
     if isinstance(x, Ensemble):
         require(x.is_shared, "shared", "x", "be the same for every sample", f"{x.n_samples} samples")
         return x
-    plain = x if is_array(x) and not isinstance(x, np.generic) else np.asarray(x)
+    plain = x
+    if not is_array(x) or isinstance(x, np.generic):
+        plain = array_of(x, "shared", "x", "be an array or a number")
     return Ensemble(plain[..., None])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, message, require
+from ensemble._check import array_of, integer, message, places_of, real_array, require
 
 __all__ = ["SampleSet", "common_set"]
 
@@ -70,10 +70,15 @@ class SampleSet:
         *,
         n_samples: int | None = None,
     ) -> None:
+        points = None if points is None else array_of(points, "SampleSet", "points", "have shape (n_inputs, n_samples)")
+        weights = None if weights is None else real_array(weights, "SampleSet", "weights", "be real numbers")
+        ids = None if ids is None else array_of(ids, "SampleSet", "ids", "be a vector of integers")
+        if ids is not None and ids.size and ids.dtype.kind not in "iu":
+            raise TypeError(message("SampleSet", "ids", "be a vector of integers", f"dtype {ids.dtype}"))
         lengths = {
-            name: np.shape(value)[-1]
+            name: value.shape[-1]
             for name, value in (("points", points), ("weights", weights), ("ids", ids))
-            if value is not None and np.ndim(value)
+            if value is not None and value.ndim
         }
         if n_samples is not None:
             lengths["n_samples"] = integer(n_samples, "SampleSet", "n_samples", minimum=1)
@@ -92,7 +97,7 @@ class SampleSet:
         fill(self, "method", method)
         fill(self, "seed", seed)
         if weights is not None:
-            weights = _frozen(np.asarray(weights, dtype=np.float64))
+            weights = _frozen(weights)
             valid = bool(np.all(np.isfinite(weights)) and np.all(weights >= 0.0) and np.any(weights > 0.0))
             require(valid, "SampleSet", "weights", "be finite, zero or above, and not all zero", weights)
         fill(self, "weights", weights)
@@ -247,7 +252,7 @@ class SampleSet:
         >>> SampleSet(ids=[10, 11, 12]).take([2, 0]).ids
         array([12, 10])
         """
-        chosen = np.asarray(indices)
+        chosen = places_of(indices, self.n_samples, "SampleSet.take", "indices", bools=True)
         weights = None if self.weights is None else self.weights[chosen]
         if weights is not None and not np.any(weights > 0.0):
             weights = np.ones_like(weights)  # only padding was taken: its members are identical

@@ -100,7 +100,7 @@ def test_sample_sets_and_types_are_carried_along():
     [
         ([9], IndexError, r"submatrix: rows must be from -9 to 8; got 9 \.\.\. 9"),
         ((slice(None), [-8]), IndexError, r"submatrix: columns must be from -7 to 6"),
-        ([0.0], TypeError, "rows must be integers; got dtype float64"),
+        ([0.0], TypeError, "rows must be integers or bools; got dtype float64"),
         (3, TypeError, r"rows must be a slice or a vector; got shape \(\)\. A\[\[i\]\]"),
         (([0, 1], [1, 2]), TypeError, r"be a slice and a vector, or np.ix_ of two; .*A.submatrix"),
         ((0, 1), TypeError, "np.ix_ of two"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import require, require_type, require_unmasked
+from ensemble._check import array_of, require, require_type, require_unmasked
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
 from ensemble.apps.fem.quadrature import triangle_rule
@@ -70,7 +70,7 @@ class BoundarySpace(MeshSpace):
             chosen = mesh.facets_where(facets)
         else:
             require_unmasked(facets, "BoundarySpace", "facets")
-            chosen = np.asarray(facets)
+            chosen = array_of(facets, "BoundarySpace", "facets", f"be different numbers from 0 to {count - 1}")
             chosen = np.flatnonzero(chosen) if chosen.dtype == bool and chosen.shape == (count,) else chosen
             require(chosen.size > 0, "BoundarySpace", "facets", "choose a facet", "none")
             whole = chosen.ndim == 1 and chosen.dtype.kind in "iu" and np.unique(chosen).size == chosen.size

@@ -13,7 +13,7 @@ from ensemble._kernels.krylov.vectors import dot, dot_partials, take_samples
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import multiply, places_of, premultiply, set_of
+from ensemble.linalg.operators import multiply, premultiply, set_of
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionOperator", "real_samples", "require_coefficient"]
@@ -93,7 +93,7 @@ class DiffusionOperator(MatrixOperator):
         """The operators of the samples named, in that order; a shared operator is returned as it is."""
         if self.n_samples == 1:
             return self
-        places = places_of(samples, self.n_samples, "DiffusionOperator.take_samples")
+        places = _check.places_of(samples, self.n_samples, "DiffusionOperator.take_samples")
         chosen = take_samples(self.kappa, asarray_like(places, self.kappa), None)
         return DiffusionOperator(
             self.discretization, Ensemble(chosen, self.sample_set and self.sample_set.take(places))
@@ -158,7 +158,9 @@ def real_samples(value: Any, function: str, argument: str) -> Any:
     """An argument as a bare array of real numbers, the samples last."""
     _check.require_unmasked(value, function, argument)
     samples = (
-        value.samples if isinstance(value, Ensemble) else (value if is_array(value) else np.asarray(value))[..., None]
+        value.samples
+        if isinstance(value, Ensemble)
+        else (value if is_array(value) else _check.array_of(value, function, argument, "be real"))[..., None]
     )
     if getattr(samples.dtype, "kind", "f") not in "fiu":
         raise TypeError(_check.message(function, argument, "be real", samples.dtype))

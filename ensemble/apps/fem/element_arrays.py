@@ -65,6 +65,8 @@ class Arguments:
             seen = kind_of(mesh)
             raise TypeError(message(self.function, "mesh", "be a TetMesh or TetArrays(points, tets)", seen))
         points, tets = self.samples("mesh.points", mesh.points), mesh.tets
+        if not is_array(tets):
+            raise TypeError(message(self.function, "mesh.tets", "be an array of integers", kind_of(tets)))
         for name, array, width in (("points", points[..., 0], 3), ("tets", tets, 4)):
             good = len(array.shape) == 2 and array.shape[1] == width and array.shape[0] > 0
             require(good, self.function, f"mesh.{name}", f"have shape (n, {width}), n > 0", tuple(array.shape))

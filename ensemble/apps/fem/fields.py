@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
-from ensemble._check import message, require, require_unmasked, samples_text
+from ensemble._check import array_of, message, require, require_unmasked, samples_text
 from ensemble._kernels.fem.form_terms import FieldKind
 from ensemble._typing import Array
 from ensemble.apps.fem.spaces import Space
@@ -84,11 +84,10 @@ def placed_field(function: str, name: str, value: Any, space: Space) -> tuple[Fi
     if isinstance(value, Ensemble):
         values, sample_set = value.samples, value.sample_set
     else:
-        values, sample_set = value if is_array(value) else np.asarray(value), None
+        wanted = "be a number, an array of real numbers or an Ensemble"
+        values, sample_set = value if is_array(value) else array_of(value, function, name, wanted), None
         if isinstance(values, np.ndarray) and values.dtype.kind not in "biuf":
-            raise TypeError(
-                message(function, name, "be a number, an array of real numbers or an Ensemble", repr(value))
-            )
+            raise TypeError(message(function, name, wanted, repr(value)))
         values = values[..., None]
     xp = array_namespace(values)
     if not xp.isdtype(values.dtype, ("bool", "integral", "real floating")):

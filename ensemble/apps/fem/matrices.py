@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import positive, require
+from ensemble._check import array_of, positive, require
 from ensemble.apps.fem.arguments import Vector, dot, grad, mul
 from ensemble.apps.fem.assembly import assembled
 from ensemble.apps.fem.element_kernels import edge_lengths
@@ -88,8 +88,10 @@ def stiffness_matrix(
     0.0
     """
     if not isinstance(diffusivity, Field):
-        shape = diffusivity.shape if hasattr(diffusivity, "shape") else np.shape(diffusivity)
-        if tuple(shape) == (space_of(mesh, "stiffness").dim,) * 2:  # also on as many elements: no vector is taken
+        if isinstance(diffusivity, list | tuple):
+            diffusivity = array_of(diffusivity, "stiffness", "diffusivity", "be a number or an array of real numbers")
+        shape = (space_of(mesh, "stiffness").dim,) * 2
+        if np.shape(diffusivity) == shape:  # also on as many elements: no vector is taken
             diffusivity = constant(diffusivity)
     made: CrsMatrix = assembled(mesh, [stiffness], [out], backend, check, {"diffusivity": diffusivity})[0]
     return made

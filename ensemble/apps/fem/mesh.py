@@ -33,7 +33,8 @@ class RowIncidence(NamedTuple):
 
 def cell_counts(cells: int | tuple[int, int, int], function: str) -> list[int]:
     """The cells along x, y and z, where one count may stand for the three."""
-    along = (cells,) * 3 if np.ndim(cells) == 0 else tuple(cells)  # type: ignore[arg-type]
+    counts = _check.array_of(cells, function, "cells", "be one count or three")
+    along = (cells,) * 3 if counts.ndim == 0 else tuple(cells)  # type: ignore[arg-type]
     _check.require(len(along) == 3, function, "cells", "be one count or three", f"{len(along)} counts")
     return [_check.integer(n, function, "cells", minimum=1) for n in along]
 

@@ -46,7 +46,7 @@ def merge_nodes(mesh: TetMesh, pairs: Any) -> np.ndarray:
 
     _check.require_type(mesh, TetMesh, "merge_nodes", "mesh", "be a TetMesh")
     _check.require_unmasked(pairs, "merge_nodes", "pairs")
-    pairs = np.asarray(pairs)
+    pairs = _check.array_of(pairs, "merge_nodes", "pairs", "have shape (n, 2)")
     pairs = pairs.astype(np.int64) if pairs.size == 0 else pairs
     if pairs.dtype.kind not in "iu":
         raise TypeError(_check.message("merge_nodes", "pairs", "be integers", f"dtype {pairs.dtype}"))

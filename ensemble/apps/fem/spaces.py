@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, kind_of, message, require, require_type, require_unmasked
+from ensemble._check import array_of, integer, kind_of, message, require, require_type, require_unmasked
 from ensemble._compile.memory import empty
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
@@ -190,11 +190,10 @@ class MeshSpace(Space):
         self.unknowns, self.n_unknowns, self.numbers = self.nodes, self.n_nodes, None
         if numbers is not None:
             require_unmasked(numbers, self.name, "numbers")
-            numbers = np.asarray(numbers)
-            require(
-                numbers.shape == (self.n_nodes,) and numbers.dtype.kind in "iu", self.name, "numbers",
-                f"be {self.n_nodes} integers, one per node", f"{numbers.dtype} {numbers.shape}",
-            )  # fmt: skip
+            wanted = f"be {self.n_nodes} integers, one per node"
+            numbers = array_of(numbers, self.name, "numbers", wanted)
+            good = numbers.shape == (self.n_nodes,) and numbers.dtype.kind in "iu"
+            require(good, self.name, "numbers", wanted, f"{numbers.dtype} {numbers.shape}")
             numbers = numbers.astype(np.int64)
             inside = bool(np.all((numbers >= 0) & (numbers < self.n_nodes)))
             whole = inside and bool(np.all(np.bincount(numbers)))
@@ -311,7 +310,7 @@ class TabulatedSpace(Space):
         n: Any = None,
     ) -> None:  # fmt: skip
         given = [("shape", shape), ("gradients", gradients), ("dx", dx), ("x", x), ("h", h), ("n", n)]
-        arrays = {name: _real(name, array) for name, array in given if array is not None}
+        arrays = {name: _real(name, array) for name, array in given if array is not None or name not in ("h", "n")}
         self.n_nodes = self.n_unknowns = integer(n_unknowns, self.name, "n_unknowns", minimum=1)
         self.nodes = self.unknowns = _checked_unknowns(unknowns, self.n_unknowns)
         seen = arrays["gradients"].shape
@@ -368,7 +367,7 @@ class TabulatedSpace(Space):
 def _real(name: str, array: Any) -> np.ndarray:
     """A table of a `TabulatedSpace` as finite float64 numbers."""
     require_unmasked(array, TabulatedSpace.name, name)
-    given = np.asarray(array)
+    given = array_of(array, TabulatedSpace.name, name, "hold real numbers")
     if given.dtype.kind not in "biuf":
         raise TypeError(message(TabulatedSpace.name, name, "hold real numbers", f"dtype {given.dtype}"))
     made = np.ascontiguousarray(given, dtype=np.float64)
@@ -378,7 +377,8 @@ def _real(name: str, array: Any) -> np.ndarray:
 
 def _checked_unknowns(unknowns: Any, n_unknowns: int) -> np.ndarray:
     """The rows of each element, whose range the assembly loops do not check."""
-    name, given = TabulatedSpace.name, np.asarray(unknowns)
+    name = TabulatedSpace.name
+    given = array_of(unknowns, name, "unknowns", "be integers of shape (n_elements, k)")
     if given.ndim != 2 or given.dtype.kind not in "iu":
         seen = f"{given.dtype} of shape {given.shape}"
         raise TypeError(message(name, "unknowns", "be integers of shape (n_elements, k)", seen))

@@ -30,7 +30,9 @@ def triple_products(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 def places_where(condition: Condition, points: np.ndarray, function: str, each: str) -> np.ndarray:
     """The numbers of the points for which `condition` holds."""
-    found = np.asarray(condition(*points.T))
+    if not callable(condition):
+        raise TypeError(_check.message(function, "condition", "be a function (x, y, z)", _check.kind_of(condition)))
+    found = _check.array_of(condition(*points.T), function, "condition", f"give {len(points)} bools, {each}")
     good = found.dtype == bool and found.shape == (len(points),)
     _check.require(good, function, "condition", f"give {len(points)} bools, {each}", f"{found.dtype} {found.shape}")
     return np.flatnonzero(found)

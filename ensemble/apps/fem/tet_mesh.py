@@ -67,23 +67,22 @@ class TetMesh:
     facet_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        for name in ("points", "tets"):
+        given = {}
+        for name, width, kinds, what in (("points", 3, "biuf", "real numbers"), ("tets", 4, "iu", "integers")):
             _check.require_unmasked(getattr(self, name), "TetMesh", name)
-        points, tets = np.asarray(self.points), np.asarray(self.tets)
-        for name, array, width, kinds, what in (
-            ("points", points, 3, "biuf", "real numbers"), ("tets", tets, 4, "iu", "integers"),
-        ):  # fmt: skip
+            wanted = f"have shape (n, {width}), n > 0"
+            array = given[name] = _check.array_of(getattr(self, name), "TetMesh", name, wanted)
             if array.dtype.kind not in kinds:
                 raise TypeError(_check.message("TetMesh", name, f"be {what}", f"dtype {array.dtype}"))
-            good = array.ndim == 2 and array.shape[1] == width and array.shape[0] > 0
-            _check.require(good, "TetMesh", name, f"have shape (n, {width}), n > 0", array.shape)
+            _check.require(array.shape[1:] == (width,) and array.size > 0, "TetMesh", name, wanted, array.shape)
+        points, tets = given["points"], given["tets"]
         object.__setattr__(self, "points", np.array(points, dtype=np.float64, order="C"))
         bad = np.flatnonzero(~np.isfinite(self.points).all(axis=1))
         _check.require(not bad.size, "TetMesh", "points", "be finite", named("node", bad))
         if tets.min() < 0 or tets.max() >= len(points):
             bad = np.flatnonzero(((tets < 0) | (tets >= len(points))).any(axis=1))
-            wanted = f"be nodes from 0 to {len(points) - 1}"
-            _check.require(False, "TetMesh", "tets", wanted, f"others in {named('element', bad)}")
+            seen = f"others in {named('element', bad)}"
+            _check.require(False, "TetMesh", "tets", f"be nodes from 0 to {len(points) - 1}", seen)
         object.__setattr__(self, "tets", np.array(tets, dtype=np.int32, order="C"))
         volumes, used = np.empty(self.n_elements), np.zeros(self.n_nodes, dtype=bool)
         faulty = np.empty(-(-self.n_elements // CHUNK), dtype=np.int64)
@@ -134,7 +133,8 @@ class TetMesh:
         """The mesh with the last two corners swapped in elements whose volume is negative."""
         if np.ma.is_masked(points) or np.ma.is_masked(tets):
             return cls(points, tets)  # raises the error
-        points, tets = np.asarray(points), np.array(tets)
+        points = _check.array_of(points, "TetMesh", "points", "have shape (n, 3), n > 0")
+        tets = _check.array_of(tets, "TetMesh", "tets", "have shape (n, 4), n > 0").copy()
         numbers = points.dtype.kind in "biuf" and tets.dtype.kind in "iu"
         shaped = points.ndim == tets.ndim == 2 and points.shape[1] == 3 and tets.shape[1] == 4 and tets.size
         if numbers and shaped and tets.min() >= 0 and tets.max() < len(points):
@@ -228,7 +228,8 @@ class TetMesh:
         36
         """
         counts = cell_counts(cells, "TetMesh.box")
-        _check.require(np.shape(lengths) == (3,), "TetMesh.box", "lengths", "be three numbers", repr(lengths))
+        wanted = "TetMesh.box", "lengths", "be three numbers"
+        _check.require(_check.array_of(lengths, *wanted).shape == (3,), *wanted, repr(lengths))
         sizes = [_check.positive(length, "TetMesh.box", "lengths") for length in lengths]
         jitter = _check.finite(jitter, "TetMesh.box", "jitter")
         _check.require(0.0 <= jitter <= 0.2, "TetMesh.box", "jitter", "lie from 0 to 0.2", jitter)
@@ -240,10 +241,10 @@ class TetMesh:
             step = jitter * np.array(sizes) / np.array(counts)
             points[inner] += np.random.default_rng(seed).uniform(-step, step, (int(inner.sum()), 3))
         if terrain is not None:
-            height = np.asarray(terrain(points[:, 0].copy(), points[:, 1].copy()))
+            name = "TetMesh.box", "terrain", f"give one height or {len(points)}"
+            height = _check.array_of(terrain(points[:, 0].copy(), points[:, 1].copy()), *name)
             real = height.dtype.kind in "biuf" and height.shape in ((), (len(points),))
-            seen = f"{height.dtype} of shape {height.shape}"
-            _check.require(real, "TetMesh.box", "terrain", f"give one height or {len(points)}", seen)
+            _check.require(real, *name, f"{height.dtype} of shape {height.shape}")
             points[:, 2] += height * (1.0 - points[:, 2] / sizes[2])
         number = np.arange(len(points), dtype=np.int32).reshape([n + 1 for n in counts[::-1]])
         nz, ny, nx = counts[::-1]
@@ -352,11 +353,10 @@ class TetMesh:
             _check.one_of(order, ("rcm", "shuffled"), "TetMesh.renumbered", "order")
             old = rng.permutation(self.n_nodes) if order == "shuffled" else self._cuthill_mckee()
         else:
-            old = np.asarray(order)
-            whole = old.dtype.kind in "iu" and old.shape == (self.n_nodes,)
-            whole = whole and np.array_equal(np.sort(old), np.arange(self.n_nodes))
-            seen = f"{old.dtype} of shape {old.shape}"
-            _check.require(whole, "TetMesh.renumbered", "order", "name every node once", seen)
+            name = "TetMesh.renumbered", "order", "name every node once"
+            old = _check.array_of(order, *name)
+            whole = old.dtype.kind in "iu" and np.array_equal(np.sort(old), np.arange(self.n_nodes))
+            _check.require(whole, *name, f"{old.dtype} of shape {old.shape}")
         new = np.empty(self.n_nodes, dtype=np.int32)
         new[old] = np.arange(self.n_nodes, dtype=np.int32)
         tets = new[self.tets]

@@ -112,6 +112,8 @@ def project(cells: Cells, axes: Sequence[int]) -> Cells:
 
 def checked_axes(axes: Sequence[int], n: int, function: str) -> list[int]:
     """`axes` as a list of distinct ints in range."""
+    if not isinstance(axes, Sequence | np.ndarray):
+        raise TypeError(_check.message(function, "axes", "be a sequence of integers", _check.kind_of(axes)))
     chosen = [_check.integer(axis, function, "axes", minimum=0) for axis in axes]
     good = 0 < len(chosen) == len(set(chosen)) and max(chosen) < n
     _check.require(good, function, "axes", f"be different numbers from 0 to {n - 1}", list(axes))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
-from ensemble._check import kind_of, message
+from ensemble._check import array_of, kind_of, message
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.namespace import samples_of
 
@@ -19,7 +19,9 @@ def truth_values(m: Any, function: str) -> np.ndarray:
     if isinstance(m, Ensemble):
         samples, most = m.samples, 0
     elif is_array(m) or isinstance(m, list | tuple):
-        samples, most = m if is_array(m) else np.asarray(m), 1
+        samples, most = m if is_array(m) else array_of(m, function, "m", "have one entry per sample"), 1
+        if isinstance(samples, np.ndarray) and samples.dtype.kind not in "biufc":
+            raise TypeError(message(function, "m", "hold bools", f"dtype {samples.dtype}"))
     elif isinstance(m, bool | int | float):
         return np.array([bool(m)])
     else:
@@ -146,7 +148,8 @@ def where(m: Any, a: Any, b: Any) -> Any:
     """
     xp = _namespace_of(m, a, b)
     if _is_plain(m):
-        m = xp.asarray(m)
+        requirement = "be a bool, an array of bools or a bool Ensemble"
+        m = xp.asarray(array_of(m, "where", "m", requirement) if isinstance(m, list | tuple) else m)
     if _is_plain(a) and _is_plain(b):
         a = xp.asarray(a)
     return xp.where(m, a, b)

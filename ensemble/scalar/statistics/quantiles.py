@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ensemble._check import message, one_of, require
+from ensemble._check import array_of, message, one_of, require
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.statistics.moments import effective_count, scaled
@@ -54,7 +52,7 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
     """
     xp, samples, weights = weighed(x, "sample_quantile", ordered=True)
     samples = floating(xp, samples)
-    given = np.asarray(q)
+    given = array_of(q, "sample_quantile", "q", "hold numbers in [0, 1]")
     if given.dtype.kind not in "biuf":
         raise TypeError(message("sample_quantile", "q", "hold numbers in [0, 1]", repr(q)))
     levels = [float(level) for level in given.reshape(-1)]

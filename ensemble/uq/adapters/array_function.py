@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, kind_of, message, one_of, require, require_type
+from ensemble._check import integer, kind_of, message, one_of, real_array, require, require_type
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.study.evaluation import evaluate
@@ -109,8 +109,8 @@ class ArrayFunction:
 
     def samples_at(self, points: Any) -> InputSamples:
         """The inputs at points in their own units: what the model gets."""
-        array = np.asarray(points, np.float64)
         wanted = f"have one row per sample and the columns {', '.join(self.columns)}"
+        array = real_array(points, "ArrayFunction", "points", wanted)
         good = array.ndim == 2 and array.shape[0] > 0 and array.shape[1] == len(self.columns)
         require(good, "ArrayFunction", "points", wanted, f"shape {array.shape}")
         require(bool(np.all(np.isfinite(array))), "ArrayFunction", "points", "be finite", "NaN or infinity")

@@ -209,13 +209,13 @@ def kalman_inversion(
 def _observations(y: Any, noise_covariance: Any) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
     """Observations as a vector, and the division of residuals by the square root of the covariance."""
     name = "kalman_inversion"
-    observed = np.asarray(y, dtype=np.float64).ravel()
+    observed = _check.real_array(y, name, "y", "hold one finite number or more").ravel()
     good = observed.size > 0 and bool(np.isfinite(observed).all())
     _check.require(good, name, "y", "hold one finite number or more", y, "Leave missing observations out of forward.")
-    covariance = np.asarray(noise_covariance, dtype=np.float64)
     m = observed.size
-    fits = covariance.shape in ((), (m,), (m, m))
     wanted = f"be a number or have shape ({m},) or ({m}, {m})"
+    covariance = _check.real_array(noise_covariance, name, "noise_covariance", wanted)
+    fits = covariance.shape in ((), (m,), (m, m))
     _check.require(fits, name, "noise_covariance", wanted, f"shape {covariance.shape}")
     if covariance.ndim < 2:
         good = bool((covariance > 0.0).all() and np.isfinite(covariance).all())

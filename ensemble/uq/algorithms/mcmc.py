@@ -250,7 +250,7 @@ def _starting_points(density: _Density, start: Any, n_chains: int | None, seed: 
     """Points with a finite density, shape (n_germs, n_chains), and that density."""
     n_germs = density.evaluations.n_germs
     if start is not None:
-        z = np.array(start, dtype=np.float64).T.copy()
+        z = _check.real_array(start, "mcmc", "start", f"have shape (n_chains, {n_germs})").T.copy()
         n_chains = z.shape[-1] if n_chains is None else n_chains
         fits = z.shape == (n_germs, n_chains)
         _check.require(fits, "mcmc", "start", f"have shape ({n_chains}, {n_germs})", f"shape {z.shape[::-1]}")

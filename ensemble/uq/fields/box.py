@@ -96,7 +96,7 @@ def checked_domain(domain: Any, name: str) -> np.ndarray:
     """The ends of each axis, shape (d, 2)."""
     try:
         box = np.array([[finite(end, name, "domain") for end in ends] for ends in domain])
-    except TypeError:
+    except (TypeError, ValueError):
         wanted = "have a pair of numbers for each axis, say [(0, 1), (0, 2)]"
         raise TypeError(message(name, "domain", wanted, repr(domain))) from None
     good = box.ndim == 2 and box.shape[1] == 2 and bool(np.all(box[:, 1] > box[:, 0]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import finite, kind_of, message, positive, require
+from ensemble._check import finite, kind_of, message, positive, real_array, require
 from ensemble.uq.fields.box import box_expansion
 from ensemble.uq.fields.covariances import named_covariance
 from ensemble.uq.fields.numerical import matrix_expansion, point_expansion
@@ -193,7 +193,7 @@ class KarhunenLoeve(Variable):
         """
         function = "KarhunenLoeve.from_points"
         share = checked_energy(n_terms, energy, function)
-        nodes = np.array(points, dtype=np.float64)
+        nodes = real_array(points, function, "points", "be finite, of shape (n_points, d)").copy()
         nodes = nodes[:, None] if nodes.ndim == 1 else nodes
         good = nodes.ndim == 2 and nodes.size > 0 and bool(np.all(np.isfinite(nodes)))
         require(good, function, "points", "be finite, of shape (n_points, d)", f"shape {np.shape(points)}")
@@ -239,10 +239,12 @@ class KarhunenLoeve(Variable):
         [1.5, 0.5]
         """
         share = checked_energy(n_terms, energy, "KarhunenLoeve.from_matrix")
+        matrix = real_array(matrix, "KarhunenLoeve.from_matrix", "matrix", "be square")
+        require(matrix.ndim == 2, "KarhunenLoeve.from_matrix", "matrix", "be square", f"shape {matrix.shape}")
         count = len(matrix)
         nodes = None
         if points is not None:
-            nodes = np.array(points, dtype=np.float64)
+            nodes = real_array(points, "KarhunenLoeve.from_matrix", "points", f"have {count} rows").copy()
             nodes = nodes[:, None] if nodes.ndim == 1 else nodes
             good = nodes.ndim == 2 and nodes.shape[0] == count
             seen = f"shape {np.shape(points)}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, require
+from ensemble._check import integer, real_array, require
 from ensemble.uq.inputs.variable import array_digest
 
 __all__ = ["PointExpansion", "matrix_expansion", "point_expansion"]
@@ -194,9 +194,10 @@ def checked_weights(weights: Any, count: int, function: str) -> Any:
         seen = f"shape {matrix.shape}"
         require(good, function, "weights", f"be a matrix of {count} rows with a diagonal above zero", seen)
         return matrix
-    vector = np.asarray(weights, dtype=np.float64)
+    wanted = f"be {count} numbers above zero, or a sparse matrix"
+    vector = real_array(weights, function, "weights", wanted)
     good = vector.shape == (count,) and bool(np.all(vector > 0.0)) and bool(np.all(np.isfinite(vector)))
-    require(good, function, "weights", f"be {count} numbers above zero, or a sparse matrix", f"shape {vector.shape}")
+    require(good, function, "weights", wanted, f"shape {vector.shape}")
     return vector
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import message, real_array, require
 from ensemble.scalar import Ensemble
 
 __all__ = ["flat_points"]
@@ -20,7 +20,7 @@ def flat_points(points: Any, dimension: int, function: str) -> tuple[np.ndarray,
     if isinstance(points, Ensemble):
         advice = "A field takes one set of points for all samples."
         raise TypeError(message(function, "points", "be a plain array", "an Ensemble", advice))
-    array = np.asarray(points, dtype=np.float64)
+    array = real_array(points, function, "points", f"have {dimension} coordinates in the last axis")
     if dimension == 1 and (array.ndim < 2 or array.shape[-1] != 1):
         array = array[..., None]
     good = array.ndim >= 1 and array.shape[-1] == dimension

@@ -79,7 +79,7 @@ class KarhunenLoeve:
             If `points` are not real numbers.
         """
         _check.require_unmasked(points, "modes_at", "points")
-        points = np.asarray(points)
+        points = _check.array_of(points, "modes_at", "points", f"have one row per point and {self.dimension} columns")
         if points.dtype.kind not in "biuf":
             raise TypeError(_check.message("modes_at", "points", "be real numbers", f"dtype {points.dtype}"))
         good = points.ndim == 2 and points.shape[1] == self.dimension

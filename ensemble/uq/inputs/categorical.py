@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,9 @@ class Categorical(Variable):
 
     def __init__(self, probabilities: Mapping[Any, float] | Sequence[Any]) -> None:
         even = not isinstance(probabilities, Mapping)
+        if not isinstance(probabilities, Iterable):
+            wanted = "be labels, or a dict of labels to probabilities"
+            raise TypeError(message("Categorical", "probabilities", wanted, kind_of(probabilities)))
         labels = tuple(probabilities)
         require(len(labels) > 0, "Categorical", "probabilities", "name one label or more", "none")
         for label in labels:

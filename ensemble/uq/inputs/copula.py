@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import finite, message, one_of, require
+from ensemble._check import finite, message, one_of, require, require_type
 from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.hermite import TERMS, HermiteSeries
 from ensemble.uq.inputs.univariate import FrozenDistribution
@@ -50,6 +50,7 @@ class GaussianCopula:
         self.kind = one_of(kind, CORRELATION_KINDS, "Inputs", "correlation_kind")
         self.variables = variables
         pairs: dict[tuple[Component, Component], float] = {}
+        require_type(correlation, Mapping, "Inputs", "correlation", "be a dict of pairs of inputs to numbers")
         for key, value in correlation.items():
             first, second = self._pair(key)
             repeated = (first, second) in pairs or (second, first) in pairs

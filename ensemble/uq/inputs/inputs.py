@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ensemble._check import message, require
+from ensemble._check import array_of, message, real_array, require
 from ensemble.uq.inputs.convert import as_variable
 from ensemble.uq.inputs.copula import GaussianCopula
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.variable import inside
 from ensemble.uq.inputs.vector import rows_product
 from ensemble.uq.samplers.choice import resolved_sampler
+from ensemble.uq.samplers.sampler import checked_ids
 
 __all__ = ["Inputs"]
 
@@ -84,7 +85,8 @@ class Inputs:
         ends = np.cumsum([0, *(variable.n_germs for variable in self.variables.values())]).tolist()
         self.n_germs: int = ends[-1]
         self.germs = {name: slice(a, b) for name, a, b in zip(self.names, ends[:-1], ends[1:], strict=True)}
-        self.copula = GaussianCopula(correlation or {}, correlation_kind, self.variables, self.germs)
+        pairs = {} if correlation is None else correlation
+        self.copula = GaussianCopula(pairs, correlation_kind, self.variables, self.germs)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._given:
@@ -182,14 +184,14 @@ class Inputs:
         random = [name for name in self.names if self.variables[name].n_germs]
         wanted = f"have the names {', '.join(random)}"
         require(set(values) == set(random), method, "values", wanted, ", ".join(map(str, values)))
-        arrays = {name: np.asarray(values[name]) for name in random}
+        shapes = {name: f"have shape {(*self.variables[name].shape, 'n')}, n for all" for name in random}
+        arrays = {name: array_of(values[name], method, name, shapes[name]) for name in random}
         sizes = {array.shape[-1:] for array in arrays.values()}
         rows = np.empty((self.n_germs, *next(iter(sizes), (1,))))
         for name, array in arrays.items():
             variable = self.variables[name]
             good = array.shape[:-1] == variable.shape and array.ndim > 0 and len(sizes) == 1 and array.shape[-1] > 0
-            wanted = f"have shape {(*variable.shape, 'n')}, n for all"
-            require(good, method, name, wanted, f"shape {array.shape}")
+            require(good, method, name, shapes[name], f"shape {array.shape}")
             z = variable.to_normal(array)
             known = bool(np.all(np.isfinite(z)))
             require(known, method, name, "have values of its distribution", "others, or in tails of probability zero")
@@ -227,7 +229,7 @@ class Inputs:
         resolved, count = resolved_sampler(sampler, self, n)
         if seed is None:
             seed = int(np.random.SeedSequence().entropy) % 2**63  # type: ignore[arg-type]
-        numbers = np.arange(count) if ids is None else np.asarray(ids)
+        numbers = np.arange(count) if ids is None else checked_ids(ids, "Inputs.samples", count)
         points = resolved.points(numbers, self.n_germs, seed)
         drawn = (self.from_normal if getattr(resolved, "space", "") == "normal" else self.from_uniform)(points, numbers)
         drawn.seed, drawn.weights = seed, resolved.weights(numbers)
@@ -258,15 +260,15 @@ class Inputs:
 
     def _checked(self, points: Any, method: str) -> np.ndarray:
         """Points as contiguous rows, one for each germ."""
-        array = np.asarray(points, dtype=np.float64)
-        good = array.ndim == 2 and array.shape[1] == self.n_germs and array.shape[0] > 0
         argument = "u" if method == "from_uniform" else "z"
         wanted = f"have one row per sample and {self.n_germs} columns"
+        array = real_array(points, f"Inputs.{method}", argument, wanted)
+        good = array.ndim == 2 and array.shape[1] == self.n_germs and array.shape[0] > 0
         require(good, f"Inputs.{method}", argument, wanted, f"shape {array.shape}")
         return np.array(array.T, order="C")
 
     def _samples(self, values: dict[str, np.ndarray], n: int, ids: Any, method: str) -> InputSamples:
-        numbers = np.arange(n) if ids is None else np.array(ids)
+        numbers = np.arange(n) if ids is None else array_of(ids, f"Inputs.{method}", "ids", f"be {n} integers").copy()
         good = numbers.shape == (n,) and numbers.dtype.kind in "iu"
         seen = f"{numbers.dtype} of shape {numbers.shape}"
         require(good, f"Inputs.{method}", "ids", f"be {n} integers", seen)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ensemble._check import finite, kind_of, message, require
+from ensemble._check import finite, kind_of, message, real_array, require
 from ensemble.uq.inputs.univariate import FrozenDistribution
 from ensemble.uq.inputs.variable import Variable, normal_of
 
@@ -50,9 +50,9 @@ class Mixture(Variable):
     def __init__(self, parts: Sequence[Any], weights: Any) -> None:
         self.parts = [part_of(part, k) for k, part in enumerate(parts)]
         require(bool(self.parts), "Mixture", "parts", "name one distribution or more", "none")
-        shares = np.asarray(weights, dtype=np.float64)
-        good = shares.shape == (len(self.parts),) and bool(np.all(shares > 0.0)) and abs(shares.sum() - 1.0) <= 1e-9
         wanted = f"be {len(self.parts)} numbers above zero that add up to 1"
+        shares = real_array(weights, "Mixture", "weights", wanted)
+        good = shares.shape == (len(self.parts),) and bool(np.all(shares > 0.0)) and abs(shares.sum() - 1.0) <= 1e-9
         require(good, "Mixture", "weights", wanted, shares.tolist())
         self.weights = shares / shares.sum()
 

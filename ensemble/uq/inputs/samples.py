@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require, sample_number
+from ensemble._check import array_of, message, places_of, require, sample_number
 from ensemble.scalar import Ensemble
 
 if TYPE_CHECKING:
@@ -118,9 +118,8 @@ class InputSamples:
         IndexError
             If a place is not there.
         """
-        numbers = np.asarray(places)
-        if numbers.dtype.kind not in "iu":
-            numbers = np.arange(self.n_samples)[numbers]
+        numbers = places_of(places, self.n_samples, "InputSamples.take", "places", bools=True)
+        require(numbers.size > 0, "InputSamples.take", "places", "name one sample or more", "none")
         values = {
             name: value if self._variables[name].n_germs == 0 else np.ascontiguousarray(value[..., numbers])
             for name, value in self._values.items()
@@ -161,7 +160,8 @@ class InputSamples:
         ValueError
             If `mask` does not have one truth value for each sample.
         """
-        failed = np.asarray(to_numpy(mask.samples) if isinstance(mask, Ensemble) else mask)
+        failed = to_numpy(mask.samples) if isinstance(mask, Ensemble) else mask
+        failed = array_of(failed, "InputSamples.fail", "mask", "be one bool for each sample")
         good = failed.dtype == np.bool_ and failed.shape in {(), (1,), (self.n_samples,)}
         seen = f"{failed.dtype} of shape {failed.shape} for {self.n_samples} samples"
         require(good, "InputSamples.fail", "mask", "be one bool for each sample", seen)

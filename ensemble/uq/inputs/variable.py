@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import array_of, message, require
 from ensemble.scalar import Ensemble
 
 __all__ = ["Constant", "Variable", "array_digest", "inside", "normal_of"]
@@ -78,7 +78,7 @@ class Constant(Variable):
     n_germs = 0
 
     def __init__(self, value: Any, name: str = "value") -> None:
-        array = np.array(value)
+        array = array_of(value, "Inputs", name, "hold numbers or bools").copy()
         seen = f"an array of {array.dtype}"
         if array.dtype.kind not in "biufc":
             raise TypeError(message("Inputs", name, "hold numbers or bools", seen))

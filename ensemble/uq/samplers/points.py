@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ensemble._check import one_of, require
+from ensemble._check import one_of, real_array, require, require_type
 from ensemble.uq.inputs.variable import array_digest
 from ensemble.uq.samplers.sampler import Sampler, checked_ids
 
@@ -65,16 +65,18 @@ class Points(Sampler):
             (points is None) != (values is None), "Points", "points, values", "be given one without the other", given
         )
         self.space = one_of(space, ("uniform", "normal"), "Points", "space")
+        if values is not None:
+            require_type(values, Mapping, "Points", "values", "be a dict of values by input")
         self.values = None if values is None else dict(values)
         self._points: np.ndarray | None = None
         if points is not None:
-            array = np.array(points, dtype=np.float64)
+            array = real_array(points, "Points", "points", "have one row per sample").copy()
             good = array.ndim == 2 and array.shape[0] > 0
             require(good, "Points", "points", "have one row per sample", f"shape {array.shape}")
             self._points = array
         self._weights = None
         if weights is not None:
-            vector = np.array(weights, dtype=np.float64)
+            vector = real_array(weights, "Points", "weights", "be finite and not add up to zero").copy()
             good = vector.ndim == 1 and bool(np.all(np.isfinite(vector))) and abs(float(vector.sum())) > 0.0
             require(good, "Points", "weights", "be finite and not add up to zero", f"shape {vector.shape}")
             self._weights = vector

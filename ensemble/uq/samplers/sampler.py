@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ensemble._check import integer, require
+from ensemble._check import array_of, integer, require
 
 if TYPE_CHECKING:
     from ensemble.uq.inputs.inputs import Inputs
@@ -65,7 +65,7 @@ class Sampler:
 
 def checked_ids(ids: Any, function: str, count: int | None = None) -> np.ndarray:
     """`ids` as a vector of int64, each from 0, and below `count` where there is an end."""
-    numbers = np.asarray(ids)
+    numbers = array_of(ids, function, "ids", "be a vector of integers")
     good = numbers.ndim == 1 and (numbers.dtype.kind in "iu" or numbers.size == 0)
     require(good, function, "ids", "be a vector of integers", f"{numbers.dtype} of shape {numbers.shape}")
     if numbers.size:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import message, real_array, require
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.sensitivity.chaos_basis import Basis
@@ -158,7 +158,9 @@ class ChaosExpansion:
         """
         germs = None
         if not isinstance(samples, InputSamples):
-            germs = np.asarray(samples, dtype=np.float64)
+            germs = real_array(
+                samples, "ChaosExpansion.predict", "samples", "be InputSamples or an array of normal germs"
+            )
             samples = self._inputs.from_normal(germs)
         elif self._basis.needs_germs:
             advice = "Draw germs z, and give them here and to inputs.from_normal(z)."

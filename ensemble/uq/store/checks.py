@@ -91,7 +91,7 @@ def group_checked(
 
 def ids_checked(ids: Any, done: np.ndarray) -> tuple[np.ndarray, slice | np.ndarray]:
     """`ids` as int64, none of them twice or in `done`, and `as_slice` of them."""
-    numbers = np.asarray(ids)
+    numbers = _check.array_of(ids, "Store.append", "ids", "be an integer array of shape (k,), k > 0")
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
         seen = f"shape {numbers.shape} of {numbers.dtype}"
         raise ValueError(_check.message("Store.append", "ids", "be an integer array of shape (k,), k > 0", seen))

@@ -295,7 +295,11 @@ class Store:
     def read(self, name: str, ids: Any) -> np.ndarray:
         """Output `name` of the stored samples `ids`, (\\*shape, len(ids)); NaN (0, False) for those that failed."""
         _check.one_of(name, self.outputs, "Store.read", "name")
-        wanted = np.atleast_1d(np.asarray(ids, dtype=np.int64))
+        wanted = _check.array_of(ids, "Store.read", "ids", "be stored samples")
+        if wanted.ndim > 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            seen = f"{wanted.dtype} of shape {wanted.shape}"
+            raise TypeError(_check.message("Store.read", "ids", "be a vector of integers", seen))
+        wanted = np.atleast_1d(wanted).astype(np.int64)
         outside = (wanted < 0) | (wanted >= self.n)
         missing = wanted[outside | ~self._index.done[np.where(outside, 0, wanted)]] if self.n else wanted
         if len(missing):

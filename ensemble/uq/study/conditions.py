@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import kind_of, message, require
+from ensemble._check import array_of, kind_of, message, require
 from ensemble.scalar import Ensemble
 
 __all__ = ["Condition", "holds", "threshold_of"]
@@ -42,7 +42,8 @@ def holds(condition: Condition, values: np.ndarray, function: str) -> np.ndarray
         wanted = "be a function of an Ensemble, or a text as '> 0.1'"
         raise TypeError(message(function, "condition", wanted, kind_of(condition)))
     found = condition(Ensemble(values))
-    mask = to_numpy(found.samples) if isinstance(found, Ensemble) else np.asarray(found)
+    plain = to_numpy(found.samples) if isinstance(found, Ensemble) else found
+    mask = array_of(plain, function, "condition", "give a bool Ensemble")
     seen = f"dtype {mask.dtype}, shape {mask.shape}"
     good = mask.dtype == np.bool_ and mask.ndim > 0 and mask.shape[-1] == values.shape[-1]
     require(good, function, "condition", "give a bool Ensemble", seen, "Compare, as in lambda y: y > 0.1.")

@@ -9,9 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from ensemble._check import integer, kind_of, message, one_of, require, samples_text
+from ensemble._check import array_of, integer, kind_of, message, one_of, require, samples_text
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.choice import resolved_sampler
+from ensemble.uq.samplers.sampler import checked_ids
 from ensemble.uq.store.places import as_slice
 from ensemble.uq.study.dataset import check_names, weighted_columns
 from ensemble.uq.study.groups import Group, GroupKey, order_of_samples
@@ -151,7 +152,7 @@ class Plan:
 
     def group(self, ids: Any) -> Group:
         """The samples `ids` as one group."""
-        numbers = np.asarray(ids)
+        numbers = checked_ids(ids, "plan.group", self.n)
         return Group(numbers, self.samples.take(numbers))
 
     def groups(self, ensemble_size: int | None = None) -> Iterator[Group]:
@@ -220,13 +221,14 @@ class Plan:
         ValueError
             If a sample is not pending, or the outputs do not fit; nothing has changed then.
         """
-        ids = np.asarray(getattr(group, "ids", group))
+        ids = array_of(getattr(group, "ids", group), "plan.tell", "group", "be a Group, or a vector of sample ids")
         self._check_ids(ids)
         arrays = named_outputs(outputs, ids.size, "plan.tell", arrays=True)
-        mask = np.zeros(ids.size, bool) if failed is None else np.array(failed)
+        wanted = f"be {ids.size} bools, one per sample"
+        mask = np.zeros(ids.size, bool) if failed is None else array_of(failed, "plan.tell", "failed", wanted).copy()
         seen = f"{mask.dtype} of shape {mask.shape}"
         fits = mask.shape == ids.shape and mask.dtype == np.bool_
-        require(fits, "plan.tell", "failed", f"be {ids.size} bools, one per sample", seen)
+        require(fits, "plan.tell", "failed", wanted, seen)
         marked = getattr(getattr(group, "samples", None), "failures", {})
         by_place = {k: str((reasons or {}).get(int(ids[k]), "")) for k in np.flatnonzero(mask).tolist()}
         by_place |= {place: text for place, text in marked.items() if not by_place.get(place)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ensemble._check import message, one_of, require
+from ensemble._check import message, one_of, real_array, require
 from ensemble.scalar import (
     Ensemble,
     Moments,
@@ -355,7 +355,7 @@ class UqResult:
         self._refuse_signed("quantile")
         if self._histograms.get(name) is None:
             return sample_quantile(self.samples(name), q)[()]
-        levels = np.asarray(q, np.float64)
+        levels = real_array(q, "UqResult.quantile", "q", "be in [0, 1]")
         valid = bool(np.all((levels >= 0.0) & (levels <= 1.0)))
         require(valid, "UqResult.quantile", "q", "be in [0, 1]", q, "Divide percentages by 100.")
         shape = self._layout[name][0]

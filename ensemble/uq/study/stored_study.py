@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import require
+from ensemble._check import places_of, require
 from ensemble.scalar import Ensemble
 from ensemble.uq.samplers.sampler import Sampler
 from ensemble.uq.store.store import Store
@@ -57,7 +57,7 @@ class StoredInputs:
 
     def take(self, places: Any) -> StoredInputs:
         """The samples at some places."""
-        numbers = np.arange(self.n_samples)[np.asarray(places)]
+        numbers = places_of(places, self.n_samples, "StoredInputs.take", "places", bools=True)
         values = {name: np.ascontiguousarray(value[..., numbers]) for name, value in self._values.items()}
         weights = None if self.weights is None else self.weights[numbers]
         return StoredInputs(values, weights, self.ids[numbers], self.described)

@@ -211,7 +211,7 @@ def test_unknown_names_are_told():
         ({"n": 8, "sampler": "lattice"}, ValueError, "sampler must be one of 'monte_carlo'"),
         ({"n": 8, "sampler": 3}, TypeError, "sampler must be a Sampler"),
         ({"n": 8, "seed": -1}, ValueError, "seed must be an integer of at least 0"),
-        ({"n": 8, "ids": [-1]}, ValueError, "ids must be zero or above"),
+        ({"n": 8, "ids": [-1]}, ValueError, "ids must be from 0 to 7"),
         ({"n": 8, "ids": [0.5]}, ValueError, "ids must be a vector of integers"),
     ],
 )

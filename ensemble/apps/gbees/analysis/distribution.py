@@ -202,7 +202,7 @@ def highest_density_regions(cells: Cells, masses: Sequence[float] = (0.5, 0.95, 
     >>> highest_density_regions(cells, (0.5, 0.8)).levels
     array([0.7, 0.2])
     """
-    wanted = np.asarray(masses, dtype=np.float64)
+    wanted = _check.real_array(masses, "highest_density_regions", "masses", "be numbers in (0, 1], ascending")
     good = wanted.ndim == 1 and wanted.size > 0 and np.all(wanted > 0.0) and np.all(wanted <= 1.0)
     _check.require(
         bool(good) and bool(np.all(np.diff(wanted) > 0.0)),

@@ -53,7 +53,7 @@ class Marginal:
 
     def levels(self, masses: Sequence[float]) -> np.ndarray:
         """Densities at the boundaries of the highest-density regions of the probabilities `masses`, each in (0, 1]."""
-        wanted = np.asarray(masses, dtype=np.float64)
+        wanted = _check.real_array(masses, "levels", "masses", "be numbers in (0, 1]")
         good = bool(wanted.size) and bool(np.all((wanted > 0.0) & (wanted <= 1.0)))
         _check.require(good, "levels", "masses", "be numbers in (0, 1]", np.atleast_1d(masses).tolist())
         return density_levels(self.probabilities, wanted) / float(np.prod(self.widths))

@@ -52,9 +52,10 @@ def draw(mean: Array, covariance: Array, n_samples: int, *, seed: int, backend: 
     >>> x.shape, x.n_samples
     ((2,), 1000)
     """
-    centre, C = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
+    centre = _check.real_array(mean, "draw", "mean", "have one axis")
     _check.require(centre.ndim == 1, "draw", "mean", "have one axis", f"shape {centre.shape}")
     n = centre.size
+    C = _check.real_array(covariance, "draw", "covariance", f"have shape {(n, n)}")
     _check.require(C.shape == (n, n), "draw", "covariance", f"have shape {(n, n)}", f"shape {C.shape}")
     n_samples = _check.integer(n_samples, "draw", "n_samples", minimum=1)
     try:
