@@ -192,18 +192,18 @@ def series_table(T: int, T_peers: int, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def batch_table(n_series: int, T: int, rounds: int) -> list[dict[str, Any]]:
+def batch_table(n_series: int, T: int, rounds: int, nx: int) -> list[dict[str, Any]]:
     """Many short series of one constant model in one call."""
     rng = np.random.default_rng(SEED)
-    X, W = rng.standard_normal((NX, NX)), rng.standard_normal((NY, NY))
+    X, W = rng.standard_normal((nx, nx)), rng.standard_normal((NY, NY))
     parts = {
-        "F": 0.99 * np.linalg.qr(rng.standard_normal((NX, NX)))[0],
+        "F": 0.99 * np.linalg.qr(rng.standard_normal((nx, nx)))[0],
         "Q": X @ X.T,
-        "H": rng.standard_normal((NY, NX)),
+        "H": rng.standard_normal((NY, nx)),
         "R": W @ W.T + np.eye(NY),
-        "m0": np.zeros(NX),
-        "P0": np.eye(NX),
-        "u": np.zeros(NX),
+        "m0": np.zeros(nx),
+        "P0": np.eye(nx),
+        "u": np.zeros(nx),
         "d": np.zeros(NY),
     }
     y = rng.standard_normal((n_series, T, NY))
@@ -229,7 +229,7 @@ def batch_table(n_series: int, T: int, rounds: int) -> list[dict[str, Any]]:
     del seconds["settle"]
     rows = [{"way": name, "ms": 1e3 * median(times), "ns a step": 1e9 * median(times) / n_series / T,
              "x ours": ratio(times, seconds["ensemble"])} for name, times in seconds.items()]  # fmt: skip
-    show(f"{n_series} series of {T} steps in one call, constant model, float64", rows)
+    show(f"{n_series} series of {T} steps in one call, constant model of {nx} states, float64", rows)
     return rows
 
 
@@ -318,6 +318,7 @@ def main() -> None:
     parser.add_argument("--clock", choices=[*CLOCKS], default="wall", help="processor time leaves out other processes")
     parser.add_argument("--series", type=int, default=1024, help="series of the table `batch`")
     parser.add_argument("--steps", type=int, default=1000, help="steps of each")
+    parser.add_argument("--states", type=int, default=NX, help="states of their model")
     options = parser.parse_args()
     globals()["clock"] = CLOCKS[options.clock]
     numba.set_num_threads(options.threads)
@@ -329,9 +330,10 @@ def main() -> None:
     elif options.table == "small":
         rows = small_table(options.rounds)
     else:
-        rows = batch_table(options.series, options.steps, options.rounds)
+        rows = batch_table(options.series, options.steps, options.rounds, options.states)
     packages = {name: peer("importlib.metadata").version(name) for name in
                 ("jax", "statsmodels", "filterpy", "pykalman", "simdkalman") if peer(name) is not None}  # fmt: skip
     print(f"{time.perf_counter() - start:.0f} s in all")
     size = "" if (options.series, options.steps) == (1024, 1000) else f"-{options.series}x{options.steps}"
+    size += "" if options.states == NX else f"-{options.states}states"
     save(f"kalman-{options.table}{size}-{options.threads}threads", rows, peers=packages, clock=options.clock)

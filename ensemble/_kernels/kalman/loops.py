@@ -204,7 +204,7 @@ def _has_converged(ahead: Numbers, before: Numbers, nx: int, n: int) -> bool:
 @rolled
 def _filter_series(
     places: Integers, s: int, n_steps: int, nx: int, ny: int, predict_first: bool, constant_observation: bool,
-    constant_model: bool, w: Numbers,
+    constant_model: bool, with_gains: bool, w: Numbers,
 ) -> None:  # fmt: skip
     """The filter of series s. Longer than 60 lines: all parts of a step share the work space and the addresses."""
     n, p = padded(nx), padded(ny)
@@ -222,10 +222,11 @@ def _filter_series(
     u, d, y = array_of(places, 4, s), array_of(places, 5, s), array_of(places, 6, s)
     mean, covariance = array_of(places, 9, s), array_of(places, 10, s)
     quadratic, pivots = array_of(places, 11, s), array_of(places, 12, s)
+    gains, lower = array_of(places, 13 if with_gains else 0, s), array_of(places, 14 if with_gains else 0, s)
+    inverse_pivots = array_of(places, 15 if with_gains else 0, s)
     by_F, by_Q, by_H, by_R = places[2], places[DESCRIPTOR + 2], places[2 * DESCRIPTOR + 2], places[3 * DESCRIPTOR + 2]
-    by_u, by_d, by_mean, by_P = (
-        places[4 * DESCRIPTOR + 2], places[5 * DESCRIPTOR + 2], places[9 * DESCRIPTOR + 2], places[10 * DESCRIPTOR + 2]
-    )  # fmt: skip
+    by_u, by_d, by_y = places[4 * DESCRIPTOR + 2], places[5 * DESCRIPTOR + 2], places[6 * DESCRIPTOR + 2]
+    by_mean, by_P = places[9 * DESCRIPTOR + 2], places[10 * DESCRIPTOR + 2]
     copy(array_of(places, 7, s), nx, 1, nx, m, n)
     copy(array_of(places, 8, s), nx, nx, nx, P, n)
     mirror(P, n)
@@ -283,10 +284,20 @@ def _filter_series(
             converged = constant_model and complete and not gaps and k > 1 and _has_converged(ahead, before, nx, n)
             complete = constant_model and not gaps
         copy(m, nx, 1, nx, mean, n)
+        if with_gains:
+            copy(gain, n, ny, nx, gains, nx)
+            copy(low, p, ny, ny, lower, ny)
+            copy_entries(inverses, inverse_pivots, ny)
+            gains, lower, inverse_pivots = behind(gains, ny * nx), behind(lower, ny * ny), behind(inverse_pivots, ny)
         F, Q, H, R, u, d = (
             behind(F, by_F), behind(Q, by_Q), behind(H, by_H), behind(R, by_R), behind(u, by_u), behind(d, by_d)
         )  # fmt: skip
-        y, mean, covariance, pivots = behind(y, ny), behind(mean, by_mean), behind(covariance, by_P), behind(pivots, ny)
+        y, mean, covariance, pivots = (
+            behind(y, by_y),
+            behind(mean, by_mean),
+            behind(covariance, by_P),
+            behind(pivots, ny),
+        )
     if by_P == 0:
         copy(P, n, nx, nx, covariance, nx)
 
@@ -294,13 +305,16 @@ def _filter_series(
 @rolled
 def filter_range(
     places: Integers, n_steps: int, nx: int, ny: int, predict_first: bool, constant_observation: bool,
-    constant_model: bool, w: Numbers, first: int, last: int,
+    constant_model: bool, with_gains: bool, w: Numbers, first: int, last: int,
 ) -> None:  # fmt: skip
     """The filter of the series from `first` to `last`, which is left out.
 
-    `places` holds the positions of F, Q, H, R, u, d, y, m0, P0, the mean, the covariance, the quadratic form and the
-    pivots. `constant_observation` where H and R have one step for all, `constant_model` where F and Q have, too. Means
-    and covariances with one step for all keep those of the last. `w` has `filter_workspace_size` numbers.
+    `places` holds the positions of F, Q, H, R, u, d, y, m0, P0, the mean, the covariance, the quadratic form, the
+    pivots and, `with_gains`, the gain's transpose, the lower triangle of ``S = L D L'`` and the inverse pivots.
+    `constant_observation` where H and R have one step for all, `constant_model` where F and Q have, too. Means and
+    covariances with one step for all keep those of the last. `w` has `filter_workspace_size` numbers.
     """
     for s in range(first, last):
-        _filter_series(places, s, n_steps, nx, ny, predict_first, constant_observation, constant_model, w)
+        _filter_series(
+            places, s, n_steps, nx, ny, predict_first, constant_observation, constant_model, with_gains, w
+        )  # fmt: skip

@@ -27,6 +27,7 @@ from ensemble._compile.trace.numba_source import load_module
 from ensemble._kernels.kalman import step
 from ensemble._kernels.kalman.generated import RECURSIONS, lanes_of, module_source
 from ensemble._kernels.kalman.loops import filter_workspace_size
+from ensemble._kernels.kalman.mean_loops import mean_workspace_size
 from ensemble._kernels.kalman.smoother_loops import smoother_workspace_size
 from ensemble._kernels.kalman.square_root_loops import SquareRootRecursion
 from ensemble._kernels.kalman.statements import CONSTANTS
@@ -210,16 +211,20 @@ def _compiled_loop(module, name):
     return load_module(LOOP_MODULE.format(module=module, name=name, arguments=arguments)).run
 
 
-def _run_loop(loop, arrays, numbers, count, n_series, n_steps):
-    """Run a loop over ranges of the series of `arrays`, each with a work space of `count` numbers."""
-    dtype = arrays[-1].dtype
-    placed = [_with_descriptor(np.asarray(a, dtype), True) for a in arrays]  # copies must live
+def _run_loop(function, arrays, numbers, count, n_parts, n_steps, shared=None):
+    """Run a loop over ranges of its parts, series or tiles of them, each with a work space of `count` numbers.
+
+    `function` is its module and name. Series may lie innermost in the arrays after the first `shared` ones.
+    """
+    loop, dtype = _compiled_loop(*function), arrays[-1].dtype
+    shared = len(arrays) if shared is None else shared
+    placed = [_with_descriptor(np.asarray(a, dtype), i < shared) for i, a in enumerate(arrays)]  # copies must live
     table = _descriptors(placed)
 
     def run(first, last):
         loop(table, n_steps, *numbers, empty((count,), dtype), first, last)
 
-    _map_ranges(run, (), n_series, n_steps)
+    _map_ranges(run, (), n_parts, n_steps)
 
 
 def _descriptors(placed):
@@ -233,23 +238,22 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
     nx = m0.shape[-1]
     if y.dtype.kind != "f" or n_series == 0:
         return filter_series.reference(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep)
-    written_out = max(nx, ny) <= LARGEST
-    last = (series_last or not keep) and n_series >= LANES_FROM and written_out
-    if written_out and n_series >= LANES_FROM and all(a.shape[0] == 1 for a in (F, Q, H, R, P0)):
+    written_out, many = max(nx, ny) <= LARGEST, n_series >= LANES_FROM
+    shared = many and all(a.shape[0] == 1 for a in (F, Q, H, R, P0))
+    last = (series_last or not keep) and many and (written_out or shared)
+    if shared:
         outs = _filter_shared_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last, keep)
         if not np.isnan(outs[2][:, -1]).any():  # what is missing has made all that follows NaN
             return outs
         del outs  # before memory is taken for others
-    many = n_steps if keep else 1
-    shapes = (many, nx), (many, nx, nx), (n_steps,), (n_steps, ny)
-    *outs, pivots = (_empty((n_series, *shape), y.dtype, last) for shape in shapes)
+    kept = n_steps if keep else 1
+    shapes = (kept, nx), (kept, nx, nx), (n_steps,), (n_steps, ny)
+    *outs, pivots = (_empty((n_series, *shape), y.dtype, last and written_out) for shape in shapes)
     if written_out:
         _run_generated("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), (*outs, pivots), bool(predict_first))
     else:
         arrays = (F, Q, H, R, u, d, y, m0[:, None], P0[:, None], *outs, pivots)
-        numbers = (nx, ny, bool(predict_first), *_constancy(F, Q, H, R))
-        loop = _compiled_loop("loops", "filter_range")
-        _run_loop(loop, arrays, numbers, filter_workspace_size(nx, ny, ROW_BYTES // y.itemsize), n_series, n_steps)
+        _run_filter_loop(arrays, nx, ny, predict_first, False)
     logs, terms = _logarithms(pivots), outs[2]
     with np.errstate(all="ignore"):
         for i in range(ny):
@@ -285,7 +289,7 @@ class FilterStep:
             work = empty((filter_workspace_size(nx, ny, ROW_BYTES // self.m.itemsize),), dtype)
             self._run = _compiled_loop("loops", "filter_range")
             self._before: tuple[Any, ...] = (table, 1, nx, ny)
-            self._after: tuple[Any, ...] = (True, True, work, 0, 1)
+            self._after: tuple[Any, ...] = (True, True, False, work, 0, 1)
             return
         self._run = load_module(module_source("filter", nx, ny, 1, np.dtype(dtype).name)).run
         self._before, self._after = (table, 1, 1), ()
@@ -307,6 +311,14 @@ def _constancy(F, Q, H, R):
     return constant, constant and F.shape[1] == Q.shape[1] == 1
 
 
+def _run_filter_loop(arrays, nx, ny, predict_first, with_gains):
+    """Run `filter_range` for all series."""
+    F, Q, H, R, _, _, y = arrays[:7]
+    numbers = (nx, ny, bool(predict_first), *_constancy(F, Q, H, R), with_gains)
+    count = filter_workspace_size(nx, ny, ROW_BYTES // y.itemsize)
+    _run_loop(("loops", "filter_range"), arrays, numbers, count, *y.shape[:2])
+
+
 def _logarithms(pivots):
     """The logarithms of pivots, in their place; NaN where they are not positive."""
     with np.errstate(all="ignore"):
@@ -320,19 +332,33 @@ def _filter_shared_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series
     """
     n_series, n_steps, ny = y.shape
     nx = m0.shape[-1]
-    tails = ((nx,), (nx, nx), (), (ny,), (nx, ny), (ny, ny), (ny,))
+    written_out = max(nx, ny) <= LARGEST
+    gain = (nx, ny) if written_out else (ny, nx)
+    tails = ((nx,), (nx, nx), (), (ny,), gain, (ny, ny), (ny,))
     single = tuple(empty((1, n_steps, *tail), y.dtype) for tail in tails)
-    _run_generated(
-        "gain", ny, (F, Q, H, R, u[:1], d[:1], np.zeros_like(y[:1])), (m0[:1], P0), single, bool(predict_first)
-    )
+    model, zeros = (F, Q, H, R, u[:1], d[:1]), np.zeros_like(y[:1])
+    if written_out:
+        _run_generated("gain", ny, (*model, zeros), (m0[:1], P0), single, bool(predict_first))
+    else:
+        _run_filter_loop((*model, zeros, m0[:1, None], P0[:, None], *single), nx, ny, predict_first, True)
     _, covariance, _, pivots, K, lower, inverses = single
     outs = tuple(
         _empty((n_series, *shape), y.dtype, series_last) for shape in ((n_steps if keep else 1, nx), (n_steps,))
     )
-    _run_generated(
-        "mean", ny, (F, u, H, d, y, K, lower, inverses, _logarithms(pivots)), (m0,), outs, bool(predict_first)
-    )
+    logs = _logarithms(pivots)
+    if written_out:
+        _run_generated("mean", ny, (F, u, H, d, y, K, lower, inverses, logs), (m0,), outs, bool(predict_first))
+    else:
+        arrays = (F, H, K, lower, inverses, logs, u, d, y, m0[:, None], *outs)
+        _run_tiles("mean_range", arrays, 6, (nx, ny, bool(predict_first)), nx, ny, n_steps)
     return outs[0], np.broadcast_to(covariance, (n_series, *covariance.shape[1:])), outs[1]
+
+
+def _run_tiles(name, arrays, shared, numbers, nx, ny, n_steps):
+    """Run a loop of `mean_loops` over tiles of series; the first `shared` arrays have one series for all."""
+    n_series, lanes = arrays[-1].shape[0], ROW_BYTES // arrays[-1].itemsize
+    count, n_tiles = mean_workspace_size(nx, ny, lanes), -(-n_series // lanes)
+    _run_loop(("mean_loops", name), arrays, (*numbers, n_series), count, n_tiles, n_steps, shared)
 
 
 @smooth_series.register("numba")
@@ -340,22 +366,29 @@ def _(F, Q, u, m, P, series_last):
     n_series, n_steps, nx = m.shape
     if m.dtype.kind != "f" or n_series == 0:
         return smooth_series.reference(F, Q, u, m, P, series_last)
-    last = series_last and n_series >= LANES_FROM and nx <= LARGEST
-    shared = all(a.shape[0] == 1 for a in (F, Q)) and (P.shape[0] == 1 or P.strides[0] == 0)
-    if shared and n_series >= LANES_FROM and nx <= LARGEST and n_steps > 1:
-        return _smooth_shared_covariance(F, Q, u, m, P, last)
+    many, written_out = n_series >= LANES_FROM, nx <= LARGEST
+    shared = many and all(a.shape[0] == 1 for a in (F, Q)) and (P.shape[0] == 1 or P.strides[0] == 0)
+    if shared and n_steps > 1:
+        return _smooth_shared_covariance(F, Q, u, m, P, series_last)
+    last = series_last and many and written_out
     outs = tuple(_empty((n_series, n_steps, *tail), m.dtype, last) for tail in ((nx,), (nx, nx)))
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
-    if nx > LARGEST:
-        numbers = (nx, F.shape[1] == Q.shape[1] == 1, m.dtype.type(step.least_pivot(nx, m.dtype)))
-        loop = _compiled_loop("smoother_loops", "smooth_range")
-        count = smoother_workspace_size(nx, ROW_BYTES // m.itemsize)
-        _run_loop(loop, (F, Q, u, m, P, *outs), numbers, count, n_series, n_steps)
+    if not written_out:
+        _run_smoother_loop((F, Q, u, m, P, *outs), False)
     elif n_steps > 1:
         steps = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
         inputs = (*steps, m[:, :-1], P[:, :-1])
         _run_generated("smoother", 1, inputs, (m[:, -1], P[:, -1]), tuple(out[:, :-1] for out in outs), True)
     return outs
+
+
+def _run_smoother_loop(arrays, with_gains):
+    """Run `smooth_range` for all series."""
+    F, Q, _, m = arrays[:4]
+    nx = m.shape[-1]
+    numbers = (nx, F.shape[1] == Q.shape[1] == 1, m.dtype.type(step.least_pivot(nx, m.dtype)), with_gains)
+    count = smoother_workspace_size(nx, ROW_BYTES // m.itemsize)
+    _run_loop(("smoother_loops", "smooth_range"), arrays, numbers, count, *m.shape[:2])
 
 
 def _smooth_shared_covariance(F, Q, u, m, P, series_last):
@@ -364,16 +397,20 @@ def _smooth_shared_covariance(F, Q, u, m, P, series_last):
     The covariance is a view with a stride of zero over the series.
     """
     n_series, n_steps, nx = m.shape
-    F, Q, u = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
     single = tuple(empty((1, n_steps, *tail), m.dtype) for tail in ((nx,), (nx, nx), (nx, nx)))
-    single[1][:, -1] = P[:1, -1]
+    single[0][:, -1], single[1][:, -1] = m[:1, -1], P[:1, -1]
+    mean = _empty((n_series, n_steps, nx), m.dtype, series_last)
+    mean[:, -1] = m[:, -1]
+    _, covariance, E = single
+    if nx > LARGEST:
+        _run_smoother_loop((F, Q, u[:1], m[:1], P[:1], *single), True)
+        _run_tiles("smoothed_mean_range", (F, E, u, m, mean), 2, (nx,), nx, 0, n_steps)
+        return mean, np.broadcast_to(covariance, (n_series, *covariance.shape[1:]))
+    F, Q, u = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
     starts = m[:1, -1], P[:1, -1]
     _run_generated(
         "smoother gain", 1, (F, Q, u[:1], m[:1, :-1], P[:1, :-1]), starts, tuple(a[:, :-1] for a in single), True
     )
-    _, covariance, E = single
-    mean = _empty((n_series, n_steps, nx), m.dtype, series_last)
-    mean[:, -1] = m[:, -1]
     _run_generated("smoother mean", 1, (F, u, m[:, :-1], E[:, :-1]), (m[:, -1],), (mean[:, :-1],), True)
     return mean, np.broadcast_to(covariance, (n_series, *covariance.shape[1:]))
 

@@ -110,7 +110,7 @@ def _mean(
 # --- series
 @rolled
 def _smooth_series(
-    places: Integers, s: int, n_steps: int, nx: int, constant: bool, least_pivot: float, w: Numbers
+    places: Integers, s: int, n_steps: int, nx: int, constant: bool, least_pivot: float, with_gains: bool, w: Numbers
 ) -> None:  # fmt: skip
     """The smoother of series s."""
     n, size = padded(nx), nx * nx
@@ -130,6 +130,7 @@ def _smooth_series(
     )
     m, P = behind(array_of(places, 3, s), (last - 1) * by_m), behind(array_of(places, 4, s), (last - 1) * by_P)
     mean, covariance = behind(array_of(places, 5, s), last * nx), behind(array_of(places, 6, s), last * size)
+    gains = array_of(places, 7 if with_gains else 0, s)
     kept = False
     for k in range(n_steps - 2, -1, -1):
         if k > 0:
@@ -152,18 +153,22 @@ def _smooth_series(
         else:
             _covariance(Q, covariance, Et, At, AP, S, low, to, nx, n)
         _mean(u, m, mean, Ft, Et, gap, out, behind(mean, -nx), nx, n)
+        if with_gains:
+            copy(Et, n, nx, nx, behind(gains, k * size), nx)
         F, Q, u, m, P = behind(F, -by_F), behind(Q, -by_Q), behind(u, -by_u), behind(m, -by_m), behind(P, -by_P)
         mean, covariance = behind(mean, -nx), to
 
 
 @rolled
 def smooth_range(
-    places: Integers, n_steps: int, nx: int, constant: bool, least_pivot: float, w: Numbers, first: int, last: int
-) -> None:
+    places: Integers, n_steps: int, nx: int, constant: bool, least_pivot: float, with_gains: bool, w: Numbers,
+    first: int, last: int,
+) -> None:  # fmt: skip
     """The smoother of the series from `first` to `last`, which is left out; their last steps are there.
 
-    `places` holds the positions of F, Q, u, the filtered mean and covariance, the smoothed mean and covariance.
+    `places` holds the positions of F, Q, u, the filtered mean and covariance, the smoothed mean and covariance and,
+    `with_gains`, the gain's transpose.
     `constant` where F and Q have one step for all. `w` has `smoother_workspace_size` numbers.
     """
     for s in range(first, last):
-        _smooth_series(places, s, n_steps, nx, constant, least_pivot, w)
+        _smooth_series(places, s, n_steps, nx, constant, least_pivot, with_gains, w)
