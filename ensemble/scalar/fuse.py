@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import enum
 import functools
 import inspect
+import math
 import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,8 @@ import numpy as np
 from ensemble._backend import array_namespace, backend_of, is_array
 from ensemble._check import kind_of, message
 from ensemble._compile.trace.broadcast import Layout, layout_of
+from ensemble._compile.trace.fingerprint import fingerprint
+from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.operations import DTYPES
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._containers import mapped
@@ -34,7 +38,16 @@ CONSTANTS = (str, bytes, tuple, frozenset, type, type(None), np.dtype, enum.Enum
 KNOWN = {np.dtype(name): name for name in DTYPES}
 """NumPy dtypes that are traced; arrays of every other dtype run the untraced function."""
 
+BUILTINS = frozenset(
+    ["abs", "bool", "enumerate", "float", "int", "isinstance", "len", "list", "range", "sum", "tuple", "zip"]
+)
+"""Builtin functions that read nothing but their arguments."""
+
 NUMPY_SCALARS = {dtype.type: name for dtype, name in KNOWN.items()}
+
+
+KEPT = 256
+"""Traces of one function that are kept: values that it reads from outside may change with every call."""
 
 
 class Fused:
@@ -62,10 +75,11 @@ class Fused:
         self._names = tuple(name for name in parameters if name != "xp")
         self._plain = all(parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY for name in self._names)
         self._compiled: dict[Any, Compiled] = {}
+        self._alone = self._takes_functions = False  # alone: known to read nothing from outside
 
     @property
     def n_traces(self) -> int:
-        """How many combinations of dtypes and static values have been traced so far."""
+        """How many combinations of dtypes, static values and values read from outside are kept."""
         return len(self._compiled)
 
     def __repr__(self) -> str:
@@ -84,11 +98,11 @@ class Fused:
         key, arrays = self._sorted(arguments, lifted)
         if key is None or not arrays:
             return self._by_itself(arguments, out)
-        compiled = self._compiled.get(key)
+        compiled = self._compiled.get(key) if self._alone else None
         if compiled is None:
             if not self._traceable(arrays):
                 return self._by_itself(arguments, out)
-            compiled = self._compiled[key] = self._traced(arguments, arrays)
+            compiled = self._kept(key, arguments, arrays)
         if compiled.constant:
             return self._by_itself(arguments, out)
         sample_set = set_of(*arguments) if lifted else None
@@ -161,8 +175,46 @@ class Fused:
             return all(str(array.dtype) in DTYPES for array in arrays.values())
         return backend == "numba" and all(array.dtype in KNOWN for array in arrays.values())
 
-    def _traced(self, arguments: Any, arrays: dict[int, Array]) -> Compiled:
-        symbols = []
+    def _kept(self, key: tuple[Any, ...], arguments: Any, arrays: dict[int, Array]) -> Compiled:
+        """The kernel for arguments of these kinds and the values that the function reads from outside now.
+
+        Where these cannot be compared (`fingerprint`), the function is traced at every call, and kernels are kept by
+        their graph.
+        """
+        functions = [value for value in arguments if isinstance(value, types.FunctionType)]
+        if functions:
+            self._alone, self._takes_functions = False, True
+        graph: Graph | None = None
+        place: Any = key
+        if not self._alone:
+            seen = fingerprint(self.original, *functions)
+            if seen is None:
+                seen = graph = self._traced(arguments, arrays)
+            place = (key, seen)
+        if place in self._compiled:
+            return self._compiled[place]
+        if not self._takes_functions and _reads_nothing(self.original):
+            self._alone, place = True, key
+        compiled = self._made(self._traced(arguments, arrays) if graph is None else graph, arguments, arrays)
+        if len(self._compiled) >= KEPT:
+            self._compiled.pop(next(iter(self._compiled)))
+        self._compiled[place] = compiled
+        return compiled
+
+    def _traced(self, arguments: Any, arrays: dict[int, Array]) -> Graph:
+        symbols = self._symbols(arguments, arrays)
+        return trace(functools.partial(self._called, namespace=None), symbols, function=self._name)
+
+    def _made(self, graph: Graph, arguments: Any, arrays: dict[int, Array]) -> Compiled:
+        symbols = self._symbols(arguments, arrays)
+        places = [k for k, symbol in enumerate(symbols) if isinstance(symbol, Scalar)]
+        from ensemble._compile.trace.fused import Compiled  # and with it Numba
+
+        return Compiled(graph, places, tuple(arrays), backend_of(*arrays.values()))
+
+    def _symbols(self, arguments: Any, arrays: dict[int, Array]) -> list[Any]:
+        """What the function is traced with: symbolic numbers, and static values as they are."""
+        symbols: list[Any] = []
         for position, value in enumerate(arguments):
             if position in arrays:
                 symbols.append(Scalar(KNOWN[np.dtype(str(arrays[position].dtype))]))
@@ -170,11 +222,7 @@ class Fused:
                 symbols.append(value)
             else:
                 symbols.append(Scalar(PYTHON_NUMBERS.get(type(value)) or NUMPY_SCALARS[type(value)]))
-        places = [k for k, symbol in enumerate(symbols) if isinstance(symbol, Scalar)]
-        graph = trace(functools.partial(self._called, namespace=None), symbols, function=self._name)
-        from ensemble._compile.trace.fused import Compiled  # and with it Numba
-
-        return Compiled(graph, places, tuple(arrays), backend_of(*arrays.values()))
+        return symbols
 
     def _called(self, values: Any, namespace: Namespace | None) -> Any:
         """The function itself on `values`, one per parameter; `xp` is theirs where it is not given."""
@@ -243,6 +291,27 @@ class Fused:
         return out
 
 
+def _reads_nothing(function: Any) -> bool:
+    """Whether the code reads its arguments, Python's builtins, NumPy and `math` alone."""
+    if type(function) is not types.FunctionType or function.__closure__:
+        return False
+    codes, modules = [function.__code__], (np, math)
+    while codes:
+        code = codes.pop()
+        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+        for instruction in dis.get_instructions(code):
+            if instruction.opname.startswith("IMPORT"):
+                return False
+            if instruction.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME")):
+                name = instruction.argval
+                found = function.__globals__.get(name)
+                if name in function.__globals__ and not any(found is module for module in modules):
+                    return False
+                if name not in function.__globals__ and name not in BUILTINS:
+                    return False
+    return True
+
+
 def fuse(function: Callable[..., Any] | None = None, *, static: Iterable[str] = ()) -> Any:
     """Turn an elementwise function into one pass over memory.
 
@@ -280,8 +349,12 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Iterable[str] = 
     operation: nothing is reassociated or contracted (the sign bit of a NaN is open). `exp`, `expm1`, the logarithms,
     `sin`, `cos`, `tan`, `sinh`, `cosh`, `tanh` and `pow` are within one unit in the last place, the other functions are
     the C library's in float64; each is the same for every element and every number of samples. ``x ** n`` with a whole
-    constant `n` up to 64 is repeated multiplication. There are no floating-point warnings. Globals are read when the
-    function is traced, not at later calls.
+    constant `n` up to 64 is repeated multiplication. There are no floating-point warnings.
+
+    Values that the function reads from outside are part of its trace: it is traced and compiled anew where one has
+    changed. Pass what changes often as an argument. Globals and closures that hold numbers, text, small arrays and
+    lists of them are compared in some microseconds; a function that reads anything else, as an object's attribute,
+    is traced at every call, in a tenth of a millisecond.
 
     NumPy arrays of bool, int32, int64, float32 and float64 take the compiled kernel, on all threads where there is
     enough to do; CuPy arrays take the same written out as CUDA C++. Other libraries and dtypes call the function

@@ -1,6 +1,7 @@
 """Calls of fused functions: arguments, traces, errors, machine code on disk."""
 
 import dataclasses
+import functools
 import math
 import os
 import subprocess
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from ensemble.scalar import Ensemble, fuse
+from ensemble.scalar.fuse import KEPT
 from tests.scalar.fused import assert_same_bits, combined, transcendental
 
 
@@ -177,3 +179,70 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
     assert misses() == 3
     assert misses() == 0
+
+
+# --- values read from outside
+FACTOR = 1.0
+
+
+class Settings:
+    factor = 1.0
+
+
+def _readers():
+    holder, entries, numbers, array = Settings(), {"factor": 1.0}, [1.0], np.array([1.0])
+
+    def change(value):
+        globals()["FACTOR"] = value
+        Settings.factor = holder.factor = entries["factor"] = numbers[0] = array[0] = value
+
+    def helper():
+        return FACTOR
+
+    readers = {
+        "global": lambda x: FACTOR * x,
+        "class": lambda x: Settings.factor * x,
+        "attribute": lambda x: holder.factor * x,
+        "dictionary": lambda x: entries["factor"] * x,
+        "list": lambda x: numbers[0] * x,
+        "array": lambda x: array[0] * x,
+        "function": lambda x: helper() * x,
+        "nested": lambda x: (lambda: FACTOR)() * x,
+        "partial": functools.partial(lambda numbers, x: numbers[0] * x, numbers),
+    }
+    return readers, change
+
+
+@pytest.mark.parametrize("name", _readers()[0])
+def test_a_value_read_from_outside_is_read_again_when_it_changes(name):
+    readers, change = _readers()
+    f = fuse(readers[name])
+    for value in (1.0, 2.0, 1.0):
+        change(value)
+        assert f(Ensemble(np.ones(3))).samples.tolist() == [value] * 3
+    assert f.n_traces == 2
+
+
+def test_a_function_given_as_an_argument_is_read_again(rng):
+    slope = [1.0]
+
+    @fuse
+    def f(x, g):
+        return g(x)
+
+    def g(x):
+        return slope[0] * x
+
+    x = rng.normal(size=5)
+    for value in (1.0, 3.0):
+        slope[0] = value
+        assert_same_bits(f(x, g), value * x)
+
+
+def test_a_value_that_changes_at_every_call_keeps_few_kernels():
+    numbers = [0.0]
+    f = fuse(lambda x: x * numbers[0])
+    for k in range(KEPT + 8):
+        numbers[0] = float(k)
+        f._kept((None,), (np.ones(1),), {0: np.ones(1)})
+    assert f.n_traces == KEPT
