@@ -16,7 +16,7 @@ from ensemble.scalar import Ensemble
 if TYPE_CHECKING:
     from ensemble.uq.inputs.variable import Variable
 
-__all__ = ["InputSamples", "PlainSample", "UnknownInputError", "differing"]
+__all__ = ["InputSamples", "PlainSample", "UnknownInputError", "differing", "values_of"]
 
 
 class UnknownInputError(AttributeError):
@@ -182,6 +182,12 @@ class PlainSample(SimpleNamespace):
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name != "_id")
         return f"PlainSample({shown})"
+
+
+def values_of(samples: InputSamples) -> dict[str, np.ndarray]:
+    """The values of the inputs that are no constants, shape (\\*shape, n_samples); coefficients of a field."""
+    variables, values = vars(samples)["_variables"], vars(samples)["_values"]
+    return {name: value for name, value in values.items() if variables[name].n_germs}
 
 
 def differing(samples: Any, variables: Mapping[str, Variable]) -> list[str]:

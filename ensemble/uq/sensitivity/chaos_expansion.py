@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._check import message, real_array, require
 from ensemble.scalar import Ensemble
-from ensemble.uq.inputs.samples import InputSamples
+from ensemble.uq.inputs.samples import InputSamples, values_of
 from ensemble.uq.sensitivity.chaos_basis import Basis
 
 __all__ = ["ChaosExpansion"]
@@ -144,8 +144,9 @@ class ChaosExpansion:
         Parameters
         ----------
         samples : InputSamples, or array, shape (n_samples, n_germs)
-            An array holds independent standard normal germs, as of ``inputs.from_normal``; polynomials of germs
-            (correlated inputs, random fields, ``basis="hermite"``) need them.
+            An array holds independent standard normal germs, as of ``inputs.from_normal``. Polynomials of germs
+            (correlated inputs, random fields, ``basis="hermite"``) need them: of `InputSamples` they are found from the
+            values, which discrete distributions do not allow.
 
         Returns
         -------
@@ -154,7 +155,7 @@ class ChaosExpansion:
         Raises
         ------
         ValueError
-            If the expansion is one in germs and `samples` are values.
+            If the expansion is one in germs, `samples` are values, and an input is discrete.
         """
         germs = None
         if not isinstance(samples, InputSamples):
@@ -163,15 +164,22 @@ class ChaosExpansion:
             )
             samples = self._inputs.from_normal(germs)
         elif self._basis.needs_germs:
-            advice = "Draw germs z, and give them here and to inputs.from_normal(z)."
-            wanted = "be an array of normal germs for an expansion in germs"
-            raise ValueError(message("ChaosExpansion.predict", "samples", wanted, "InputSamples", advice))
+            germs = self._germs_of(samples)
         design = self._basis.evaluate(samples, germs)
         found = {}
         for name, coefficients in self.coefficients.items():
             values = coefficients.reshape(self.n_terms, -1).T @ design
             found[name] = Ensemble(values.reshape(*coefficients.shape[1:], samples.n_samples))
         return found
+
+    def _germs_of(self, samples: InputSamples) -> np.ndarray:
+        """The independent normal germs of values, shape (n_samples, n_germs)."""
+        inputs = self._inputs.variables.items()
+        discrete = [name for name, v in inputs if any(part.breaks().size for part in v.components() or (v,))]
+        advice = "Draw germs z, and give them here and to inputs.from_normal(z)."
+        wanted = "be an array of normal germs for an expansion in germs of a discrete input"
+        require(not discrete, "ChaosExpansion.predict", "samples", wanted, f"values of {', '.join(discrete)}", advice)
+        return self._inputs.to_normal(values_of(samples))
 
     def plot(self, name: str | None = None, *, along: Any = None, ax: Any = None) -> Any:
         """Draw the Sobol' indices of one output, without intervals; all else as `SobolIndices.plot`."""

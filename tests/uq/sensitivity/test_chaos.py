@@ -144,9 +144,32 @@ def test_dependent_inputs_have_polynomials_of_their_germs(basis):
         ValueError, match=r"inputs must be independent for Sobol' indices; got 1 correlated pair\. .*shap"
     ):
         _ = expansion.first
-    with pytest.raises(ValueError, match="samples must be an array of normal germs"):
-        expansion.predict(x)
+    np.testing.assert_allclose(expansion.predict(x)["y"].samples, (x.a + x.b).samples, atol=1e-12)
     assert "var" not in repr(expansion) and "mean" in repr(expansion)
+
+
+def test_an_expansion_of_dependent_inputs_and_fields_stands_for_its_model():
+    inputs = en.Inputs(
+        a=stats.uniform(1.0, 2.0), b=stats.beta(2.0, 3.0), length=2.0,
+        kappa=en.fields.KarhunenLoeve.exponential([(0.0, 1.0)], 1.0, 2, mean=0.0, std=1.0),
+        correlation={("a", "b"): 0.6},
+    )  # fmt: skip
+    model = lambda x: {"y": x.length * x.a**2 + x.b * x.a + x.kappa(np.array([[0.5]]))[0]}
+    expansion = en.uq.chaos(inputs, en.propagate(model, inputs, 512, seed=9, progress=False), degree=5)
+    z = np.random.default_rng(20731).normal(size=(16, inputs.n_germs))
+    found, wanted = expansion(inputs.from_normal(z))["y"].samples, expansion.predict(z)["y"].samples
+    np.testing.assert_allclose(found, wanted, rtol=1e-8)
+    replaced = en.propagate(expansion, inputs, 1024, seed=4, progress=False)
+    assert replaced.mean("y") == pytest.approx(float(expansion.mean("y")), rel=1e-3)
+    effects = en.uq.shapley_effects(expansion, inputs, 512, seed=4, progress=False)
+    assert effects.effects["y"].sum() == pytest.approx(1.0)
+
+
+def test_an_expansion_in_germs_of_a_discrete_input_takes_germs():
+    inputs = en.Inputs(a=stats.norm(), k=stats.poisson(3.0), correlation={("a", "k"): 0.5})
+    expansion = en.uq.chaos(inputs, en.propagate(lambda x: x.a, inputs, 64, seed=9, progress=False), degree=1)
+    with pytest.raises(ValueError, match="samples must be an array of normal germs .* discrete input; got values of k"):
+        expansion.predict(inputs.samples(4, sampler="monte_carlo", seed=1))
 
 
 def test_lognormal_inputs_have_polynomials_of_their_logarithm():
