@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import numpy as np
 
 def message(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> str:
     """Fill the library's one error template."""
-    text = f"{function}: {argument} must {requirement}; got {seen}."
+    text = f"{function}: {argument} must {requirement}; got {seen}"
+    text += "" if text.endswith(".") else "."  # the message of another error has its own
     return f"{text} {advice}" if advice else text
 
 
@@ -75,6 +77,18 @@ def require_type(
     """Raise TypeError with the template unless `value` is one of `kinds`."""
     if not isinstance(value, kinds):
         raise TypeError(message(function, argument, requirement, kind_of(value), advice))
+
+
+def require_arguments(value: Callable[..., Any], arguments: str, function: str, argument: str) -> None:
+    """Raise TypeError unless `value` can be called with `arguments`, a text as "t, y, p, xp"."""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # a builtin function may have none
+        return
+    try:
+        signature.bind(*arguments.split(", "))
+    except TypeError:
+        raise TypeError(message(function, argument, f"take ({arguments})", f"a function of {signature}")) from None
 
 
 def require_unmasked(value: Any, function: str, argument: str) -> None:

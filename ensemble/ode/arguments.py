@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, is_array, to_numpy
-from ensemble._check import message, require
+from ensemble._check import message, require, require_arguments
 from ensemble._compile.device import current_device, device_array
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
@@ -19,6 +19,7 @@ from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
 __all__ = [
+    "ARGUMENTS",
     "NAME",
     "check_numbers",
     "check_times",
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 NAME = "ode.solve"
+
+ARGUMENTS = "t, y, p, xp"
+"""Of right-hand sides, noises, events and functionals."""
 
 MOST_KEPT = 4096
 """Bytes of numbers whose copy on a device is kept."""
@@ -191,6 +195,7 @@ def events_of(events: Any) -> tuple[tuple[Callable[..., Any], ...], list[int], l
     terminal, sides = [], []
     for g in functions:
         require(callable(g), NAME, "events", "be callable", repr(g))
+        require_arguments(g, ARGUMENTS, NAME, "events")
         last, direction = getattr(g, "terminal", False), getattr(g, "direction", 0)
         last = False if last is None else last
         rule = "have a terminal that is True, False or the number of a root"

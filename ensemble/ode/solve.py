@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, prototype
-from ensemble._check import array_of, integer, message, one_of, require, require_unmasked
+from ensemble._check import array_of, integer, message, one_of, require, require_arguments, require_unmasked
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode import bdf, implicit
 from ensemble.ode.arguments import (
+    ARGUMENTS,
     NAME,
     check_numbers,
     check_times,
@@ -183,10 +184,14 @@ class Given(NamedTuple):
 
 def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     """The checked arguments of `solve`, with its names and defaults, as a problem."""
-    bound = inspect.signature(solve).bind(f, y0, t, **options)
+    try:
+        bound = inspect.signature(solve).bind(f, y0, t, **options)
+    except TypeError as error:
+        raise TypeError(f"{NAME}() {error}") from None
     bound.apply_defaults()
     o = types.SimpleNamespace(**bound.arguments)
     require(callable(f), NAME, "f", "be callable", repr(f))
+    require_arguments(f, ARGUMENTS, NAME, "f")
     chosen = _method(o)
     pair = isinstance(t, list | tuple) or (isinstance(t, np.ndarray) and t.ndim == 1)
     require(pair and len(t) == 2, NAME, "t", "be a pair (t0, t1)", repr(t))
@@ -267,6 +272,8 @@ def _method(o: types.SimpleNamespace) -> Method:
     fits = (o.noise is not None) == (o.method in STOCHASTIC) and (o.noise is None or callable(o.noise))
     rule = f"be a function for a stochastic method, with method={o.method!r}"
     require(fits, NAME, "noise", rule, repr(o.noise), advice)
+    if o.noise is not None:
+        require_arguments(o.noise, ARGUMENTS, NAME, "noise")
     alone = o.noise is None and o.noise_samples is not None
     require(not alone, NAME, "noise_samples", "be None without noise", type(o.noise_samples).__name__)
     return chosen

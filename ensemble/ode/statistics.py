@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require, require_arguments
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Array
 from ensemble.ode.accumulators import KINDS, accumulated
-from ensemble.ode.arguments import require_no_events
+from ensemble.ode.arguments import ARGUMENTS, require_no_events
 from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.noise import without_numbers
 from ensemble.ode.problem import Problem, Solution, part_of
@@ -240,6 +240,8 @@ def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> G
     """The graph of the functionals: inputs t, y and p."""
     system, real = problem.system, Scalar(problem.dtype)
     require(of is None or callable(of), name, "of", "be callable", repr(of))
+    if of is not None:
+        require_arguments(of, ARGUMENTS, name, "of")
     function = without_numbers(of) if of is not None and isinstance(system, StochasticSystem) else of
 
     def body(t: Any, y: list[Any], p: list[Any]) -> tuple[Any, ...]:
@@ -247,6 +249,8 @@ def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> G
             return tuple(y)
         xp = t.__array_namespace__()
         values = function(t, y, p, xp)
+        if values is None or isinstance(values, Mapping | Set | str):
+            raise TypeError(message(name, f"of({ARGUMENTS})", "return one number or a list of them", kind_of(values)))
         values = values if isinstance(values, list | tuple) else [values]
         numbers = (xp.full_like(t, v) if isinstance(v, int | float) else v for v in values)
         return tuple(xp.astype(v, getattr(xp, problem.dtype)) for v in numbers)
@@ -254,6 +258,8 @@ def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> G
     try:
         graph = trace(body, real, [real] * system.n, [real] * system.n_parameters, function=name)
     except (TypeError, AttributeError) as error:
+        if str(error).startswith(f"{name}: of("):
+            raise
         raise TypeError(message(name, "of", "be traceable", str(error))) from error
     require(len(graph.outputs) > 0, name, "of", "return at least one value", 0)
     return graph

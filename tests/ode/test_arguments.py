@@ -107,6 +107,41 @@ def test_an_event_that_gives_no_real_number_is_refused(g):
         ode.solve(oscillator, START, SPAN, events=g)
 
 
+def scipy_function(t, y):
+    return [y[1], -y[0]]
+
+
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("ode.solve: f", lambda: ode.solve(scipy_function, START, SPAN)),
+        ("ode.solve: events", lambda: ode.solve(oscillator, START, SPAN, events=scipy_function)),
+        (
+            "ode.solve: noise",
+            lambda: ode.solve(oscillator, START, SPAN, method="milstein", step=0.1, noise=scipy_function),
+        ),
+        ("ode.time_statistics: of", lambda: ode.time_statistics(oscillator, START, SPAN, of=scipy_function)),
+        ("ode.gradient: f|ode.solve: f", lambda: ode.gradient(scipy_function, START, SPAN, [1.0, 0.0])),
+    ],
+)
+def test_a_function_of_other_arguments_is_named(argument, call):
+    with pytest.raises(TypeError, match=rf"({argument}) must take \(t, y, p, xp\); got a function of \(t, y\)\.$"):
+        call()
+
+
+@pytest.mark.parametrize("function", [ode.solve, ode.time_statistics])
+def test_an_unknown_option_is_named_with_the_function(function):
+    with pytest.raises(TypeError, match=r"solve\(\) got an unexpected keyword argument 'rtoll'"):
+        function(oscillator, START, SPAN, rtoll=1e-3)
+
+
+@pytest.mark.parametrize(("values", "seen"), [(None, "None"), ({"a": 1.0}, "a dict")])
+def test_a_functional_that_gives_no_numbers_is_refused(values, seen):
+    text = rf"statistics: of\(t, y, p, xp\) must return one number or a list of them; got {seen}\.$"
+    with pytest.raises(TypeError, match=text):
+        ode.sample_statistics(oscillator, START, SPAN, of=lambda t, y, p, xp: values)
+
+
 def test_an_event_that_cannot_be_traced_is_refused_by_bdf():
     def branching(t, y, p, xp):
         return y[0] - 0.8 if bool(xp.all(y[0] > -9.0)) else y[0]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ensemble._backend import array_namespace, is_array
-from ensemble._check import kind_of, message, require
+from ensemble._check import kind_of, message, require, require_arguments
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.duals import jacobian_of
 from ensemble.apps.kalman.array.steps import apply, predict, update
@@ -71,6 +71,8 @@ class NonlinearGaussianModel:
             if not (callable(function) or (function is None and name.endswith("jacobian"))):
                 seen = kind_of(function)
                 raise TypeError(message("NonlinearGaussianModel", name, "be callable", seen))
+            if function is not None:
+                require_arguments(function, "x, k, xp", "NonlinearGaussianModel", name)
         self.f, self.h, self.f_jacobian, self.h_jacobian = f, h, f_jacobian, h_jacobian
         sizes = []
         for a, name in ((Q, "Q"), (R, "R")):

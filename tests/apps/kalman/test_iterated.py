@@ -188,6 +188,7 @@ def made(f=lambda x, k, xp: (x[0],), h=lambda x, k, xp: (x[0],), Q=((1.0,),), m0
     "make, error, match",
     [
         (lambda: made(f=1), TypeError, "NonlinearGaussianModel: f must be callable; got an int"),
+        (lambda: made(h=lambda x: x), TypeError, r"h must take \(x, k, xp\); got a function of \(x\)"),
         (lambda: made(Q=[1.0]), ValueError, "NonlinearGaussianModel: Q must be square matrices"),
         (lambda: made(m0=[0.0, 1.0]), ValueError, "m0 must end in shape"),
         (lambda: iterated_smoother(pendulum().linear, np.zeros((3, 1))), TypeError, "be a NonlinearGaussianModel"),
