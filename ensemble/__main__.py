@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from typing import NoReturn
+import warnings
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
+from ensemble._check import PACKAGE
 from ensemble._command.parsers import add_diffusion, add_gbees, add_ode, add_study
 from ensemble._command.shared.output import Output, flush_stdout
 from ensemble._progress import say
@@ -26,6 +30,23 @@ class OneLineParser(argparse.ArgumentParser):
         super().exit(status, message)
 
 
+@contextlib.contextmanager
+def one_line_warnings(program: str) -> Iterator[None]:
+    """Show warnings in one line, those of the user's files with their place."""
+    before = warnings.formatwarning
+
+    def text_of(message: Any, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
+        own = filename.startswith((PACKAGE, "<")) or filename.endswith(("_ensemble_command.py", sys.argv[0]))
+        text = " ".join(str(message).split())
+        return f"{program}: warning: {text}\n" if own else f"{filename}:{lineno}: {category.__name__}: {text}\n"
+
+    warnings.formatwarning = text_of
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (by default the process's own) and return its exit status.
 
@@ -42,7 +63,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     options.output = Output()
     try:
-        return int(options.run(options))
+        with one_line_warnings(options.prog):
+            return int(options.run(options))
     except KeyboardInterrupt:
         say(f"{options.prog}: {options.output.interrupted()}")
         return 130

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import inspect
 import operator
+import sys
+import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+PACKAGE = str(Path(__file__).parent)
 
 
 def message(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> str:
@@ -177,3 +182,11 @@ def samples_text(indices: Iterable[int], limit: int = 6) -> str:
     word = "sample" if len(numbers) == 1 else "samples"
     shown = ", ".join(str(i) for i in numbers[:limit])
     return f"{word} {shown}" if len(numbers) <= limit else f"{word} {shown}, ... ({len(numbers)} in all)"
+
+
+def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the nearest line outside this package, however many of its functions lie between."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)

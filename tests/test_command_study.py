@@ -99,6 +99,13 @@ def test_a_run_prints_what_propagate_gives(folder, capsys):
     assert (status, out, err) == (0, f"{expected!r}\n", "")
 
 
+def test_warnings_are_one_line_without_a_place_in_the_package(folder):
+    command = [sys.executable, "-m", "ensemble", "run", "model.py:tip", "-n", "33", "--quiet"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    text = "ensemble run: warning: Sobol: 33 samples are not balanced; take 8 times a power of two, say 32.\n"
+    assert found.stderr == text
+
+
 def test_json_holds_the_statistics(folder, capsys):
     status, out, _ = ensemble(
         capsys, "run", "model.py:line", "-n", 64, "--sampler", "monte_carlo", "--seed", 5, "--json"

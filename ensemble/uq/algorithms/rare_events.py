@@ -66,7 +66,8 @@ class SubsetResult(AlgorithmResult):
     def confidence_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Bounds of the probability: the logarithm has Student's t distribution, 19 degrees of freedom per run.
 
-        Where the event was not found, from zero to the estimated probability of the last level before it.
+        Where the event was not found, from zero to the estimated probability of the last level before it; where all
+        samples were in it, Clopper and Pearson's bound of independent samples.
 
         Parameters
         ----------
@@ -78,6 +79,8 @@ class SubsetResult(AlgorithmResult):
         _check.require(good, "confidence_interval", "level", "be between 0 and 1", level)
         if self.probability == 0.0:
             return 0.0, float(np.prod(self.fractions[:-1]))
+        if self.probability == 1.0:  # independent samples, all in the event: Clopper and Pearson's interval
+            return float((0.5 - 0.5 * level) ** (1.0 / self.n_evaluations)), 1.0
         quantile = stdtrit((N_FAMILIES - 1) * len(self.probabilities), 0.5 + 0.5 * level)
         spread = np.exp(quantile * np.sqrt(np.log1p(self.coefficient_of_variation**2)))
         return float(self.probability / spread), float(min(self.probability * spread, 1.0))

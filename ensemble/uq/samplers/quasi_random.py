@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ensemble._check import integer, require
+from ensemble._check import integer, require, warn_caller
 from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed
 
 if TYPE_CHECKING:
@@ -100,9 +99,10 @@ class Sobol(QuasiRandom):
         )  # fmt: skip
         each, rest = divmod(n or self.n_replicates, self.n_replicates)
         if rest or each & (each - 1):
-            wanted = self.n_replicates * 2 ** max(0, (each - 1).bit_length())
-            text = f"Sobol: {n} samples are not balanced; take {self.n_replicates} times a power of two, say {wanted}."
-            warnings.warn(text, stacklevel=3)
+            wanted = self.n_replicates * 2 ** max(0, each - 1).bit_length()
+            seen = "1 sample is" if n == 1 else f"{n} samples are"
+            text = f"Sobol: {seen} not balanced; take {self.n_replicates} times a power of two, say {wanted}."
+            warn_caller(text)
         return self
 
     def _scramble(self, places: np.ndarray, n_germs: int, seed: int, r: int) -> np.ndarray:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from ensemble._check import integer, kind_of, message, one_of, positive, require
+from ensemble._check import integer, kind_of, message, one_of, positive, require, warn_caller
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples, differing
 from ensemble.uq.inputs.variable import inside
@@ -201,7 +200,7 @@ def _least_squares(
         raise ValueError(message("chaos", "study", "tell the terms from each other", seen, "Take a lower degree."))
     if condition > LARGE_CONDITION:
         text = f"chaos: the condition number is {condition:.2g} for {n_terms} terms and {n} samples: take more samples."
-        warnings.warn(text, stacklevel=3)
+        warn_caller(text)
     free = 1.0 - _row_squares(q)
     free[free < 1e-12] = np.nan  # a sample that alone determines a coefficient cannot be left out
     coefficients, errors = {}, {}

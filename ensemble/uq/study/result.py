@@ -460,6 +460,8 @@ class UqResult:
         require((of == "probability") == (condition is not None), function, "condition", "go with of='probability'", of)
         require((of == "quantile") == (q is not None), function, "q", "go with of='quantile'", of)
         reason = self.no_interval()
+        count = self.ids.size
+        require(count > 1, function, "the study", "have two samples or more", count)
         require(not reason, function, "the sampler", "give independent samples or replicates", reason)
         if self.sampler.n_replicates > 1:
             return self._of_replicates(name, level, of, condition, q)
@@ -468,7 +470,7 @@ class UqResult:
     def no_interval(self) -> str:
         """Why there is no confidence interval; an empty text where there is one."""
         if self.ids.size < 2:
-            return f"{self.ids.size} samples"
+            return f"{self.ids.size} sample{'' if self.ids.size == 1 else 's'}"
         reason = f"{self.sampler!r}, a quadrature rule" if self._is_quadrature else without_interval(self.sampler)
         replicates = self.sampler.n_replicates
         missing = replicates - np.unique(self.ids % replicates).size

@@ -245,3 +245,10 @@ def test_a_model_of_few_values_gets_a_lower_threshold_at_each_level():
     assert all(np.all(np.diff(run.thresholds) < 0.0) for run in runs)
     found = np.array([run.probability for run in runs]) / (1.0 - stats.norm.cdf(4.0) ** 2)
     assert abs(found.mean() - 1.0) < 3.0 * found.std() / np.sqrt(40.0)
+
+
+def test_an_event_that_always_happened_has_the_bound_of_independent_samples():
+    result = en.uq.subset_simulation(lambda x: x.a, en.Inputs(a=stats.uniform()), 2.0, n_per_level=200, seed=20731)
+    low, high = result.confidence_interval(0.9)
+    assert result.probability == high == 1.0
+    assert low == pytest.approx(0.05 ** (1 / 200))

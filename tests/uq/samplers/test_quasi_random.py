@@ -57,6 +57,16 @@ def test_far_points_of_sobol_are_found_at_once():
 def test_unbalanced_numbers_of_sobol_points_are_told():
     with pytest.warns(UserWarning, match="100 samples are not balanced; take 8 times a power of two, say 128"):
         en.Inputs(a=stats.norm()).samples(100)
+    with pytest.warns(UserWarning, match="1 sample is not balanced; take 8 times a power of two, say 8"):
+        en.Inputs(a=stats.norm()).samples(1)
+
+
+def test_the_warning_of_unbalanced_numbers_names_the_line_of_the_caller():
+    inputs = en.Inputs(a=stats.norm())
+    for call in (lambda: inputs.samples(100), lambda: en.propagate(lambda x: x.a, inputs, 100, progress=False)):
+        with pytest.warns(UserWarning, match="not balanced") as caught:
+            call()
+        assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_points_that_would_take_hours_to_find_are_refused():

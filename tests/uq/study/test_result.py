@@ -167,6 +167,10 @@ def test_quadrature_takes_weights_and_has_no_interval():
     plain = run(lambda x: {"y": x.x}, n=None, inputs=NORMAL, sampler=Rule())
     assert float(plain.var("y")) == pytest.approx(0.25, rel=1e-12) and plain.samples("y").sample_set.weights is not None
     assert "no interval: Rule" in repr(plain)
+    alone = en.propagate(lambda x: x.a, en.Inputs(a=stats.norm()), 1, sampler="monte_carlo", seed=1, progress=False)
+    assert "no interval: 1 sample\n" in f"{alone!r}\n"
+    with pytest.raises(ValueError, match="confidence_interval: the study must have two samples or more; got 1"):
+        alone.confidence_interval("y")
     with pytest.raises(ValueError, match=r"the sampler must give independent samples or replicates; got Rule"):
         plain.confidence_interval("y")
 
@@ -246,7 +250,7 @@ def test_independent_samples_have_no_interval_of_a_variance():
     [
         ({"sampler": Sobol(replicates=1)}, r"got one replicate of Sobol"),
         ({"model": lambda x: (x.fail(x.ids % 8 == 3, "x"), beam(x))[1]}, r"got 1 of 8 replicates without a sample"),
-        ({"model": lambda x: (x.fail(x.ids > 0, "x"), beam(x))[1]}, r"got 1 samples"),
+        ({"model": lambda x: (x.fail(x.ids > 0, "x"), beam(x))[1]}, r"have two samples or more; got 1"),
     ],
     ids=["one", "replicate", "sample"],
 )
