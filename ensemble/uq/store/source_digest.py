@@ -26,6 +26,9 @@ __all__ = ["source_digest"]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, np.generic, np.dtype)
 
+VALUES = (*PLAIN, tuple, np.ndarray)
+"""Attributes of classes whose values count, beside the source: a program may set them."""
+
 KNOWN = {
     "scipy.sparse": ("shape", "data", "indices", "indptr", "coords", "offsets"),
     "scipy.stats": (
@@ -62,9 +65,9 @@ def source_digest(model: Callable[..., Any]) -> str:
     comments, blank lines and indentation of the whole; default values; and the values of the global and enclosed
     variables that it names, where they are numbers, text, None, NumPy arrays, Ensembles, matrices of `ensemble`,
     `Inputs`, samplers and fields, sparse matrices, frozen distributions, interpolators and trees of SciPy, polynomials
-    of NumPy, or tuples, lists, sets and dicts of these; other objects by their ``repr``, unless it is an address. A
-    name is followed as a global or enclosed variable, as an
-    attribute of a module that is one, through decorators that set ``__wrapped__`` or ``py_func``,
+    of NumPy, or tuples, lists, sets and dicts of these; other objects by their ``repr``, unless it is an address;
+    numbers, text, arrays and tuples that are attributes of a class. A name is followed as a global or enclosed
+    variable, as an attribute of a module that is one, through decorators that set ``__wrapped__`` or ``py_func``,
     ``functools.partial``, methods, and the class and attributes of an object.
 
     Not covered: Python's own modules, installed packages (``site-packages``) and `ensemble`, whose versions the
@@ -186,7 +189,7 @@ class Walk:
             self.visit(base.__qualname__, base)
         for attribute, held in vars(kind).items():
             inner = held.fget if isinstance(held, property) else getattr(held, "__func__", held)
-            if inspect.isfunction(inner):
+            if inspect.isfunction(inner) or (isinstance(held, VALUES) and not attribute.startswith("__")):
                 self.visit(f"{name}.{attribute}", inner)
 
     def _visit_object(self, name: str, value: Any) -> None:

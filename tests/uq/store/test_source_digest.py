@@ -308,3 +308,21 @@ def of_matrix(number):
 def test_objects_of_packages_are_seen(make):
     assert source_digest(using(make(0.2))) == source_digest(using(make(0.2)))
     assert source_digest(using(make(0.2))) != source_digest(using(make(0.3)))
+
+
+def test_a_value_that_is_set_on_a_class_counts():
+    class Settings:
+        slope = 2.0
+        cache: dict = {}  # noqa: RUF012
+
+    class Derived(Settings):
+        pass
+
+    def model(x):
+        return Derived.slope * x.a
+
+    first = source_digest(model)
+    Settings.cache["x"] = 1.0
+    assert source_digest(model) == first
+    Settings.slope = 3.0
+    assert source_digest(model) != first
