@@ -11,7 +11,7 @@ import scipy.linalg
 
 from ensemble import _check
 from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator, seed_or_entropy
-from ensemble.uq.algorithms.result import AlgorithmResult, table
+from ensemble.uq.algorithms.result import AlgorithmError, AlgorithmResult, table
 from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["InversionResult", "kalman_inversion"]
@@ -152,6 +152,8 @@ def kalman_inversion(
     ------
     ValueError
         If an argument is out of range, shapes differ, or the covariance is not positive definite.
+    AlgorithmError
+        If all forward runs of an iteration fail.
 
     References
     ----------
@@ -183,6 +185,8 @@ def kalman_inversion(
     for k in range(max_iterations):
         z, values, redrawn = _forward(evaluations, z, observed.size, on_failure, seed, k)
         n_redrawn += redrawn
+        if z.shape[1] == 0:
+            raise AlgorithmError(f"{name}: every forward run of iteration {k + 1} failed: {evaluations.reason}")
         if z.shape[1] < 2:
             status = "failed"
             break

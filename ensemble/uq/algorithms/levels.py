@@ -35,7 +35,7 @@ class Level:
         self.number, self.seed, self.given_cost = number, seed, cost
         self.connect(fine, coarse)
         self.difference, self.value = Moments(), Moments()
-        self.n_run = self.n_failed = 0
+        self.n_run = self.n_failed = self.n_values = 0
         self.times: list[tuple[float, float]] = []
 
     def connect(self, fine: Evaluations, coarse: Evaluations | None) -> None:
@@ -55,6 +55,7 @@ class Level:
         for i in range(0, n_more, size):
             group, start = z[:, i : i + size], time.perf_counter()
             values, failed = self.fine(group, self.n_run + i)
+            self.n_values = len(values)
             middle, coarse_values = time.perf_counter(), np.zeros_like(values)
             if self.coarse is not None:
                 coarse_values, coarse_failed = self.coarse(group, self.n_run + i)
@@ -81,18 +82,20 @@ class Level:
         return float(self.seconds().sum()) if self.given_cost is None else self.given_cost
 
     def mean(self) -> np.ndarray:
-        """Mean of the differences, shape (m,)."""
-        return np.asarray(self.difference.mean())
+        """Mean of the differences, shape (m,); NaN where all samples failed."""
+        return np.asarray(self.difference.mean()) if self.n else np.full(self.n_values, np.nan)
 
     def variance(self) -> np.ndarray:
-        """Variance of the differences, shape (m,)."""
-        return np.asarray(self.difference.var(ddof=1))
+        """Variance of the differences, shape (m,); NaN where all samples failed."""
+        return np.asarray(self.difference.var(ddof=1)) if self.n else np.full(self.n_values, np.nan)
 
 
 def decay_rate(sizes: np.ndarray) -> float:
     """The rate r in ``sizes ~ 2^(-r level)``, for the largest entry of each level from 1 on (Giles 2008)."""
+    if len(sizes) < 3:
+        return 1.0
     largest = sizes[1:].max(axis=1)
-    if len(largest) < 2 or not np.all(largest > 0.0):
+    if not np.all(largest > 0.0):
         return 1.0
     slope = np.polynomial.polynomial.polyfit(np.arange(len(largest)), np.log2(largest), 1)[1]
     return max(float(-slope), SLOWEST)

@@ -235,10 +235,11 @@ class _Estimate:
 
     def run(self) -> str:
         """Levels and samples until the error is at most the target; the status."""
-        while len(self.levels) < (len(self.runs) if self.exact else min(FIRST_LEVELS, len(self.runs))):
+        n_first = len(self.runs) if self.exact else min(FIRST_LEVELS, len(self.runs))
+        while len(self.levels) < n_first and not self.has_failed():
             self.add_level(self.n_pilot if len(self.levels) < FIRST_LEVELS else self.predicted_number())
         for _ in range(MAX_ROUNDS):
-            if any(2 * level.n_failed >= level.n_run for level in self.levels):
+            if self.has_failed():
                 return "failed"
             wanted = self.wanted_numbers()
             more = np.maximum(wanted - [level.n for level in self.levels], 0)
@@ -264,6 +265,10 @@ class _Estimate:
                 return "max_cost"
             self.add_level(n)
         return "max_cost"
+
+    def has_failed(self) -> bool:
+        """Whether half of the samples of a level failed."""
+        return any(2 * level.n_failed >= level.n_run for level in self.levels)
 
     def wanted_numbers(self) -> np.ndarray:
         """Samples per level for the present estimates; at least two of each."""
@@ -306,7 +311,9 @@ class _Estimate:
         numbers = np.array([[level.n] for level in self.levels])
         sampling = np.sqrt((smoothed(variances, self.rates()[1]) / numbers).sum(axis=0))
         bias = np.zeros_like(sampling)
-        if not self.exact:
+        if not self.exact and len(means) == 1:
+            bias[:] = np.nan
+        elif not self.exact:
             alpha = self.rates()[0]
             back = np.abs(means[-1:0:-1]) * 2.0 ** (-alpha * np.arange(len(means) - 1))[:, None]
             bias = back[:FIRST_LEVELS].max(axis=0) / (2.0**alpha - 1.0)  # Giles (2008), eq. 10
@@ -319,7 +326,10 @@ class _Estimate:
     def monte_carlo_cost(self) -> float:
         """Cost of Monte Carlo on the finest level used, for the same standard error of each entry."""
         last = self.levels[-1]
-        numbers = np.max(np.asarray(last.value.var(ddof=1)) / np.maximum(self.errors()[0], 1e-300) ** 2)
+        if last.n == 0:
+            return float("nan")
+        variance, error = np.asarray(last.value.var(ddof=1)), self.errors()[0]
+        numbers = np.max(np.divide(variance, error**2, out=np.zeros_like(error), where=error > 0.0))
         cost = float(last.seconds()[0]) if self.given_costs is None else self.given_costs[last.number]
         return float(numbers * cost)
 

@@ -144,6 +144,12 @@ def test_hardly_any_success_is_called_failed():
         result.raise_if_failed()
 
 
+def test_forward_runs_without_a_finite_number_are_an_error():
+    text = "kalman_inversion: every forward run of iteration 1 failed: output 'y' is not finite"
+    with pytest.raises(AlgorithmError, match=text):
+        kalman_inversion(lambda z: z[0] * np.nan, [1.0], 0.1, 2, n_samples=20, seed=71)
+
+
 def test_nothing_but_failures_is_an_error():
     with pytest.raises(AlgorithmError, match="every sample of the first call failed: ArithmeticError: no"):
         kalman_inversion(raises, [0.0], 1.0, 1, n_samples=4)

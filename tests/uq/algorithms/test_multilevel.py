@@ -157,6 +157,22 @@ def test_a_level_of_failures_is_called_failed():
     assert result.status == "failed"
 
 
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_level_of_failures_alone_is_called_failed(level, exact):
+    models = [lambda z: z] * 4
+    models[level] = lambda z: z * np.nan
+    result = multilevel(models, 1, atol=1e-9, costs=COSTS[:4], max_cost=1e6, seed=71, finest_is_exact=exact)
+    if level < len(result.costs):
+        assert result.status == "failed" and np.isnan(result.means[level]).all() and np.isnan(result.mean)
+    assert "failed" in repr(result)
+
+
+def test_models_without_a_difference_cost_nothing_by_monte_carlo():
+    result = multilevel([lambda z: 0.0 * z + 1.0] * 3, 1, atol=0.1, costs=COSTS[:3], seed=71)
+    assert (result.mean, result.standard_error, result.monte_carlo_cost) == (1.0, 0.0, 0.0)
+
+
 def test_optimal_numbers_are_the_least_costly():
     """Giles (2008), eq. 12, against a search."""
     variances, costs, budget = np.array([[2.0], [0.3], [0.01]]), [1.0, 5.0, 40.0], np.array([1e-3])
