@@ -43,6 +43,7 @@ from ensemble.ode.system import System
 from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import samples_of, set_of
+from ensemble.scalar.sample_numbers import sample_numbers
 
 __all__ = ["Given", "problem_of", "result_of", "run", "solve"]
 
@@ -127,7 +128,8 @@ def solve(
         Of the noise, below 2**48.
     noise_samples : array of int, shape (n_samples,), optional
         The number that the noise of each sample is made from; by default the ids of the sample set of y0, p or another
-        argument, and 0, 1, ... without one. Equal numbers have equal noise, in any ensemble.
+        argument, without one those of the samples that `uq.propagate` and its like call their model with, and 0, 1,
+        ... elsewhere. Equal numbers have equal noise, in any ensemble.
     progress : bool
         Show how many samples are finished.
 
@@ -241,9 +243,9 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
             given["max_step"], times]  # fmt: skip
     if o.noise is not None:
         require_unmasked(o.noise_samples, NAME, "noise_samples")
-        own = np.arange(n_samples) if sample_set is None or len(sample_set) != n_samples else sample_set.ids
-        shape = f"have shape ({n_samples},)"
-        ids = own if o.noise_samples is None else array_of(o.noise_samples, NAME, "noise_samples", shape)
+        shape, chosen = f"have shape ({n_samples},)", o.noise_samples
+        chosen = _noise_samples(n_samples, sample_set) if chosen is None else chosen
+        ids = array_of(chosen, NAME, "noise_samples", shape)
         require(ids.shape == (n_samples,), NAME, "noise_samples", shape, ids.shape)
         rows[1] = _with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
         functions = tuple(without_numbers(g) for g in functions)
@@ -255,6 +257,19 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
         system = StochasticSystem(f, o.noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
     problem = Problem(system, chosen, functions, terminal, sides, o.max_roots, *placed, n_samples, dtype)  # type: ignore[call-arg]
     return Given(problem, t_eval_given, sample_set, o.method)
+
+
+def _noise_samples(n_samples: int, sample_set: Any) -> np.ndarray:
+    """The numbers of the samples: of their set, of the study whose model is called, or their places."""
+    if sample_set is not None and len(sample_set) == n_samples:
+        return np.asarray(sample_set.ids)
+    numbers = sample_numbers()
+    if numbers is None:
+        return np.arange(n_samples)
+    seen = f"none for {n_samples} sample{'' if n_samples == 1 else 's'}"
+    requirement = f"be given in a model of a study where it solves for other samples than its {numbers.size}"
+    require(numbers.size == n_samples, NAME, "noise_samples", requirement, seen, "Choose them from x.ids.")
+    return numbers
 
 
 def _method(o: types.SimpleNamespace) -> Method:

@@ -1,11 +1,13 @@
 """Noise from a counter, and the methods of stochastic systems."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import ensemble as en
 from ensemble import Ensemble, SampleSet, ode
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import trace
@@ -245,3 +247,36 @@ def test_a_device_has_the_noise_of_the_cpu(method, dtype):
     tolerance = 64 * float(np.finfo(dtype).eps)
     assert np.allclose(made, expected, rtol=tolerance, atol=tolerance)
     assert stats.kstest(made[0].astype(np.float64), "norm").pvalue > 0.01
+
+
+# --- models of studies
+def walk_of(x):
+    made = ode.solve(
+        lambda t, y, p, xp: [0.0 * y[0]], [x.start], (0.0, 1.0), method="euler-maruyama", step=0.25,
+        noise=lambda t, y, p, xp: [1.0], seed=20731,
+    )  # fmt: skip
+    return {"y": made.y[0]}
+
+
+def plain_walk_of(x):
+    return {"y": walk_of(x)["y"].samples[0]}
+
+
+@pytest.mark.parametrize("model", [walk_of, en.vectorize(plain_walk_of)], ids=["ensembles", "plain"])
+@pytest.mark.parametrize("ensemble_size", [4, 16])
+def test_the_noise_of_a_study_belongs_to_its_samples(model, ensemble_size):
+    inputs = en.Inputs(start=stats.uniform())
+    x = inputs.samples(16, seed=3)
+    found = en.propagate(model, inputs, 16, seed=3, ensemble_size=ensemble_size, progress=False).samples("y").samples
+    assert np.array_equal(found, walk_of(x)["y"].samples)
+    assert np.unique(found - x.start.samples).size == 16
+
+
+def test_noise_for_other_samples_than_those_of_the_model_names_them():
+    def model(x):
+        return {"y": walk_of(SimpleNamespace(start=0.0))["y"] + x.start}
+
+    inputs = en.Inputs(start=stats.uniform())
+    text = r"noise_samples must be given in a model of a study .* its 8; got none for 1 sample"
+    with pytest.raises(ValueError, match=text):
+        en.propagate(model, inputs, 16, seed=3, ensemble_size=8, on_failure="raise", progress=False)

@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import prototype
 from ensemble._check import samples_text
 from ensemble.scalar import DivergenceError
+from ensemble.scalar.sample_numbers import numbered_samples
 from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.study.backend import BackendSamples
 from ensemble.uq.study.outputs import (
@@ -58,7 +59,8 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
     n = samples.n_samples
     samples.failures.clear()
     try:
-        returned = model(samples)
+        with numbered_samples(samples.ids):
+            returned = model(samples)
     except ERRORS_OF_PROGRAMS as error:
         if isinstance(error, DivergenceError) and on_failure == "retry" and n > 1:
             return _all_failed(n, error)

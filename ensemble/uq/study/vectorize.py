@@ -12,6 +12,7 @@ import numpy as np
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import kind_of, message
 from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_numbers import numbered_samples
 from ensemble.uq.study.outputs import CallError, OutputError, blank
 
 __all__ = ["VectorizedModel", "vectorize"]
@@ -29,11 +30,12 @@ class VectorizedModel:
         for place in range(x.n_samples):
             sample = x.sample(place)
             try:
-                value = self.model(**{name: sample[name] for name in x.names}) if self.keywords else self.model(sample)
+                with numbered_samples(x.ids[place : place + 1]):
+                    value = self._value(sample, x.names)
             except (NameError, ImportError, SyntaxError):
                 raise
             except Exception as error:
-                if isinstance(error, TypeError) and error.__traceback__ and error.__traceback__.tb_next is None:
+                if isinstance(error, TypeError) and is_of_call(error):
                     given = ", ".join(x.names) if self.keywords else "one argument, the sample"
                     advice = "keywords=True gives it the inputs by name."
                     text = message("vectorize", "model", f"take {given}", error, "" if self.keywords else advice)
@@ -43,6 +45,9 @@ class VectorizedModel:
                 continue
             found[place] = plain_outputs(value, int(x.ids[place]))
         return stacked(found, x.ids)
+
+    def _value(self, sample: Any, names: tuple[str, ...]) -> Any:
+        return self.model(**{name: sample[name] for name in names}) if self.keywords else self.model(sample)
 
     def __repr__(self) -> str:
         return f"vectorize({getattr(self.model, '__name__', self.model)!s})"
@@ -54,6 +59,12 @@ class VectorizedModel:
         for part in name.split("."):
             place = getattr(place, part, None)
         return name if place is self else (VectorizedModel, (self.model, self.keywords))
+
+
+def is_of_call(error: Exception) -> bool:
+    """Whether a call in `VectorizedModel` raised it, and not the model inside."""
+    called = error.__traceback__ and error.__traceback__.tb_next
+    return called is not None and called.tb_next is None
 
 
 def plain_outputs(value: Any, sample: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,28 @@
+"""The numbers of the samples that a study calls its model with: random numbers inside of the model belong to them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+import numpy as np
+
+__all__ = ["numbered_samples", "sample_numbers"]
+
+_numbers: ContextVar[np.ndarray | None] = ContextVar("numbers of the samples of a model's call", default=None)
+
+
+@contextlib.contextmanager
+def numbered_samples(numbers: np.ndarray) -> Iterator[None]:
+    """Within, samples have these `numbers`, shape (n_samples,)."""
+    token = _numbers.set(numbers)
+    try:
+        yield
+    finally:
+        _numbers.reset(token)
+
+
+def sample_numbers() -> np.ndarray | None:
+    """The numbers of the samples of the present call of a study's model; None outside of one."""
+    return _numbers.get()
