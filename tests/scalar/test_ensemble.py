@@ -256,6 +256,7 @@ def test_repr_of_long_ensembles_stays_short():
 
 def test_format_applies_to_mean_and_deviation():
     assert f"{Ensemble(np.array([1.0, 3.0])):.2f}" == "2.00 ± 1.00"
+    assert f"{Ensemble(np.array([1.0, np.nan, 3.0])):.2f}" == "2.00 ± 1.00 (sample 1 of 3 NaN)"
     assert f"{Ensemble(np.array([1.0, 3.0]))}".startswith("Ensemble(")
 
 

@@ -20,15 +20,19 @@ def text(x: Ensemble) -> str:
     """``repr(x)``: shape, number of samples, dtype, and each entry over the samples without NaN."""
     count = "shared" if x.is_shared else f"n_samples={x.n_samples}"
     dtype = str(x.dtype).rpartition(".")[2]
-    values, _, places = counted(x)
-    bad = places[_has_nan(values)]
-    note = f" ({samples_text(bad)} of {x.n_samples} NaN)" if bad.size and not x.is_shared else ""
-    return f"Ensemble(shape={x.shape}, {count}, {dtype}) {_entries(x, '.3g')}{note}"
+    return f"Ensemble(shape={x.shape}, {count}, {dtype}) {_entries(x, '.3g')}{_note(x)}"
 
 
 def formatted(x: Ensemble, spec: str) -> str:
-    """``format(x, spec)``: `spec` applies to the mean and to the standard deviation."""
-    return _entries(x, spec) if spec else text(x)
+    """``format(x, spec)``: `spec` applies to the mean and to the standard deviation of the samples without NaN."""
+    return f"{_entries(x, spec)}{_note(x)}" if spec else text(x)
+
+
+def _note(x: Ensemble) -> str:
+    """Which samples the text leaves out."""
+    values, _, places = counted(x)
+    bad = places[_has_nan(values)]
+    return f" ({samples_text(bad)} of {x.n_samples} NaN)" if bad.size and not x.is_shared else ""
 
 
 def counted(x: Ensemble) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
