@@ -184,6 +184,13 @@ def samples_text(indices: Iterable[int], limit: int = 6) -> str:
     return f"{word} {shown}" if len(numbers) <= limit else f"{word} {shown}, ... ({len(numbers)} in all)"
 
 
+def bad_samples(good: Any) -> str:
+    """Where entries of `good`, a bool array with samples last, are false: the samples, or "it" where there is one."""
+    if good.shape[-1] == 1:
+        return "it"
+    return samples_text(np.flatnonzero(~np.asarray(good).reshape(-1, good.shape[-1]).all(axis=0)))
+
+
 def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the nearest line outside this package, however many of its functions lie between."""
     level, frame = 2, sys._getframe(1)

@@ -5,6 +5,7 @@ import pytest
 
 from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Drift, Gbees, GridError, lorenz63
+from ensemble.scalar import Ensemble
 from tests.apps.gbees.problems import backend_of, build, oscillator
 
 START = {"mean": [1.0, 0.5], "covariance": [0.04, 0.04], "threshold": 1e-4, "backend": "array"}
@@ -190,3 +191,9 @@ def test_a_state_of_another_problem_is_refused():
     other = Gbees(lorenz63, [0.0, 0.0, 0.0], np.eye(3), threshold=1e-3)
     with pytest.raises(ValueError, match="state must have 2 dimensions; got 3"):
         build().restore(other.state())
+
+
+def test_the_sample_of_a_mean_that_is_not_finite_is_named():
+    mean = Ensemble(np.array([[1.0, np.nan, 2.0], [0.0, 0.0, 0.0]]))
+    with pytest.raises(ValueError, match="Gbees: mean must be finite; got NaN or infinity in sample 1"):
+        Gbees(lambda x, t, xp: (x[1], -x[0]), mean, [0.04, 0.04], threshold=1e-5, backend="array")

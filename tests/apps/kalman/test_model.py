@@ -57,3 +57,19 @@ def test_results_are_one_line():
     assert repr(many) == "SmootherResult(mean (2, 3, 1), log_likelihood of shape (2,))"
     drawn = kalman_filter(model, Ensemble(np.zeros((3, 1, 4))))
     assert repr(drawn) == "FilterResult(mean (3, 1), n_samples=4, log_likelihood -4.27908 ± 0)"
+
+
+@pytest.mark.parametrize(
+    ("bad", "text"),
+    [
+        (np.nan, "Q must be finite; got NaN or infinity in sample 1"),
+        (-1.0, r"Q must be a covariance matrix; got a negative number at \(0, 0\) of sample 1"),
+    ],
+)
+@pytest.mark.parametrize("time", [(), (3,)])
+def test_the_sample_of_a_bad_entry_is_named(bad, text, time):
+    Q = np.ones((*time, 1, 1, 4))
+    Q[..., 1] = bad
+    one = np.eye(1)
+    with pytest.raises(ValueError, match=text):
+        LinearGaussianModel(F=one, Q=Ensemble(Q), H=one, R=one, m0=np.zeros(1), P0=one)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import kind_of, message, require
+from ensemble._check import bad_samples, kind_of, message, require
 from ensemble.apps.gbees.problem import Drift
 from ensemble.scalar import DivergenceError, Ensemble
 
@@ -48,7 +48,9 @@ class SampleValues:
             raise TypeError(message(function, name, "hold real numbers", kind_of(value), advice))
         array = array.astype(np.float64)
         self.samples = array if self.is_ensemble else array[..., None]
-        require(bool(np.all(np.isfinite(array))), function, name, "be finite", "NaN or infinity in it")
+        finite = np.isfinite(self.samples)
+        if not finite.all():
+            require(False, function, name, "be finite", f"NaN or infinity in {bad_samples(finite)}")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._check import require
+from ensemble._check import bad_samples, require
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 
@@ -24,7 +24,10 @@ def check_finite(a: Array, name: str, function: str) -> None:
     """Refuse NaN and infinity."""
     values = a.samples if isinstance(a, Ensemble) else a
     xp = array_namespace(values)
-    require(bool(xp.all(xp.isfinite(values))), function, name, "be finite", "NaN or infinity in it")
+    finite = xp.isfinite(values)
+    if not bool(xp.all(finite)):
+        where = bad_samples(to_numpy(finite)) if isinstance(a, Ensemble) else "it"
+        require(False, function, name, "be finite", f"NaN or infinity in {where}")
 
 
 def check_covariance(a: Array, name: str, function: str) -> None:
@@ -34,8 +37,11 @@ def check_covariance(a: Array, name: str, function: str) -> None:
     if 0 in values.shape:
         return
     for i in range(a.shape[-1]):
-        seen = f"a negative number at ({i}, {i})"
-        require(bool(xp.all(values[..., i, i] >= 0)), function, name, "be a covariance matrix", seen)
+        good = values[..., i, i] >= 0
+        if not bool(xp.all(good)):
+            several = isinstance(a, Ensemble) and a.n_samples > 1
+            of = f" of {bad_samples(np.moveaxis(to_numpy(good), 0, -1))}" if several else ""
+            require(False, function, name, "be a covariance matrix", f"a negative number at ({i}, {i}){of}")
     if a.shape[-1] == 1:
         return
     gap = float(xp.max(xp.abs(values - values.mT)))
