@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of
+from ensemble._backend import array_namespace, asarray_like, backend_of, to_numpy
 from ensemble._check import kind_of, message, require, require_arguments
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
@@ -43,6 +43,10 @@ class OdeTimeStatistics(NamedTuple):
     integral: Ensemble
     """The integral over the time, with the sign of ``t1 - t0``, shape (m,)."""
 
+    def __repr__(self) -> str:
+        m, n = self.mean.shape[0], self.mean.n_samples
+        return f"OdeTimeStatistics({_counted(m, 'value')} of {_counted(n, 'sample')}; {self.result!r})"
+
 
 class OdeSampleStatistics(NamedTuple):
     """Statistics over the samples that reached a time, of NumPy or of the device; NaN where none did."""
@@ -59,6 +63,17 @@ class OdeSampleStatistics(NamedTuple):
     maximum: Array
     n_samples: Array
     """How many were counted, shape (n_times,) or (); a weight of zero is not."""
+
+    def __repr__(self) -> str:
+        counts, times = np.ravel(to_numpy(self.n_samples)), self.mean.shape[:-1]
+        low, high = int(counts.min(initial=counts.max(initial=0))), int(counts.max(initial=0))
+        samples = _counted(high, "sample") if low == high else f"{low} to {high} samples"
+        at = f" at {_counted(times[0], 'time')}" if times else " at the ends"
+        return f"OdeSampleStatistics({_counted(self.mean.shape[-1], 'value')} of {samples}{at}; {self.result!r})"
+
+
+def _counted(n: int, word: str) -> str:
+    return f"{n} {word}{'' if n == 1 else 's'}"
 
 
 def time_statistics(

@@ -210,3 +210,15 @@ def test_wrong_arguments_are_clear_errors():
             function(lorenz, np.ones(3), (0.0, 1.0), p=[20.0], of=lambda t, y, p, xp: 1.0 if y[0] > 0 else 2.0)
     with pytest.raises(ValueError, match="t_eval must have two times or more"):
         ode.time_statistics(lorenz, np.ones(3), (0.0, 1.0), p=[20.0], t_eval=[1.0])
+
+
+def test_the_text_of_statistics_is_one_line_without_arrays():
+    p, f = Ensemble(np.array([[0.5, 1.0, np.nan]])), lambda t, y, p, xp: [-p[0] * y[0]]
+    with pytest.warns(ode.OdeWarning):
+        over_samples = ode.sample_statistics(f, [1.0], (0.0, 1.0), p=p, t_eval=np.linspace(0.0, 1.0, 50))
+    assert repr(over_samples).startswith("OdeSampleStatistics(1 value of 2 to 3 samples at 50 times; OdeResult(")
+    assert len(repr(over_samples)) < 250
+    ends = ode.sample_statistics(f, [1.0], (0.0, 1.0), p=[1.0])
+    assert repr(ends).startswith("OdeSampleStatistics(1 value of 1 sample at the ends; OdeResult(")
+    over_time = ode.time_statistics(f, [1.0], (0.0, 1.0), p=[Ensemble(np.array([0.5, 1.0]))])
+    assert repr(over_time).startswith("OdeTimeStatistics(1 value of 2 samples; OdeResult(")
