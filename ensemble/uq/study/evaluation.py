@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import prototype
-from ensemble._check import samples_text
-from ensemble.scalar import DivergenceError
+from ensemble._check import message, samples_text
+from ensemble.scalar import DivergenceError, RunResult
 from ensemble.scalar.sample_numbers import numbered_samples
 from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.study.backend import BackendSamples
@@ -75,9 +75,18 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
     reasons: dict[int, str] = {}
     if samples.failures:
         reasons = {int(place): str(reason) for place, reason in samples.failures.items()}
+    run = returned if isinstance(returned, RunResult) else None
+    if run is not None:
+        reasons = {int(place): reason_of(error) for place, error in run.errors.items()} | reasons
+        returned = run.value if len(run.errors) < n else {}
     outputs = named_outputs({} if returned is None else returned, n, "propagate")
+    if run is not None:  # integers have no NaN: their type must not depend on whether a sample of the group failed
+        outputs = {name: a.astype(np.float64) if a.dtype.kind in "biu" else a for name, a in outputs.items()}
     if not outputs and len(reasons) < n:
-        raise OutputError("propagate: the model must return at least one output; got none. Return {'y': y}.")
+        advice = (
+            "Return {'y': y}, or what en.run gives without .value, which is None where all samples of a group raise."
+        )
+        raise OutputError(message("propagate", "the model", "return at least one output", "none", advice))
     for name, array in outputs.items():
         for place in non_finite(array):
             reasons.setdefault(place, f"output {name!r} is not finite")
@@ -92,9 +101,14 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
 
 
 def _all_failed(n: int, error: Exception) -> Outcome:
-    reason = f"{type(error).__name__}: {error}".strip(": ")
-    failed, reasons, memory = np.ones(n, bool), dict.fromkeys(range(n), reason), isinstance(error, MemoryError)
+    failed, reasons = np.ones(n, bool), dict.fromkeys(range(n), reason_of(error))
+    memory = isinstance(error, MemoryError)
     return Outcome({}, failed, reasons, out_of_memory=memory, raised=type(error).__qualname__)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a sample failed, by its exception."""
+    return f"{type(error).__name__}: {error}".strip(": ")
 
 
 def _raise_where_alone_too(model: Callable[[Any], Any], samples: Any, raised: str) -> None:

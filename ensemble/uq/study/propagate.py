@@ -151,8 +151,9 @@ def propagate(
     ----------
     model : callable
         Takes `InputSamples`, with an Ensemble (or a field) for each input, ``x.E``; returns a dict of Ensembles by
-        name, or one Ensemble, which is output "y". ``x.fail(mask, reason)`` marks samples that failed. For a model of
-        plain numbers: `vectorize`.
+        name, or one Ensemble, which is output "y", or what `run` returns: samples that raised have failed, integers and
+        bools are float64. ``x.fail(mask, reason)`` marks samples that failed. For a model of plain numbers:
+        `vectorize`.
     inputs : Inputs
     n : int, or "auto"
         The number of samples; "auto": doubled until `target` is met. Left out for samplers of a fixed number of points.

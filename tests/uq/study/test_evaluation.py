@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
+import ensemble as en
 from ensemble.uq import SampleError
 from ensemble.uq.study.evaluation import evaluate
 from tests.uq.study.models import INPUTS, beam, failing_above
@@ -69,3 +71,21 @@ def test_raised_failures_name_samples_and_the_first_reason():
     x = INPUTS.samples(64, seed=7)
     with pytest.raises(SampleError, match=r"propagate: \d+ of 64 samples of a group failed \(.*; too much load\)"):
         evaluate(failing_above(1.2), x, "raise")
+
+
+def rooted(a, b):
+    if b > 1.0:
+        raise ValueError("b is large")
+    return {"root": a**0.5, "count": 3 if a > 0.5 else 2}
+
+
+@pytest.mark.parametrize("ensemble_size", [1, 8])
+@pytest.mark.parametrize("on_failure", ["mask", "retry"])
+def test_a_result_of_run_keeps_the_exceptions_of_its_samples(on_failure, ensemble_size):
+    inputs = en.Inputs(a=stats.uniform(), b=stats.norm())
+    options = {"seed": 3, "progress": False, "on_failure": on_failure, "ensemble_size": ensemble_size}
+    found = en.propagate(lambda x: en.run(rooted, x.a, x.b), inputs, 64, **options)
+    plain = en.propagate(en.vectorize(rooted, keywords=True), inputs, 64, **options)
+    assert found.reasons == plain.reasons and set(found.reasons.values()) == {"ValueError: b is large"}
+    for name in ("root", "count"):
+        assert np.array_equal(found.samples(name).samples, plain.samples(name).samples)
