@@ -92,7 +92,7 @@ def test_samples_and_statistics_do_not_depend_on_the_ensemble_size(tmp_path, cap
 
 
 def test_a_short_run_makes_no_wider_ensemble_than_it_needs(capsys):
-    assert main(["diffusion", "--cells", "3", "--samples", "1", "--json", "--quiet"]) == 0
+    assert main(["diffusion", "--cells", "3", "-n", "1", "--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["ensemble_size"] == 1
     assert found["response_std"] is None and found["response_interval"] == [None, None]
@@ -124,7 +124,7 @@ def test_the_plot_is_a_picture_and_nothing_else_is_left(tmp_path, capsys):
     [
         (["--cells", "0"], "argument --cells: must be a count of at least 1"),
         (["--cells", "4x4"], "or three as in 32x32x16; got '4x4'"),
-        (["--samples", "none"], "argument --samples: must be an integer of at least 1; got 'none'"),
+        (["--samples", "none"], "argument -n/--samples: must be an integer of at least 1; got 'none'"),
         (["--ensemble-size", "-3"], "argument --ensemble-size: must be an integer of at least 1"),
         (["--seed", "-1"], "argument --seed: must be an integer of at least 0"),
         (["--sampler", "dice"], "argument --sampler: invalid choice: 'dice'"),

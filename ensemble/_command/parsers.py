@@ -118,7 +118,7 @@ def add_diffusion(commands: Any) -> None:
     )
     add = parser.add_argument
     add("--cells", type=counts, default=32, metavar="N", help="hexahedra in each direction, or NXxNYxNZ")
-    add("--samples", type=at_least(1), default=256, metavar="N", help="samples of the random field")
+    add("-n", "--samples", type=at_least(1), default=256, metavar="N", help="samples of the random field")
     add("--ensemble-size", type=at_least(1), default=32, metavar="S", help="samples solved at once")
     add("--sampler", choices=SAMPLERS, default="sobol", help="how samples are drawn")
     add("--seed", type=at_least(0, None), default=1, metavar="K", help="seed of the sampler")
