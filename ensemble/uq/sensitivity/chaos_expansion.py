@@ -179,7 +179,8 @@ class ChaosExpansion:
         advice = "Draw germs z, and give them here and to inputs.from_normal(z)."
         wanted = "be an array of normal germs for an expansion in germs of a discrete input"
         require(not discrete, "ChaosExpansion.predict", "samples", wanted, f"values of {', '.join(discrete)}", advice)
-        return self._inputs.to_normal(values_of(samples))
+        germs: np.ndarray = self._inputs.to_normal(values_of(samples))
+        return germs
 
     def plot(self, name: str | None = None, *, along: Any = None, ax: Any = None) -> Any:
         """Draw the Sobol' indices of one output, without intervals; all else as `SobolIndices.plot`."""
