@@ -3,8 +3,10 @@
 import array_api_strict
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.linalg import solve_discrete_lyapunov
 
+import ensemble as en
 from ensemble.apps.kalman import (
     LinearGaussianModel,
     OnlineFilter,
@@ -337,3 +339,19 @@ ROTATION = np.array([[0.0, 1.1], [-1.1, 0.0]])
 def test_what_is_not_stationary_is_refused(call, match):
     with pytest.raises(ValueError, match=match):
         call()
+
+
+@pytest.mark.parametrize("ensemble_size", [1, 4])
+def test_draws_in_the_model_of_a_study_belong_to_its_samples(ensemble_size):
+    one, inputs = np.eye(1), en.Inputs(q=stats.uniform(0.5, 0.5))
+
+    def last(x):
+        model = LinearGaussianModel(F=one, Q=x.q * one, H=one, R=one, m0=np.zeros(1), P0=one)
+        return simulate(model, 5, seed=20731).states[-1, 0]
+
+    found, whole = (
+        en.propagate(last, inputs, 16, seed=3, ensemble_size=size, progress=False).samples("y").samples
+        for size in (ensemble_size, 16)
+    )
+    assert np.array_equal(found, whole)
+    assert np.unique(np.round(found, 12)).size == 16

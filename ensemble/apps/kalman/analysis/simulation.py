@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from ensemble.apps.kalman.array.steps import apply
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_numbers import sample_numbers
 
 __all__ = ["SimulationResult", "random_generator", "simulate"]
 
@@ -66,6 +68,8 @@ def simulate(
         The number of draws, of which sample i has noise that is the same whatever their number. Where it is not given:
         that of the model's Ensembles, or one draw as arrays, equal to sample 0.
     seed : int or numpy.random.Generator, optional
+        In a model that `uq.propagate` and its like call, the noise of Ensembles is made from an integer and the ids of
+        the samples, the same for any size of the groups.
 
     Returns
     -------
@@ -95,7 +99,12 @@ def simulate(
     rng = random_generator(seed, "simulate")
     series = _parts(model, n_steps)
     n = _count(model, n_samples)
-    noise = _normal(series, rng, n_steps, n)
+    numbers = sample_numbers()
+    if numbers is not None and numbers.size == n and isinstance(seed, int | np.integer):
+        rngs = [np.random.default_rng([int(seed), int(number)]) for number in numbers]
+    else:
+        rngs = [rng]
+    noise = _normal(series, rngs, n_steps, n)
     if n is not None:
         xp = array_namespace(*noise)
         names = ("F", "Q", "H", "R", "u", "d", "m0", "P0", *(("S",) if series.S is not None else ()))
@@ -121,16 +130,20 @@ def _count(model: LinearGaussianModel, n_samples: Any) -> int | None:
     return n
 
 
-def _normal(series: Series, rng: np.random.Generator, n_steps: int, n: int | None) -> tuple[Array, Array]:
+def _normal(
+    series: Series, rngs: Sequence[np.random.Generator], n_steps: int, n: int | None
+) -> tuple[Array, Array]:  # fmt: skip
     """Standard normal numbers of the prior and the first transition, and of the steps.
 
-    Samples are drawn one after the other, so that their number changes none of them.
+    Samples are drawn one after the other, so that their number changes none of them, or each from a generator of its
+    own.
     """
     nx, ny = series.F.shape[-1], series.y.shape[-1]
     base = series.y.samples if isinstance(series.y, Ensemble) else series.y
     of_base = array_namespace(base)
     first, steps = (*series.batch, 2 * nx), (*series.batch, n_steps, nx + ny)
-    drawn = rng.standard_normal((n or 1, math.prod(first) + math.prod(steps)))
+    shape = ((n or 1) // len(rngs), math.prod(first) + math.prod(steps))
+    drawn = np.concatenate([rng.standard_normal(shape) for rng in rngs])
 
     def as_model_array(values: np.ndarray) -> Array:
         values = values[0] if n is None else np.ascontiguousarray(np.moveaxis(values, 0, -1))
