@@ -243,9 +243,9 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
             given["max_step"], times]  # fmt: skip
     if o.noise is not None:
         require_unmasked(o.noise_samples, NAME, "noise_samples")
-        shape, chosen = f"have shape ({n_samples},)", o.noise_samples
-        chosen = _noise_samples(n_samples, sample_set) if chosen is None else chosen
-        ids = array_of(chosen, NAME, "noise_samples", shape)
+        shape, of_noise = f"have shape ({n_samples},)", o.noise_samples
+        of_noise = _noise_samples(n_samples, sample_set) if of_noise is None else of_noise
+        ids = array_of(of_noise, NAME, "noise_samples", shape)
         require(ids.shape == (n_samples,), NAME, "noise_samples", shape, ids.shape)
         rows[1] = _with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
         functions = tuple(without_numbers(g) for g in functions)
