@@ -7,9 +7,11 @@ from ensemble.apps.kalman import (
     LinearGaussianModel,
     NonlinearGaussianModel,
     iterated_smoother,
+    log_likelihood,
     rts_smoother,
     two_filter_smoother,
 )
+from ensemble.scalar import Ensemble
 from tests.apps.kalman import statsmodels_models
 from tests.apps.kalman.models import car, close, errors, radar, random_parts, simulated, with_gaps
 
@@ -48,6 +50,31 @@ def test_wide_means_beside_narrow_covariances(name, q, r, narrow_loses):
     print(f"{name}: {lost:.1e} -> {left:.1e} deviations")
     assert lost > narrow_loses
     assert left < 1e-4
+
+
+def samples_last(a, array_type=np.asarray):
+    return Ensemble(array_type(np.ascontiguousarray(np.moveaxis(a, 0, -1))))
+
+
+@pytest.mark.parametrize("one_model", [True, False])
+@pytest.mark.parametrize("size", [(2, 1), (4, 2), (9, 1), (10, 2)], ids=str)
+@pytest.mark.parametrize("name", SMOOTHERS)
+def test_ensembles_have_the_results_of_the_host(name, size, one_model):
+    cupy = pytest.importorskip("cupy")
+    parts, y = random_parts(30, *size, batch=(5,))
+    y = y if one_model else with_gaps(y)
+    models = []
+    for array_type in (np.asarray, cupy.asarray):
+        own = {n: array_type(a[0]) if one_model else samples_last(a, array_type) for n, a in parts.items()}
+        models.append(LinearGaussianModel(**own))
+    host = SMOOTHERS[name](models[0], samples_last(y))
+    got = SMOOTHERS[name](models[1], samples_last(y, cupy.asarray))
+    for attribute in ("mean", "covariance", "log_likelihood"):
+        there = getattr(got, attribute).samples
+        assert isinstance(there, cupy.ndarray)
+        close(there.get(), np.broadcast_to(getattr(host, attribute).samples, there.shape), 1e-8)
+    one = log_likelihood(models[1], samples_last(y, cupy.asarray)).samples.get()
+    close(one, host.log_likelihood.samples, 1e-8)
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])

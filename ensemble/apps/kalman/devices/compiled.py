@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, to_numpy
+from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, to_numpy
 from ensemble._kernels.kalman.block_launch import filter_blocks, smooth_blocks, two_filter_blocks
 from ensemble._kernels.kalman.launch import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
@@ -96,13 +96,13 @@ def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Ar
     if not series.batch:
         only = values[:1] if values.strides[0] == 0 else values  # the same for every sample
         samples = only.transpose(*range(1, values.ndim), 0)
-        return Ensemble(np.ascontiguousarray(samples), set_of(*(getattr(series, name) for name in PARTS)))
+        return Ensemble(contiguous(samples), set_of(*(getattr(series, name) for name in PARTS)))
     shaped = values.reshape((*series.batch, n_samples or 1, *values.shape[1:]))
     n_batch = len(series.batch)
     if n_samples is None:
         return np.squeeze(shaped, axis=n_batch)
     samples = np.moveaxis(shaped, n_batch, -1)
-    return Ensemble(np.ascontiguousarray(samples), set_of(*(getattr(series, name) for name in PARTS)))
+    return Ensemble(contiguous(samples), set_of(*(getattr(series, name) for name in PARTS)))
 
 
 def filter_arguments(series: Series, n_samples: int | None) -> list[np.ndarray]:
