@@ -125,7 +125,7 @@ def test_a_power_of_zero_has_a_derivative_of_zero_at_zero():
     np.testing.assert_allclose(result.y.samples[:, 0], 1.0 - math.exp(-1.0), rtol=1e-5)
 
 
-@pytest.mark.parametrize("method, n", [("rodas4", 1), ("rodas4", 40), ("bdf", 1)])
+@pytest.mark.parametrize("method, n", [("rodas4", 1), ("rodas4", 33), ("bdf", 1)])
 def test_a_table_of_the_time_drives_stiff_methods(method, n):
     """Against `dop853`, which needs no derivatives; the second system goes through a sparse factorisation."""
     times, loads = [0.0, 0.3, 0.7, 1.0], [0.0, 2.0, -1.0, 0.5]

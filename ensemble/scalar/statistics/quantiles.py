@@ -47,6 +47,7 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> sample_quantile(Ensemble(np.array([4.0, 1.0, 2.0])), [0.5, 0.75])
     array([2., 3.])
     """
@@ -159,6 +160,7 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
 
     Examples
     --------
+    >>> import numpy as np
     >>> low, high = sample_confidence_interval(Ensemble(np.array([1.0, 2.0, 3.0])))
     >>> round(float(low), 3), round(float(high), 3)
     (-0.484, 4.484)
