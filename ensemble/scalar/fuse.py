@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dis
 import enum
 import functools
 import inspect
-import math
 import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,7 @@ import numpy as np
 from ensemble._backend import array_namespace, backend_of, is_array
 from ensemble._check import kind_of, message
 from ensemble._compile.trace.broadcast import Layout, layout_of
-from ensemble._compile.trace.fingerprint import fingerprint
+from ensemble._compile.trace.fingerprint import fingerprint, reads_arguments_only
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.operations import DTYPES
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -37,11 +35,6 @@ CONSTANTS = (str, bytes, tuple, frozenset, type, type(None), np.dtype, enum.Enum
 
 KNOWN = {np.dtype(name): name for name in DTYPES}
 """NumPy dtypes that are traced; arrays of every other dtype run the untraced function."""
-
-BUILTINS = frozenset(
-    ["abs", "bool", "enumerate", "float", "int", "isinstance", "len", "list", "range", "sum", "tuple", "zip"]
-)
-"""Builtin functions that read nothing but their arguments."""
 
 NUMPY_SCALARS = {dtype.type: name for dtype, name in KNOWN.items()}
 
@@ -81,6 +74,11 @@ class Fused:
     def n_traces(self) -> int:
         """How many combinations of dtypes, static values and values read from outside are kept."""
         return len(self._compiled)
+
+    @property
+    def traces_as(self) -> Callable[..., Any]:
+        """The function that is traced where another traced function calls this one."""
+        return self.original
 
     def __repr__(self) -> str:
         return f"<fused {self._name}{self._signature}>"
@@ -193,7 +191,7 @@ class Fused:
             place = (key, seen)
         if place in self._compiled:
             return self._compiled[place]
-        if not self._takes_functions and _reads_nothing(self.original):
+        if not self._takes_functions and reads_arguments_only(self.original):
             self._alone, place = True, key
         compiled = self._made(self._traced(arguments, arrays) if graph is None else graph, arguments, arrays)
         if len(self._compiled) >= KEPT:
@@ -289,27 +287,6 @@ class Fused:
 
         mapped(mark, out)
         return out
-
-
-def _reads_nothing(function: Any) -> bool:
-    """Whether the code reads its arguments, Python's builtins, NumPy and `math` alone."""
-    if type(function) is not types.FunctionType or function.__closure__:
-        return False
-    codes, modules = [function.__code__], (np, math)
-    while codes:
-        code = codes.pop()
-        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-        for instruction in dis.get_instructions(code):
-            if instruction.opname.startswith("IMPORT"):
-                return False
-            if instruction.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME")):
-                name = instruction.argval
-                found = function.__globals__.get(name)
-                if name in function.__globals__ and not any(found is module for module in modules):
-                    return False
-                if name not in function.__globals__ and name not in BUILTINS:
-                    return False
-    return True
 
 
 def fuse(function: Callable[..., Any] | None = None, *, static: Iterable[str] = ()) -> Any:

@@ -199,6 +199,8 @@ def _readers():
     def helper():
         return FACTOR
 
+    inner = fuse(lambda x: FACTOR * x)
+
     readers = {
         "global": lambda x: FACTOR * x,
         "class": lambda x: Settings.factor * x,
@@ -207,6 +209,7 @@ def _readers():
         "list": lambda x: numbers[0] * x,
         "array": lambda x: array[0] * x,
         "function": lambda x: helper() * x,
+        "fused function": lambda x: inner(x),
         "nested": lambda x: (lambda: FACTOR)() * x,
         "partial": functools.partial(lambda numbers, x: numbers[0] * x, numbers),
     }
@@ -221,6 +224,20 @@ def test_a_value_read_from_outside_is_read_again_when_it_changes(name):
         change(value)
         assert f(Ensemble(np.ones(3))).samples.tolist() == [value] * 3
     assert f.n_traces == 2
+
+
+def test_a_fused_function_that_calls_another_is_traced_once():
+    inner = fuse(lambda x: 2.0 * x)
+    calls = []
+
+    def counted(x):
+        return x + 1.0
+
+    f = fuse(lambda x: counted(inner(x)))
+    f(np.ones(3))
+    f._traced = lambda *_: calls.append(1)
+    assert f(np.ones(3)).tolist() == [3.0] * 3
+    assert not calls
 
 
 def test_a_function_given_as_an_argument_is_read_again(rng):

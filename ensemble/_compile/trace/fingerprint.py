@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["fingerprint"]
+__all__ = ["fingerprint", "reads_arguments_only"]
 
 MOST_BYTES = 1 << 14
 """Bytes of the largest array whose values are part of a fingerprint."""
@@ -58,13 +58,25 @@ def fingerprint(*functions: Callable[..., Any]) -> Any:
     What counts as read: the values of closure cells and of defaults, and global names in the code, of functions that
     are called too. Numbers, text, small NumPy arrays, and lists, tuples and dictionaries of them are compared by value
     at each call, so a change is seen. Functions and modules of this library, and what `math` and `numpy` name, are
-    taken as constant. A function that reads anything else (an object's attribute, another module, random numbers, a
-    clock) or that changes globals has no fingerprint.
+    taken as constant. An object whose class has `traces_as` counts as that function. A function that reads anything
+    else (an object's attribute, another module, random numbers, a clock) or that changes globals has no fingerprint.
     """
     try:
         return tuple(_of_callable(f, _Walk()) for f in functions)
     except _UnknownError:
         return None
+
+
+def reads_arguments_only(function: Callable[..., Any]) -> bool:
+    """Whether a function reads nothing but its arguments, `math`, NumPy and Python's pure functions."""
+    if type(function) is not types.FunctionType or function.__closure__:
+        return False
+    try:
+        names = _reads(function.__code__)
+    except _UnknownError:
+        return False
+    known = function.__globals__
+    return all(any(known[n] is m for m in MODULES) if n in known else n in PURE for n in names)
 
 
 class _Walk:
@@ -164,6 +176,8 @@ def _of_value(value: Any, walk: _Walk) -> Any:
         if not set(value.__dict__) <= HARMLESS:
             raise _UnknownError
         return _of_function(value, walk)
+    if hasattr(kind, "traces_as"):
+        return _of_value(value.traces_as, walk)
     if kind is types.BuiltinFunctionType and value.__module__ == "math":
         return ("math", value.__name__)
     raise _UnknownError
