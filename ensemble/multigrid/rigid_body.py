@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array, to_numpy
-from ensemble._check import array_of, message, require
+from ensemble._check import host_array, message, require
 
 __all__ = ["rigid_body_modes"]
 
@@ -45,7 +44,7 @@ def rigid_body_modes(points: Any) -> np.ndarray:
            [ 0.,  1.,  1.]])
     """
     name = "rigid_body_modes", "points"
-    points = to_numpy(points) if is_array(points) else array_of(points, *name, "have shape (n, 2) or (n, 3)")
+    points = host_array(points, *name, "have shape (n, 2) or (n, 3)")
     if points.dtype.kind not in "biuf":
         raise TypeError(message(*name, "be real", f"dtype {points.dtype}"))
     fits = points.ndim == 2 and points.shape[1] in (2, 3)

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array, to_numpy
-from ensemble._check import array_of, floating, integer, message, positive, require, require_type
+from ensemble._check import floating, host_array, integer, message, positive, require, require_type
 from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.reordering import reordered_matrix
@@ -262,7 +261,7 @@ def near_nullspace_of(vectors: Any, n: int, block_size: int = 1) -> np.ndarray:
     if isinstance(vectors, Ensemble):
         require(vectors.is_shared, *name, "be the same for all samples", f"{vectors.n_samples} samples")
         vectors = vectors.samples[..., 0]
-    B = to_numpy(vectors) if is_array(vectors) else array_of(vectors, *name, f"have shape ({n},) or ({n}, k)")
+    B = host_array(vectors, *name, f"have shape ({n},) or ({n}, k)")
     if B.dtype.kind not in "biuf":
         raise TypeError(message(*name, "be real", f"dtype {B.dtype}"))
     fits = B.ndim in (1, 2) and B.shape[0] == n and B.size > 0

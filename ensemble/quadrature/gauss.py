@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, is_array, prototype, to_numpy
+from ensemble._backend import array_namespace, prototype, to_numpy
 from ensemble._check import (
-    array_of,
     floating,
+    host_array,
     integer,
     kind_of,
     message,
@@ -203,8 +203,7 @@ def checked_parameters(p: Any, dtype: Any) -> tuple[np.ndarray, int]:
     if p is None:
         return np.zeros((0, 1), dtype), 1
     require_unmasked(p, "gauss", "p")
-    plain = p if isinstance(p, Ensemble) or is_array(p) else array_of(p, "gauss", "p", "have one axis")
-    values = to_numpy(p.samples) if isinstance(p, Ensemble) else to_numpy(plain)[..., None]
+    values = to_numpy(p.samples) if isinstance(p, Ensemble) else host_array(p, "gauss", "p", "have one axis")[..., None]
     require_real_numbers(values.dtype, "gauss", "p")
     require(values.ndim == 2, "gauss", "p", "have one axis", f"shape {values.shape[:-1]}")
     return np.ascontiguousarray(values, dtype), values.shape[1]
@@ -220,7 +219,7 @@ def checked_bounds(bounds: Any, dim: int, rule: str) -> np.ndarray | None:
         raise TypeError(message("gauss", "bounds", "be the same for all samples", "an Ensemble", advice))
     require_unmasked(bounds, "gauss", "bounds")
     wanted = f"have shape (2,) or ({dim}, 2)"
-    limits = to_numpy(bounds) if is_array(bounds) else array_of(bounds, "gauss", "bounds", wanted)
+    limits = host_array(bounds, "gauss", "bounds", wanted)
     require_real_numbers(limits.dtype, "gauss", "bounds")
     limits = limits.astype(np.float64)
     require(limits.shape in ((2,), (dim, 2)), "gauss", "bounds", wanted, f"shape {limits.shape}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
-from ensemble._check import array_of, kind_of, message, require, require_type, sample_number
+from ensemble._check import array_of, host_array, kind_of, message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import NUMBERS, MemoryToken
 from ensemble.scalar.divergence.policy import call_under_policy, one_bool, one_number
@@ -182,7 +182,7 @@ class Ensemble(Methods):
         """
         name, wanted = "Ensemble.take_samples", "be a vector of integers or bools"
         given = to_numpy(chosen.samples) if isinstance(chosen, Ensemble) else chosen
-        places = to_numpy(given) if is_array(given) else array_of(given, name, "chosen", wanted)
+        places = host_array(given, name, "chosen", wanted)
         valid = places.ndim == 1 and places.dtype.kind in "biu" and places.size > 0
         seen = f"dtype {places.dtype}, shape {places.shape}"
         require(valid, name, "chosen", wanted, seen)

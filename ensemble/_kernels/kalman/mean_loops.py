@@ -16,7 +16,6 @@ from ensemble._compile.plain_code import (
     fma,
     inlined,
     load,
-    numbers_at,
     rolled,
     spread,
     store,
@@ -60,21 +59,26 @@ def _add_product(
         j += 1
 
 
+@inlined
+def _at_step(places: Integers, number: int, first: int, k: int) -> Numbers:
+    """Array `number` from step k of the series `first` on."""
+    return behind(array_of(places, number, first), k * places[number * DESCRIPTOR + 2])
+
+
 @rolled
 def _fetch(places: Integers, number: int, n: int, k: int, first: int, valid: int, out: Numbers) -> None:
     """The `n` entries of array `number` at step k of the series from `first` on; the last one again in spare lanes."""
-    source, at = numbers_at(places[number * DESCRIPTOR]), number * DESCRIPTOR
-    by_series, by_entry = places[at + 1], places[at + 3]
-    begin = by_series * first + k * places[at + 2]
+    source = _at_step(places, number, first, k)
+    by_series, by_entry = places[number * DESCRIPTOR + 1], places[number * DESCRIPTOR + 3]
     if by_series == 1 and valid == LANES:
         for c in range(n):
-            store(out, c * LANES, load(source, begin + c * by_entry))
+            store(out, c * LANES, load(source, c * by_entry))
     elif by_series == 0:
         for c in range(n):
-            store(out, c * LANES, spread(source[begin + c * by_entry]))
+            store(out, c * LANES, spread(source[c * by_entry]))
     else:
         for w in range(LANES):
-            own = begin + by_series * min(w, valid - 1)
+            own = by_series * min(w, valid - 1)
             for c in range(n):
                 out[c * LANES + w] = source[own + c * by_entry]
 
@@ -82,22 +86,15 @@ def _fetch(places: Integers, number: int, n: int, k: int, first: int, valid: int
 @rolled
 def _flush(places: Integers, number: int, n: int, k: int, first: int, valid: int, given: Numbers) -> None:
     """The opposite of `_fetch`."""
-    target, at = numbers_at(places[number * DESCRIPTOR]), number * DESCRIPTOR
-    by_series, by_entry = places[at + 1], places[at + 3]
-    begin = by_series * first + k * places[at + 2]
+    target = _at_step(places, number, first, k)
+    by_series, by_entry = places[number * DESCRIPTOR + 1], places[number * DESCRIPTOR + 3]
     if by_series == 1 and valid == LANES:
         for c in range(n):
-            store(target, begin + c * by_entry, load(given, c * LANES))
+            store(target, c * by_entry, load(given, c * LANES))
     else:
         for w in range(valid):
             for c in range(n):
-                target[begin + by_series * w + c * by_entry] = given[c * LANES + w]
-
-
-@inlined
-def _shared(places: Integers, number: int, k: int) -> Numbers:
-    """Step k of an array that all series share."""
-    return behind(array_of(places, number, 0), k * places[number * DESCRIPTOR + 2])
+                target[by_series * w + c * by_entry] = given[c * LANES + w]
 
 
 @inlined
@@ -153,7 +150,7 @@ def mean_range(
         for k in range(n_steps):
             if k > 0 or predict_first:
                 _fetch(places, 6, nx, k, begin, valid, shift)
-                _add_product(_shared(places, 0, k), nx, 1, m, shift, ahead, nx, nx)
+                _add_product(_at_step(places, 0, 0, k), nx, 1, m, shift, ahead, nx, nx)
             else:
                 for c in range(nx):
                     store(ahead, c * LANES, load(m, c * LANES))
@@ -161,9 +158,9 @@ def mean_range(
             _fetch(places, 8, ny, k, begin, valid, y)
             _difference(y, d, d, ny)
             _negative(ahead, less, nx)
-            _add_product(_shared(places, 1, k), nx, 1, less, d, r, ny, nx)
-            _add_product(_shared(places, 2, k), 1, nx, r, ahead, m, nx, ny)
-            _term(_shared(places, 3, k), _shared(places, 4, k), _shared(places, 5, k), r, white, ny, term)
+            _add_product(_at_step(places, 1, 0, k), nx, 1, less, d, r, ny, nx)
+            _add_product(_at_step(places, 2, 0, k), 1, nx, r, ahead, m, nx, ny)
+            _term(_at_step(places, 3, 0, k), _at_step(places, 4, 0, k), _at_step(places, 5, 0, k), r, white, ny, term)
             _flush(places, 10, nx, k, begin, valid, m)
             _flush(places, 11, 1, k, begin, valid, term)
 
@@ -186,6 +183,6 @@ def smoothed_mean_range(
             _fetch(places, 3, nx, k, begin, valid, m)
             _difference(later, shift, shift, nx)
             _negative(m, less, nx)
-            _add_product(_shared(places, 0, k + 1), nx, 1, less, shift, shift, nx, nx)
-            _add_product(_shared(places, 1, k), 1, nx, shift, m, later, nx, nx)
+            _add_product(_at_step(places, 0, 0, k + 1), nx, 1, less, shift, shift, nx, nx)
+            _add_product(_at_step(places, 1, 0, k), 1, nx, shift, m, later, nx, nx)
             _flush(places, 4, nx, k, begin, valid, later)

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import is_array, to_numpy
-from ensemble._check import array_of, kind_of, message, require, require_type, require_unmasked
+from ensemble._check import host_array, kind_of, message, require, require_type, require_unmasked
 from ensemble.scalar import Ensemble, sample_mean, sample_std
 
 __all__ = ["FileContents", "facet_values", "read_tets", "tets_of", "write_mesh"]
@@ -229,7 +228,7 @@ def _arrays(argument: str, fields: Mapping[str, Any], count: int, ending: str) -
         for own, part in parts.items():
             where = f"{argument}[{name!r}]"
             require_unmasked(part, "write_mesh", where)
-            array = array_of(to_numpy(part) if is_array(part) else part, "write_mesh", where, "be real numbers")
+            array = host_array(part, "write_mesh", where, "be real numbers")
             if array.dtype.kind not in "biuf":
                 raise TypeError(message("write_mesh", where, "be real numbers", f"dtype {array.dtype}"))
             shaped = 1 <= array.ndim <= 3 and array.shape[0] == count
