@@ -18,7 +18,8 @@ import scipy.sparse as sp
 from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, reader, save, show
 from benchmarks.direct_peers import PEERS, peers_for
 from ensemble._compile.lanes.types import load, store
-from ensemble._compile.numba import compiled, per_width, prange, register_bytes
+from ensemble._compile.numba import compiled, per_width, prange
+from ensemble._compile.processor import register_bytes
 from ensemble.krylov import cg, direct
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
 from ensemble.multigrid import smoothed_aggregation

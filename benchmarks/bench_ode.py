@@ -24,7 +24,7 @@ from ensemble import Ensemble, gallery, ode
 from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.machine_code import addresses_of, assembled
-from ensemble._compile.numba import register_bytes
+from ensemble._compile.processor import register_bytes
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.numba_source import scalar_function
 from ensemble._compile.trace.tracer import Scalar, trace

@@ -21,12 +21,10 @@ from ensemble._compile import passes
 if sys.argv[1:2] == ["own"]:
     passes.TESTED = ()
 
-from ensemble import Ensemble, fuse, gallery, ode
+from ensemble import Ensemble, fuse, gallery, linalg, ode
 from ensemble._compile.kernel_cache import KernelCache
-from ensemble._compile.numba import compiled_regions, compiled_serial, prange, spliced
+from ensemble._compile.numba import compiled_regions, compiled_serial, prange
 from ensemble._compile.passes import KernelCompiler
-from ensemble._kernels.multigrid import relaxation
-from ensemble._kernels.sparse import crs
 
 SEED = 20731
 
@@ -44,18 +42,10 @@ class Recorded(event.Listener):
         pass
 
 
-def products(n_samples: int, dtype: Any) -> list[np.ndarray]:
-    """``y = A x`` and a step of a Chebyshev smoother."""
-    graph = gallery.poisson((4, 5)).graph
-    numbers = np.random.default_rng(SEED)
-    values, x, b = (
-        numbers.standard_normal((n, n_samples)).astype(dtype) for n in (graph.nnz, graph.shape[0], graph.shape[0])
-    )
-    inverse = 1 / (4 + numbers.random((graph.shape[0], n_samples))).astype(dtype)
-    c = np.full(n_samples, 0.5, dtype)
-    start = (graph.indptr, graph.indices, values)
-    smoothed = relaxation.chebyshev_first(*start, inverse, b, x, c, np.empty_like(x), np.empty_like(x))
-    return [crs.spmv(*start, x, None), smoothed]
+def factors() -> list[np.ndarray]:
+    """An elimination and its values."""
+    matrix = gallery.poisson((4, 5))
+    return [linalg.Factorization(matrix).solve(matrix, np.arange(20.0))]
 
 
 @fuse
@@ -104,35 +94,6 @@ def checked(x, names):
     return middle(low, high), copy * low + np.sqrt(copy), len(names)
 
 
-@spliced
-def scaled(x, factor):
-    return x * factor if factor > 1 else x + factor
-
-
-@spliced
-def scaled_twice(x, factor):
-    return scaled(x, factor) + scaled(x, factor + 1)
-
-
-@compiled_serial
-def spliced_sums(x):
-    total = 0.0
-    for i in range(x.size):
-        total += scaled_twice(x[i], 1.5) * scaled(x[i], 0.5)
-    return total
-
-
-@compiled_serial
-def spliced_again(x):
-    names = {"a": x[0], "b": scaled(x[1], 3.0)}
-    return scaled_twice(names["a"], 2.5) + names["b"]
-
-
-def splices() -> list[np.ndarray]:
-    x = np.linspace(0.1, 1, 50)
-    return [np.array([spliced_sums(x), spliced_again(x)])]
-
-
 def regions() -> list[np.ndarray]:
     x = np.linspace(0.1, 1, 50)
     y = np.empty_like(x)
@@ -152,13 +113,10 @@ def exceptions() -> list[np.ndarray]:
 
 
 CASES = {
-    "product and smoother of one sample": lambda: products(1, np.float64),
-    "product and smoother of 8 samples": lambda: products(8, np.float64),
-    "product and smoother of 32 samples": lambda: products(32, np.float32),
+    "factors of a graph": factors,
     "fused expression": fused,
     "initial value problem": initial_value_problem,
     "parallel regions": regions,
-    "spliced functions": splices,
     "exceptions": exceptions,
 }
 

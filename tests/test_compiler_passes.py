@@ -34,10 +34,7 @@ def supported():
     return numba.version_info.short in passes.TESTED
 
 
-ALWAYS = ("exceptions", "spliced functions")
-
-
-@pytest.mark.parametrize("name", [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
+@pytest.mark.parametrize("name", [n if n == "exceptions" else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
 def test_code_and_results_are_those_of_numbas_compiler(name, code):
     ours, theirs = (cases[name] for cases in code)
     assert ours["results"] == theirs["results"]
@@ -49,9 +46,9 @@ def test_code_and_results_are_those_of_numbas_compiler(name, code):
 
 def test_other_versions_compile_with_numbas_own_compiler(monkeypatch):
     monkeypatch.setattr(passes, "TESTED", ())
-    assert passes.compiler_options() == {}
+    assert passes.compiler_options() == {"error_model": "numpy"}
     monkeypatch.setattr(passes, "TESTED", (numba.version_info.short,))
-    assert passes.compiler_options() == {"pipeline_class": passes.KernelCompiler}
+    assert passes.compiler_options() == {"error_model": "numpy", "pipeline_class": passes.KernelCompiler}
 
 
 def test_numba_is_as_before_after_a_compilation():

@@ -14,13 +14,15 @@ ROOT = Path(ensemble.__file__).parents[1]
 
 CODE = """
 import numpy as np
+from ensemble._compile import machine_code
 from ensemble._kernels.krylov import vectors
+made = []
+kept_file = machine_code.kept_file
+machine_code.kept_file = lambda name, make: kept_file(name, lambda: made.append(name) or make())
 for n_samples in {widths}:
-    x = np.ones((3, n_samples))
+    x, before = np.ones((3, n_samples)), len(made)
     vectors.dot(x, x, None)
-    loops = [c.cell_contents for c in vectors._dot(n_samples).__closure__]
-    (loop,) = [loop for loop in loops if hasattr(loop, "dispatcher")]
-    print(sum(loop.dispatcher.stats.cache_misses.values()))
+    print(len(made) - before)
 """
 
 

@@ -15,7 +15,6 @@ from ensemble._compile.lanes import types as lanes
 from ensemble._compile.lanes.graph_function import GraphFunction
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.machine_code import Module, addresses_of, assembled
-from ensemble._compile.numba import register_bytes
 from ensemble._compile.plain_code import (
     EPS,
     LANES,
@@ -39,6 +38,7 @@ from ensemble._compile.plain_code import (
     rolled,
     store,
 )
+from ensemble._compile.processor import register_bytes
 from ensemble._compile.trace.numba_source import BUILT_ON
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.kalman.loops import filter_range

@@ -6,11 +6,11 @@ it, 0.04 to 0.13 s each, again in every process. Here the call of the allocator 
 
 from __future__ import annotations
 
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import _empty_nd_impl
 
-from ensemble._compile.numba import spliced
+from ensemble._compile.passes import compiler_options
 
 __all__ = ["new", "new_full"]
 
@@ -27,7 +27,7 @@ def new(typingctx, n, dtype):
     return made(n, dtype), codegen
 
 
-@spliced
+@njit(inline="always", **compiler_options())
 def new_full(n, value, dtype):
     """``np.full(n, value, dtype)``."""
     array = new(n, dtype)

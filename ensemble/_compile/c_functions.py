@@ -9,6 +9,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ensemble._compile.lanes.types import data_of
+
 __all__ = ["call_bounds", "call_elements", "call_part", "call_prune", "call_rows", "call_velocities", "pointer_at"]
 
 
@@ -31,7 +33,7 @@ def _caller(returned: types.Type) -> Any:
             parts = zip(kind.types, cgutils.unpack_tuple(builder, value, len(kind.types)), strict=True)
             return [argument for part in parts for argument in plain(context, builder, *part)]
         if isinstance(kind, types.Array):
-            return [cgutils.create_struct_proxy(kind)(context, builder, value=value).data]
+            return [data_of(context, builder, kind, value)]
         return [value]
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:

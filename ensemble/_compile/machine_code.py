@@ -15,7 +15,7 @@ import llvmlite
 from llvmlite import binding
 
 from ensemble._compile.cache_folder import digest_of, kept_file
-from ensemble._compile.numba import target
+from ensemble._compile.processor import target
 
 __all__ = ["Assembly", "Module", "addresses_of", "assembled", "kept_addresses", "processor_text"]
 

@@ -26,7 +26,7 @@ from numba.core import event
 from ensemble._compile.kernel_cache import cached
 from ensemble._compile.memory import empty
 from ensemble._compile.passes import compiler_options
-from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, work_sharing
+from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, one_thread, work_sharing
 
 __all__ = [
     "ROW_BLOCK",
@@ -42,10 +42,8 @@ __all__ = [
     "output",
     "per_width",
     "prange",
-    "register_bytes",
     "spliced",
     "streams",
-    "target",
     "thread_count",
     "threads_for",
     "tiles",
@@ -63,19 +61,18 @@ STREAMED = 1 << 25
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)
 """Samples that one pass over the data may carry in registers."""
 
-COMMON: Any = {"error_model": "numpy", **compiler_options()}
-"""Options of everything that is compiled."""
+OPTIONS = compiler_options()
 
-compiled: Any = functools.partial(work_sharing, nogil=True, no_cfunc_wrapper=True, **COMMON)
+compiled: Any = functools.partial(work_sharing, nogil=True, no_cfunc_wrapper=True, **OPTIONS)
 """Compile a function that ends in a loop ``for i in prange(n)`` over threads; the machine code is kept on disk."""
 
 
-_serial: Any = functools.partial(numba.njit, nogil=True, no_cfunc_wrapper=True, **COMMON)
+_serial: Any = functools.partial(numba.njit, nogil=True, no_cfunc_wrapper=True, **OPTIONS)
 
 
 def compiled_regions(function: Callable[..., Any]) -> Any:
     """Compile a function with `prange` loops anywhere, which takes twice as long; the machine code is kept on disk."""
-    return cached(numba.njit(parallel=True, nogil=True, **COMMON)(function))
+    return cached(numba.njit(parallel=True, nogil=True, **OPTIONS)(function))
 
 
 def compiled_serial(function: Callable[..., Any]) -> Any:
@@ -83,16 +80,16 @@ def compiled_serial(function: Callable[..., Any]) -> Any:
     return cached(_serial(function))
 
 
-inner: Any = functools.partial(numba.njit, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **COMMON)
+inner: Any = functools.partial(numba.njit, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
 """Compile a function that ends up inside a generated one, which is kept on disk itself."""
 
-spliced: Any = functools.partial(numba.njit, inline="always", **COMMON)
+spliced: Any = functools.partial(numba.njit, inline="always", **OPTIONS)
 """A function whose statements become part of each caller, before types are known: it is not compiled by itself."""
 
 array_at: Any = numba.carray
 """``array_at(pointer, shape)``: the array whose first entry a C function was given; it owns nothing."""
 
-c_function: Any = functools.partial(numba.cfunc, cache=True, **COMMON)
+c_function: Any = functools.partial(numba.cfunc, cache=True, **OPTIONS)
 """Compile a C function of the given signature; ``address`` is where it lies in this process."""
 
 
@@ -169,17 +166,6 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Kernels called in this context run on the calling thread: for callers that have a thread for each problem."""
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(threads)
-
-
 def threads_for(n_values: int) -> contextlib.AbstractContextManager[None]:
     """One thread for kernels on at most `SMALL` values, all threads for larger ones."""
     return one_thread() if n_values <= SMALL else contextlib.nullcontext()
@@ -188,21 +174,6 @@ def threads_for(n_values: int) -> contextlib.AbstractContextManager[None]:
 def thread_count() -> int:
     """Threads that a kernel may use; nothing that it decides may change a bit."""
     return numba.get_num_threads()
-
-
-@functools.cache
-def target() -> tuple[str, str, str]:
-    """The triple, the name and the features of the processor that kernels are compiled for."""
-    registry = importlib.import_module("numba.core.registry")
-    triple, processor, features = registry.cpu_target.target_context.codegen().magic_tuple()
-    return triple, processor, features
-
-
-@functools.cache
-def register_bytes() -> int:
-    """Bytes of a vector register of the processor that kernels are compiled for."""
-    features = target()[2].split(",")
-    return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
 
 
 def tiles(n_samples: int, widest: int = WIDTHS[0]) -> Iterator[tuple[int, int]]:

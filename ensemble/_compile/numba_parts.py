@@ -33,7 +33,7 @@ from numba.core import (
 )
 from numba.core.runtime.context import NRTContext
 
-__all__ = ["flags_text", "original", "replacements", "replaces"]
+__all__ = ["original", "replacements", "replaces"]
 
 Place = namedtuple("Place", ["owner", "name"])
 
@@ -283,7 +283,7 @@ HASHES: dict[type, int] = {}
 RESOLVED: dict[tuple[Any, ...], Any] = {}
 
 
-def flags_text(flags: Any) -> str:
+def _flags_text(flags: Any) -> str:
     """What the compilation's flags are, as text."""
     if flags is None:
         return ""
@@ -312,7 +312,7 @@ def _equal_flags(self: Any, other: Any) -> Any:
 @replaces(types.BaseFunction, "get_call_type")
 def _call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
     """The signature of a call, found once for arguments of these types under these flags."""
-    key = self, context, tuple(args), tuple(kws.items()), flags_text(targetconfig.ConfigStack.top_or_none())
+    key = self, context, tuple(args), tuple(kws.items()), _flags_text(targetconfig.ConfigStack.top_or_none())
     found = RESOLVED.get(key)
     if found is None:
         signature = original(types.BaseFunction, "get_call_type")(self, context, args, kws)

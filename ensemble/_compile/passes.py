@@ -4,7 +4,6 @@ Numba spends more time in its own Python code than in LLVM. `KernelCompiler` run
 
 * analyses of variables run where a pass reads them, not after every pass;
 * passes that find nothing in a function are left out: closures, expressions of arrays;
-* functions that are spliced into their callers are translated once (`splicing.py`);
 * the type of a call is resolved once per function and types of arguments;
 * sizes of LLVM types are computed once;
 * no events are emitted for which there is no listener;
@@ -24,7 +23,7 @@ import numba
 from numba.core import compiler, typed_passes
 from numba.core.compiler_lock import global_compiler_lock
 
-from ensemble._compile.splicing import replacements
+from ensemble._compile.numba_parts import replacements
 
 __all__ = ["TESTED", "KernelCompiler", "compiler_options"]
 
@@ -48,5 +47,6 @@ class KernelCompiler(compiler.CompilerBase):
 
 
 def compiler_options() -> dict[str, Any]:
-    """Options of Numba's decorators that choose `KernelCompiler` where this version of Numba is one of `TESTED`."""
-    return {"pipeline_class": KernelCompiler} if numba.version_info.short in TESTED else {}
+    """Options of Numba's decorators; `KernelCompiler` is chosen where this version of Numba is one of `TESTED`."""
+    chosen = {"pipeline_class": KernelCompiler} if numba.version_info.short in TESTED else {}
+    return {"error_model": "numpy", **chosen}

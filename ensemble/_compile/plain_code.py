@@ -39,8 +39,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ensemble._compile.lanes.arithmetic import instruction
-from ensemble._compile.lanes.types import ROW_BYTES, fill_lanes
-from ensemble._compile.numba import register_bytes
+from ensemble._compile.lanes.types import ROW_BYTES, data_of, fill_lanes
+from ensemble._compile.processor import register_bytes
 
 __all__ = [
     "EPS",
@@ -271,9 +271,7 @@ def entry(function: Function, dtype: str | None = None) -> Any:
         def codegen(context, builder, signature, values):
             parts = cgutils.unpack_tuple(builder, values[0], len(names))
             plain_values = [
-                cgutils.create_struct_proxy(kind)(context, builder, value=part).data
-                if isinstance(kind, types.Array)
-                else part
+                data_of(context, builder, kind, part) if isinstance(kind, types.Array) else part
                 for kind, part in zip(wanted, parts, strict=True)
             ]
             width = None if lanes is None else lanes.width

@@ -164,7 +164,7 @@ def f(x, y):
 
 x = np.ones(200_000)
 f(x, x), f(x[:5], x[:5])
-print(len(made) + sum(sum(k.stats.cache_misses.values()) for k in (span, spans.dispatcher)))
+print(len(made) + sum(sum(k.stats.cache_misses.values()) for k in (span, spans)))
 """
 
 

@@ -12,7 +12,16 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ensemble._compile.lanes.types import Lanes, fill_lanes, item_size, lanes_among, library_call, pointer_to, width_of
+from ensemble._compile.lanes.types import (
+    Lanes,
+    data_of,
+    fill_lanes,
+    item_size,
+    lanes_among,
+    library_call,
+    pointer_to,
+    width_of,
+)
 
 __all__ = [
     "REGISTER_BYTES",
@@ -199,7 +208,7 @@ def gather(typingctx, array, offset, indices):
     lanes = Lanes(array.dtype, indices.width)
 
     def codegen(context, builder, signature, arguments):
-        base = cgutils.create_struct_proxy(array)(context, builder, value=arguments[0]).data
+        base = data_of(context, builder, array, arguments[0])
         base = builder.gep(base, [arguments[1]], inbounds=True)
         element, n = base.type.pointee, indices.width
         places = builder.gep(base, [arguments[2]], inbounds=True, source_etype=element)
@@ -345,11 +354,11 @@ def add_terms(typingctx, sums, terms, k, x):
 
     def codegen(context, builder, signature, arguments):
         before, array, position, factor = arguments
-        struct = cgutils.create_struct_proxy(signature.args[1])(context, builder, value=array)
+        data = data_of(context, builder, signature.args[1], array)
         start = builder.mul(position, ir.IntType(64)(sums.count))
         after = before
         for i in range(sums.count):
-            place = builder.gep(struct.data, [builder.add(start, ir.IntType(64)(i))], inbounds=True)
+            place = builder.gep(data, [builder.add(start, ir.IntType(64)(i))], inbounds=True)
             term = fill_lanes(builder, builder.load(place), sums.dtype.width)
             total = _fused(builder, term, factor, builder.extract_value(before, i))
             after = builder.insert_value(after, total, i)

@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ensemble._compile.lanes.types import fill_lanes, item_size, pointer_to
+from ensemble._compile.lanes.types import data_of, fill_lanes, item_size, pointer_to
 
 __all__ = ["add_block", "prefetch_block"]
 
@@ -38,8 +38,8 @@ def add_block(typingctx, sums, values, place, step, x, column, stride, terms, ro
         def loaded(kind, numbers, base, number, gap):
             offset = builder.add(base, builder.mul(gap, lanes(number)))
             if one and numbers is array:
-                struct = cgutils.create_struct_proxy(kind)(context, builder, value=numbers)
-                return fill_lanes(builder, builder.load(builder.gep(struct.data, [offset], inbounds=True)), width)
+                data = data_of(context, builder, kind, numbers)
+                return fill_lanes(builder, builder.load(builder.gep(data, [offset], inbounds=True)), width)
             value = builder.load(pointer_to(context, builder, kind, numbers, offset, width))
             value.align = size
             return value
@@ -71,13 +71,13 @@ def prefetch_block(typingctx, values, place, step, count, sums):
     def codegen(context, builder, signature, arguments):
         array, start, distance = arguments[:3]
         byte, word, wide = ir.IntType(8).as_pointer(), ir.IntType(32), ir.IntType(64)
-        struct = cgutils.create_struct_proxy(signature.args[0])(context, builder, value=array)
+        data = data_of(context, builder, signature.args[0], array)
         function = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
         )
         for k in range(n if 2 * n_bytes >= LINE else 0):
             offset = builder.add(start, builder.mul(distance, wide(k)))
-            first = builder.bitcast(builder.gep(struct.data, [offset]), byte)
+            first = builder.bitcast(builder.gep(data, [offset]), byte)
             for line in range(0, n_bytes, LINE):
                 builder.call(function, [builder.gep(first, [wide(line)]), word(0), word(1), word(1)])
         return context.get_dummy_value()

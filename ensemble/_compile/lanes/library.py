@@ -18,7 +18,8 @@ from ensemble._compile.cache_folder import digest_of, kept_file
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, tables
 from ensemble._compile.lanes import types as _types
 from ensemble._compile.lanes.types import Lanes
-from ensemble._compile.numba import inner, target
+from ensemble._compile.numba import inner
+from ensemble._compile.processor import target
 from ensemble._compile.trace.operations import OPERATIONS, Table
 
 __all__ = ["LaneFunction", "assembly_of"]

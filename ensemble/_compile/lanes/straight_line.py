@@ -10,7 +10,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ensemble._compile.lanes.arithmetic import instruction
-from ensemble._compile.lanes.types import fill_lanes
+from ensemble._compile.lanes.types import data_of, fill_lanes
 from ensemble._compile.plain_code import Function, Group
 
 __all__ = ["StraightLine", "straight_line"]
@@ -75,7 +75,7 @@ def straight_line(*description: Any) -> Any:
             structs = cgutils.unpack_tuple(builder, arguments[0], len(line.parts))
             places = cgutils.unpack_tuple(builder, arguments[1], len(line.parts))
             kind = arrays.dtype
-            data = [cgutils.create_struct_proxy(kind)(context, builder, value=struct).data for struct in structs]
+            data = [data_of(context, builder, kind, struct) for struct in structs]
             line.emit(builder, context.get_value_type(kind.dtype), data, places)
             return context.get_dummy_value()
 

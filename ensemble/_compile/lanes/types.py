@@ -30,11 +30,13 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic, models, register_model
 
 __all__ = [
+    "OPERATORS",
     "PREFETCH_BYTES",
     "ROW_BYTES",
     "Lanes",
     "borrowed",
     "called",
+    "data_of",
     "fence",
     "library_call",
     "library_function",
@@ -81,10 +83,15 @@ def item_size(dtype: Any) -> int:
     return 1 if dtype is types.boolean else dtype.bitwidth // 8
 
 
+def data_of(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
+    """The address of an array's first entry."""
+    return builder.extract_value(array, context.data_model_manager[array_type].get_field_position("data"))
+
+
 def pointer_to(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, width: int) -> Any:
-    struct = cgutils.create_struct_proxy(array_type)(context, builder, value=array)
     vector = ir.VectorType(context.get_data_type(array_type.dtype), width)
-    return builder.bitcast(builder.gep(struct.data, [offset], inbounds=True), vector.as_pointer())
+    place = builder.gep(data_of(context, builder, array_type, array), [offset], inbounds=True)
+    return builder.bitcast(place, vector.as_pointer())
 
 
 def _from_memory(builder: Any, dtype: Any, value: Any) -> Any:
@@ -217,8 +224,8 @@ def prefetch(typingctx, array, offset, width):
 
     def codegen(context, builder, signature, arguments):
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        struct = cgutils.create_struct_proxy(signature.args[0])(context, builder, value=arguments[0])
-        start = builder.bitcast(builder.gep(struct.data, [arguments[1]]), byte)
+        data = data_of(context, builder, signature.args[0], arguments[0])
+        start = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
         function = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
         )
@@ -303,8 +310,13 @@ def lanes_among(arguments: Any) -> Any:
     return lanes.pop() if len(lanes) == 1 and plain else None
 
 
+OPERATORS: dict[Any, Any] = {}
+"""What emits each operator on lanes: ``emit(builder, dtype, *values)``."""
+
+
 def _operator(operation: Any, arity: int, emit: Any, gives_mask: bool = False) -> None:
     """Register `operation` on lanes: ``emit(builder, dtype, *values)`` emits it."""
+    OPERATORS[operation] = emit
 
     class Typing(AbstractTemplate):
         def generic(self, arguments: Any, keywords: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ensemble._compile.c_functions import call_elements, pointer_at
 from ensemble._compile.lanes.types import fence, library_function
-from ensemble._compile.numba import array_at, compiled, compiled_serial, prange
+from ensemble._compile.numba import array_at, compiled_regions, compiled_serial, prange
 from ensemble._compile.trace.broadcast import CHUNK, FLAT
 from ensemble._compile.trace.operations import OPERATIONS
 from ensemble._typing import Array
@@ -138,12 +138,13 @@ def span(body, first, last, streamed, plan, table, n_operands, numbers):
         fence()
 
 
-@compiled
+@compiled_regions
 def spans(body, n, streamed, plan, table, n_operands, numbers):
     """The same for `n` elements, by all threads."""
     size = CHUNKS * plan[-1, 0]
     for block in prange((n + size - 1) // size):
-        span(body, block * size, min(n, (block + 1) * size), streamed, plan, table, n_operands, numbers)
+        first = np.int64(block) * size
+        span(body, first, min(n, first + size), streamed, plan, table, n_operands, numbers)
 
 
 # --- scalar functions

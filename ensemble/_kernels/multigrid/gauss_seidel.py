@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._backend import array_namespace, numbers
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, splat, store, zeros
-from ensemble._compile.numba import compiled_regions, compiled_serial, per_width, prange, tiles
+from ensemble._compile.numba import compiled, compiled_serial, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.crs import row_product, row_sum
 
@@ -61,18 +61,14 @@ def gauss_seidel(indptr, indices, values, dinv, rows, starts, order, b, x):
 
 @per_width
 def _gauss_seidel(width, shared):
-    @compiled_regions
-    def loop(indptr, indices, values, dinv, rows, starts, order, b, x, n_samples, first):
-        for step in range(order.size):
-            c = order[step]
-            for j in prange(starts[c], starts[c + 1]):
-                i = rows[j]
-                total = row_product(
-                    indptr, indices, values, x, i, n_samples, first, shared, False, zeros(values, width)
-                )
-                here = np.int64(i) * n_samples + first
-                inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
-                store(x, here, load(x, here, width) + inverse * (load(b, here, width) - total))
+    @compiled
+    def loop(indptr, indices, values, dinv, rows, begin, end, b, x, n_samples, first):
+        for j in prange(end - begin):
+            i = rows[begin + j]
+            total = row_product(indptr, indices, values, x, i, n_samples, first, shared, False, zeros(values, width))
+            here = np.int64(i) * n_samples + first
+            inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
+            store(x, here, load(x, here, width) + inverse * (load(b, here, width) - total))
 
     return loop
 
@@ -81,11 +77,12 @@ def _gauss_seidel(width, shared):
 def _(indptr, indices, values, dinv, rows, starts, order, b, x):
     n_samples = x.shape[1]
     shared = values.shape[1] != n_samples
-    flat = [array.reshape(-1) for array in (b, x)]
+    values, dinv, b, flat = (array.reshape(-1) for array in (values, dinv, b, x))
+    edges = starts.tolist()
     for first, width in tiles(n_samples):
-        _gauss_seidel(width, shared)(
-            indptr, indices, values.reshape(-1), dinv.reshape(-1), rows, starts, order, *flat, n_samples, first
-        )
+        sweep = _gauss_seidel(width, shared)
+        for c in order.tolist():
+            sweep(indptr, indices, values, dinv, rows, edges[c], edges[c + 1], b, flat, n_samples, first)
     return x
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.machine_code import addresses_of, assembled
-from ensemble._compile.numba import register_bytes
+from ensemble._compile.processor import register_bytes
 from ensemble._compile.trace.graph import Graph
 
 __all__ = ["Addresses", "addresses", "single_width", "width_of"]

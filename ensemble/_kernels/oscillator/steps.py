@@ -15,7 +15,8 @@ from ensemble._compile.cache_folder import digest_of
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes.arithmetic import fma
 from ensemble._compile.lanes.inverse_root import inverse_root_estimate
-from ensemble._compile.numba import inner, register_bytes, thread_count, threads_for
+from ensemble._compile.numba import inner, thread_count, threads_for
+from ensemble._compile.processor import register_bytes
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.numba_source import imports_of, lanes_function, load_module

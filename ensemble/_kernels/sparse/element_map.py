@@ -106,8 +106,8 @@ def _fill_rows(order, first, incidences, ranks, corners, rows, longest, begins, 
     end = first[n_rows] - 1
     for part in prange((n_rows + rows - 1) // rows):
         seen = np.empty(n_rows, np.int32)  # the last row in which a column was met
-        for j in range(n_rows):
-            seen[j] = NONE
+        for row in range(n_rows):
+            seen[row] = NONE
         position = np.empty(n_rows, np.int16)
         met, found = np.empty(longest * k + 1, np.int32), np.empty(longest * k + BLOCK, np.int32)
         start = U(begins[part])

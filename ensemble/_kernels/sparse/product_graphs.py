@@ -46,8 +46,8 @@ def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length):
     n_rows = indptr_a.size - 1
     for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
         marker = new(n_columns, np.uint64)  # the last row in which a column was met
-        for j in range(n_columns):
-            marker[j] = NO_ROW
+        for c in range(n_columns):
+            marker[c] = NO_ROW
         for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
             count = 0
             for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
@@ -65,21 +65,20 @@ def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, i
     n_rows = indptr_a.size - 1
     for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
         marker = new(n_columns, np.uint64)
-        for j in range(n_columns):
-            marker[j] = NO_ROW
+        for c in range(n_columns):
+            marker[c] = NO_ROW
         for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
             place = U(indptr[i])
             for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
                 row = U(indices_a[k])
-                for m in range(U(indptr_b[row]), U(indptr_b[row + U(1)])):
-                    j = U(indices_b[m])
+                for t in range(U(indptr_b[row]), U(indptr_b[row + U(1)])):
+                    j = U(indices_b[t])
                     if marker[j] != i:
                         marker[j] = i
                         indices[place] = j
                         place += U(1)
-            for k in range(np.int64(indptr[i]) + 1, np.int64(place)):  # insertion sort: rows are short
-                column = indices[k]
-                m = k - 1
+            for n in range(np.int64(indptr[i]) + 1, np.int64(place)):  # insertion sort: rows are short
+                column, m = indices[n], n - 1
                 while m >= indptr[i] and indices[m] > column:
                     indices[m + 1] = indices[m]
                     m -= 1

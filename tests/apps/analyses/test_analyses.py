@@ -10,7 +10,8 @@ from scipy import stats
 from ensemble import Ensemble, apps
 from ensemble._compile import device
 from ensemble._compile.lanes.types import load, store
-from ensemble._compile.numba import compiled_serial, register_bytes
+from ensemble._compile.numba import compiled_serial
+from ensemble._compile.processor import register_bytes
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.oscillator import launch, noise, steps
 from ensemble.apps.analyses import (

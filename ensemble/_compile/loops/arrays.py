@@ -1,0 +1,201 @@
+"""Arrays of a loop that is translated: entries, rows, parts, memory."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from ensemble._compile.loops.native_call import ARRAYS, flat_types, python_function
+from ensemble._compile.loops.scope import TranslationError, Value, is_constant
+from ensemble._compile.loops.values import BYTES, I1, I64, SIGNED, UNSIGNED, Values
+
+__all__ = ["Arrays"]
+
+LINE = 64
+"""Bytes of a cache line, with which memory begins."""
+
+
+def item_bytes(dtype: Any) -> int:
+    """Bytes of an entry."""
+    return 1 if dtype is types.boolean else dtype.bitwidth // 8
+
+
+class Arrays(Values):
+    """Operations on arrays: each is an address, extents and a size."""
+
+    def __init__(self, made: ir.Function) -> None:
+        super().__init__(made)
+        self.memory: list[Any] = []
+        """Where the addresses of arrays stand that were allocated."""
+
+    def value_Attribute(self, node: ast.Attribute) -> Any:
+        owner = self.value(node.value)
+        if not isinstance(owner, Value):
+            return getattr(owner, node.attr)
+        if isinstance(owner.kind, types.Array):
+            if node.attr in ("dtype", "itemsize"):
+                dtype = np.dtype(str(owner.kind.dtype) if owner.kind.dtype is not types.boolean else "bool")
+                return dtype if node.attr == "dtype" else dtype.itemsize
+            data, shape, size = self.parts(owner)
+            if node.attr == "size":
+                return Value(SIGNED, size)
+            if node.attr == "shape":
+                return tuple(Value(SIGNED, part) for part in shape)
+            if node.attr == "reshape":
+                return functools.partial(self.flat, owner)
+            if node.attr == "ctypes":
+                return SimpleNamespace(data=Value(SIGNED, self.builder.ptrtoint(data, I64)))
+        raise self.refused(node)
+
+    def parts(self, array: Value) -> tuple[Any, list[Any], Any]:
+        """The address of an array's data, its extents and its size."""
+        if array.parts is None:
+            at = self.context.data_model_manager[array.kind].get_field_position
+            data, shape, size = (
+                self.builder.extract_value(array.made, at(name)) for name in ("data", "shape", "nitems")
+            )
+            array.parts = data, cgutils.unpack_tuple(self.builder, shape), size
+        return array.parts
+
+    def flat(self, array: Value, shape: Any) -> Value:
+        """The array in one dimension."""
+        if shape != -1:
+            raise TranslationError("reshape to another shape than -1")
+        data, _, size = self.parts(array)
+        return self.array(array.kind.dtype, data, [size])
+
+    def array(self, dtype: Any, data: Any, shape: list[Any]) -> Value:
+        """An array in C order that owns nothing."""
+        kind, builder = types.Array(dtype, len(shape), "C"), self.builder
+        itemsize = I64(item_bytes(dtype))
+        strides, size = [itemsize], shape[-1]
+        for extent in shape[:0:-1]:
+            strides.insert(0, builder.mul(strides[0], extent))
+        for extent in shape[-2::-1]:
+            size = builder.mul(size, extent)
+        model = self.context.data_model_manager[kind]
+        made = ir.Constant(model.get_value_type(), None)  # no owner is known
+        packed = cgutils.pack_array(builder, shape), cgutils.pack_array(builder, strides)
+        entries = {"data": data, "itemsize": itemsize, "nitems": size, "shape": packed[0], "strides": packed[1]}
+        for name, entry in entries.items():
+            made = builder.insert_value(made, entry, model.get_field_position(name))
+        array = Value(kind, made)
+        array.parts = data, shape, size
+        return array
+
+    def place(self, node: ast.Subscript) -> tuple[Any, Any, list[Any]]:
+        """The dtype and the address of an entry of an array, or of its row; the row's extents."""
+        array = self.value(node.value)
+        if isinstance(array, np.ndarray):
+            array = self.constant_array(array)
+        if not (isinstance(array, Value) and isinstance(array.kind, types.Array)):
+            raise self.refused(node)
+        index = self.value(node.slice)
+        indices = [self.made_of(part) for part in (index if isinstance(index, tuple) else (index,))]
+        data, shape, _ = self.parts(array)
+        if len(indices) > len(shape) or any(part.kind not in (SIGNED, UNSIGNED) for part in indices):
+            raise self.refused(node)
+        at = I64(0)
+        for part, extent in zip(indices, shape, strict=False):
+            at = self.builder.add(self.builder.mul(at, extent), self.from_start(part, extent))
+        rest = shape[len(indices) :]
+        for extent in rest:
+            at = self.builder.mul(at, extent)
+        return array.kind.dtype, self.builder.gep(data, [at], inbounds=True), rest
+
+    def from_start(self, index: Value, extent: Any) -> Any:
+        """The place of an index, which counts from the end where it is negative."""
+        number = index.made
+        if index.kind is UNSIGNED or index.natural:
+            return number
+        if isinstance(number, ir.Constant):
+            return number if number.constant >= 0 else self.builder.add(number, extent)
+        negative = self.builder.icmp_signed("<", number, I64(0))
+        return self.builder.select(negative, self.builder.add(number, extent), number)
+
+    def constant_array(self, array: np.ndarray) -> Value:
+        """An array in the scope of a function, whose numbers become part of the code."""
+        kind = ARRAYS.get(array.dtype)
+        if kind in (None, types.boolean):
+            raise TranslationError(f"a constant array of {array.dtype}")
+        (entry, *_), module = flat_types([types.Array(kind, 1, "C")]), self.builder.module
+        numbers = ir.Constant(ir.ArrayType(entry.pointee, array.size), array.reshape(-1).tolist())
+        place = ir.GlobalVariable(module, numbers.type, module.get_unique_name("numbers"))
+        place.initializer, place.global_constant, place.linkage = numbers, True, "internal"
+        return self.array(kind, self.builder.bitcast(place, entry), [I64(extent) for extent in array.shape])
+
+    def value_Subscript(self, node: ast.Subscript) -> Any:
+        owner = self.value(node.value)
+        if isinstance(node.slice, ast.Slice):
+            return self.part_of(node, owner, node.slice)
+        if isinstance(owner, np.ndarray) or (isinstance(owner, Value) and isinstance(owner.kind, types.Array)):
+            dtype, place, rest = self.place(node)
+            if rest:
+                return self.array(dtype, place, rest)
+            made = self.builder.load(place)
+            if dtype is types.boolean:
+                return Value(dtype, self.builder.trunc(made, I1))
+            if not isinstance(dtype, types.Integer) or dtype in (SIGNED, UNSIGNED):
+                return Value(dtype, made)
+            widen = self.builder.sext if str(dtype).startswith("int") else self.builder.zext
+            return Value(SIGNED, widen(made, I64))
+        index = self.value(node.slice)
+        if isinstance(owner, Value) and isinstance(owner.kind, types.UniTuple) and isinstance(index, int):
+            return Value(owner.kind.dtype, self.builder.extract_value(owner.made, index))
+        if is_constant(index) and not isinstance(owner, Value):
+            return owner[index]
+        raise self.refused(node)
+
+    def part_of(self, node: ast.AST, array: Any, part: ast.Slice) -> Value:
+        """The part of a flat array between two places, which lie in it."""
+        ends = [getattr(part, name) for name in ("lower", "upper")]
+        if part.step is not None or None in ends or getattr(array.kind, "ndim", 0) != 1:
+            raise self.refused(node)
+        first, last = (self.cast(self.value(end), SIGNED) for end in ends)
+        data = self.builder.gep(self.parts(array)[0], [first], inbounds=True)
+        return self.array(array.kind.dtype, data, [self.builder.sub(last, first)])
+
+    def clear(self, target: ast.Subscript, value: Any) -> None:
+        """``array[:] = 0``."""
+        array, part = self.value(target.value), target.slice
+        whole = isinstance(part, ast.Slice) and part.lower is part.upper is part.step is None
+        if not whole or value != 0 or not is_constant(value) or not isinstance(array.kind, types.Array):
+            raise self.refused(target)
+        data, _, size = self.parts(array)
+        n_bytes = self.builder.mul(
+            size, I64(1 if array.kind.dtype is types.boolean else array.kind.dtype.bitwidth // 8)
+        )
+        cgutils.memset(self.builder, self.builder.bitcast(data, BYTES), n_bytes, 0)
+
+    def allocate(self, cleared: bool, count: Any, dtype: Any = np.float64) -> Value:
+        """Memory for an array; it ends where this statement is met again, or with the function."""
+        if isinstance(dtype, np.dtype):
+            dtype = dtype.type
+        kind = ARRAYS.get(np.dtype(dtype)) if isinstance(dtype, type) else None
+        if kind in (None, types.boolean):
+            raise TranslationError(f"an array of {dtype}")
+        n = self.cast(count, SIGNED)
+        builder, place = self.builder, self.slot(BYTES)
+        n_bytes = builder.mul(n, I64(kind.bitwidth // 8))
+        ir.IRBuilder(self.start).store(ir.Constant(BYTES, None), place)
+        self.memory.append(place)
+        self.free(place)
+        taken = builder.call(python_function(builder.module, "PyMem_RawMalloc"), [builder.add(n_bytes, I64(LINE))])
+        builder.store(taken, place)
+        start = builder.and_(builder.add(builder.ptrtoint(taken, I64), I64(LINE - 1)), I64(-LINE))
+        memory = builder.inttoptr(start, BYTES)
+        if cleared:
+            cgutils.memset(builder, memory, n_bytes, 0)
+        element = self.context.get_value_type(kind)
+        return self.array(kind, self.builder.bitcast(memory, element.as_pointer()), [n])
+
+    def free(self, place: Any) -> None:
+        """End the memory whose address stands in `place`."""
+        self.builder.call(python_function(self.builder.module, "PyMem_RawFree"), [self.builder.load(place)])

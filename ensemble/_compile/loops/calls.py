@@ -1,0 +1,148 @@
+"""Calls in a loop that is translated: Python's functions, operations of `lanes/`, functions spliced into the loop."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import prange, types
+from numba.extending import is_jitted
+
+from ensemble._compile.allocation import new
+from ensemble._compile.lanes.arithmetic import instruction
+from ensemble._compile.lanes.types import Lanes, called
+from ensemble._compile.loops.arrays import Arrays
+from ensemble._compile.loops.native_call import ARRAYS
+from ensemble._compile.loops.scope import Scope, Span, Value, is_constant, source_of
+from ensemble._compile.loops.values import I64, SCALARS, SIGNED
+
+__all__ = ["Calls"]
+
+
+class Calls(Arrays):
+    """Calls of functions."""
+
+    def run(self, statements: Sequence[ast.stmt]) -> None:
+        """Translate statements."""
+        raise NotImplementedError
+
+    def assign(self, name: str, value: Any) -> None:
+        """Give a name a value."""
+        raise NotImplementedError
+
+    def value_Call(self, node: ast.Call) -> Any:
+        function = self.value(node.func)
+        if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
+            raise self.refused(node)
+        given = [self.value(part) for part in node.args]
+        if is_jitted(function):
+            return self.spliced(function.py_func, given)
+        if function in (new, np.empty, np.zeros):
+            return self.allocate(function is np.zeros, *given)
+        if function is enumerate and isinstance(given[0], tuple):
+            return tuple(enumerate(given[0]))
+        if hasattr(function, "_defn"):
+            return self.intrinsic(node, function, given)
+        if isinstance(function, functools.partial):
+            return function(*given)
+        if function is range or function is prange:
+            first, last = (0, given[0]) if len(given) == 1 else given[:2]
+            return Span((first, last, given[2] if len(given) > 2 else 1))
+        if function is len and isinstance(given[0], tuple):
+            return len(given[0])
+        if function is len and isinstance(given[0], Value) and isinstance(given[0].kind, types.UniTuple):
+            return given[0].kind.count
+        if all(map(is_constant, given)) and function in (*SCALARS, min, max, abs, len, bool, math.sqrt, np.sqrt):
+            return function(*given)
+        if function in SCALARS:
+            return Value(SCALARS[function], self.cast(given[0], SCALARS[function]))
+        if isinstance(function, type) and issubclass(function, np.signedinteger) and len(given) == 1:
+            kind = ir.IntType(8 * np.dtype(function).itemsize)
+            whole = self.cast(given[0], SIGNED)
+            return Value(SIGNED, self.builder.sext(self.builder.trunc(whole, kind), I64))
+        if function in (min, max) and len(given) == 2:
+            return self.smaller(node, function is min, *map(self.made_of, given))
+        if function in (abs, math.sqrt, np.sqrt) and isinstance(given[0].kind, types.Float):
+            return Value(
+                given[0].kind, instruction(self.builder, "fabs" if function is abs else "sqrt", [given[0].made])
+            )
+        raise self.refused(node)
+
+    def smaller(self, node: ast.AST, least: bool, a: Value, b: Value) -> Value:
+        if a.kind != b.kind or not isinstance(a.kind, types.Integer | types.Float):
+            raise self.refused(node, f"{a.kind}, {b.kind}")
+        real, signed = isinstance(a.kind, types.Float), a.kind is SIGNED
+        builder = self.builder
+        compare = builder.fcmp_ordered if real else builder.icmp_signed if signed else builder.icmp_unsigned
+        return Value(a.kind, self.builder.select(compare("<" if least else ">", b.made, a.made), b.made, a.made))
+
+    def intrinsic(self, node: ast.AST, function: Any, given: list[Any]) -> Any:
+        """An operation of `lanes/`, which are intrinsic functions of Numba."""
+        if function is called:
+            raise self.refused(node)
+        found = function._defn(self.typing, *map(self.kind_of, given))
+        if found is None:
+            raise self.refused(node, str([*map(self.kind_of, given)]))
+        signature, codegen = found
+        wanted = list(signature.args)
+        if isinstance(wanted[-1] if wanted else None, types.StarArgTuple | types.StarArgUniTuple):
+            given = [*given[: len(wanted) - 1], tuple(given[len(wanted) - 1 :])]
+        values = [self.argument(value, kind) for value, kind in zip(given, wanted, strict=True)]
+        made = codegen(self.context, self.builder, signature, values)
+        if signature.return_type in (types.void, types.none):
+            return None
+        return Value(signature.return_type, made)
+
+    def kind_of(self, value: Any) -> Any:
+        """Numba's type of an argument of an intrinsic function."""
+        if isinstance(value, Value):
+            return value.kind
+        if isinstance(value, tuple):
+            return types.Tuple.from_types([self.kind_of(part) for part in value])
+        if isinstance(value, np.dtype):
+            return types.DType(ARRAYS[value])
+        return types.literal(value) if isinstance(value, bool | int) else self.made_of(value).kind
+
+    def argument(self, value: Any, kind: Any) -> Any:
+        """LLVM's value of an argument of an intrinsic function."""
+        if isinstance(value, tuple):
+            parts = [self.argument(part, each) for part, each in zip(value, kind.types, strict=True)]
+            return self.context.make_tuple(self.builder, kind, parts)
+        if isinstance(kind, types.Literal):
+            return self.made_of(value).made
+        if isinstance(kind, types.Number | types.Boolean | Lanes):
+            return self.cast(value, kind)
+        return value.made if isinstance(value, Value) else None
+
+    def spliced(self, function: Any, given: Sequence[Any]) -> Any:
+        """The statements of a called function, among those of its caller."""
+        tree = source_of(function.__code__)
+        names = [each.arg for each in tree.args.args]
+        missing = len(names) - len(given)
+        given = [*given, *((function.__defaults__ or ())[-missing:] if missing else ())]
+        outer, self.scope = self.scope, Scope(function)
+        for name, value in zip(names, given, strict=True):
+            self.assign(name, value)
+        end = self.scope.end = self.block("returned")
+        self.run(tree.body)
+        returned, self.scope = self.scope.returned, outer
+        if not self.builder.block.is_terminated:
+            returned.append((None, self.builder.block))
+            self.builder.branch(end)
+        self.builder.position_at_end(end)
+        if len(returned) == 1:
+            return returned[0][0]
+        if all(value is None for value, _ in returned):
+            return None
+        kinds = {value.kind if isinstance(value, Value) else None for value, _ in returned}
+        if len(kinds) > 1 or None in kinds:
+            raise self.refused(tree, "returns values of several types")
+        joined = self.builder.phi(returned[0][0].made.type)
+        for value, block in returned:
+            joined.add_incoming(value.made, block)
+        return Value(kinds.pop(), joined)

@@ -1,0 +1,258 @@
+"""Calls of translated loops from Python: arguments are taken from Python's tuple by the compiled code itself.
+
+The code reads a NumPy array as NumPy's header files lay it out: where its data, extents, type and flags lie has been
+the same since NumPy 1.7. `can_call` tests it once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+
+__all__ = [
+    "ALL_THREADS",
+    "ARRAYS",
+    "HEADER",
+    "ONE_THREAD",
+    "can_call",
+    "flat_types",
+    "guards_of",
+    "kinds_of",
+    "native",
+    "python_function",
+    "write_run",
+]
+
+ALL_THREADS, ONE_THREAD = -1, -2
+"""Threads that run a loop: all that Numba may use now, or the calling one."""
+
+I1, I32, I64, BYTES = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.IntType(8).as_pointer()
+SINGLE, DOUBLE = ir.FloatType(), ir.DoubleType()
+SCALARS = {types.boolean: I1, types.int64: I64, types.float32: SINGLE, types.float64: DOUBLE}
+
+HEADER = object.__basicsize__
+"""Bytes in front of what is an object's own; the last eight are the address of its type."""
+
+DATA, N_DIM, EXTENTS, DTYPE, FLAGS = HEADER, HEADER + 8, HEADER + 16, HEADER + 40, HEADER + 48
+"""Where the parts of a NumPy array lie."""
+
+C_ORDER_ALIGNED = 0x101
+
+ARRAYS = {
+    np.dtype(name): getattr(types, "boolean" if name == "bool" else name)
+    for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+}
+
+PYTHON = {
+    "PyTuple_Size": (I64, [BYTES]),
+    "PyTuple_GetItem": (BYTES, [BYTES, I64]),
+    "PyLong_AsLongLong": (I64, [BYTES]),
+    "PyFloat_AsDouble": (DOUBLE, [BYTES]),
+    "PyErr_Occurred": (BYTES, []),
+    "PyEval_SaveThread": (BYTES, []),
+    "PyEval_RestoreThread": (ir.VoidType(), [BYTES]),
+    "PyMem_RawMalloc": (BYTES, [I64]),
+    "PyMem_RawFree": (ir.VoidType(), [BYTES]),
+}
+"""Functions of Python that compiled code calls: results and arguments."""
+
+
+@functools.cache
+def can_call() -> bool:
+    """Whether arrays lie in memory as this module expects; Python's functions are made known to LLVM."""
+    array = np.arange(6.0).reshape(2, 3)
+
+    def at(place: int, kind: Any) -> Any:
+        return kind.from_address(id(array) + place).value
+
+    known = (
+        at(HEADER - 8, ctypes.c_int64) == id(np.ndarray)
+        and at(DATA, ctypes.c_int64) == array.ctypes.data
+        and at(N_DIM, ctypes.c_int32) == 2
+        and at(DTYPE, ctypes.c_int64) == id(array.dtype)
+        and at(FLAGS, ctypes.c_int32) & C_ORDER_ALIGNED == C_ORDER_ALIGNED
+        and at(FLAGS, ctypes.c_int32) == array.flags.num
+    )
+    for name in PYTHON if known else ():
+        binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+    return bool(known)
+
+
+def kinds_of(arguments: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The types of arguments: Numba's, tuples for tuples; None where a translated loop does not take them."""
+    found: list[Any] = []
+    for value in arguments:
+        kind: Any = None
+        if type(value) is np.ndarray:
+            entry = ARRAYS.get(value.dtype)
+            if entry is not None and value.ndim > 0 and value.flags.num & C_ORDER_ALIGNED == C_ORDER_ALIGNED:
+                kind = types.Array(entry, value.ndim, "C")
+        elif type(value) is tuple:
+            kind = kinds_of(value)
+        elif type(value) is bool:
+            kind = types.boolean
+        elif isinstance(value, int | np.integer) and not isinstance(value, np.uint64):
+            kind = types.int64
+        elif isinstance(value, float | np.float32):
+            kind = types.float64 if isinstance(value, float) else types.float32
+        if kind is None:
+            return None
+        found.append(kind)
+    return tuple(found)
+
+
+def guards_of(arguments: Sequence[Any]) -> list[Any]:
+    """The types of arguments and the dtypes of arrays, whose addresses `write_run` compares."""
+    found: list[Any] = []
+    for value in arguments:
+        found.append(type(value))
+        if type(value) is tuple:
+            found += guards_of(value)
+        elif type(value) is np.ndarray:
+            found.append(value.dtype)
+    return found
+
+
+def flat_types(kinds: Sequence[Any]) -> list[Any]:
+    """LLVM's types of the arguments of a loop: for an array the address of its data and its extents."""
+    found: list[Any] = []
+    for kind in kinds:
+        if isinstance(kind, tuple):
+            found += flat_types(kind)
+        elif isinstance(kind, types.Array):
+            bits = 8 if kind.dtype is types.boolean else kind.dtype.bitwidth
+            entry = SCALARS[kind.dtype] if isinstance(kind.dtype, types.Float) else ir.IntType(bits)
+            found += [entry.as_pointer(), *[I64] * kind.ndim]
+        else:
+            found.append(SCALARS[kind])
+    return found
+
+
+def python_function(module: ir.Module, name: str) -> Any:
+    """One of `PYTHON` as a function that `module` declares."""
+    result, arguments = PYTHON[name]
+    return cgutils.get_or_insert_function(module, ir.FunctionType(result, arguments), name)
+
+
+class _Arguments:
+    """Instructions that take the arguments from Python's tuple, after tests of their types."""
+
+    def __init__(self, builder: Any, guards: Any, other: ir.Block) -> None:
+        self.builder, self.guards, self.other, self.tested = builder, guards, other, 0
+        self.values: list[Any] = []
+
+    def at(self, thing: Any, place: int, kind: Any) -> Any:
+        address = self.builder.gep(thing, [I64(place)])
+        return self.builder.load(self.builder.bitcast(address, kind.as_pointer()))
+
+    def test(self, met: Any) -> None:
+        more = self.builder.append_basic_block("more")
+        self.builder.cbranch(met, more, self.other)
+        self.builder.position_at_end(more)
+
+    def test_guard(self, found: Any) -> None:
+        wanted = self.builder.load(self.builder.gep(self.guards, [I64(self.tested)]))
+        self.tested += 1
+        self.test(self.builder.icmp_signed("==", found, wanted))
+
+    def take(self, holder: Any, kinds: Sequence[Any]) -> None:
+        builder = self.builder
+        size = builder.call(python_function(builder.module, "PyTuple_Size"), [holder])
+        self.test(builder.icmp_signed("==", size, I64(len(kinds))))
+        for k, kind in enumerate(kinds):
+            thing = builder.call(python_function(builder.module, "PyTuple_GetItem"), [holder, I64(k)])
+            self.test_guard(self.at(thing, HEADER - 8, I64))
+            if isinstance(kind, tuple):
+                self.take(thing, kind)
+                continue
+            if isinstance(kind, types.Array):
+                self.take_array(thing, kind)
+                continue
+            name = "PyFloat_AsDouble" if isinstance(kind, types.Float) else "PyLong_AsLongLong"
+            number = builder.call(python_function(builder.module, name), [thing])
+            if kind is types.boolean:
+                number = builder.trunc(number, I1)
+            elif kind is types.float32:
+                number = builder.fptrunc(number, SINGLE)
+            self.values.append(number)
+
+    def take_array(self, array: Any, kind: types.Array) -> None:
+        builder = self.builder
+        self.test_guard(self.at(array, DTYPE, I64))
+        self.test(builder.icmp_signed("==", self.at(array, N_DIM, I32), I32(kind.ndim)))
+        order = builder.and_(self.at(array, FLAGS, I32), I32(C_ORDER_ALIGNED))
+        self.test(builder.icmp_signed("==", order, I32(C_ORDER_ALIGNED)))
+        pointer, *extents = flat_types([kind])
+        self.values.append(self.at(array, DATA, pointer))
+        start = self.at(array, EXTENTS, BYTES)
+        self.values += [self.at(start, 8 * k, I64) for k in range(len(extents))]
+
+
+def write_run(module: ir.Module, kinds: Sequence[Any], flat: list[Any], count: Any, part: Any) -> None:
+    """Write ``run(arguments, guards, mode)``, which shares ``part(*arguments, low, high)`` among threads."""
+    run = ir.Function(module, ir.FunctionType(I32, [BYTES, I64.as_pointer(), I64]), "run")
+    builder = ir.IRBuilder(run.append_basic_block("start"))
+    other = run.append_basic_block("other")
+    ir.IRBuilder(other).ret(I32(0))
+    taken = _Arguments(builder, run.args[1], other)
+    taken.take(run.args[0], kinds)
+    error = builder.call(python_function(module, "PyErr_Occurred"), [])
+    taken.test(builder.icmp_signed("==", error, ir.Constant(BYTES, None)))
+    state = builder.call(python_function(module, "PyEval_SaveThread"), [])
+    whole = builder.call(count, taken.values)
+    numbers = cgutils.get_or_insert_function(module, ir.FunctionType(I64, []), "get_num_threads")
+    with builder.if_else(builder.icmp_signed("==", run.args[2], I64(ALL_THREADS))) as (all_threads, one_thread):
+        with all_threads:
+            several = builder.call(numbers, [])
+            asked = builder.block
+        with one_thread:
+            alone = builder.block
+    threads = builder.phi(I64)
+    threads.add_incoming(several, asked)
+    threads.add_incoming(I64(1), alone)
+    with builder.if_else(builder.icmp_signed(">", threads, I64(1)), likely=False) as (together, single):
+        with together:
+            _share(builder, flat, part, taken.values, whole, threads)
+        with single:
+            builder.call(part, [*taken.values, I64(0), whole])
+    builder.call(python_function(module, "PyEval_RestoreThread"), [state])
+    builder.ret(I32(1))
+
+
+def _share(builder: Any, flat: list[Any], part: Any, values: list[Any], whole: Any, threads: Any) -> None:
+    """Call `part` on every thread with its part of ``range(whole)``."""
+    module = builder.module
+    layout = ir.LiteralStructType([I64, I64, *flat])
+    task = cgutils.alloca_once(builder, layout)
+    for k, value in enumerate((whole, threads, *values)):
+        builder.store(value, builder.gep(task, [I64(0), I32(k)]))
+    first, step, size = (cgutils.alloca_once_value(builder, value) for value in (I64(0), I64(1), threads))
+    kind = ir.FunctionType(ir.VoidType(), [BYTES] * 5 + [I64] * 3)
+    schedule = cgutils.get_or_insert_function(module, kind, "numba_parallel_for")
+    places = [_thread(module, layout, part), first, size, step, task]
+    builder.call(schedule, [*(builder.bitcast(place, BYTES) for place in places), I64(0), I64(1), threads])
+
+
+def _thread(module: ir.Module, layout: ir.LiteralStructType, part: Any) -> ir.Function:
+    """The function that the scheduler calls: ``thread(index, size, step, task)``, `index` being that of the thread."""
+    pointer = I64.as_pointer()
+    made = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, BYTES]), "thread")
+    made.linkage = "internal"
+    builder = ir.IRBuilder(made.append_basic_block())
+    k, task = builder.load(made.args[0]), builder.bitcast(made.args[3], layout.as_pointer())
+    count, threads, *passed = (builder.load(builder.gep(task, [I64(0), I32(at)])) for at in range(len(layout.elements)))
+    low, high = (builder.sdiv(builder.mul(at, count), threads) for at in (k, builder.add(k, I64(1))))
+    builder.call(part, [*passed, low, high])
+    builder.ret_void()
+    return made
+
+
+native = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
+"""What Python calls ``run`` by."""

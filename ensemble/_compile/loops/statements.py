@@ -1,0 +1,210 @@
+"""Statements of a loop that is translated."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+
+from ensemble._compile.lanes.types import Lanes
+from ensemble._compile.loops.calls import Calls
+from ensemble._compile.loops.scope import Span, TranslationError, Value, is_constant
+from ensemble._compile.loops.values import I64, SIGNED, UNSIGNED
+
+__all__ = ["Statements"]
+
+
+class Statements(Calls):
+    """The translation of the statements of a function, and of those that it calls, to LLVM."""
+
+    def finish(self, result: Any = None) -> None:
+        """End the function."""
+        for place in self.memory:
+            self.free(place)
+        if result is None:
+            self.builder.ret_void()
+        else:
+            self.builder.ret(result)
+        ir.IRBuilder(self.start).branch(self.first)
+
+    def run(self, statements: Sequence[ast.stmt]) -> None:
+        for statement in statements:
+            translate = getattr(self, f"run_{type(statement).__name__}", None)
+            if translate is None:
+                raise self.refused(statement)
+            translate(statement)
+            if self.builder.block.is_terminated:
+                return
+
+    def run_Pass(self, node: ast.Pass) -> None:
+        pass
+
+    def run_Expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):  # a docstring
+            self.value(node.value)
+
+    def run_Assign(self, node: ast.Assign) -> None:
+        value = self.value(node.value)
+        for target in node.targets:
+            self.store(target, value)
+
+    def run_AugAssign(self, node: ast.AugAssign) -> None:
+        target: Any = ast.copy_location(type(node.target)(**{**vars(node.target), "ctx": ast.Load()}), node.target)
+        self.store(node.target, self.arithmetic(node, node.op, self.value(target), self.value(node.value)))
+
+    def store(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, ast.Tuple):
+            if isinstance(value, Value):
+                raise self.refused(target)
+            for part, each in zip(target.elts, value, strict=True):
+                self.store(part, each)
+        elif isinstance(target, ast.Name):
+            self.assign(target.id, value)
+        elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):
+            self.clear(target, value)
+        elif isinstance(target, ast.Subscript):
+            dtype, place, rest = self.place(target)
+            if rest:
+                raise self.refused(target)
+            made = self.cast(value, dtype)
+            self.builder.store(self.builder.zext(made, place.type.pointee) if dtype is types.boolean else made, place)
+        else:
+            raise self.refused(target)
+
+    def assign(self, name: str, value: Any) -> None:
+        """Give a name a value; one that never gets another may be a constant, an array or a tuple."""
+        scope = self.scope
+        stored = isinstance(value, Value) and not isinstance(value.kind, types.Array)
+        if not stored and name not in scope.variables:
+            scope.values[name] = value
+            return
+        given = self.made_of(value)
+        if name not in scope.places:
+            scope.places[name] = given.kind, self.slot(given.made.type)
+        kind, place = scope.places[name]
+        if given.kind != kind and not (is_constant(value) and isinstance(kind, Lanes | types.Number)):
+            raise TranslationError(f"{name} is {kind}, then {given.kind}")
+        self.builder.store(self.cast(given, kind), place)
+
+    def run_Return(self, node: ast.Return) -> None:
+        value = None if node.value is None else self.value(node.value)
+        if self.scope.end is None:
+            raise self.refused(node)
+        self.scope.returned.append((value, self.builder.block))
+        self.builder.branch(self.scope.end)
+
+    def run_If(self, node: ast.If) -> None:
+        condition = self.value(node.test)
+        if is_constant(condition):
+            self.run(node.body if condition else node.orelse)
+            return
+        bit = self.truth(condition)
+        then, after = self.block("then"), self.block("after")
+        other = self.block("other") if node.orelse else after
+        self.builder.cbranch(bit, then, other)
+        for block, statements in ((then, node.body), (other, node.orelse)):
+            if block is not after:
+                self.builder.position_at_end(block)
+                self.run(statements)
+                self.go(after)
+        self.builder.position_at_end(after)
+
+    def run_While(self, node: ast.While) -> None:
+        if node.orelse:
+            raise self.refused(node)
+        test, body, after = self.block("test"), self.block("body"), self.block("after")
+        self.builder.branch(test)
+        self.builder.position_at_end(test)
+        self.builder.cbranch(self.truth(self.value(node.test)), body, after)
+        self.round(body, node.body, test, after)
+        self.go(test)
+        self.builder.position_at_end(after)
+
+    def run_For(self, node: ast.For) -> None:
+        span = self.value(node.iter)
+        if node.orelse or not isinstance(span, tuple):
+            raise self.refused(node.iter)
+        if not isinstance(span, Span):
+            self.unrolled(node, span)
+            return
+        if is_constant(span) and self.takes_entries(node):
+            self.unrolled(node, range(*span))
+            return
+        first, last, step = span
+        kinds = {self.made_of(value).kind for value in (first, last) if type(value) is not int}
+        kind = UNSIGNED if kinds == {UNSIGNED} else SIGNED
+        if UNSIGNED in kinds and kind is SIGNED:
+            raise self.refused(node.iter)
+        up = is_constant(step) and step > 0
+        natural = up and (first.natural if isinstance(first, Value) else first >= 0)
+        self.counted(node, kind, self.cast(first, kind), self.cast(last, kind), self.cast(step, kind), natural)
+
+    def takes_entries(self, loop: ast.For) -> bool:
+        """Whether a loop takes entries of tuples by its counter, which is a constant for that."""
+        for node in ast.walk(loop):
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+                name, counters = node.value.id, {each.id for each in ast.walk(node.slice) if isinstance(each, ast.Name)}
+                kind = self.scope.places.get(name, (None,))[0]
+                holds = isinstance(kind, types.UniTuple) or isinstance(self.scope.values.get(name), tuple)
+                if holds and isinstance(loop.target, ast.Name) and loop.target.id in counters:
+                    return True
+        return False
+
+    def unrolled(self, node: ast.For, rounds: Sequence[Any]) -> None:
+        """The rounds of a loop one after another, with the counter as a constant."""
+        after = self.block("after")
+        for value in rounds:
+            body, more = self.block("round"), self.block("more")
+            self.builder.branch(body)
+            self.builder.position_at_end(body)
+            self.store(node.target, value)
+            self.round(body, node.body, more, after)
+            self.go(more)
+            self.builder.position_at_end(more)
+        self.go(after)
+        self.builder.position_at_end(after)
+
+    def counted(self, node: ast.For, kind: Any, first: Any, last: Any, step: Any, natural: bool) -> None:
+        """A loop over a range that is known when the program runs."""
+        builder, counter, left = self.builder, self.slot(I64), self.slot(I64)
+        compare = builder.icmp_signed if kind is SIGNED else builder.icmp_unsigned
+        one = isinstance(step, ir.Constant) and step.constant == 1
+        apart = builder.sub(last, first)
+        if not one:  # quotients are those of numbers that are not negative, whatever the sign of the step
+            up = builder.icmp_signed(">", step, I64(0))
+            apart = builder.select(up, apart, builder.neg(apart))
+            size = builder.select(up, step, builder.neg(step))
+            apart = builder.udiv(builder.add(apart, builder.sub(size, I64(1))), size)
+            some = builder.select(up, compare("<", first, last), compare(">", first, last))
+        else:
+            some = compare("<", first, last)
+        builder.store(first, counter)
+        builder.store(builder.select(some, apart, I64(0)), left)
+        test, body, after = (self.block(name) for name in ("test", "body", "after"))
+        builder.branch(test)
+        builder.position_at_end(test)
+        builder.cbranch(builder.icmp_signed(">", builder.load(left), I64(0)), body, after)
+        builder.position_at_end(body)
+        self.store(node.target, Value(kind, builder.load(counter)))
+        if isinstance(node.target, ast.Name) and natural and node.target.id not in self.scope.variables:
+            self.scope.natural.add(node.target.id)
+        builder.store(builder.sub(builder.load(left), I64(1), flags=("nsw",)), left)
+        builder.store(builder.add(builder.load(counter), step, flags=("nsw",) if kind is SIGNED else ()), counter)
+        self.round(body, node.body, test, after)
+        self.go(test)
+        builder.position_at_end(after)
+
+    def round(self, body: ir.Block, statements: Sequence[ast.stmt], more: ir.Block, after: ir.Block) -> None:
+        self.builder.position_at_end(body)
+        self.scope.loops.append((more, after))
+        self.run(statements)
+        self.scope.loops.pop()
+
+    def run_Break(self, node: ast.Break) -> None:
+        self.builder.branch(self.scope.loops[-1][1])
+
+    def run_Continue(self, node: ast.Continue) -> None:
+        self.builder.branch(self.scope.loops[-1][0])

@@ -1,0 +1,101 @@
+"""Machine code of a function that ends in a loop which threads share."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core.compiler_lock import global_compiler_lock
+
+from ensemble._compile.cache_folder import ROOT, digest_of
+from ensemble._compile.kernel_cache import COMMON, folder_of
+from ensemble._compile.loops.native_call import HEADER, flat_types, write_run
+from ensemble._compile.loops.scope import Scope, TranslationError, Value, source_of
+from ensemble._compile.loops.statements import Statements
+from ensemble._compile.loops.values import I64, SIGNED
+from ensemble._compile.machine_code import Module, kept_addresses
+
+__all__ = ["last_loop", "loop_address", "loop_module"]
+
+
+def last_loop(function: Any) -> Any:
+    """The `prange` loop that a function ends in."""
+    tree = source_of(function.__code__)
+    loop: Any = tree.body[-1]
+    call = loop.iter if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) else None
+    if not (isinstance(call, ast.Call) and getattr(call.func, "id", None) == "prange" and len(call.args) == 1):
+        place = function.__code__.co_filename
+        raise ValueError(f"work_sharing: {tree.name} must end in a loop `for i in prange(n)`; see {place}")
+    return loop
+
+
+def loop_module(function: Any, kinds: Sequence[Any]) -> str:
+    """A module in LLVM's assembly with ``run(arguments, guards, mode)`` for a function that ends in a `prange` loop.
+
+    `kinds` are those of `native_call.kinds_of`. `arguments` is Python's tuple. 0 is returned, and nothing done, where
+    its types are not `guards`.
+    """
+    tree, module = source_of(function.__code__), ir.Module()
+    before, loop = tree.body[:-1], last_loop(function)
+    flat = flat_types(kinds)
+    names = [each.arg for each in tree.args.args]
+    if len(names) != len(kinds):
+        raise TranslationError("another number of arguments")
+
+    def body_of(made: ir.Function) -> Statements:
+        body = Statements(made)
+        body.scope = Scope(function)
+        values = iter(made.args)
+        for name, kind in zip(names, kinds, strict=True):
+            body.assign(name, _argument(body, kind, values))
+        body.run(before)
+        return body
+
+    count = ir.Function(module, ir.FunctionType(I64, flat), "count")
+    body = body_of(count)
+    body.finish(body.cast(body.value(loop.iter.args[0]), SIGNED))
+    part = ir.Function(module, ir.FunctionType(ir.VoidType(), [*flat, I64, I64]), "part")
+    part.attributes.add("noinline")
+    body = body_of(part)
+    body.counted(loop, SIGNED, part.args[-2], part.args[-1], I64(1), True)
+    body.finish()
+    for each in (count, part):
+        each.linkage = "internal"
+        each.attributes.add("nounwind")
+    write_run(module, kinds, flat, count, part)
+    return str(module)
+
+
+def _argument(body: Statements, kind: Any, values: Any) -> Any:
+    """An argument of the function, from LLVM's `values`."""
+    if isinstance(kind, tuple):
+        return tuple(_argument(body, part, values) for part in kind)
+    if isinstance(kind, types.Array):
+        data, *shape = (next(values) for _ in range(1 + kind.ndim))
+        return body.array(kind.dtype, data, shape)
+    return Value(kind, next(values))
+
+
+def loop_address(function: Any, kinds: Sequence[Any]) -> int:
+    """Where ``run`` of `loop_module` lies in this process; its machine code is kept on disk."""
+    numba.get_num_threads()  # starts the threads, to whose functions the code refers
+    with global_compiler_lock:
+        key = _key(function, kinds) or loop_module(function, kinds)
+        make = lambda: Module(loop_module(function, kinds), (), has_loops=True)
+        return kept_addresses(key, make, ["run"], str)["run"]
+
+
+def _key(function: Any, kinds: Sequence[Any]) -> str:
+    """What the machine code depends on: sources, constants in the scope, types; empty for functions from elsewhere."""
+    if not inspect.getfile(function).startswith(str(ROOT)):
+        return ""
+    constants = [cell.cell_contents for cell in function.__closure__ or ()]
+    if not all(isinstance(each, int | float | str) for each in constants):
+        return ""
+    sources = [digest_of(folder) for folder in (*COMMON, folder_of(function))]
+    return repr((function.__module__, function.__qualname__, constants, kinds, sources, numba.__version__, HEADER))

@@ -1,0 +1,310 @@
+"""Values of a loop that is translated: constants, numbers, lanes, and operations on them."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import registry
+
+from ensemble._compile.lanes.types import OPERATORS, Lanes, fill_lanes, lanes_among
+from ensemble._compile.loops.scope import Scope, TranslationError, Value, is_constant
+
+__all__ = ["BYTES", "I1", "I64", "SCALARS", "SIGNED", "UNSIGNED", "Values"]
+
+I1, I64, BYTES = ir.IntType(1), ir.IntType(64), ir.IntType(8).as_pointer()
+
+SIGNED, UNSIGNED = types.int64, types.uint64
+COMPARISONS = {
+    ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne), ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le), ast.Gt: (">", operator.gt), ast.GtE: (">=", operator.ge),
+}  # fmt: skip
+ARITHMETIC = {
+    ast.Add: ("add", operator.add), ast.Sub: ("sub", operator.sub), ast.Mult: ("mul", operator.mul),
+    ast.Div: ("div", operator.truediv), ast.FloorDiv: ("floordiv", operator.floordiv), ast.Mod: ("mod", operator.mod),
+    ast.BitAnd: ("and_", operator.and_), ast.BitOr: ("or_", operator.or_), ast.BitXor: ("xor", operator.xor),
+    ast.LShift: ("shl", operator.lshift), ast.RShift: ("shr", operator.rshift),
+}  # fmt: skip
+SCALARS: dict[Any, Any] = {
+    np.int64: SIGNED,
+    np.uint64: UNSIGNED,
+    np.float64: types.float64,
+    np.float32: types.float32,
+    int: SIGNED,
+    float: types.float64,
+}
+
+
+class Values:
+    """Values and operations on them, in the function `made`."""
+
+    def __init__(self, made: ir.Function) -> None:
+        self.made = made
+        self.start = made.append_basic_block("variables")
+        self.builder = ir.IRBuilder(made.append_basic_block("start"))
+        self.first = self.builder.block
+        self.context, self.typing = registry.cpu_target.target_context, registry.cpu_target.typing_context
+        self.scope: Scope = None  # type: ignore[assignment]
+
+    def slot(self, kind: Any) -> Any:
+        """Memory for a variable, which LLVM turns into a register."""
+        return ir.IRBuilder(self.start).alloca(kind)
+
+    def block(self, name: str) -> ir.Block:
+        return self.made.append_basic_block(name)
+
+    def go(self, block: ir.Block) -> None:
+        """Continue in a block where the present one does not lead elsewhere."""
+        if not self.builder.block.is_terminated:
+            self.builder.branch(block)
+
+    def refused(self, node: ast.AST, why: str = "") -> TranslationError:
+        return TranslationError(f"line {getattr(node, 'lineno', '?')}: {ast.unparse(node)} {why}")
+
+    # --- values
+    def made_of(self, value: Any) -> Value:
+        """A constant as a value of the program."""
+        if isinstance(value, Value):
+            return value
+        if isinstance(value, bool | np.bool_):
+            return Value(types.boolean, I1(int(value)))
+        if isinstance(value, np.uint64):
+            return Value(UNSIGNED, I64(int(value)))
+        if isinstance(value, int | np.integer):
+            return Value(SIGNED, I64(int(value)))
+        if isinstance(value, np.float32):
+            return Value(types.float32, ir.Constant(ir.FloatType(), float(value)))
+        if isinstance(value, float):
+            return Value(types.float64, ir.Constant(ir.DoubleType(), float(value)))
+        raise TranslationError(f"a value of type {type(value).__name__}")
+
+    def cast(self, value: Any, kind: Any) -> Any:
+        """LLVM's value of `value` in type `kind`."""
+        given = self.made_of(value)
+        if given.kind == kind:
+            return given.made
+        builder = self.builder
+        if isinstance(kind, Lanes):
+            return fill_lanes(builder, self.cast(given, kind.dtype), kind.width)
+        whole = given.kind in (SIGNED, UNSIGNED)
+        if kind in (SIGNED, UNSIGNED) and (whole or given.kind is types.boolean):
+            return given.made if whole else builder.zext(given.made, I64)
+        if isinstance(kind, types.Integer) and whole:
+            return builder.trunc(given.made, self.context.get_value_type(kind))
+        if isinstance(kind, types.Float):
+            target = ir.DoubleType() if kind.bitwidth == 64 else ir.FloatType()
+            if isinstance(given.made, ir.Constant) and whole:
+                return ir.Constant(target, float(given.made.constant))
+            if given.kind is SIGNED:
+                return builder.sitofp(given.made, target)
+            if isinstance(given.kind, types.Float):
+                wider = kind.bitwidth > given.kind.bitwidth
+                return (builder.fpext if wider else builder.fptrunc)(given.made, target)
+        if kind in (SIGNED, UNSIGNED) and isinstance(given.kind, types.Float):
+            return (builder.fptosi if kind is SIGNED else builder.fptoui)(given.made, I64)
+        raise TranslationError(f"{given.kind} as {kind}")
+
+    def truth(self, value: Any) -> Any:
+        """A condition, as a bit."""
+        given = self.made_of(value)
+        if given.kind is types.boolean:
+            return given.made
+        if given.kind in (SIGNED, UNSIGNED):
+            return self.builder.icmp_signed("!=", given.made, I64(0))
+        raise TranslationError(f"a condition of type {given.kind}")
+
+    def value(self, node: ast.expr) -> Any:
+        translate = getattr(self, f"value_{type(node).__name__}", None)
+        if translate is None:
+            raise self.refused(node)
+        return translate(node)
+
+    def value_Constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def value_Name(self, node: ast.Name) -> Any:
+        scope = self.scope
+        if node.id in scope.values:
+            return scope.values[node.id]
+        if node.id in scope.places:
+            kind, place = scope.places[node.id]
+            return Value(kind, self.builder.load(place), node.id in scope.natural)
+        return scope.names(node.id)
+
+    def value_Tuple(self, node: ast.Tuple) -> Any:
+        return tuple(self.value(part) for part in node.elts)
+
+    def value_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        value = self.value(node.operand)
+        if isinstance(node.op, ast.Not):
+            return not value if is_constant(value) else Value(types.boolean, self.builder.not_(self.truth(value)))
+        if not isinstance(node.op, ast.USub | ast.Invert):
+            raise self.refused(node)
+        operation = operator.neg if isinstance(node.op, ast.USub) else operator.invert
+        if is_constant(value):
+            return operation(value)
+        if isinstance(value.kind, Lanes):
+            return Value(value.kind, OPERATORS[operation](self.builder, value.kind.dtype, value.made))
+        if operation is operator.neg and value.kind is SIGNED:
+            return Value(SIGNED, self.builder.neg(value.made))
+        if operation is operator.neg and isinstance(value.kind, types.Float):
+            return Value(value.kind, self.builder.fneg(value.made))
+        raise self.refused(node)
+
+    def value_BinOp(self, node: ast.BinOp) -> Any:
+        if isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value == 2:
+            value = self.value(node.left)
+            return self.arithmetic(node, ast.Mult(), value, value)
+        if isinstance(node.op, ast.Pow):
+            parts = self.value(node.left), self.value(node.right)
+            if is_constant(parts):
+                return parts[0] ** parts[1]
+        return self.arithmetic(node, node.op, self.value(node.left), self.value(node.right))
+
+    def arithmetic(self, node: ast.AST, operation: ast.operator, a: Any, b: Any) -> Any:
+        name, function = ARITHMETIC.get(type(operation), (None, None))
+        if function is None:
+            raise self.refused(node)
+        if is_constant(a) and is_constant(b):
+            return function(a, b)
+        a, b = self.made_of(a), self.made_of(b)
+        builder, kinds = self.builder, (a.kind, b.kind)
+        lanes = lanes_among(kinds)
+        if lanes is not None:
+            return Value(lanes, OPERATORS[function](builder, lanes.dtype, self.cast(a, lanes), self.cast(b, lanes)))
+        if set(kinds) == {SIGNED, types.boolean}:
+            a, b, kinds = Value(SIGNED, self.cast(a, SIGNED)), Value(SIGNED, self.cast(b, SIGNED)), (SIGNED, SIGNED)
+        if kinds[0] == kinds[1] and kinds[0] in (SIGNED, UNSIGNED) and name != "div":
+            return Value(kinds[0], self.whole(name, kinds[0], a.made, b.made))
+        if set(kinds) <= {types.float32, types.float64, SIGNED} and name in ("add", "sub", "mul", "div"):
+            kind = types.float32 if set(kinds) == {types.float32} else types.float64
+            made = getattr(builder, f"f{name}")(self.cast(a, kind), self.cast(b, kind))
+            return Value(kind, made)
+        if kinds == (types.boolean, types.boolean) and name in ("and_", "or_", "xor"):
+            return Value(types.boolean, getattr(builder, name)(a.made, b.made))
+        raise self.refused(node, str(kinds))
+
+    def whole(self, name: str | None, kind: Any, a: Any, b: Any) -> Any:
+        """Arithmetic of integers; quotients are rounded down, and zero where the divisor is, as the rest."""
+        builder, signed = self.builder, kind is SIGNED
+        if name == "shr":
+            return (builder.ashr if signed else builder.lshr)(a, b)
+        if name not in ("floordiv", "mod"):
+            return getattr(builder, str(name))(a, b)
+        none = builder.icmp_signed("==", b, I64(0))
+        divisor = builder.select(none, I64(1), b)
+        if signed:
+            quotient, rest = builder.sdiv(a, divisor), builder.srem(a, divisor)
+            apart = builder.icmp_signed("<", builder.xor(rest, b), I64(0))
+            down = builder.and_(builder.icmp_signed("!=", rest, I64(0)), apart)
+            quotient = builder.sub(quotient, builder.zext(down, I64))
+            rest = builder.select(down, builder.add(rest, b), rest)
+        else:
+            quotient, rest = builder.udiv(a, divisor), builder.urem(a, divisor)
+        return builder.select(none, I64(0), quotient if name == "floordiv" else rest)
+
+    def value_Compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) == 1:
+            return self.compared(node, node.ops[0], self.value(node.left), self.value(node.comparators[0]))
+        last = [self.value(node.left)]
+
+        def met(comparison: ast.cmpop, part: ast.expr) -> Any:
+            last.append(self.value(part))
+            return self.compared(node, comparison, last[-2], last[-1])
+
+        pairs = zip(node.ops, node.comparators, strict=True)
+        return self.decided([functools.partial(met, *pair) for pair in pairs], False)
+
+    def compared(self, node: ast.AST, comparison: ast.cmpop, a: Any, b: Any) -> Any:
+        if type(comparison) not in COMPARISONS:
+            raise self.refused(node)
+        symbol, function = COMPARISONS[type(comparison)]
+        if is_constant(a) and is_constant(b):
+            return bool(function(a, b))
+        a, b = self.made_of(a), self.made_of(b)
+        kinds, builder = {a.kind, b.kind}, self.builder
+        lanes = lanes_among((a.kind, b.kind))
+        if lanes is not None:
+            made = OPERATORS[function](builder, lanes.dtype, self.cast(a, lanes), self.cast(b, lanes))
+            return Value(Lanes(types.boolean, lanes.width), made)
+        if len(kinds) == 1 and kinds <= {SIGNED, UNSIGNED, types.boolean}:
+            compare = builder.icmp_signed if kinds == {SIGNED} else builder.icmp_unsigned
+            return Value(types.boolean, compare(symbol, a.made, b.made))
+        if kinds <= {types.float32, types.float64, SIGNED}:
+            kind = types.float32 if kinds == {types.float32} else types.float64
+            compare = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
+            return Value(types.boolean, compare(symbol, self.cast(a, kind), self.cast(b, kind)))
+        raise self.refused(node, str(kinds))
+
+    def value_BoolOp(self, node: ast.BoolOp) -> Any:
+        return self.decided([functools.partial(self.value, part) for part in node.values], isinstance(node.op, ast.Or))
+
+    def decided(self, parts: Sequence[Callable[[], Any]], either: bool) -> Any:
+        """Whether one (`either`) or all of some conditions hold; those behind the one that decides are not asked."""
+        place, after = None, self.block("decided")
+        for k, part in enumerate(parts):
+            value = part()
+            if is_constant(value) and bool(value) != either and k < len(parts) - 1:
+                continue
+            if is_constant(value) and place is None:
+                self.go(after)
+                self.builder.position_at_end(after)
+                return bool(value)
+            given = self.made_of(bool(value) if is_constant(value) else value)
+            if given.kind is not types.boolean:
+                raise TranslationError(f"a condition of type {given.kind} beside another")
+            place = self.slot(I1) if place is None else place
+            self.builder.store(given.made, place)
+            more = self.block("more")
+            self.builder.cbranch(given.made, *((after, more) if either else (more, after)))
+            self.builder.position_at_end(more)
+        self.builder.branch(after)
+        self.builder.position_at_end(after)
+        return Value(types.boolean, self.builder.load(place))
+
+    def value_IfExp(self, node: ast.IfExp) -> Any:
+        condition = self.value(node.test)
+        if is_constant(condition):
+            return self.value(node.body if condition else node.orelse)
+        bit = self.truth(condition)
+        blocks, after = (self.block("then"), self.block("other")), self.block("after")
+        self.builder.cbranch(bit, *blocks)
+        chosen, ends = [], []
+        for block, part in zip(blocks, (node.body, node.orelse), strict=True):
+            self.builder.position_at_end(block)
+            chosen.append(self.value(part))
+            ends.append(self.builder.block)
+        values = self.joined(node, chosen, ends)
+        for end in ends:
+            ir.IRBuilder(end).branch(after)
+        self.builder.position_at_end(after)
+        return self.met(node, values, ends)
+
+    def joined(self, node: ast.AST, chosen: Sequence[Any], ends: Sequence[ir.Block]) -> Any:
+        """The values of two branches in one type, cast at the end of each: tuples entry by entry."""
+        if all(isinstance(value, tuple) for value in chosen):
+            return tuple(self.joined(node, parts, ends) for parts in zip(*chosen, strict=True))
+        kinds = [value.kind for value in chosen if isinstance(value, Value)] or [self.made_of(chosen[0]).kind]
+        here, made = self.builder, []
+        for value, end in zip(chosen, ends, strict=True):
+            if isinstance(value, Value) and value.kind != kinds[0]:
+                raise self.refused(node, f"{value.kind} or {kinds[0]}")
+            self.builder = ir.IRBuilder(end)
+            made.append(Value(kinds[0], self.cast(value, kinds[0])))
+        self.builder = here
+        return made
+
+    def met(self, node: ast.AST, values: Any, ends: Sequence[ir.Block]) -> Any:
+        """The value of whichever block was left."""
+        if isinstance(values, tuple):
+            return tuple(self.met(node, part, ends) for part in values)
+        phi = self.builder.phi(values[0].made.type)
+        for value, end in zip(values, ends, strict=True):
+            phi.add_incoming(value.made, end)
+        return Value(values[0].kind, phi)

@@ -1,0 +1,23 @@
+"""The processor that kernels are compiled for."""
+
+from __future__ import annotations
+
+import functools
+
+from numba.core import registry
+
+__all__ = ["register_bytes", "target"]
+
+
+@functools.cache
+def target() -> tuple[str, str, str]:
+    """The triple, the name and the features of the processor that kernels are compiled for."""
+    triple, processor, features = registry.cpu_target.target_context.codegen().magic_tuple()
+    return triple, processor, features
+
+
+@functools.cache
+def register_bytes() -> int:
+    """Bytes of a vector register of the processor that kernels are compiled for."""
+    features = target()[2].split(",")
+    return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
