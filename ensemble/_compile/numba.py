@@ -26,7 +26,7 @@ from numba.core import event
 from ensemble._compile.kernel_cache import cached
 from ensemble._compile.memory import empty
 from ensemble._compile.passes import compiler_options
-from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, one_thread, work_sharing
+from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, one_thread, procedure, work_sharing
 
 __all__ = [
     "ROW_BLOCK",
@@ -34,6 +34,7 @@ __all__ = [
     "array_at",
     "c_function",
     "compiled",
+    "compiled_procedure",
     "compiled_regions",
     "compiled_serial",
     "empty",
@@ -66,6 +67,8 @@ OPTIONS = compiler_options()
 compiled: Any = functools.partial(work_sharing, nogil=True, no_cfunc_wrapper=True, **OPTIONS)
 """Compile a function that ends in a loop ``for i in prange(n)`` over threads; the machine code is kept on disk."""
 
+compiled_procedure: Any = functools.partial(procedure, nogil=True, no_cfunc_wrapper=True, **OPTIONS)
+"""Compile a function that runs on the calling thread and returns nothing; the machine code is kept on disk."""
 
 _serial: Any = functools.partial(numba.njit, nogil=True, no_cfunc_wrapper=True, **OPTIONS)
 

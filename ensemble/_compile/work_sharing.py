@@ -26,7 +26,7 @@ from ensemble._compile.loops.native_call import ALL_THREADS, ONE_THREAD, can_cal
 from ensemble._compile.loops.scope import TranslationError
 from ensemble._compile.loops.translation import last_loop, loop_address
 
-__all__ = ["ALL_THREADS", "ONE_THREAD", "WorkSharing", "one_thread", "work_sharing"]
+__all__ = ["ALL_THREADS", "ONE_THREAD", "WorkSharing", "one_thread", "procedure", "work_sharing"]
 
 
 @contextlib.contextmanager
@@ -43,41 +43,46 @@ def one_thread() -> Iterator[None]:
 class WorkSharing:
     """A function that is compiled when it is first called, and for every new kind of arguments."""
 
-    def __init__(self, function: Callable[..., None], options: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[..., None], options: dict[str, Any], alone: bool = False) -> None:
         functools.update_wrapper(self, function)
-        self._function, self._options = function, options
+        self._function, self._options, self._alone = function, options, alone
         self._translated: list[tuple[Any, int, Any]] = []
         """For each kind of arguments: ``run``, the address of its guards, and what they refer to."""
+        self._refused: set[Any] = set()
+        """Kinds of arguments for which Numba compiles the function."""
         self.by_numba = ""
-        """Why Numba compiles the function, where it does."""
+        """Why it does, the last time."""
 
     @functools.cached_property
     def dispatcher(self) -> Any:
         """The function compiled by Numba."""
-        return cached(numba.njit(parallel=True, **self._options)(self._function))
+        return cached(numba.njit(parallel=not self._alone, **self._options)(self._function))
 
     def __call__(self, *arguments: Any, threads: int = ALL_THREADS) -> None:
         """Run the loop on `ALL_THREADS` that Numba may use now, or on `ONE_THREAD`, the calling one."""
+        threads = ONE_THREAD if self._alone else threads
         for run, guards, _ in self._translated:
             if run(arguments, guards, threads):
                 return
-        run = None if self.by_numba else self._translate(arguments)
+        run = None if self.by_numba and not self._translated else self._translate(arguments)
         if run is not None:
             run[0](arguments, run[1], threads)
             return
-        with one_thread() if threads == ONE_THREAD else contextlib.nullcontext():
+        with one_thread() if threads == ONE_THREAD and not self._alone else contextlib.nullcontext():
             self.dispatcher(*arguments)
 
     def _translate(self, arguments: tuple[Any, ...]) -> tuple[Any, int, Any] | None:
         """The function for arguments of these kinds; None where Numba compiles it."""
-        last_loop(self._function)
+        if not self._alone:
+            last_loop(self._function)
         kinds = kinds_of(arguments) if can_call() else None
-        if kinds is None:
+        if kinds is None or kinds in self._refused:
             return None
         try:
-            address = loop_address(self._function, kinds)
+            address = loop_address(self._function, kinds, self._alone)
         except TranslationError as why:
             self.by_numba = str(why)
+            self._refused.add(kinds)
             return None
         guarded = guards_of(arguments)
         guards = np.array([id(each) for each in guarded], np.int64)
@@ -89,3 +94,8 @@ class WorkSharing:
 def work_sharing(function: Callable[..., None], **options: Any) -> WorkSharing:
     """Compile a function that ends in ``for i in prange(n)``; `options` are Numba's."""
     return WorkSharing(function, options)
+
+
+def procedure(function: Callable[..., None], **options: Any) -> WorkSharing:
+    """Compile a function that runs on the calling thread and returns nothing; `options` are Numba's."""
+    return WorkSharing(function, options, alone=True)

@@ -49,7 +49,7 @@ class Arrays(Values):
             if node.attr == "shape":
                 return tuple(Value(SIGNED, part) for part in shape)
             if node.attr == "reshape":
-                return functools.partial(self.flat, owner)
+                return functools.partial(self.reshaped, owner)
             if node.attr == "ctypes":
                 return SimpleNamespace(data=Value(SIGNED, self.builder.ptrtoint(data, I64)))
         raise self.refused(node)
@@ -64,16 +64,15 @@ class Arrays(Values):
             array.parts = data, cgutils.unpack_tuple(self.builder, shape), size
         return array.parts
 
-    def flat(self, array: Value, shape: Any) -> Value:
-        """The array in one dimension."""
-        if shape != -1:
-            raise TranslationError("reshape to another shape than -1")
+    def reshaped(self, array: Value, *shape: Any) -> Value:
+        """The array in one dimension, or in another shape of as many entries."""
         data, _, size = self.parts(array)
-        return self.array(array.kind.dtype, data, [size])
+        extents = [size] if shape == (-1,) else [self.cast(extent, SIGNED) for extent in shape]
+        return self.array(array.kind.dtype, data, extents, array.kind.mutable)
 
-    def array(self, dtype: Any, data: Any, shape: list[Any]) -> Value:
+    def array(self, dtype: Any, data: Any, shape: list[Any], mutable: bool = True) -> Value:
         """An array in C order that owns nothing."""
-        kind, builder = types.Array(dtype, len(shape), "C"), self.builder
+        kind, builder = types.Array(dtype, len(shape), "C", readonly=not mutable), self.builder
         itemsize = I64(item_bytes(dtype))
         strides, size = [itemsize], shape[-1]
         for extent in shape[:0:-1]:
@@ -90,14 +89,12 @@ class Arrays(Values):
         array.parts = data, shape, size
         return array
 
-    def place(self, node: ast.Subscript) -> tuple[Any, Any, list[Any]]:
-        """The dtype and the address of an entry of an array, or of its row; the row's extents."""
-        array = self.value(node.value)
+    def place(self, node: ast.AST, array: Any, index: Any) -> tuple[Any, Any, list[Any]]:
+        """The type of an array, and the address of an entry or of a row; the row's extents."""
         if isinstance(array, np.ndarray):
             array = self.constant_array(array)
         if not (isinstance(array, Value) and isinstance(array.kind, types.Array)):
             raise self.refused(node)
-        index = self.value(node.slice)
         indices = [self.made_of(part) for part in (index if isinstance(index, tuple) else (index,))]
         data, shape, _ = self.parts(array)
         if len(indices) > len(shape) or any(part.kind not in (SIGNED, UNSIGNED) for part in indices):
@@ -108,7 +105,7 @@ class Arrays(Values):
         rest = shape[len(indices) :]
         for extent in rest:
             at = self.builder.mul(at, extent)
-        return array.kind.dtype, self.builder.gep(data, [at], inbounds=True), rest
+        return array.kind, self.builder.gep(data, [at], inbounds=True), rest
 
     def from_start(self, index: Value, extent: Any) -> Any:
         """The place of an index, which counts from the end where it is negative."""
@@ -129,44 +126,61 @@ class Arrays(Values):
         numbers = ir.Constant(ir.ArrayType(entry.pointee, array.size), array.reshape(-1).tolist())
         place = ir.GlobalVariable(module, numbers.type, module.get_unique_name("numbers"))
         place.initializer, place.global_constant, place.linkage = numbers, True, "internal"
-        return self.array(kind, self.builder.bitcast(place, entry), [I64(extent) for extent in array.shape])
+        shape = [I64(extent) for extent in array.shape]
+        return self.array(kind, self.builder.bitcast(place, entry), shape, mutable=False)
 
     def value_Subscript(self, node: ast.Subscript) -> Any:
         owner = self.value(node.value)
-        if isinstance(node.slice, ast.Slice):
-            return self.part_of(node, owner, node.slice)
+        last = node.slice.elts[-1] if isinstance(node.slice, ast.Tuple) else node.slice
+        if isinstance(last, ast.Slice) and isinstance(owner, tuple):
+            low, high, step = (None if end is None else self.value(end) for end in (last.lower, last.upper, last.step))
+            return owner[low:high:step]
+        if isinstance(last, ast.Slice):
+            return self.part_of(node, owner)
+        return self.entry(node, owner, self.value(node.slice))
+
+    def entry(self, node: ast.AST, owner: Any, index: Any) -> Any:
+        """An entry of an array or a tuple, or a row of an array."""
         if isinstance(owner, np.ndarray) or (isinstance(owner, Value) and isinstance(owner.kind, types.Array)):
-            dtype, place, rest = self.place(node)
+            kind, place, rest = self.place(node, owner, index)
             if rest:
-                return self.array(dtype, place, rest)
-            made = self.builder.load(place)
+                return self.array(kind.dtype, place, rest, kind.mutable)
+            dtype, made = kind.dtype, self.builder.load(place)
             if dtype is types.boolean:
                 return Value(dtype, self.builder.trunc(made, I1))
             if not isinstance(dtype, types.Integer) or dtype in (SIGNED, UNSIGNED):
                 return Value(dtype, made)
             widen = self.builder.sext if str(dtype).startswith("int") else self.builder.zext
             return Value(SIGNED, widen(made, I64))
-        index = self.value(node.slice)
         if isinstance(owner, Value) and isinstance(owner.kind, types.UniTuple) and isinstance(index, int):
             return Value(owner.kind.dtype, self.builder.extract_value(owner.made, index))
         if is_constant(index) and not isinstance(owner, Value):
             return owner[index]
         raise self.refused(node)
 
-    def part_of(self, node: ast.AST, array: Any, part: ast.Slice) -> Value:
-        """The part of a flat array between two places, which lie in it."""
-        ends = [getattr(part, name) for name in ("lower", "upper")]
-        if part.step is not None or None in ends or getattr(array.kind, "ndim", 0) != 1:
+    def part_of(self, node: ast.Subscript, owner: Any) -> Value:
+        """The part of an array between two places, which lie in it; of a row, where indices stand before."""
+        *indices, part = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for index in indices:
+            owner = self.entry(node, owner, self.value(index))
+        if not (isinstance(owner, Value) and isinstance(owner.kind, types.Array) and isinstance(part, ast.Slice)):
             raise self.refused(node)
-        first, last = (self.cast(self.value(end), SIGNED) for end in ends)
-        data = self.builder.gep(self.parts(array)[0], [first], inbounds=True)
-        return self.array(array.kind.dtype, data, [self.builder.sub(last, first)])
+        if part.step is not None:
+            raise self.refused(node)
+        data, shape, _ = self.parts(owner)
+        first = I64(0) if part.lower is None else self.cast(self.value(part.lower), SIGNED)
+        last = shape[0] if part.upper is None else self.cast(self.value(part.upper), SIGNED)
+        at = first
+        for extent in shape[1:]:
+            at = self.builder.mul(at, extent)
+        start = self.builder.gep(data, [at], inbounds=True)
+        return self.array(owner.kind.dtype, start, [self.builder.sub(last, first), *shape[1:]], owner.kind.mutable)
 
     def clear(self, target: ast.Subscript, value: Any) -> None:
         """``array[:] = 0``."""
         array, part = self.value(target.value), target.slice
         whole = isinstance(part, ast.Slice) and part.lower is part.upper is part.step is None
-        if not whole or value != 0 or not is_constant(value) or not isinstance(array.kind, types.Array):
+        if not whole or value != 0 or not is_constant(value) or not getattr(array.kind, "mutable", False):
             raise self.refused(target)
         data, _, size = self.parts(array)
         n_bytes = self.builder.mul(
@@ -174,14 +188,15 @@ class Arrays(Values):
         )
         cgutils.memset(self.builder, self.builder.bitcast(data, BYTES), n_bytes, 0)
 
-    def allocate(self, cleared: bool, count: Any, dtype: Any = np.float64) -> Value:
+    def allocate(self, cleared: bool, shape: Any, dtype: Any = np.float64) -> Value:
         """Memory for an array; it ends where this statement is met again, or with the function."""
         if isinstance(dtype, np.dtype):
             dtype = dtype.type
         kind = ARRAYS.get(np.dtype(dtype)) if isinstance(dtype, type) else None
         if kind in (None, types.boolean):
             raise TranslationError(f"an array of {dtype}")
-        n = self.cast(count, SIGNED)
+        extents = [self.cast(extent, SIGNED) for extent in (shape if isinstance(shape, tuple) else (shape,))]
+        n = functools.reduce(self.builder.mul, extents)
         builder, place = self.builder, self.slot(BYTES)
         n_bytes = builder.mul(n, I64(kind.bitwidth // 8))
         ir.IRBuilder(self.start).store(ir.Constant(BYTES, None), place)
@@ -194,7 +209,16 @@ class Arrays(Values):
         if cleared:
             cgutils.memset(builder, memory, n_bytes, 0)
         element = self.context.get_value_type(kind)
-        return self.array(kind, self.builder.bitcast(memory, element.as_pointer()), [n])
+        return self.array(kind, self.builder.bitcast(memory, element.as_pointer()), extents)
+
+    def filled(self, shape: Any, value: Any) -> Value:
+        """``np.full(shape, value)``."""
+        given = self.made_of(value)
+        array = self.allocate(False, shape, np.dtype(str(given.kind)).type)
+        data, _, size = self.parts(array)
+        with cgutils.for_range(self.builder, size) as loop:
+            self.builder.store(given.made, self.builder.gep(data, [loop.index]))
+        return array
 
     def free(self, place: Any) -> None:
         """End the memory whose address stands in `place`."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import prange, types
+from numba import carray, prange, types
 from numba.extending import is_jitted
 
 from ensemble._compile.allocation import new
@@ -18,7 +18,7 @@ from ensemble._compile.lanes.arithmetic import instruction
 from ensemble._compile.lanes.types import Lanes, called
 from ensemble._compile.loops.arrays import Arrays
 from ensemble._compile.loops.native_call import ARRAYS
-from ensemble._compile.loops.scope import Scope, Span, Value, is_constant, source_of
+from ensemble._compile.loops.scope import Scope, Span, TranslationError, Value, is_constant, source_of
 from ensemble._compile.loops.values import I64, SCALARS, SIGNED
 
 __all__ = ["Calls"]
@@ -44,6 +44,12 @@ class Calls(Arrays):
             return self.spliced(function.py_func, given)
         if function in (new, np.empty, np.zeros):
             return self.allocate(function is np.zeros, *given)
+        if function is np.full and len(given) == 2:
+            return self.filled(*given)
+        if function is carray:
+            return self.array(given[0].kind.dtype, given[0].made, [self.cast(given[1], SIGNED)])
+        if function in (np.isfinite, np.isnan) and isinstance(given[0], Value):
+            return self.is_number(given[0], function is np.isfinite)
         if function is enumerate and isinstance(given[0], tuple):
             return tuple(enumerate(given[0]))
         if hasattr(function, "_defn"):
@@ -72,6 +78,15 @@ class Calls(Arrays):
                 given[0].kind, instruction(self.builder, "fabs" if function is abs else "sqrt", [given[0].made])
             )
         raise self.refused(node)
+
+    def is_number(self, value: Value, finite: bool) -> Value:
+        """Whether a number is finite, or else whether it is NaN."""
+        if not isinstance(value.kind, types.Float):
+            raise TranslationError(f"isfinite of {value.kind}")
+        if not finite:
+            return Value(types.boolean, self.builder.fcmp_unordered("uno", value.made, value.made))
+        size = instruction(self.builder, "fabs", [value.made])
+        return Value(types.boolean, self.builder.fcmp_ordered("<", size, ir.Constant(size.type, float("inf"))))
 
     def smaller(self, node: ast.AST, least: bool, a: Value, b: Value) -> Value:
         if a.kind != b.kind or not isinstance(a.kind, types.Integer | types.Float):
@@ -106,6 +121,8 @@ class Calls(Arrays):
             return types.Tuple.from_types([self.kind_of(part) for part in value])
         if isinstance(value, np.dtype):
             return types.DType(ARRAYS[value])
+        if isinstance(value, np.ndarray):
+            return types.Array(ARRAYS[value.dtype], value.ndim, "C", readonly=True)
         return types.literal(value) if isinstance(value, bool | int) else self.made_of(value).kind
 
     def argument(self, value: Any, kind: Any) -> Any:
@@ -139,10 +156,5 @@ class Calls(Arrays):
             return returned[0][0]
         if all(value is None for value, _ in returned):
             return None
-        kinds = {value.kind if isinstance(value, Value) else None for value, _ in returned}
-        if len(kinds) > 1 or None in kinds:
-            raise self.refused(tree, "returns values of several types")
-        joined = self.builder.phi(returned[0][0].made.type)
-        for value, block in returned:
-            joined.add_incoming(value.made, block)
-        return Value(kinds.pop(), joined)
+        values, ends = zip(*returned, strict=True)
+        return self.met(tree, self.joined(tree, values, ends), ends)

@@ -43,7 +43,7 @@ HEADER = object.__basicsize__
 DATA, N_DIM, EXTENTS, DTYPE, FLAGS = HEADER, HEADER + 8, HEADER + 16, HEADER + 40, HEADER + 48
 """Where the parts of a NumPy array lie."""
 
-C_ORDER_ALIGNED = 0x101
+C_ORDER_ALIGNED, WRITEABLE = 0x101, 0x400
 
 ARRAYS = {
     np.dtype(name): getattr(types, "boolean" if name == "bool" else name)
@@ -93,7 +93,7 @@ def kinds_of(arguments: Sequence[Any]) -> tuple[Any, ...] | None:
         if type(value) is np.ndarray:
             entry = ARRAYS.get(value.dtype)
             if entry is not None and value.ndim > 0 and value.flags.num & C_ORDER_ALIGNED == C_ORDER_ALIGNED:
-                kind = types.Array(entry, value.ndim, "C")
+                kind = types.Array(entry, value.ndim, "C", readonly=not value.flags.writeable)
         elif type(value) is tuple:
             kind = kinds_of(value)
         elif type(value) is bool:
@@ -187,8 +187,8 @@ class _Arguments:
         builder = self.builder
         self.test_guard(self.at(array, DTYPE, I64))
         self.test(builder.icmp_signed("==", self.at(array, N_DIM, I32), I32(kind.ndim)))
-        order = builder.and_(self.at(array, FLAGS, I32), I32(C_ORDER_ALIGNED))
-        self.test(builder.icmp_signed("==", order, I32(C_ORDER_ALIGNED)))
+        flags = builder.and_(self.at(array, FLAGS, I32), I32(C_ORDER_ALIGNED | WRITEABLE))
+        self.test(builder.icmp_signed("==", flags, I32(C_ORDER_ALIGNED | (WRITEABLE if kind.mutable else 0))))
         pointer, *extents = flat_types([kind])
         self.values.append(self.at(array, DATA, pointer))
         start = self.at(array, EXTENTS, BYTES)

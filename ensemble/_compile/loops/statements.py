@@ -9,7 +9,6 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from ensemble._compile.lanes.types import Lanes
 from ensemble._compile.loops.calls import Calls
 from ensemble._compile.loops.scope import Span, TranslationError, Value, is_constant
 from ensemble._compile.loops.values import I64, SIGNED, UNSIGNED
@@ -58,7 +57,7 @@ class Statements(Calls):
     def store(self, target: ast.expr, value: Any) -> None:
         if isinstance(target, ast.Tuple):
             if isinstance(value, Value):
-                raise self.refused(target)
+                value = tuple(self.entry(target, value, k) for k in range(len(target.elts)))
             for part, each in zip(target.elts, value, strict=True):
                 self.store(part, each)
         elif isinstance(target, ast.Name):
@@ -66,11 +65,12 @@ class Statements(Calls):
         elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):
             self.clear(target, value)
         elif isinstance(target, ast.Subscript):
-            dtype, place, rest = self.place(target)
-            if rest:
+            kind, place, rest = self.place(target, self.value(target.value), self.value(target.slice))
+            if rest or not kind.mutable:
                 raise self.refused(target)
-            made = self.cast(value, dtype)
-            self.builder.store(self.builder.zext(made, place.type.pointee) if dtype is types.boolean else made, place)
+            made = self.cast(value, kind.dtype)
+            boolean = kind.dtype is types.boolean
+            self.builder.store(self.builder.zext(made, place.type.pointee) if boolean else made, place)
         else:
             raise self.refused(target)
 
@@ -85,7 +85,8 @@ class Statements(Calls):
         if name not in scope.places:
             scope.places[name] = given.kind, self.slot(given.made.type)
         kind, place = scope.places[name]
-        if given.kind != kind and not (is_constant(value) and isinstance(kind, Lanes | types.Number)):
+        number = type(value) is int and (kind is types.float64 or (kind is UNSIGNED and value >= 0))
+        if given.kind != kind and not number:
             raise TranslationError(f"{name} is {kind}, then {given.kind}")
         self.builder.store(self.cast(given, kind), place)
 
@@ -135,6 +136,8 @@ class Statements(Calls):
             return
         first, last, step = span
         kinds = {self.made_of(value).kind for value in (first, last) if type(value) is not int}
+        if not kinds <= {SIGNED, UNSIGNED} or self.made_of(step).kind not in (SIGNED, UNSIGNED):
+            raise self.refused(node.iter)
         kind = UNSIGNED if kinds == {UNSIGNED} else SIGNED
         if UNSIGNED in kinds and kind is SIGNED:
             raise self.refused(node.iter)

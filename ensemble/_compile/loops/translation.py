@@ -34,14 +34,16 @@ def last_loop(function: Any) -> Any:
     return loop
 
 
-def loop_module(function: Any, kinds: Sequence[Any]) -> str:
+def loop_module(function: Any, kinds: Sequence[Any], alone: bool) -> str:
     """A module in LLVM's assembly with ``run(arguments, guards, mode)`` for a function that ends in a `prange` loop.
 
+    One that runs `alone`, on the calling thread, has any statements and returns nothing.
     `kinds` are those of `native_call.kinds_of`. `arguments` is Python's tuple. 0 is returned, and nothing done, where
     its types are not `guards`.
     """
     tree, module = source_of(function.__code__), ir.Module()
-    before, loop = tree.body[:-1], last_loop(function)
+    loop = None if alone else last_loop(function)
+    before = tree.body if alone else tree.body[:-1]
     flat = flat_types(kinds)
     names = [each.arg for each in tree.args.args]
     if len(names) != len(kinds):
@@ -53,16 +55,21 @@ def loop_module(function: Any, kinds: Sequence[Any]) -> str:
         values = iter(made.args)
         for name, kind in zip(names, kinds, strict=True):
             body.assign(name, _argument(body, kind, values))
-        body.run(before)
         return body
 
     count = ir.Function(module, ir.FunctionType(I64, flat), "count")
     body = body_of(count)
-    body.finish(body.cast(body.value(loop.iter.args[0]), SIGNED))
+    if loop is None:
+        body.finish(I64(1))
+    else:
+        body.run(before)
+        body.finish(body.cast(body.value(loop.iter.args[0]), SIGNED))
     part = ir.Function(module, ir.FunctionType(ir.VoidType(), [*flat, I64, I64]), "part")
     part.attributes.add("noinline")
     body = body_of(part)
-    body.counted(loop, SIGNED, part.args[-2], part.args[-1], I64(1), True)
+    body.run(before)
+    if loop is not None:
+        body.counted(loop, SIGNED, part.args[-2], part.args[-1], I64(1), True)
     body.finish()
     for each in (count, part):
         each.linkage = "internal"
@@ -77,16 +84,16 @@ def _argument(body: Statements, kind: Any, values: Any) -> Any:
         return tuple(_argument(body, part, values) for part in kind)
     if isinstance(kind, types.Array):
         data, *shape = (next(values) for _ in range(1 + kind.ndim))
-        return body.array(kind.dtype, data, shape)
+        return body.array(kind.dtype, data, shape, kind.mutable)
     return Value(kind, next(values))
 
 
-def loop_address(function: Any, kinds: Sequence[Any]) -> int:
+def loop_address(function: Any, kinds: Sequence[Any], alone: bool) -> int:
     """Where ``run`` of `loop_module` lies in this process; its machine code is kept on disk."""
     numba.get_num_threads()  # starts the threads, to whose functions the code refers
     with global_compiler_lock:
-        key = _key(function, kinds) or loop_module(function, kinds)
-        make = lambda: Module(loop_module(function, kinds), (), has_loops=True)
+        key = _key(function, kinds) or loop_module(function, kinds, alone)
+        make = lambda: Module(loop_module(function, kinds, alone), (), has_loops=True)
         return kept_addresses(key, make, ["run"], str)["run"]
 
 

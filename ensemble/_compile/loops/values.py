@@ -21,6 +21,9 @@ __all__ = ["BYTES", "I1", "I64", "SCALARS", "SIGNED", "UNSIGNED", "Values"]
 I1, I64, BYTES = ir.IntType(1), ir.IntType(64), ir.IntType(8).as_pointer()
 
 SIGNED, UNSIGNED = types.int64, types.uint64
+NUMBERS = {SIGNED, types.float32, types.float64}
+"""Types that have float64 in common."""
+
 COMPARISONS = {
     ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne), ast.Lt: ("<", operator.lt),
     ast.LtE: ("<=", operator.le), ast.Gt: (">", operator.gt), ast.GtE: (">=", operator.ge),
@@ -182,7 +185,7 @@ class Values:
             a, b, kinds = Value(SIGNED, self.cast(a, SIGNED)), Value(SIGNED, self.cast(b, SIGNED)), (SIGNED, SIGNED)
         if kinds[0] == kinds[1] and kinds[0] in (SIGNED, UNSIGNED) and name != "div":
             return Value(kinds[0], self.whole(name, kinds[0], a.made, b.made))
-        if set(kinds) <= {types.float32, types.float64, SIGNED} and name in ("add", "sub", "mul", "div"):
+        if set(kinds) <= NUMBERS and name in ("add", "sub", "mul", "div"):
             kind = types.float32 if set(kinds) == {types.float32} else types.float64
             made = getattr(builder, f"f{name}")(self.cast(a, kind), self.cast(b, kind))
             return Value(kind, made)
@@ -236,7 +239,7 @@ class Values:
         if len(kinds) == 1 and kinds <= {SIGNED, UNSIGNED, types.boolean}:
             compare = builder.icmp_signed if kinds == {SIGNED} else builder.icmp_unsigned
             return Value(types.boolean, compare(symbol, a.made, b.made))
-        if kinds <= {types.float32, types.float64, SIGNED}:
+        if kinds <= NUMBERS:
             kind = types.float32 if kinds == {types.float32} else types.float64
             compare = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
             return Value(types.boolean, compare(symbol, self.cast(a, kind), self.cast(b, kind)))
@@ -290,13 +293,18 @@ class Values:
         """The values of two branches in one type, cast at the end of each: tuples entry by entry."""
         if all(isinstance(value, tuple) for value in chosen):
             return tuple(self.joined(node, parts, ends) for parts in zip(*chosen, strict=True))
-        kinds = [value.kind for value in chosen if isinstance(value, Value)] or [self.made_of(chosen[0]).kind]
+        if any(value is None or isinstance(value, tuple) for value in chosen):
+            raise self.refused(node, "values of several types")
+        kinds = {self.made_of(value).kind for value in chosen}
+        kind = kinds.pop() if len(kinds) == 1 else types.float64 if kinds <= NUMBERS else lanes_among(kinds)
+        if kind is None:
+            raise self.refused(node, f"values of types {kinds}")
         here, made = self.builder, []
         for value, end in zip(chosen, ends, strict=True):
-            if isinstance(value, Value) and value.kind != kinds[0]:
-                raise self.refused(node, f"{value.kind} or {kinds[0]}")
             self.builder = ir.IRBuilder(end)
-            made.append(Value(kinds[0], self.cast(value, kinds[0])))
+            if end.is_terminated:
+                self.builder.position_before(end.terminator)
+            made.append(Value(kind, self.cast(value, kind)))
         self.builder = here
         return made
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ensemble._compile.c_functions import call_elements, pointer_at
 from ensemble._compile.lanes.types import fence, library_function
-from ensemble._compile.numba import array_at, compiled_regions, compiled_serial, prange
+from ensemble._compile.numba import array_at, compiled, compiled_procedure, compiled_serial, inner, prange
 from ensemble._compile.trace.broadcast import CHUNK, FLAT
 from ensemble._compile.trace.operations import OPERATIONS
 from ensemble._typing import Array
@@ -111,7 +111,7 @@ RESULT = -1
 """The row of an array that is written: it has none in `plan`."""
 
 
-@serial
+@inner
 def span(body, first, last, streamed, plan, table, n_operands, numbers):
     """Elements `first` to `last` of the results, by the C function at `body` (`lanes/elementwise_loop.py`).
 
@@ -138,7 +138,13 @@ def span(body, first, last, streamed, plan, table, n_operands, numbers):
         fence()
 
 
-@compiled_regions
+@compiled_procedure
+def one_span(body, first, last, streamed, plan, table, n_operands, numbers):
+    """`span` for a caller in Python."""
+    span(body, first, last, streamed, plan, table, n_operands, numbers)
+
+
+@compiled
 def spans(body, n, streamed, plan, table, n_operands, numbers):
     """The same for `n` elements, by all threads."""
     size = CHUNKS * plan[-1, 0]

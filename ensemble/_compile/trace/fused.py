@@ -17,7 +17,7 @@ from ensemble._compile.machine_code import addresses_of, assembled
 from ensemble._compile.numba import STREAMED, empty
 from ensemble._compile.trace.broadcast import FLAT, LINES, Layout, flattened
 from ensemble._compile.trace.cuda_source import launch
-from ensemble._compile.trace.elementwise import RESULT, span, spans
+from ensemble._compile.trace.elementwise import RESULT, one_span, spans
 from ensemble._compile.trace.graph import Graph
 from ensemble._typing import Array
 
@@ -94,7 +94,7 @@ class Compiled:
         if layout.size >= self._threaded_from:
             spans(self.body, layout.size, int(self._streams(layout, outs)), *arguments)
         else:
-            span(self.body, 0, layout.size, 0, *arguments)
+            one_span(self.body, 0, layout.size, 0, *arguments)
 
     def _streams(self, layout: Layout, outs: list[Array]) -> bool:
         """Whether results go past the caches: large, in whole cache lines, and bound by memory; masks never do.

@@ -18,7 +18,7 @@ from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.lanes.record_loop import reading_loop, recording_loop
 from ensemble._compile.machine_code import addresses_of, assembled
-from ensemble._compile.numba import compiled_serial, inner
+from ensemble._compile.numba import compiled_procedure, inner
 from ensemble._compile.trace.graph import Graph
 from ensemble._kernels.ode.driver import NON_FINITE, fill
 
@@ -179,7 +179,7 @@ def ends(first, n_lanes, places, rows, begun, states, y, t, status, n_steps, n_r
             t[s], status[s], n_steps[s], n_rejected[s] = rows[places[8], c], states[c], 0, 0
 
 
-@compiled_serial
+@compiled_procedure
 def gradient_range(
     first,
     last,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._compile.c_functions import call_rows
-from ensemble._compile.numba import compiled_serial, inner
+from ensemble._compile.numba import compiled_procedure, inner
 
 __all__ = ["EVENT", "NON_FINITE", "solve_range"]
 
@@ -75,7 +75,7 @@ def finished(rows, c, s, row_y, n, row_steps, y, n_steps, n_rejected):
 def interpolated(rows, c, theta, i, place, n, degree):
     """Unknown `i` of lane `c` at a fraction of the last step."""
     base = place + 2 + n + i * degree
-    value = rows[base + degree - 1, c]
+    value = np.float64(rows[base + degree - 1, c])
     for k in range(degree - 2, -1, -1):
         value = value * theta + rows[base + k, c]
     return value * theta + rows[place + 2 + i, c]
@@ -106,7 +106,7 @@ def roots(rows, event_rows, event_at, j, place, n, degree, n_parameters, first_p
                 low[c] = theta
 
 
-@compiled_serial
+@compiled_procedure
 def solve_range(
     first,
     last,
