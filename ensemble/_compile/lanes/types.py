@@ -147,9 +147,7 @@ def load(typingctx, array, offset, width):
 
 @intrinsic
 def store(typingctx, array, offset, lanes):
-    """``array[offset : offset + width] = lanes``; the array is not read-only."""
-    if not array.mutable:
-        return None
+    """``array[offset : offset + width] = lanes``."""
 
     def codegen(context, builder, signature, arguments):
         pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
@@ -163,8 +161,6 @@ def store(typingctx, array, offset, lanes):
 @intrinsic
 def stream(typingctx, array, offset, lanes):
     """Non-temporal `store`: no line is read before it is overwritten. The address must start a cache line."""
-    if not array.mutable:
-        return None
 
     def codegen(context, builder, signature, arguments):
         pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
@@ -196,9 +192,7 @@ def load_some(typingctx, array, offset, count, width):
 
 @intrinsic
 def store_some(typingctx, array, offset, count, lanes):
-    """``array[offset : offset + count]`` = the first `count` lanes; the array is not read-only."""
-    if not array.mutable:
-        return None
+    """``array[offset : offset + count]`` = the first `count` lanes."""
 
     def codegen(context, builder, signature, arguments):
         first = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)

@@ -108,7 +108,10 @@ class Calls(Arrays):
         if isinstance(wanted[-1] if wanted else None, types.StarArgTuple | types.StarArgUniTuple):
             given = [*given[: len(wanted) - 1], tuple(given[len(wanted) - 1 :])]
         values = [self.argument(value, kind) for value, kind in zip(given, wanted, strict=True)]
-        made = codegen(self.context, self.builder, signature, values)
+        try:
+            made = codegen(self.context, self.builder, signature, values)
+        except IndexError as error:  # it has Numba compile a function, into a library that is not there
+            raise self.refused(node) from error
         if signature.return_type in (types.void, types.none):
             return None
         return Value(signature.return_type, made)
