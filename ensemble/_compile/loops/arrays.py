@@ -37,6 +37,8 @@ class Arrays(Values):
 
     def value_Attribute(self, node: ast.Attribute) -> Any:
         owner = self.value(node.value)
+        if isinstance(owner, tuple):
+            raise self.refused(node)
         if not isinstance(owner, Value):
             return getattr(owner, node.attr)
         if isinstance(owner.kind, types.Array):

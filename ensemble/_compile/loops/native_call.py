@@ -94,7 +94,7 @@ def kinds_of(arguments: Sequence[Any]) -> tuple[Any, ...] | None:
             entry = ARRAYS.get(value.dtype)
             if entry is not None and value.ndim > 0 and value.flags.num & C_ORDER_ALIGNED == C_ORDER_ALIGNED:
                 kind = types.Array(entry, value.ndim, "C", readonly=not value.flags.writeable)
-        elif type(value) is tuple:
+        elif isinstance(value, tuple):
             kind = kinds_of(value)
         elif type(value) is bool:
             kind = types.boolean
@@ -113,7 +113,7 @@ def guards_of(arguments: Sequence[Any]) -> list[Any]:
     found: list[Any] = []
     for value in arguments:
         found.append(type(value))
-        if type(value) is tuple:
+        if isinstance(value, tuple):
             found += guards_of(value)
         elif type(value) is np.ndarray:
             found.append(value.dtype)

@@ -85,6 +85,8 @@ class Statements(Calls):
         if name not in scope.places:
             scope.places[name] = given.kind, self.slot(given.made.type)
         kind, place = scope.places[name]
+        if isinstance(kind, types.Array) and not kind.mutable and given.kind == kind.copy(readonly=False):
+            given = Value(kind, given.made)  # not to be written to under this name
         number = type(value) is int and (kind is types.float64 or (kind is UNSIGNED and value >= 0))
         if given.kind != kind and not number:
             raise TranslationError(f"{name} is {kind}, then {given.kind}")

@@ -41,8 +41,9 @@ def _factor(width: int) -> Any:
                 first = tile * w
                 given, stride, start = values, n_samples, first
                 if first + w > n_samples:
-                    given, stride, start = new(entries * w, values.dtype), w, np.int64(0)
-                    read_tile(values, n_samples, first, n_samples - first, given, width)
+                    padded = new(entries * w, values.dtype)
+                    read_tile(values, n_samples, first, n_samples - first, padded, width)
+                    given, stride, start = padded, w, np.int64(0)
                 factor_one(
                     given, start, stride, tiles, first * n_values, scaled, broken, first, program, symmetric, nothing
                 )  # fmt: skip
@@ -72,12 +73,14 @@ def _factor_solve(width: int) -> Any:
                 right, at, far = b, 0 if shared else first, 1 if shared else n_samples
                 made, x_first, x_far = x, first, n_samples
                 if rest < w:
-                    given, stride, start = np.empty(entries * w, values.dtype), w, np.int64(0)
-                    read_tile(values, n_samples, first, rest, given, width)
-                    made, x_first, x_far = np.empty(n * w, b.dtype), np.int64(0), w
+                    padded = new(entries * w, values.dtype)
+                    read_tile(values, n_samples, first, rest, padded, width)
+                    given, stride, start = padded, w, np.int64(0)
+                    made, x_first, x_far = new(n * w, b.dtype), np.int64(0), w
                     if not shared:
-                        right, at, far = np.empty(n * w, b.dtype), 0, w
-                        read_tile(b, n_samples, first, rest, right, width)
+                        padded_b = new(n * w, b.dtype)
+                        read_tile(b, n_samples, first, rest, padded_b, width)
+                        right, at, far = padded_b, 0, w
                 factors, to = (tiles, first * n_values) if kept else (work, own)
                 factor_solve_one(
                     given, start, stride, factors, to, work, scaled, broken, first, program, symmetric, right, at, far,
@@ -104,8 +107,9 @@ def _solve(width: int) -> Any:
                 if rest < w:  # the lanes of other samples belong to nobody here
                     made, own, start = new(n * k * w, b.dtype), w, np.int64(0)
                     if not shared:
-                        given = new(n * k * w, b.dtype)
-                        read_tile(b, n_samples, first, rest, given, width)
+                        padded = new(n * k * w, b.dtype)
+                        read_tile(b, n_samples, first, rest, padded, width)
+                        given = padded
                 for c in range(k):
                     at, far = (c, k) if shared else (c * own + start, k * own)
                     solve_one(

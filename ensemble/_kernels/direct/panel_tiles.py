@@ -48,8 +48,9 @@ def _panel_loop(width: int) -> Any:
                 first, at = tile * w, (tile if kept else np.int64(r)) * w * n_values
                 rest, given, start, stride = min(n_samples - first, w), values, first, n_samples
                 if rest < w:
-                    given, start, stride = new(entries * w, values.dtype), np.int64(0), w
-                    read_tile(values, n_samples, first, rest, given, width)
+                    padded = new(entries * w, values.dtype)
+                    read_tile(values, n_samples, first, rest, padded, width)
+                    given, start, stride = padded, np.int64(0), w
                 factor_tile(
                     given, start, stride, tiles, at, broken, first, begins, pivots, rows, rows.size - 1, starts,
                     columns, left, updates, sources, widest, longest, area, work, integers, zeros(values, width),
@@ -59,8 +60,9 @@ def _panel_loop(width: int) -> Any:
                     continue
                 right, made, start, stride = b, x, first, n_samples
                 if rest < w:
-                    right, made, start, stride = new(n * w, b.dtype), new(n * w, b.dtype), np.int64(0), w
-                    read_tile(b, n_samples, first, rest, right, width)
+                    padded_b = new(n * w, b.dtype)
+                    read_tile(b, n_samples, first, rest, padded_b, width)
+                    right, made, start, stride = padded_b, new(n * w, b.dtype), np.int64(0), w
                 solve_tile(
                     tiles, at, w, False, lower_starts, lower, upper_starts, upper, first_value, diagonal, nested, order,
                     places, n, right, made, 1, stride, start, y, SYMMETRIC if symmetric else LU, ahead,
