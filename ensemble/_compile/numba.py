@@ -68,7 +68,7 @@ compiled: Any = functools.partial(work_sharing, nogil=True, no_cfunc_wrapper=Tru
 """Compile a function that ends in a loop ``for i in prange(n)`` over threads; the machine code is kept on disk."""
 
 compiled_procedure: Any = functools.partial(procedure, nogil=True, no_cfunc_wrapper=True, **OPTIONS)
-"""Compile a function that runs on the calling thread and returns nothing; the machine code is kept on disk."""
+"""Compile a function that runs on the calling thread and returns nothing or an integer that is not negative."""
 
 _serial: Any = functools.partial(numba.njit, nogil=True, no_cfunc_wrapper=True, **OPTIONS)
 

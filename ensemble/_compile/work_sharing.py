@@ -58,18 +58,17 @@ class WorkSharing:
         """The function compiled by Numba."""
         return cached(numba.njit(parallel=not self._alone, **self._options)(self._function))
 
-    def __call__(self, *arguments: Any, threads: int = ALL_THREADS) -> None:
+    def __call__(self, *arguments: Any, threads: int = ALL_THREADS) -> Any:
         """Run the loop on `ALL_THREADS` that Numba may use now, or on `ONE_THREAD`, the calling one."""
         threads = ONE_THREAD if self._alone else threads
         for run, guards, _ in self._translated:
-            if run(arguments, guards, threads):
-                return
+            if found := run(arguments, guards, threads):
+                return found - 1
         run = None if self.by_numba and not self._translated else self._translate(arguments)
         if run is not None:
-            run[0](arguments, run[1], threads)
-            return
+            return run[0](arguments, run[1], threads) - 1
         with one_thread() if threads == ONE_THREAD and not self._alone else contextlib.nullcontext():
-            self.dispatcher(*arguments)
+            return self.dispatcher(*arguments)
 
     def _translate(self, arguments: tuple[Any, ...]) -> tuple[Any, int, Any] | None:
         """The function for arguments of these kinds; None where Numba compiles it."""
@@ -97,5 +96,8 @@ def work_sharing(function: Callable[..., None], **options: Any) -> WorkSharing:
 
 
 def procedure(function: Callable[..., None], **options: Any) -> WorkSharing:
-    """Compile a function that runs on the calling thread and returns nothing; `options` are Numba's."""
+    """Compile a function that runs on the calling thread; `options` are Numba's.
+
+    It returns nothing or an integer that is not negative.
+    """
     return WorkSharing(function, options, alone=True)

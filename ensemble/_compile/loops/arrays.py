@@ -178,17 +178,16 @@ class Arrays(Values):
         start = self.builder.gep(data, [at], inbounds=True)
         return self.array(owner.kind.dtype, start, [self.builder.sub(last, first), *shape[1:]], owner.kind.mutable)
 
-    def clear(self, target: ast.Subscript, value: Any) -> None:
-        """``array[:] = 0``."""
-        array, part = self.value(target.value), target.slice
-        whole = isinstance(part, ast.Slice) and part.lower is part.upper is part.step is None
-        if not whole or value != 0 or not is_constant(value) or not getattr(array.kind, "mutable", False):
-            raise self.refused(target)
+    def fill(self, target: ast.Subscript, value: Any) -> None:
+        """``array[low:high] = value``, a number."""
+        array = self.part_of(target, self.value(target.value))
         data, _, size = self.parts(array)
-        n_bytes = self.builder.mul(
-            size, I64(1 if array.kind.dtype is types.boolean else array.kind.dtype.bitwidth // 8)
-        )
-        cgutils.memset(self.builder, self.builder.bitcast(data, BYTES), n_bytes, 0)
+        if not array.kind.mutable or array.kind.ndim != 1:
+            raise self.refused(target)
+        entry = self.cast(value, array.kind.dtype)
+        entry = self.builder.zext(entry, data.type.pointee) if array.kind.dtype is types.boolean else entry
+        with cgutils.for_range(self.builder, size) as loop:
+            self.builder.store(entry, self.builder.gep(data, [loop.index]))
 
     def allocate(self, cleared: bool, shape: Any, dtype: Any = np.float64) -> Value:
         """Memory for an array; it ends where this statement is met again, or with the function."""

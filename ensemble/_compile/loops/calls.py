@@ -41,6 +41,8 @@ class Calls(Arrays):
             raise self.refused(node)
         given = [self.value(part) for part in node.args]
         if is_jitted(function):
+            if function.targetoptions.get("parallel"):
+                raise self.refused(node, "has threads of its own")
             return self.spliced(function.py_func, given)
         if function in (new, np.empty, np.zeros):
             return self.allocate(function is np.zeros, *given)

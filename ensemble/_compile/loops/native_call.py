@@ -197,10 +197,10 @@ class _Arguments:
 
 def write_run(module: ir.Module, kinds: Sequence[Any], flat: list[Any], count: Any, part: Any) -> None:
     """Write ``run(arguments, guards, mode)``, which shares ``part(*arguments, low, high)`` among threads."""
-    run = ir.Function(module, ir.FunctionType(I32, [BYTES, I64.as_pointer(), I64]), "run")
+    run = ir.Function(module, ir.FunctionType(I64, [BYTES, I64.as_pointer(), I64]), "run")
     builder = ir.IRBuilder(run.append_basic_block("start"))
     other = run.append_basic_block("other")
-    ir.IRBuilder(other).ret(I32(0))
+    ir.IRBuilder(other).ret(I64(0))
     taken = _Arguments(builder, run.args[1], other)
     taken.take(run.args[0], kinds)
     error = builder.call(python_function(module, "PyErr_Occurred"), [])
@@ -220,10 +220,15 @@ def write_run(module: ir.Module, kinds: Sequence[Any], flat: list[Any], count: A
     with builder.if_else(builder.icmp_signed(">", threads, I64(1)), likely=False) as (together, single):
         with together:
             _share(builder, flat, part, taken.values, whole, threads)
+            shared = builder.block
         with single:
-            builder.call(part, [*taken.values, I64(0), whole])
+            found = builder.call(part, [*taken.values, I64(0), whole])
+            alone = builder.block
+    result = builder.phi(I64)
+    result.add_incoming(I64(0), shared)
+    result.add_incoming(found, alone)
     builder.call(python_function(module, "PyEval_RestoreThread"), [state])
-    builder.ret(I32(1))
+    builder.ret(builder.add(result, I64(1)))
 
 
 def _share(builder: Any, flat: list[Any], part: Any, values: list[Any], whole: Any, threads: Any) -> None:
@@ -254,5 +259,5 @@ def _thread(module: ir.Module, layout: ir.LiteralStructType, part: Any) -> ir.Fu
     return made
 
 
-native = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
+native = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
 """What Python calls ``run`` by."""

@@ -94,6 +94,8 @@ class Scope:
         """Constants, arrays and tuples, by name."""
         self.places: dict[str, tuple[Any, Any]] = {}
         """The type and the stack slot of each other variable."""
+        self.tuples: dict[str, tuple[str, ...]] = {}
+        """Names of the entries of tuples that are assigned several times."""
         self.natural: set[str] = set()
         """Variables that are not negative: counters."""
         self.loops: list[tuple[ir.Block, ir.Block]] = []

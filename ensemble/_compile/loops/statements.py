@@ -19,14 +19,28 @@ __all__ = ["Statements"]
 class Statements(Calls):
     """The translation of the statements of a function, and of those that it calls, to LLVM."""
 
-    def finish(self, result: Any = None) -> None:
+    def procedure(self, statements: Sequence[ast.stmt]) -> Any:
+        """The statements of the function itself; returns the integer that it returns, 0 for nothing."""
+        end = self.scope.end = self.block("returned")
+        self.run(statements)
+        returned = self.scope.returned
+        if not self.builder.block.is_terminated:
+            returned.append((None, self.builder.block))
+            self.builder.branch(end)
+        self.builder.position_at_end(end)
+        values = [I64(0) if value is None else self.made_of(value) for value, _ in returned]
+        if any(isinstance(value, Value) and value.kind is not SIGNED for value in values):
+            raise TranslationError("a procedure that returns something else than an integer")
+        result = self.builder.phi(I64)
+        for value, (_, block) in zip(values, returned, strict=True):
+            result.add_incoming(value.made if isinstance(value, Value) else value, block)
+        return result
+
+    def finish(self, result: Any) -> None:
         """End the function."""
         for place in self.memory:
             self.free(place)
-        if result is None:
-            self.builder.ret_void()
-        else:
-            self.builder.ret(result)
+        self.builder.ret(result)
         ir.IRBuilder(self.start).branch(self.first)
 
     def run(self, statements: Sequence[ast.stmt]) -> None:
@@ -63,7 +77,7 @@ class Statements(Calls):
         elif isinstance(target, ast.Name):
             self.assign(target.id, value)
         elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):
-            self.clear(target, value)
+            self.fill(target, value)
         elif isinstance(target, ast.Subscript):
             kind, place, rest = self.place(target, self.value(target.value), self.value(target.slice))
             if rest or not kind.mutable:
@@ -77,6 +91,14 @@ class Statements(Calls):
     def assign(self, name: str, value: Any) -> None:
         """Give a name a value; one that never gets another may be a constant, an array or a tuple."""
         scope = self.scope
+        if isinstance(value, tuple) and name in scope.variables:
+            parts = scope.tuples.setdefault(name, tuple(f"{name}.{k}" for k in range(len(value))))
+            if len(parts) != len(value):
+                raise TranslationError(f"{name} has {len(parts)} entries, then {len(value)}")
+            scope.variables = scope.variables.union(parts)
+            for part, each in zip(parts, value, strict=True):
+                self.assign(part, each)
+            return
         stored = isinstance(value, Value) and not isinstance(value.kind, types.Array)
         if not stored and name not in scope.variables:
             scope.values[name] = value
@@ -100,14 +122,13 @@ class Statements(Calls):
         self.builder.branch(self.scope.end)
 
     def run_If(self, node: ast.If) -> None:
-        condition = self.value(node.test)
+        condition = self.condition(node.test)
         if is_constant(condition):
             self.run(node.body if condition else node.orelse)
             return
-        bit = self.truth(condition)
         then, after = self.block("then"), self.block("after")
         other = self.block("other") if node.orelse else after
-        self.builder.cbranch(bit, then, other)
+        self.builder.cbranch(condition.made, then, other)
         for block, statements in ((then, node.body), (other, node.orelse)):
             if block is not after:
                 self.builder.position_at_end(block)
@@ -121,7 +142,7 @@ class Statements(Calls):
         test, body, after = self.block("test"), self.block("body"), self.block("after")
         self.builder.branch(test)
         self.builder.position_at_end(test)
-        self.builder.cbranch(self.truth(self.value(node.test)), body, after)
+        self.builder.cbranch(self.made_of(self.condition(node.test)).made, body, after)
         self.round(body, node.body, test, after)
         self.go(test)
         self.builder.position_at_end(after)

@@ -23,6 +23,10 @@ from ensemble._compile.machine_code import Module, kept_addresses
 __all__ = ["last_loop", "loop_address", "loop_module"]
 
 
+GENERATED = "ensemble_fuse."
+"""Package of modules that `trace/numba_source.py` writes."""
+
+
 def last_loop(function: Any) -> Any:
     """The `prange` loop that a function ends in."""
     tree = source_of(function.__code__)
@@ -37,7 +41,8 @@ def last_loop(function: Any) -> Any:
 def loop_module(function: Any, kinds: Sequence[Any], alone: bool) -> str:
     """A module in LLVM's assembly with ``run(arguments, guards, mode)`` for a function that ends in a `prange` loop.
 
-    One that runs `alone`, on the calling thread, has any statements and returns nothing.
+    One that runs `alone`, on the calling thread, has any statements and returns nothing or an integer that is not
+    negative. `run` returns 1 more.
     `kinds` are those of `native_call.kinds_of`. `arguments` is Python's tuple. 0 is returned, and nothing done, where
     its types are not `guards`.
     """
@@ -64,13 +69,16 @@ def loop_module(function: Any, kinds: Sequence[Any], alone: bool) -> str:
     else:
         body.run(before)
         body.finish(body.cast(body.value(loop.iter.args[0]), SIGNED))
-    part = ir.Function(module, ir.FunctionType(ir.VoidType(), [*flat, I64, I64]), "part")
+    part = ir.Function(module, ir.FunctionType(I64, [*flat, I64, I64]), "part")
     part.attributes.add("noinline")
     body = body_of(part)
-    body.run(before)
-    if loop is not None:
+    if loop is None:
+        result = body.procedure(before)
+    else:
+        body.run(before)
         body.counted(loop, SIGNED, part.args[-2], part.args[-1], I64(1), True)
-    body.finish()
+        result = I64(0)
+    body.finish(result)
     for each in (count, part):
         each.linkage = "internal"
         each.attributes.add("nounwind")
@@ -99,7 +107,8 @@ def loop_address(function: Any, kinds: Sequence[Any], alone: bool) -> int:
 
 def _key(function: Any, kinds: Sequence[Any]) -> str:
     """What the machine code depends on: sources, constants in the scope, types; empty for functions from elsewhere."""
-    if not inspect.getfile(function).startswith(str(ROOT)):
+    generated = function.__module__.startswith(GENERATED)  # the name has a digest of the source
+    if not generated and not inspect.getfile(function).startswith(str(ROOT)):
         return ""
     constants = [cell.cell_contents for cell in function.__closure__ or ()]
     if not all(isinstance(each, int | float | str) for each in constants):

@@ -135,18 +135,26 @@ class Values:
         scope = self.scope
         if node.id in scope.values:
             return scope.values[node.id]
+        if node.id in scope.tuples:
+            return tuple(self.value_Name(ast.Name(part)) for part in scope.tuples[node.id])
         if node.id in scope.places:
             kind, place = scope.places[node.id]
             return Value(kind, self.builder.load(place), node.id in scope.natural)
         return scope.names(node.id)
 
     def value_Tuple(self, node: ast.Tuple) -> Any:
-        return tuple(self.value(part) for part in node.elts)
+        parts: list[Any] = []
+        for part in node.elts:
+            if isinstance(part, ast.Starred):
+                parts += self.value(part.value)
+            else:
+                parts.append(self.value(part))
+        return tuple(parts)
 
     def value_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        value = self.value(node.operand)
         if isinstance(node.op, ast.Not):
-            return not value if is_constant(value) else Value(types.boolean, self.builder.not_(self.truth(value)))
+            return self.condition(node)
+        value = self.value(node.operand)
         if not isinstance(node.op, ast.USub | ast.Invert):
             raise self.refused(node)
         operation = operator.neg if isinstance(node.op, ast.USub) else operator.invert
@@ -245,6 +253,17 @@ class Values:
             return Value(types.boolean, compare(symbol, self.cast(a, kind), self.cast(b, kind)))
         raise self.refused(node, str(kinds))
 
+    def condition(self, node: ast.expr) -> Any:
+        """Whether an expression holds, for which integers count, too."""
+        if isinstance(node, ast.BoolOp):
+            parts = [functools.partial(self.condition, part) for part in node.values]
+            return self.decided(parts, isinstance(node.op, ast.Or))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            value = self.condition(node.operand)
+            return not value if is_constant(value) else Value(types.boolean, self.builder.not_(value.made))
+        value = self.value(node)
+        return bool(value) if is_constant(value) else Value(types.boolean, self.truth(value))
+
     def value_BoolOp(self, node: ast.BoolOp) -> Any:
         return self.decided([functools.partial(self.value, part) for part in node.values], isinstance(node.op, ast.Or))
 
@@ -272,12 +291,11 @@ class Values:
         return Value(types.boolean, self.builder.load(place))
 
     def value_IfExp(self, node: ast.IfExp) -> Any:
-        condition = self.value(node.test)
+        condition = self.condition(node.test)
         if is_constant(condition):
             return self.value(node.body if condition else node.orelse)
-        bit = self.truth(condition)
         blocks, after = (self.block("then"), self.block("other")), self.block("after")
-        self.builder.cbranch(bit, *blocks)
+        self.builder.cbranch(condition.made, *blocks)
         chosen, ends = [], []
         for block, part in zip(blocks, (node.body, node.orelse), strict=True):
             self.builder.position_at_end(block)

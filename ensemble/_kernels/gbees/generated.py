@@ -161,6 +161,7 @@ def step_source(n: int, limiter: str, dtype: str, kind: StepTerms, parallel: boo
         corners = "\n".join(f"        {line}" for line in _corner_lines(n))
     text = (HEAD + (PARALLEL if parallel else SERIAL) + ADVANCE).format(
         digest=_digest(),
+        compiler="compiled_serial" if parallel else "compiled_procedure",
         names="\n".join(f"{name} = {k}" for names in (STATUS, STATE, REALS) for k, name in enumerate(names)),
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
         n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limited=_limited(limiter, dtype),
