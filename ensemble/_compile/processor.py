@@ -6,7 +6,7 @@ import functools
 
 from numba.core import registry
 
-__all__ = ["register_bytes", "target"]
+__all__ = ["is_zen", "register_bytes", "target"]
 
 
 @functools.cache
@@ -21,3 +21,8 @@ def register_bytes() -> int:
     """Bytes of a vector register of the processor that kernels are compiled for."""
     features = target()[2].split(",")
     return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
+
+
+def is_zen() -> bool:
+    """Whether the processor is one of AMD's with Zen cores."""
+    return target()[1].startswith("znver")
