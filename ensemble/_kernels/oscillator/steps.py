@@ -172,7 +172,8 @@ COLUMNS = "e = gather(noise, i * strides[0] + at * strides[1], columns) * scale"
 def source(graph: Graph, kind: Run, dtype: str, width: int) -> str:
     """The module of one width."""
     step = lanes_function(graph, "step")
-    if register_bytes() == 64 and dtype == "float64" and not is_zen():  # four roots follow each other in a step
+    waits = register_bytes() == 64 and dtype == "float64"  # four roots follow each other in a step
+    if waits and (kind.drawn or not is_zen()):
         step = step.replace(" sqrt(", " quick_root(")
     words = ["x", "v", "f0", "f1", "f2", "e", "h", *(f"p{k}" for k in range(len(PARAMETERS)))]
     arguments = [words[position] for position in graph.strong_inputs]
