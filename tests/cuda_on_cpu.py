@@ -289,7 +289,7 @@ extern "C" const char* launch_{k}(const long long* launch)
 """
 
 
-COMMAND = [str(COMPILER), "-w", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fPIC"]
+COMMAND = [str(COMPILER), "-w", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fPIC", "-U_FORTIFY_SOURCE"]
 
 # Without -fno-gnu-unique the shared memory of a function template is one array in all libraries of a process,
 # as long as the first one needs it.

@@ -125,7 +125,8 @@ def test_saddle_points_with_block_preconditioners_take_three_iterations(rng):
     for s in range(4):
         a, b = A.to_scipy(s).toarray(), B.to_scipy().toarray()
         inverse = np.linalg.inv(a)
-        inverses.append(sp.block_diag([inverse, np.linalg.inv(b @ inverse @ b.T)]))
+        blocks = inverse, np.linalg.inv(b @ inverse @ b.T)
+        inverses.append(sp.block_diag([sp.coo_array(block) for block in blocks]))
     result = minres(K, Ensemble(rng.standard_normal((37, 4))), M=CrsMatrix.from_scipy(inverses), rtol=1e-8)
     assert result.converged.all() and result.iterations.max() <= 4
 

@@ -358,7 +358,8 @@ def test_a_vector_that_depends_in_one_sample_changes_no_other(weighted):
 def test_solutions_with_small_pivots_are_corrected(monkeypatch):
     """Pivots of 1e-7: without the correction residuals stay a million times above their targets."""
     n, shift = 120, 1e-7
-    pair = sp.block_diag([np.array([[0.0, 1.0 + 0.01 * i], [1.0 + 0.01 * i, 0.3]]) for i in range(n // 2)])
+    pairs = [np.array([[0.0, 1.0 + 0.01 * i], [1.0 + 0.01 * i, 0.3]]) for i in range(n // 2)]
+    pair = sp.block_diag([sp.coo_array(each) for each in pairs])
     A = CrsMatrix.from_scipy([sp.csr_array(pair), sp.csr_array(pair + sp.eye_array(n))])
     check(eigsh(A, 2, sigma=shift), A)
     pencil = Pencil(A, None, shift, "LM", "eigsh")

@@ -109,7 +109,7 @@ def test_numbers_are_integers_of_any_type_and_copied(dtype):
     np.testing.assert_array_equal(space.numbers, numbers)
     np.testing.assert_array_equal(space.unknowns, numbers[mesh.tets])
     with pytest.raises(ValueError, match="numbers must name every unknown from 0 on"):
-        fem.LinearSpace(mesh, np.where(numbers == 3, 10**12, numbers))
+        fem.LinearSpace(mesh, np.where(numbers == 3, np.int64(10**12), numbers))
 
 
 # --- what is refused
