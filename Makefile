@@ -21,7 +21,7 @@ test-slow:  ## the longer checks too: 64^3 meshes, many Hypothesis examples
 
 LOWEST ?= /tmp/ensemble-lowest
 LOWEST_TESTS = README.md docs/howto/fuse.md docs/howto/own-solvers.md docs/howto/statistics-and-files.md \
-	tests/test_command.py tests/test_public_api.py tests/scalar/test_statistics.py tests/scalar/test_sample_set.py \
+	tests/test_command.py tests/test_loops.py tests/test_public_api.py tests/scalar/test_statistics.py tests/scalar/test_sample_set.py \
 	tests/scalar/test_ensemble.py tests/scalar/test_protocols.py tests/scalar/test_fuse.py tests/krylov/test_cg.py \
 	tests/linalg/test_scipy_operator.py tests/ode/test_statistics.py tests/apps/kalman/test_moments.py \
 	tests/apps/gbees/test_gbees.py
