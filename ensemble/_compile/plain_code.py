@@ -38,6 +38,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ensemble._compile.blocks import Blocks
 from ensemble._compile.lanes.arithmetic import instruction
 from ensemble._compile.lanes.types import ROW_BYTES, data_of, fill_lanes
 from ensemble._compile.processor import register_bytes
@@ -370,13 +371,12 @@ class Group:
         branch.set_metadata("llvm.loop", note)
 
 
-class _Body:
+class _Body(Blocks):
     """The translation of a function's statements to LLVM. Variables are stack slots that LLVM promotes to registers."""
 
     def __init__(self, group: Group, function: Plain, made: ir.Function) -> None:
-        self.group, self.function, self.made = group, function, made
-        self.start = made.append_basic_block("variables")
-        self.builder = ir.IRBuilder(made.append_basic_block("start"))
+        super().__init__(made)
+        self.group, self.function = group, function
         self.places: dict[str, Any] = {}
         self.loops: list[tuple[ir.Block, ir.Block]] = []
 
@@ -396,15 +396,6 @@ class _Body:
         return NotImplementedError(f"{self.function.name}: not in this language: {ast.unparse(node)}")
 
     # --- statements
-    def run(self, statements: list[ast.stmt]) -> None:
-        for statement in statements:
-            getattr(self, f"run_{type(statement).__name__}", self.run_other)(statement)
-            if self.builder.block.is_terminated:
-                return
-
-    def run_other(self, node: Any) -> None:
-        raise self.refused(node)
-
     def run_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # a docstring
             self.call(node.value)
@@ -435,16 +426,7 @@ class _Body:
             self.store(node.target, self.arithmetic(node.op, self.value(node.target), self.value(node.value)))
 
     def run_If(self, node: ast.If) -> None:
-        condition = self.value(node.test)
-        then, after = self.block("then"), self.block("after")
-        other = self.block("other") if node.orelse else after
-        self.builder.cbranch(condition, then, other)
-        for block, statements in ((then, node.body), (other, node.orelse)):
-            if block is not after:
-                self.builder.position_at_end(block)
-                self.run(statements)
-                self.go(after)
-        self.builder.position_at_end(after)
+        self.branches(self.value(node.test), node)
 
     def run_While(self, node: ast.While) -> None:
         test, body, after = self.block("test"), self.block("body"), self.block("after")
@@ -464,7 +446,7 @@ class _Body:
         step = given[2] if len(given) > 2 else I64(1)
         if not isinstance(step, ir.Constant):
             step = self.whole(numbers.args[2])
-        counter = self.variable(I64)
+        counter = self.slot(I64)
         self.builder.store(first, counter)
         test, body, more, after = (self.block(name) for name in ("test", "body", "more", "after"))
         self.builder.branch(test)
@@ -508,13 +490,6 @@ class _Body:
         self.builder.ret(result)
 
     # --- places
-    def block(self, name: str) -> ir.Block:
-        return self.made.append_basic_block(name)
-
-    def go(self, block: ir.Block) -> None:
-        if not self.builder.block.is_terminated:
-            self.builder.branch(block)
-
     def go_back(self, test: ir.Block) -> None:
         """To the test of a loop."""
         if not self.builder.block.is_terminated:
@@ -522,12 +497,9 @@ class _Body:
             if self.function.rolled:
                 self.group.keep_rolled(branch)
 
-    def variable(self, kind: ir.Type) -> Any:
-        return ir.IRBuilder(self.start).alloca(kind)
-
     def assign(self, name: str, value: Any) -> None:
         if name not in self.places:
-            self.places[name] = self.variable(value.type)
+            self.places[name] = self.slot(value.type)
         self.builder.store(self.converted(value, self.places[name].type.pointee), self.places[name])
 
     def store(self, target: ast.expr, value: Any) -> None:
@@ -686,7 +658,7 @@ class _Body:
             return self.builder.call(written, [self.converted(self.value(part), a.type) for part, a in given])
         values = [self.value(part) for part in node.args]
         if name == "local_array":
-            return ir.IRBuilder(self.start).alloca(self.group.number, values[0])
+            return self.slot(self.group.number, values[0])
         if name == "numbers_at":
             return self.builder.inttoptr(values[0], self.group.number.as_pointer())
         if name == "integers_at":

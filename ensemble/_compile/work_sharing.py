@@ -64,9 +64,9 @@ class WorkSharing:
         for run, guards, _ in self._translated:
             if found := run(arguments, guards, threads):
                 return found - 1
-        run = None if self.by_numba and not self._translated else self._translate(arguments)
-        if run is not None:
-            return run[0](arguments, run[1], threads) - 1
+        made = None if self.by_numba and not self._translated else self._translate(arguments)
+        if made is not None and (found := made[0](arguments, made[1], threads)):
+            return found - 1
         with one_thread() if threads == ONE_THREAD and not self._alone else contextlib.nullcontext():
             return self.dispatcher(*arguments)
 

@@ -12,8 +12,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
+from ensemble._compile.lanes.types import item_size
 from ensemble._compile.loops.native_call import ARRAYS, flat_types, python_function
-from ensemble._compile.loops.scope import TranslationError, Value, is_constant
+from ensemble._compile.loops.scope import Scope, TranslationError, Value, is_constant
 from ensemble._compile.loops.values import BYTES, I1, I64, SIGNED, UNSIGNED, Values
 
 __all__ = ["Arrays"]
@@ -22,16 +23,16 @@ LINE = 64
 """Bytes of a cache line, with which memory begins."""
 
 
-def item_bytes(dtype: Any) -> int:
-    """Bytes of an entry."""
-    return 1 if dtype is types.boolean else dtype.bitwidth // 8
+def last_index(node: ast.Subscript) -> ast.expr:
+    """The last index of a subscript."""
+    return node.slice.elts[-1] if isinstance(node.slice, ast.Tuple) else node.slice
 
 
 class Arrays(Values):
     """Operations on arrays: each is an address, extents and a size."""
 
-    def __init__(self, made: ir.Function) -> None:
-        super().__init__(made)
+    def __init__(self, made: ir.Function, scope: Scope) -> None:
+        super().__init__(made, scope)
         self.memory: list[Any] = []
         """Where the addresses of arrays stand that were allocated."""
 
@@ -75,7 +76,7 @@ class Arrays(Values):
     def array(self, dtype: Any, data: Any, shape: list[Any], mutable: bool = True) -> Value:
         """An array in C order that owns nothing."""
         kind, builder = types.Array(dtype, len(shape), "C", readonly=not mutable), self.builder
-        itemsize = I64(item_bytes(dtype))
+        itemsize = I64(item_size(dtype))
         strides, size = [itemsize], shape[-1]
         for extent in shape[:0:-1]:
             strides.insert(0, builder.mul(strides[0], extent))
@@ -133,7 +134,7 @@ class Arrays(Values):
 
     def value_Subscript(self, node: ast.Subscript) -> Any:
         owner = self.value(node.value)
-        last = node.slice.elts[-1] if isinstance(node.slice, ast.Tuple) else node.slice
+        last = last_index(node)
         if isinstance(last, ast.Slice) and isinstance(owner, tuple):
             low, high, step = (None if end is None else self.value(end) for end in (last.lower, last.upper, last.step))
             return owner[low:high:step]
@@ -178,14 +179,17 @@ class Arrays(Values):
         start = self.builder.gep(data, [at], inbounds=True)
         return self.array(owner.kind.dtype, start, [self.builder.sub(last, first), *shape[1:]], owner.kind.mutable)
 
-    def fill(self, target: ast.Subscript, value: Any) -> None:
-        """``array[low:high] = value``, a number."""
-        array = self.part_of(target, self.value(target.value))
+    def in_memory(self, value: Any, dtype: Any) -> Any:
+        """LLVM's value of an entry as it lies in an array."""
+        made = self.cast(value, dtype)
+        return self.builder.zext(made, BYTES.pointee) if dtype is types.boolean else made
+
+    def write_all(self, array: Value, value: Any) -> None:
+        """A number to all entries."""
+        if not array.kind.mutable:
+            raise TranslationError("entries of a read-only array are assigned")
         data, _, size = self.parts(array)
-        if not array.kind.mutable or array.kind.ndim != 1:
-            raise self.refused(target)
-        entry = self.cast(value, array.kind.dtype)
-        entry = self.builder.zext(entry, data.type.pointee) if array.kind.dtype is types.boolean else entry
+        entry = self.in_memory(value, array.kind.dtype)
         with cgutils.for_range(self.builder, size) as loop:
             self.builder.store(entry, self.builder.gep(data, [loop.index]))
 
@@ -199,7 +203,7 @@ class Arrays(Values):
         extents = [self.cast(extent, SIGNED) for extent in (shape if isinstance(shape, tuple) else (shape,))]
         n = functools.reduce(self.builder.mul, extents)
         builder, place = self.builder, self.slot(BYTES)
-        n_bytes = builder.mul(n, I64(kind.bitwidth // 8))
+        n_bytes = builder.mul(n, I64(item_size(kind)))
         ir.IRBuilder(self.start).store(ir.Constant(BYTES, None), place)
         self.memory.append(place)
         self.free(place)
@@ -214,11 +218,8 @@ class Arrays(Values):
 
     def filled(self, shape: Any, value: Any) -> Value:
         """``np.full(shape, value)``."""
-        given = self.made_of(value)
-        array = self.allocate(False, shape, np.dtype(str(given.kind)).type)
-        data, _, size = self.parts(array)
-        with cgutils.for_range(self.builder, size) as loop:
-            self.builder.store(given.made, self.builder.gep(data, [loop.index]))
+        array = self.allocate(False, shape, np.dtype(str(self.made_of(value).kind)).type)
+        self.write_all(array, value)
         return array
 
     def free(self, place: Any) -> None:

@@ -27,14 +27,6 @@ __all__ = ["Calls"]
 class Calls(Arrays):
     """Calls of functions."""
 
-    def run(self, statements: Sequence[ast.stmt]) -> None:
-        """Translate statements."""
-        raise NotImplementedError
-
-    def assign(self, name: str, value: Any) -> None:
-        """Give a name a value."""
-        raise NotImplementedError
-
     def value_Call(self, node: ast.Call) -> Any:
         function = self.value(node.func)
         if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
@@ -150,16 +142,21 @@ class Calls(Arrays):
         outer, self.scope = self.scope, Scope(function)
         for name, value in zip(names, given, strict=True):
             self.assign(name, value)
-        end = self.scope.end = self.block("returned")
-        self.run(tree.body)
-        returned, self.scope = self.scope.returned, outer
-        if not self.builder.block.is_terminated:
-            returned.append((None, self.builder.block))
-            self.builder.branch(end)
-        self.builder.position_at_end(end)
+        returned, self.scope = self.returned_by(tree.body), outer
         if len(returned) == 1:
             return returned[0][0]
         if all(value is None for value, _ in returned):
             return None
         values, ends = zip(*returned, strict=True)
-        return self.met(tree, self.joined(tree, values, ends), ends)
+        return self.met(self.joined(tree, values, ends), ends)
+
+    def returned_by(self, statements: Sequence[ast.stmt]) -> list[tuple[Any, ir.Block]]:
+        """Translate the statements of the present scope; what they return, and the blocks in which."""
+        scope = self.scope
+        scope.end = self.block("returned")
+        self.run(statements)
+        if not self.builder.block.is_terminated:
+            scope.returned.append((None, self.builder.block))
+            self.builder.branch(scope.end)
+        self.builder.position_at_end(scope.end)
+        return scope.returned

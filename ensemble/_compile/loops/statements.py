@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
+from ensemble._compile.loops.arrays import last_index
 from ensemble._compile.loops.calls import Calls
 from ensemble._compile.loops.scope import Span, TranslationError, Value, is_constant
 from ensemble._compile.loops.values import I64, SIGNED, UNSIGNED
@@ -19,22 +20,14 @@ __all__ = ["Statements"]
 class Statements(Calls):
     """The translation of the statements of a function, and of those that it calls, to LLVM."""
 
-    def procedure(self, statements: Sequence[ast.stmt]) -> Any:
+    def procedure(self, tree: ast.FunctionDef) -> Any:
         """The statements of the function itself; returns the integer that it returns, 0 for nothing."""
-        end = self.scope.end = self.block("returned")
-        self.run(statements)
-        returned = self.scope.returned
-        if not self.builder.block.is_terminated:
-            returned.append((None, self.builder.block))
-            self.builder.branch(end)
-        self.builder.position_at_end(end)
-        values = [I64(0) if value is None else self.made_of(value) for value, _ in returned]
-        if any(isinstance(value, Value) and value.kind is not SIGNED for value in values):
+        returned = self.returned_by(tree.body)
+        values, ends = [0 if value is None else value for value, _ in returned], [end for _, end in returned]
+        result = self.met(self.joined(tree, values, ends), ends)
+        if result.kind is not SIGNED:
             raise TranslationError("a procedure that returns something else than an integer")
-        result = self.builder.phi(I64)
-        for value, (_, block) in zip(values, returned, strict=True):
-            result.add_incoming(value.made if isinstance(value, Value) else value, block)
-        return result
+        return result.made
 
     def finish(self, result: Any) -> None:
         """End the function."""
@@ -42,15 +35,6 @@ class Statements(Calls):
             self.free(place)
         self.builder.ret(result)
         ir.IRBuilder(self.start).branch(self.first)
-
-    def run(self, statements: Sequence[ast.stmt]) -> None:
-        for statement in statements:
-            translate = getattr(self, f"run_{type(statement).__name__}", None)
-            if translate is None:
-                raise self.refused(statement)
-            translate(statement)
-            if self.builder.block.is_terminated:
-                return
 
     def run_Pass(self, node: ast.Pass) -> None:
         pass
@@ -76,43 +60,15 @@ class Statements(Calls):
                 self.store(part, each)
         elif isinstance(target, ast.Name):
             self.assign(target.id, value)
-        elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):
-            self.fill(target, value)
+        elif isinstance(target, ast.Subscript) and isinstance(last_index(target), ast.Slice):
+            self.write_all(self.part_of(target, self.value(target.value)), value)
         elif isinstance(target, ast.Subscript):
             kind, place, rest = self.place(target, self.value(target.value), self.value(target.slice))
             if rest or not kind.mutable:
                 raise self.refused(target)
-            made = self.cast(value, kind.dtype)
-            boolean = kind.dtype is types.boolean
-            self.builder.store(self.builder.zext(made, place.type.pointee) if boolean else made, place)
+            self.builder.store(self.in_memory(value, kind.dtype), place)
         else:
             raise self.refused(target)
-
-    def assign(self, name: str, value: Any) -> None:
-        """Give a name a value; one that never gets another may be a constant, an array or a tuple."""
-        scope = self.scope
-        if isinstance(value, tuple) and name in scope.variables:
-            parts = scope.tuples.setdefault(name, tuple(f"{name}.{k}" for k in range(len(value))))
-            if len(parts) != len(value):
-                raise TranslationError(f"{name} has {len(parts)} entries, then {len(value)}")
-            scope.variables = scope.variables.union(parts)
-            for part, each in zip(parts, value, strict=True):
-                self.assign(part, each)
-            return
-        stored = isinstance(value, Value) and not isinstance(value.kind, types.Array)
-        if not stored and name not in scope.variables:
-            scope.values[name] = value
-            return
-        given = self.made_of(value)
-        if name not in scope.places:
-            scope.places[name] = given.kind, self.slot(given.made.type)
-        kind, place = scope.places[name]
-        if isinstance(kind, types.Array) and not kind.mutable and given.kind == kind.copy(readonly=False):
-            given = Value(kind, given.made)  # not to be written to under this name
-        number = type(value) is int and (kind is types.float64 or (kind is UNSIGNED and value >= 0))
-        if given.kind != kind and not number:
-            raise TranslationError(f"{name} is {kind}, then {given.kind}")
-        self.builder.store(self.cast(given, kind), place)
 
     def run_Return(self, node: ast.Return) -> None:
         value = None if node.value is None else self.value(node.value)
@@ -126,15 +82,7 @@ class Statements(Calls):
         if is_constant(condition):
             self.run(node.body if condition else node.orelse)
             return
-        then, after = self.block("then"), self.block("after")
-        other = self.block("other") if node.orelse else after
-        self.builder.cbranch(condition.made, then, other)
-        for block, statements in ((then, node.body), (other, node.orelse)):
-            if block is not after:
-                self.builder.position_at_end(block)
-                self.run(statements)
-                self.go(after)
-        self.builder.position_at_end(after)
+        self.branches(condition.made, node)
 
     def run_While(self, node: ast.While) -> None:
         if node.orelse:

@@ -48,15 +48,14 @@ def loop_module(function: Any, kinds: Sequence[Any], alone: bool) -> str:
     """
     tree, module = source_of(function.__code__), ir.Module()
     loop = None if alone else last_loop(function)
-    before = tree.body if alone else tree.body[:-1]
+    before = tree.body[:-1]
     flat = flat_types(kinds)
     names = [each.arg for each in tree.args.args]
     if len(names) != len(kinds):
         raise TranslationError("another number of arguments")
 
     def body_of(made: ir.Function) -> Statements:
-        body = Statements(made)
-        body.scope = Scope(function)
+        body = Statements(made, Scope(function))
         values = iter(made.args)
         for name, kind in zip(names, kinds, strict=True):
             body.assign(name, _argument(body, kind, values))
@@ -73,7 +72,7 @@ def loop_module(function: Any, kinds: Sequence[Any], alone: bool) -> str:
     part.attributes.add("noinline")
     body = body_of(part)
     if loop is None:
-        result = body.procedure(before)
+        result = body.procedure(tree)
     else:
         body.run(before)
         body.counted(loop, SIGNED, part.args[-2], part.args[-1], I64(1), True)
@@ -100,9 +99,10 @@ def loop_address(function: Any, kinds: Sequence[Any], alone: bool) -> int:
     """Where ``run`` of `loop_module` lies in this process; its machine code is kept on disk."""
     numba.get_num_threads()  # starts the threads, to whose functions the code refers
     with global_compiler_lock:
-        key = _key(function, kinds) or loop_module(function, kinds, alone)
-        make = lambda: Module(loop_module(function, kinds, alone), (), has_loops=True)
-        return kept_addresses(key, make, ["run"], str)["run"]
+        key = _key(function, kinds)
+        text = "" if key else loop_module(function, kinds, alone)
+        make = lambda: Module(text or loop_module(function, kinds, alone), (), has_loops=True)
+        return kept_addresses(key or text, make, ["run"], str)["run"]
 
 
 def _key(function: Any, kinds: Sequence[Any]) -> str:

@@ -13,6 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import registry
 
+from ensemble._compile.blocks import Blocks
 from ensemble._compile.lanes.types import OPERATORS, Lanes, fill_lanes, lanes_among
 from ensemble._compile.loops.scope import Scope, TranslationError, Value, is_constant
 
@@ -44,28 +45,14 @@ SCALARS: dict[Any, Any] = {
 }
 
 
-class Values:
+class Values(Blocks):
     """Values and operations on them, in the function `made`."""
 
-    def __init__(self, made: ir.Function) -> None:
-        self.made = made
-        self.start = made.append_basic_block("variables")
-        self.builder = ir.IRBuilder(made.append_basic_block("start"))
+    def __init__(self, made: ir.Function, scope: Scope) -> None:
+        super().__init__(made)
         self.first = self.builder.block
         self.context, self.typing = registry.cpu_target.target_context, registry.cpu_target.typing_context
-        self.scope: Scope = None  # type: ignore[assignment]
-
-    def slot(self, kind: Any) -> Any:
-        """Memory for a variable, which LLVM turns into a register."""
-        return ir.IRBuilder(self.start).alloca(kind)
-
-    def block(self, name: str) -> ir.Block:
-        return self.made.append_basic_block(name)
-
-    def go(self, block: ir.Block) -> None:
-        """Continue in a block where the present one does not lead elsewhere."""
-        if not self.builder.block.is_terminated:
-            self.builder.branch(block)
+        self.scope = scope
 
     def refused(self, node: ast.AST, why: str = "") -> TranslationError:
         return TranslationError(f"line {getattr(node, 'lineno', '?')}: {ast.unparse(node)} {why}")
@@ -121,6 +108,32 @@ class Values:
         if given.kind in (SIGNED, UNSIGNED):
             return self.builder.icmp_signed("!=", given.made, I64(0))
         raise TranslationError(f"a condition of type {given.kind}")
+
+    def assign(self, name: str, value: Any) -> None:
+        """Give a name a value; one that never gets another may be a constant, an array or a tuple."""
+        scope = self.scope
+        if isinstance(value, tuple) and name in scope.variables:
+            parts = scope.tuples.setdefault(name, tuple(f"{name}.{k}" for k in range(len(value))))
+            if len(parts) != len(value):
+                raise TranslationError(f"{name} has {len(parts)} entries, then {len(value)}")
+            scope.variables = scope.variables.union(parts)
+            for part, each in zip(parts, value, strict=True):
+                self.assign(part, each)
+            return
+        stored = isinstance(value, Value) and not isinstance(value.kind, types.Array)
+        if not stored and name not in scope.variables:
+            scope.values[name] = value
+            return
+        given = self.made_of(value)
+        if name not in scope.places:
+            scope.places[name] = given.kind, self.slot(given.made.type)
+        kind, place = scope.places[name]
+        if isinstance(kind, types.Array) and not kind.mutable and given.kind == kind.copy(readonly=False):
+            given = Value(kind, given.made)  # not to be written to under this name
+        number = type(value) is int and (kind is types.float64 or (kind is UNSIGNED and value >= 0))
+        if given.kind != kind and not number:
+            raise TranslationError(f"{name} is {kind}, then {given.kind}")
+        self.builder.store(self.cast(given, kind), place)
 
     def value(self, node: ast.expr) -> Any:
         translate = getattr(self, f"value_{type(node).__name__}", None)
@@ -305,7 +318,7 @@ class Values:
         for end in ends:
             ir.IRBuilder(end).branch(after)
         self.builder.position_at_end(after)
-        return self.met(node, values, ends)
+        return self.met(values, ends)
 
     def joined(self, node: ast.AST, chosen: Sequence[Any], ends: Sequence[ir.Block]) -> Any:
         """The values of two branches in one type, cast at the end of each: tuples entry by entry."""
@@ -326,10 +339,10 @@ class Values:
         self.builder = here
         return made
 
-    def met(self, node: ast.AST, values: Any, ends: Sequence[ir.Block]) -> Any:
+    def met(self, values: Any, ends: Sequence[ir.Block]) -> Any:
         """The value of whichever block was left."""
         if isinstance(values, tuple):
-            return tuple(self.met(node, part, ends) for part in values)
+            return tuple(self.met(part, ends) for part in values)
         phi = self.builder.phi(values[0].made.type)
         for value, end in zip(values, ends, strict=True):
             phi.add_incoming(value.made, end)

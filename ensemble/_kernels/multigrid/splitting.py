@@ -49,8 +49,7 @@ def _strong_entries(indptr, indices, values, measure, threshold, mean, strong):
     for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
         scale = np.empty(n_samples, values.dtype)
         for i in range(chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)):
-            for s in range(n_samples):
-                scale[s] = zero
+            scale[:] = zero
             for k in range(indptr[i], indptr[i + 1]):
                 if measure == ALL_ENTRIES or (indices[k] == i) == (measure == DIAGONAL):
                     for s in range(n_samples):

@@ -25,6 +25,7 @@ from ensemble._compile.lanes.types import PREFETCH_BYTES, load, prefetch, splat,
 from ensemble._compile.numba import (
     ROW_BLOCK,
     compiled,
+    compiled_procedure,
     empty,
     output,
     per_width,
@@ -271,33 +272,32 @@ def _(graph, values, x, b, out):
 
 @per_width
 def _restricted(width, shared, shared_p, masked, one_sample):
-    @compiled
+    @compiled_procedure
     def loop(
         indptr, indices, starts, values, b, x, indptr_p, indices_p, p, ring, ring_rows, out, n_coarse, stride, offset
     ):  # fmt: skip
         n_samples, first = (1, 0) if one_sample else (stride, offset)
         ahead = U(PREFETCH_BYTES // (n_samples * values.itemsize))
-        for _ in prange(1):  # the sums of several threads would not come in the order of one
-            slot = np.int64(0)
-            for i in range(ring_rows):
-                store(ring, i * width, zeros(values, width))
-            for i in range(n_coarse):
-                store(out, i * n_samples + first, zeros(values, width))
-            for i in range(indptr.size - 1):
-                total = upper_row(
-                    indptr, indices, starts, values, x, ring, 0, slot, ring_rows, masked, i, n_samples, first,
-                    ahead, shared, width, load(ring, slot * width, width),
-                )  # fmt: skip
-                store(ring, slot * width, zeros(values, width))
-                slot = 0 if slot + 1 == ring_rows else slot + 1
-                total = load(b, np.int64(i) * n_samples + first, width) - total
-                for k in range(U(indptr_p[i]), U(indptr_p[i + 1])):
-                    if shared_p:
-                        factor = splat(p[k], p, width)
-                    else:
-                        factor = load(p, np.int64(k * U(n_samples) + U(first)), width)
-                    place = np.int64(U(indices_p[k]) * U(n_samples) + U(first))
-                    store(out, place, load(out, place, width) + factor * total)
+        slot = np.int64(0)
+        for i in range(ring_rows):
+            store(ring, i * width, zeros(values, width))
+        for i in range(n_coarse):
+            store(out, i * n_samples + first, zeros(values, width))
+        for i in range(indptr.size - 1):
+            total = upper_row(
+                indptr, indices, starts, values, x, ring, 0, slot, ring_rows, masked, i, n_samples, first,
+                ahead, shared, width, load(ring, slot * width, width),
+            )  # fmt: skip
+            store(ring, slot * width, zeros(values, width))
+            slot = 0 if slot + 1 == ring_rows else slot + 1
+            total = load(b, np.int64(i) * n_samples + first, width) - total
+            for k in range(U(indptr_p[i]), U(indptr_p[i + 1])):
+                if shared_p:
+                    factor = splat(p[k], p, width)
+                else:
+                    factor = load(p, np.int64(k * U(n_samples) + U(first)), width)
+                place = np.int64(U(indices_p[k]) * U(n_samples) + U(first))
+                store(out, place, load(out, place, width) + factor * total)
 
     return loop
 

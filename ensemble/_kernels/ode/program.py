@@ -117,8 +117,7 @@ def interpret(code, constants, rows, state, memory, out):
         first = np.int64(tile) * {tile}
         width = min({tile}, out.shape[1] - first)
         for k in range(constants.size):
-            for s in range({tile}):
-                slots[k, s] = constants[k]
+            slots[k, :] = constants[k]
         for line in range(code.shape[0]):
             op, place = code[line, 0], code[line, 1]
             r, a, b, c = slots[place], slots[code[line, 2]], slots[code[line, 3]], slots[code[line, 4]]
