@@ -6,7 +6,10 @@ import functools
 
 from numba.core import registry
 
-__all__ = ["is_zen", "register_bytes", "target"]
+__all__ = ["STACK_ALIGNMENT", "is_zen", "register_bytes", "target"]
+
+STACK_ALIGNMENT = 64
+"""Alignment of the stack in functions of lanes, in bytes: LLVM does not align the registers that it keeps there."""
 
 
 @functools.cache

@@ -183,7 +183,7 @@ def advance(
         tried, accepted, controlled = _adaptive_step(method, system, s, events)
     step, t_new, h_used = tried
     moved = running & accepted
-    crosses = moved & ((t_new - s.t_out) * s.direction >= 0.0) if dense else moved & ~moved
+    crosses = moved & ((t_new - s.t_out) * s.direction >= 0.0) if dense else False
     y = [xp.where(moved, new, old) for new, old in zip(step.y, s.y, strict=True)]
     carried = [xp.where(moved, new, old) for new, old in zip(step.carried, s.carried_values, strict=True)]
     t = xp.where(moved, t_new, s.t)
@@ -206,7 +206,7 @@ def _advance_alike(method: Method, system: System, s: State, dense: bool) -> lis
     count = s.n_steps + 1.0
     t, t_new = s.t0 + s.n_steps * s.longest, s.t0 + count * s.longest
     step = method.step(system, t, s.h, s.y, s.carried_values, s.p)
-    never = count < 0.0
+    never = False
     crosses = (t_new - s.t_out) * s.direction >= 0.0 if dense else never
     ends = [t_new, *step.y, s.h, *step.carried, count, s.n_rejected, s.rejected, s.status, crosses, never, t, s.h]
     return [*ends, *s.y, *(value for row in step.dense for value in row)] if dense else ends

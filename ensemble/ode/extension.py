@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ensemble._backend import backend_of
 from ensemble._check import message, require
+from ensemble._compile.lanes.interleaving import staggered
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -147,7 +148,9 @@ def extended_bodies(bodies: Bodies, extension: Extension, dtype: str, *, dense: 
         return contracted(trace(function, *[real] * rows.n_inputs, function="ode"))
 
     width = single_width(dtype) if system.n > MOST_DOUBLE else None
-    return Bodies(rows, body(start), body(advance), bodies.event, bodies.degree, bodies.alike, width)
+    own = [*range(base.y + n), *range(rows.h, rows.h + 1 + inner.carried), *range(rows.n_steps, rows.n_carried + 4)]
+    steps = staggered(body(advance), own)
+    return Bodies(rows, body(start), steps, bodies.event, bodies.degree, bodies.alike, width)
 
 
 def run_bodies(problem: Problem, bodies: Bodies, progress: bool) -> Solution:

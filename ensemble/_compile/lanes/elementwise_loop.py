@@ -79,11 +79,6 @@ class ElementwiseBody(Body):
             value = self.add(f"icmp ne i8 {value}, 0")
         return self.spread(ELEMENTS[dtype], value)
 
-    def spread(self, element: str, value: str) -> str:
-        kind = f"<{self.width} x {element}>"
-        one = self.add(f"insertelement {kind} poison, {element} {value}, i64 0")
-        return self.add(f"shufflevector {kind} {one}, {kind} poison, <{self.width} x i32> zeroinitializer")
-
     # -- memory
     def memory_type(self, dtype: str) -> str:
         return f"<{self.width} x {MEMORY[dtype]}>"

@@ -7,14 +7,19 @@ library are those of `functions.py` and `circular.py` (`library.py`).
 
 from __future__ import annotations
 
+import functools
+import operator
 import struct
+from collections.abc import Iterable
 from typing import Any
 
+from ensemble._compile.lanes.interleaving import interleaved
 from ensemble._compile.lanes.library import LaneFunction
 from ensemble._compile.machine_code import Assembly
+from ensemble._compile.processor import STACK_ALIGNMENT, register_bytes
 from ensemble._compile.trace.graph import Graph, Node
 
-__all__ = ["Body", "graph_loop"]
+__all__ = ["Body", "copies_of", "graph_loop"]
 
 ELEMENTS = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "bool": "i1"}
 BITS = {"float64": 64, "float32": 32, "int64": 64, "int32": 32, "bool": 1}
@@ -28,6 +33,10 @@ LOGICAL = {f"{kind}_{name}": name for kind in ("logical", "bitwise") for name in
 INTRINSIC = {"fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
              "abs": "fabs", "copysign": "copysign"}  # fmt: skip
 """Operations of real numbers that are one intrinsic function of LLVM."""
+OTHERS = ("constant", "input", "negative", "square", "reciprocal", "positive", "bits", "maximum", "minimum", "isnan",
+          "isfinite", "isinf", "cast", "where", "from_bits", "high_word", "logical_not", "bitwise_invert")  # fmt: skip
+INSTRUCTIONS = frozenset([*DIRECT, *COMPARED, *LOGICAL, *INTRINSIC, *OTHERS])
+"""Operations of real numbers and masks that call no function of lanes."""
 
 
 def graph_loop(graph: Graph, name: str, n_carried: int, width: int, dtype: str) -> Assembly:
@@ -39,14 +48,26 @@ def graph_loop(graph: Graph, name: str, n_carried: int, width: int, dtype: str) 
     values, which are written to the rows behind the inputs as they were in the last evaluation. Inputs beyond the
     carried ones are constant. Without carried inputs the body is evaluated once, and all outputs are written to the
     rows behind the inputs. At most `limit` evaluations are made; the number made is returned.
+
+    What no later evaluation reads is computed behind the loop, and what does not change before it.
     """
-    body = Body(graph, width, dtype)
+    count = copies_of(graph, width, dtype) if n_carried else 1
+    body = Body(interleaved(graph, count), width // count, dtype)
     body.begin()
     if n_carried:
-        body.loop(n_carried)
+        body.loop(n_carried * count, count)
     else:
         body.once()
     return body.function(name, "ptr %rows, i64 %threshold, i64 %limit")
+
+
+def copies_of(graph: Graph, width: int, dtype: str) -> int:
+    """How many copies of a body, a register of lanes each, are interleaved.
+
+    Functions of lanes take all registers at once: their own instructions alternate.
+    """
+    calls = any(node.operation not in INSTRUCTIONS for node in graph.nodes)
+    return 1 if calls else max(1, width * BITS[dtype] // 8 // register_bytes())
 
 
 class Body:
@@ -73,7 +94,8 @@ class Body:
 
     def function(self, name: str, parameters: str) -> Assembly:
         """All lines as a function of this name."""
-        text = "\n".join([f"define i64 @{name}({parameters}) {{", "entry:", *self.lines, "}"])
+        first = f"define i64 @{name}({parameters}) alignstack({STACK_ALIGNMENT}) {{"
+        text = "\n".join([first, "entry:", *self.lines, "}"])
         return Assembly(text, tuple(self.declared.values()), tuple(self.called))
 
     # -- rows
@@ -98,17 +120,19 @@ class Body:
 
     def prepare(self, n_carried: int) -> None:
         """Evaluate the nodes that depend on constant inputs alone, before the loop."""
-        constant = range(n_carried, len(self.inputs))
-        for k, node in enumerate(self.graph.nodes):
+        nodes, outputs = self.graph.nodes, self.graph.outputs
+        constant = {k for k, output in enumerate(outputs[:n_carried]) if _is_input(nodes[output], k)}
+        constant |= set(range(n_carried, len(self.inputs)))
+        for k, node in enumerate(nodes):
             fixed = node.value in constant if node.operation == "input" else all(self.values[i] for i in node.inputs)
             if fixed:
                 self.values[k] = self.inputs[node.value] if node.operation == "input" else self.result(node)
 
-    def evaluate(self, inputs: list[str]) -> list[str]:
-        """The outputs; nodes that were prepared stay as they are."""
+    def evaluate(self, inputs: list[str], chosen: set[int] | None = None) -> list[str]:
+        """The outputs; nodes that have a value keep it. Nodes not in `chosen` get none."""
         values = self.values
         for k, node in enumerate(self.graph.nodes):
-            if not values[k]:
+            if not values[k] and (chosen is None or k in chosen):
                 values[k] = inputs[node.value] if node.operation == "input" else self.result(node)
         return [values[k] for k in self.graph.outputs]
 
@@ -128,41 +152,68 @@ class Body:
         self.head = len(self.lines)
         return [f"%c{k}" for k in range(n_carried)]
 
-    def repeat(self, new: list[str], waiting: str, others: list[str], threshold: str) -> None:
-        """End the block where `threshold` lanes of a mask wait, or one of the conditions `others` holds."""
+    def repeat(self, new: list[str], waiting: list[str], others: list[str], threshold: str) -> None:
+        """End the block where `threshold` lanes of the masks `waiting` wait, or one of the conditions `others` holds.
+
+        Carried values whose new value in `new` is empty do not change in the loop.
+        """
         made = "%made"
         self.lines.append("  %made = add i64 %count, 1")
-        bits = self.add(f"call i{self.width} {self.intrinsic('ctpop', f'i{self.width}', 1)}({self.packed(waiting)})")
-        waits = self.add(f"zext i{self.width} {bits} to i64") if self.width < 64 else bits
+        total = self.width * len(waiting)
+        bits = self.add(f"call i{total} {self.intrinsic('ctpop', f'i{total}', 1)}({self.packed(waiting)})")
+        waits = self.add(f"zext i{total} {bits} to i64") if total < 64 else bits
         ends = self.add(f"icmp sge i64 {waits}, {threshold}")
         for other in [*others, self.add(f"icmp sge i64 {made}, %limit")]:
             ends = self.add(f"or i1 {ends}, {other}")
         self.lines += [f"  br i1 {ends}, label %write, label %evaluate", "write:"]
-        pairs = zip(self.inputs, new, strict=False)
         phis = [
-            f"  %c{k} = phi {self.vector} [{first}, %entry], [{value}, %evaluate]"
-            for k, (first, value) in enumerate(pairs)
+            f"  %c{k} = phi {self.vector} [{self.inputs[k]}, %entry], [{value}, %evaluate]"
+            for k, value in enumerate(new)
+            if value
         ]
         self.lines[self.head : self.head] = [*phis, f"  %count = phi i64 [0, %entry], [{made}, %evaluate]"]
 
-    def loop(self, n_carried: int) -> None:
+    def loop(self, n_carried: int, n_masks: int = 1) -> None:
+        """The whole loop; `n_masks` masks stand for each of the two of `graph_loop`."""
         carried = self.enter(n_carried)
-        outputs = self.evaluate([*carried, *self.inputs[n_carried:]])
-        new, (at_once, waiting), rest = (
-            outputs[:n_carried],
-            outputs[n_carried : n_carried + 2],
-            outputs[n_carried + 2 :],
-        )
-        bits = self.add(f"bitcast {self.type_of('bool')} {at_once} to i{self.width}")
-        self.repeat(new, waiting, [self.add(f"icmp ne i{self.width} {bits}, 0")], "%threshold")
-        for row, value in enumerate(new):
+        first = n_carried + 2 * n_masks
+        changing, counters, within = _repeated(self.graph, n_carried, first)
+        given = [*carried, *self.inputs[n_carried:]]
+        outputs = self.evaluate(given, within)
+        new = [value if k in changing else "" for k, value in enumerate(outputs[:n_carried])]
+        at_once, waiting = outputs[n_carried : n_carried + n_masks], outputs[n_carried + n_masks : first]
+        self.repeat(new, waiting, [self.add(f"icmp ne {self.packed(at_once)}, 0")], "%threshold")
+        for k in counters:
+            given[k] = self.counted(self.inputs[k])
+        outputs = self.evaluate(given)
+        for row, value in enumerate(outputs[:n_carried]):
             self.store(self.place(row), value, self.dtype)
-        self.write(rest, n_carried + 2)
+        self.write(outputs[first:], first)
         self.lines.append("  ret i64 %made")
 
-    def packed(self, mask: str) -> str:
-        """The lanes of a mask as the bits of an integer, as an operand."""
-        return f"i{self.width} " + self.add(f"bitcast {self.type_of('bool')} {mask} to i{self.width}")
+    def counted(self, first: str) -> str:
+        """`first` and one for each evaluation before the last."""
+        number = self.add(f"sitofp i64 %count to {self.element}")
+        return self.add(f"fadd {self.vector} {first}, {self.spread(self.element, number)}")
+
+    def spread(self, element: str, value: str) -> str:
+        """A number in all lanes."""
+        kind = f"<{self.width} x {element}>"
+        one = self.add(f"insertelement {kind} poison, {element} {value}, i64 0")
+        return self.add(f"shufflevector {kind} {one}, {kind} poison, <{self.width} x i32> zeroinitializer")
+
+    def packed(self, masks: list[str]) -> str:
+        """The lanes of masks as the bits of an integer, as an operand."""
+        kind, total = f"i{self.width}", f"i{self.width * len(masks)}"
+        bits = ""
+        for number, mask in enumerate(masks):
+            more = self.add(f"bitcast {self.type_of('bool')} {mask} to {kind}")
+            if len(masks) > 1:
+                more = self.add(f"zext {kind} {more} to {total}")
+            if number:
+                more = self.add(f"shl {total} {more}, {number * self.width}")
+            bits = self.add(f"or {total} {bits}, {more}") if bits else more
+        return f"{total} {bits}"
 
     # -- nodes
     def result(self, node: Node) -> str:
@@ -298,3 +349,42 @@ class Body:
         self.declared[function.name] = f"declare {self.type_of(node.dtype)} @{function.name}({types})"
         given = ", ".join(f"{self.type_of(kind)} {value}" for kind, value in zip(kinds, operands, strict=True))
         return self.add(f"call {self.type_of(node.dtype)} @{function.name}({given})")
+
+
+def _is_input(node: Node, number: int) -> bool:
+    return node.operation == "input" and node.value == number
+
+
+def _repeated(graph: Graph, n_carried: int, first: int) -> tuple[set[int], list[int], set[int]]:
+    """What each evaluation of a loop computes: the carried inputs that it changes, counters, and the nodes.
+
+    The outputs from `n_carried` to `first` are masks that end the loop. A counter is a carried input to which each
+    evaluation adds one and which it does not read otherwise: its value in the last evaluation follows from the number
+    of evaluations.
+    """
+    nodes, outputs = graph.nodes, graph.outputs
+    before: list[int] = []  # the nodes that a node reads, itself included, as bits
+    for k, node in enumerate(nodes):
+        before.append(functools.reduce(operator.or_, (before[i] for i in node.inputs), 1 << k))
+
+    def read_by(chosen: Iterable[int]) -> int:
+        return functools.reduce(operator.or_, (before[k] for k in chosen), 0)
+
+    own = {node.value: k for k, node in enumerate(nodes) if node.operation == "input"}
+    read = read_by(k for k in outputs if nodes[k].operation != "input")
+    changing = {k for k in range(n_carried) if k in own and read >> own[k] & 1 and not _is_input(nodes[outputs[k]], k)}
+    counters = [k for k in sorted(changing) if _counts(graph, k)]
+    within = read_by(outputs[k] for k in (*(changing - set(counters)), *range(n_carried, first)))
+    for k in counters[:]:
+        if within >> own[k] & 1:
+            counters.remove(k)
+            within |= before[outputs[k]]
+    return changing - set(counters), counters, {k for k in range(len(nodes)) if within >> k & 1}
+
+
+def _counts(graph: Graph, number: int) -> bool:
+    """Whether a carried input is replaced by itself plus one."""
+    node = graph.nodes[graph.outputs[number]]
+    operands = [graph.nodes[k] for k in node.inputs]
+    one = any(each.operation == "constant" and each.value == 1.0 for each in operands)
+    return node.operation == "add" and one and any(_is_input(each, number) for each in operands)

@@ -26,7 +26,7 @@ def recording_loop(graph: Graph, name: str, n_carried: int, n_rows: int, width: 
     new, waiting = outputs[:n_carried], outputs[n_carried]
     for row, value in enumerate(outputs[n_carried + 1 :]):
         body.store(body.entry("%count", row, n_rows), value, graph.dtypes[n_carried + 1 + row])
-    body.repeat(new, waiting, [], str(width))
+    body.repeat(new, [waiting], [], str(width))
     for row, value in enumerate(new):
         body.store(body.place(row), value, dtype)
     body.lines.append("  ret i64 %made")

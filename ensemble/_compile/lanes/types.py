@@ -29,6 +29,8 @@ from numba.core.imputils import lower_builtin, lower_cast
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, models, register_model
 
+from ensemble._compile.processor import STACK_ALIGNMENT
+
 __all__ = [
     "OPERATORS",
     "PREFETCH_BYTES",
@@ -90,6 +92,7 @@ def data_of(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
 
 def pointer_to(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, width: int) -> Any:
     vector = ir.VectorType(context.get_data_type(array_type.dtype), width)
+    builder.function.attributes.alignstack = STACK_ALIGNMENT
     place = builder.gep(data_of(context, builder, array_type, array), [offset], inbounds=True)
     return builder.bitcast(place, vector.as_pointer())
 

@@ -13,7 +13,7 @@ from ensemble._compile.trace.graph import Graph
 
 __all__ = ["Addresses", "addresses", "single_width", "width_of"]
 
-SHORT = {64: 500, 32: 150, 16: 500}
+SHORT = {64: 520, 32: 150, 16: 500}
 """Operations of bodies for which four registers per value were fastest, by the bytes of a register.
 
 A processor has 32 registers of 64 or 16 bytes, but 16 of 32 bytes."""

@@ -1,0 +1,81 @@
+"""The order of the nodes of a traced body: copies for each register of lanes, and parts that need not alternate.
+
+The operations of a body follow from each other. A processor starts two per cycle only where others, which do not wait
+for them, stand close by: those of another register. Where all registers are at the same operation, the values of all
+are alive at once and do not fit the registers of the processor; copies that follow each other at a distance need fewer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ensemble._compile.processor import register_bytes
+from ensemble._compile.trace.graph import Graph, Node
+
+__all__ = ["interleaved", "staggered"]
+
+DISTANCE = {64: 24, 32: 32, 16: 24}
+"""Nodes between a copy and the next one, by the bytes of a register; measured (`benchmarks/EXPERIMENTS.md`)."""
+
+
+APART = 12
+"""Nodes of the leading part between an other part and the next one; measured likewise."""
+
+
+def interleaved(graph: Graph, count: int) -> Graph:
+    """`count` copies of a graph; each evaluates a node when the one before it is `DISTANCE` nodes ahead.
+
+    Copy `r` has the inputs ``count i + r`` in place of i, and likewise for the outputs: rows of lanes of all copies
+    together are rows of `count` times as many lanes.
+    """
+    distance = DISTANCE[register_bytes()]
+    order = sorted((k + distance * r, r) for k in range(len(graph.nodes)) for r in range(count))
+    places: dict[tuple[int, int], int] = {}
+    nodes: list[Node] = []
+    for due, r in order:
+        k = due - distance * r
+        node = graph.nodes[k]
+        inputs = tuple(places[i, r] for i in node.inputs)
+        value = node.value * count + r if node.operation == "input" else node.value
+        places[k, r] = len(nodes)
+        nodes.append(dataclasses.replace(node, inputs=inputs, value=value))
+    outputs = tuple(places[k, r] for k in graph.outputs for r in range(count))
+    return dataclasses.replace(graph, nodes=tuple(nodes), n_inputs=graph.n_inputs * count, outputs=outputs)
+
+
+def staggered(graph: Graph, leading: Sequence[int]) -> Graph:
+    """The graph with what its outputs `leading` do not need part by part, as far as parts do not read each other.
+
+    Tangents in several directions are such parts. In the order of a trace each operation is followed by its derivative
+    in all directions, whose values are alive at once.
+    """
+    nodes = graph.nodes
+    needed: set[int] = set()
+    waiting = [graph.outputs[k] for k in leading]
+    while waiting:
+        k = waiting.pop()
+        if k not in needed:
+            needed.add(k)
+            waiting += nodes[k].inputs
+    needed |= {k for k, node in enumerate(nodes) if node.operation in ("input", "constant")}
+    label = list(range(len(nodes)))  # the first node of the part, as far as it is known
+
+    def first(k: int) -> int:
+        while label[k] != k:
+            k = label[k]
+        return k
+
+    others = [k for k in range(len(nodes)) if k not in needed]
+    for k in others:
+        for i in nodes[k].inputs:
+            if i not in needed:
+                a, b = sorted((first(i), first(k)))
+                label[b] = a
+    parts = {k: number for number, k in enumerate(dict.fromkeys(first(k) for k in others), start=1)}
+    number = [0 if k in needed else parts[first(k)] for k in range(len(nodes))]
+    distance = APART * (1 + len(parts))
+    order = sorted(range(len(nodes)), key=lambda k: (k + distance * number[k], number[k]))
+    places = {k: place for place, k in enumerate(order)}
+    ordered = (dataclasses.replace(nodes[k], inputs=tuple(places[i] for i in nodes[k].inputs)) for k in order)
+    return dataclasses.replace(graph, nodes=tuple(ordered), outputs=tuple(places[k] for k in graph.outputs))

@@ -1,0 +1,114 @@
+"""Bodies as loops on lanes: whatever the number of registers, each lane has the numbers of the body by NumPy."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from ensemble._compile.lanes.graph_loop import copies_of, graph_loop
+from ensemble._compile.lanes.interleaving import interleaved, staggered
+from ensemble._compile.lanes.library import assembly_of
+from ensemble._compile.machine_code import addresses_of, assembled
+from ensemble._compile.processor import register_bytes
+from ensemble._compile.trace.replay import replay
+from ensemble._compile.trace.tracer import Scalar, trace
+
+N_CARRIED, N_INPUTS, N_FURTHER = 5, 7, 2
+
+
+def steps(ends):
+    """A body of five carried values (read and changed, a counter, fixed, never read, read by others) and two numbers.
+
+    `ends` gives the two masks from its values and the namespace.
+    """
+
+    def body(total, count, fixed, unread, other, rate, bound):
+        xp = total.__array_namespace__()
+        new = total * rate + fixed * other
+        masks = ends(xp, new, count, bound)
+        return new, count + 1.0, fixed, new * count, other - 0.25 * new, *masks, total + count, fixed * rate
+
+    return body
+
+
+ENDS = {
+    "never": lambda xp, total, count, bound: (False, False),
+    "by the counter": lambda xp, total, count, bound: (count >= 11.0, count >= bound),
+    "by a value": lambda xp, total, count, bound: (total > 50.0, xp.abs(total) > bound),
+    "by a function": lambda xp, total, count, bound: (total != total, xp.exp(total) > bound),
+}
+
+
+def run(graph, rows, threshold, limit):
+    """The evaluations made by the compiled loop, and the rows after it."""
+    width, dtype = rows.shape[1], rows.dtype.name
+    loop = graph_loop(graph, "steps", N_CARRIED, width, dtype)
+    memory = np.zeros((len(rows) + N_FURTHER) * width + 64, dtype)
+    first = -memory.ctypes.data % 64 // memory.itemsize
+    lanes = memory[first : first + (len(rows) + N_FURTHER) * width].reshape(-1, width)
+    lanes[: len(rows)] = rows
+    place = addresses_of(assembled([loop]), ["steps"], assembly_of)["steps"]
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(place)
+    return call(lanes.ctypes.data, threshold, limit), lanes
+
+
+def by_numpy(graph, rows, threshold, limit):
+    """The same, a node at a time."""
+    carried, given = list(rows[:N_CARRIED]), list(rows[N_CARRIED:])
+    made, done = 0, False
+    while made < limit and not done:
+        outputs = [np.broadcast_to(each, rows.shape[1:]) for each in replay(graph, [*carried, *given], np)]
+        carried, (at_once, waiting), further = outputs[:N_CARRIED], outputs[N_CARRIED:-N_FURTHER], outputs[-N_FURTHER:]
+        made, done = made + 1, at_once.any() or waiting.sum() >= threshold
+    return made, np.stack([*carried, *given, *further])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("registers", [1, 2, 4])
+@pytest.mark.parametrize("ends", ENDS)
+def test_each_lane_has_its_own_numbers(ends, registers, dtype, rng):
+    width = registers * register_bytes() // np.dtype(dtype).itemsize
+    graph = trace(steps(ENDS[ends]), *[Scalar(dtype)] * N_INPUTS, function="steps")
+    assert copies_of(graph, width, dtype) == (1 if ends == "by a function" else registers)
+    rows = rng.uniform(-1.0, 1.0, (N_INPUTS, width)).astype(dtype)
+    rows[1] = rng.integers(0, 4, width)
+    rows[6] = rng.uniform(2.0, 9.0, width)
+    for threshold, limit in ((1, 20), (width // 2, 20), (width, 20), (width, 1)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            expected = by_numpy(graph, rows, threshold, limit)
+        made, lanes = run(graph, rows, threshold, limit)
+        assert made == expected[0]
+        np.testing.assert_array_equal(lanes, expected[1])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_copies_are_evaluated_on_rows_of_their_own(count, rng):
+    graph = trace(steps(ENDS["by a value"]), *[Scalar("float64")] * N_INPUTS, function="steps")
+    rows = rng.uniform(-1.0, 1.0, (N_INPUTS, count, 3))
+    together = replay(interleaved(graph, count), list(rows.reshape(-1, 3)), np)
+    alone = replay(graph, list(rows), np)
+    for k, expected in enumerate(alone):
+        np.testing.assert_array_equal(together[k * count : (k + 1) * count], expected)
+
+
+def test_parts_of_a_body_are_moved_apart_and_keep_their_values(rng):
+    def body(x, a, b):
+        values, tangents = [x], [a, b]
+        for _ in range(40):  # each operation is followed by its derivative in both directions
+            values.append(values[-1] * values[-1] - 0.5)
+            tangents = [2.0 * (values[-2] * each) for each in tangents]
+        return values[-1], *tangents, tangents[0] + tangents[1]
+
+    def separate(*values):
+        return body(*values)[:3]
+
+    for function, n_parts in ((separate, 2), (body, 1)):
+        graph = trace(function, *[Scalar("float64")] * 3, function="body")
+        moved = staggered(graph, [0])
+        rows = rng.uniform(-1.0, 1.0, (3, 5))
+        for got, expected in zip(replay(moved, rows, np), replay(graph, rows, np), strict=True):
+            np.testing.assert_array_equal(got, expected)
+        assert all(i < k for k, node in enumerate(moved.nodes) for i in node.inputs)
+        assert sorted(node.operation for node in moved.nodes) == sorted(node.operation for node in graph.nodes)
+        ends = [moved.outputs[k] for k in range(1, 1 + n_parts)]
+        assert moved.outputs[0] < ends[0] and (n_parts == 1 or ends[1] - ends[0] > 12)
