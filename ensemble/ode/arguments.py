@@ -55,7 +55,8 @@ def stacked(value: Any, name: str) -> Ensemble:
         rows = [xp.broadcast_to(xp.asarray(part.samples, dtype=dtype), (n_samples,)) for part in parts]
         value = wrap(xp.stack(rows), set_of(*value))
     if not isinstance(value, Ensemble):
-        require(not np.isscalar(value), NAME, name, "have one axis", repr(value), f"Write [{value!r}] for one entry.")
+        if np.isscalar(value):
+            raise ValueError(message(NAME, name, "have one axis", repr(value), f"Write [{value!r}] for one entry."))
         try:
             array = value if is_array(value) else np.asarray(value, dtype=None if len(value) else np.float64)
         except (TypeError, ValueError):  # a ragged list, or an object without a length
