@@ -42,7 +42,7 @@ import numpy as np
 
 from ensemble._compile.numba import compiled, compiled_serial, inner, prange
 from ensemble._kernels.oscillator.noise import normal_pair_{dtype}
-from ensemble._kernels.oscillator.steps import quick_root
+from ensemble._kernels.oscillator.steps import quick_root_{dtype}
 {imports}
 
 WIDTH = {width}
@@ -115,17 +115,25 @@ class Run(NamedTuple):
     """Times run fastest in memory."""
 
 
-LEAST = 2.0**-1022
+LEAST_FLOAT32, LEAST_FLOAT64 = 2.0**-126, 2.0**-1022
 """Added where an inverse root is estimated, which is then finite for zero."""
 
 
 @inner
-def quick_root(a):
-    """The root of float64 numbers of at least zero, to one unit in the last place; infinity gives NaN.
+def quick_root_float32(a):
+    """The root to one unit in the last place of numbers that are zero or 2**25 times the least one and more.
 
-    Two steps of Newton's method from an estimate of the inverse root: a correctly rounded root takes twice the time.
+    Infinity gives NaN. A step of Newton's method from an estimate of the inverse root.
     """
-    y = inverse_root_estimate(a + LEAST)
+    y = inverse_root_estimate(a + LEAST_FLOAT32)
+    root = a * y
+    return fma(0.5 * y, fma(-root, root, a), root)
+
+
+@inner
+def quick_root_float64(a):
+    """The same with two steps: a correctly rounded root takes twice the time."""
+    y = inverse_root_estimate(a + LEAST_FLOAT64)
     y = fma(0.5 * y, fma(-(a * y), y, 1.0), y)
     root = a * y
     return fma(0.5 * root, fma(-root, y, 1.0), root)
@@ -171,10 +179,7 @@ COLUMNS = "e = gather(noise, i * strides[0] + at * strides[1], columns) * scale"
 
 def source(graph: Graph, kind: Run, dtype: str, width: int) -> str:
     """The module of one width."""
-    step = lanes_function(graph, "step")
-    waits = register_bytes() == 64 and dtype == "float64"  # four roots follow each other in a step
-    if waits and (kind.drawn or not is_zen()):
-        step = step.replace(" sqrt(", " quick_root(")
+    step = with_quick_roots(lanes_function(graph, "step"), kind, dtype)
     words = ["x", "v", "f0", "f1", "f2", "e", "h", *(f"p{k}" for k in range(len(PARAMETERS)))]
     arguments = [words[position] for position in graph.strong_inputs]
     lanes = [f"spread({word}, WIDTH)" if word in ("f0", "f1", "f2", "h") else word for word in arguments]
@@ -189,6 +194,20 @@ def source(graph: Graph, kind: Run, dtype: str, width: int) -> str:
     )  # fmt: skip
     modules = (arithmetic, circular, functions, quotients, types)
     return text.replace("IMPORTS", "\n".join(filter(None, (imports_of(text, module) for module in modules))))
+
+
+def with_quick_roots(step: str, kind: Run, dtype: str) -> str:
+    """The text of a step whose four roots, which follow each other, are estimated where that is faster.
+
+    In float32 every second one is: the unit for roots works on one register of lanes while products estimate another.
+    """
+    quick = f" quick_root_{dtype}("
+    if register_bytes() < 64 or (is_zen() and (dtype == "float32" or not kind.drawn)):
+        return step
+    if dtype == "float64":
+        return step.replace(" sqrt(", quick)
+    first, *others = step.split(" sqrt(")
+    return first + "".join((" sqrt(" if k % 2 else quick) + part for k, part in enumerate(others))
 
 
 @functools.cache

@@ -275,19 +275,23 @@ def test_philox_gives_the_published_words():
 
 @pytest.mark.skipif(register_bytes() < 64, reason="needs AVX-512")
 @pytest.mark.parametrize("width", [32, 1])
-def test_quick_roots_err_by_less_than_one_unit_in_the_last_place(width, rng):
+@pytest.mark.parametrize(("dtype", "decades"), [("float64", 290), ("float32", 30)])
+def test_quick_roots_err_by_less_than_one_unit_in_the_last_place(dtype, decades, width, rng):
+    quick_root = getattr(steps, f"quick_root_{dtype}")
+
     @compiled_serial
     def roots(x, y):
         for i in range(0, x.size, width):
-            store(y, i, steps.quick_root(load(x, i, width)))
+            store(y, i, quick_root(load(x, i, width)))
 
-    x = np.concatenate([10.0 ** rng.uniform(-290, 300, 6400), np.repeat([0.0, np.nan, 1.0, 4.0], 32)])
+    x = np.concatenate([10.0 ** rng.uniform(-decades, decades, 6400), np.repeat([0.0, np.nan, 1.0, 4.0], 32)])
+    x = x.astype(dtype)
     y = np.empty_like(x)
     roots(x, y)
     exact = np.sqrt(x.astype(np.longdouble))
     np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
     error = np.abs(y - exact)[~np.isnan(x)]
-    assert (error <= np.spacing(exact[~np.isnan(x)].astype(float)) * (exact[~np.isnan(x)] > 0)).all()
+    assert (error <= np.spacing(exact[~np.isnan(x)].astype(dtype)) * (exact[~np.isnan(x)] > 0)).all()
 
 
 def test_the_statistics_of_the_response():
