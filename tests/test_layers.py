@@ -183,8 +183,7 @@ LLVM_ALONE = {
 
 NUMBA = {
     "_compile/allocation.py", "_compile/kernel_cache.py", "_compile/lanes/library.py", "_compile/numba.py",
-    "_compile/numba_parts.py", "_compile/passes.py", "_compile/processor.py",
-    "_compile/work_sharing.py",
+    "_compile/processor.py", "_compile/work_sharing.py",
 }  # fmt: skip
 
 

@@ -10,8 +10,6 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import _empty_nd_impl
 
-from ensemble._compile.passes import compiler_options
-
 __all__ = ["new", "new_full"]
 
 
@@ -27,7 +25,7 @@ def new(typingctx, n, dtype):
     return made(n, dtype), codegen
 
 
-@njit(inline="always", **compiler_options())
+@njit(inline="always", error_model="numpy")
 def new_full(n, value, dtype):
     """``np.full(n, value, dtype)``."""
     array = new(n, dtype)

@@ -25,7 +25,6 @@ from numba.core import event
 
 from ensemble._compile.kernel_cache import cached
 from ensemble._compile.memory import empty
-from ensemble._compile.passes import compiler_options
 from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, one_thread, procedure, work_sharing
 
 __all__ = [
@@ -62,7 +61,7 @@ STREAMED = 1 << 25
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)
 """Samples that one pass over the data may carry in registers."""
 
-OPTIONS = compiler_options()
+OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 
 compiled: Any = functools.partial(work_sharing, nogil=True, no_cfunc_wrapper=True, **OPTIONS)
 """Compile a function that ends in a loop ``for i in prange(n)`` over threads; the machine code is kept on disk."""

@@ -29,9 +29,9 @@ def aggregates_of(A: Any, block_size: int = 1, strong: Any = None) -> tuple[np.n
     if strong is None:
         by_node = block_size == 1 or entries is not A
         graph = (A.graph.indptr, A.graph.indices) if by_node else node_graph(A.graph, block_size)
-        member, count = aggregate(*graph, included)
+        member, count = aggregate(graph[0], graph[1], included)
     else:
-        member, count = aggregate(*strong.nodes, included & (np.diff(strong.nodes[0]) > 0))
+        member, count = aggregate(strong.nodes[0], strong.nodes[1], included & (np.diff(strong.nodes[0]) > 0))
         if strong.nearest is not None:
             isolated = np.flatnonzero((strong.nearest >= 0) & included)
             member[isolated] = member[strong.nearest[isolated]]

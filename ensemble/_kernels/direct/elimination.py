@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.allocation import new, new_full
-from ensemble._compile.numba import compiled_serial, inner
+from ensemble._compile.numba import compiled_procedure, compiled_serial, inner
 from ensemble._kernels.direct.supernodes import Supernodes
 
 __all__ = [
@@ -28,12 +28,18 @@ __all__ = [
 NONE = -1
 
 
-@compiled_serial
-def elimination_tree(indptr, indices):
-    """The parent of each row of a symmetric graph, -1 for a root; paths are compressed by `ancestor`."""
-    n = indptr.size - 1
-    parent, ancestor = new_full(n, NONE, np.int64), new_full(n, NONE, np.int64)
-    for i in range(n):
+def elimination_tree(indptr: Any, indices: Any) -> np.ndarray:
+    """The parent of each row of a symmetric graph, -1 for a root."""
+    parent = np.full(indptr.size - 1, NONE, np.int64)
+    _elimination_tree(indptr, indices, parent)
+    return parent
+
+
+@compiled_procedure
+def _elimination_tree(indptr, indices, parent):
+    """Paths are compressed by `ancestor`."""
+    ancestor = new_full(parent.size, NONE, np.int64)
+    for i in range(parent.size):
         for p in range(indptr[i], indptr[i + 1]):
             k = np.int64(indices[p])
             while k != NONE and k < i:
@@ -42,17 +48,17 @@ def elimination_tree(indptr, indices):
                 if above == NONE:
                     parent[k] = i
                 k = above
-    return parent
 
 
 def postorder(parent: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Rows in an order in which each subtree is a run of rows, children in descending order of their weights."""
-    order: np.ndarray = _postorder(parent, np.argsort(weights, kind="stable"))
+    order = np.empty(parent.size, np.int64)
+    _postorder(parent, np.argsort(weights, kind="stable"), order)
     return order
 
 
-@compiled_serial
-def _postorder(parent, by_weight):
+@compiled_procedure
+def _postorder(parent, by_weight, order):
     n = parent.size
     child, sibling = new_full(n, NONE, np.int64), new_full(n, NONE, np.int64)
     for i in range(n):
@@ -60,7 +66,7 @@ def _postorder(parent, by_weight):
         if parent[v] != NONE:
             sibling[v] = child[parent[v]]
             child[parent[v]] = v
-    order, stack, count = new(n, np.int64), new(n, np.int64), 0
+    stack, count = new(n, np.int64), 0
     for root in range(n):
         if parent[root] != NONE:
             continue
@@ -76,7 +82,6 @@ def _postorder(parent, by_weight):
                 order[count] = v
                 count += 1
                 depth -= 1
-    return order
 
 
 @inner
@@ -99,19 +104,25 @@ def _sort_descending(items, count, keys, free):
         width *= 2
 
 
-@compiled_serial
-def excess_storage(parent, lengths):
+def excess_storage(parent: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The sums that a subtree needs at one time, more than those that it leaves: `lengths` are those of its rows.
 
     With children in descending order of it a tree needs fewest at one time: Liu (1986), ACM TOMS 12, 249.
     """
+    excess = np.empty(parent.size, np.int64)
+    _excess_storage(parent, lengths, excess)
+    return excess
+
+
+@compiled_procedure
+def _excess_storage(parent, lengths, excess):
     n = parent.size
     child, sibling = new_full(n, NONE, np.int64), new_full(n, NONE, np.int64)
     for v in range(n - 1, -1, -1):  # children in ascending order
         if parent[v] != NONE:
             sibling[v] = child[parent[v]]
             child[parent[v]] = v
-    own, free, excess = new(n, np.int64), new(n, np.int64), new(n, np.int64)
+    own, free = new(n, np.int64), new(n, np.int64)
     for v in range(n):  # children come before their parents
         count, c = 0, child[v]
         while c != NONE:
@@ -125,15 +136,16 @@ def excess_storage(parent, lengths):
             most = max(most, kept + left + excess[c])
             kept += left
         excess[v] = max(most, kept + (lengths[v] + 1) * (lengths[v] + 1)) - lengths[v] * lengths[v]
-    return excess
 
 
-@compiled_serial
-def _row_subtrees(indptr, indices, parent, fill, starts, columns):
-    """Count the entries right of the diagonal, ``starts[k + 1]`` in row k, or write their columns with `fill`."""
+@compiled_procedure
+def _row_subtrees(indptr, indices, parent, fill, places, columns):
+    """Count the entries right of the diagonal, ``places[k + 1]`` in row k, or write their columns with `fill`.
+
+    With `fill`, the columns of row k begin at ``places[k]``, which is moved behind them.
+    """
     n = parent.size
     met = new_full(n, NONE, np.int64)
-    place = starts.copy()
     for i in range(n):
         met[i] = i
         for p in range(indptr[i], indptr[i + 1]):
@@ -141,10 +153,10 @@ def _row_subtrees(indptr, indices, parent, fill, starts, columns):
             while k < i and met[k] != i:
                 met[k] = i
                 if fill:
-                    columns[place[k]] = i
-                    place[k] += 1
+                    columns[places[k]] = i
+                    places[k] += 1
                 else:
-                    starts[k + 1] += 1
+                    places[k + 1] += 1
                 k = parent[k]
 
 
@@ -161,11 +173,11 @@ def filled(indptr: Any, indices: Any, parent: Any) -> tuple[np.ndarray, np.ndarr
     _row_subtrees(indptr, indices, parent, False, starts, np.empty(0, np.int32))
     starts = np.cumsum(starts)
     columns = np.empty(int(starts[-1]), np.int32)
-    _row_subtrees(indptr, indices, parent, True, starts, columns)
+    _row_subtrees(indptr, indices, parent, True, starts.copy(), columns)
     return starts, columns
 
 
-@compiled_serial
+@compiled_procedure
 def count_multiply_adds(lower_columns, upper_starts, symmetric):
     """Multiply-adds of a factorisation; of a symmetric one, those of the upper triangle (an upper bound for LU)."""
     total = np.int64(0)
@@ -203,11 +215,16 @@ def reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, f
     return in_lower, in_upper
 
 
-@compiled_serial
-def nested_rows(starts, columns):
+def nested_rows(starts: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """1 where rows k to k + 3 are nested: each has the next one as its first column, and then that one's columns."""
-    n = starts.size - 1
-    nested = new_full(n, 0, np.int32)
+    nested = np.zeros(starts.size - 1, np.int32)
+    _nested_rows(starts, columns, nested)
+    return nested
+
+
+@compiled_procedure
+def _nested_rows(starts, columns, nested):
+    n = nested.size
     run = 0  # rows from k on that are nested in the one before
     for k in range(n - 2, -1, -1):
         low, above, high = starts[k], starts[k + 1], starts[k + 2]
@@ -219,7 +236,6 @@ def nested_rows(starts, columns):
                     break
         run = run + 1 if same else 0
         nested[k] = 1 if run >= 3 else 0
-    return nested
 
 
 class Elimination(NamedTuple):

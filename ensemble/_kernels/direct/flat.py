@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.allocation import new, new_full
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_procedure
 from ensemble._compile.plain_code import (
     LANES,
     Indices,
@@ -46,7 +46,7 @@ HEAD = 11
 
 
 # --- the list
-@compiled_serial
+@compiled_procedure
 def _pairs(symmetric, n_values, lower_starts, lower, across, upper_starts, upper, first, diagonal, out):
     """Write what each value is made of; returns the number of integers.
 

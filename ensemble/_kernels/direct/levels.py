@@ -16,8 +16,9 @@ import numpy as np
 
 from ensemble._backend import asarray_like
 from ensemble._compile import cuda, device
+from ensemble._compile.allocation import new_full
 from ensemble._compile.memory import empty_like
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_procedure, compiled_serial
 from ensemble._kernels.direct.elimination import Elimination
 
 __all__ = [
@@ -92,12 +93,12 @@ def _last_levels(lower_starts, lower, upper_starts, upper):
     return level, n_levels
 
 
-@compiled_serial
+@compiled_procedure
 def _pairs(graph, symmetric, starts, pairs, scales, fill):
     """Count the multiply-adds of each value, ``starts[e + 1]``, or write their operands with `fill`."""
     lower_starts, lower, across, upper_starts, upper, first, diagonal = graph
     n = diagonal.size
-    where = np.full(n, -1, np.int64)
+    where = new_full(n, -1, np.int64)
     for i in range(n):
         low, high = upper_starts[i], upper_starts[i + 1]
         where[i] = diagonal[i]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_procedure
 from ensemble._compile.plain_code import Integers, behind, entry, plain
 
 __all__ = ["minimum_degree"]
@@ -308,7 +308,7 @@ def _order(
 _ordered = entry(_order, "float64")
 
 
-@compiled_serial
+@compiled_procedure
 def _run(q, n, lists, fresh, codes, state):
     _ordered(q, n, lists, lists.size, fresh, codes, state)
 

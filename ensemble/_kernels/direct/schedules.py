@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_procedure, compiled_serial
 from ensemble._kernels.direct.elimination import Elimination
 
 __all__ = ["LAZY", "NONE", "TERMS", "ZERO_SLOT", "Chunks", "Schedule", "Tasks", "chunked", "row_positions", "scheduled"]
@@ -123,7 +123,7 @@ def row_positions(plan: Elimination) -> np.ndarray:
     return positions
 
 
-@compiled_serial
+@compiled_procedure
 def _cut(time, starts, left, right, scale, passive, gap, chunks, keys, fill):
     """Count the chunks of all numbers, or write (number, first, end, last) and keys with `fill`; returns their number.
 
@@ -216,7 +216,7 @@ def _steps(chunks, left, right, begin, scale, passive, height, window, step_of, 
     return step
 
 
-@compiled_serial
+@compiled_procedure
 def _lives(chunks, left, right, begin, scale, source, step_of, ahead, birth, death, fetcher, read):
     """The steps in which each number has a slot, who has it copied, and whether other numbers read it."""
     number, first, end, previous, last = chunks

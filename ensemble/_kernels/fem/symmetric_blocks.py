@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_procedure, compiled_serial
 from ensemble._kernels.sparse.gather import Gather
 
 __all__ = ["SymmetricBlocks", "symmetric_blocks"]
@@ -120,7 +120,7 @@ def _elements_of_blocks(starts, incidences, k, capacity, seen, place, bounds, el
     return block
 
 
-@compiled_serial
+@compiled_procedure
 def _count_sources(rows, starts, incidences, unknowns, indptr, slots, place_of_row, k, counts, mirrors):
     """Count the sources of each entry on or after the diagonal, and tell where (j, i) stands for (i, j)."""
     for r in range(rows.size):
@@ -136,7 +136,7 @@ def _count_sources(rows, starts, incidences, unknowns, indptr, slots, place_of_r
                     mirrors[entry] = indptr[column] + slots[(element * k + j) * k + a]
 
 
-@compiled_serial
+@compiled_procedure
 def _fill_sources(
     rows, starts, incidences, unknowns, indptr, slots, place_of_row, k, local, pairs, n_pairs, next_of, sources
 ):

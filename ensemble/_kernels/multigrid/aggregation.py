@@ -7,7 +7,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import cuda
 from ensemble._compile.allocation import new_full
-from ensemble._compile.numba import compiled, compiled_serial, prange
+from ensemble._compile.numba import compiled, compiled_procedure, prange
 from ensemble._compile.registry import kernel
 from ensemble._kernels.multigrid import measures
 
@@ -67,8 +67,7 @@ def _(graph, values):
     return to_numpy(coupled)
 
 
-@compiled_serial
-def aggregate(indptr, indices, included):
+def aggregate(indptr: np.ndarray, indices: np.ndarray, included: np.ndarray) -> tuple[np.ndarray, int]:
     """Aggregates of a graph, by the uncoupled scheme of Vanek, Mandel and Brezina (1996) in natural order.
 
     1. A node none of whose neighbours is in an aggregate forms one with all of them.
@@ -79,9 +78,14 @@ def aggregate(indptr, indices, included):
     Nodes outside `included` belong to no aggregate and are no neighbours. Returns (aggregates, number of aggregates);
     -1 marks an excluded node.
     """
-    n = indptr.size - 1
-    member = new_full(n, -1, np.int32)
-    n_aggregates = 0
+    member = np.full(indptr.size - 1, -1, np.int32)
+    return member, _aggregate(indptr, indices, included, member)
+
+
+@compiled_procedure
+def _aggregate(indptr, indices, included, member):
+    """Write the aggregates to `member`, which is filled with -1; returns their number."""
+    n, n_aggregates = member.size, 0
     for i in range(n):  # phase 1
         if not included[i] or member[i] >= 0:
             continue
@@ -127,7 +131,7 @@ def aggregate(indptr, indices, included):
             if included[j] and member[j] < 0:
                 member[j] = n_aggregates
         n_aggregates += 1
-    return member, n_aggregates
+    return n_aggregates
 
 
 @compiled

@@ -190,7 +190,7 @@ def _(graph_a, values, graph_b, b, graph_c, out):
 def galerkin_tasks(values: Array, graph_a: Any, graph_p: Any, graph_ap: Any, restriction: Any, graph_c: Any) -> Any:
     """Arguments of `galerkin_values` besides the graphs: slab tasks on the host, or pairs on the device of `values`."""
     if backend_of(values) != "cuda":
-        return slab_tasks(*restriction[:2], graph_a[0].shape[0] - 1)
+        return slab_tasks(restriction[0], restriction[1], graph_a[0].shape[0] - 1)
     return galerkin_pairs(graph_a[:2], graph_p, graph_ap, restriction, graph_c)
 
 

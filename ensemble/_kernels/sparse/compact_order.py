@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_procedure
 
 __all__ = ["compact_order", "graph_points"]
 
@@ -53,7 +53,7 @@ def graph_points(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return np.asarray(points @ np.linalg.eigh(points.T @ points)[1][:, -AXES:])
 
 
-@compiled_serial
+@compiled_procedure
 def _distances(indptr, indices, start, distances, queue):
     """Fill the distances from `start`; the row that was found last. Parts of the graph follow each other."""
     n, begin, end, after = distances.size, 0, 1, 0
@@ -78,7 +78,7 @@ def _distances(indptr, indices, start, distances, queue):
     return queue[n - 1]
 
 
-@compiled_serial
+@compiled_procedure
 def _average(indptr, indices, points, out):
     """The mean of the points of the neighbours of each row, its own among them; a row without any keeps its own."""
     for row in range(indptr.size - 1):
@@ -90,7 +90,7 @@ def _average(indptr, indices, points, out):
             out[row, axis] = total / max(end - begin, 1)
 
 
-@compiled_serial
+@compiled_procedure
 def _halve(points, run, order, keys):
     """Permute `order` so that halves, halves of halves and so on are apart along their longest axis."""
     begins, ends, depth = np.empty(64, np.int64), np.empty(64, np.int64), 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_procedure
 from ensemble._kernels.sparse.element_map import ElementMap
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 
@@ -142,7 +142,7 @@ def permuted(first: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return starts, old
 
 
-@compiled_serial
+@compiled_procedure
 def _distinct_nodes(blocks, starts, incidences, nodes, k, seen, place, node_starts, chosen, corners):
     """Fill the tables of `Gather.block_nodes`, flat arrays; how many nodes are chosen. `seen` holds -1."""
     count = 0

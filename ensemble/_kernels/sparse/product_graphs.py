@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.allocation import new, new_full
-from ensemble._compile.numba import compiled, compiled_serial, prange
+from ensemble._compile.allocation import new
+from ensemble._compile.numba import compiled, compiled_procedure, prange
 
 __all__ = ["ROW_CHUNK", "SLAB_ROWS", "product_graph", "slab_tasks", "transpose_graph"]
 
@@ -21,24 +21,27 @@ U = np.uint64  # an unsigned index needs no test for a negative one
 NO_ROW = np.uint64(2**64 - 1)
 
 
-@compiled_serial
-def transpose_graph(indptr, indices, n_columns):
+def transpose_graph(indptr: Any, indices: Any, n_columns: int) -> tuple[Any, Any, Any]:
     """The graph of the transpose: (indptr, indices, entries), entry k of it being entry ``entries[k]`` of the graph."""
-    new_indptr = new_full(n_columns + 1, 0, indptr.dtype)
+    new_indptr, place = np.zeros(n_columns + 1, indptr.dtype), np.empty(n_columns, indptr.dtype)
+    new_indices, entries = np.empty(indices.size, indices.dtype), np.empty(indices.size, indptr.dtype)
+    _transpose_graph(indptr, indices, new_indptr, place, new_indices, entries)
+    return new_indptr, new_indices, entries
+
+
+@compiled_procedure
+def _transpose_graph(indptr, indices, new_indptr, place, new_indices, entries):
     for k in range(indices.size):
         new_indptr[indices[k] + 1] += 1
-    for j in range(n_columns):
+    for j in range(place.size):
+        place[j] = new_indptr[j]
         new_indptr[j + 1] += new_indptr[j]
-    new_indices = new(indices.size, indices.dtype)
-    entries = new(indices.size, indptr.dtype)
-    place = new_indptr[:-1].copy()
     for i in range(indptr.size - 1):
         for k in range(indptr[i], indptr[i + 1]):
             t = place[indices[k]]
             place[indices[k]] += 1
             new_indices[t] = i
             entries[t] = k
-    return new_indptr, new_indices, entries
 
 
 @compiled
@@ -98,15 +101,22 @@ def product_graph(indptr_a, indices_a, indptr_b, indices_b, n_columns) -> tuple[
     return indptr, indices
 
 
-@compiled_serial
-def slab_tasks(indptr_r, indices_r, n_fine):
+def slab_tasks(indptr_r: Any, indices_r: Any, n_fine: int) -> tuple[np.ndarray, ...]:
     """Cut the rows of P^T into runs that stay within one slab of fine rows.
 
     Returns (starts, rows, begins, ends): slab b has the tasks ``starts[b]:starts[b + 1]``; task t adds the entries
     ``begins[t]:ends[t]`` of P^T into coarse row ``rows[t]``.
     """
-    n_slabs = (n_fine + SLAB_ROWS - 1) // SLAB_ROWS
-    starts = new_full(n_slabs + 1, 0, np.int64)
+    starts = np.zeros((n_fine + SLAB_ROWS - 1) // SLAB_ROWS + 1, np.int64)
+    _count_tasks(indptr_r, indices_r, starts)
+    starts = np.cumsum(starts)
+    rows, begins, ends = np.empty((3, starts[-1]), np.int64)
+    _slab_tasks(indptr_r, indices_r, starts[:-1].copy(), rows, begins, ends)
+    return starts, rows, begins, ends
+
+
+@compiled_procedure
+def _count_tasks(indptr_r, indices_r, starts):
     for i in range(indptr_r.size - 1):
         last = -1
         for k in range(indptr_r[i], indptr_r[i + 1]):
@@ -114,12 +124,10 @@ def slab_tasks(indptr_r, indices_r, n_fine):
             if slab != last:
                 starts[slab + 1] += 1
                 last = slab
-    for b in range(n_slabs):
-        starts[b + 1] += starts[b]
-    rows = new(starts[-1], np.int64)
-    begins = new(starts[-1], np.int64)
-    ends = new(starts[-1], np.int64)
-    place = starts[:-1].copy()
+
+
+@compiled_procedure
+def _slab_tasks(indptr_r, indices_r, place, rows, begins, ends):
     for i in range(indptr_r.size - 1):
         last = -1
         task = 0
@@ -132,4 +140,3 @@ def slab_tasks(indptr_r, indices_r, n_fine):
                 begins[task] = k
                 last = slab
             ends[task] = k + 1
-    return starts, rows, begins, ends

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile import cuda
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_procedure
 from ensemble._kernels.sparse.element_map import ElementMap
 from ensemble._kernels.sparse.gather import Gather, permuted
 
@@ -165,7 +165,7 @@ def _tables(
     return StagedTables(heads, pieces[:n_chosen].copy(), slice_starts, placed, written, capacity, plan, k, width)
 
 
-@compiled_serial
+@compiled_procedure
 def _row_blocks(starts, incidences, k, capacity, seen, bounds):
     """Fill where blocks of rows begin that have at most `capacity` elements each; how many bounds. `seen` holds -1."""
     block, count = 0, 0
@@ -187,7 +187,7 @@ def _row_blocks(starts, incidences, k, capacity, seen, bounds):
     return block + 2
 
 
-@compiled_serial
+@compiled_procedure
 def _places(blocks, starts, numbers, k, seen, place, piece_starts, pieces, local):
     """Fill the pieces of each block, ascending, and the places of numbers among theirs; how many. `seen` holds -1."""
     count = 0
@@ -208,7 +208,7 @@ def _places(blocks, starts, numbers, k, seen, place, piece_starts, pieces, local
     return count
 
 
-@compiled_serial
+@compiled_procedure
 def _fill(starts, local, at, slice_starts, per_slice, placed):
     """Write the places of each sum into its slice."""
     for m in range(at.size):
