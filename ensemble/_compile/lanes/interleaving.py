@@ -23,13 +23,15 @@ APART = 12
 """Nodes of the leading part between an other part and the next one; measured likewise."""
 
 
-def interleaved(graph: Graph, count: int) -> Graph:
-    """`count` copies of a graph; each evaluates a node when the one before it is `DISTANCE` nodes ahead.
+def interleaved(graph: Graph, count: int, distance: int | None = None) -> Graph:
+    """`count` copies of a graph; each evaluates a node when the one before it is `distance` nodes ahead.
+
+    By default that is `DISTANCE`.
 
     Copy `r` has the inputs ``count i + r`` in place of i, and likewise for the outputs: rows of lanes of all copies
     together are rows of `count` times as many lanes.
     """
-    distance = DISTANCE[register_bytes()]
+    distance = DISTANCE[register_bytes()] if distance is None else distance
     order = sorted((k + distance * r, r) for k in range(len(graph.nodes)) for r in range(count))
     places: dict[tuple[int, int], int] = {}
     nodes: list[Node] = []

@@ -25,6 +25,7 @@ __all__ = [
     "imports_of",
     "lanes_function",
     "load_module",
+    "repeated_lines",
     "scalar_function",
     "tables",
 ]
@@ -104,6 +105,13 @@ def imports_of(body: str, module: Any, always: Sequence[str] = ()) -> str:
     called = {*re.findall(r"\w+(?=\()", body), *always}
     names = [name for name in module.__all__ if name in called]
     return f"from {module.__name__} import {', '.join(names)}" if names else ""
+
+
+def repeated_lines(depth: int, text: str, n: int) -> str:
+    """`text` n times, ``J`` in it replaced by the number of the time."""
+    pad = "    " * depth
+    lines = text.split("\n")
+    return "\n".join(pad + re.sub(r"\bJ\b", str(j), line.replace("_J", f"_{j}")) for j in range(n) for line in lines)
 
 
 # --- modules on disk

@@ -13,7 +13,7 @@ from ensemble._compile.lanes import arithmetic, circular, functions, quotients, 
 from ensemble._compile.lanes import tables as _lane_tables
 from ensemble._compile.trace.elementwise import SCALAR_FUNCTIONS
 from ensemble._compile.trace.graph import Graph, Node
-from ensemble._compile.trace.numba_source import lanes_function, load_module, scalar_function, tables
+from ensemble._compile.trace.numba_source import lanes_function, load_module, repeated_lines, scalar_function, tables
 from ensemble._compile.trace.tracer import trace
 from ensemble._kernels.gbees.frame import REAL, as_real, matrix_rows, position, velocity
 from ensemble._kernels.gbees.limiters import trace_limiter
@@ -125,13 +125,6 @@ def hoisted(graph: Graph, first: int) -> tuple[Graph, list[float]]:
     return Graph(tuple(nodes), first + len(values), graph.outputs, graph.structure), values
 
 
-def _lines(depth: int, text: str, n: int) -> str:
-    """`text` once per dimension, ``J`` in it replaced by the number of the dimension."""
-    pad = "    " * depth
-    lines = text.split("\n")
-    return "\n".join(pad + re.sub(r"\bJ\b", str(j), line.replace("_J", f"_{j}")) for j in range(n) for line in lines)
-
-
 def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
     """Source of each parameter of the graph's function: ("column", i), ("time", 0) or ("number", position)."""
     kinds = []
@@ -154,7 +147,7 @@ def step_source(n: int, limiter: str, dtype: str, kind: StepTerms, parallel: boo
         lines = OUTFLOW.split("\n")
         differences = "\n".join([*lines[:4], DIVERGENCE.strip(), *lines[4:]])
         total += f" + x * ({' + '.join(f'd_{j}' for j in range(n))})"
-    ratios, corners = [_lines(1, RATIOS.format(real=real, **at), n)], ""
+    ratios, corners = [repeated_lines(1, RATIOS.format(real=real, **at), n)], ""
     if kind.mixing:
         pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
         ratios += ["    " + SHARES.format(i=i, j=j, real=real, corners=at["corners"]) for i, j in pairs]
@@ -167,9 +160,9 @@ def step_source(n: int, limiter: str, dtype: str, kind: StepTerms, parallel: boo
         n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limited=_limited(limiter, dtype),
         widths=at["widths"], diffusion_rates=at["diffusion_rates"],
         in_bounds="call_bounds(bounds, key, packing, numbers) != 0" if kind.bounded else "True",
-        ratios="\n".join(ratios), differences=_lines(2, differences, n), total=total, corners=corners,
+        ratios="\n".join(ratios), differences=repeated_lines(2, differences, n), total=total, corners=corners,
         midway=MIDWAY if kind.second_order else "",
-        fluxes=_lines(2, flux_lines, n), arrivals=_lines(2, ARRIVALS, n),
+        fluxes=repeated_lines(2, flux_lines, n), arrivals=repeated_lines(2, ARRIVALS, n),
     )  # fmt: skip
     return _with_imports(text)
 
@@ -216,8 +209,8 @@ def drift_source(graph: Graph, n: int, dtype: str) -> str:
         columns="\n".join(f"        {line}" for line in columns),
         results=", ".join(f"r_{i}" for i in range(n)),
         arguments=", ".join(words[kind].format(p) for kind, p in inputs),
-        stores=_lines(3, f"store(v, J * size + c, as_{dtype}(r_J))", n),
-        last_stores=_lines(3, f"store_some(v, J * size + c, last - c, as_{dtype}(r_J))", n),
+        stores=repeated_lines(3, f"store(v, J * size + c, as_{dtype}(r_J))", n),
+        last_stores=repeated_lines(3, f"store_some(v, J * size + c, last - c, as_{dtype}(r_J))", n),
     )  # fmt: skip
     return _with_imports(text)
 

@@ -6,6 +6,7 @@ steps ``2 b`` and ``2 b + 1``. So the noise of a sample depends on its number an
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -14,20 +15,27 @@ import numpy as np
 from ensemble._compile.cache_folder import digest_of
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes.arithmetic import fma
+from ensemble._compile.lanes.interleaving import interleaved
 from ensemble._compile.lanes.inverse_root import inverse_root_estimate
 from ensemble._compile.numba import inner, thread_count, threads_for
 from ensemble._compile.processor import is_zen, register_bytes
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
-from ensemble._compile.trace.numba_source import imports_of, lanes_function, load_module
+from ensemble._compile.trace.numba_source import imports_of, lanes_function, load_module, repeated_lines
 from ensemble._compile.trace.tracer import Scalar, trace
 
 __all__ = ["PARAMETERS", "Run", "integrate", "step_graph"]
 
 PARAMETERS = ("mass", "damping", "root_damping", "stiffness", "amplitude")
 
-NARROW = (8, 1)
-"""Samples that are advanced together where fewer are left than `widest` ones."""
+NARROW = ((8, 1), (1, 1))
+"""Lanes and sets of them where few samples are left."""
+
+DISTANCE = 5
+"""Operations between a set of lanes and the next one."""
+
+QUICK = "quick"
+"""The value of a root that is estimated."""
 
 AHEAD = 8
 """Steps from a prefetch of given noise to its use: the numbers of two steps lie on different pages."""
@@ -67,30 +75,22 @@ def column(history, first, at, step, values):
 def tile(at, start, end, n_steps, numbers, seed, parameters, forcing, noise, strides, h, scale, x_end, v_end, history,
          places):
     n_samples = numbers.size
-{parameters}
-    x, v = load(x_end, at, WIDTH), load(v_end, at, WIDTH)
-    number = load(numbers, at, WIDTH)
-    e, later = zeros(x_end, WIDTH), zeros(x_end, WIDTH)
-    columns = (number - spread(numbers[at], WIDTH)) * strides[1]
+{begin}
     for i in range(start, end):
         if {drawn}:
             if i % 2 == 0:
-                first, second = normal_pair_{dtype}(number, i // 2, seed)
-                e, later = first * scale, second * scale
+{draw}
             else:
-                e = later
+{again}
         else:
-            {read}
+{read}
         if {stored}:
-            {keep}(history, i * places[1], at, places[2], x)
-            {keep}(history, places[0] + i * places[1], at, places[2], v)
+{keep}
         f0, f1, f2 = forcing[2 * i], forcing[2 * i + 1], forcing[2 * i + 2]
-        x, v = step({arguments})
+        {results} = step({arguments})
     if {stored} and end == n_steps:
-        {keep}(history, n_steps * places[1], at, places[2], x)
-        {keep}(history, places[0] + n_steps * places[1], at, places[2], v)
-    store(x_end, at, x)
-    store(v_end, at, v)
+{keep_last}
+{finish}
 
 
 @compiled
@@ -98,7 +98,7 @@ def run(n, size, steps, at, end, n_steps, numbers, seed, parameters, forcing, no
         history, places):
     for k in prange(n):
         for start in range(0, n_steps, steps):
-            for first in range(at + k * size, min(at + (k + 1) * size, end), WIDTH):
+            for first in range(at + k * size, min(at + (k + 1) * size, end), {together}):
                 tile(first, start, min(start + steps, n_steps), n_steps, numbers, seed, parameters, forcing, noise,
                      strides, h, scale, x_end, v_end, history, places)
 '''
@@ -170,59 +170,86 @@ def rk4_step(x: Any, v: Any, f0: Any, f1: Any, f2: Any, e: Any, h: Any, paramete
     return x + sixth * (v + 2.0 * (v2 + v3) + v4), v + sixth * (a1 + 2.0 * (a2 + a3) + a4)
 
 
-ROWS = (
-    "prefetch(noise, (i + AHEAD) * strides[0] + at, WIDTH)\n            "
-    "e = load(noise, i * strides[0] + at, WIDTH) * scale"
-)
-COLUMNS = "e = gather(noise, i * strides[0] + at * strides[1], columns) * scale"
+BEGIN = """x_J, v_J = load(x_end, at + J * WIDTH, WIDTH), load(v_end, at + J * WIDTH, WIDTH)
+number_J = load(numbers, at + J * WIDTH, WIDTH)
+e_J, later_J = zeros(x_end, WIDTH), zeros(x_end, WIDTH)
+columns_J = (number_J - spread(numbers[at], WIDTH)) * strides[1]"""
+
+DRAW = """first, second = normal_pair_{dtype}(number_J, i // 2, seed)
+e_J, later_J = first * scale, second * scale"""
+
+ROWS = f"""prefetch(noise, (i + {AHEAD}) * strides[0] + at + J * WIDTH, WIDTH)
+e_J = load(noise, i * strides[0] + at + J * WIDTH, WIDTH) * scale"""
+
+COLUMNS = "e_J = gather(noise, i * strides[0] + at * strides[1], columns_J) * scale"
+
+KEEP = """{keep}(history, {row} * places[1], at + J * WIDTH, places[2], x_J)
+{keep}(history, places[0] + {row} * places[1], at + J * WIDTH, places[2], v_J)"""
+
+FINISH = """store(x_end, at + J * WIDTH, x_J)
+store(v_end, at + J * WIDTH, v_J)"""
 
 
-def source(graph: Graph, kind: Run, dtype: str, width: int) -> str:
-    """The module of one width."""
-    step = with_quick_roots(lanes_function(graph, "step"), kind, dtype)
-    words = ["x", "v", "f0", "f1", "f2", "e", "h", *(f"p{k}" for k in range(len(PARAMETERS)))]
-    arguments = [words[position] for position in graph.strong_inputs]
-    lanes = [f"spread({word}, WIDTH)" if word in ("f0", "f1", "f2", "h") else word for word in arguments]
+def source(graph: Graph, kind: Run, dtype: str, width: int, count: int) -> str:
+    """The module of tiles of `count` sets of `width` lanes."""
+    graph = interleaved(marked_roots(graph, kind, dtype), count, DISTANCE)
+    step = lanes_function(graph, "step")
+    for k, node in enumerate(graph.nodes):
+        if node.value == QUICK:
+            step = step.replace(f"t{k} = sqrt(", f"t{k} = quick_root_{dtype}(")
+    own = ("x", "v", "e", *(f"p{k}" for k in range(len(PARAMETERS))))
+    inputs = ["x", "v", "f0", "f1", "f2", "e", "h", *own[3:]]
+    arguments = [
+        f"{inputs[k // count]}_{k % count}" if inputs[k // count] in own else f"spread({inputs[k // count]}, WIDTH)"
+        for k in graph.strong_inputs
+    ]
+    loads = [f"p{k}_J = load(parameters, {k} * n_samples + at + J * WIDTH, WIDTH)" for k in range(len(PARAMETERS))]
+    keep = functools.partial(KEEP.format, keep="column" if kind.turned else "row")
+
+    def each(depth: int, text: str) -> str:
+        return repeated_lines(depth, text, count)
+
     text = MODULE.format(
-        digest=digest_of("_kernels/oscillator"), imports="IMPORTS", width=width, step=step, dtype=dtype,
-        drawn=kind.drawn, stored=kind.stored, keep="column" if kind.turned else "row",
-        read=COLUMNS if kind.turned else ROWS.replace("AHEAD", str(AHEAD)),
-        parameters="\n".join(
-            f"    p{k} = load(parameters, {k} * n_samples + at, WIDTH)" for k in range(len(PARAMETERS))
-        ),
-        arguments=", ".join(lanes),
+        digest=digest_of("_kernels/oscillator"), imports="IMPORTS", width=width, together=width * count, step=step,
+        dtype=dtype, drawn=kind.drawn, stored=kind.stored, begin=each(1, "\n".join([*loads, BEGIN])),
+        draw=each(4, DRAW.format(dtype=dtype)), again=each(4, "e_J = later_J"),
+        read=each(3, COLUMNS if kind.turned else ROWS), keep=each(3, keep(row="i")),
+        keep_last=each(2, keep(row="n_steps")), finish=each(1, FINISH), arguments=", ".join(arguments),
+        results=", ".join(f"{word}_{j}" for word in ("x", "v") for j in range(count)),
     )  # fmt: skip
     modules = (arithmetic, circular, functions, quotients, types)
     return text.replace("IMPORTS", "\n".join(filter(None, (imports_of(text, module) for module in modules))))
 
 
-def with_quick_roots(step: str, kind: Run, dtype: str) -> str:
-    """The text of a step whose four roots, which follow each other, are estimated where that is faster.
+def marked_roots(graph: Graph, kind: Run, dtype: str) -> Graph:
+    """The step whose four roots, which follow each other, have the value `QUICK` where an estimate is faster.
 
-    In float32 every second one is: the unit for roots works on one register of lanes while products estimate another.
+    In float32 every second one has: the unit for roots works on one register of lanes while products estimate another.
     """
-    quick = f" quick_root_{dtype}("
     if register_bytes() < 64 or (is_zen() and (dtype == "float32" or not kind.drawn)):
-        return step
-    if dtype == "float64":
-        return step.replace(" sqrt(", quick)
-    first, *others = step.split(" sqrt(")
-    return first + "".join((" sqrt(" if k % 2 else quick) + part for k, part in enumerate(others))
+        return graph
+    roots = [k for k, node in enumerate(graph.nodes) if node.operation == "sqrt"]
+    quick = roots if dtype == "float64" else roots[::2]
+    nodes = (dataclasses.replace(node, value=QUICK) if k in quick else node for k, node in enumerate(graph.nodes))
+    return dataclasses.replace(graph, nodes=tuple(nodes))
 
 
 @functools.cache
-def compiled_run(kind: Run, dtype: str, width: int, graph: Graph | None = None) -> Any:
-    return load_module(source(graph or step_graph(dtype), kind, dtype, width)).run
+def compiled_run(kind: Run, dtype: str, width: int, count: int) -> Any:
+    return load_module(source(step_graph(dtype), kind, dtype, width, count)).run
 
 
-def widest(kind: Run, dtype: str) -> int:
-    """Samples that are advanced together: four registers, because square roots wait for each other.
+def tiles_of(kind: Run, dtype: str) -> list[tuple[int, int]]:
+    """Lanes and sets of them that are advanced together, the most first.
 
-    Two where registers hold float32 numbers and the words that they are drawn from, which are twice as wide, and there
-    are 16 of them, or the processor is Zen: its time for more is 40 or 70 ms, by where the stack lies.
+    Four registers, because square roots wait for each other. Two where registers hold float32 numbers and the words
+    that they are drawn from, which are twice as wide, and there are 16 of them, or the processor is Zen. Six, each in
+    a set of its own, where noise is given and a register has 64 bytes.
     """
-    registers = 2 if kind.drawn and dtype == "float32" and (register_bytes() == 32 or is_zen()) else 4
-    return registers * register_bytes() // np.dtype(dtype).itemsize
+    single = register_bytes() // np.dtype(dtype).itemsize
+    few = kind.drawn and dtype == "float32" and (register_bytes() == 32 or is_zen())
+    most = [(single, 6)] if not kind.drawn and register_bytes() == 64 and not is_zen() else []
+    return [*most, (single * (2 if few else 4), 1), *NARROW]
 
 
 def integrate(
@@ -242,10 +269,12 @@ def integrate(
     shared = (n_steps, numbers, seed, parameters.reshape(-1), forcing, noise, np.array(strides), dtype.type(h),
               dtype.type(scale), x, v, history, np.array(places))  # fmt: skip
     with threads_for(x.size * n_steps):
-        for width in (widest(kind, dtype.name), *NARROW):
+        for lanes, sets in tiles_of(kind, dtype.name):
+            width = lanes * sets
             count = (x.size - at) // width
             if count:
                 tiles = min(GROUP // dtype.itemsize // width, -(-count // thread_count())) if moved else 1
                 size, end = max(tiles, 1) * width, at + count * width
-                compiled_run(kind, dtype.name, width)(-(-count * width // size), size, steps, at, end, *shared)
+                run = compiled_run(kind, dtype.name, lanes, sets)
+                run(-(-count * width // size), size, steps, at, end, *shared)
             at += count * width
