@@ -20,8 +20,11 @@ TYPES = {"float32": "float", "float64": "double"}
 THREADS, AHEAD = 64, 8
 """Threads of a block, few, so that small ensembles still reach many multiprocessors, and steps of an unrolled loop."""
 
-DRAWN = {"float32": (32, 8), "float64": (64, 4)}
-"""The same where noise is drawn and the final state kept, as measured; in float64 for stored values, too."""
+DRAWN = {
+    ("float32", False): (32, 8, 1), ("float32", True): (64, 6, 1),
+    ("float64", False): (64, 4, 0), ("float64", True): (64, 2, 1),
+}  # fmt: skip
+"""The same where noise is drawn, by the type and whether values are stored, and whether it is drawn early; measured."""
 
 
 def source(kind: Run, dtype: str, **constants: int) -> str:
@@ -34,9 +37,9 @@ def source(kind: Run, dtype: str, **constants: int) -> str:
 @functools.cache
 def compiled_run(kind: Run, dtype: str, more: int) -> tuple[Any, int]:
     """The kernel and the threads of a block."""
-    chosen = kind.drawn and not kind.turned and (dtype == "float64" or not kind.stored)
-    threads, ahead = DRAWN[dtype] if chosen else (THREADS, AHEAD)
-    text = source(kind, dtype, MORE=more, THREADS=threads, AHEAD=ahead)
+    chosen = kind.drawn and not kind.turned
+    threads, ahead, early = DRAWN[dtype, kind.stored] if chosen else (THREADS, AHEAD, 0)
+    text = source(kind, dtype, MORE=more, THREADS=threads, AHEAD=ahead, EARLY=early)
     return device.raw_module(text, OPTIONS, ("integrate",)).get_function("integrate"), threads
 
 

@@ -6,13 +6,17 @@
 // in float32 and below two units in the last place in float64. The logarithm, cosine and sine are polynomials without
 // branches, of the same reductions as on the CPU.
 //
-// DRAWN: noise from the counter; STORED: all values are kept; TURNED: times run fastest in memory.
+// DRAWN: noise from the counter; STORED: all values are kept; TURNED: times run fastest in memory. EARLY: a pair of numbers
+// is drawn while the steps before take the last one.
 
 #ifndef AHEAD
 #define AHEAD 8
 #endif
 #ifndef MORE
 #define MORE 1
+#endif
+#ifndef EARLY
+#define EARLY 0
 #endif
 #ifndef CHAIN
 #define CHAIN 0
@@ -231,11 +235,12 @@ struct Member {
 
 typedef PackOf<real, MORE> Pack;
 
-// Entry `i` of a row of MORE neighbours per thread; with TURNED, MORE is one.
+// The place of a thread's MORE neighbours in a row; with TURNED, MORE is one. The rows themselves are those of the block,
+// whose addresses take no instructions of the threads.
 #if TURNED
-#define ROW(array, i, step, sample) ((array) + (int64)(i) * (step) + at * (sample))
+#define OWN(sample) (at * (sample))
 #else
-#define ROW(array, i, step, sample) ((array) + (int64)(i) * (step) + at)
+#define OWN(sample) ((unsigned)at)
 #endif
 #define PACK(pointer) (*reinterpret_cast<Pack*>(pointer))
 #define CONSTANT_PACK(pointer) (*reinterpret_cast<const Pack*>(pointer))
@@ -264,17 +269,24 @@ extern "C" __global__ void __launch_bounds__(THREADS) integrate(
     Pack e[AHEAD];
 #if DRAWN
     const Keys keys(seed);
+#if EARLY
+    Pack early[2];
+#pragma unroll
+    for (int j = 0; j < MORE; ++j) normal_pair(members[j].number, 0u, keys, early[0].lane[j], early[1].lane[j]);
+#endif
 #else
-    const real* given = ROW(noise, 0, noise_step, noise_sample);
+    const real* given = noise;
+    const auto own_noise = OWN(noise_sample);
     Pack ahead[AHEAD];  // loads that wait for memory while steps run
 #pragma unroll
     for (int k = 0; k < AHEAD; ++k) {
-        if (k < n_steps) ahead[k] = CONSTANT_PACK(given);
+        if (k < n_steps) ahead[k] = CONSTANT_PACK(given + own_noise);
         given += noise_step;
     }
 #endif
 #if STORED
-    real *kept_x = ROW(history, 0, place_step, place_sample), *kept_v = kept_x + place;
+    real *kept_x = history, *kept_v = history + place;
+    const auto own = OWN(place_sample);
 #endif
     const int last = (int)n_steps;
     int block = 0;
@@ -285,15 +297,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) integrate(
 #if DRAWN
         if (k % 2 == 0) {
 #pragma unroll
-            for (int j = 0; j < MORE; ++j)
+            for (int j = 0; j < MORE; ++j) {
+#if EARLY
+                e[k].lane[j] = early[0].lane[j], e[k + 1].lane[j] = early[1].lane[j];
+                const unsigned next_pair = (unsigned)(block + k) / 2 + 1;
+                normal_pair(members[j].number, next_pair, keys, early[0].lane[j], early[1].lane[j]);
+#else
                 normal_pair(members[j].number, (unsigned)(block + k) / 2, keys, e[k].lane[j], e[k + 1].lane[j]);
+#endif
+            }
         }
 #endif
 #if STORED
         Pack x, v;
 #pragma unroll
         for (int j = 0; j < MORE; ++j) x.lane[j] = members[j].x, v.lane[j] = members[j].v;
-        PACK(kept_x) = x, PACK(kept_v) = v;
+        PACK(kept_x + own) = x, PACK(kept_v + own) = v;
         kept_x += place_step, kept_v += place_step;
 #endif
 #pragma unroll
@@ -306,11 +325,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) integrate(
         for (int k = 0; k < AHEAD; ++k) e[k] = ahead[k];
         if (block + 2 * AHEAD <= last) {
 #pragma unroll
-            for (int k = 0; k < AHEAD; ++k) ahead[k] = CONSTANT_PACK(given), given += noise_step;
+            for (int k = 0; k < AHEAD; ++k) ahead[k] = CONSTANT_PACK(given + own_noise), given += noise_step;
         } else {
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k) {
-                if (block + AHEAD + k < last) ahead[k] = CONSTANT_PACK(given);
+                if (block + AHEAD + k < last) ahead[k] = CONSTANT_PACK(given + own_noise);
                 given += noise_step;
             }
         }
@@ -330,7 +349,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) integrate(
 #pragma unroll
     for (int j = 0; j < MORE; ++j) {
 #if STORED
-        kept_x[j] = members[j].x, kept_v[j] = members[j].v;
+        kept_x[own + j] = members[j].x, kept_v[own + j] = members[j].v;
 #endif
         x_end[at + j] = members[j].x, v_end[at + j] = members[j].v;
     }
