@@ -13,20 +13,24 @@ from ensemble._compile.processor import register_bytes
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 
-N_CARRIED, N_INPUTS, N_FURTHER = 5, 7, 2
+N_CARRIED, N_INPUTS, N_FURTHER = 7, 9, 3
 
 
 def steps(ends):
-    """A body of five carried values (read and changed, a counter, fixed, never read, read by others) and two numbers.
+    """A body of seven carried values and two numbers.
+
+    They are read and changed, a counter, fixed, never read, read by others, the value of another one before, and read by
+    a result alone.
 
     `ends` gives the two masks from its values and the namespace.
     """
 
-    def body(total, count, fixed, unread, other, rate, bound):
+    def body(total, count, fixed, unread, other, before, last, rate, bound):
         xp = total.__array_namespace__()
         new = total * rate + fixed * other
         masks = ends(xp, new, count, bound)
-        return new, count + 1.0, fixed, new * count, other - 0.25 * new, *masks, total + count, fixed * rate
+        carried = new, count + 1.0, fixed, new * count, other - 0.25 * new, other, new
+        return *carried, *masks, total + before, fixed * rate, last
 
     return body
 
@@ -72,7 +76,7 @@ def test_each_lane_has_its_own_numbers(ends, registers, dtype, rng):
     assert copies_of(graph, width, dtype) == (1 if ends == "by a function" else registers)
     rows = rng.uniform(-1.0, 1.0, (N_INPUTS, width)).astype(dtype)
     rows[1] = rng.integers(0, 4, width)
-    rows[6] = rng.uniform(2.0, 9.0, width)
+    rows[8] = rng.uniform(2.0, 9.0, width)
     for threshold, limit in ((1, 20), (width // 2, 20), (width, 20), (width, 1)):
         with np.errstate(over="ignore", invalid="ignore"):
             expected = by_numpy(graph, rows, threshold, limit)

@@ -371,7 +371,7 @@ def _repeated(graph: Graph, n_carried: int, first: int) -> tuple[set[int], list[
         return functools.reduce(operator.or_, (before[k] for k in chosen), 0)
 
     own = {node.value: k for k, node in enumerate(nodes) if node.operation == "input"}
-    read = read_by(k for k in outputs if nodes[k].operation != "input")
+    read = read_by(output for k, output in enumerate(outputs) if not _is_input(nodes[output], k))
     changing = {k for k in range(n_carried) if k in own and read >> own[k] & 1 and not _is_input(nodes[outputs[k]], k)}
     counters = [k for k in sorted(changing) if _counts(graph, k)]
     within = read_by(outputs[k] for k in (*(changing - set(counters)), *range(n_carried, first)))
