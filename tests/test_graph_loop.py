@@ -19,8 +19,8 @@ N_CARRIED, N_INPUTS, N_FURTHER = 7, 9, 3
 def steps(ends):
     """A body of seven carried values and two numbers.
 
-    They are read and changed, a counter, fixed, never read, read by others, the last value of another one, and read by a
-    result alone. `ends` gives the two masks from its values and the namespace.
+    The values are read and changed, a counter, fixed, never read, read by others, the last one of another, and read by
+    a result alone. `ends` gives the two masks from its values and the namespace.
     """
 
     def body(total, count, fixed, unread, other, before, last, rate, bound):
