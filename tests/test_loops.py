@@ -1,5 +1,6 @@
 """Loops that are translated without Numba's pipeline do what Python does with them."""
 
+import ctypes
 import tracemalloc
 
 import numba
@@ -36,7 +37,7 @@ def every_statement(x, whole, flags, table, n, up, least, out, counts, seen):
     """Statements and operations of the language; each round has its own row of `out` and `counts`."""
     size, (low, high) = x.size, LIMITS
     for i in prange(n):
-        total, count, found = 0.0, 0, False
+        total, count, found = 3.0 * np.rint(7.0 * least), 0, False
         for k in range(i, -1, -2):
             total += x[k] * TABLE[k % 3]
         for k in range(i % 3, size, SHIFT):
@@ -306,6 +307,26 @@ def test_a_variable_of_two_types_is_compiled_by_numba(first, then):
     numba.njit(loop, error_model="numpy")(x, theirs)
     assert ours.tobytes() == theirs.tobytes()
     assert "value is" in mixed.by_numba
+
+
+def test_a_procedure_is_called_by_its_address():
+    """As `c_functions` call it: tuples entry by entry, arrays as their data and extents, and two integers."""
+
+    @compiled_procedure
+    def scaled(pair, factor, shift):
+        source, target = pair
+        for i in range(source.shape[0]):
+            for j in range(source.shape[1]):
+                target[i] += factor * source[i, j] + shift
+        return -source.size
+
+    source, target = np.arange(6.0).reshape(2, 3), np.zeros(2)
+    address = scaled.address((source[:1], target[:1]), 0.0, 0)
+    whole, place = ctypes.c_int64, ctypes.c_void_p
+    arguments = place, whole, whole, place, whole, ctypes.c_double, whole, whole, whole
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, *arguments)(address)
+    assert call(source.ctypes.data, 2, 3, target.ctypes.data, 2, 0.5, 4, 0, 0) == -6
+    np.testing.assert_array_equal(target, 0.5 * source.sum(axis=1) + 12.0)
 
 
 def test_arrays_lie_in_memory_as_the_code_reads_them():

@@ -25,15 +25,20 @@ def pointer_at(typingctx: Any, address: Any, like: Any) -> Any:
     return kind(types.int64, like), codegen
 
 
-def _caller(returned: types.Type) -> Any:
-    """An intrinsic ``call(address, *arguments)``: pointers to their first entries for arrays, tuples entry by entry."""
+def _caller(returned: types.Type, with_extents: bool = False) -> Any:
+    """An intrinsic ``call(address, *arguments)``: tuples entry by entry, for arrays pointers to their first entries.
+
+    They are followed by the extents of the array as integers where that is asked for.
+    """
 
     def plain(context: Any, builder: Any, kind: Any, value: Any) -> list[Any]:
         if isinstance(kind, types.Tuple | types.UniTuple):
             parts = zip(kind.types, cgutils.unpack_tuple(builder, value, len(kind.types)), strict=True)
             return [argument for part in parts for argument in plain(context, builder, *part)]
         if isinstance(kind, types.Array):
-            return [data_of(context, builder, kind, value)]
+            place = context.data_model_manager[kind].get_field_position("shape")
+            extents = cgutils.unpack_tuple(builder, builder.extract_value(value, place), kind.ndim)
+            return [data_of(context, builder, kind, value), *(extents if with_extents else ())]
         return [value]
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -57,8 +62,8 @@ call_velocities = _caller(types.void)
 call_bounds = _caller(types.int64)
 """``(address, key, frame, numbers)``: 0 where bounds refuse the cell with this key."""
 
-call_prune = _caller(types.int64)
-"""``(address, n, size, table_size, end, sorted_end, threshold, mass, sequential, frame, grid)``: the new end, or -1."""
+call_prune = _caller(types.int64, with_extents=True)
+"""``(address, *arguments, 0, 0)``: `prune` of `_kernels/gbees/grid.py`."""
 
 call_rows = _caller(types.int64)
 """``(address, rows, threshold, limit)``: evaluations of a body on lanes that were made; see `lanes/graph_loop.py`."""

@@ -24,7 +24,7 @@ import numpy as np
 from ensemble._compile.kernel_cache import cached
 from ensemble._compile.loops.native_call import ALL_THREADS, ONE_THREAD, can_call, guards_of, kinds_of, native
 from ensemble._compile.loops.scope import TranslationError
-from ensemble._compile.loops.translation import last_loop, loop_address
+from ensemble._compile.loops.translation import last_loop, loop_addresses
 
 __all__ = ["ALL_THREADS", "ONE_THREAD", "WorkSharing", "one_thread", "procedure", "work_sharing"]
 
@@ -70,6 +70,13 @@ class WorkSharing:
         with one_thread() if threads == ONE_THREAD and not self._alone else contextlib.nullcontext():
             return self.dispatcher(*arguments)
 
+    def address(self, *arguments: Any) -> int:
+        """Where the function for arguments of these kinds lies: ``part`` of `loops.translation.loop_module`."""
+        can_call()
+        kinds = kinds_of(arguments)
+        assert kinds is not None
+        return loop_addresses(self._function, kinds, self._alone)["part"]
+
     def _translate(self, arguments: tuple[Any, ...]) -> tuple[Any, int, Any] | None:
         """The function for arguments of these kinds; None where Numba compiles it."""
         if not self._alone:
@@ -78,7 +85,7 @@ class WorkSharing:
         if kinds is None or kinds in self._refused:
             return None
         try:
-            address = loop_address(self._function, kinds, self._alone)
+            address = loop_addresses(self._function, kinds, self._alone)["run"]
         except TranslationError as why:
             self.by_numba = str(why)
             self._refused.add(kinds)

@@ -8,8 +8,8 @@ are those of `lanes/`, nothing is reassociated or contracted.
 
 The language is a part of what Numba compiles: numbers, arrays in C order, lanes and tuples; assignments, ``if``,
 ``while``, ``for`` over ranges and tuples, ``break``, ``continue``, ``return``, arithmetic, comparisons, ``min``,
-``max``, ``abs``, ``len``, square roots, NumPy's scalar types, ``new``, ``np.empty`` and ``np.zeros``. Names in the
-scope of a function are constants: what depends on them alone is decided when it is translated. Integers are int64 or
-uint64, which do not mix. Parts of arrays between two places lie in the array. Memory ends where the statement that
-allocates it is met again, or with the function. `TranslationError` is raised for anything else.
+``max``, ``abs``, ``len``, square roots, ``np.rint``, NumPy's scalar types, ``new``, ``np.empty`` and ``np.zeros``.
+Names in the scope of a function are constants: what depends on them alone is decided when it is translated. Integers
+are int64 or uint64, which do not mix. Parts of arrays between two places lie in the array. Memory ends where the
+statement that allocates it is met again, or with the function. `TranslationError` is raised for anything else.
 """

@@ -24,6 +24,10 @@ from ensemble._compile.loops.values import I64, SCALARS, SIGNED
 __all__ = ["Calls"]
 
 
+INSTRUCTIONS = {abs: "fabs", math.sqrt: "sqrt", np.sqrt: "sqrt", np.rint: "rint"}
+"""Functions of a real number that are one instruction."""
+
+
 class Calls(Arrays):
     """Calls of functions."""
 
@@ -67,10 +71,8 @@ class Calls(Arrays):
             return Value(SIGNED, self.builder.sext(self.builder.trunc(whole, kind), I64))
         if function in (min, max) and len(given) == 2:
             return self.smaller(node, function is min, *map(self.made_of, given))
-        if function in (abs, math.sqrt, np.sqrt) and isinstance(given[0].kind, types.Float):
-            return Value(
-                given[0].kind, instruction(self.builder, "fabs" if function is abs else "sqrt", [given[0].made])
-            )
+        if function in INSTRUCTIONS and isinstance(given[0].kind, types.Float):
+            return Value(given[0].kind, instruction(self.builder, INSTRUCTIONS[function], [given[0].made]))
         raise self.refused(node)
 
     def is_number(self, value: Value, finite: bool) -> Value:

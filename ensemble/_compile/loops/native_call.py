@@ -80,7 +80,7 @@ def can_call() -> bool:
         and at(FLAGS, ctypes.c_int32) & C_ORDER_ALIGNED == C_ORDER_ALIGNED
         and at(FLAGS, ctypes.c_int32) == array.flags.num
     )
-    for name in PYTHON if known else ():
+    for name in PYTHON:
         binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
     return bool(known)
 

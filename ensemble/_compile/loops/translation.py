@@ -20,7 +20,7 @@ from ensemble._compile.loops.statements import Statements
 from ensemble._compile.loops.values import I64, SIGNED
 from ensemble._compile.machine_code import Module, kept_addresses
 
-__all__ = ["last_loop", "loop_address", "loop_module"]
+__all__ = ["last_loop", "loop_addresses", "loop_module"]
 
 
 GENERATED = "ensemble_fuse."
@@ -40,6 +40,9 @@ def last_loop(function: Any) -> Any:
 
 def loop_module(function: Any, kinds: Sequence[Any], alone: bool) -> str:
     """A module in LLVM's assembly with ``run(arguments, guards, mode)`` for a function that ends in a `prange` loop.
+
+    ``part(*arguments, low, high)`` runs rounds `low` to `high` on the calling thread: it takes arrays as the address of
+    their data and their extents, tuples entry by entry, and returns what the function returns.
 
     One that runs `alone`, on the calling thread, has any statements and returns nothing or an integer that is not
     negative. `run` returns 1 more.
@@ -78,8 +81,8 @@ def loop_module(function: Any, kinds: Sequence[Any], alone: bool) -> str:
         body.counted(loop, SIGNED, part.args[-2], part.args[-1], I64(1), True)
         result = I64(0)
     body.finish(result)
+    count.linkage = "internal"
     for each in (count, part):
-        each.linkage = "internal"
         each.attributes.add("nounwind")
     write_run(module, kinds, flat, count, part)
     return str(module)
@@ -95,14 +98,14 @@ def _argument(body: Statements, kind: Any, values: Any) -> Any:
     return Value(kind, next(values))
 
 
-def loop_address(function: Any, kinds: Sequence[Any], alone: bool) -> int:
-    """Where ``run`` of `loop_module` lies in this process; its machine code is kept on disk."""
+def loop_addresses(function: Any, kinds: Sequence[Any], alone: bool) -> dict[str, int]:
+    """Where ``run`` and ``part`` of `loop_module` lie in this process; their machine code is kept on disk."""
     numba.get_num_threads()  # starts the threads, to whose functions the code refers
     with global_compiler_lock:
         key = _key(function, kinds)
         text = "" if key else loop_module(function, kinds, alone)
         make = lambda: Module(text or loop_module(function, kinds, alone), (), has_loops=True)
-        return kept_addresses(key or text, make, ["run"], str)["run"]
+        return kept_addresses(key or text, make, ["run", "part"], str)
 
 
 def _key(function: Any, kinds: Sequence[Any]) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.allocation import new
-from ensemble._compile.numba import array_at, c_function, compiled_serial, inner
+from ensemble._compile.numba import compiled_procedure, inner
 
 __all__ = [
     "BASE",
@@ -38,7 +38,6 @@ __all__ = [
     "build_table",
     "bytes_per_cell",
     "capacity_for",
-    "clear",
     "find",
     "flows",
     "insertion_status",
@@ -163,16 +162,16 @@ def insertion_status(key, end, n, keys, packing):
     return KEY_OVERFLOW if at_key_limit(key, n, packing) else GOOD
 
 
-@compiled_serial
-def build_table(keys, end, table):
+@inner
+def fill_table(keys, end, table):
     """Build the hash table of all cells."""
     table[:] = 0
     for cell in range(BASE, end):
         insert_in_table(cell, keys, table)
 
 
-@compiled_serial
-def link(n, keys, links, packing, end):
+@inner
+def link_all(n, keys, links, packing, end):
     """The neighbours of all cells, which must be in the order of their keys.
 
     The keys of upper neighbours ascend with the keys, so one merge pass finds them all; a periodic dimension takes a
@@ -203,6 +202,10 @@ def link(n, keys, links, packing, end):
             links[upper + cell] = found
             if found:
                 links[lower + found] = cell
+
+
+build_table, link = compiled_procedure(fill_table.py_func), compiled_procedure(link_all.py_func)
+"""The same for calls from Python."""
 
 
 @inner
@@ -251,14 +254,12 @@ def to_units(p):
 
 
 @inner
-def stable_order(values):
-    """The places of numbers in ascending order, equal ones as they stand: merge sort of runs sorted by insertion.
+def sort_places(values, n, order):
+    """Write the places of the first `n` numbers in ascending order, equal ones as they stand.
 
-    Numba compiles `np.argsort` for a second and more.
+    Merge sort of runs sorted by insertion; Numba compiles `np.argsort` for a second and more.
     """
-    n = values.size
-    order, merged = new(n, np.int64), new(n, np.int64)
-    ahead, behind = new(n, values.dtype), new(n, values.dtype)  # the values in these orders
+    merged, ahead, behind = new(n, np.int64), new(n, values.dtype), new(n, values.dtype)  # the values in these orders
     for place in range(n):
         value, k, low = values[place], place, place & ~(SORTED_RUN - 1)
         while k > low and value < ahead[k - 1]:
@@ -277,9 +278,9 @@ def stable_order(values):
                 else:
                     merged[k], behind[k] = order[right], ahead[right]
                     right += 1
-        order, merged, ahead, behind = merged, order, behind, ahead
+        for k in range(n):
+            order[k], ahead[k] = merged[k], behind[k]
         width *= 2
-    return order
 
 
 @inner
@@ -302,14 +303,16 @@ def keep_largest(p, kept, end, threshold, mass):
                 gone += to_units(p[cell])
             else:
                 n_close += 1
-    close, values = new(n_close, np.int64), new(n_close, np.float64)
+    close, values, order = new(n_close, np.int64), new(n_close, np.float64), new(n_close, np.int64)
     n_close = 0
     for cell in range(BASE, end):
         if not kept[cell] and not p[cell] < sure:
             close[n_close], values[n_close] = cell, p[cell]
             n_close += 1
+    sort_places(values, n_close, order)
     lost = True
-    for k in stable_order(values):
+    for place in range(n_close):
+        k = order[place]
         gone += to_units(values[k])
         lost = lost and values[k] / mass / (1.0 - gone * UNIT / mass) < threshold
         if not lost:
@@ -317,21 +320,26 @@ def keep_largest(p, kept, end, threshold, mass):
 
 
 @inner
-def ascending(keys, kept, end, sorted_end):
-    """Positions of the kept cells in the order of their keys; cells before `sorted_end` are sorted already."""
+def ascending(keys, kept, end, sorted_end, order):
+    """Write the positions of the kept cells in the order of their keys; cells before `sorted_end` are sorted already.
+
+    Returns their number.
+    """
     n_kept, n_late = 0, 0
     for cell in range(BASE, end):
-        n_kept += kept[cell]
-        n_late += kept[cell] and cell >= sorted_end
-    late, late_keys = new(n_late, np.int32), new(n_late, np.int64)
+        if kept[cell]:
+            n_kept += 1
+            n_late += cell >= sorted_end
+    late, late_keys, places = new(n_late, np.int32), new(n_late, np.int64), new(n_late, np.int64)
     k = 0
     for cell in range(sorted_end, end):
         if kept[cell]:
             late[k], late_keys[k] = cell, keys[cell]
             k += 1
-    order = new(n_kept, np.int32)
+    sort_places(late_keys, n_late, places)
     at, cell = 0, BASE
-    for k in stable_order(late_keys):
+    for place in range(n_late):
+        k = places[place]
         while cell < sorted_end and keys[cell] < late_keys[k]:
             order[at] = cell
             at += kept[cell]
@@ -342,19 +350,19 @@ def ascending(keys, kept, end, sorted_end):
         order[at] = cell
         at += kept[cell]
         cell += 1
-    return order
+    return n_kept
 
 
 @inner
-def permute(values, scratch, first, order):
-    """``values[first + BASE:]`` = ``values[first + order]``, through `scratch`."""
-    for k in range(order.size):
+def permute(values, scratch, first, order, count):
+    """``values[first + BASE:]`` = ``values[first + order]`` for `count` entries, through `scratch`."""
+    for k in range(count):
         scratch[k] = values[first + order[k]]
-    for k in range(order.size):  # slices would compile messages for unequal shapes
+    for k in range(count):  # slices would compile messages for unequal shapes
         values[first + BASE + k] = scratch[k]
 
 
-@compiled_serial
+@inner
 def clear(grid, n, first, last):
     """Set the positions from `first` up to `last` to zero."""
     size = grid[0].size
@@ -372,11 +380,11 @@ def clear(grid, n, first, last):
             links[at] = 0
 
 
-@compiled_serial
+@compiled_procedure
 def prune(n, grid, packing, end, sorted_end, threshold, mass, sequential):
     """Delete cells of small probability without active upwind neighbours; sort the others by key and normalise them.
 
-    Returns the new end; -1, with the grid unchanged, if no cell would be left.
+    `sequential` is 0 or 1. Returns the new end; 0, with the grid unchanged, if no cell would be left.
     """
     keys, p, scratch, v, links, ungrown, kept, table = (
         grid[0], grid[1], grid[2], grid[3], grid[4], grid[7], grid[8], grid[9],
@@ -385,53 +393,40 @@ def prune(n, grid, packing, end, sorted_end, threshold, mass, sequential):
     mark_downwind(n, p, v, links, ungrown, kept, packing, end, limit)
     if sequential:
         keep_largest(p, kept, end, threshold, mass)
-    order = ascending(keys, kept, end, sorted_end)
-    if order.size == 0:
-        return -1
+    order = new(end, np.int32)
+    count = ascending(keys, kept, end, sorted_end, order)
+    if count == 0:
+        return 0
     for cell in range(BASE, end):
         # what an active cell flows into is kept, what another one flows into may be given up
         if not p[cell] >= limit:
             ungrown[cell] = True
-    permute(ungrown, kept, 0, order)
-    late = new(order.size, np.int64)
-    permute(keys, late, 0, order)
+    permute(ungrown, kept, 0, order, count)
+    late = new(count, np.int64)
+    permute(keys, late, 0, order, count)
     counted = np.int64(0)
-    for cell in order:
-        counted += to_units(p[cell])
+    for k in range(count):
+        counted += to_units(p[order[k]])
     left = counted * UNIT
-    for k in range(order.size):
+    for k in range(count):
         scratch[k] = p[order[k]] / left
-    for k in range(order.size):
+    for k in range(count):
         p[BASE + k] = scratch[k]
     for i in range(n):
-        permute(v, scratch, i * keys.size, order)
-    new_end = BASE + order.size
+        permute(v, scratch, i * keys.size, order, count)
+    new_end = BASE + count
     clear(grid, n, new_end, min(end + PADDING, keys.size))
-    scratch[:BASE] = 0
-    link(n, keys, links, packing, new_end)
-    build_table(keys, new_end, table)
+    for k in range(BASE):
+        scratch[k] = 0
+    link_all(n, keys, links, packing, new_end)
+    fill_table(keys, new_end, table)
     return new_end
-
-
-def _prune_at(
-    n, size, table_size, end, sorted_end, threshold, mass, sequential, packing,
-    keys, p, scratch, v, links, up, down, ungrown, kept, table,
-):  # fmt: skip
-    grid = (
-        array_at(keys, size), array_at(p, size), array_at(scratch, size), array_at(v, n * size),
-        array_at(links, 2 * n * size), array_at(up, n * size), array_at(down, n * size), array_at(ungrown, size),
-        array_at(kept, size), array_at(table, table_size),
-    )  # fmt: skip
-    return prune(n, grid, array_at(packing, (6, n)), end, sorted_end, threshold, mass, sequential != 0)
 
 
 @functools.cache
 def prune_address(dtype: str) -> int:
-    """Address of `prune` as a C function: compiled once for all dimensions, limiters and drifts."""
-    numbers = "int64, int64, int64, int64, int64, float64, float64, int64"
-    arrays = [f"CPointer({kind})" for kind in ("int64", "int64", *[dtype] * 3, "int32", dtype, dtype, *["bool_"] * 2,
-                                               "int32")]  # fmt: skip
-    return int(c_function(f"int64({numbers}, {', '.join(arrays)})")(_prune_at).address)
+    """Address of `prune` for `c_functions`: compiled once for all dimensions, limiters and drifts."""
+    return prune.address(1, make_arrays(1, 1, np.dtype(dtype)), np.zeros((6, 1), np.int64), 0, 0, 0.0, 0.0, 0)
 
 
 def bytes_per_cell(n: int, itemsize: int) -> int:

@@ -316,9 +316,9 @@ def advance(grid, packing, numbers, drift, bounds, prune, state, reals, lengths,
         after = (grid[0], grid[2], grid[1], *grid[3:])
         pruned = (state[COUNT] + 1) % state[PRUNE_EVERY] == 0
         if pruned:
-            new_end = call_prune(prune, N, size, grid[9].size, end, state[SORTED], reals[THRESHOLD], mass,
-                                 state[SEQUENTIAL], packing, after)
-            if new_end < 0:
+            new_end = call_prune(prune, N, after, packing, end, state[SORTED], reals[THRESHOLD], mass,
+                                 state[SEQUENTIAL], 0, 0)
+            if new_end == 0:
                 return NONE_LEFT
         else:
             normalise(end, mass, grid[2])

@@ -262,8 +262,13 @@ def test_numbers_are_ordered_as_numpys_stable_sort_orders_them(dtype, rng):
     """Few numbers, runs sorted by insertion, and their merges; equal numbers keep their order."""
 
     @compiled_serial
+    def write_places(values, places):
+        kernels.sort_places(values, values.size, places)
+
     def ordered(values):
-        return kernels.stable_order(values)
+        places = np.full(values.size, -1)
+        write_places(values, places)
+        return places
 
     run = kernels.SORTED_RUN
     for n in (0, 1, 2, run - 1, run, run + 1, 2 * run, 3 * run + 5, 1000):

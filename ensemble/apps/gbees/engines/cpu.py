@@ -234,9 +234,9 @@ class CompiledEngine:
         reweighted = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
         end = kernels.prune(
             self.n, reweighted, self.packing_rows, self._get("END"), self._get("SORTED"), self.problem.threshold, 1.0,
-            self.problem.prune == "sequential",
+            int(self.problem.prune == "sequential"),
         )  # fmt: skip
-        if end < 0:
+        if end == 0:
             raise no_cell_left(self.problem, self.n_cells)
         self.grid = reweighted
         # velocities are computed again, and with them the largest rate
