@@ -35,6 +35,10 @@ BLOCKS = {True: 5, False: 9}
 SAME = 4.0
 """Largest change of a value, in units of its accuracy, that another start may cause where it finds no other value."""
 
+NEAR = 1e6
+"""Pairs whose residuals do not fall, and are at most this many times what they may be, are improved without further
+directions."""
+
 START = 20_231
 """Seed of the starting vectors, which are the same for all samples."""
 
@@ -222,7 +226,7 @@ class _Search:
         values, vectors, bad = dense_pairs(self.pencil, self.k)
         for x in vectors:
             x *= _signs(x)
-        self.accept(self.pencil, values, vectors, bad, np.zeros_like(bad))
+        self.accept(values, vectors, *self.residuals_of(self.pencil, values, vectors), bad, np.zeros_like(bad))
         good = np.all(self.residuals <= self.target, axis=0)
         self.status[:] = Status.stagnated
         self.status[good] = Status.converged
@@ -236,6 +240,7 @@ class _Search:
         following, seen = np.repeat(self.spare[:BLOCK, :, None], count, axis=2), np.full((self.k, count), np.nan)
         left = np.zeros(count, bool)  # samples in which the block continues no Krylov space of the kept vectors
         held = np.zeros(count, bool)  # samples whose noted pairs have converged, with the values `seen`
+        before = np.full(count, np.inf)  # the largest residual in units of what it may be
         made = pencil.settle(functools.partial(self.improved, pencil, kept, operated, following))
         for iteration in range(1, max_iterations + 1):
             _, kept, operated, following, bad = (
@@ -243,9 +248,11 @@ class _Search:
             )
             self.iterations[self.active] = iteration
             values, vectors, order = self.rayleigh_quotients(pencil, kept[: self.k])
+            values, vectors, residuals, target = self.polished(pencil, values, vectors, kept[: self.k], before)
+            before = np.max(residuals / target, axis=0)
             bad = bad | pencil.unfit
             same = self.unchanged(pencil, values, seen)
-            residuals, target = self.accept(pencil, values, vectors, bad, same & held)
+            self.accept(values, vectors, residuals, target, bad, same & held)
             bad = bad | ~np.isfinite(residuals).all(axis=0)
             good = np.all(residuals <= target, axis=0)
             held = good | (same & held)
@@ -261,7 +268,7 @@ class _Search:
             seen = np.where(good, values, seen)
             if going_on.size < self.active.size:
                 self.active, pencil, seen = self.active[going_on], pencil.take_samples(going_on), seen[:, going_on]
-                left, held = left[going_on], held[going_on]
+                left, held, before = left[going_on], held[going_on], before[going_on]
                 kept, operated, following, others = (
                     np.ascontiguousarray(array[:, :, going_on]) for array in (kept, operated, following, others)
                 )
@@ -307,26 +314,52 @@ class _Search:
             scale((_signs(x) / length).astype(x.dtype), x)
         return np.take_along_axis(values, order, axis=0), vectors, order
 
-    def accept(
-        self, pencil: Pencil, values: np.ndarray, vectors: np.ndarray, bad: np.ndarray, held: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Note pairs of the active samples; returns their residual norms and targets.
+    def polished(
+        self, pencil: Pencil, values: np.ndarray, vectors: np.ndarray, block: np.ndarray, before: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Pairs, their residuals and what these may be; better pairs where residuals are small and do not fall.
 
-        Pairs of the same values are noted for the samples `held`, and have converged: beside another start they mix
-        with copies of a value that are not accurate yet, and the old ones stay where a residual is too large.
+        `before` are the largest residuals of the basis before, in units of what they may be. Of more copies of a value
+        than vectors are kept, each basis finds one anew, and mixes its error into the others. The space of the operator
+        times `block` alone has none of it.
         """
+        residuals, target = self.residuals_of(pencil, values, vectors)
+        now = np.max(residuals / target, axis=0)
+        slow = (now > 1.0) & (now <= NEAR) & (now >= before)
+        if not (pencil.inverts and slow.any()):
+            return values, vectors, residuals, target
+        basis = RitzBasis(block[0], pencil.M, self.spare)
+        basis.extend(pencil.operate(block, products(pencil.M, block)))
+        operated = pencil.operate(basis.vectors, basis.images)
+        _, coefficients, bad = basis.ritz_pairs(operated, pencil.goodness)
+        found, others, _ = self.rayleigh_quotients(pencil, combined(operated, coefficients))
+        slow &= ~bad
+        values, vectors = np.where(slow, found, values), np.where(slow, others, vectors)
+        return values, vectors, *self.residuals_of(pencil, values, vectors)
+
+    def residuals_of(self, pencil: Pencil, values: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The norms of the residuals of pairs, and what they may be."""
         weighted = products(pencil.M, vectors)
         defects = products(pencil.A, vectors) - values.astype(vectors.dtype)[:, None, :] * weighted
         residuals = np.sqrt(np.stack([dot(r, r, None) for r in defects]).astype(np.float64))
         lengths = np.sqrt(np.stack([dot(x, x, None) for x in vectors]).astype(np.float64))
-        target = self.rtol * (pencil.norm_A + np.abs(values) * pencil.norm_M) * lengths
+        return residuals, self.rtol * (pencil.norm_A + np.abs(values) * pencil.norm_M) * lengths
+
+    def accept(
+        self, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray, target: np.ndarray, bad: np.ndarray,
+        held: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Note pairs of the active samples, their residuals and what these may be.
+
+        Pairs of the same values are noted for the samples `held`, and have converged: beside another start they mix
+        with copies of a value that are not accurate yet, and the old ones stay where a residual is too large.
+        """
         residuals = np.where(bad, np.nan, residuals)
         new = np.flatnonzero(~held | np.all(residuals <= target, axis=0))
         noted = self.active[new]
         self.values[:, noted] = np.where(bad, np.nan, values)[:, new]
         self.vectors[:, :, noted] = np.where(bad, np.nan, vectors).transpose(1, 0, 2)[:, :, new]
         self.residuals[:, noted], self.target[:, noted] = residuals[:, new], target[:, new]
-        return residuals, target
 
     def result(self, sample_set: SampleSet | None) -> EigenResult:
         """The pairs of all samples."""

@@ -425,6 +425,18 @@ def test_a_shift_on_or_near_a_value_of_nine_copies(k, distance):
     np.testing.assert_allclose(np.sort(np.abs(result.values.sample(0) - 2.0 - distance)), expected, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("distance, k", [(1e-3, 6), (1e-5, 3)])
+def test_more_copies_of_a_value_than_vectors_are_kept_whatever_the_start(monkeypatch, distance, k):
+    """The copy that each basis finds anew is less accurate than the others, and mixes with them."""
+    A = 0.5 * gallery.poisson((9, 9))
+    for start in range(20):
+        monkeypatch.setattr(eigen, "START", start)
+        result = eigsh(A, k, sigma=2.0 + distance).raise_if_failed()
+        check(result, A)
+        np.testing.assert_allclose(result.values.samples, 2.0, rtol=0, atol=1e-13)
+        assert result.iterations[0] < 10
+
+
 def test_rows_without_a_diagonal_entry_have_a_lower_bound():
     """A graph's adjacency matrix, one vertex of which is isolated: no entry is stored in its row."""
     path = sp.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(80, 80))
