@@ -1,10 +1,12 @@
 """Bodies as loops on lanes: whatever the number of registers, each lane has the numbers of the body by NumPy."""
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
 
+from ensemble._compile import machine_code
 from ensemble._compile.lanes.graph_loop import copies_of, graph_loop
 from ensemble._compile.lanes.interleaving import interleaved, staggered
 from ensemble._compile.lanes.library import assembly_of
@@ -41,13 +43,13 @@ ENDS = {
 }
 
 
-def run(graph, rows, threshold, limit):
+def run(graph, rows, threshold, limit, n_carried=N_CARRIED, n_further=N_FURTHER, parts=()):
     """The evaluations made by the compiled loop, and the rows after it."""
     width, dtype = rows.shape[1], rows.dtype.name
-    loop = graph_loop(graph, "steps", N_CARRIED, width, dtype)
-    memory = np.zeros((len(rows) + N_FURTHER) * width + 64, dtype)
+    loop = graph_loop(graph, "steps", n_carried, width, dtype, parts)
+    memory = np.zeros((len(rows) + n_further) * width + 64, dtype)
     first = -memory.ctypes.data % 64 // memory.itemsize
-    lanes = memory[first : first + (len(rows) + N_FURTHER) * width].reshape(-1, width)
+    lanes = memory[first : first + (len(rows) + n_further) * width].reshape(-1, width)
     lanes[: len(rows)] = rows
     place = addresses_of(assembled([loop]), ["steps"], assembly_of)["steps"]
     call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(place)
@@ -106,7 +108,7 @@ def test_parts_of_a_body_are_moved_apart_and_keep_their_values(rng):
 
     for function, n_parts in ((separate, 2), (body, 1)):
         graph = trace(function, *[Scalar("float64")] * 3, function="body")
-        moved = staggered(graph, [0])
+        moved, starts = staggered(graph, [0])
         rows = rng.uniform(-1.0, 1.0, (3, 5))
         for got, expected in zip(replay(moved, rows, np), replay(graph, rows, np), strict=True):
             np.testing.assert_array_equal(got, expected)
@@ -114,3 +116,23 @@ def test_parts_of_a_body_are_moved_apart_and_keep_their_values(rng):
         assert sorted(node.operation for node in moved.nodes) == sorted(node.operation for node in graph.nodes)
         ends = [moved.outputs[k] for k in range(1, 1 + n_parts)]
         assert moved.outputs[0] < ends[0] and (n_parts == 1 or ends[1] - ends[0] > 12)
+        assert starts == ((moved.outputs[0] + 1, ends[0] + 1) if n_parts == 2 else ())
+
+
+def test_parts_of_a_loop_are_blocks_of_instructions(rng):
+    def body(x, a, b, rate):
+        new, tangents = x, [a, b]
+        for _ in range(12):
+            old, new = new, new * new - 0.5
+            tangents = [rate * (old * each) for each in tangents]
+        return new, *tangents, False, False, x + a
+
+    graph = trace(body, *[Scalar("float64")] * 4, function="body")
+    moved, parts = staggered(graph, [0])
+    rows = rng.uniform(-1.0, 1.0, (4, register_bytes() // 8))
+    assert len(parts) == 2
+    apart, together = (run(*each) for each in ((moved, rows, 1, 5, 3, 1, parts), (graph, rows, 1, 5, 3, 1)))
+    assert apart[0] == together[0] == 5
+    np.testing.assert_array_equal(apart[1], together[1])
+    module = assembled([graph_loop(moved, "steps", 3, register_bytes() // 8, "float64", parts)])
+    assert re.findall(r"^part\d", str(machine_code._optimized(module, assembly_of)), re.MULTILINE) == ["part1", "part2"]

@@ -31,6 +31,8 @@ class Assembly(NamedTuple):
     """Declarations of the intrinsic functions that it calls."""
     called: tuple[Any, ...]
     """The functions of lanes that it calls; see `lanes/library.py`."""
+    keeps_blocks: bool = False
+    """Whether blocks that follow each other stay apart: instructions are put in order block by block."""
 
 
 class Module(NamedTuple):
@@ -43,6 +45,7 @@ class Module(NamedTuple):
     """Further modules, whose functions are internal."""
     has_loops: bool = False
     """Whether all passes for loops are made."""
+    keeps_blocks: bool = False
 
 
 def assembled(functions: Iterable[Assembly]) -> Module:
@@ -50,7 +53,8 @@ def assembled(functions: Iterable[Assembly]) -> Module:
     functions = list(functions)
     called = tuple(dict.fromkeys(each for function in functions for each in function.called))
     declared = dict.fromkeys(line for function in functions for line in function.declarations)
-    return Module("\n\n".join([*declared, *(function.text for function in functions)]), called)
+    text = "\n\n".join([*declared, *(function.text for function in functions)])
+    return Module(text, called, keeps_blocks=any(function.keeps_blocks for function in functions))
 
 
 _engines: list[Any] = []
@@ -113,7 +117,8 @@ def _optimized(module: Module, assembly_of: Callable[[Any], str]) -> Any:
         inlining.run(made, builder)
     passes = binding.create_new_function_pass_manager()
     passes.add_sroa_pass()
-    passes.add_simplify_cfg_pass()
+    if not module.keeps_blocks:
+        passes.add_simplify_cfg_pass()
     passes.add_instruction_combine_pass()
     for function in made.functions:
         if not function.is_declaration:

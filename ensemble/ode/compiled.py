@@ -43,6 +43,8 @@ class Bodies(NamedTuple):
     """Whether all samples take the same fixed steps."""
     width: int | None = None
     """Samples in a set of lanes; None: by the length of the loop."""
+    parts: tuple[int, ...] = ()
+    """Nodes of the loop that begin a block."""
 
 
 def bodies_of(problem: Problem, dense: bool | None = None) -> Bodies:
@@ -172,7 +174,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
     """
     bodies = bodies_of(problem) if bodies is None else bodies
     S, n, dtype = problem.n_samples, problem.system.n, problem.dtype
-    code = addresses(bodies.start, bodies.loop, bodies.event, bodies.rows.n_carried, dtype, bodies.width)
+    code = addresses(bodies.start, bodies.loop, bodies.event, bodies.rows.n_carried, dtype, bodies.width, bodies.parts)
     table, shared_numbers, varying_numbers = sources_of(problem, bodies)
     places = places_of(problem, bodies)
     kinds = np.array([*zip(problem.sides, problem.terminal, strict=True)] or [(0, 0)], dtype=np.int64)

@@ -149,8 +149,8 @@ def extended_bodies(bodies: Bodies, extension: Extension, dtype: str, *, dense: 
 
     width = single_width(dtype) if system.n > MOST_DOUBLE else None
     own = [*range(base.y + n), *range(rows.h, rows.h + 1 + inner.carried), *range(rows.n_steps, rows.n_carried + 4)]
-    steps = staggered(body(advance), own)
-    return Bodies(rows, body(start), steps, bodies.event, bodies.degree, bodies.alike, width)
+    steps, parts = staggered(body(advance), own)
+    return Bodies(rows, body(start), steps, bodies.event, bodies.degree, bodies.alike, width, parts)
 
 
 def run_bodies(problem: Problem, bodies: Bodies, progress: bool) -> Solution:

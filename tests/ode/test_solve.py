@@ -356,7 +356,7 @@ def test_the_loop_is_made_of_packed_instructions(monkeypatch):
     seen = []
     monkeypatch.setattr(compiled, "addresses", lambda *given: seen.append(given) or _ADDRESSES(*given))
     lorenz_of(RHO, "tsit5", rtol=1.25e-8)
-    _, loop, _, n_carried, dtype, _ = seen[0]
+    _, loop, _, n_carried, dtype, *_ = seen[0]
     text = processor_text(assembled([graph_loop(loop, "steps", n_carried, 16, dtype)]), assembly_of)
     packed, single = (len(re.findall(rf"v?f?n?m?(?:add|sub|mul|div)\d*{kind}\b", text)) for kind in ("pd", "sd"))
     assert packed > 100 and single <= packed / 50

@@ -7,12 +7,10 @@ library are those of `functions.py` and `circular.py` (`library.py`).
 
 from __future__ import annotations
 
-import functools
-import operator
 import struct
-from collections.abc import Iterable
 from typing import Any
 
+from ensemble._compile.lanes.carried_values import is_input, repeated
 from ensemble._compile.lanes.interleaving import interleaved
 from ensemble._compile.lanes.library import LaneFunction
 from ensemble._compile.machine_code import Assembly
@@ -39,7 +37,9 @@ INSTRUCTIONS = frozenset([*DIRECT, *COMPARED, *LOGICAL, *INTRINSIC, *OTHERS])
 """Operations of real numbers and masks that call no function of lanes."""
 
 
-def graph_loop(graph: Graph, name: str, n_carried: int, width: int, dtype: str) -> Assembly:
+def graph_loop(
+    graph: Graph, name: str, n_carried: int, width: int, dtype: str, parts: tuple[int, ...] = ()
+) -> Assembly:
     """The C function ``int64 name(rows, int64 threshold, int64 limit)``: evaluate until enough lanes have ended.
 
     `rows` points at rows of `width` numbers: first the inputs of the graph in their order, of which the first
@@ -49,10 +49,12 @@ def graph_loop(graph: Graph, name: str, n_carried: int, width: int, dtype: str) 
     carried ones are constant. Without carried inputs the body is evaluated once, and all outputs are written to the
     rows behind the inputs. At most `limit` evaluations are made; the number made is returned.
 
-    What no later evaluation reads is computed behind the loop, and what does not change before it.
+    What no later evaluation reads is computed behind the loop, and what does not change before it. Nodes from each of
+    `parts` on are a block of instructions, where a value is one register.
     """
     count = copies_of(graph, width, dtype) if n_carried else 1
     body = Body(interleaved(graph, count), width // count, dtype)
+    body.parts = frozenset(parts if count == 1 else ())
     body.begin()
     if n_carried:
         body.loop(n_carried * count, count)
@@ -81,6 +83,8 @@ class Body:
         self.declared: dict[str, str] = {}
         self.called: dict[LaneFunction, None] = {}
         self.n_registers = 0
+        self.parts: frozenset[int] = frozenset()
+        self.n_blocks = 0
 
     def type_of(self, dtype: str) -> str:
         return f"<{self.width} x {ELEMENTS[dtype]}>"
@@ -96,7 +100,7 @@ class Body:
         """All lines as a function of this name."""
         first = f"define i64 @{name}({parameters}) alignstack({STACK_ALIGNMENT}) {{"
         text = "\n".join([first, "entry:", *self.lines, "}"])
-        return Assembly(text, tuple(self.declared.values()), tuple(self.called))
+        return Assembly(text, tuple(self.declared.values()), tuple(self.called), self.n_blocks > 0)
 
     # -- rows
     def place(self, row: int) -> str:
@@ -121,7 +125,7 @@ class Body:
     def prepare(self, n_carried: int) -> None:
         """Evaluate the nodes that depend on constant inputs alone, before the loop."""
         nodes, outputs = self.graph.nodes, self.graph.outputs
-        constant = {k for k, output in enumerate(outputs[:n_carried]) if _is_input(nodes[output], k)}
+        constant = {k for k, output in enumerate(outputs[:n_carried]) if is_input(nodes[output], k)}
         constant |= set(range(n_carried, len(self.inputs)))
         for k, node in enumerate(nodes):
             fixed = node.value in constant if node.operation == "input" else all(self.values[i] for i in node.inputs)
@@ -130,9 +134,14 @@ class Body:
 
     def evaluate(self, inputs: list[str], chosen: set[int] | None = None) -> list[str]:
         """The outputs; nodes that have a value keep it. Nodes not in `chosen` get none."""
-        values = self.values
+        values, begins = self.values, False
         for k, node in enumerate(self.graph.nodes):
+            begins = begins or k in self.parts
             if not values[k] and (chosen is None or k in chosen):
+                if begins and chosen is not None:
+                    self.n_blocks += 1
+                    self.lines += [f"  br label %part{self.n_blocks}", f"part{self.n_blocks}:"]
+                begins = False
                 values[k] = inputs[node.value] if node.operation == "input" else self.result(node)
         return [values[k] for k in self.graph.outputs]
 
@@ -166,18 +175,19 @@ class Body:
         for other in [*others, self.add(f"icmp sge i64 {made}, %limit")]:
             ends = self.add(f"or i1 {ends}, {other}")
         self.lines += [f"  br i1 {ends}, label %write, label %evaluate", "write:"]
+        last = f"%part{self.n_blocks}" if self.n_blocks else "%evaluate"
         phis = [
-            f"  %c{k} = phi {self.vector} [{self.inputs[k]}, %entry], [{value}, %evaluate]"
+            f"  %c{k} = phi {self.vector} [{self.inputs[k]}, %entry], [{value}, {last}]"
             for k, value in enumerate(new)
             if value
         ]
-        self.lines[self.head : self.head] = [*phis, f"  %count = phi i64 [0, %entry], [{made}, %evaluate]"]
+        self.lines[self.head : self.head] = [*phis, f"  %count = phi i64 [0, %entry], [{made}, {last}]"]
 
     def loop(self, n_carried: int, n_masks: int = 1) -> None:
         """The whole loop; `n_masks` masks stand for each of the two of `graph_loop`."""
         carried = self.enter(n_carried)
         first = n_carried + 2 * n_masks
-        changing, counters, within = _repeated(self.graph, n_carried, first)
+        changing, counters, within = repeated(self.graph, n_carried, first)
         given = [*carried, *self.inputs[n_carried:]]
         outputs = self.evaluate(given, within)
         new = [value if k in changing else "" for k, value in enumerate(outputs[:n_carried])]
@@ -349,42 +359,3 @@ class Body:
         self.declared[function.name] = f"declare {self.type_of(node.dtype)} @{function.name}({types})"
         given = ", ".join(f"{self.type_of(kind)} {value}" for kind, value in zip(kinds, operands, strict=True))
         return self.add(f"call {self.type_of(node.dtype)} @{function.name}({given})")
-
-
-def _is_input(node: Node, number: int) -> bool:
-    return node.operation == "input" and node.value == number
-
-
-def _repeated(graph: Graph, n_carried: int, first: int) -> tuple[set[int], list[int], set[int]]:
-    """What each evaluation of a loop computes: the carried inputs that it changes, counters, and the nodes.
-
-    The outputs from `n_carried` to `first` are masks that end the loop. A counter is a carried input to which each
-    evaluation adds one and which it does not read otherwise: its value in the last evaluation follows from the number
-    of evaluations.
-    """
-    nodes, outputs = graph.nodes, graph.outputs
-    before: list[int] = []  # the nodes that a node reads, itself included, as bits
-    for k, node in enumerate(nodes):
-        before.append(functools.reduce(operator.or_, (before[i] for i in node.inputs), 1 << k))
-
-    def read_by(chosen: Iterable[int]) -> int:
-        return functools.reduce(operator.or_, (before[k] for k in chosen), 0)
-
-    own = {node.value: k for k, node in enumerate(nodes) if node.operation == "input"}
-    read = read_by(output for k, output in enumerate(outputs) if not _is_input(nodes[output], k))
-    changing = {k for k in range(n_carried) if k in own and read >> own[k] & 1 and not _is_input(nodes[outputs[k]], k)}
-    counters = [k for k in sorted(changing) if _counts(graph, k)]
-    within = read_by(outputs[k] for k in (*(changing - set(counters)), *range(n_carried, first)))
-    for k in counters[:]:
-        if within >> own[k] & 1:
-            counters.remove(k)
-            within |= before[outputs[k]]
-    return changing - set(counters), counters, {k for k in range(len(nodes)) if within >> k & 1}
-
-
-def _counts(graph: Graph, number: int) -> bool:
-    """Whether a carried input is replaced by itself plus one."""
-    node = graph.nodes[graph.outputs[number]]
-    operands = [graph.nodes[k] for k in node.inputs]
-    one = any(each.operation == "constant" and each.value == 1.0 for each in operands)
-    return node.operation == "add" and one and any(_is_input(each, number) for each in operands)

@@ -7,6 +7,7 @@ are alive at once and do not fit the registers of the processor; copies that fol
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 
@@ -21,6 +22,9 @@ DISTANCE = {64: 24, 32: 32, 16: 24}
 
 APART = 12
 """Nodes of the leading part between an other part and the next one; measured likewise."""
+
+LEAST, MOST = 16, 128
+"""Nodes of parts that follow each other, each as a block of its own: LLVM mixes instructions of one block. Measured."""
 
 
 def interleaved(graph: Graph, count: int, distance: int | None = None) -> Graph:
@@ -46,11 +50,11 @@ def interleaved(graph: Graph, count: int, distance: int | None = None) -> Graph:
     return dataclasses.replace(graph, nodes=tuple(nodes), n_inputs=graph.n_inputs * count, outputs=outputs)
 
 
-def staggered(graph: Graph, leading: Sequence[int]) -> Graph:
+def staggered(graph: Graph, leading: Sequence[int]) -> tuple[Graph, tuple[int, ...]]:
     """The graph with what its outputs `leading` do not need part by part, as far as parts do not read each other.
 
     Tangents in several directions are such parts. In the order of a trace each operation is followed by its derivative
-    in all directions, whose values are alive at once.
+    in all directions, whose values are alive at once. Also returns the first nodes of parts that are blocks.
     """
     nodes = graph.nodes
     needed: set[int] = set()
@@ -76,8 +80,14 @@ def staggered(graph: Graph, leading: Sequence[int]) -> Graph:
                 label[b] = a
     parts = {k: number for number, k in enumerate(dict.fromkeys(first(k) for k in others), start=1)}
     number = [0 if k in needed else parts[first(k)] for k in range(len(nodes))]
-    distance = APART * (1 + len(parts))
+    sizes = {part: size for part, size in collections.Counter(number[k] for k in others).items() if size >= LEAST}
+    blocks = len(sizes) > 1 and max(sizes.values()) <= MOST
+    distance = len(nodes) if blocks else APART * (1 + len(parts))
     order = sorted(range(len(nodes)), key=lambda k: (k + distance * number[k], number[k]))
     places = {k: place for place, k in enumerate(order)}
     ordered = (dataclasses.replace(nodes[k], inputs=tuple(places[i] for i in nodes[k].inputs)) for k in order)
-    return dataclasses.replace(graph, nodes=tuple(ordered), outputs=tuple(places[k] for k in graph.outputs))
+    starts = [
+        k for k, before in zip(order[1:], order, strict=False) if number[k] != number[before] and number[k] in sizes
+    ]
+    moved = dataclasses.replace(graph, nodes=tuple(ordered), outputs=tuple(places[k] for k in graph.outputs))
+    return moved, tuple(places[k] for k in starts) if blocks else ()

@@ -46,13 +46,17 @@ def width_of(graph: Graph, dtype: str) -> int:
 
 @functools.lru_cache(maxsize=256)
 def addresses(
-    start: Graph, loop: Graph, event: Graph | None, n_carried: int, dtype: str, width: int | None = None
-) -> Addresses:
-    """The compiled functions; their machine code is kept on disk under a digest of their text."""
+    start: Graph, loop: Graph, event: Graph | None, n_carried: int, dtype: str, width: int | None = None,
+    parts: tuple[int, ...] = (),
+) -> Addresses:  # fmt: skip
+    """The compiled functions; their machine code is kept on disk under a digest of their text.
+
+    `parts` are nodes of the loop, see `graph_loop`.
+    """
     width = width or width_of(loop, dtype)
     named = {"start": (start, 0), "loop": (loop, n_carried), "event": (event, 0)}
     functions = {
-        name: graph_loop(graph, name, count, width, dtype)
+        name: graph_loop(graph, name, count, width, dtype, parts if name == "loop" else ())
         for name, (graph, count) in named.items()
         if graph is not None
     }
