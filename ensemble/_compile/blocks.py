@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import ast
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from llvmlite import ir
 __all__ = ["Blocks"]
 
 
-class Blocks:
+class Blocks(abc.ABC):
     """The blocks of the function `made`; ``run_<Statement>`` of a derived class translates a statement."""
 
     def __init__(self, made: ir.Function) -> None:
@@ -32,9 +33,9 @@ class Blocks:
         if not self.builder.block.is_terminated:
             self.builder.branch(block)
 
+    @abc.abstractmethod
     def refused(self, node: ast.AST) -> Exception:
         """The error about something that is not in the language."""
-        raise NotImplementedError
 
     def run(self, statements: Sequence[ast.stmt]) -> None:
         """Translate statements, up to one that leaves their block."""

@@ -25,10 +25,11 @@ def pointer_at(typingctx: Any, address: Any, like: Any) -> Any:
     return kind(types.int64, like), codegen
 
 
-def _caller(returned: types.Type, with_extents: bool = False) -> Any:
+def _caller(returned: types.Type, procedure: bool = False) -> Any:
     """An intrinsic ``call(address, *arguments)``: tuples entry by entry, for arrays pointers to their first entries.
 
-    They are followed by the extents of the array as integers where that is asked for.
+    With `procedure`, the arguments are those of ``part`` in `loops/translation.py`: each pointer is followed by the
+    extents of its array as integers, and the last two integers, a range of rounds, are zero.
     """
 
     def plain(context: Any, builder: Any, kind: Any, value: Any) -> list[Any]:
@@ -36,13 +37,17 @@ def _caller(returned: types.Type, with_extents: bool = False) -> Any:
             parts = zip(kind.types, cgutils.unpack_tuple(builder, value, len(kind.types)), strict=True)
             return [argument for part in parts for argument in plain(context, builder, *part)]
         if isinstance(kind, types.Array):
+            data = data_of(context, builder, kind, value)
+            if not procedure:
+                return [data]
             place = context.data_model_manager[kind].get_field_position("shape")
-            extents = cgutils.unpack_tuple(builder, builder.extract_value(value, place), kind.ndim)
-            return [data_of(context, builder, kind, value), *(extents if with_extents else ())]
+            return [data, *cgutils.unpack_tuple(builder, builder.extract_value(value, place), kind.ndim)]
         return [value]
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         arguments = plain(context, builder, signature.args[1], values[1])
+        if procedure:
+            arguments += [ir.IntType(64)(0)] * 2
         kind = ir.VoidType() if returned is types.void else context.get_value_type(returned)
         function = ir.FunctionType(kind, [argument.type for argument in arguments])
         result = builder.call(builder.inttoptr(values[0], function.as_pointer()), arguments)
@@ -62,8 +67,8 @@ call_velocities = _caller(types.void)
 call_bounds = _caller(types.int64)
 """``(address, key, frame, numbers)``: 0 where bounds refuse the cell with this key."""
 
-call_prune = _caller(types.int64, with_extents=True)
-"""``(address, *arguments, 0, 0)``: `prune` of `_kernels/gbees/grid.py`."""
+call_prune = _caller(types.int64, procedure=True)
+"""``(address, *arguments)``: `prune` of `_kernels/gbees/grid.py`."""
 
 call_rows = _caller(types.int64)
 """``(address, rows, threshold, limit)``: evaluations of a body on lanes that were made; see `lanes/graph_loop.py`."""

@@ -72,7 +72,6 @@ class WorkSharing:
 
     def address(self, *arguments: Any) -> int:
         """Where the function for arguments of these kinds lies: ``part`` of `loops.translation.loop_module`."""
-        can_call()
         kinds = kinds_of(arguments)
         assert kinds is not None
         return loop_addresses(self._function, kinds, self._alone)["part"]

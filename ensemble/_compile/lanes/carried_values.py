@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Iterable
-
-from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.graph import Graph, Node, ancestors
 
 __all__ = ["is_input", "repeated"]
 
@@ -24,23 +20,16 @@ def repeated(graph: Graph, n_carried: int, first: int) -> tuple[set[int], list[i
     of evaluations.
     """
     nodes, outputs = graph.nodes, graph.outputs
-    before: list[int] = []  # the nodes that a node reads, itself included, as bits
-    for k, node in enumerate(nodes):
-        before.append(functools.reduce(operator.or_, (before[i] for i in node.inputs), 1 << k))
-
-    def read_by(chosen: Iterable[int]) -> int:
-        return functools.reduce(operator.or_, (before[k] for k in chosen), 0)
-
     own = {node.value: k for k, node in enumerate(nodes) if node.operation == "input"}
-    read = read_by(output for k, output in enumerate(outputs) if not is_input(nodes[output], k))
-    changing = {k for k in range(n_carried) if k in own and read >> own[k] & 1 and not is_input(nodes[outputs[k]], k)}
+    read = ancestors(nodes, (output for k, output in enumerate(outputs) if not is_input(nodes[output], k)))
+    changing = {k for k in range(n_carried) if own.get(k) in read and not is_input(nodes[outputs[k]], k)}
     counters = [k for k in sorted(changing) if _counts(graph, k)]
-    within = read_by(outputs[k] for k in (*(changing - set(counters)), *range(n_carried, first)))
+    within = ancestors(nodes, (outputs[k] for k in (*(changing - set(counters)), *range(n_carried, first))))
     for k in counters[:]:
-        if within >> own[k] & 1:
+        if own[k] in within:
             counters.remove(k)
-            within |= before[outputs[k]]
-    return changing - set(counters), counters, {k for k in range(len(nodes)) if within >> k & 1}
+            within |= ancestors(nodes, [outputs[k]])
+    return changing - set(counters), counters, within
 
 
 def _counts(graph: Graph, number: int) -> bool:

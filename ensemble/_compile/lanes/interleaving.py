@@ -12,13 +12,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from ensemble._compile.processor import register_bytes
-from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.graph import Graph, Node, ancestors, renumbered
 
 __all__ = ["interleaved", "staggered"]
 
 DISTANCE = {64: 24, 32: 32, 16: 24}
 """Nodes between a copy and the next one, by the bytes of a register; measured (`benchmarks/EXPERIMENTS.md`)."""
-
 
 APART = 12
 """Nodes of the leading part between an other part and the next one; measured likewise."""
@@ -35,6 +34,8 @@ def interleaved(graph: Graph, count: int, distance: int | None = None) -> Graph:
     Copy `r` has the inputs ``count i + r`` in place of i, and likewise for the outputs: rows of lanes of all copies
     together are rows of `count` times as many lanes.
     """
+    if count == 1:
+        return graph
     distance = DISTANCE[register_bytes()] if distance is None else distance
     order = sorted((k + distance * r, r) for k in range(len(graph.nodes)) for r in range(count))
     places: dict[tuple[int, int], int] = {}
@@ -57,13 +58,7 @@ def staggered(graph: Graph, leading: Sequence[int]) -> tuple[Graph, tuple[int, .
     in all directions, whose values are alive at once. Also returns the first nodes of parts that are blocks.
     """
     nodes = graph.nodes
-    needed: set[int] = set()
-    waiting = [graph.outputs[k] for k in leading]
-    while waiting:
-        k = waiting.pop()
-        if k not in needed:
-            needed.add(k)
-            waiting += nodes[k].inputs
+    needed = ancestors(nodes, (graph.outputs[k] for k in leading))
     needed |= {k for k, node in enumerate(nodes) if node.operation in ("input", "constant")}
     label = list(range(len(nodes)))  # the first node of the part, as far as it is known
 
@@ -84,10 +79,7 @@ def staggered(graph: Graph, leading: Sequence[int]) -> tuple[Graph, tuple[int, .
     blocks = len(sizes) > 1 and max(sizes.values()) <= MOST
     distance = len(nodes) if blocks else APART * (1 + len(parts))
     order = sorted(range(len(nodes)), key=lambda k: (k + distance * number[k], number[k]))
-    places = {k: place for place, k in enumerate(order)}
-    ordered = (dataclasses.replace(nodes[k], inputs=tuple(places[i] for i in nodes[k].inputs)) for k in order)
-    starts = [
-        k for k, before in zip(order[1:], order, strict=False) if number[k] != number[before] and number[k] in sizes
-    ]
-    moved = dataclasses.replace(graph, nodes=tuple(ordered), outputs=tuple(places[k] for k in graph.outputs))
-    return moved, tuple(places[k] for k in starts) if blocks else ()
+    moved, outputs = renumbered(nodes, order, graph.outputs)
+    numbers = [number[k] for k in order]
+    starts = (k for k in range(1, len(order)) if numbers[k] != numbers[k - 1] and numbers[k] in sizes)
+    return dataclasses.replace(graph, nodes=moved, outputs=outputs), tuple(starts) if blocks else ()

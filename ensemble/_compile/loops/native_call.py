@@ -22,6 +22,7 @@ __all__ = [
     "HEADER",
     "ONE_THREAD",
     "can_call",
+    "declare_python_functions",
     "flat_types",
     "guards_of",
     "kinds_of",
@@ -66,13 +67,13 @@ PYTHON = {
 
 @functools.cache
 def can_call() -> bool:
-    """Whether arrays lie in memory as this module expects; Python's functions are made known to LLVM."""
+    """Whether arrays lie in memory as this module expects."""
     array = np.arange(6.0).reshape(2, 3)
 
     def at(place: int, kind: Any) -> Any:
         return kind.from_address(id(array) + place).value
 
-    known = (
+    return bool(
         at(HEADER - 8, ctypes.c_int64) == id(np.ndarray)
         and at(DATA, ctypes.c_int64) == array.ctypes.data
         and at(N_DIM, ctypes.c_int32) == 2
@@ -80,9 +81,13 @@ def can_call() -> bool:
         and at(FLAGS, ctypes.c_int32) & C_ORDER_ALIGNED == C_ORDER_ALIGNED
         and at(FLAGS, ctypes.c_int32) == array.flags.num
     )
+
+
+@functools.cache
+def declare_python_functions() -> None:
+    """Make the functions of Python that compiled code calls known to LLVM."""
     for name in PYTHON:
         binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
-    return bool(known)
 
 
 def kinds_of(arguments: Sequence[Any]) -> tuple[Any, ...] | None:

@@ -14,7 +14,7 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from ensemble._compile.cache_folder import ROOT, digest_of
 from ensemble._compile.kernel_cache import COMMON, folder_of
-from ensemble._compile.loops.native_call import HEADER, flat_types, write_run
+from ensemble._compile.loops.native_call import HEADER, declare_python_functions, flat_types, write_run
 from ensemble._compile.loops.scope import Scope, TranslationError, Value, source_of
 from ensemble._compile.loops.statements import Statements
 from ensemble._compile.loops.values import I64, SIGNED
@@ -101,6 +101,7 @@ def _argument(body: Statements, kind: Any, values: Any) -> Any:
 def loop_addresses(function: Any, kinds: Sequence[Any], alone: bool) -> dict[str, int]:
     """Where ``run`` and ``part`` of `loop_module` lie in this process; their machine code is kept on disk."""
     numba.get_num_threads()  # starts the threads, to whose functions the code refers
+    declare_python_functions()
     with global_compiler_lock:
         key = _key(function, kinds)
         text = "" if key else loop_module(function, kinds, alone)

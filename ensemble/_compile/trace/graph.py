@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from ensemble._compile.trace.operations import OPERATIONS, WEAK, Table
 from ensemble._containers import mapped
 
-__all__ = ["Graph", "Node"]
+__all__ = ["Graph", "Node", "ancestors", "renumbered"]
 
 
 @dataclass(frozen=True)
@@ -136,3 +136,25 @@ class Graph:
     @functools.cached_property
     def _is_flat(self) -> bool:
         return type(self.structure) is tuple and self.structure == tuple(range(len(self.outputs)))
+
+
+def ancestors(nodes: Sequence[Node], chosen: Iterable[int]) -> set[int]:
+    """The nodes that some nodes read, directly or not, themselves included."""
+    found: set[int] = set()
+    pending = list(chosen)
+    while pending:
+        k = pending.pop()
+        if k not in found:
+            found.add(k)
+            pending.extend(nodes[k].inputs)
+    return found
+
+
+def renumbered(
+    nodes: Sequence[Node], order: Sequence[int], outputs: Iterable[int]
+) -> tuple[tuple[Node, ...], tuple[int, ...]]:
+    """The nodes of `order`, in which each follows its inputs, and the outputs, with their new numbers."""
+    new = {old: k for k, old in enumerate(order)}
+    chosen = (nodes[old] for old in order)
+    moved = (Node(n.operation, tuple(new[i] for i in n.inputs), n.dtype, n.value) for n in chosen)
+    return tuple(moved), tuple(new[k] for k in outputs)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import kind_of
-from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.graph import Graph, Node, ancestors, renumbered
 from ensemble._compile.trace.namespace import TracedNamespace
 from ensemble._compile.trace.operations import DTYPES, OPERATIONS, WEAK, Table, common, floating, strong, supported
 from ensemble._containers import mapped
@@ -329,17 +329,8 @@ class Tracer:
             return len(outputs) - 1
 
         structure = mapped(place, result)
-        kept: dict[int, None] = {}
-        pending = list(outputs)
-        while pending:
-            k = pending.pop()
-            if k not in kept:
-                kept[k] = None
-                pending.extend(self.nodes[k].inputs)
-        new = {old: k for k, old in enumerate(sorted(kept))}
-        nodes = [self.nodes[old] for old in sorted(kept)]
-        nodes = [Node(n.operation, tuple(new[i] for i in n.inputs), n.dtype, n.value) for n in nodes]
-        return Graph(tuple(nodes), n_inputs, tuple(new[k] for k in outputs), structure)
+        nodes, places = renumbered(self.nodes, sorted(ancestors(self.nodes, outputs)), outputs)
+        return Graph(nodes, n_inputs, places, structure)
 
 
 def trace(body: Callable[..., Any], *arguments: Any, function: str = "trace", **keywords: Any) -> Graph:

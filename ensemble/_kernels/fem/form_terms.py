@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.graph import Graph, ancestors, renumbered
 
 __all__ = ["CONSTANT", "Coefficients", "FieldKind", "FormTerms", "Input", "Term", "fields_of", "form_terms"]
 
@@ -158,18 +158,8 @@ def form_terms(
 def _restricted(graph: Graph, numbers: tuple[int, ...]) -> Coefficients:
     """The part of `graph` that some of its outputs need."""
     outputs = [graph.outputs[k] for k in numbers]
-    kept: set[int] = set()
-    pending = list(outputs)
-    while pending:
-        k = pending.pop()
-        if k not in kept:
-            kept.add(k)
-            pending.extend(graph.nodes[k].inputs)
-    new = {old: k for k, old in enumerate(sorted(kept))}
-    nodes = [graph.nodes[old] for old in sorted(kept)]
-    nodes = [Node(n.operation, tuple(new[i] for i in n.inputs), n.dtype, n.value) for n in nodes]
-    flat = tuple(range(len(outputs)))
-    return Coefficients(Graph(tuple(nodes), graph.n_inputs, tuple(new[k] for k in outputs), flat), numbers)
+    nodes, places = renumbered(graph.nodes, sorted(ancestors(graph.nodes, outputs)), outputs)
+    return Coefficients(Graph(nodes, graph.n_inputs, places, tuple(range(len(outputs)))), numbers)
 
 
 DEGREES: Mapping[str, int] = {"number": 0, "element": 0, "node": 1, "point": 1}

@@ -317,7 +317,7 @@ def advance(grid, packing, numbers, drift, bounds, prune, state, reals, lengths,
         pruned = (state[COUNT] + 1) % state[PRUNE_EVERY] == 0
         if pruned:
             new_end = call_prune(prune, N, after, packing, end, state[SORTED], reals[THRESHOLD], mass,
-                                 state[SEQUENTIAL], 0, 0)
+                                 state[SEQUENTIAL])
             if new_end == 0:
                 return NONE_LEFT
         else:
