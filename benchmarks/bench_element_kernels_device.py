@@ -6,7 +6,8 @@ or write a copy of the gradients for each of 11 quadrature points, collapsed one
 compulsory reads and writes, where nodes are read once; "copy" is a kernel that reads and writes as many bytes, each
 one contiguous array; "gathers" is the time of the sectors of the second-level cache that hold the numbers of the four
 nodes of each element, at the rate of gathers that the same run measures. Published times (Fluidity-Atmosphere, Li et
-al., on an A100) are of kernels that read coordinates of the corners of each element. Record: `element-kernels-cuda`.
+al., on an A100) are of kernels that read coordinates of the corners of each element. Record: `element-kernels-cuda`,
+with `--order rcm`, nodes in reverse Cuthill-McKee order, `element-kernels-cuda-rcm`.
 """
 
 from __future__ import annotations
@@ -236,10 +237,13 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--cells", type=int, nargs=3, default=(46, 44, 48), help="of the generated box")
+    parser.add_argument("--order", default="file", choices=("file", "rcm"), help="of the nodes")
     parser.add_argument("--backend", default="cupy", help="numpy: the kernels of the CPU, nothing is kept")
     options = parser.parse_args()
     on_device = options.backend == "cupy"
     mesh = mountain_mesh(tuple(options.cells))
+    if options.order == "rcm":
+        mesh = mesh.renumbered("rcm")
     bandwidth = peak_bandwidth() if on_device else float("nan")
     rate = gathered_sectors(3 * mesh.n_nodes, options.repeats) if on_device else float("nan")
     given = Inputs(mesh, prototype(options.backend))
@@ -272,7 +276,8 @@ def main() -> None:
         empty = {n: empty_milliseconds(n, options.repeats) for n in (1, 1000)}
         print("a launch that does nothing, by blocks, ms:", empty)
         about["empty launch ms"] = empty
-        save("element-kernels-cuda", rows, elements=mesh.n_elements, nodes=mesh.n_nodes, **about)
+        name = "element-kernels-cuda" + ("-rcm" if options.order == "rcm" else "")
+        save(name, rows, elements=mesh.n_elements, nodes=mesh.n_nodes, **about)
 
 
 if __name__ == "__main__":

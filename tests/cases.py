@@ -313,10 +313,10 @@ def element_cases(name, seed):
 
 
 def element_matrix_cases(name, seed):
-    """Operands with samples of their own or one for all; one point, eleven, and more than are read at once."""
+    """Operands with samples of their own or one for all; one point, eleven, more than are read at once; many tiles."""
     for k, (n_elements, n_samples, own, n_points) in enumerate(
         ((141, 1, (1, 1, 1, 1), 11), (1, 1, (1, 1, 1, 1), 1), (5, 3, (3, 1, 3, 3), 2), (3, 8, (1, 8, 1, 1), 1),
-         (151, 2, (2, 1, 1, 2), 3), (70, 2, (2, 2, 2, 2), 25))
+         (151, 2, (2, 1, 1, 2), 3), (70, 2, (2, 2, 2, 2), 25), (1, 2, (1, 2, 1, 2), 11), (1301, 2, (1, 1, 1, 2), 11))
     ):  # fmt: skip
         rng = np.random.default_rng(seed + k)
         a, tensor, b, detwei = (

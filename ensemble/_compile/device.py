@@ -20,10 +20,12 @@ __all__ = [
     "device_empties",
     "device_empty",
     "device_of",
+    "has_copy_engine",
     "in_thread",
     "is_on_device",
     "lanes_of",
     "multiprocessors",
+    "multiprocessors_of",
     "ordered_matrix_units",
     "raw_module",
     "release_device_memory",
@@ -85,12 +87,29 @@ def multiprocessors() -> int:
     return int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
 
+def multiprocessors_of(array: Array) -> int:
+    """How many multiprocessors the current CUDA device has; the emulator of CUDA has one."""
+    return multiprocessors() if is_on_device(array) else 1
+
+
+def has_copy_engine(array: Array) -> bool:
+    """Whether the current CUDA device, or the emulator, copies whole pieces of memory to shared memory by itself."""
+    return not is_on_device(array) or _capability(current_device()) >= 90
+
+
+@functools.cache
+def _capability(device: int) -> int:
+    import cupy
+
+    return int(cupy.cuda.Device(device).compute_capability)
+
+
 def lanes_of(n_samples: int, n_blocks: int, array: Array, narrowest: int = 4) -> int:
     """Samples of a block whose threads share the rows, where each tile of samples has `n_blocks`.
 
     As many as keep all multiprocessors at work, 32 at most.
     """
-    wanted = BLOCKS * (multiprocessors() if is_on_device(array) else 1)
+    wanted = BLOCKS * multiprocessors_of(array)
     lanes = 32
     while lanes > narrowest and n_blocks * -(-n_samples // lanes) < wanted:
         lanes //= 2
@@ -104,14 +123,7 @@ def ordered_matrix_units() -> int:
 
     None where that was not checked: it was, over random numbers of all magnitudes, on compute capability 9.0.
     """
-    return _ordered_matrix_units(current_device())
-
-
-@functools.cache
-def _ordered_matrix_units(device: int) -> int:
-    import cupy
-
-    return multiprocessors() if cupy.cuda.Device(device).compute_capability == "90" else 0
+    return multiprocessors() if _capability(current_device()) == 90 else 0
 
 
 def is_on_device(array: Array) -> bool:

@@ -7,6 +7,11 @@ typedef unsigned long long uint64;
 typedef REAL real;
 #endif
 
+// Dynamic shared memory of a block
+#ifndef SHARED_VALUES
+#define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
+#endif
+
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
 #endif

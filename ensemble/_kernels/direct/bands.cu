@@ -1,10 +1,6 @@
 // Full bands in elimination order: values lie row by row, left of the diagonal (not for LDL^T), reciprocal pivot, right of
 // it. Operations and bits are those of levels.cu.
 
-#ifndef SHARED_VALUES
-#define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
-#endif
-
 #define WARP 32
 #define RING 6
 

@@ -33,7 +33,7 @@ CUDA = cuda.KernelModule(
         *(f"band_factor<{p}, {r}, {symmetric}>" for p, r in TILES for symmetric in ("false", "true")),
         *(f"band_solve<{kind}, {number}>" for kind in range(3) for number in ("float", "double")),
     ],
-    headers=("direct/pivots.cuh", "direct/ahead.cuh"),
+    headers=("direct/pivots.cuh", "../_compile/include/async_copies.cuh"),
     only=cuda.Layout("double", 1, 1, 1),
     apart=True,
 )

@@ -32,7 +32,7 @@ CUDA = cuda.KernelModule(
         *(f"{name}<{symmetric}>" for name in ("chain_factor", "chain_back") for symmetric in ("false", "true")),
         *(f"chain_solve<{kind}, {number}>" for kind in range(3) for number in ("float", "double")),
     ],
-    headers=("direct/pivots.cuh", "direct/ahead.cuh"),
+    headers=("direct/pivots.cuh", "../_compile/include/async_copies.cuh"),
     only=cuda.Layout("double", 1, 1, 1),
 )
 

@@ -7,10 +7,6 @@
 // a step. All wait for each other before each step. Sums have the order of the CPU.
 // Longer than 400 lines: the roles of warps share the records, the ring and the barriers of one step.
 
-#ifndef SHARED_VALUES
-#define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
-#endif
-
 #define WARP 32
 
 // Steps whose records are in shared memory, where records name one copy, or more: at most GROUP + 2.

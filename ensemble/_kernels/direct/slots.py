@@ -71,7 +71,7 @@ ALONE = ("-DALONE",)
 CUDA = cuda.KernelModule(
     "direct/slots",
     ["slot_factor", "slot_solve"],
-    headers=("direct/pivots.cuh", "direct/ahead.cuh"),
+    headers=("direct/pivots.cuh", "../_compile/include/async_copies.cuh"),
     extras=((), ALONE),
     only=cuda.Layout("double", 1, 1, 1),
 )
@@ -114,7 +114,7 @@ def _chosen(plan: Elimination, like: Any, key: tuple[Any, ...], n_blocks: int, w
 
     `ways` gives, for `closely`, tuples of work and copies that are done one after another.
     """
-    units = device.multiprocessors() if device.is_on_device(like) else 1
+    units = device.multiprocessors_of(like)
     forms = FORMS
     key = ("slots", *key, like.dtype.itemsize, forms, -(-n_blocks // units))
 

@@ -203,10 +203,6 @@ __global__ void __launch_bounds__(QUANTITY_THREADS)
 
 // Many rows: the values of WIDE pairs, and of those that follow, go through shared memory, and a warp writes a row of
 // them at a time, so that memory gets long pieces of few rows at once. ONE: there is one sample.
-#ifndef SHARED_VALUES
-#define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
-#endif
-
 template <Quantity KIND, bool ONE, int WIDE_THREADS, int WIDE>
 __global__ void __launch_bounds__(WIDE_THREADS)
     tet_quantity_by_rows(const real* __restrict__ points, const int* __restrict__ tets, real* __restrict__ out,

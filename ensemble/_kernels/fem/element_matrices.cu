@@ -18,6 +18,26 @@ struct Operand {
     }
 };
 
+// Sums of the products of functions at one point, of which i <= j are computed, and of all points with the others.
+template <int PER>
+__device__ inline void add_products(real (&total)[16][PER], const real* __restrict__ products, const real (&weight)[PER])
+{
+#pragma unroll
+    for (int n = 0; n < 16; ++n)
+#pragma unroll
+        for (int p = 0; p < PER; ++p)
+            if (n % 4 <= n / 4) total[n][p] = total[n][p] + __ldg(products + n) * weight[p];
+}
+
+template <int PER> __device__ inline void complete(real (&total)[16][PER])
+{
+#pragma unroll
+    for (int n = 0; n < 16; ++n)
+#pragma unroll
+        for (int p = 0; p < PER; ++p)
+            if (n % 4 > n / 4) total[n][p] = total[n % 4 * 4 + n / 4][p];
+}
+
 // Products of functions; PER neighbouring values a thread, of which two are one access.
 #define WEIGHTS_AT_ONCE 6
 
@@ -42,23 +62,59 @@ __global__ void __launch_bounds__(THREADS)
             }
         }
 #pragma unroll
-        for (int u = 0; u < WEIGHTS_AT_ONCE; ++u) {
-            if (q + u >= n_points) continue;
-#pragma unroll
-            for (int n = 0; n < 16; ++n)
-#pragma unroll
-                for (int p = 0; p < PER; ++p)
-                    if (n % 4 <= n / 4) total[n][p] = total[n][p] + __ldg(products + 16 * (q + u) + n) * weight[u][p];
-        }
+        for (int u = 0; u < WEIGHTS_AT_ONCE; ++u)
+            if (q + u < n_points) add_products(total, products + 16 * (q + u), weight[u]);
     }
-#pragma unroll
-    for (int n = 0; n < 16; ++n)
-#pragma unroll
-        for (int p = 0; p < PER; ++p)
-            if (n % 4 > n / 4) total[n][p] = total[n % 4 * 4 + n / 4][p];
+    complete(total);
     const RowWriter<16, PER, THREADS> rows(total, heads, first, count, own);
 #pragma unroll
     for (int n = 0; n < 16; ++n) rows.store(n, out + n * count, 1);
+}
+
+// The same for POINTS points and even `count`: blocks stay, each goes through tiles of `own` values, and the copy engine
+// brings the weights of the next tiles, long pieces of a row, while those of a tile are added.
+#define STREAM_THREADS 96
+#define STREAM_TILES 3
+
+template <int POINTS>
+__global__ void __launch_bounds__(STREAM_THREADS, 4)
+    tet_shape_shape_streamed(const real* __restrict__ products, const real* __restrict__ detwei, real* __restrict__ out,
+                             int own, int n_samples, int64 count)
+{
+    SHARED_VALUES(tiles);
+    constexpr int WIDTH = 2 * STREAM_THREADS;
+    __shared__ real heads[16][STREAM_THREADS / 32 + 1][SECTOR];
+    __shared__ unsigned long long arrived[STREAM_TILES];
+    const int64 step = (int64)gridDim.x * own;
+    auto start = [&](int64 first, int slot) {
+        if (threadIdx.x != 0 || first >= count) return;
+        const int n_bytes = (int)(min((int64)WIDTH, count - first) * sizeof(real));
+        expect(arrived + slot, POINTS * n_bytes);
+        for (int q = 0; q < POINTS; ++q)
+            fetch(tiles + (slot * POINTS + q) * WIDTH, detwei + q * count + first, n_bytes, arrived + slot);
+    };
+    if (threadIdx.x == 0)
+        for (int slot = 0; slot < STREAM_TILES; ++slot) start_arrivals(arrived + slot);
+    __syncthreads();
+    for (int slot = 0; slot < STREAM_TILES; ++slot) start((int64)blockIdx.x * own + slot * step, slot);
+    int slot = 0, parity = 0;
+    for (int64 first = (int64)blockIdx.x * own; first < count; first += step) {
+        wait_for(arrived + slot, parity);
+        real total[16][2] = {};
+#pragma unroll
+        for (int q = 0; q < POINTS; ++q) {
+            const double2 both = *(const double2*)(tiles + (slot * POINTS + q) * WIDTH + 2 * threadIdx.x);
+            const real weight[2] = {both.x, both.y};
+            add_products(total, products + 16 * q, weight);
+        }
+        complete(total);
+        __syncthreads();
+        start(first + STREAM_TILES * step, slot);
+        const RowWriter<16, 2, STREAM_THREADS> rows(total, heads, first, count, own);
+#pragma unroll
+        for (int n = 0; n < 16; ++n) rows.store(n, out + n * count, 1);
+        if (++slot == STREAM_TILES) slot = 0, parity ^= 1;
+    }
 }
 
 // A thread has one derivative of an element, so that its sums fit registers; POINTS_AT_ONCE keep enough loads on the way.

@@ -28,15 +28,22 @@ __all__ = ["tet_gradient_tensor", "tet_shape_dshape", "tet_shape_shape"]
 DERIVATIVE_THREADS = 192
 """Threads of a block of a device in which each has one of three derivatives."""
 
+STREAMED_POINTS = 11
+"""Points whose weights the copy engine brings on a device that has one: those of Keast's rule."""
+
+STREAM_THREADS, STREAM_TILES, STREAM_BLOCKS = 96, 3, 4
+"""Threads of such a block, tiles of weights in its shared memory, and blocks of a multiprocessor."""
+
 CUDA = cuda.KernelModule(
     "fem/element_matrices",
     [
         "tet_shape_shape<1>",
         "tet_shape_shape<2>",
+        f"tet_shape_shape_streamed<{STREAMED_POINTS}>",
         "tet_shape_dshape",
         *(cuda.instance("tet_gradient_tensor", same, whole) for same in (True, False) for whole in (True, False)),
     ],
-    headers=("fem/result_rows.cuh",),
+    headers=("fem/result_rows.cuh", "../_compile/include/copy_engine.cuh"),
     only=ONE_VALUE,
 )
 
@@ -229,6 +236,12 @@ def _(products, detwei, out):
     out = cuda.output(out, detwei, (16, n_elements, n_samples))
     count = n_elements * n_samples
     pairs = count % 2 == 0 and (device.address(detwei) | device.address(out)) % 16 == 0
+    if pairs and n_points == STREAMED_POINTS and device.has_copy_engine(out):
+        own = owned_pairs(2 * STREAM_THREADS, count, out)
+        function, shared = f"tet_shape_shape_streamed<{n_points}>", 16 * STREAM_THREADS * STREAM_TILES * n_points
+        per_block = max(int(own), -(-count // (STREAM_BLOCKS * device.multiprocessors_of(out))))
+        launch(CUDA, function, count, n_samples, (products, detwei, out, own), STREAM_THREADS, per_block, shared)
+        return out
     per = 2 if pairs else 1
     own = owned_pairs(per * cuda.THREADS, count, out)
     arguments = (products, detwei, out, own, np.int32(n_points))

@@ -103,7 +103,7 @@ class _Source:
         if copied is None:
             return self.source.element_values()
         at = "coefficients + ({} * CAPACITY + t) * LANES + lane"
-        return [f"start_copy({at.format(n)}, {place});" for n, place in enumerate(copied)]
+        return [f"copy_async_once<16>({at.format(n)}, {place});" for n, place in enumerate(copied)]
 
     def added(self) -> list[str]:
         """Lines that add what one element gives to an entry."""
@@ -139,7 +139,7 @@ def symmetric_source(
     shared = source.bytes_of(layout, capacity) + 2 * most_sources
     blocks = max(1, min(MOST_BLOCKS, MULTIPROCESSOR_BYTES // (shared + 1024)))
     body = device_function(form.element.graph, "element_coefficients") if form.element.numbers else ""
-    includes = ("types", "samples", "elementwise", "staged_copies")
+    includes = ("types", "samples", "elementwise", "async_copies")
     text = SYMMETRIC.format(
         lanes=layout.lanes, vector=layout.vector, threads=THREADS, blocks=blocks, capacity=capacity,
         headers=sources(*(f"_compile/include/{name}.cuh" for name in includes)), bodies=body,

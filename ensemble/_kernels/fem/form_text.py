@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, {blocks}) assemble(
         }}
     }}
     const int first = source_starts[blockIdx.x], n_sources = source_starts[blockIdx.x + 1] - first;
-    for (int i = 8 * threadIdx.x; i < n_sources; i += 8 * THREADS) start_copy(from + i, sources + first + i);
+    for (int i = 8 * threadIdx.x; i < n_sources; i += 8 * THREADS) copy_async_once<16>(from + i, sources + first + i);
     for (int t = threadIdx.x; t < count; t += THREADS) {{
         const int4 corner = nodes[elements[begin + t]];
         const Point p0 = points[corner.x], p1 = points[corner.y], p2 = points[corner.z], p3 = points[corner.w];
@@ -222,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, {blocks}) assemble(
         double* stage = factors + t * {n_factors};
         {exact}
     }}
-    finish_copies();
+    wait_for_copies();
     __syncthreads();
     const int end = entry_starts[blockIdx.x + 1];
     int m = entry_starts[blockIdx.x] + threadIdx.x / LANES;

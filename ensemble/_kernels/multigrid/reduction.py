@@ -16,7 +16,9 @@ __all__ = ["relax_rows"]
 SHARED = ("false", "true")
 
 CUDA = cuda.KernelModule(
-    "multigrid/reduction", [f"relax_rows<{shared}>" for shared in SHARED], headers=("sparse/rows.cuh",)
+    "multigrid/reduction",
+    [f"relax_rows<{shared}>" for shared in SHARED],
+    headers=("../_compile/include/copy_engine.cuh", "sparse/rows.cuh"),
 )
 
 

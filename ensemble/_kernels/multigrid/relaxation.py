@@ -27,7 +27,7 @@ CUDA = cuda.KernelModule(
         *(f"chebyshev_step<{kind}, {shared}>" for kind in (FIRST, STEP, LAST) for shared in SHARED),
         *(f"power_step<{shared}>" for shared in SHARED),
     ],
-    headers=("sparse/rows.cuh",),
+    headers=("../_compile/include/copy_engine.cuh", "sparse/rows.cuh"),
 )
 
 

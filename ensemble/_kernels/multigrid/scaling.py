@@ -35,7 +35,7 @@ CUDA = cuda.KernelModule(
         ),
         "narrowed",
     ],
-    headers=("sparse/rows.cuh",),
+    headers=("../_compile/include/copy_engine.cuh", "sparse/rows.cuh"),
     extras=(("-DWIDE=double",), ("-DWIDE=float",)),
 )
 

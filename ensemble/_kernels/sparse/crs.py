@@ -199,7 +199,7 @@ CUDA = cuda.KernelModule(
         "diagonal",
         "sum_partials",
     ],
-    headers=("sparse/rows.cuh",),
+    headers=("../_compile/include/copy_engine.cuh", "sparse/rows.cuh"),
 )
 
 

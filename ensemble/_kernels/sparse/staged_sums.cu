@@ -3,9 +3,6 @@
 // A block copies the pieces that its sums read into shared memory, all at once. A warp then takes a slice of sums, a
 // thread for each of their WIDTH numbers, and reads eight places of a sum at a time; the places after the last of a sum
 // are those of a zero.
-#ifndef SHARED_VALUES
-#define SHARED_VALUES(name) extern __shared__ __align__(16) char name##_bytes[]; real* const name = (real*)name##_bytes
-#endif
 #define AT_ONCE 8                                      // pieces whose numbers a thread reads before it copies
 #define PIECE (UNKNOWNS * WIDTH)                       // numbers of a piece
 #define WHOLE (16 / (int)sizeof(real))                 // numbers of a copy
@@ -58,7 +55,7 @@ __global__ void __launch_bounds__(BLOCK)
         for (int u = 0; u < AT_ONCE; ++u) {
             const int at = i + u * BLOCK;
             if (piece[u] >= 0)
-                start_copy(staged + at * WHOLE, values + (int64)piece[u] * PIECE + at % COPIES * WHOLE);
+                copy_async_once<16>(staged + at * WHOLE, values + (int64)piece[u] * PIECE + at % COPIES * WHOLE);
         }
     }
     const int sum = t % 32 / WIDTH, s = t % WIDTH, end = head.z + head.w;
@@ -70,7 +67,7 @@ __global__ void __launch_bounds__(BLOCK)
         if (slice + u * (BLOCK / 32) < end)
             ahead[u] = slice_at(slice_starts, places, targets, slice + u * (BLOCK / 32), sum);
     if (t < WIDTH) staged[capacity * PIECE + t] = 0;
-    finish_copies();
+    wait_for_copies();
     __syncthreads();
     while (slice < end) {
 #pragma unroll

@@ -62,7 +62,7 @@ def options(plan: Plan, k: int, width: int) -> tuple[str, ...]:
 CUDA = cuda.KernelModule(
     "sparse/staged_sums",
     ["staged_sums"],
-    headers=("../_compile/include/staged_copies.cuh",),
+    headers=("../_compile/include/async_copies.cuh",),
     extras=(options(MATRIX, 4, 1), options(MATRIX, 8, 8), options(VECTOR, 4, 1)),
 )
 

@@ -1,4 +1,4 @@
-// Asynchronous copies to shared memory.
+// Copies to shared memory that wait for no register; addresses are multiples of their size.
 
 template <int SIZE> __device__ __forceinline__ void copy_async(void* to, const void* from)
 {
@@ -47,5 +47,12 @@ template <int COUNT> __device__ __forceinline__ void wait_for_groups()
 {
 #ifdef __CUDA_ARCH__
     asm volatile("cp.async.wait_group %0;" ::"n"(COUNT) : "memory");
+#endif
+}
+
+__device__ __forceinline__ void wait_for_copies()  // all that this thread started
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
