@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array, to_numpy
+from ensemble._sample_numbers import sample_numbers
 
 PACKAGE = str(Path(__file__).parent)
 
@@ -189,19 +190,27 @@ def one_of(value: Any, choices: Iterable[str], function: str, argument: str, *, 
     return value
 
 
-def samples_text(indices: Iterable[int], limit: int = 6) -> str:
-    """Sample numbers for a message: ``samples 2, 5, 9`` or ``samples 0, 1, 2, ... (17 in all)``."""
-    numbers = [int(i) for i in indices]
+def samples_text(indices: Iterable[int], limit: int = 6, *, of: int | None = None) -> str:
+    """Sample numbers for a message: ``samples 2, 5, 9`` or ``samples 0, 1, 2, ... (17 in all)``.
+
+    In a model that a study calls with `of` samples, the numbers in the study: ``samples 66, 69 of the study``.
+    """
+    numbers, known = [int(i) for i in indices], sample_numbers()
+    if in_study := known is not None and known.size == of:
+        numbers = [int(known[i]) for i in numbers]
     word = "sample" if len(numbers) == 1 else "samples"
-    shown = ", ".join(str(i) for i in numbers[:limit])
-    return f"{word} {shown}" if len(numbers) <= limit else f"{word} {shown}, ... ({len(numbers)} in all)"
+    shown = f"{word} {', '.join(str(i) for i in numbers[:limit])}"
+    if len(numbers) > limit:
+        shown += f", ... ({len(numbers)} in all)"
+    return f"{shown} of the study" if in_study else shown
 
 
 def bad_samples(good: Any) -> str:
     """Where entries of `good`, a bool array with samples last, are false: the samples, or "it" where there is one."""
     if good.shape[-1] == 1:
         return "it"
-    return samples_text(np.flatnonzero(~np.asarray(good).reshape(-1, good.shape[-1]).all(axis=0)))
+    n = good.shape[-1]
+    return samples_text(np.flatnonzero(~np.asarray(good).reshape(-1, n).all(axis=0)), of=n)
 
 
 def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:

@@ -66,7 +66,7 @@ class SolveResult:
         for outcome in (Status.max_iterations, Status.stagnated, Status.stopped, Status.breakdown):
             samples = np.flatnonzero(self.status == outcome)
             if samples.size:
-                text += f"; {outcome.value}: {samples_text(samples)}"
+                text += f"; {outcome.value}: {samples_text(samples, of=self.status.size)}"
         return text
 
     @property
@@ -77,7 +77,7 @@ class SolveResult:
 
     def raise_if_failed(self) -> SolveResult:
         """This result, or `SolveError` naming the samples that did not converge."""
-        failed = np.flatnonzero(~self.converged)
+        failed, n = np.flatnonzero(~self.converged), self.status.size
         if failed.size == 0:
             return self
         norms = self.residual_norms[-1] if self.true_residual_norms is None else self.true_residual_norms
@@ -89,7 +89,7 @@ class SolveResult:
         ratio = f", {norms[worst] / self.target[worst]:.1e} times that" if self.target[worst] > 0.0 else ""
         advice = " A residual that stagnated is as small as rounding allows: ask for no smaller rtol or atol."
         raise SolveError(
-            f"{self.solver}: {failed.size} of {self.status.size} samples did not converge in "
-            f"{int(self.iterations[failed].max())} iterations ({samples_text(failed)}; {ended}; worst residual "
+            f"{self.solver}: {failed.size} of {n} samples did not converge in "
+            f"{int(self.iterations[failed].max())} iterations ({samples_text(failed, of=n)}; {ended}; worst residual "
             f"{norms[worst]:.1e}, target {self.target[worst]:.1e}{ratio})." + advice * bool(counts[Status.stagnated])
         )

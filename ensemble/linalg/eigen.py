@@ -91,7 +91,7 @@ class EigenResult:
         advice = "Give sigma near the values wanted, or allow more iterations."
         raise SolveError(
             f"{NAME}: {failed.size} of {self.status.size} samples have pairs that did not converge "
-            f"({samples_text(failed)}; {ended}). {advice}"
+            f"({samples_text(failed, of=self.status.size)}; {ended}). {advice}"
         )
 
 

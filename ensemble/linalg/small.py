@@ -316,5 +316,5 @@ def _warn_of_singular(places: np.ndarray, lead: tuple[int, ...]) -> None:
         shown = ", ".join(str(entry[0] if len(entry) == 1 else entry) for entry in entries[:6])
         text += f", at {shown}{', ...' * (len(entries) > 6)}"
     if lead[-1] > 1:
-        text += f", in {samples_text(np.unique(singular[-1]))}"
+        text += f", in {samples_text(np.unique(singular[-1]), of=lead[-1])}"
     warnings.warn(f"{text}. Their solutions are NaN.", RuntimeWarning, stacklevel=4)

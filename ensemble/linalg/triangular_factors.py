@@ -386,7 +386,8 @@ def _require_symmetric(A: CrsMatrix, name: str) -> None:
         relative = difference / largest
     bad = np.flatnonzero(relative > SYMMETRIC_ROUNDOFFS * np.finfo(real_dtype(A, name)).eps)
     if bad.size:
-        seen = f"|a_ij - a_ji| up to {relative[bad].max():.1e} times the largest entry ({samples_text(bad)})"
+        where = samples_text(bad, of=relative.size)
+        seen = f"|a_ij - a_ji| up to {relative[bad].max():.1e} times the largest entry ({where})"
         require(False, name, "A", 'be symmetric where kind="ldlt"', seen, 'Give kind="lu", or 0.5 * (A + A.T).')
 
 

@@ -96,15 +96,16 @@ class OdeResult:
     def summary(self) -> str:
         """How many samples finished, in how many steps, and how others ended."""
         status, steps = to_numpy(self.status), to_numpy(self.n_steps)
-        text = f"{self.method}: {int(self.succeeded.sum())} of {status.size} samples finished"
+        n = status.size
+        text = f"{self.method}: {int(self.succeeded.sum())} of {n} samples finished"
         if steps.size:
             text += f", {int(steps.min())} to {int(steps.max())} steps"
         for outcome in OdeStatus:
             samples = np.flatnonzero(status == outcome)
             if outcome not in REACHED and samples.size:
-                first = samples[0]
-                text += f"; {outcome.name.replace('_', ' ')}: {samples_text(samples)}"
-                text += f" (sample {first} at t = {float(to_numpy(self.t_reached.samples).reshape(-1)[first]):.6g})"
+                reached = float(to_numpy(self.t_reached.samples).reshape(-1)[samples[0]])
+                text += f"; {outcome.name.replace('_', ' ')}: {samples_text(samples, of=n)}"
+                text += f" ({samples_text(samples[:1], of=n)} at t = {reached:.6g})"
         return text
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, backend_of, prototype
 from ensemble._check import array_of, integer, message, one_of, require, require_arguments, require_unmasked
 from ensemble._progress import Display
+from ensemble._sample_numbers import sample_numbers
 from ensemble._typing import Array
 from ensemble.ode import bdf, implicit
 from ensemble.ode.arguments import (
@@ -44,7 +45,6 @@ from ensemble.ode.system import System
 from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import samples_of, set_of
-from ensemble.scalar.sample_numbers import sample_numbers
 
 __all__ = ["Given", "problem_of", "result_of", "run", "solve"]
 

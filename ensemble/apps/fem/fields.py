@@ -149,7 +149,7 @@ def warn_if_not_finite(function: str, name: str, values: Array) -> None:
         sums = xp.sum(xp.reshape(values, (-1, values.shape[-1])) * 0.0, axis=0)
     bad = [s for s, total in enumerate(to_numpy(sums)) if total != 0.0]
     if bad:
-        own = f"{samples_text(bad)}. Only these samples of the result are affected."
+        own = f"{samples_text(bad, of=sums.shape[0])}. Only these samples of the result are affected."
         where = own if sums.shape[0] > 1 else "a field that all samples share."
         text = f"{function}: {name} should be finite; got NaN or infinity in {where}"
         warnings.warn(text, RuntimeWarning, stacklevel=5)

@@ -128,9 +128,9 @@ def failures(good: Array, first: bool = True) -> str | None:
     bad = ~to_numpy(good[..., None] if plain else good.samples)  # (*batch, T, samples)
     if not bad.any():
         return None
-    steps = np.flatnonzero(bad.any(axis=(*range(bad.ndim - 2), -1)))
+    n, steps = bad.shape[-1], np.flatnonzero(bad.any(axis=(*range(bad.ndim - 2), -1)))
     step = int(steps[0] if first else steps[-1])
-    where = [] if plain else [samples_text(np.flatnonzero(bad.reshape(-1, bad.shape[-1]).any(axis=0)))]
+    where = [] if plain else [samples_text(np.flatnonzero(bad.reshape(-1, n).any(axis=0)), of=n)]
     if bad.ndim > 2:
         series = np.argwhere(bad.any(axis=(-1, -2)))
         named = ", ".join(str(tuple(map(int, index))) for index in series[:6])

@@ -107,7 +107,8 @@ def _check_stable(F: Array, function: str) -> None:
     shown = f"{largest.real:.6g}" if largest.imag == 0.0 else f"{largest:.6g} (modulus {abs(largest):.6g})"
     where = ""
     if isinstance(F, Ensemble):
-        where = f" in {samples_text(np.flatnonzero(unstable.reshape(len(unstable), -1).any(axis=1)))}"
+        some = unstable.reshape(len(unstable), -1).any(axis=1)
+        where = f" in {samples_text(np.flatnonzero(some), of=some.size)}"
     seen = f"the eigenvalue {shown}{where}"
     advice = "A state that is not stationary needs a prior of its own, or diffuse=."
     require(False, function, "F", "have eigenvalues of a modulus below 1", seen, advice)

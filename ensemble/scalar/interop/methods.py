@@ -199,7 +199,8 @@ class Methods(Protocols):
         if bad.size:
             requirement = "be finite and fit a 64-bit integer in every sample"
             advice = f"Use xp.{name}(x), which stays a float."
-            raise failure(ValueError(message(name, "x", requirement, f"other values in {samples_text(bad)}", advice)))
+            seen = f"other values in {samples_text(bad, of=values.samples.shape[-1])}"
+            raise failure(ValueError(message(name, "x", requirement, seen, advice)))
         return values._lifted("astype", xp.int64)
 
     def __round__(self, digits: int | None = None) -> Self:

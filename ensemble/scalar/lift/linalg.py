@@ -116,7 +116,7 @@ def _sample_by_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *
     if good is None:
         assert error is not None
         raise error
-    seen = f"a failure in {samples_text(failed)} of {n_samples} ({error})"
+    seen = f"a failure in {len(failed)} of {n_samples}, {samples_text(failed, of=n_samples)} ({error})"
     text = message(name, "x", "be fit for the method in every sample", seen, "The result of these samples is NaN.")
     warnings.warn(text, RuntimeWarning, stacklevel=4)
     base = ns.main.base

@@ -10,8 +10,8 @@ import numpy as np
 
 from ensemble._backend import prototype
 from ensemble._check import message, samples_text
+from ensemble._sample_numbers import numbered_samples
 from ensemble.scalar import DivergenceError, RunResult
-from ensemble.scalar.sample_numbers import numbered_samples
 from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.study.backend import BackendSamples
 from ensemble.uq.study.outputs import (

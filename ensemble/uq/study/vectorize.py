@@ -11,8 +11,8 @@ import numpy as np
 
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import kind_of, message
+from ensemble._sample_numbers import numbered_samples
 from ensemble.scalar import Ensemble
-from ensemble.scalar.sample_numbers import numbered_samples
 from ensemble.uq.study.outputs import CallError, OutputError, blank
 
 __all__ = ["VectorizedModel", "vectorize"]

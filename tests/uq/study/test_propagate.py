@@ -1,6 +1,7 @@
 """`propagate`: the loop over groups, failures, targets, stores, interrupts."""
 
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -455,3 +456,17 @@ def test_a_long_journal_is_compacted_before_the_end(tmp_path, monkeypatch):
     assert same_bits(often, whole) and max(lengths) < 5000 and lengths.count(16) == 2
     for name in ("tip/c.0", "load/c.0", "done/c.0", ".ensemble/checksums.json"):
         assert (tmp_path / "often.zarr" / name).read_bytes() == (tmp_path / "whole.zarr" / name).read_bytes()
+
+
+def test_warnings_of_solvers_name_samples_by_their_numbers_in_the_study():
+    """Groups of four: the numbers are those of `failed`, whatever the place in the group."""
+
+    def model(x):
+        solved = en.ode.solve(lambda t, y, p, xp: [p[0] * y[0] * y[0]], [1.0], (0.0, 1.0), p=[x.load], max_steps=100)
+        return solved.y[0]
+
+    with pytest.warns(en.ode.OdeWarning) as caught:
+        result = run(model, n=16, ensemble_size=4, on_failure="mask")
+    text = " ".join(str(warning.message) for warning in caught)
+    named = {int(i) for part in re.findall(r"samples? ([\d, ]+) of the study", text) for i in part.split(",")}
+    assert named == set(np.flatnonzero(result.failed)) and max(named) >= 4

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import integer, kind_of, message, require
+from ensemble._sample_numbers import sample_numbers
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.correlated import joint_covariance
 from ensemble.apps.kalman.array.square_root import semidefinite_factor
@@ -18,7 +19,6 @@ from ensemble.apps.kalman.array.steps import apply
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
-from ensemble.scalar.sample_numbers import sample_numbers
 
 __all__ = ["SimulationResult", "random_generator", "simulate"]
 

@@ -1,4 +1,4 @@
-"""The numbers of the samples that a study calls its model with: random numbers inside of the model belong to them."""
+"""The numbers of the samples that a study calls its model with: its random numbers and messages are of them."""
 
 from __future__ import annotations
 
