@@ -71,50 +71,68 @@ __global__ void __launch_bounds__(THREADS)
     for (int n = 0; n < 16; ++n) rows.store(n, out + n * count, 1);
 }
 
-// The same for POINTS points and even `count`: blocks stay, each goes through tiles of `own` values, and the copy engine
-// brings the weights of the next tiles, long pieces of a row, while those of a tile are added.
+// The same for POINTS points and even `count`: blocks stay, each goes through tiles of `own` pairs. The copy engine brings
+// the weights of the next tiles and writes the sums of the last one, long pieces of each row, while those of a tile are
+// added. A row that begins within a sector has the pairs that follow it at the end of a tile: pieces are whole sectors.
 #define STREAM_THREADS 96
 #define STREAM_TILES 3
 
 template <int POINTS>
-__global__ void __launch_bounds__(STREAM_THREADS, 4)
+__global__ void __launch_bounds__(STREAM_THREADS, 3)
     tet_shape_shape_streamed(const real* __restrict__ products, const real* __restrict__ detwei, real* __restrict__ out,
                              int own, int n_samples, int64 count)
 {
     SHARED_VALUES(tiles);
     constexpr int WIDTH = 2 * STREAM_THREADS;
-    __shared__ real heads[16][STREAM_THREADS / 32 + 1][SECTOR];
+    real* const sums = tiles + STREAM_TILES * POINTS * WIDTH;
     __shared__ unsigned long long arrived[STREAM_TILES];
-    const int64 step = (int64)gridDim.x * own;
-    auto start = [&](int64 first, int slot) {
-        if (threadIdx.x != 0 || first >= count) return;
+    const int n_tiles = (int)((count + own - 1) / own);
+    auto start = [&](int tile, int slot) {
+        if (tile >= n_tiles) return;
+        const int64 first = (int64)tile * own;
         const int n_bytes = (int)(min((int64)WIDTH, count - first) * sizeof(real));
         expect(arrived + slot, POINTS * n_bytes);
         for (int q = 0; q < POINTS; ++q)
             fetch(tiles + (slot * POINTS + q) * WIDTH, detwei + q * count + first, n_bytes, arrived + slot);
     };
+    auto write = [&](int64 first, int n) {
+        const real* from = sums + n * WIDTH;
+        real* to = out + n * count + first;
+        const int shift = to_sector(to), n_written = (int)min((int64)own, count - first - shift);
+        if (first == 0)
+            for (int i = 0; i < shift; ++i) to[i] = from[i];
+        if (n_written > 0) put(to + shift, from + shift, n_written * (int)sizeof(real));
+        close_puts();
+    };
     if (threadIdx.x == 0)
         for (int slot = 0; slot < STREAM_TILES; ++slot) start_arrivals(arrived + slot);
     __syncthreads();
-    for (int slot = 0; slot < STREAM_TILES; ++slot) start((int64)blockIdx.x * own + slot * step, slot);
+    if (threadIdx.x == 0)
+        for (int slot = 0; slot < STREAM_TILES; ++slot) start(blockIdx.x + slot * gridDim.x, slot);
     int slot = 0, parity = 0;
-    for (int64 first = (int64)blockIdx.x * own; first < count; first += step) {
+    for (int tile = blockIdx.x; tile < n_tiles; tile += gridDim.x) {
         wait_for(arrived + slot, parity);
         real total[16][2] = {};
+        const real* weights = tiles + slot * POINTS * WIDTH + 2 * threadIdx.x;
 #pragma unroll
         for (int q = 0; q < POINTS; ++q) {
-            const double2 both = *(const double2*)(tiles + (slot * POINTS + q) * WIDTH + 2 * threadIdx.x);
+            const double2 both = *(const double2*)(weights + q * WIDTH);
             const real weight[2] = {both.x, both.y};
             add_products(total, products + 16 * q, weight);
         }
         complete(total);
+        wait_until_read();
         __syncthreads();
-        start(first + STREAM_TILES * step, slot);
-        const RowWriter<16, 2, STREAM_THREADS> rows(total, heads, first, count, own);
+        if (threadIdx.x == 0) start(tile + STREAM_TILES * gridDim.x, slot);
 #pragma unroll
-        for (int n = 0; n < 16; ++n) rows.store(n, out + n * count, 1);
+        for (int n = 0; n < 16; ++n)
+            *(double2*)(sums + n * WIDTH + 2 * threadIdx.x) = make_double2(total[n][0], total[n][1]);
+        publish();
+        __syncthreads();
+        if (threadIdx.x < 16) write((int64)tile * own, threadIdx.x);
         if (++slot == STREAM_TILES) slot = 0, parity ^= 1;
     }
+    wait_for_puts();
 }
 
 // A thread has one derivative of an element, so that its sums fit registers; POINTS_AT_ONCE keep enough loads on the way.

@@ -31,7 +31,7 @@ DERIVATIVE_THREADS = 192
 STREAMED_POINTS = 11
 """Points whose weights the copy engine brings on a device that has one: those of Keast's rule."""
 
-STREAM_THREADS, STREAM_TILES, STREAM_BLOCKS = 96, 3, 4
+STREAM_THREADS, STREAM_TILES, STREAM_BLOCKS = 96, 3, 3
 """Threads of such a block, tiles of weights in its shared memory, and blocks of a multiprocessor."""
 
 CUDA = cuda.KernelModule(
@@ -238,7 +238,8 @@ def _(products, detwei, out):
     pairs = count % 2 == 0 and (device.address(detwei) | device.address(out)) % 16 == 0
     if pairs and n_points == STREAMED_POINTS and device.has_copy_engine(out):
         own = owned_pairs(2 * STREAM_THREADS, count, out)
-        function, shared = f"tet_shape_shape_streamed<{n_points}>", 16 * STREAM_THREADS * STREAM_TILES * n_points
+        function = f"tet_shape_shape_streamed<{n_points}>"
+        shared = 16 * STREAM_THREADS * (STREAM_TILES * n_points + 16)
         per_block = max(int(own), -(-count // (STREAM_BLOCKS * device.multiprocessors_of(out))))
         launch(CUDA, function, count, n_samples, (products, detwei, out, own), STREAM_THREADS, per_block, shared)
         return out
