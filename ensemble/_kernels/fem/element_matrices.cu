@@ -18,7 +18,7 @@ struct Operand {
     }
 };
 
-// Sums of the products of functions at one point, of which i <= j are computed, and of all points with the others.
+// The products of functions at a point are added; of (i, j) and (j, i) one is.
 template <int PER>
 __device__ inline void add_products(real (&total)[16][PER], const real* __restrict__ products, const real (&weight)[PER])
 {
@@ -29,6 +29,7 @@ __device__ inline void add_products(real (&total)[16][PER], const real* __restri
             if (n % 4 <= n / 4) total[n][p] = total[n][p] + __ldg(products + n) * weight[p];
 }
 
+// The other one is its copy.
 template <int PER> __device__ inline void complete(real (&total)[16][PER])
 {
 #pragma unroll
