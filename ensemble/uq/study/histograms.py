@@ -1,4 +1,4 @@
-"""`Histograms`: quantiles of every entry of an output from counts in bins that grow with the range."""
+"""`Histograms`: quantiles and shares of every entry of an output from counts in bins that grow with the range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FEWEST_BINS, MOST_BINS = 64, 1024
 
 
 class Histograms:
-    """Counts in bins of one width for each entry of an output, for quantiles without the samples.
+    """Counts in bins of one width for each entry of an output, for quantiles and shares without the samples.
 
     Bin k of an entry is ``[k * 2**e, (k + 1) * 2**e)``. Its `e` is the smallest at which the samples so far cover at
     most `n_bins` bins: a function of their smallest and largest value, so the counts depend on neither the order nor
@@ -26,21 +26,25 @@ class Histograms:
     n_entries : int
     n_bins : int, optional
         Default: 1024, fewer for large fields (256 MB in all), at least 64.
+    whole : bool, optional
+        The samples are integers or bools: a bin no wider than one holds one number.
 
     Notes
     -----
     A quantile is off by at most one width, and the width is below ``2 * (max - min) / (n_bins - 1)``: half of it would
     need more than `n_bins` bins (equal samples: rounding). Values of very different size make it inaccurate: take
-    logarithms of such an output, or keep its samples.
+    logarithms of such an output, or keep its samples. Samples equal to the smallest and to the largest one are counted
+    apart: often many are, as where an output is cut off.
     """
 
-    def __init__(self, n_entries: int, n_bins: int | None = None) -> None:
+    def __init__(self, n_entries: int, n_bins: int | None = None, *, whole: bool = False) -> None:
         if n_bins is None:
             n_bins = max(FEWEST_BINS, min(MOST_BINS, 2 ** int(np.log2(max(1, MEMORY // (8 * max(1, n_entries)))))))
-        self.n_bins = n_bins
+        self.n_bins, self.whole = n_bins, whole
         self.counts = np.zeros((n_entries, n_bins), np.int64)
         self.low = np.full(n_entries, np.inf)
         self.high = np.full(n_entries, -np.inf)
+        self.at_low, self.at_high = np.zeros(n_entries, np.int64), np.zeros(n_entries, np.int64)
         self.exponents = np.zeros(n_entries, np.int64)
         self.first = np.zeros(n_entries, np.int64)
 
@@ -49,7 +53,10 @@ class Histograms:
         if values.shape[-1] == 0:
             return
         values = values.astype(np.float64, copy=False)
-        self._cover(np.minimum(self.low, values.min(axis=-1)), np.maximum(self.high, values.max(axis=-1)))
+        low, high = values.min(axis=-1), values.max(axis=-1)
+        self._cover(np.minimum(self.low, low), np.maximum(self.high, high))
+        self.at_low += (values == self.low[:, None]).sum(axis=-1)
+        self.at_high += (values == self.high[:, None]).sum(axis=-1)
         bins = _bin(values, self.exponents[:, None]) - self.first[:, None]
         flat = bins + np.arange(values.shape[0])[:, None] * self.n_bins
         np.add.at(self.counts.reshape(-1), flat.reshape(-1), 1)
@@ -61,12 +68,13 @@ class Histograms:
             low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
             self._cover(low, high)
             added._cover(low, high)
-            self.counts += added.counts
+            for name in ("counts", "at_low", "at_high"):
+                getattr(self, name).__iadd__(getattr(added, name))
 
     def copy(self) -> Histograms:
         """The same counts in memory of their own."""
-        result = Histograms(self.low.size, self.n_bins)
-        for name in ("counts", "low", "high", "exponents", "first"):
+        result = Histograms(self.low.size, self.n_bins, whole=self.whole)
+        for name in ("counts", "low", "high", "at_low", "at_high", "exponents", "first"):
             setattr(result, name, getattr(self, name).copy())
         return result
 
@@ -86,6 +94,7 @@ class Histograms:
                 np.add.at(moved, (where[0], new[where]), counts[where])
                 self.counts[rows] = moved
             self.exponents, self.first = exponents, first
+        self.at_low, self.at_high = self.at_low * (low == self.low), self.at_high * (high == self.high)
         self.low, self.high = low, high
 
     def quantile(self, q: float) -> np.ndarray:
@@ -103,17 +112,55 @@ class Histograms:
         result: np.ndarray = np.where(total > 0, np.clip(value, self.low, self.high), np.nan)
         return result
 
-    def share_below(self, threshold: Any) -> np.ndarray:
-        """The share of samples below `threshold`, to the share in one bin: shape (n_entries,)."""
+    def share(self, comparison: str, number: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The share of samples for which a comparison with a number holds, and its bounds, each of shape (n_entries,).
+
+        Bounds differ where the number is inside a bin: some of its samples are below it. The share takes them as
+        spread evenly over the bin.
+
+        Parameters
+        ----------
+        comparison : {"<", "<=", ">", ">="}
+        number : float
+        """
+        equal = comparison in ("<=", ">")
+        if self.whole:  # of integers: n <= x is n < floor(x) + 1
+            number, equal = (np.floor(number) + 1.0 if equal else np.ceil(number)), False
         total = self.counts.sum(axis=-1)
+        least, about, most = self._below(number, equal, total)
+        if ">" in comparison:
+            least, about, most = total - most, total - about, total - least
+        size = np.where(total > 0, total, np.nan)
+        return about / size, least / size, most / size
+
+    def _below(self, number: float, equal: bool, total: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """At least, about and at most how many samples are below a number, or with `equal` equal to it."""
+        rows, last = np.arange(total.size), self.n_bins - 1
         with np.errstate(over="ignore"):
-            place = np.clip(np.ldexp(np.float64(threshold), -self.exponents) - self.first, -1.0, self.n_bins + 1.0)
-        whole = np.clip(np.floor(place), 0, self.n_bins - 1).astype(np.int64)
-        before = np.concatenate([np.zeros((total.size, 1), np.int64), np.cumsum(self.counts, axis=-1)], axis=-1)
-        rows = np.arange(total.size)
-        below = before[rows, whole] + np.clip(place - whole, 0.0, 1.0) * self.counts[rows, whole]
-        below = np.where(threshold <= self.low, 0, np.where(threshold > self.high, total, below))
-        return below / np.where(total > 0, total, np.nan)
+            place = np.clip(np.ldexp(np.float64(number), -self.exponents), self.first, self.first + last)
+        inside = np.floor(place).astype(np.int64) - self.first
+        before = np.cumsum(self.counts, axis=-1)[rows, inside] - self.counts[rows, inside]
+        lowest, highest = (np.clip(_bin(end, self.exponents) - self.first, 0, last) for end in self._ends())
+        known = np.where(lowest == inside, self.at_low, 0)
+        above = np.where((highest == inside) & (self.high > self.low), self.at_high, 0)
+        spread = self.counts[rows, inside] - known - above
+        part = place - np.floor(place)
+        least = before + known
+        counts = least, least + part * spread, least + np.where((part == 0.0) & (not equal), 0, spread)
+        where: list[Any] = [
+            (number < self.low) | ((number == self.low) & (not equal)),
+            (number > self.high) | ((number == self.high) & equal),
+            number == self.low,
+            number == self.high,
+        ]
+        at_ends = [np.zeros_like(total), total, self.at_low, total - self.at_high]
+        least, about, most = (np.select(where, at_ends, count) for count in counts)
+        return least, about, most
+
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The smallest and the largest sample; 0 where there is none."""
+        seen = self.high >= self.low
+        return np.where(seen, self.low, 0.0), np.where(seen, self.high, 0.0)
 
     def width(self) -> np.ndarray:
         """The width of the bins of every entry: the bound on the error of its quantiles."""

@@ -33,14 +33,15 @@ __all__ = ["Probability", "UqResult", "without_interval"]
 
 
 class Probability(NamedTuple):
-    """A probability, and what it could be whatever the failed samples would have given.
+    """A probability, and what it could be whatever the failed samples would have given, and those in a bin did give.
 
     Attributes
     ----------
     value : float or array, shape `shape`
         The share of the samples that did not fail.
     low, high : the same
-        The shares if the condition held in none of the failed samples, and in all of them.
+        The shares if the condition held in none of the failed samples, and in all of them. From histograms, also if it
+        held in as few or as many of the samples in the bin of the number as can be.
     """
 
     value: Any
@@ -390,22 +391,30 @@ class UqResult:
 
         Notes
         -----
-        From histograms it is interpolated inside the bin of the number.
+        From histograms (``keep="statistics"``) it is interpolated inside the bin of the number, and the bounds tell by
+        how much it may be off. It is exact at the smallest and the largest sample, and for integers and bools in a
+        range of up to 64 numbers (1,024 in outputs of up to 32,000 entries).
         """
         self._named(name, "probability")
         self._refuse_signed("probability")
         weights = self.weights
-        if self._histograms.get(name) is not None and isinstance(condition, str):
-            comparison, number = threshold_of(condition, "UqResult.probability")
-            below = self._histograms[name].share_below(number).reshape(self._layout[name][0])
-            value = below if "<" in comparison else 1.0 - below
-        else:
-            mask = holds(condition, self._read(name, self.ids, "probability"), "UqResult.probability")
-            value = mask.mean(axis=-1) if weights is None else (mask * (weights / weights.sum())).sum(axis=-1)
+        value, least, most = self._share(name, condition)
         share = self.ids.size / (self.ids.size + self.n_failed)
         if weights is not None and self.n_failed:
             share = weights.sum() / (weights.sum() + self._all_inputs.weights[self.failed].sum())
-        return Probability(value[()], (value * share)[()], (value * share + (1.0 - share))[()])
+        return Probability(value[()], (least * share)[()], (most * share + (1.0 - share))[()])
+
+    def _share(self, name: str, condition: Condition) -> tuple[Any, Any, Any]:
+        """The share of the samples that did not fail for which a condition holds, and its bounds from histograms."""
+        if self._histograms.get(name) is not None and isinstance(condition, str):
+            comparison, number = threshold_of(condition, "UqResult.probability")
+            value, least, most = self._histograms[name].share(comparison, number)
+            shape = self._layout[name][0]
+            return value.reshape(shape), least.reshape(shape), most.reshape(shape)
+        weights = self.weights
+        mask = holds(condition, self._read(name, self.ids, "probability"), "UqResult.probability")
+        value = mask.mean(axis=-1) if weights is None else (mask * (weights / weights.sum())).sum(axis=-1)
+        return value, value, value
 
     # --- intervals
     def confidence_interval(
@@ -457,8 +466,9 @@ class UqResult:
         level = check_level(level, function)
         one_of(of, ("mean", "var", "std", "probability", "quantile"), function, "of")
         self._ordered(name, "confidence_interval")
-        require((of == "probability") == (condition is not None), function, "condition", "go with of='probability'", of)
-        require((of == "quantile") == (q is not None), function, "q", "go with of='quantile'", of)
+        for argument, value, kind in (("condition", condition, "probability"), ("q", q, "quantile")):
+            fits = (of == kind) == (value is not None)
+            require(fits, function, argument, f"be given with of={kind!r} and no other", f"{value!r} with of={of!r}")
         reason = self.no_interval()
         count = self.ids.size
         require(count > 1, function, "the study", "have two samples or more", count)
@@ -484,7 +494,8 @@ class UqResult:
             total = self._summary(name).total()
             return student(total.mean()[()], _var(total, 1.0) ** 0.5, n, level)
         if of == "probability":
-            return binomial(self.probability(name, condition).value * n, n, level)
+            _, least, most = self._share(name, condition)
+            return ConfidenceInterval(binomial(least * n, n, level).low, binomial(most * n, n, level).high)
         advice = "Use replicates: sampler=uq.Sobol(replicates=8)."
         require(of == "quantile", function, "of", "be 'mean', 'probability' or 'quantile' here", repr(of), advice)
         require(self.weights is None, function, "weights", "be equal for a quantile", "different ones")

@@ -74,7 +74,8 @@ class Stream:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, n_replicates: int, *, histograms: bool) -> None:
         self.shape, self.dtype, self.n_replicates = shape, dtype, n_replicates
         self.block = block_size(shape, dtype)
-        self.histograms = Histograms(math.prod(shape)) if histograms and dtype.kind in "biuf" else None
+        counted, whole = histograms and dtype.kind in "biuf", dtype.kind in "biu"
+        self.histograms = Histograms(math.prod(shape), whole=whole) if counted else None
         self._merged = Summary([Moments() for _ in range(n_replicates)])
         self._next = 0
         self._waiting: dict[int, tuple[np.ndarray, np.ndarray]] = {}

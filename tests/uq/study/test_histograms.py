@@ -1,4 +1,6 @@
-"""Quantiles from counts in bins."""
+"""Quantiles and shares from counts in bins."""
+
+import operator
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from ensemble.uq.study.histograms import Histograms
 
-PARTS = ("counts", "low", "high", "exponents", "first")
+PARTS = ("counts", "low", "high", "at_low", "at_high", "exponents", "first")
 
 
 def samples(n=2000):
@@ -71,18 +73,64 @@ def test_every_sample_is_counted_once(numbers, cut):
     assert histograms.quantile(0.0) == values.min() and histograms.quantile(1.0) == values.max()
 
 
-def test_shares_below_a_number():
-    values = samples()[[0, 7]]
-    histograms = filled(values, 1024)
-    np.testing.assert_allclose(histograms.share_below(0.3), (values < 0.3).mean(axis=1), atol=0.003)
-    assert np.all(histograms.share_below(-1e300) == 0.0) and np.all(histograms.share_below(1e300) == 1.0)
+COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def numbers_around(row):
+    """Numbers at, beside and between samples, at the ends of bins, and far away."""
+    picked = np.sort(row)[:: max(1, row.size // 12)]
+    beside = [np.nextafter(picked, end) for end in (-np.inf, np.inf)]
+    return np.r_[picked, *beside, 0.5 * (picked[1:] + picked[:-1]), np.arange(-2.0, 3.0), -np.inf, np.inf]
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS)
+@pytest.mark.parametrize("step", [37, 2000])
+def test_shares_lie_between_their_bounds(comparison, step):
+    """Outputs that are cut off, that are constant, of one value among others, and of all sizes."""
+    z = samples()
+    values = np.vstack([z, np.maximum(z[0] - 1.0, 0.0), np.minimum(z[0], 0.5), np.where(z[0] > 1.0, 0.3, z[0])])
+    histograms = filled(values, 128, step)
+    for number in np.unique(np.concatenate([numbers_around(row) for row in values])):
+        exact = COMPARISONS[comparison](values, number).mean(axis=1)
+        share, least, most = histograms.share(comparison, float(number))
+        assert np.all(least <= exact) and np.all(exact <= most), number
+        assert (
+            np.all(least <= share) and np.all(share <= most) and np.all(most - least <= histograms.counts.max() / 2000)
+        )
+        ends = (number <= values.min(axis=1)) | (number >= values.max(axis=1))
+        np.testing.assert_array_equal(share[ends], exact[ends])
+        np.testing.assert_array_equal(most[ends], least[ends])
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS)
+def test_shares_of_integers_are_exact(comparison):
+    rng = np.random.default_rng(40961)
+    values = np.stack([rng.poisson(3.0, 500), rng.integers(-60, 60, 500), rng.integers(0, 2, 500)])
+    histograms = Histograms(3, 128, whole=True)
+    histograms.add(values)
+    for number in np.arange(-62.0, 62.0, 0.25):
+        exact = COMPARISONS[comparison](values, number).mean(axis=1)
+        for share in histograms.share(comparison, float(number)):
+            np.testing.assert_allclose(share, exact, rtol=0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS)
+def test_shares_of_many_integers_lie_between_their_bounds(comparison):
+    values = np.random.default_rng(40961).integers(-5000, 5000, (2, 900))
+    histograms = Histograms(2, 64, whole=True)
+    histograms.add(values)
+    for number in numbers_around(values[0]):
+        exact = COMPARISONS[comparison](values, number).mean(axis=1)
+        _, least, most = histograms.share(comparison, float(number))
+        assert np.all(least <= exact) and np.all(exact <= most)
 
 
 def test_no_samples_have_no_quantile():
     histograms = Histograms(2)
     histograms.add(np.zeros((2, 0)))
     assert np.all(np.isnan(histograms.quantile(0.5))) and np.all(np.isnan(histograms.quantile(1.0)))
-    assert np.all(np.isnan(histograms.share_below(0.0)))
+    for share in histograms.share("<", 0.0):
+        assert np.all(np.isnan(share))
 
 
 def test_large_fields_have_fewer_bins():

@@ -219,9 +219,13 @@ def complex_beam(x):
         (
             lambda r: r.confidence_interval("tip", of="probability"),
             ValueError,
-            r"condition must go with of='probability'",
+            r"condition must be given with of='probability'",
         ),
-        (lambda r: r.confidence_interval("tip", q=0.5), ValueError, r"q must go with of='quantile'; got mean"),
+        (
+            lambda r: r.confidence_interval("tip", q=0.5),
+            ValueError,
+            r"q must be given with of='quantile' and no other; got 0.5 with of='mean'",
+        ),
         (lambda r: r.probability("tip", 0.5), TypeError, r"condition must be a function of an Ensemble, or a text"),
         (
             lambda r: r.probability("tip", lambda y: y + 1),
