@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import hashlib
@@ -50,6 +51,7 @@ KNOWN = {
     ),
     "scipy.spatial": ("data", "points", "simplices"),
     "numpy": ("coef", "domain", "window"),
+    "pandas": ("index", "columns"),
     "ensemble.linalg": ("shape", "values", "graph", "indptr", "indices"),
 }
 """Attributes that determine objects of installed packages: matrices, distributions, point sets, polynomials."""
@@ -65,16 +67,17 @@ def source_digest(model: Callable[..., Any]) -> str:
     comments, blank lines and indentation of the whole; default values; and the values of the global and enclosed
     variables that it names, where they are numbers, text, None, NumPy arrays, Ensembles, matrices of `ensemble`,
     `Inputs`, samplers and fields, sparse matrices, frozen distributions, interpolators and trees of SciPy, polynomials
-    of NumPy, or tuples, lists, sets and dicts of these; other objects by their ``repr``, unless it is an address;
+    of NumPy, other objects that NumPy takes as arrays, as series and tables of pandas, or tuples, lists, sets and
+    dicts of these; other objects by their ``repr``, unless it is an address; which of them are the same object;
     numbers, text, arrays and tuples that are attributes of a class. A name is followed as a global or enclosed
     variable, as an attribute of a module that is one, through decorators that set ``__wrapped__`` or ``py_func``,
     ``functools.partial``, methods, and the class and attributes of an object.
 
     Not covered: Python's own modules, installed packages (``site-packages``) and `ensemble`, whose versions the
     manifest has; compiled extensions; files that the model reads; attributes of other objects; what is found only when
-    the model runs (``getattr``, ``importlib``, ``globals()``). Of a function whose source cannot be read, as one typed
-    into an interpreter, the byte code is covered, which differs between versions of Python. Of a lambda, the lines that
-    it stands in are covered.
+    the model runs (``getattr``, ``importlib``, ``globals()``); what a shortened ``repr`` leaves out. Of a function
+    whose source cannot be read, as one typed into an interpreter, the byte code is covered, which differs between
+    versions of Python.
 
     Parameters
     ----------
@@ -108,7 +111,7 @@ class Walk:
 
     def __init__(self) -> None:
         self.parts: list[str] = []
-        self._seen: dict[int, Any] = {}
+        self._seen: dict[int, tuple[int, Any]] = {}
 
     def visit(self, name: str, value: Any) -> None:
         """Add the text of `value`, which the source calls `name`, and of what it uses."""
@@ -116,11 +119,12 @@ class Walk:
             self.parts.append(f"{name} = {value!r}")
             return
         if id(value) in self._seen:
+            self.parts.append(f"{name} is object {self._seen[id(value)][0]}")
             return
-        self._seen[id(value)] = value
+        if not isinstance(value, (tuple, frozenset)):  # equal constants may be one object or several
+            self._seen[id(value)] = len(self._seen), value
         if isinstance(value, np.ndarray):
-            contents = hashlib.blake2b(np.ascontiguousarray(value).tobytes()) if value.dtype.kind != "O" else None
-            self.parts.append(f"{name} = {value.dtype}{value.shape} {contents.hexdigest() if contents else ''}")
+            self._visit_array(name, value)
         elif isinstance(value, Ensemble):
             self.visit(f"{name}.samples", to_numpy(value.samples))
         elif isinstance(value, (tuple, list, dict, set, frozenset)):
@@ -142,6 +146,18 @@ class Walk:
             self._visit_class(name, value)
         elif not isinstance(value, ModuleType):
             self._visit_object(name, value)
+
+    def _visit_array(self, name: str, value: np.ndarray) -> None:
+        """The data type, the shape, the contents and the mask of an array."""
+        if isinstance(value, np.ma.MaskedArray):
+            self._visit_array(f"{name}.mask", np.ma.getmaskarray(value))
+        array = np.asarray(value)
+        if array.dtype.hasobject:
+            self.parts.append(f"{name} = {array.dtype}{array.shape}")
+            self.visit(f"{name}.tolist()", array.tolist())
+        else:
+            digest = hashlib.blake2b(np.ascontiguousarray(array).tobytes()).hexdigest()
+            self.parts.append(f"{name} = {array.dtype}{array.shape} {digest}")
 
     def _visit_items(self, name: str, value: Any) -> None:
         self.parts.append(f"{name}: {type(value).__name__} {len(value)}")
@@ -207,6 +223,9 @@ class Walk:
                 for attribute in attributes:
                     if hasattr(value, attribute):
                         self.visit(f"{name}.{attribute}", getattr(value, attribute))
+        if hasattr(value, "__array__"):
+            with contextlib.suppress(Exception):  # of a library that refuses the copy
+                self.visit(f"{name} as an array", np.asarray(value))
         told: Any = type(value).__repr__
         text = repr(value) if told is not object.__repr__ else ""
         if " at 0x" not in text and not module.startswith(("builtins", "functools", *KNOWN)):
@@ -270,14 +289,42 @@ def own(value: Any) -> bool:
 
 def source_of(value: Any) -> str:
     """The source text without comments, blank lines and common indentation; the byte code where there is none."""
+    if inspect.isfunction(value) and value.__name__ == "<lambda>":
+        return lambda_text(value.__code__)
     try:
         text = textwrap.dedent(inspect.getsource(value))
     except (OSError, TypeError):
         return code_text(value.__code__) if hasattr(value, "__code__") else str(value.__qualname__)
     try:
         return without_comments(text)
-    except (tokenize.TokenError, SyntaxError):  # a lambda in the middle of a line
+    except (tokenize.TokenError, SyntaxError):
         return text
+
+
+def lambda_text(code: CodeType) -> str:
+    """The text of a lambda as its tree is written, whatever else its lines hold; the byte code where there is none."""
+    with contextlib.suppress(OSError, TypeError, SyntaxError, ValueError):
+        lines = inspect.findsource(code)[0]
+        found = [tree for tree in lambdas_of("".join(lines)) if tree.lineno == code.co_firstlineno]
+        if len(found) > 1:  # of one line
+            places = [(line, column) for line, _, column, end in code.co_positions() if line and column and end]
+            found = [tree for tree in found if places and all(is_within(tree.body, place) for place in places)]
+            found = sorted(found, key=lambda tree: tree.col_offset)[-1:]  # the innermost
+        if len(found) == 1:
+            return ast.unparse(found[0])
+    return code_text(code)
+
+
+@functools.lru_cache(maxsize=64)
+def lambdas_of(text: str) -> tuple[ast.Lambda, ...]:
+    """The lambdas of a source text."""
+    return tuple(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Lambda))
+
+
+def is_within(tree: ast.expr, place: tuple[int, int]) -> bool:
+    """Whether a line and a column are those of an expression."""
+    assert tree.end_lineno is not None and tree.end_col_offset is not None
+    return (tree.lineno, tree.col_offset) <= place <= (tree.end_lineno, tree.end_col_offset)
 
 
 def code_source(code: CodeType) -> str:
@@ -305,5 +352,13 @@ def without_comments(text: str) -> str:
 
 def code_text(code: CodeType) -> str:
     """The byte code of a function and its constants."""
-    constants = [code_text(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    constants = [code_text(c) if isinstance(c, CodeType) else constant_text(c) for c in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {constants}"
+
+
+def constant_text(value: Any) -> str:
+    """The ``repr`` of a constant, of sets in a fixed order."""
+    if isinstance(value, (tuple, frozenset)):
+        texts = [constant_text(item) for item in value]
+        return f"{type(value).__name__}{sorted(texts) if isinstance(value, frozenset) else texts}"
+    return repr(value)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 from scipy import interpolate, spatial, stats
@@ -257,6 +258,21 @@ def held(factor):
     return lambda x: factor * x
 
 
+def same(law):
+    return law
+
+
+class Chosen:
+    """Holds two functions, and one of them again."""
+
+    def __init__(self, law):
+        self.laws = plain, recursive
+        self.law = law
+
+    def __call__(self, x):
+        return self.law(x)
+
+
 @pytest.mark.parametrize(
     "made",
     [
@@ -266,8 +282,27 @@ def held(factor):
         lambda factor: held(scipy.sparse.dia_array([[factor, 0.0], [1.0, 0.0]])),
         lambda factor: scaling(factor)(plain),
         lambda factor: held(en.Ensemble(np.array([1.0, factor]))),
+        lambda factor: held(np.ma.MaskedArray([1.0, 2.0], mask=[False, factor > 2.0])),
+        lambda factor: held(np.array([1.0, factor], dtype=object)),
+        lambda factor: held(np.array([(factor, None)], dtype=[("a", object), ("b", object)])),
+        lambda factor: held(pandas.Series([0.0] * 100 + [factor] + [0.0] * 100)),
+        lambda factor: held(pandas.DataFrame({"a": np.ones(200)}, index=np.arange(200.0) * factor)),
+        lambda factor: Chosen(plain if factor > 2.0 else recursive),
     ],
-    ids=["slots", "CSR", "COO", "DIA", "a decorator's variable", "an enclosed Ensemble"],
+    ids=[
+        "slots",
+        "CSR",
+        "COO",
+        "DIA",
+        "a decorator's variable",
+        "an enclosed Ensemble",
+        "a mask",
+        "objects",
+        "fields of objects",
+        "a long series",
+        "the index of a table",
+        "one of two functions",
+    ],
 )
 def test_values_that_a_model_holds_count(made):
     assert source_digest(made(2.0)) == source_digest(made(2.0)) != source_digest(made(3.0))
@@ -326,3 +361,29 @@ def test_a_value_that_is_set_on_a_class_counts():
     assert source_digest(model) == first
     Settings.slope = 3.0
     assert source_digest(model) != first
+
+
+def test_lambdas_are_told_apart_wherever_they_stand():
+    """Several on one line, over several lines behind an operator, inside of others; blanks do not count."""
+    pair = [lambda x: x + 1.0, lambda x: x + 2.0, lambda x:  x + 1.0]  # fmt: skip
+    assert source_digest(pair[0]) == source_digest(pair[2]) != source_digest(pair[1])
+    long = [
+        same(law=
+            lambda x: x
+            + 1.0),
+        same(law=
+            lambda x: x
+            + 2.0),
+    ]  # fmt: skip
+    assert source_digest(long[0]) == source_digest(pair[0]) and source_digest(long[1]) == source_digest(pair[1])
+    inner = (lambda y: lambda z: z + y)(1.0), (lambda y: lambda z: z - y)(1.0)
+    assert source_digest(inner[0]) != source_digest(inner[1])
+    assert source_digest(eval("lambda x: x in {'a', 'b', 'c'}")) == source_digest(
+        eval("lambda x: x in {'c', 'b', 'a'}")
+    )
+
+
+def test_equal_objects_are_told_from_one_object():
+    """A change of the one is a change of the other only where they are the same."""
+    one, other = [1.0], [1.0]
+    assert source_digest(functools.partial(scaled, one, one)) != source_digest(functools.partial(scaled, one, other))
