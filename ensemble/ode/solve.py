@@ -128,7 +128,8 @@ def solve(
     seed : int
         Of the noise, below 2**48.
     noise_samples : array of int, shape (n_samples,), optional
-        The number that the noise of each sample is made from; by default the ids of the sample set of y0, p or another
+        The number that the noise of each sample is made from, and where all other arguments are shared, the number of
+        samples; by default the ids of the sample set of y0, p or another
         argument, without one those of the samples that `uq.propagate` and its like call their model with, and 0, 1,
         ... elsewhere. Equal numbers have equal noise, in any ensemble.
     progress : bool
@@ -243,12 +244,8 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     rows = [real(y0), real(p), given["t[0]"], given["t[1]"], lengths, counts, given["rtol"], absolute,
             given["max_step"], times]  # fmt: skip
     if o.noise is not None:
-        require_unmasked(o.noise_samples, NAME, "noise_samples")
-        shape, of_noise = f"have shape ({n_samples},)", o.noise_samples
-        of_noise = _noise_samples(n_samples, sample_set) if of_noise is None else of_noise
-        ids = array_of(of_noise, NAME, "noise_samples", shape)
-        require(ids.shape == (n_samples,), NAME, "noise_samples", shape, ids.shape)
-        rows[1] = _with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
+        ids = _noise_samples(o.noise_samples, n_samples, sample_set)
+        n_samples, rows[1] = ids.size, _with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
         functions = tuple(without_numbers(g) for g in functions)
     placed, space = on_device(rows, like), array_namespace(like)
     system: System
@@ -266,8 +263,18 @@ def _signature() -> inspect.Signature:
     return inspect.signature(solve)
 
 
-def _noise_samples(n_samples: int, sample_set: Any) -> np.ndarray:
-    """The numbers of the samples: of their set, of the study whose model is called, or their places."""
+def _noise_samples(given: Any, n_samples: int, sample_set: Any) -> np.ndarray:
+    """The numbers of the samples: those given, of their set, of the study whose model is called, or their places.
+
+    Where all arguments are shared, they say how many samples there are.
+    """
+    if given is not None:
+        require_unmasked(given, NAME, "noise_samples")
+        shape = f"have shape ({n_samples if n_samples > 1 else 'n_samples'},)"
+        ids = array_of(given, NAME, "noise_samples", shape)
+        fits = ids.ndim == 1 and ids.size > 0 and n_samples in (1, ids.size)
+        require(fits, NAME, "noise_samples", shape, ids.shape)
+        return ids
     if sample_set is not None and len(sample_set) == n_samples:
         return np.asarray(sample_set.ids)
     numbers = sample_numbers()
@@ -275,7 +282,7 @@ def _noise_samples(n_samples: int, sample_set: Any) -> np.ndarray:
         return np.arange(n_samples)
     seen = f"none for {n_samples} sample{'' if n_samples == 1 else 's'}"
     requirement = f"be given in a model of a study where it solves for other samples than its {numbers.size}"
-    require(numbers.size == n_samples, NAME, "noise_samples", requirement, seen, "Choose them from x.ids.")
+    require(n_samples in (1, numbers.size), NAME, "noise_samples", requirement, seen, "Choose them from x.ids.")
     return numbers
 
 

@@ -250,10 +250,10 @@ def test_a_device_has_the_noise_of_the_cpu(method, dtype):
 
 
 # --- models of studies
-def walk_of(x):
+def walk_of(x, **options):
     made = ode.solve(
         lambda t, y, p, xp: [0.0 * y[0]], [x.start], (0.0, 1.0), method="euler-maruyama", step=0.25,
-        noise=lambda t, y, p, xp: [1.0], seed=20731,
+        noise=lambda t, y, p, xp: [1.0], seed=20731, **options,
     )  # fmt: skip
     return {"y": made.y[0]}
 
@@ -272,11 +272,24 @@ def test_the_noise_of_a_study_belongs_to_its_samples(model, ensemble_size):
     assert np.unique(found - x.start.samples).size == 16
 
 
-def test_noise_for_other_samples_than_those_of_the_model_names_them():
+@pytest.mark.parametrize("ensemble_size", [1, 3, 8, 16])
+def test_samples_whose_arguments_are_shared_have_noise_of_their_own_in_a_study(ensemble_size):
     def model(x):
-        return {"y": walk_of(SimpleNamespace(start=0.0))["y"] + x.start}
+        return {"y": walk_of(SimpleNamespace(start=0.0))["y"] + 0.0 * x.start}
 
     inputs = en.Inputs(start=stats.uniform())
-    text = r"noise_samples must be given in a model of a study .* its 8; got none for 1 sample"
+    found = en.propagate(model, inputs, 16, seed=3, ensemble_size=ensemble_size, progress=False).samples("y").samples
+    ids = np.arange(16)
+    alone = [walk_of(SimpleNamespace(start=Ensemble(np.zeros(1))), noise_samples=[i])["y"].samples[0] for i in ids]
+    together = walk_of(SimpleNamespace(start=0.0), noise_samples=ids)["y"].samples
+    assert np.array_equal(found, alone) and np.array_equal(together, alone) and np.unique(found).size == 16
+
+
+def test_noise_for_other_samples_than_those_of_the_model_names_them():
+    def model(x):
+        return {"y": walk_of(SimpleNamespace(start=Ensemble(np.zeros(3))))["y"][..., None] + x.start}
+
+    inputs = en.Inputs(start=stats.uniform())
+    text = r"noise_samples must be given in a model of a study .* its 8; got none for 3 samples"
     with pytest.raises(ValueError, match=text):
         en.propagate(model, inputs, 16, seed=3, ensemble_size=8, on_failure="raise", progress=False)

@@ -58,7 +58,10 @@ def _refuse(function: str, argument: str, requirement: str, seen: Any, advice: s
 
 
 def named_outputs(value: Any, n_samples: int, function: str, *, arrays: bool = False) -> dict[str, np.ndarray]:
-    """The outputs by name as NumPy arrays ``(*shape, n_samples)``; shared values and numbers are repeated."""
+    """The outputs by name as NumPy arrays ``(*shape, n_samples)``; shared values and numbers are repeated.
+
+    With `arrays`, those of the last axis are the samples; without, an array is the output of a group of one sample.
+    """
     if not isinstance(value, (dict, Mapping)):  # dict first: the check of an abstract class costs a microsecond
         value = {"y": value}
     result = {}
@@ -81,6 +84,8 @@ def _samples_of(value: Any, n_samples: int, argument: str, function: str, arrays
         samples = np.asarray(value)[None]
     elif arrays and is_array(value):
         samples, shareable = to_numpy(value), False
+    elif n_samples == 1 and is_array(value):  # as solvers of one sample return it
+        samples = to_numpy(value)[..., None]
     else:
         what = (
             "an Ensemble, an array with samples in its last axis, or a number" if arrays else "an Ensemble or a number"

@@ -6,9 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy import stats
 
 import ensemble as en
+from ensemble.krylov import direct
+from ensemble.linalg import CrsMatrix
 from ensemble.uq import MonteCarlo, OutputError, SampleError, Sobol
 from ensemble.uq.study import ensemble_size as tuning
 from tests.uq.study.models import INPUTS, beam, failing_above, interrupted_beam, plain_beam, same_bits
@@ -470,3 +473,17 @@ def test_warnings_of_solvers_name_samples_by_their_numbers_in_the_study():
     text = " ".join(str(warning.message) for warning in caught)
     named = {int(i) for part in re.findall(r"samples? ([\d, ]+) of the study", text) for i in part.split(",")}
     assert named == set(np.flatnonzero(result.failed)) and max(named) >= 4
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 32, 33])
+def test_solvers_with_a_shared_right_hand_side_run_in_groups_of_one_sample(size):
+    """There they return an array instead of an Ensemble; the last of 33 samples is alone in groups of 8 and 32."""
+    ones, n = np.ones(20), 33
+    diagonals = scipy.sparse.diags_array([-ones[1:], 2.0 * ones, -ones[1:]], offsets=[-1, 0, 1])
+    laplace = CrsMatrix.from_scipy(diagonals.tocsr())
+
+    def model(x):
+        return {"u": direct(x.load * laplace, ones).x, "v": (x.stiffness * laplace) @ ones}
+
+    whole = run(model, n=n, ensemble_size=n, sampler=MonteCarlo())
+    assert same_bits(run(model, n=n, ensemble_size=size, sampler=MonteCarlo()), whole)
