@@ -221,7 +221,11 @@ def _checked(function: str, value: Any, wanted: str, advice: str = "") -> Vector
     first: Any = found[0] if isinstance(found, tuple) else found
     if isinstance(first, Polynomial) and (first is found or wanted == "tensor"):
         raise TypeError(NO_COMPONENTS)
-    kind = "number" if not isinstance(found, tuple) else "tensor" if isinstance(first, tuple) else "vector"
+    depth = 0
+    while isinstance(first, tuple):
+        first, depth = first[0], depth + 1
+    kinds = ("vector", "tensor", "gradient of a tensor")
+    kind = kinds[min(depth, 2)] if isinstance(found, tuple) else "number"
     if kind != wanted:
         raise TypeError(f"form: {function} must be of a {wanted}; got a {kind}.{advice and ' '}{advice}")
     return found
@@ -255,8 +259,10 @@ def grad(u: Any) -> Any:
 
 
 def div(u: Any) -> Any:
-    """The divergence of a vector function or of a nodal vector field."""
-    rows = grad(vector(u))
+    """The divergence of a vector function or of a nodal vector field; of a nodal tensor field, that of each row."""
+    if isinstance(u := vector(u), tuple) and isinstance(u[0], tuple):
+        return Vector(div(row) for row in u)
+    rows = grad(u)
     if isinstance(rows[0], tuple) and len(rows) != len(rows[0]):
         raise TypeError(f"form: div must be of a vector of {len(rows[0])} components; got one of {len(rows)}.")
     return sum((rows[d][d] for d in range(1, len(rows))), rows[0][0])
@@ -295,5 +301,5 @@ def transpose(tensor: Any) -> Vector:
 
 def sym_grad(u: Any) -> Any:
     """The symmetric part of the gradient of a vector function."""
-    g = grad(u)
+    g = grad(_checked("sym_grad", u, "vector"))
     return (g + transpose(g)) * 0.5

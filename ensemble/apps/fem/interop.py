@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import kind_of, message, require
+from ensemble.apps.fem.mesh import read_only
 from ensemble.apps.fem.spaces import TabulatedSpace
 
 __all__ = ["BasisSpace", "from_skfem"]
@@ -115,6 +116,7 @@ def _tables(basis: Any, vector: bool, count: int, dim: int) -> tuple[np.ndarray,
     values = np.stack([value for value, _ in functions], axis=-1)
     gradients = np.stack([np.moveaxis(gradient, 0, -1) for _, gradient in functions], axis=2)
     equal = len(values) > 0 and bool((values == values[:1]).all())
+    read_only(values, gradients)  # which a space need not copy then
     return values[0] if equal else values, gradients
 
 

@@ -120,7 +120,8 @@ def write_mesh(
     mesh : TetMesh
     point_data, cell_data : dict, optional
         Fields by name, of shape (n_nodes, ...) and (n_elements, ...), the rest () or (k,) or (3, 3); tensors are
-        written as nine numbers. k is 1, 2, 3, 6 or 9 in ``.xdmf``, 1, 3 or 9 in ``.msh``. An array is written as it is.
+        written as nine numbers. k is 1, 2, 3, 6 or 9 in ``.xdmf``, 1, 3 or 9 in ``.msh``. Values of arrays come
+        back as they are.
         Of an Ensemble ``<name>_mean`` and ``<name>_std`` are written, its `sample_mean` and `sample_std` with the
         weights of its samples.
 
@@ -240,7 +241,9 @@ def _arrays(argument: str, fields: Mapping[str, Any], count: int, ending: str) -
             require(own not in found, "write_mesh", argument, "have different names", f"{own!r} twice")
             if array.dtype.kind == "b" or (ending == ".xdmf" and array.dtype.itemsize < 4 and array.dtype.kind in "iu"):
                 array = array.astype(np.int32)
-            elif array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):  # no format has them
-                array = array.astype(np.float32 if array.dtype.itemsize == 2 else np.float64)
+            elif array.dtype.kind == "f" and (ending == ".xdmf" or array.dtype.itemsize not in (4, 8)):
+                # no format has others, and the text of a float32 in .xdmf is one digit short
+                single = array.dtype.itemsize == 2 and ending != ".xdmf"
+                array = array.astype(np.float32 if single else np.float64, copy=False)
             found[own] = np.ascontiguousarray(array.reshape(count, -1) if array.ndim == 3 else array)
     return found

@@ -20,6 +20,7 @@ from ensemble._kernels.fem.mesh_arrays import CHUNK, bounds_of, order_of_keys, r
 from ensemble._kernels.sparse.compact_order import compact_order, graph_points
 from ensemble._kernels.sparse.element_map import ElementMap, element_map
 from ensemble._kernels.sparse.gather import Gather
+from ensemble.apps.fem.mesh import read_only
 from ensemble.apps.fem.quadrature import tetrahedron_rule
 from ensemble.apps.fem.tet_mesh import TetMesh
 from ensemble.linalg import CrsGraph
@@ -372,7 +373,7 @@ def _real(name: str, array: Any) -> np.ndarray:
         raise TypeError(message(TabulatedSpace.name, name, "hold real numbers", f"dtype {given.dtype}"))
     made = np.ascontiguousarray(given, dtype=np.float64)
     require(bool(np.isfinite(made).all()), TabulatedSpace.name, name, "be finite", "NaN or infinity")
-    return made
+    return _kept(made, given)
 
 
 def _checked_unknowns(unknowns: Any, n_unknowns: int) -> np.ndarray:
@@ -385,7 +386,17 @@ def _checked_unknowns(unknowns: Any, n_unknowns: int) -> np.ndarray:
     outside = np.flatnonzero(((given < 0) | (given >= n_unknowns)).any(axis=1))
     seen = f"others in {outside.size} elements, the first {outside[0]}" if outside.size else ""
     require(not outside.size, name, "unknowns", f"lie between 0 and {n_unknowns - 1}", seen)
-    return np.ascontiguousarray(given, dtype=np.int32)
+    return _kept(np.ascontiguousarray(given, dtype=np.int32), given)
+
+
+def _kept(made: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """`made`, read-only; a copy where it is memory of `given` that its owner may write to."""
+    if np.may_share_memory(made, given):
+        owner: Any = given
+        while isinstance(owner, np.ndarray) and not owner.flags.writeable:
+            owner = owner.base
+        made = made if owner is None else made.copy()
+    return read_only(made)
 
 
 def _near_rows(made: ElementMap, points: np.ndarray | None) -> np.ndarray:

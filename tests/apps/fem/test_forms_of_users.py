@@ -142,6 +142,16 @@ def test_a_form_that_is_zero_gives_zeros(mesh):
         (lambda u, v, w: fem.dot(w.h, fem.grad(u)) * v, TypeError, "form: dot must be of a vector; got a number"),
         (lambda u, v, w: fem.dot(fem.mul(w.k, fem.grad(u)), fem.grad(v)), TypeError, "mul must be of a tensor; got a"),
         (lambda u, v, w: fem.ddot(np.eye(2), np.eye(3)) * u * v, ValueError, "ddot must have tensors of one shape"),
+        (
+            lambda u, v, w: fem.ddot(fem.sym_grad(w.tensor), w.tensor) * u * v,
+            TypeError,
+            "sym_grad must be of a vector; got a tensor",
+        ),
+        (
+            lambda u, v, w: fem.ddot(fem.transpose(fem.grad(w.tensor)), w.tensor) * u * v,
+            TypeError,
+            "transpose must be of a tensor; got a gradient of a tensor",
+        ),
         (lambda u, v, w: fem.div(w.pair) * u * v, TypeError, "div must be of a vector of 3 components; got one of 2"),
         (
             lambda u, v, w: w.k * u * v,
@@ -152,7 +162,19 @@ def test_a_form_that_is_zero_gives_zeros(mesh):
 )
 def test_integrands_with_a_mistake_are_told_what_it_is(mesh, integrand, error, text):
     with pytest.raises(error, match=text):
-        bilinear(integrand).assemble(mesh, k=np.ones(5), pair=np.ones((mesh.n_nodes, 2)))
+        tensor = np.ones((mesh.n_nodes, 3, 3))
+        bilinear(integrand).assemble(mesh, k=np.ones(5), pair=np.ones((mesh.n_nodes, 2)), tensor=tensor)
+
+
+def test_the_divergence_of_a_tensor_field_is_that_of_each_row(mesh):
+    x, y, z = mesh.points.T
+    tensor = np.stack([2.0 * x, 3.0 * y, z, x, -y, x + y, y, z, 5.0 * z], axis=-1).reshape(-1, 3, 3)
+    form = fem.linear_form(lambda v, w: fem.dot(fem.div(w.T), v), test="vector")
+    total = form.assemble(mesh, T=fem.at_nodes(tensor)).samples.sum(axis=0)[:, 0]
+    np.testing.assert_allclose(total, np.array([6.0, 0.0, 5.0]) * mesh.volumes.sum(), atol=1e-13)
+    turned = fem.linear_form(lambda v, w: fem.dot(fem.div(fem.transpose(w.T)), v), test="vector")
+    total = turned.assemble(mesh, T=fem.at_nodes(tensor)).samples.sum(axis=0)[:, 0]
+    np.testing.assert_allclose(total, np.array([2.0, 0.0, 6.0]) * mesh.volumes.sum(), atol=1e-13)
 
 
 @pytest.mark.parametrize("constant", [np.inf, np.nan])
@@ -418,6 +440,21 @@ def test_a_tabulated_space_by_hand():
     M = fem.bilinear_form(lambda u, v, w: u * v).assemble(fem.TabulatedSpace(**TABLES))
     expected = [[0.25, 0.25, 0.0], [0.25, 0.5, 0.25], [0.0, 0.25, 0.25]]
     np.testing.assert_array_equal(M.to_scipy().toarray(), expected)
+
+
+def test_a_tabulated_space_keeps_what_it_was_given():
+    """The caller's arrays may change afterwards; read-only ones are not copied."""
+    given = {**TABLES, "unknowns": TABLES["unknowns"].astype(np.int32)}
+    own = {name: np.array(value) for name, value in given.items() if name != "n_unknowns"}
+    space, form = fem.TabulatedSpace(**own, n_unknowns=3), fem.bilinear_form(lambda u, v, w: w.x[0] * u * v + u * v)
+    for array in own.values():
+        array.fill(10**8)
+    expected = form.assemble(fem.TabulatedSpace(**given)).values
+    np.testing.assert_array_equal(np.asarray(form.assemble(space).values), np.asarray(expected))
+    assert np.shares_memory(fem.TabulatedSpace(**given | {"dx": space.dx}).dx, space.dx)
+    view = own["dx"][:]
+    view.flags.writeable = False
+    assert not np.shares_memory(fem.TabulatedSpace(**given | {"dx": view}).dx, own["dx"])
 
 
 @pytest.mark.parametrize(

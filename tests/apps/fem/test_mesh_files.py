@@ -39,7 +39,8 @@ def test_a_mesh_comes_back_to_the_bit(path, mesh):
 def test_fields_come_back_to_the_bit(path, mesh, rng):
     scalar, vector = rng.normal(size=mesh.n_nodes), rng.normal(size=(mesh.n_elements, 3))
     tensor, number = rng.normal(size=(mesh.n_elements, 3, 3)), np.arange(mesh.n_nodes)
-    points = {"p": scalar, "number": number, "low": mesh.points[:, 2] < 0.4}
+    points = {"p": scalar, "number": number, "low": mesh.points[:, 2] < 0.4, "single": scalar.astype(np.float32)}
+    points["half"] = scalar.astype(np.float16)
     fem.write_mesh(path, mesh, points, {"wind": vector, "kappa": tensor})
     again = fem.TetMesh.read(path)
     for name, values in points.items():
