@@ -91,7 +91,7 @@ class System:
         """The derivatives of the unknowns, `n` values."""
         if self._graph is not None:
             return replay(self._graph, [t, *y, *p], self.xp)
-        results = listed(self.function(t, list(y), list(p), self.xp), self._n_outputs)
+        results = values_of(self.function, t, list(y), list(p), self.xp, self._n_outputs)
         return [self.xp.full_like(y[0], r) if isinstance(r, int | float) else r for r in results]
 
     def jacobian(self, t: Any, y: Sequence[Any], p: Sequence[Any]) -> dict[tuple[int, int], Any]:
@@ -152,10 +152,23 @@ def traced_graph(function: Callable[..., Any], n: int, n_parameters: int, dtype:
 def _traced(function: Callable[..., Any], n: int, n_parameters: int, dtype: str, n_outputs: int) -> Graph:
     def body(t: Any, y: list[Any], p: list[Any]) -> list[Any]:
         xp = t.__array_namespace__()
-        return [xp.astype(r, getattr(xp, dtype)) for r in listed(function(t, y, p, xp), n_outputs)]
+        return [xp.astype(r, getattr(xp, dtype)) for r in values_of(function, t, y, p, xp, n_outputs)]
 
     real = Scalar(dtype)
     return trace(body, real, [real] * n, [real] * n_parameters, function=NAME)
+
+
+def values_of(
+    function: Callable[..., Any], t: Any, y: list[Any], p: Any, xp: Namespace, n: int, name: str = "f"
+) -> list[Any]:  # fmt: skip
+    """The `n` values of the function called `name`."""
+    try:
+        results = function(t, y, p, xp)
+    except IndexError as error:
+        if not hasattr(error, "__notes__"):
+            error.add_note(f"{NAME}: {name}(t, y, p, xp) gets {len(y)} values y and {len(p)} parameters p.")
+        raise
+    return listed(results, n, name)
 
 
 def listed(results: Any, n: int, name: str = "f") -> list[Any]:

@@ -273,3 +273,9 @@ def test_an_event_that_gives_truth_values_is_refused():
     """They have no sign change that a root could be found of."""
     with pytest.raises(TypeError, match=r"event.* must return real numbers; got bool"):
         ode.solve(lambda t, y, p, xp: [y[1], -y[0]], [1.0, 0.0], (0.0, 1.0), events=[lambda t, y, p, xp: y[0] < 0.7])
+
+
+def test_an_index_beyond_the_parameters_says_how_many_there_are():
+    with pytest.raises(IndexError) as caught:
+        ode.solve(lambda t, y, p, xp: [p[0] * y[0]], [1.0], (0.0, 1.0))
+    assert caught.value.__notes__ == ["ode.solve: f(t, y, p, xp) gets 1 values y and 0 parameters p."]

@@ -260,9 +260,10 @@ def grad(u: Any) -> Any:
 
 def div(u: Any) -> Any:
     """The divergence of a vector function or of a nodal vector field; of a nodal tensor field, that of each row."""
-    if isinstance(u := vector(u), tuple) and isinstance(u[0], tuple):
+    u = vector(u)
+    if isinstance(u, tuple) and isinstance(u[0], tuple):
         return Vector(div(row) for row in u)
-    rows = grad(u)
+    rows = grad(_checked("div", u, "vector"))
     if isinstance(rows[0], tuple) and len(rows) != len(rows[0]):
         raise TypeError(f"form: div must be of a vector of {len(rows[0])} components; got one of {len(rows)}.")
     return sum((rows[d][d] for d in range(1, len(rows))), rows[0][0])

@@ -317,6 +317,7 @@ class TabulatedSpace(Space):
         seen = arrays["gradients"].shape
         require(len(seen) == 4, self.name, "gradients", "have four axes", f"shape {seen}")
         self.dim, self.n_points = int(seen[3]), int(seen[1])
+        require(self.n_points > 0, self.name, "gradients", "have one point or more", f"shape {seen}")
         (n_elements, k), points = self.unknowns.shape, self.n_points
         shapes = {
             "shape": (*((n_elements,) if arrays["shape"].ndim == 3 else ()), points, k),

@@ -13,7 +13,7 @@ from ensemble._compile.trace.graph import Graph
 from ensemble._typing import Namespace
 from ensemble.ode.methods.method import Method, Step
 from ensemble.ode.noise import N_NUMBERS, normals, without_numbers
-from ensemble.ode.system import System, listed
+from ensemble.ode.system import System, values_of
 
 __all__ = ["EULER_MARUYAMA", "MILSTEIN", "STOCHASTIC", "StochasticSystem"]
 
@@ -46,7 +46,7 @@ class StochasticSystem(System):
 
         @without_numbers
         def both(t: Any, y: Any, p: Any, xp: Namespace) -> Any:
-            return [*listed(function(t, y, p, xp), n), *listed(diffusion(t, y, p, xp), n, "noise")]
+            return [*values_of(function, t, y, p, xp, n), *values_of(diffusion, t, y, p, xp, n, "noise")]
 
         super().__init__(both, n, n_parameters, xp, dtype=dtype, graph=graph, n_outputs=2 * n)
 

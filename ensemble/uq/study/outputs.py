@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import kind_of, message
 from ensemble.scalar import Ensemble
+from ensemble.scalar.divergence.regroup import SampleList
 
 __all__ = [
     "CallError",
@@ -91,6 +92,8 @@ def _samples_of(value: Any, n_samples: int, argument: str, function: str, arrays
             "an Ensemble, an array with samples in its last axis, or a number" if arrays else "an Ensemble or a number"
         )
         seen = kind_of(value) + (f" of shape {tuple(value.shape)}" if is_array(value) else "")
+        if isinstance(value, SampleList):
+            seen = "values of different kinds or shapes from run"
         advice = (
             "Use en.Ensemble(array) where its last axis counts samples, en.shared(array) where all samples share it."
         )
