@@ -139,8 +139,9 @@ class Evaluations:
             return np.full((self.n_values, z.shape[1]), np.nan), np.ones(z.shape[1], bool)
         values = self._values(outcome)
         failed = outcome.failed
-        if self.infinite and outcome.reasons:
-            failed = failed & ~np.isinf(values).any(axis=0)
+        if self.infinite and outcome.non_finite:
+            failed = failed.copy()
+            failed[[place for place in outcome.non_finite if not np.isnan(values[:, place]).any()]] = False
         return values, failed
 
     def _values(self, outcome: Outcome) -> np.ndarray:

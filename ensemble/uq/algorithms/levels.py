@@ -86,8 +86,8 @@ class Level:
         return np.asarray(self.difference.mean()) if self.n else np.full(self.n_values, np.nan)
 
     def variance(self) -> np.ndarray:
-        """Variance of the differences, shape (m,); NaN where all samples failed."""
-        return np.asarray(self.difference.var(ddof=1)) if self.n else np.full(self.n_values, np.nan)
+        """Variance of the differences, shape (m,); NaN where all samples but one failed."""
+        return np.asarray(self.difference.var(ddof=1)) if self.n > 1 else np.full(self.n_values, np.nan)
 
 
 def decay_rate(sizes: np.ndarray) -> float:

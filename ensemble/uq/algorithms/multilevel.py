@@ -223,13 +223,17 @@ class _Estimate:
         self.levels = copy.deepcopy([_without_models(level) for level in start._levels])
         for k, level in enumerate(self.levels):
             level.connect(self.runs[k], self.runs[k - 1] if k else None)
+            level.given_cost = self.given_cost(k)
         self.n_evaluations_before = start.n_evaluations
+
+    def given_cost(self, k: int) -> float | None:
+        """The cost of one sample of level `k`, of both models; None where seconds are measured."""
+        return None if self.given_costs is None else sum(self.given_costs[max(k - 1, 0) : k + 1])
 
     def add_level(self, n: int) -> None:
         """One more level, with `n` samples."""
         k = len(self.levels)
-        cost = None if self.given_costs is None else sum(self.given_costs[max(k - 1, 0) : k + 1])
-        level = Level(k, self.runs[k], self.runs[k - 1] if k else None, self.seed, cost)
+        level = Level(k, self.runs[k], self.runs[k - 1] if k else None, self.seed, self.given_cost(k))
         level.extend(n)
         self.levels.append(level)
 
@@ -326,7 +330,7 @@ class _Estimate:
     def monte_carlo_cost(self) -> float:
         """Cost of Monte Carlo on the finest level used, for the same standard error of each entry."""
         last = self.levels[-1]
-        if last.n == 0:
+        if last.n < 2:
             return float("nan")
         variance, error = np.asarray(last.value.var(ddof=1)), self.errors()[0]
         numbers = np.max(np.divide(variance, error**2, out=np.zeros_like(error), where=error > 0.0))

@@ -27,7 +27,8 @@ class SubsetResult(AlgorithmResult):
     ----------
     status : str
         "converged": the event was found, and `rtol` was reached where one was given; "max_levels": no sample of some
-        run lies in the event; "max_runs": the coefficient of variation is above `rtol`.
+        run lies in the event, within `max_levels` levels or up to one whose samples all have the same value, after
+        which no level can be chosen; "max_runs": the coefficient of variation is above `rtol`.
     probability : float
     coefficient_of_variation : float
         Standard error over `probability`, estimated from the descent of the samples: the first level is divided in

@@ -68,11 +68,14 @@ def run_levels(
     while True:
         order = np.argsort(run.distances, kind="stable")
         middle = 0.5 * (run.distances[order[n_seeds - 1]] + run.distances[order[n_seeds]])
-        lower = run.distances[run.distances < run.distances[order[-1]]]
-        if middle >= run.distances[order[-1]] and lower.size:  # equal values, which would be a level of all samples
+        highest = run.distances[order[-1]]
+        lower = run.distances[run.distances < highest]
+        if middle >= highest and lower.size:  # equal values, which would be a level of all samples
             middle = lower.max()
+        # Of equal values a next level would have all: another attempt at the event, repeated until one succeeds.
+        is_flat = lower.size == 0
         enough = 2 * np.count_nonzero(run.distances <= 0.0) >= n_seeds  # another level costs more than it gains
-        last = enough or not middle > 0.0 or len(run.fractions) == max_levels - 1
+        last = enough or is_flat or not middle > 0.0 or len(run.fractions) == max_levels - 1
         threshold = 0.0 if last else float(middle)
         inside = np.flatnonzero(run.distances <= threshold)
         run.thresholds.append(threshold)

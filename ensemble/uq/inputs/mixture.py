@@ -78,13 +78,13 @@ class Mixture(Variable):
         total = np.zeros(np.shape(x))
         for weight, part in zip(self.weights, self.parts, strict=True):
             if part.discrete:
-                total += weight * part.frozen.pmf(x)
+                total += weight * part.pmf(x)
         return total
 
     def _sum(self, function: str, x: np.ndarray) -> np.ndarray:
         total = np.zeros(np.shape(x))
         for weight, part in zip(self.weights, self.parts, strict=True):
-            total += weight * getattr(part.frozen, function)(x)
+            total += weight * getattr(part, function)(x)
         return total
 
     def from_uniform(self, u: np.ndarray) -> np.ndarray:

@@ -162,15 +162,22 @@ def _discretisation(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return np.arange(float(len(probabilities))), np.asarray(probabilities), np.zeros(len(probabilities), dtype=bool)
     if not (isinstance(variable, FrozenDistribution) and variable.discrete):
         return _refined(variable)
-    frozen = variable.frozen
-    first, last = _ends(frozen, -1), _ends(frozen, 1)
+    values, weights = _all_values(variable)
+    return values[weights > 0.0], weights[weights > 0.0], np.zeros(int(np.sum(weights > 0.0)), dtype=bool)
+
+
+def _all_values(variable: FrozenDistribution) -> tuple[np.ndarray, np.ndarray]:
+    """The values of a discrete distribution that count, and their probabilities."""
+    if hasattr(variable.frozen.dist, "xk"):
+        values = variable.atoms()
+        return values, variable.pmf(values)
+    first, last = _ends(variable.unmoved, -1), _ends(variable.unmoved, 1)
     if last - first > 10**6:
         seen = f"a discrete one with {last - first} values"
         advice = "Take basis='hermite', polynomials of the normal coordinate."
         raise ValueError(message("recurrence", "the distribution", "have at most 1000000 values", seen, advice))
     values = np.arange(first, last + 1.0)
-    weights = frozen.pmf(values)
-    return values[weights > 0.0], weights[weights > 0.0], np.zeros(int(np.sum(weights > 0.0)), dtype=bool)
+    return values + variable.location, variable.unmoved.pmf(values)
 
 
 def _ends(frozen: Any, sign: int) -> int:

@@ -36,8 +36,10 @@ class FrozenDistribution(Variable):
         self.parameters = named_parameters(frozen, self.discrete, name)
         self.law: str = frozen.dist.name if is_of_scipy(frozen.dist) else ""
         require_inverse(frozen.ppf, name, f"{frozen.dist.name}({self._text()})")
+        self.location = self.parameters["loc"] if self.discrete else 0.0
+        self.unmoved = frozen.dist(**self.parameters | {"loc": 0.0}) if self.discrete else frozen
         self.values = self.atoms() if self.discrete else np.empty(0)
-        self.ends = self.frozen.cdf(self.values) if self.values.size else np.empty(0)
+        self.ends = self.cdf(self.values) if self.values.size else np.empty(0)
 
     def _text(self) -> str:
         return ", ".join(f"{key}={value:g}" for key, value in self.parameters.items())
@@ -46,6 +48,34 @@ class FrozenDistribution(Variable):
         # in this order and never fused: SciPy's bits
         result: np.ndarray = values * self.parameters["scale"] + self.parameters["loc"]
         return result
+
+    def cdf(self, x: np.ndarray) -> np.ndarray:
+        """The distribution function at `x`."""
+        return np.asarray(self.unmoved.cdf(self._unmoved(x)))
+
+    def sf(self, x: np.ndarray) -> np.ndarray:
+        """The probability of more than `x`."""
+        return np.asarray(self.unmoved.sf(self._unmoved(x)))
+
+    def pmf(self, x: np.ndarray) -> np.ndarray:
+        """The probability of exactly `x`, for a discrete distribution."""
+        return np.asarray(self.unmoved.pmf(self._unmoved(x)))
+
+    def _unmoved(self, x: np.ndarray) -> np.ndarray:
+        """`x` without the location, at the discrete value that rounding misses: (4 + 0.1) - 0.1 is not 4."""
+        if self.location == 0.0:
+            return x
+        moved = np.asarray(x - self.location)
+        table = getattr(self.frozen.dist, "xk", None)
+        nearest = np.rint(moved)
+        if table is not None:
+            table = np.sort(np.asarray(table, dtype=np.float64))
+            right = np.searchsorted(table[1:], moved)
+            nearest = table[right]
+            following = table[np.minimum(right + 1, table.size - 1)]
+            nearest = np.where(np.abs(following - moved) < np.abs(nearest - moved), following, nearest)
+        rounding = 4.0 * np.finfo(np.float64).eps * np.maximum(np.abs(x), abs(self.location))
+        return np.where(np.abs(moved - nearest) <= rounding, nearest, moved)
 
     def from_uniform(self, u: np.ndarray) -> np.ndarray:
         if self.law == "uniform":
@@ -78,8 +108,8 @@ class FrozenDistribution(Variable):
         """The points of `values`; in the middle of its probabilities for a discrete value."""
         if self.law == "norm":
             return ((values - self.parameters["loc"]) / self.parameters["scale"])[None]
-        half = 0.5 * self.frozen.pmf(values) if self.discrete else 0.0
-        below, above = self.frozen.cdf(values) - half, self.frozen.sf(values) + half
+        half = 0.5 * self.pmf(values) if self.discrete else 0.0
+        below, above = self.cdf(values) - half, self.sf(values) + half
         z = normal_of(below, above)
         return np.where(half > 0.0, z, np.nan)[None] if self.discrete else z[None]
 
@@ -105,7 +135,7 @@ class FrozenDistribution(Variable):
         if not self.discrete:
             return super().mid_rank(z)
         x = self.from_normal(z[None])
-        rank: np.ndarray = self.frozen.cdf(x) - 0.5 * self.frozen.pmf(x)
+        rank: np.ndarray = self.cdf(x) - 0.5 * self.pmf(x)
         return rank
 
     def description(self) -> dict[str, Any]:

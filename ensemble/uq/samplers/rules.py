@@ -71,7 +71,7 @@ def discrete_rule(distribution: Variable) -> Rule:
         good = 0 < atoms.size <= MOST_VALUES
         wanted = f"have discrete inputs of at most {MOST_VALUES} values"
         require(good, "Gauss", "inputs", wanted, seen, "Use sampler='sobol'.")
-        masses = np.asarray(distribution.frozen.pmf(atoms))
+        masses = distribution.pmf(atoms)
         masses = masses[masses > 0.0] / masses.sum()
     ends = np.cumsum(masses)
     return normal_point(np.clip(ends - 0.5 * masses, 0.0, 1.0)), masses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dis
 import functools
 import hashlib
 import inspect
@@ -55,6 +56,9 @@ KNOWN = {
     "ensemble.linalg": ("shape", "values", "graph", "indptr", "indices"),
 }
 """Attributes that determine objects of installed packages: matrices, distributions, point sets, polynomials."""
+
+READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+"""Operations of byte code that read a variable which is not the function's own."""
 
 STATEFUL = ("scipy.interpolate",)
 """Packages whose objects are determined by their attributes."""
@@ -181,7 +185,8 @@ class Walk:
         """The global and enclosed variables that a function names."""
         closed = enclosed(function)
         names = list(dict.fromkeys(names_of(function.__code__)))
-        for used in (*function.__code__.co_freevars, *names):
+        variables = dict.fromkeys(variables_of(function.__code__))
+        for used in (*function.__code__.co_freevars, *variables):
             scope = closed if used in closed else function.__globals__
             if used in scope:
                 self._visit_used(used, scope[used], names)
@@ -253,11 +258,24 @@ def enclosed(function: Any) -> dict[str, Any]:
 
 
 def names_of(code: CodeType) -> Iterator[str]:
-    """The names in a function's code, and in that of functions inside it."""
+    """The names of variables and attributes in a function's code, and in that of functions inside it."""
     yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from names_of(constant)
+    for inner in codes_in(code):
+        yield from names_of(inner)
+
+
+def variables_of(code: CodeType) -> Iterator[str]:
+    """The names that a function's code, and that of functions inside it, read as variables; attributes are none."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in READS:
+            yield instruction.argval
+    for inner in codes_in(code):
+        yield from variables_of(inner)
+
+
+def codes_in(code: CodeType) -> list[CodeType]:
+    """The code of the functions and classes inside of a function."""
+    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 @functools.cache

@@ -87,9 +87,12 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
             "Return {'y': y}, or what en.run gives without .value, which is None where all samples of a group raise."
         )
         raise OutputError(message("propagate", "the model", "return at least one output", "none", advice))
+    by_value: set[int] = set()
     for name, array in outputs.items():
         for place in non_finite(array):
-            reasons.setdefault(place, f"output {name!r} is not finite")
+            if place not in reasons:
+                reasons[place] = f"output {name!r} is not finite"
+                by_value.add(place)
     failed = np.zeros(n, bool)
     if reasons:
         failed[list(reasons)] = True
@@ -97,7 +100,7 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
         ids = [samples.ids[k] for k in sorted(reasons)]
         text = f"propagate: {len(ids)} of {n} samples of a group failed ({samples_text(ids)}; {reasons[min(reasons)]})."
         raise SampleError(f"{text} on_failure='mask' leaves them out, 'retry' runs each alone.")
-    return Outcome(outputs, failed, reasons)
+    return Outcome(outputs, failed, reasons, by_value)
 
 
 def _all_failed(n: int, error: Exception) -> Outcome:
@@ -133,19 +136,22 @@ def _raise_where_alone_too(model: Callable[[Any], Any], samples: Any, raised: st
 def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outcome:
     """`first` with each of its failed samples run once more, alone."""
     outputs = {name: array.copy() for name, array in first.outputs.items()}
-    failed, reasons = first.failed.copy(), dict(first.reasons)
+    failed, reasons, by_value = first.failed.copy(), dict(first.reasons), set(first.non_finite)
     n = samples.n_samples
     for place in np.flatnonzero(first.failed):
         alone = _call(model, samples.take(np.array([place])), "retry")
+        by_value.discard(int(place))
+        if alone.outputs:
+            if not outputs:
+                outputs = {name: blank(shape, dtype, n) for name, (shape, dtype) in layout_of(alone.outputs).items()}
+            _copy(alone.outputs, outputs, int(place))
         if alone.failed[0]:
             reasons[int(place)] = alone.reasons[0]
-            continue
-        failed[place] = False
-        reasons.pop(int(place))
-        if not outputs:
-            outputs = {name: blank(shape, dtype, n) for name, (shape, dtype) in layout_of(alone.outputs).items()}
-        _copy(alone.outputs, outputs, int(place))
-    return Outcome(outputs, failed, reasons, out_of_memory=first.out_of_memory)
+            by_value |= {int(place)} if alone.non_finite else set()
+        else:
+            failed[place] = False
+            reasons.pop(int(place))
+    return Outcome(outputs, failed, reasons, by_value, out_of_memory=first.out_of_memory)
 
 
 def _copy(alone: dict[str, np.ndarray], outputs: dict[str, np.ndarray], place: int) -> None:

@@ -48,6 +48,8 @@ class Outcome:
     failed: np.ndarray
     reasons: dict[int, str] = field(default_factory=dict)
     """Reasons of failures by place in the group."""
+    non_finite: set[int] = field(default_factory=set)
+    """Places that failed because a value is not finite, and for nothing else."""
     seconds: float = 0.0
     out_of_memory: bool = False
     raised: str = ""

@@ -168,6 +168,28 @@ def test_a_level_of_failures_alone_is_called_failed(level, exact):
     assert "failed" in repr(result)
 
 
+def test_a_level_of_one_sample_is_called_failed():
+    def model(k):
+        def last(x):
+            x.fail(Ensemble(x.ids != 0), "of no use")
+            return x.a + 2.0**-k
+
+        return last
+
+    result = multilevel([model(k) for k in range(4)], Inputs(a=stats.norm()), atol=0.1, costs=[1, 2, 4, 8], seed=1)
+    assert result.status == "failed" and result.n_failed[0] == result.n_samples[0] - 1
+    assert np.isnan(result.variances[0]) and np.isfinite(result.means[0])
+
+
+def test_costs_of_a_second_call_are_those_of_all_levels():
+    models, inputs = [lambda x, k=k: x.a + 2.0**-k for k in range(4)], Inputs(a=stats.norm())
+    first = multilevel(models, inputs, atol=0.3, costs=[1.0] * 4, seed=1)
+    second = multilevel(models, inputs, atol=0.2, costs=[10.0, 20.0, 40.0, 80.0], start=first)
+    np.testing.assert_array_equal(second.costs, [10.0, 30.0, 60.0, 120.0][: second.costs.size])
+    measured = multilevel(models, inputs, atol=0.2, start=first)
+    assert np.all(measured.costs < 0.5)
+
+
 def test_models_without_a_difference_cost_nothing_by_monte_carlo():
     result = multilevel([lambda z: 0.0 * z + 1.0] * 3, 1, atol=0.1, costs=COSTS[:3], seed=71)
     assert (result.mean, result.standard_error, result.monte_carlo_cost) == (1.0, 0.0, 0.0)

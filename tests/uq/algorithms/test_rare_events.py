@@ -182,6 +182,33 @@ def test_an_event_that_is_not_found_is_told(height):
     assert far.status == "max_levels" and far.confidence_interval() == pytest.approx((0.0, 0.01), rel=0.3)
 
 
+def test_a_level_of_one_value_is_not_tried_again_until_the_event_is_found():
+    """Most runs then miss the event, and their mean is not biased by those that repeat a level."""
+
+    def steps(z):
+        return en.xp.where(z[0] > -1.5, 1.0, en.xp.where(z[0] > -3.3, 0.5, 0.0))
+
+    runs = [subset_simulation(steps, 2, 0.25, n_per_level=200, seed=40009 + k) for k in range(150)]
+    found = np.array([run.probability for run in runs])
+    exact = stats.norm.sf(3.3)
+    assert abs(found.mean() - exact) < 3.0 * found.std() / np.sqrt(found.size) and (found == 0.0).mean() > 0.1
+    assert all(run.status == ("converged" if run.probability else "max_levels") for run in runs)
+    covered = [low <= exact <= high for low, high in (run.confidence_interval() for run in runs)]
+    assert np.mean(covered) > 0.9 and max(run.thresholds.size for run in runs) <= 2
+
+
+def test_a_sample_that_is_marked_as_failed_is_outside_whatever_its_value():
+    def model(value):
+        def marked(x):
+            x.fail(x.a > 1.0, "of no use")
+            return en.xp.where(x.a > 1.0, value, x.a + 3.0)
+
+        return marked
+
+    runs = [subset_simulation(model(value), Inputs(a=stats.norm()), seed=31) for value in (-5.0, -np.inf, np.inf)]
+    assert len({(run.probability, run.n_failed) for run in runs}) == 1 and runs[0].n_failed > 0
+
+
 def test_values_on_steps_do_not_spoil_the_probability():
     """Ties at the thresholds: the fractions are counted, not assumed."""
     exact = stats.norm.sf(3.0)

@@ -387,3 +387,14 @@ def test_equal_objects_are_told_from_one_object():
     """A change of the one is a change of the other only where they are the same."""
     one, other = [1.0], [1.0]
     assert source_digest(functools.partial(scaled, one, one)) != source_digest(functools.partial(scaled, one, other))
+
+
+def test_a_global_with_the_name_of_an_attribute_does_not_count():
+    """As the result of a study that is called like an input."""
+    space = {}
+    exec("def model(x):\n    return {'y': x.a + offset}\noffset = 1.0\n", space)
+    first = source_digest(space["model"])
+    space["a"] = object()
+    assert source_digest(space["model"]) == first
+    space["offset"] = 2.0
+    assert source_digest(space["model"]) != first
