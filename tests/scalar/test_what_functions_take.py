@@ -69,6 +69,25 @@ def test_correlations_stay_in_the_unit_circle():
         np.testing.assert_allclose(np.diagonal(found), 1.0, rtol=1e-14)
 
 
+def test_a_correlation_with_what_does_not_vary_is_nan():
+    """Whatever the rounding of its mean."""
+    for n in range(2, 40):
+        weights = np.random.default_rng(n).random(n)
+        for dtype in (np.float64, np.float32):
+            constant = Ensemble(np.full(n, 0.1, dtype), SampleSet(weights=weights))
+            assert np.isnan(sample_corr(constant)) and np.isnan(sample_corr(constant, Ensemble(np.arange(float(n)))))
+    one = Ensemble(np.array([0.1, 0.1, 7.0]), SampleSet(weights=[1.0, 2.0, 0.0]))
+    assert np.isnan(sample_corr(one))
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-170, 1e170, 1e300])
+def test_a_correlation_does_not_depend_on_units(size):
+    a, b = np.random.default_rng(7).standard_normal((2, 3, 20))
+    np.testing.assert_allclose(
+        sample_corr(Ensemble(size * a), Ensemble(b)), sample_corr(Ensemble(a), Ensemble(b)), rtol=1e-12
+    )
+
+
 def test_a_fused_constant_is_the_constant():
     assert fuse(lambda x: 1.5)(V) == 1.5
     pair = fuse(lambda x: (2.0 * x, 1.5))(V)

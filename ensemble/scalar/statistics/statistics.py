@@ -14,7 +14,7 @@ from ensemble._backend import base_of
 from ensemble._check import message, require, require_type
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble
-from ensemble.scalar.sample_set import common_set
+from ensemble.scalar.sample_set import SampleSet, common_set
 from ensemble.scalar.statistics.moments import effective_count, weighted_samples
 
 __all__ = [
@@ -319,13 +319,33 @@ def sample_corr(x: Ensemble, y: Ensemble | None = None) -> Array:
     """
     x = lifted(x, "sample_corr")
     y = x if y is None else lifted(y, "sample_corr")
+    both = common_set(x.sample_set, y.sample_set)  # one of the two may have come without
+    x, y = (_in_units(value, None if value.is_shared else both) for value in (x, y))
     covariance = sample_cov(x, y)
-    weights_of_both = common_set(x.sample_set, y.sample_set)  # one of the two may have come without
-    x, y = (value if value.is_shared else Ensemble(value.samples, weights_of_both) for value in (x, y))
     xp = base_of(x.samples)
-    left = xp.reshape(sample_std(x), (*x.shape, *(1,) * y.ndim))
-    scale = left * sample_std(y)
-    ratio = covariance / xp.where(scale > 0.0, scale, xp.ones_like(scale))
+
+    def pairs(of_x: Array, of_y: Array) -> tuple[Array, Array]:
+        return xp.reshape(of_x, (*x.shape, *(1,) * y.ndim)), of_y
+
+    (left, right), (one, other) = pairs(sample_std(x), sample_std(y)), pairs(_varies(x), _varies(y))
+    scale = left * right
+    defined = xp.logical_and(xp.logical_and(one, other), scale > 0.0)
+    ratio = covariance / xp.where(defined, scale, xp.ones_like(scale))
     # Roundoff alone can take a correlation out of the unit circle; what is inside is left as it is.
-    ratio = xp.where(xp.abs(ratio) > 1.0, ratio / xp.abs(ratio), ratio)
-    return xp.where(scale > 0.0, ratio, xp.asarray(math.nan))
+    size = xp.abs(ratio)
+    return xp.where(defined, ratio / xp.where(size > 1.0, size, xp.ones_like(size)), xp.asarray(math.nan))
+
+
+def _in_units(x: Ensemble, sample_set: SampleSet | None) -> Ensemble:
+    """`x` divided by a power of two for each entry, so that squares stay in range; other bits are the same."""
+    xp, samples, _ = weighed(Ensemble(x.samples, sample_set), "sample_corr")
+    size = xp.max(xp.abs(floating(xp, samples)), axis=-1, keepdims=True)
+    ordinary = xp.logical_and(size > 0.0, xp.isfinite(size))
+    unit = xp.pow(xp.asarray(2.0, dtype=size.dtype), xp.floor(xp.log2(xp.where(ordinary, size, xp.ones_like(size)))))
+    return Ensemble(floating(xp, x.samples) / unit, sample_set)
+
+
+def _varies(x: Ensemble) -> Array:
+    """Whether samples that count differ, for each entry: rounding of the mean is no variation."""
+    xp, samples, _ = weighed(x, "sample_corr")
+    return xp.any(samples != samples[..., :1], axis=-1)

@@ -17,6 +17,9 @@ PILOT_ROWS = 4
 
 They are kept in memory until the shift is known."""
 
+LARGE = 1e100
+"""Deviations beyond which outputs are divided by a power of two, so that squares stay in range."""
+
 
 class Estimate:
     """Indices of one kind: ``value, half_width (n_inputs, n_outputs)``, and ``bounds (2, n_inputs, n_outputs)``.
@@ -129,14 +132,14 @@ class RowSums:
 
     def _allocate(self) -> None:
         self._started = True
-        self.shift = np.zeros(self.n_outputs)
+        self.shift, self.unit = np.zeros(self.n_outputs), np.ones(self.n_outputs)
         self._low = np.full(self.n_outputs, np.inf)
         self._high = np.full(self.n_outputs, -np.inf)
         n_blocks = -(-self.n_outputs // BLOCK)
         self.sums = np.zeros((n_blocks, self.n_replicates, self.n_terms, min(BLOCK, self.n_outputs)))
 
     def _gather(self, chunk: slice, rows: slice) -> np.ndarray:
-        """Values ``(k, n_parts, m)`` of some of the rows that wait, less the shift."""
+        """Values ``(k, n_parts, m)`` of some of the rows that wait, less the shift, in units."""
         start, stop = rows.start * self.n_parts, rows.stop * self.n_parts
         block = np.empty((stop - start, chunk.stop - chunk.start))
         offset = 0
@@ -146,13 +149,18 @@ class RowSums:
                 part = block[low + offset - start : high + offset - start]
                 np.subtract(values[chunk, low:high].T, self.shift[chunk], out=part)
             offset += len(failed)
+        if np.any(self.unit[chunk] != 1.0):
+            block /= self.unit[chunk]
         return block.reshape(rows.stop - rows.start, self.n_parts, -1)
 
     def _set_shift(self, chunk: slice, usable: np.ndarray) -> None:
-        """The mean of the first usable rows, summed one by one; before, the shift is 0."""
+        """The mean of the first usable rows, summed one by one, and units where squares need them; 0 and 1 before."""
         if len(usable):
             pilot = np.concatenate([self._gather(chunk, slice(k, k + 1))[0, self.base_parts()] for k in usable])
             self.shift[chunk] = np.add.accumulate(pilot, axis=0)[-1] / len(pilot)
+            size = np.abs(pilot - self.shift[chunk]).max(axis=0)
+            extreme = np.isfinite(size) & (size > 0.0) & ((size < 1.0 / LARGE) | (size > LARGE))
+            self.unit[chunk] = np.where(extreme, np.ldexp(1.0, np.frexp(size)[1]), 1.0)
 
     def _add_rows(self, y: np.ndarray, chunk: slice, rows: slice, failed: np.ndarray) -> None:
         numbers = self.rows_seen + np.arange(rows.start, rows.stop)
@@ -183,12 +191,14 @@ class RowSums:
 
     def constant(self, chunk: slice) -> np.ndarray:
         """Which outputs do not vary but by rounding: no index of them is defined."""
-        size = np.abs(self.shift[chunk]) + np.maximum(np.abs(self._low[chunk]), np.abs(self._high[chunk]))
+        size = np.abs(self.shift[chunk] / self.unit[chunk]) + np.maximum(
+            np.abs(self._low[chunk]), np.abs(self._high[chunk])
+        )
         result: np.ndarray = ~(self._high[chunk] - self._low[chunk] > 8.0 * np.finfo(float).eps * size)
         return result
 
     def ranges(self, chunk: slice) -> tuple[np.ndarray, np.ndarray]:
-        """The observed ranges of shifted outputs, samples of rows that were left out included."""
+        """The observed ranges of shifted outputs in units, samples of rows that were left out included."""
         return self._low[chunk], self._high[chunk]
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -197,8 +207,10 @@ class RowSums:
         count = 2.0 * self.n_used
         for chunk in self._blocks():
             total, squares = self.block_sums(chunk)[:, :2].sum(axis=0)
-            mean[chunk] = self.shift[chunk] + total / count
-            variance[chunk] = np.maximum(squares - total**2 / count, 0.0) / count
+            unit = self.unit[chunk]
+            mean[chunk] = self.shift[chunk] + total / count * unit
+            with np.errstate(over="ignore", under="ignore"):
+                variance[chunk] = np.maximum(squares - total**2 / count, 0.0) / count * unit * unit
         return mean, variance
 
     def ratio(self, numerators: np.ndarray, denominators: np.ndarray, factor: float) -> tuple[np.ndarray, ...]:

@@ -261,3 +261,18 @@ def test_a_picture_of_several_outputs_needs_a_name():
     )
     with pytest.raises(ValueError, match=r"SobolIndices.plot: name must be one of 'y', 'z'; got None\."):
         indices.plot()
+
+
+@pytest.mark.parametrize("exponent", [-1000, -550, -300, 300, 530, 1000])
+def test_indices_do_not_depend_on_the_unit_of_an_output(exponent):
+    """Squares of such values are beyond the range of float64."""
+    inputs, unit = en.Inputs(a=stats.norm(), b=stats.uniform()), 2.0**exponent
+
+    def model(x):
+        return {"y": unit * (x.a + x.b), "z": x.a + x.b}
+
+    found = en.sobol_indices(model, inputs, 64, seed=1, progress=False)
+    for one, other in ((found.first, found.first), (found.total, found.total)):
+        np.testing.assert_array_equal(one["y"], other["z"])
+    np.testing.assert_array_equal(found.interval("y"), found.interval("z"))
+    assert found.notes == ()
