@@ -16,7 +16,7 @@ from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = [
     "NUMBERS", "MemoryToken", "Operators", "array_power", "mismatch", "operand", "power", "promoted", "shape_error",
-    "wrapped",
+    "weak_beside", "wrapped",
 ]  # fmt: skip
 
 NUMBERS = frozenset((bool, int, float, complex))
@@ -113,11 +113,18 @@ def wrapped(kind: type[Any], samples: Array, sample_set: SampleSet | None) -> An
     return y
 
 
+def weak_beside(samples: Any, *dtypes: Any) -> Any:
+    """Floats of Python in the type that NumPy gives them beside arrays of `dtypes`: float32 stays float32."""
+    kinds = [dtype for dtype in dtypes if isinstance(dtype, np.dtype)]
+    found = np.result_type(*kinds, 0.0) if kinds else samples.dtype
+    return samples.astype(np.empty(0, found).real.dtype, copy=False) if found.kind in "fc" else samples
+
+
 def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Operators, other: Any) -> Any:
         sample_set = self.sample_set
         if isinstance(other, Operators):
-            right = other.samples
+            right = weak_beside(other.samples, self.samples.dtype) if other._is_weak else other.samples
             if other.sample_set is not sample_set:
                 sample_set = common_set(sample_set, other.sample_set)
         else:
@@ -207,7 +214,7 @@ def _in_place(
         sample_set = self.sample_set
         if isinstance(other, Operators):
             sample_set = common_set(sample_set, other.sample_set)
-            right = other.samples
+            right = weak_beside(other.samples, self.samples.dtype) if other._is_weak else other.samples
             if right.shape[-1] > self.samples.shape[-1] == 1:
                 self._widen(right.shape[-1])
         else:
@@ -241,6 +248,8 @@ class Operators:
     samples: Array
     sample_set: SampleSet | None
     _memory_token: MemoryToken | None
+    _is_weak = False
+    """Whether the values are floats of Python, which take the type of what they are combined with."""
 
     def _widen(self, n_samples: int) -> None:
         raise NotImplementedError

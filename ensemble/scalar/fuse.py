@@ -39,6 +39,20 @@ KNOWN = {np.dtype(name): name for name in DTYPES}
 NUMPY_SCALARS = {dtype.type: name for dtype, name in KNOWN.items()}
 
 
+def constant_key(value: Any) -> tuple[Any, ...]:
+    """What tells a static value from others: types, and signs of zeros, inside of tuples and sets, too."""
+    kind = type(value)
+    if kind in (float, complex):
+        return kind, repr(value)
+    if isinstance(value, tuple):
+        return kind, tuple(constant_key(item) for item in value)
+    if kind is frozenset:
+        return kind, frozenset(constant_key(item) for item in value)
+    if isinstance(value, np.generic):
+        return kind, value.tobytes()
+    return kind, value
+
+
 KEPT = 256
 """Traces of one function that are kept: values that it reads from outside may change with every call."""
 
@@ -100,13 +114,19 @@ class Fused:
         if compiled is None:
             if not self._traceable(arrays):
                 return self._by_itself(arguments, out)
-            compiled = self._kept(key, arguments, arrays)
+            try:
+                compiled = self._kept(key, arguments, arrays)
+            except OverflowError:  # a number beyond the integers that it is compared with
+                return self._by_itself(arguments, out)
         if compiled.constant:
             return self._by_itself(arguments, out)
         sample_set = set_of(*arguments) if lifted else None
         layout = self._layout(arguments, arrays)
         targets = None if out is None else self._targets(out, compiled, layout, lifted)
-        results = compiled.run(layout, arrays, arguments, targets)
+        try:
+            results = compiled.run(layout, arrays, arguments, targets)
+        except OverflowError:
+            return self._by_itself(arguments, out)
         if out is not None:
             return self._filled(out, sample_set)
         if lifted:
@@ -137,7 +157,7 @@ class Fused:
         for position, value in enumerate(arguments):
             kind = type(value)
             if self._static[position]:
-                key.append((kind, value))
+                key.append(constant_key(value))
             elif kind is Ensemble:
                 arrays[position] = value.samples
                 key.append(value.samples.dtype)
@@ -152,7 +172,7 @@ class Fused:
                 arrays[position] = value[..., None] if lifted else value
                 key.append(value.dtype)
             elif isinstance(value, CONSTANTS):
-                key.append((kind, value))
+                key.append(constant_key(value))
             else:
                 advice = "Pass its numbers as arguments, or name it in static= if it never changes."
                 needed = "be ensembles, arrays, numbers or constants"

@@ -280,3 +280,28 @@ def test_results_do_not_change_with_what_f_keeps():
     with pytest.warns(RuntimeWarning, match="another kept after 2 calls for 4 samples"):
         result = run(f, ensemble_of(1.0, -1.0, -2.0, -3.0))
     np.testing.assert_array_equal(np.abs(result.value.samples[0]), [2.0, 1.0, 1.0, 1.0])
+
+
+def _sine_of(a, b):
+    return a * math.sin(b)
+
+
+def _sums_of(a, b):
+    total = a
+    for _ in range(3):
+        total += math.sin(b)
+        total *= math.cos(b)
+    return np.maximum(total, math.exp(-b)) if total > math.sin(b) else math.exp(b) / total
+
+
+@pytest.mark.parametrize("n", [1, 5, 129, 200])
+@pytest.mark.parametrize("function", [_sine_of, _sums_of])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_floats_of_python_take_the_type_of_what_they_are_combined_with(function, dtype, n):
+    """Whether a loop runs over the samples or not, which their number decides."""
+    a, b = np.random.default_rng(5).normal(size=(2, 200))
+    a = a.astype(dtype)
+    result = run(function, Ensemble(a[:n]), Ensemble(b[:n]))
+    for s in range(n):
+        alone, found = function(a[s], float(b[s])), result.sample(s)
+        assert np.asarray(found).dtype == np.asarray(alone).dtype == dtype and np.array_equal(found, alone)

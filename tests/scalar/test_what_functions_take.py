@@ -20,6 +20,8 @@ RNG = np.random.default_rng(47110)
 X = Ensemble(RNG.normal(size=(4, 4, 5)))
 V = Ensemble(RNG.normal(size=(4, 5)))
 
+W, INVERTED = np.arange(1.0, 17.0).reshape(4, 4), "inverted_cdf"
+
 CALLS = {
     "sort of all entries": lambda x, v: np.sort(x, axis=None),
     "argsort of all entries": lambda x, v: np.argsort(x, axis=None),
@@ -29,6 +31,12 @@ CALLS = {
     "diff after a value of each sample": lambda x, v: np.diff(v, n=2, prepend=v[0]),
     "R alone": lambda x, v: np.linalg.qr(x, mode="r"),
     "complete Q": lambda x, v: np.linalg.qr(x[:, :2], mode="complete")[0],
+    "std about a plain mean": lambda x, v: np.std(x, axis=1, mean=np.arange(4.0)[:, None]),
+    "var about a plain mean": lambda x, v: v.var(axis=0, mean=np.zeros(1)),
+    "quantile with weights of all entries": lambda x, v: np.quantile(x, 0.4, axis=(1, 0), weights=W, method=INVERTED),
+    "quantile with weights of x along an axis": lambda x, v: np.quantile(x, 0.4, axis=0, weights=W, method=INVERTED),
+    "percentile with weights of an axis": lambda x, v: np.percentile(x, 40, axis=1, weights=W[0], method=INVERTED),
+    "pseudo-inverse of integers": lambda x, v: np.linalg.pinv(np.floor(4 * x).astype(np.int64)).round(10),
     "a list beside a value": lambda x, v: v[0] + [1.0, 2.0],
     "a list in a division": lambda x, v: divide([1.0, 2.0], v[:2]),
 }
@@ -118,3 +126,65 @@ def test_bytes_are_those_of_tobytes():
 def test_bad_arguments_are_refused(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("name", ["inv", "pinv", "svd", "svdvals", "qr", "eig", "eigvals", "eigh", "eigvalsh", "det"])
+@pytest.mark.parametrize("length", [3, 5])
+def test_a_vector_is_no_matrix(name, length):
+    """The sample axis is none of a matrix, also where there are as many samples as entries."""
+    x = Ensemble(RNG.normal(size=(length, 5)))
+    for functions in (np.linalg, x.__array_namespace__().linalg):
+        with pytest.raises(np.linalg.LinAlgError):
+            getattr(functions, name)(x)
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.matrix_power(x, 2)
+
+
+def test_tensordot_needs_the_axes_that_it_sums():
+    with pytest.raises(ValueError, match="tensordot: axes must be at most the axes of each operand"):
+        np.tensordot(np.ones((2, 3)), Ensemble(np.arange(3.0)), axes=1)
+
+
+def test_sizes_along_axes():
+    assert np.size(X) == 16 and np.size(X, 1) == np.size(X, axis=-1) == 4
+
+
+def test_static_values_are_told_apart_by_type_and_sign():
+    ratio = fuse(lambda a, s: a / s, static="s")
+    with np.errstate(divide="ignore"):
+        assert np.all(ratio(V, 0.0).samples == -ratio(V, -0.0).samples)
+    product = fuse(lambda a, c: a * c[0])
+    whole = Ensemble(np.arange(3))
+    for factor in (2, 2.0, np.float32(2), 2):
+        assert product(whole, (factor,)).dtype == (whole * factor).dtype
+
+
+def test_numbers_beyond_integers_compare_as_in_numpy():
+    x = Ensemble(np.array([1, 2], np.int32))
+    for number in (2**40, -(2**70), 2):
+        for compare in (lambda a, k: a > k, lambda a, k: a == k):
+            assert np.array_equal(fuse(compare)(x, number).samples, compare(x.samples, number))
+    assert np.array_equal(fuse(lambda a: a < 2**40)(x).samples, [True, True])
+    with pytest.raises(OverflowError):
+        fuse(lambda a: a + 2**40)(x)
+    with pytest.raises(TypeError, match="reciprocal must be floating-point numbers"):
+        fuse(lambda a: np.reciprocal(a))(x)
+
+
+def test_out_keeps_its_samples_where_inputs_have_none():
+    own, other = SampleSet(weights=[1.0, 2.0, 3.0]), SampleSet(weights=[3.0, 2.0, 1.0])
+    target = Ensemble(np.zeros((2, 3)), own)
+    np.add(Ensemble(np.ones((2, 3))), 1.0, out=target)
+    assert target.sample_set is own
+    np.sum(Ensemble(np.ones((2, 2, 3))), axis=0, out=target)
+    assert target.sample_set is own
+    with pytest.raises(ValueError, match="share one sample set"):
+        np.add(Ensemble(np.ones((2, 3)), other), 1.0, out=target, where=np.array([True, False]))
+    np.add(Ensemble(np.ones((2, 3)), other), 1.0, out=target)
+    assert target.sample_set is other
+
+
+def test_whole_numbers_beyond_64_bits_are_refused():
+    with pytest.raises(ValueError, match="fit a 64-bit integer in every sample; got other values in sample 0"):
+        round(Ensemble(np.array([2**63 + 5, 3], np.uint64)))
+    assert np.array_equal(round(Ensemble(np.array([5, 3], np.uint64))).samples, [5, 3])

@@ -293,6 +293,8 @@ class Tracer:
             if name == "pow" and not shared.startswith("float"):
                 advice = "Convert with xp.astype, or use an exponent that is a positive whole constant."
                 raise self._refused(name, "floating-point numbers", shared, advice)
+            if name == "reciprocal" and not shared.startswith("float"):  # of which NumPy takes whole quotients
+                raise self._refused(name, "floating-point numbers", shared, "Write 1.0 / x.")
             shared = floating(shared)
         if rule == "predicate":
             shared = floating(shared)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._containers import mapped
+from ensemble.scalar._operators import weak_beside
 from ensemble.scalar.divergence.branching import ensembles_in
 from ensemble.scalar.divergence.paths import Follower
 from ensemble.scalar.divergence.policy import policy_in_force
@@ -160,7 +161,9 @@ def _per_sample(name: str, operation: Callable[[Any, Any], Any], reflected: bool
         plain = type(other) is PythonFloat or type(other) in (float, int, bool, complex)
         if plain and isinstance(policy_in_force.get(), Follower):
             return of_floats(other, self) if reflected else of_floats(self, other)
-        return of_arrays(wrap(self.samples, self.sample_set), other)
+        samples = other.samples if isinstance(other, Ensemble) else other
+        mine = weak_beside(self.samples, getattr(samples, "dtype", None))
+        return of_arrays(wrap(mine, self.sample_set), other)
 
     return functools.wraps(of_arrays)(method)
 
@@ -169,6 +172,7 @@ class PythonFloat(Ensemble):
     """A float of Python for each sample of a run."""
 
     __slots__ = ()
+    _is_weak = True
 
     __add__ = _arithmetic("__add__", operator.add)
     __radd__ = _arithmetic("__radd__", operator.add, reflected=True)

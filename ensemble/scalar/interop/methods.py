@@ -192,13 +192,11 @@ class Methods(Protocols):
         if as_scalars(self.samples):  # code that runs as if for one sample counts on Python's own int
             return function(float(self))  # type: ignore[arg-type, return-value]
         xp = self.__array_namespace__()
-        if not self._base().isdtype(self.samples.dtype, "real floating"):
-            return self._lifted("astype", xp.int64)
-        values = self._lifted(name)
-        bad = np.flatnonzero(~(np.abs(to_numpy(values.samples)) < 2.0**63))
+        values = self._lifted(name) if self._base().isdtype(self.samples.dtype, "real floating") else self
+        bad = np.flatnonzero(~(np.abs(to_numpy(values.samples).astype(np.float64)) < 2.0**63))
         if bad.size:
             requirement = "be finite and fit a 64-bit integer in every sample"
-            advice = f"Use xp.{name}(x), which stays a float."
+            advice = f"Use xp.{name}(x), which keeps the type."
             seen = f"other values in {samples_text(bad, of=values.samples.shape[-1])}"
             raise failure(ValueError(message(name, "x", requirement, seen, advice)))
         return values._lifted("astype", xp.int64)

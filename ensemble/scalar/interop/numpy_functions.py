@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
 from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
 from ensemble.scalar.lift.each_sample import each_sample
+from ensemble.scalar.lift.reductions import visible_axes
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
 from ensemble.scalar.protocol_table import PROTOCOLS
 
@@ -342,6 +344,10 @@ def _shape_of(attribute: str) -> Callable[..., Any]:
     return lambda ns, a: getattr(a, attribute)
 
 
+def _size(ns: EnsembleNamespace, a: Any, axis: Any = None) -> int:
+    return math.prod(a.shape if axis is None else (a.shape[k] for k in visible_axes(axis, a.ndim, "np.size")))
+
+
 def _ravel(ns: EnsembleNamespace, a: Any, order: str = "C") -> Any:
     if order != "C":
         raise unsupported("np.ravel", f"order={order!r} is not lifted")
@@ -379,7 +385,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "cumprod": _cumulate("cumulative_prod"),
     "shape": _shape_of("shape"),
     "ndim": _shape_of("ndim"),
-    "size": _shape_of("size"),
+    "size": _size,
     "ravel": _ravel,
     "squeeze": _squeeze,
     "copy": _copy,

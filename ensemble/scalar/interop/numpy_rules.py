@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -149,6 +150,11 @@ def along(function: Function) -> Function:
             (given["out"],) = taken["out"]
         if where is not True:
             given["where"] = samples_in(where)
+        for key, value in given.items():
+            if key == "mean" and value is not np._NoValue:
+                given[key] = np.asarray(value)[..., None]
+            elif key == "weights" and np.shape(value) == x.shape and value is not None:
+                given[key] = np.broadcast_to(np.asarray(value)[..., None], samples.shape)
         result = function(samples, axis=axis, **given)
         return written_to_outputs(outputs, result, sample_set, function.__name__)
 
@@ -229,10 +235,14 @@ def _full_like(
 ) -> Any:
     x = _lifted(a)
     n_samples = samples_of("np.full_like", x, fill_value)
-    visible = x.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+    visible = x.shape if shape is None else _as_shape(shape)
     result = np.empty((*visible, n_samples), dtype=x.dtype if dtype is None else dtype)
     np.copyto(result, samples_in(fill_value), casting="unsafe")
     return wrap(result, set_of(x, fill_value))
+
+
+def _as_shape(shape: Any) -> tuple[int, ...]:
+    return tuple(shape) if np.iterable(shape) else (operator.index(shape),)
 
 
 def _like(function: Function) -> Function:
@@ -241,7 +251,7 @@ def _like(function: Function) -> Function:
     def lifted(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **more: Any) -> Any:
         x = _lifted(a)
         if shape is not None:
-            shape = (*((shape,) if isinstance(shape, int) else shape), x.n_samples)
+            shape = (*_as_shape(shape), x.n_samples)
             return wrap(function(x.samples, dtype=dtype, shape=shape), x.sample_set)
         return wrap(packed(function(x.samples, dtype=dtype)), x.sample_set)
 

@@ -10,11 +10,12 @@ import numpy as np
 from ensemble._check import kind_of, message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
-from ensemble.scalar._operators import array_power, operand, power, shape_error
+from ensemble.scalar._operators import array_power, operand, power, shape_error, weak_beside
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.protocol_table import PROTOCOLS
+from ensemble.scalar.sample_set import common_set
 
 __all__ = ["call_ufunc", "first_ensemble", "unsupported"]
 
@@ -144,11 +145,11 @@ def taken_outputs(name: str, options: dict[str, Any], n_samples: int) -> tuple[E
 
 
 def written_to_outputs(outputs: Any, results: Any, sample_set: Any, name: str) -> Any:
-    """The results as ensembles: those of `outputs` where they were given."""
+    """The results as ensembles: those of `outputs` where they were given; their set stays where inputs have none."""
     if not any(output is not None for output in outputs):
         return result_of(results, sample_set, name)
     for output in outputs:
-        if output is not None:
+        if output is not None and sample_set is not None:
             output.sample_set = sample_set
     several = results if isinstance(results, tuple) else (results,)
     final = tuple(result_of(r, sample_set, name) if o is None else o for r, o in zip(several, outputs, strict=True))
@@ -161,11 +162,16 @@ def _call(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any
     outputs = taken_outputs(name, options, n_samples)
     samples_of(name, *inputs, where, *outputs)
     sample_set = set_of(*inputs, where)
+    arrays = [samples_in(value) for value in inputs]
+    if any(isinstance(value, Ensemble) and value._is_weak for value in inputs):
+        weak = [isinstance(value, Ensemble) and value._is_weak for value in inputs]
+        strong = [getattr(a, "dtype", None) for a, own in zip(arrays, weak, strict=True) if not own]
+        arrays = [weak_beside(a, *strong) if own else a for a, own in zip(arrays, weak, strict=True)]
     if "where" in options:
         options["where"] = samples_in(where)
-    return written_to_outputs(
-        outputs, ufunc(*(samples_in(value) for value in inputs), **options), sample_set, ufunc.__name__
-    )
+        for output in outputs:  # which keeps some of its samples
+            common_set(sample_set, None if output is None else output.sample_set)
+    return written_to_outputs(outputs, ufunc(*arrays, **options), sample_set, ufunc.__name__)
 
 
 def _outer(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -72,7 +72,7 @@ def _of_matrices(ns: EnsembleNamespace, name: str, several: bool) -> Callable[..
     signature = inspect.Signature([inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY), *more])
 
     def lifted(x: Array, /, *arguments: Any, **options: Any) -> Any:
-        x = ns.lift(x, name)
+        x = _matrices(ns, x, name)
         options = {key: _per_matrix(ns, value) for key, value in options.items()}
         call = functools.partial(_swapped, f, arguments, options)
         result = _sample_by_sample(ns, name, call, samples_first(ns, x))
@@ -82,6 +82,17 @@ def _of_matrices(ns: EnsembleNamespace, name: str, several: bool) -> Callable[..
 
     lifted.__signature__ = signature  # type: ignore[attr-defined]
     return named(lifted, name)
+
+
+def _matrices(ns: EnsembleNamespace, x: Array, name: str) -> Ensemble:
+    """`x`, whose last two visible axes are matrices; numbers that `pinv` takes as floats are floats."""
+    lifted: Ensemble = ns.lift(x, name)
+    if lifted.ndim < 2:
+        raise np.linalg.LinAlgError(message(name, "x", "have 2 axes or more", f"shape {lifted.shape}"))
+    base = ns.main.base
+    if name == "pinv" and not base.isdtype(lifted.dtype, ("real floating", "complex floating")):
+        return wrap(base.astype(lifted.samples, base.float64), lifted.sample_set)
+    return lifted
 
 
 def _swapped(f: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any], x: Array) -> Any:
@@ -209,7 +220,10 @@ def vecdot(ns: EnsembleNamespace, x1: Array, x2: Array, /, *, axis: int = -1) ->
 def tensordot(ns: EnsembleNamespace, x1: Array, x2: Array, /, *, axes: Any = 2) -> Ensemble:
     """The sum of products over pairs of visible axes."""
     a, b = ns.lift(x1, "tensordot"), ns.lift(x2, "tensordot")
-    if not isinstance(axes, int):
+    if isinstance(axes, int):
+        shapes = f"{axes} for shapes {a.shape} and {b.shape}"
+        require(0 <= axes <= min(a.ndim, b.ndim), "tensordot", "axes", "be at most the axes of each operand", shapes)
+    else:
         left, right = (visible_axes(tuple(k), x.ndim, "tensordot") for k, x in zip(axes, (a, b), strict=True))
         axes = (left, right)
     if a.is_shared and not b.is_shared:  # the samples ride along as a free axis at the end
