@@ -83,6 +83,8 @@ class KrylovIteration:
         with np.errstate(all="ignore"):
             self.target = np.maximum(system.rtol * norm_b, atol)
         valid = np.isfinite(norm) & np.isfinite(self.target)
+        if system.x0 is None and np.any((norm <= self.target) & ~zero):  # no product tells whether A is finite
+            valid &= np.isfinite(norms(self.residual(empty_like(self.r))))
         valid &= (norm_b > 0.0) | zero  # beside the others, a coupled sample may be too small to have a norm
         self.initial, self.latest = norm, norm.copy()
         # below the roundoff of b a recursive norm is compared with the true residual in any case
@@ -282,7 +284,7 @@ class KrylovIteration:
         """The outcome of all samples."""
         x = self.end()
         if self.unit is not None:
-            x = x * asarray_like(self.unit.astype(x.dtype), x)
+            x = self.in_callers_range(x)
         if self.system.order is not None:
             x = restored_vectors(x, self.system.order)
         if self.system.is_complex:
@@ -292,6 +294,21 @@ class KrylovIteration:
         wrapped = wrap_like(self.system.like, x, self.system.operator_samples, self.system.sample_set)
         history, target, final = (self.in_callers_units(norms) for norms in (self.history(), self.target, self.final))
         return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function, final)
+
+    def in_callers_range(self, x: Array) -> Array:
+        """The solutions in the caller's units; where these cannot hold one, its status and norm are of what is left."""
+        unit, xp = asarray_like(self.unit.astype(x.dtype), x), array_namespace(x)  # type: ignore[union-attr]
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            scaled = x * unit
+            left = scaled / unit
+            changed = to_numpy(xp.any(left != x, axis=0)) & (self.status == Status.converged)
+            if changed.any():
+                norm = norms(self.system.A.residual(left, self.system.b / unit, None))
+                missed = changed & ~(norm <= self.target)
+                self.final[missed] = norm[missed]
+                self.status[missed] = Status.stagnated
+                self.status[missed & ~np.isfinite(norm)] = Status.breakdown
+        return scaled
 
     def in_callers_units(self, norms: np.ndarray) -> np.ndarray:
         """Norms of all samples in the caller's units: a copy."""

@@ -136,6 +136,9 @@ def newton(
             result = solver(jacobian(_like(u0, r, u)), _like(u0, r, right))
             if not isinstance(result, SolveResult):
                 raise TypeError(message("newton", "solver", "return a SolveResult", kind_of(result)))
+            count, advice = result.status.size, "Give u0 as an Ensemble of that many samples."
+            wanted = f"have {n_samples} samples, as u0 and the residual, or 1"
+            require(count in (1, n_samples), "newton", "what jacobian returns", wanted, count, advice)
             broken = active & (result.status == Status.breakdown)
             status[broken] = Status.breakdown
             active = active & ~broken

@@ -81,13 +81,21 @@ class WarmStart:
         require(solutions.ndim == 2, "WarmStart.add", "x", "be a vector", f"shape {tuple(solutions.shape[:-1])}")
         count = solutions.shape[1]
         require(new.shape[1] == count, "WarmStart.add", "points", f"have the {count} samples of x", new.shape[1])
+        xp = array_namespace(solutions)
+        if not xp.isdtype(solutions.dtype, ("real floating", "complex floating")):
+            solutions = xp.astype(solutions, xp.float64)
         if self._solutions is None:
             self._solutions = empty_like(solutions, (solutions.shape[0], self.capacity))
         length = self._solutions.shape[0]
         require(solutions.shape[0] == length, "WarmStart.add", "x", f"have length {length}", solutions.shape[0])
-        xp = array_namespace(solutions)
+        if converged is not None:
+            converged = np.asarray(converged)
+            shape = f"have shape ({count},)"
+            require(converged.shape == (count,), "WarmStart.add", "converged", shape, f"shape {converged.shape}")
+        both = xp.result_type(solutions.dtype, self._solutions.dtype)
+        self._solutions, solutions = (xp.astype(array, both, copy=False) for array in (self._solutions, solutions))
         valid = np.isfinite(new).all(axis=0) & to_numpy(xp.all(xp.isfinite(solutions), axis=0))
-        chosen = np.flatnonzero(valid if converged is None else valid & np.asarray(converged))[-self.capacity :]
+        chosen = np.flatnonzero(valid if converged is None else valid & converged)[-self.capacity :]
         places = (self._added + np.arange(chosen.size)) % self.capacity
         if len(self) < self.capacity:
             missing = min(self.capacity, self._added + chosen.size) - len(self)

@@ -51,7 +51,7 @@ class MatrixArithmetic:
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        if hasattr(other, "tocsr") and other.dtype.kind in "bu":  # a minus of unsigned numbers wraps around
+        if hasattr(other, "tocsr") and other.dtype.kind in "biu":  # the minus of -128 in 8 bits is -128
             other = other.astype(np.float64)
         return self + (other if is_array(other) or not hasattr(other, "__neg__") else -other)
 

@@ -253,7 +253,10 @@ class CrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
 
     # --- products
     def apply(self, x: Any, out: Any = None) -> Any:
-        """A x on bare arrays: `x` of shape (n_columns, n_samples), the answer in `out` or a new array."""
+        """A x on bare arrays: `x` of shape (n_columns, n_samples), the answer in `out`, not `x`, or a new array.
+
+        For loops of solvers: shapes and types are not checked, as those of all methods on bare arrays. `A @ x` checks.
+        """
         return crs.spmv(*self.arrays, x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:

@@ -184,3 +184,9 @@ def test_whole_numbers_as_a_start_and_a_reference_per_sample():
     np.testing.assert_allclose(result.u, np.sqrt(2.0), rtol=1e-12)
     result = newton(lambda u: u * u - 2.0, J, Ensemble(np.ones((2, 2))), reference=Ensemble(np.array([1e-3, 1e3])))
     assert result.iterations[0] > result.iterations[1] and result.converged.all()
+
+
+def test_samples_of_the_jacobian_alone_are_refused_with_the_way_out():
+    K, scale = poisson((5,)), Ensemble(np.array([1.0, 2.0, 4.0]))
+    with pytest.raises(ValueError, match="what jacobian returns must have 1 samples, as u0 .*; got 3. Give u0 as"):
+        newton(lambda u: K @ u - 1.0, lambda u: scale * K, np.zeros(5))

@@ -187,3 +187,27 @@ def test_weights_reach_the_solution(solve):
 def test_what_is_no_matrix_is_named(solve):
     with pytest.raises(TypeError, match=r"A must be a matrix or a linear operator .*; got an array of shape \(3,\)"):
         solve(np.ones(3), np.ones(3))
+
+
+@each_solver
+def test_solutions_beyond_the_range_of_numbers_are_not_called_converged(solve):
+    """Samples whose solution is infinite, rounds to zero, or is in range although b is out of it."""
+    A = gallery.poisson((3,))
+    factors = np.array([1e-100, 1e200, 1.0, 1e-200])
+    b = np.ones((3, 1)) * np.array([1e250, 1e-200, 1e200, 1e-200])
+    result = solve(CrsMatrix(A.graph, Ensemble(A.values * factors)), Ensemble(b))
+    assert result.status.tolist() == [Status.breakdown, Status.stagnated, Status.converged, Status.converged]
+    x = result.x.samples
+    assert np.isinf(x[:, 0]).all() and not x[:, 1].any()
+    np.testing.assert_allclose(x[:, 2:], np.array([[1.5, 2.0, 1.5]]).T * np.array([1e200, 1.0]), rtol=1e-12)
+    assert not np.isfinite(result.true_residual_norms[0])
+    assert result.true_residual_norms[1] == pytest.approx(np.sqrt(3.0) * 1e-200)
+
+
+@each_solver
+def test_a_tolerance_above_b_does_not_hide_a_matrix_that_is_not_finite(solve):
+    A = gallery.poisson((3,))
+    values = np.repeat(A.values, 3, axis=1)
+    values[0, 1] = np.nan
+    result = solve(CrsMatrix(A.graph, Ensemble(values)), Ensemble(np.ones((3, 3))), atol=10.0)
+    assert result.status.tolist() == [Status.converged, Status.breakdown, Status.converged]

@@ -113,3 +113,19 @@ def test_bad_input_is_refused():
         start.guess(np.ones(2))
     with pytest.raises(ValueError, match=r"WarmStart.add: x must be a vector; got shape \(2, 2\)"):
         start.add(Ensemble(np.ones((1, 3))), Ensemble(np.ones((2, 2, 3))))
+
+
+def test_the_store_takes_the_type_of_all_solutions():
+    """Integers are real numbers, complex solutions stay complex, and what float32 cannot hold is kept."""
+    start = WarmStart()
+    start.add(np.array([0.0]), np.array([1, 2, 3]))
+    start.add(np.array([1.0]), np.array([0.5, 0.5, 0.5]))
+    np.testing.assert_allclose(start.guess(np.array([1.0])), [0.5, 0.5, 0.5], rtol=1e-14)
+    np.testing.assert_allclose(start.guess(np.array([0.5])), [0.75, 1.25, 1.75], rtol=1e-14)
+    for first, second in ((np.ones(2, np.float32), [1.0 / 3.0, 1e300]), (np.ones(2), [1.0 + 2.0j, 3.0j])):
+        start = WarmStart()
+        start.add(np.array([0.0]), first)
+        start.add(np.array([1.0]), np.array(second))
+        np.testing.assert_allclose(start.guess(np.array([1.0])), second, rtol=1e-14)
+    with pytest.raises(ValueError, match=r"WarmStart.add: converged must have shape \(4,\)"):
+        start.add(Ensemble(np.zeros((1, 4))), Ensemble(np.zeros((2, 4))), converged=[True])

@@ -265,3 +265,11 @@ def test_vectors_that_hold_no_numbers_are_refused(make, x):
 def test_masked_entries_of_a_dense_matrix_are_refused():
     with pytest.raises(ValueError, match=r"CrsMatrix.from_scipy: matrices must have no masked entries; got 1 of 4"):
         CrsMatrix.from_scipy(np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[False, True], [False, False]]))
+
+
+def test_the_minus_of_the_least_integer_does_not_wrap_around():
+    A = poisson((3,))
+    for dtype in (np.int8, np.int16, np.uint8):
+        B = sp.csr_array(np.diag([np.iinfo(dtype).min, 1, 2]).astype(dtype))
+        expected = A.to_scipy().toarray() - B.toarray().astype(np.float64)
+        np.testing.assert_array_equal((A - B).to_scipy().toarray(), expected)
