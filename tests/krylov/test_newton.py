@@ -187,6 +187,6 @@ def test_whole_numbers_as_a_start_and_a_reference_per_sample():
 
 
 def test_samples_of_the_jacobian_alone_are_refused_with_the_way_out():
-    K, scale = poisson((5,)), Ensemble(np.array([1.0, 2.0, 4.0]))
-    with pytest.raises(ValueError, match="what jacobian returns must have 1 samples, as u0 .*; got 3. Give u0 as"):
+    K, scale = gallery.poisson((5,)), Ensemble(np.array([1.0, 2.0, 4.0]))
+    with pytest.raises(ValueError, match=r"what jacobian returns must have 1 samples, as u0 .*; got 3. Give u0 as"):
         newton(lambda u: K @ u - 1.0, lambda u: scale * K, np.zeros(5))
