@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +21,17 @@ SYNC_THREADS = 8
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a file beside `path`, then put it in place: readers never see half a file.
 
-    A symbolic link stays; the file that it leads to is replaced.
+    A symbolic link stays; the file that it leads to is replaced. A pipe or a device is written into.
     """
+    target = path.resolve()
+    if target.exists() and not target.is_file() and not target.is_dir():
+        contents = io.BytesIO()
+        write(contents)
+        with target.open("wb") as stream:
+            stream.write(contents.getbuffer())
+        return
     with Replacements() as files:
-        files.write(path.resolve(), write)
+        files.write(target, write)
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
@@ -61,6 +70,8 @@ class Replacements:
         if self._durable:
             sync(self._pending.values())
         for path, part in self._pending.items():
+            with contextlib.suppress(OSError):  # a new file has no mode to keep
+                part.chmod(path.stat().st_mode & 0o7777)
             part.replace(path)
         if self._durable:
             sync(self._folders)

@@ -187,6 +187,50 @@ def test_a_killed_run_is_resumed_with_other_groups_and_two_processes(folder, cap
     assert files_of(folder / "killed.zarr") == files_of(folder / "whole.zarr")
 
 
+def test_a_study_is_resumed_to_its_target(folder, capsys):
+    """The target of the run holds where no number of samples is given."""
+    options = ["--sampler", "monte_carlo", "--target", "tip=0.01", "--quiet"]
+    assert ensemble(capsys, "run", "model.py:tip", *options, "--store", "whole.zarr")[0] == 0
+    whole = en.uq.open_study(folder / "whole.zarr")
+    assert whole.n > 1024
+    assert ensemble(capsys, "run", "model.py:tip", *options[:3], "tip=0.5", "--store", "part.zarr", "--quiet")[0] == 0
+    status, _, _ = ensemble(capsys, "resume", "part.zarr", "--target", "tip=0.01", "--quiet")
+    assert status == 0 and en.uq.open_study(folder / "part.zarr").n == whole.n
+    file = folder / "part.zarr" / ".ensemble" / "command.json"
+    assert json.loads(file.read_text())["target"] == ["tip", 0.01]
+    assert ensemble(capsys, "resume", "part.zarr", "-n", 2 * whole.n, "--quiet")[0] == 0
+    assert en.uq.open_study(folder / "part.zarr").n == 2 * whole.n
+
+
+def test_a_moved_study_is_resumed_where_its_files_are_now(folder, capsys):
+    (folder / "a.toml").write_text(CONFIG)
+    (folder / "model.py").write_text(MODEL + "\nown = stats.norm(1.0, 0.1)\n")
+    assert ensemble(capsys, "run", "model.py:uses_config", "-c", "a.toml", "--store", "a.zarr", "--quiet")[0] == 0
+    (folder / "b").mkdir()
+    (folder / "a.toml").rename(folder / "b" / "c.toml")
+    (folder / "model.py").rename(folder / "b" / "model.py")
+    assert ensemble(capsys, "resume", "a.zarr", "-n", 128, "--quiet")[0] == 2
+    where = ["--model", "b/model.py:uses_config", "-c", "b/c.toml"]
+    assert ensemble(capsys, "resume", "a.zarr", "-n", 128, *where, "--quiet")[0] == 0
+    assert ensemble(capsys, "resume", "a.zarr", "-n", 256, "--quiet")[0] == 0
+
+
+def test_a_model_that_has_come_to_raise_always_ends_a_resumed_study_at_once(folder, capsys):
+    """As where a file is missing: no sample is lost."""
+    text = MODEL + "\nclass Missing(Exception): pass\n\ndef reads(x):\n    try:\n        open('data').close()\n"
+    text += "    except OSError as error:\n        raise Missing('data') from error\n    return tip(x)\n"
+    (folder / "model.py").write_text(text)
+    (folder / "data").write_text("1")
+    assert ensemble(capsys, "run", "model.py:reads", "-n", 64, "--store", "a.zarr", "--quiet")[0] == 0
+    (folder / "data").unlink()
+    with pytest.raises(Exception, match="data"):
+        ensemble(capsys, "resume", "a.zarr", "-n", 128, "--quiet")
+    assert en.uq.open_study(folder / "a.zarr").n_done == 64
+    (folder / "data").write_text("1")
+    assert ensemble(capsys, "resume", "a.zarr", "-n", 128, "--quiet")[0] == 0
+    assert en.uq.open_study(folder / "a.zarr").n_failed == 0
+
+
 HANDLED = """
 import runpy, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it

@@ -111,3 +111,18 @@ def test_many_files_are_synced_in_threads(tmp_path):
         for k in range(20):
             files.write(tmp_path / str(k), lambda file: file.write(b"1"))
     assert len(tree(tmp_path)) == 20
+
+
+def test_a_pipe_is_written_into_and_a_mode_is_kept(tmp_path):
+    pipe, file = tmp_path / "pipe", tmp_path / "x"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, lambda stream: stream.write(b"numbers"))
+        assert os.read(reader, 100) == b"numbers" and pipe.is_fifo()
+    finally:
+        os.close(reader)
+    file.write_bytes(b"old")
+    file.chmod(0o600)
+    write_whole(file, lambda stream: stream.write(b"new"))
+    assert file.read_bytes() == b"new" and file.stat().st_mode & 0o777 == 0o600

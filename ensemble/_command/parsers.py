@@ -299,7 +299,9 @@ def add_resume(commands: Any) -> None:
     parser = of_store(commands, "resume", "continue the study of a store, or extend it to more samples", json=False)
     add = parser.add_argument
     add("--model", metavar="FILE.py:FUNCTION", help="where the model is now (default: where it was)")
-    add("-n", "--samples", type=at_least(1), metavar="N", help="extend the study to N samples")
+    add("-c", "--config", type=Path, metavar="FILE.toml", help="where the inputs are now (default: where they were)")
+    add("-n", "--samples", type=at_least(1), metavar="N", help="extend the study to N samples, whatever its target")
+    add("--target", type=target, metavar="OUTPUT=X", help="as of run (default: that of the run)")
     add("--force", action="store_true", help="continue although the model's source has changed")
     add_execution(add)
     parser.set_defaults(run=command("study.resume"))

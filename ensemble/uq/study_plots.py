@@ -68,24 +68,30 @@ class StudyPlots:
         ax.set_ylabel(name)
         return ax
 
-    def scatter(self, names: Sequence[str] | None = None, *, figure: Any = None) -> Any:
+    def scatter(
+        self, names: Sequence[str] | None = None, *, outputs: Sequence[str] | None = None, figure: Any = None
+    ) -> Any:
         """A scatter matrix of inputs and outputs of shape ().
 
         Parameters
         ----------
         names : sequence of str, optional
-            Names of inputs and outputs. Default: all random inputs and outputs of shape (), at most 8.
+            Names of inputs and outputs. Default: all random inputs and outputs of shape () of real numbers, at most 8.
+        outputs : sequence of str, optional
+            Names of outputs to draw beside the inputs where `names` are not given.
         figure : matplotlib.figure.Figure, optional
 
         Returns
         -------
         matplotlib.figure.Figure
         """
-        inputs = self._result.inputs
+        inputs, result = self._result.inputs, self._result
         if names is None:
             scalars = [name for name in inputs.names if getattr(inputs[name], "shape", None) == ()]
-            names = [name for name in scalars if not inputs[name].is_shared]
-            names = [*names, *(name for name in self._result.names if self._result.samples(name).shape == ())][:8]
+            varying = [name for name in scalars if not inputs[name].is_shared and np.ptp(inputs[name].samples) > 0.0]
+            numbers = [name for name in result.names if result.samples(name).dtype.kind in "iuf"]
+            chosen = [name for name in numbers if result.samples(name).shape == ()] if outputs is None else outputs
+            names = [*varying, *chosen][:8]
         values = {}
         for name in names:
             y = self._result.samples(name) if name in self._result.names else inputs[name]

@@ -14,23 +14,26 @@ __all__ = ["Origin"]
 
 @dataclass(frozen=True)
 class Origin:
-    """The model as FILE.py:FUNCTION and the TOML file of the inputs, both with absolute paths."""
+    """The model as FILE.py:FUNCTION and the TOML file of the inputs, both with absolute paths, and the target."""
 
     model: str
     config: str | None
+    target: tuple[str, float] | None = None
 
     @classmethod
-    def of(cls, model: str, config: Path | None) -> Origin:
+    def of(cls, model: str, config: Path | None, target: tuple[str, float] | None = None) -> Origin:
         """The origin that the command's arguments name."""
         path, _, name = model.partition(":")
-        return cls(f"{Path(path).resolve()}:{name}", None if config is None else str(config.resolve()))
+        return cls(f"{Path(path).resolve()}:{name}", None if config is None else str(config.resolve()), target)
 
     @classmethod
     def read(cls, store: Path) -> Origin | None:
         """The origin of a store; None where a program made it."""
         try:
             found = json.loads(file_of(store).read_bytes())
-            return cls(str(found["model"]), None if found["config"] is None else str(found["config"]))
+            target = found.get("target")  # of version 0.1 on
+            config = None if found["config"] is None else str(found["config"])
+            return cls(str(found["model"]), config, None if target is None else (str(target[0]), float(target[1])))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:

@@ -17,7 +17,10 @@ def run(options: argparse.Namespace) -> int:
     result = uq.open_study(options.store)
     if not result.ids.size:
         raise ValueError(f"{options.store} must have a sample that did not fail; got {result.n_failed} failed.")
-    name = chosen_outputs(result, None if options.name is None else [options.name])[0]
-    axes = getattr(result.plot, options.kind)(*([] if options.kind == "scatter" else [name]))
+    names = chosen_outputs(result, None if options.name is None else [options.name])
+    if options.kind == "scatter":
+        axes = result.plot.scatter(outputs=None if options.name is None else names)
+    else:
+        axes = getattr(result.plot, options.kind)(names[0])
     save_figure(getattr(axes, "figure", None) or axes, options.file)
     return 0

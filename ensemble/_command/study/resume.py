@@ -23,7 +23,9 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(
             f"resume: the store must be one of ensemble run; got {seen}. Call propagate(..., resume=True)."
         )
-    reference = options.model or origin.model
+    config = options.config or (None if origin.config is None else Path(origin.config))
+    origin = Origin.of(options.model or origin.model, config, options.target or origin.target)
+    reference = origin.model
     model = model_of(reference)
     study: dict[str, Any] = {}
     if origin.config is not None:
@@ -35,7 +37,11 @@ def run(options: argparse.Namespace) -> int:
             "workers": options.workers}  # fmt: skip
     chosen = kept | {name: value for name, value in said.items() if value is not None}
     chosen |= {"n": options.samples or stored["n"], "seed": stored["seed"], "sampler": sampler_of(stored)}
-    return carry_out(model, inputs, chosen, options, resume="force" if options.force else True)
+    if origin.target is not None and options.samples is None:
+        chosen |= {"n": "auto", "target": dict([origin.target])}
+    status = carry_out(model, inputs, chosen, options, resume="force" if options.force else True)
+    origin.write(options.store)
+    return status
 
 
 def sampler_of(manifest: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         if uq.Store.exists(options.store):
             seen = f"a study at {options.store}"
             raise ValueError(f"--store must be a new folder; got {seen}. Go on with: ensemble resume {options.store}")
-        Origin.of(options.model, options.config).write(options.store)
+        Origin.of(options.model, options.config, options.target).write(options.store)
     return carry_out(model, inputs, chosen, options, resume=False)
 
 

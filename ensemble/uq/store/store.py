@@ -80,6 +80,7 @@ class Store:
         self._private, self._journal = path / PRIVATE, journal
         self._lock, self._sync_seconds, self._synced = lock, sync_seconds, time.monotonic()
         self._on_disk = True
+        self._accepted: dict[str, Any] = {}  # of another model, until it has given a group that fits
         self._index = Index(manifest["n"])
         for group in journal.groups():
             self._index.add(group)
@@ -187,7 +188,7 @@ class Store:
             versions warn, as results may differ in the last digits, and are noted as ``later_versions``. Without
             it the store is opened for reading, also while another process writes.
         force : bool
-            Accept another ``source_digest``, and nothing else.
+            Accept another ``source_digest``, and nothing else; it is stored with the first group that fits.
         sync_seconds : float, s
             As for `create`.
 
@@ -225,12 +226,25 @@ class Store:
             try:
                 stored = manifests.read("Store.open", private / "manifest.json")
                 current = manifests.merged("Store.open", stored, given, force=force)
+                accepted = {key: current[key] for key in ("source_digest",) if current.get(key) != stored.get(key)}
+                current |= {key: stored[key] for key in accepted}
                 if current != stored:
                     manifests.write(private, current)
-                return cls(folder, current, Journal(private / "journal", writable=True), lock, seconds)
+                store = cls(folder, current, Journal(private / "journal", writable=True), lock, seconds)
+                store._accepted = accepted
+                if not store._index.done.any():  # nothing was computed with the other source
+                    store._accept()
+                return store
             except BaseException:
                 lock.release()
                 raise
+
+    def _accept(self) -> None:
+        """Store what `force` accepted of another model."""
+        if self._accepted:
+            self.manifest = {**self.manifest, **self._accepted}
+            self._accepted = {}
+            manifests.write(self._private, self.manifest)
 
     def extend(self, n: int) -> None:
         """Let the study have `n` samples, at least as many as now."""
@@ -273,6 +287,7 @@ class Store:
         self._require_writable("Store.append")
         group = group_checked(ids, outputs, failed, reasons, self.outputs, self._index.done)
         with Writing("Store.append", self.path, "Nothing stored is lost: free space, then resume."):
+            self._accept()
             record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons)
         if group.outputs and not self.outputs:
             self._add_outputs(record.layout.outputs)

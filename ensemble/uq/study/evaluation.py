@@ -36,11 +36,12 @@ class SampleError(RuntimeError):
 
 
 def evaluate(
-    model: Callable[[Any], Any], samples: Any, on_failure: str, backend: str = "numpy", probe: bool = False
+    model: Callable[[Any], Any], samples: Any, on_failure: str, backend: str = "numpy", probe: Any = False
 ) -> Outcome:
     """Call the model once on `samples`; with "retry" once more on each failed sample alone.
 
-    With `probe`, a model that raises the same error on all samples and on some of them alone raises it here.
+    With `probe`, a model that raises the same error on all samples and on some of them alone raises it here; where
+    `probe` is a sample that has succeeded before, if it raises it on that one, too.
     """
     start = time.perf_counter()
     if backend != "numpy":
@@ -48,7 +49,7 @@ def evaluate(
         model = lambda x: given(BackendSamples(x, like))
     outcome = _call(model, samples, on_failure)
     if probe and outcome.raised and not outcome.out_of_memory and samples.n_samples > 1:
-        _raise_where_alone_too(model, samples, outcome.raised)
+        _raise_where_alone_too(model, samples, outcome.raised, probe)
     if on_failure == "retry" and samples.n_samples > 1 and np.any(outcome.failed):
         outcome = _retried(model, samples, outcome)
     outcome.seconds = time.perf_counter() - start
@@ -114,13 +115,14 @@ def reason_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".strip(": ")
 
 
-def _raise_where_alone_too(model: Callable[[Any], Any], samples: Any, raised: str) -> None:
+def _raise_where_alone_too(model: Callable[[Any], Any], samples: Any, raised: str, proof: Any) -> None:
     """Raise what the model raises if that is `raised` for the first, middle and last sample alone, too."""
     last = samples.n_samples - 1
     error: Exception | None = None
-    for place in sorted({0, last // 2, last}):
+    tried = [samples.take(np.array([place])) for place in sorted({0, last // 2, last})]
+    for one in tried if proof is True else [*tried, proof]:
         try:
-            _call(model, samples.take(np.array([place])), "raise")
+            _call(model, one, "raise")
         except Exception as found:
             if type(found).__qualname__ != raised:
                 return

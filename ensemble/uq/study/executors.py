@@ -29,7 +29,7 @@ SECONDS_BETWEEN_POLLS = 0.5
 """Time limit of one wait for a future: an interrupt is handled after it."""
 
 
-def run_pickled(model: bytes, samples: Any, on_failure: str, backend: str, probe: bool) -> Outcome:
+def run_pickled(model: bytes, samples: Any, on_failure: str, backend: str, probe: Any) -> Outcome:
     """`evaluate` in a worker."""
     return evaluate(unpickled(model), samples, on_failure, backend, probe)
 
@@ -129,7 +129,7 @@ class GroupScheduler:
 
     def __init__(self, workers: Workers, model: Any, on_failure: str, backend: str) -> None:
         self.workers, self.on_failure, self.backend = workers, on_failure, backend
-        self.probe = False
+        self.probe: Any = False
         local = isinstance(workers.executor, ThreadPoolExecutor)
         self.work: Callable[..., Outcome] = evaluate if local else run_pickled
         self.model = model if local else pickled(model)

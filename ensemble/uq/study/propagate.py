@@ -9,6 +9,8 @@ from contextlib import suppress
 from os import PathLike
 from typing import Any, Literal
 
+import numpy as np
+
 from ensemble._backend import prototype
 from ensemble._check import integer, kind_of, message, one_of, positive
 from ensemble.uq.inputs.inputs import Inputs
@@ -35,7 +37,7 @@ class Serial:
 
     def __init__(self, model: Callable[[Any], Any], on_failure: str, backend: str) -> None:
         self.model, self.on_failure, self.backend = model, on_failure, backend
-        self.probe = False
+        self.probe: Any = False
 
     def run(self, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
         """Outcomes in the order of the groups."""
@@ -282,7 +284,7 @@ def carried_out(
         runner = GroupScheduler(workers_of(executor), model, on_failure or "mask", backend)
     try:
         study = make_study()
-        runner.probe = on_failure is None and not study.n_done
+        runner.probe = on_failure is None and proof_of(study)
         with StudyProgress(study, quiet=not progress) as display:
             run = StudyRun(study, runner, display, time.perf_counter() + seconds, target)
             try:
@@ -296,6 +298,12 @@ def carried_out(
     finally:
         runner.close()
     return result
+
+
+def proof_of(study: Plan) -> Any:
+    """A sample of an earlier call on which the model did not fail; True where none was run, False where all failed."""
+    good = np.flatnonzero(study.is_done & ~study.failed)
+    return study.samples.take(good[:1]) if good.size else not study.n_done
 
 
 def attach_result(error: BaseException, study: Plan) -> None:

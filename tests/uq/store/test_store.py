@@ -185,6 +185,21 @@ def test_another_study_is_refused_and_a_changed_source_only_on_request(path):
     Store.open(path, other).close()
 
 
+def test_another_source_counts_from_the_first_group_that_fits(path):
+    """A model whose outputs do not fit, or that never runs, leaves the store to the one before."""
+    other, ids = {**STUDY, "source_digest": "bb"}, np.arange(STUDY["n"])
+    with Store.create(path, STUDY) as store:
+        store.append(ids[:1], {"tip": np.ones(1)})
+    with Store.open(path, other, force=True) as store, pytest.raises(ValueError, match="outputs"):
+        store.append(ids[1:2], {"other": np.ones(1)})
+    Store.open(path, STUDY).close()
+    with Store.open(path, other, force=True) as store:
+        store.append(ids[1:2], {"tip": np.ones(1)})
+    with pytest.raises(ValueError, match="source has changed"):
+        Store.open(path, STUDY)
+    Store.open(path, other).close()
+
+
 def test_an_existing_study_is_not_overwritten(path):
     Store.create(path, STUDY).close()
     with pytest.raises(ValueError, match=r"^Store.create: path must be a new one; got a study at .*Pass resume=True"):
