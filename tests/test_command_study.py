@@ -299,6 +299,21 @@ def test_plots_of_fields_are_written(folder, capsys, kind):
     assert Path("run.png").stat().st_size > 5000
 
 
+@pytest.mark.parametrize(
+    "body, text",
+    [
+        ("'x' + 1", "model.py:wrong_line raised TypeError in line 43: can only concatenate str"),
+        ("open('no such file')", "model.py:wrong_line raised FileNotFoundError in line 43"),
+        ("x.nope", "model.py:wrong_line raised UnknownInputError in line 43"),
+    ],
+)
+def test_errors_of_the_model_say_where_they_were_raised(folder, capsys, body, text):
+    head = MODEL + "\n" * (40 - MODEL.count("\n"))
+    (folder / "model.py").write_text(f"{head}\ndef wrong_line(x):\n    {body}\n    return tip(x)\n")
+    status, _, err = ensemble(capsys, "run", "model.py:wrong_line", "-n", 16, "--quiet")
+    assert status == 2 and text in err and len(err.strip().splitlines()) == 1
+
+
 def test_a_study_of_failed_samples_has_no_picture(folder, capsys):
     options = ("-n", 64, "--on-failure", "mask", "--store", "run.zarr", "--quiet")
     ensemble(capsys, "run", "model.py:raises", *options)

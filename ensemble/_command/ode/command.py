@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-import traceback
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._command.shared import toml_values as kinds
 from ensemble._command.shared.backend import require_backend
 from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, require_writable, save_figure
-from ensemble._command.shared.sources import object_in, reject_unknown, toml_table
+from ensemble._command.shared.sources import object_in, raised_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
 from ensemble._command.study.configuration import inputs_from_table
 from ensemble._files import write_arrays
@@ -68,10 +67,10 @@ def run(options: argparse.Namespace) -> int:
             result = ode.solve(problem.f, problem.y0, problem.t, p=problem.p, backend=options.backend,
                                progress=not options.quiet, **chosen)  # fmt: skip
         except Exception as error:  # of the user's function, of any kind
-            line = line_of(error, options.problem)
-            if line is None:
+            text = raised_in(options.problem, error)
+            if text is None:
                 raise
-            raise ValueError(f"{options.problem} raised {type(error).__name__} in line {line}: {error}") from error
+            raise ValueError(text) from error
         status = to_numpy(result.status)
     seconds = time.perf_counter() - started
     found = outcome(problem, result, status, seconds)
@@ -83,13 +82,6 @@ def run(options: argparse.Namespace) -> int:
     if options.plot is not None:
         options.output.write(options.plot, lambda: save_figure(figure(problem, result), options.plot))
     return 0 if result.all_succeeded else 1
-
-
-def line_of(error: Exception, problem: str) -> int | None:
-    """The last line of the user's file that an error came through; None where it came through none."""
-    file = Path(problem.partition(".py")[0] + ".py").resolve()
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file]
-    return frames[-1].lineno if ".py" in problem and frames else None
 
 
 def problem_of(options: argparse.Namespace) -> Problem:

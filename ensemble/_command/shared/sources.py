@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 import tomllib
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["located", "object_in", "reject_unknown", "toml_table"]
+__all__ = ["located", "object_in", "raised_in", "reject_unknown", "toml_table"]
 
 
 T = TypeVar("T")
@@ -52,6 +53,15 @@ def object_in(reference: Any, folder: Path, default: str = "", *, package: str =
     if not hasattr(module, name):
         raise ValueError(f"{reference}: {file.name} must define {name!r}; got no such name.")
     return getattr(module, name)
+
+
+def raised_in(reference: str, error: Exception) -> str | None:
+    """What an error of the user's code is and its last line in the file of `reference`; None where it has none."""
+    file = Path(reference.partition(".py")[0] + ".py").resolve()
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file]
+    if ".py" not in reference or not frames:
+        return None
+    return f"{reference} raised {type(error).__name__} in line {frames[-1].lineno}: {error}"
 
 
 def toml_table(path: Path) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
     chosen |= {"n": options.samples or stored["n"], "seed": stored["seed"], "sampler": sampler_of(stored)}
     if origin.target is not None and options.samples is None:
         chosen |= {"n": "auto", "target": dict([origin.target])}
+    options.model = reference
     status = carry_out(model, inputs, chosen, options, resume="force" if options.force else True)
     origin.write(options.store)
     return status

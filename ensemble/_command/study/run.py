@@ -7,10 +7,12 @@ import json
 from typing import Any
 
 from ensemble import uq
+from ensemble._command.shared.sources import raised_in
 from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
 from ensemble._command.study.origin import Origin
 from ensemble._command.study.report import as_json
 from ensemble._progress import say
+from ensemble.uq.inputs.samples import UnknownInputError
 
 __all__ = ["carry_out", "run"]
 
@@ -57,6 +59,20 @@ def carry_out(model: Any, inputs: Any, chosen: dict[str, Any], options: argparse
             text = f"{found.n_done} of {found.n} samples are in {options.store}"
             say(f"{options.prog}: interrupted: {text}; go on with: ensemble resume {options.store}")
             return 130
+        if found is not None and found.n_done:
+            print_result(found, options)
+            say(f"{options.prog}: interrupted: the statistics are those of {found.n_done} of {found.n} samples")
+            return 130
         raise
-    options.output.print(json.dumps(as_json(result), allow_nan=False) if options.json else repr(result))
+    except (ValueError, TypeError, OSError, UnknownInputError) as error:  # which the command tells in one line
+        told = raised_in(options.model, error)
+        if told is None:
+            raise
+        raise ValueError(" ".join([told, *(f"({note})" for note in getattr(error, "__notes__", []))])) from error
+    print_result(result, options)
     return 1 if result.n_failed or result.target_met is False else 0
+
+
+def print_result(result: Any, options: argparse.Namespace) -> None:
+    """The statistics as a table, or one JSON object."""
+    options.output.print(json.dumps(as_json(result), allow_nan=False) if options.json else repr(result))
