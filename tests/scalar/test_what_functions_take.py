@@ -188,3 +188,14 @@ def test_whole_numbers_beyond_64_bits_are_refused():
     with pytest.raises(ValueError, match="fit a 64-bit integer in every sample; got other values in sample 0"):
         round(Ensemble(np.array([2**63 + 5, 3], np.uint64)))
     assert np.array_equal(round(Ensemble(np.array([5, 3], np.uint64))).samples, [5, 3])
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.int64, np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("exponent", [2, 0.5, -1.0, 3.0, True])
+def test_power_is_the_function_not_the_operator(dtype, exponent):
+    """Types and last bits differ between them for bools and complex numbers."""
+    x = (np.arange(12.0).reshape(2, 2, 3) + (1j if dtype is np.complex128 else 0.0)).astype(dtype)
+    with np.errstate(all="ignore"):
+        found = np.power(Ensemble(x), exponent)
+        expected = np.stack([np.power(x[..., s], exponent) for s in range(3)], axis=-1)
+    assert found.dtype == expected.dtype and np.array_equal(found.samples, expected, equal_nan=True)

@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._check import kind_of, message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
+from ensemble.scalar._operators import NUMBERS as PYTHON_NUMBERS
 from ensemble.scalar._operators import array_power, operand, power, shape_error, weak_beside
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
@@ -83,7 +84,8 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
             return NotImplemented
     try:
         if ufunc is np.power:  # a scalar's operator comes here too, and is of another routine than the ufunc
-            results = (power if isinstance(inputs[0], np.generic) else array_power)(*arrays)
+            whole = type(inputs[1]) in PYTHON_NUMBERS
+            results = (power if isinstance(inputs[0], np.generic) else np.power if whole else array_power)(*arrays)
         else:
             results = ufunc(*arrays)
     except ValueError as error:
