@@ -23,15 +23,14 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
     A symbolic link stays; the file that it leads to is replaced. A pipe or a device is written into.
     """
-    target = path.resolve()
-    if target.exists() and not target.is_file() and not target.is_dir():
+    if path.exists() and not path.is_file() and not path.is_dir():
         contents = io.BytesIO()
         write(contents)
-        with target.open("wb") as stream:
+        with path.open("wb") as stream:
             stream.write(contents.getbuffer())
         return
     with Replacements() as files:
-        files.write(target, write)
+        files.write(path.resolve(), write)
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:

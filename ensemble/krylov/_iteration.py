@@ -303,7 +303,7 @@ class KrylovIteration:
             left = scaled / unit
             changed = to_numpy(xp.any(left != x, axis=0)) & (self.status == Status.converged)
             if changed.any():
-                norm = norms(self.system.A.residual(left, self.system.b / unit, None))
+                norm = norms(self.system.A.residual(left, self.system.b / unit, empty_like(x)))
                 missed = changed & ~(norm <= self.target)
                 self.final[missed] = norm[missed]
                 self.status[missed] = Status.stagnated

@@ -90,10 +90,12 @@ class WarmStart:
         require(solutions.shape[0] == length, "WarmStart.add", "x", f"have length {length}", solutions.shape[0])
         if converged is not None:
             converged = np.asarray(converged)
+            converged = np.full(count, converged) if converged.ndim == 0 else converged
             shape = f"have shape ({count},)"
             require(converged.shape == (count,), "WarmStart.add", "converged", shape, f"shape {converged.shape}")
-        both = xp.result_type(solutions.dtype, self._solutions.dtype)
-        self._solutions, solutions = (xp.astype(array, both, copy=False) for array in (self._solutions, solutions))
+        pair = self._solutions, solutions
+        both = np.result_type(*(str(array.dtype).rpartition(".")[2] for array in pair)).name
+        self._solutions, solutions = (_as(array, both) for array in pair)
         valid = np.isfinite(new).all(axis=0) & to_numpy(xp.all(xp.isfinite(solutions), axis=0))
         chosen = np.flatnonzero(valid if converged is None else valid & converged)[-self.capacity :]
         places = (self._added + np.arange(chosen.size)) % self.capacity
@@ -170,3 +172,9 @@ def _first(count: int) -> np.ndarray:
     weights = np.zeros(count)
     weights[0] = 1.0
     return weights
+
+
+def _as(array: Any, dtype: str) -> Any:
+    """`array` in a data type of its own library."""
+    xp = array_namespace(array)
+    return xp.astype(array, getattr(xp, dtype), copy=False)

@@ -49,7 +49,7 @@ def constant_key(value: Any) -> tuple[Any, ...]:
     if kind is frozenset:
         return kind, frozenset(constant_key(item) for item in value)
     if isinstance(value, np.generic):
-        return kind, value.tobytes()
+        return kind, value.dtype.str, value.tobytes()
     return kind, value
 
 

@@ -211,3 +211,16 @@ def test_a_tolerance_above_b_does_not_hide_a_matrix_that_is_not_finite(solve):
     values[0, 1] = np.nan
     result = solve(CrsMatrix(A.graph, Ensemble(values)), Ensemble(np.ones((3, 3))), atol=10.0)
     assert result.status.tolist() == [Status.converged, Status.breakdown, Status.converged]
+
+
+@each_solver
+def test_a_matrix_free_operator_near_the_end_of_the_range(solve, rng):
+    class Operator:
+        shape = A.shape
+
+        def __matmul__(self, x):
+            return gallery.poisson((7, 7)) @ x
+
+    b = rng.uniform(0.5, 1.0, 49) * 2.0**-1050
+    result = solve(Operator(), b, rtol=1e-3)
+    assert result.converged.all() and np.linalg.norm((Operator() @ result.x - b) * 2.0**1000) <= 2e-3 * 2.0**-50 * 7.0

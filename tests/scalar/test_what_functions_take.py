@@ -153,6 +153,9 @@ def test_static_values_are_told_apart_by_type_and_sign():
     ratio = fuse(lambda a, s: a / s, static="s")
     with np.errstate(divide="ignore"):
         assert np.all(ratio(V, 0.0).samples == -ratio(V, -0.0).samples)
+    times = fuse(lambda a, c, unit: a * (c / unit), static=("c", "unit"))
+    for unit, size in (("s", 1.0), ("m", 60.0)):
+        assert np.array_equal(times(V, np.timedelta64(1, unit), np.timedelta64(1, "s")).samples, V.samples * size)
     product = fuse(lambda a, c: a * c[0])
     whole = Ensemble(np.arange(3))
     for factor in (2, 2.0, np.float32(2), 2):
@@ -188,6 +191,7 @@ def test_whole_numbers_beyond_64_bits_are_refused():
     with pytest.raises(ValueError, match="fit a 64-bit integer in every sample; got other values in sample 0"):
         round(Ensemble(np.array([2**63 + 5, 3], np.uint64)))
     assert np.array_equal(round(Ensemble(np.array([5, 3], np.uint64))).samples, [5, 3])
+    assert np.array_equal(round(Ensemble(np.array([2**63 - 1, -(2**63)]))).samples, [2**63 - 1, -(2**63)])
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.int64, np.float32, np.float64, np.complex128])

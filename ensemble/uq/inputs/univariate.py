@@ -117,11 +117,11 @@ class FrozenDistribution(Variable):
         """The values of a discrete distribution, less tails of probability 1e-12, ascending."""
         if hasattr(self.frozen.dist, "xk"):
             own = np.sort(np.asarray(self.frozen.dist.xk, dtype=np.float64))
-            return own + self.parameters["loc"]
-        low, high = self.frozen.ppf(1e-12), self.frozen.isf(1e-12)
+            return own + self.location
+        low, high = self.unmoved.ppf(1e-12), self.unmoved.isf(1e-12)
         if high - low > MOST_ATOMS:
             return np.empty(0)
-        values: np.ndarray = np.arange(low, high + 1.0)
+        values: np.ndarray = np.arange(low, high + 1.0) + self.location
         return values
 
     def breaks(self) -> np.ndarray:

@@ -52,13 +52,15 @@ KNOWN = {
     ),
     "scipy.spatial": ("data", "points", "simplices"),
     "numpy": ("coef", "domain", "window"),
-    "pandas": ("index", "columns"),
     "ensemble.linalg": ("shape", "values", "graph", "indptr", "indices"),
 }
 """Attributes that determine objects of installed packages: matrices, distributions, point sets, polynomials."""
 
 READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 """Operations of byte code that read a variable which is not the function's own."""
+
+ARRAYS = ("pandas", "torch", "jax")
+"""Packages whose objects are compared as arrays, where they are some."""
 
 STATEFUL = ("scipy.interpolate",)
 """Packages whose objects are determined by their attributes."""
@@ -71,7 +73,7 @@ def source_digest(model: Callable[..., Any]) -> str:
     comments, blank lines and indentation of the whole; default values; and the values of the global and enclosed
     variables that it names, where they are numbers, text, None, NumPy arrays, Ensembles, matrices of `ensemble`,
     `Inputs`, samplers and fields, sparse matrices, frozen distributions, interpolators and trees of SciPy, polynomials
-    of NumPy, other objects that NumPy takes as arrays, as series and tables of pandas, or tuples, lists, sets and
+    of NumPy, series and tables of pandas, arrays of PyTorch and JAX, or tuples, lists, sets and
     dicts of these; other objects by their ``repr``, unless it is an address; which of them are the same object;
     numbers, text, arrays and tuples that are attributes of a class. A name is followed as a global or enclosed
     variable, as an attribute of a module that is one, through decorators that set ``__wrapped__`` or ``py_func``,
@@ -116,6 +118,7 @@ class Walk:
     def __init__(self) -> None:
         self.parts: list[str] = []
         self._seen: dict[int, tuple[int, Any]] = {}
+        self._constants: dict[int, tuple[str, Any]] = {}
 
     def visit(self, name: str, value: Any) -> None:
         """Add the text of `value`, which the source calls `name`, and of what it uses."""
@@ -125,13 +128,15 @@ class Walk:
         if id(value) in self._seen:
             self.parts.append(f"{name} is object {self._seen[id(value)][0]}")
             return
-        if not isinstance(value, (tuple, frozenset)):  # equal constants may be one object or several
-            self._seen[id(value)] = len(self._seen), value
+        if isinstance(value, (tuple, frozenset)):  # equal constants may be one object or several
+            self._visit_constant(name, value)
+            return
+        self._seen[id(value)] = len(self._seen), value
         if isinstance(value, np.ndarray):
             self._visit_array(name, value)
         elif isinstance(value, Ensemble):
             self.visit(f"{name}.samples", to_numpy(value.samples))
-        elif isinstance(value, (tuple, list, dict, set, frozenset)):
+        elif isinstance(value, (list, dict, set)):
             self._visit_items(name, value)
         elif isinstance(value, functools.partial):
             for part, held in (("func", value.func), ("args", value.args), ("keywords", value.keywords)):
@@ -150,6 +155,16 @@ class Walk:
             self._visit_class(name, value)
         elif not isinstance(value, ModuleType):
             self._visit_object(name, value)
+
+    def _visit_constant(self, name: str, value: Any) -> None:
+        """A tuple or frozenset, by the digest of its items, which is taken once."""
+        if id(value) not in self._constants:
+            first = len(self.parts)
+            self._visit_items("", value)
+            digest = hashlib.blake2b("\0".join(self.parts[first:]).encode(), digest_size=16).hexdigest()
+            del self.parts[first:]
+            self._constants[id(value)] = digest, value
+        self.parts.append(f"{name} = {type(value).__name__} {self._constants[id(value)][0]}")
 
     def _visit_array(self, name: str, value: np.ndarray) -> None:
         """The data type, the shape, the contents and the mask of an array."""
@@ -223,14 +238,18 @@ class Walk:
             return
         if module.startswith("ensemble.uq") and callable(getattr(value, "description", None)):
             self.visit(f"{name}.description()", value.description())
+        for attribute in ("index", "columns", "dtypes") if module.startswith("pandas") else ():
+            if hasattr(value, attribute) and getattr(value, attribute) is not value:
+                self.visit(f"{name}.{attribute}", getattr(value, attribute))
         for package, attributes in KNOWN.items():
             if module.startswith(package):
                 for attribute in attributes:
                     if hasattr(value, attribute):
                         self.visit(f"{name}.{attribute}", getattr(value, attribute))
-        if hasattr(value, "__array__"):
+        if module.startswith(ARRAYS) and hasattr(value, "__array__"):
             with contextlib.suppress(Exception):  # of a library that refuses the copy
                 self.visit(f"{name} as an array", np.asarray(value))
+                return
         told: Any = type(value).__repr__
         text = repr(value) if told is not object.__repr__ else ""
         if " at 0x" not in text and not module.startswith(("builtins", "functools", *KNOWN)):

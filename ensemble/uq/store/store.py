@@ -232,7 +232,7 @@ class Store:
                     manifests.write(private, current)
                 store = cls(folder, current, Journal(private / "journal", writable=True), lock, seconds)
                 store._accepted = accepted
-                if not store._index.done.any():  # nothing was computed with the other source
+                if not store._index.done.any() or store._index.done.all():  # no sample of both sources will be there
                     store._accept()
                 return store
             except BaseException:

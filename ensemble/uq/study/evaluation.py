@@ -48,7 +48,7 @@ def evaluate(
         given, like = model, prototype(backend)
         model = lambda x: given(BackendSamples(x, like))
     outcome = _call(model, samples, on_failure)
-    if probe and outcome.raised and not outcome.out_of_memory and samples.n_samples > 1:
+    if probe and outcome.raised and not outcome.out_of_memory and (samples.n_samples > 1 or probe is not True):
         _raise_where_alone_too(model, samples, outcome.raised, probe)
     if on_failure == "retry" and samples.n_samples > 1 and np.any(outcome.failed):
         outcome = _retried(model, samples, outcome)
@@ -143,7 +143,8 @@ def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outco
     for place in np.flatnonzero(first.failed):
         alone = _call(model, samples.take(np.array([place])), "retry")
         by_value.discard(int(place))
-        if alone.outputs:
+        fits = not outputs or layout_of(outputs) == layout_of(alone.outputs)
+        if alone.outputs and (fits or not alone.failed[0]):  # of a sample that fails again what does not fit is left
             if not outputs:
                 outputs = {name: blank(shape, dtype, n) for name, (shape, dtype) in layout_of(alone.outputs).items()}
             _copy(alone.outputs, outputs, int(place))

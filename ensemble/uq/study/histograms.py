@@ -137,20 +137,21 @@ class Histograms:
         """At least, about and at most how many samples are below a number, or with `equal` equal to it."""
         rows, last = np.arange(total.size), self.n_bins - 1
         with np.errstate(over="ignore"):
-            place = np.clip(np.ldexp(np.float64(number), -self.exponents), self.first, self.first + last)
-        inside = np.floor(place).astype(np.int64) - self.first
+            place = np.ldexp(np.float64(number), -self.exponents)
+        begin = np.clip(np.floor(place), self.first, self.first + last)
+        inside = begin.astype(np.int64) - self.first
         before = np.cumsum(self.counts, axis=-1)[rows, inside] - self.counts[rows, inside]
         lowest, highest = (np.clip(_bin(end, self.exponents) - self.first, 0, last) for end in self._ends())
         known = np.where(lowest == inside, self.at_low, 0)
         above = np.where((highest == inside) & (self.high > self.low), self.at_high, 0)
         spread = self.counts[rows, inside] - known - above
-        part = place - np.floor(place)
+        part = np.clip(place - begin, 0.0, 1.0)
         least = before + known
         counts = least, least + part * spread, least + np.where((part == 0.0) & (not equal), 0, spread)
         where: list[Any] = [
             (number < self.low) | ((number == self.low) & (not equal)),
             (number > self.high) | ((number == self.high) & equal),
-            number == self.low,
+            (number == self.low + 1.0) if self.whole else (number == self.low),
             number == self.high,
         ]
         at_ends = [np.zeros_like(total), total, self.at_low, total - self.at_high]

@@ -38,6 +38,7 @@ MOVED = [
     stats.rv_discrete(values=([-1.5, 0.25], [0.4, 0.6]))(),
     stats.rv_discrete(values=([0.1, 0.7, 0.2], [0.2, 0.3, 0.5]))(loc=0.1), stats.poisson(3.0, loc=0.1),
     stats.poisson(3.0, loc=0.5), stats.binom(7, 0.3, loc=-2.3), stats.geom(0.4, loc=0.7),
+    stats.skellam(3.0, 2.0, loc=0.1), stats.randint(-20, 21, loc=0.1),
 ]  # fmt: skip
 """Discrete distributions of values that are no integers, some of which SciPy misses by rounding: 4.1 - 0.1 < 4."""
 

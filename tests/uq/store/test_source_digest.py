@@ -287,6 +287,8 @@ class Chosen:
         lambda factor: held(np.array([(factor, None)], dtype=[("a", object), ("b", object)])),
         lambda factor: held(pandas.Series([0.0] * 100 + [factor] + [0.0] * 100)),
         lambda factor: held(pandas.DataFrame({"a": np.ones(200)}, index=np.arange(200.0) * factor)),
+        lambda factor: held(pandas.Timestamp(2020, 1, int(factor))),
+        lambda factor: held(pandas.CategoricalDtype(["a", str(factor)])),
         lambda factor: Chosen(plain if factor > 2.0 else recursive),
     ],
     ids=[
@@ -301,6 +303,8 @@ class Chosen:
         "fields of objects",
         "a long series",
         "the index of a table",
+        "a time",
+        "categories",
         "one of two functions",
     ],
 )
@@ -398,3 +402,14 @@ def test_a_global_with_the_name_of_an_attribute_does_not_count():
     assert source_digest(space["model"]) == first
     space["offset"] = 2.0
     assert source_digest(space["model"]) != first
+
+
+def test_tuples_that_share_parts_are_visited_once():
+    held = (1.5,)
+    for _ in range(60):
+        held = (held, held)
+    again = (1.5,)
+    for _ in range(60):
+        again = (again, again)
+    assert source_digest(functools.partial(scaled, held)) == source_digest(functools.partial(scaled, again))
+    assert source_digest(functools.partial(scaled, held)) != source_digest(functools.partial(scaled, held[0]))

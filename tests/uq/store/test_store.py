@@ -198,6 +198,11 @@ def test_another_source_counts_from_the_first_group_that_fits(path):
     with pytest.raises(ValueError, match="source has changed"):
         Store.open(path, STUDY)
     Store.open(path, other).close()
+    with Store.open(path, other) as store:
+        store.append(ids[2:], {"tip": np.ones(ids.size - 2)})
+    third = {**STUDY, "source_digest": "cc"}
+    Store.open(path, third, force=True).close()  # no sample is left to compute
+    Store.open(path, third).close()
 
 
 def test_an_existing_study_is_not_overwritten(path):

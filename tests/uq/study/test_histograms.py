@@ -88,7 +88,10 @@ def numbers_around(row):
 def test_shares_lie_between_their_bounds(comparison, step):
     """Outputs that are cut off, that are constant, of one value among others, and of all sizes."""
     z = samples()
-    values = np.vstack([z, np.maximum(z[0] - 1.0, 0.0), np.minimum(z[0], 0.5), np.where(z[0] > 1.0, 0.3, z[0])])
+    uniform = np.random.default_rng(90017).random(z.shape[1])  # which fills the last bin, too
+    values = np.vstack(
+        [z, np.maximum(z[0] - 1.0, 0.0), np.minimum(z[0], 0.5), np.where(z[0] > 1.0, 0.3, z[0]), uniform]
+    )
     histograms = filled(values, 128, step)
     for number in np.unique(np.concatenate([numbers_around(row) for row in values])):
         exact = COMPARISONS[comparison](values, number).mean(axis=1)
@@ -116,13 +119,17 @@ def test_shares_of_integers_are_exact(comparison):
 
 @pytest.mark.parametrize("comparison", COMPARISONS)
 def test_shares_of_many_integers_lie_between_their_bounds(comparison):
-    values = np.random.default_rng(40961).integers(-5000, 5000, (2, 900))
+    rng = np.random.default_rng(40961)
+    values = np.stack([rng.integers(-5000, 5000, 900), np.floor(rng.exponential(40.0, 900) ** 2).astype(np.int64)])
     histograms = Histograms(2, 64, whole=True)
     histograms.add(values)
-    for number in numbers_around(values[0]):
+    low, high = values.min(axis=1), values.max(axis=1)
+    for number in np.concatenate([*map(numbers_around, values), low, low + 0.5, high - 0.5, high]):
         exact = COMPARISONS[comparison](values, number).mean(axis=1)
         _, least, most = histograms.share(comparison, float(number))
-        assert np.all(least <= exact) and np.all(exact <= most)
+        assert np.all(least <= exact) and np.all(exact <= most), number
+        ends = (number < low + 1) | (number > high - 1)
+        np.testing.assert_array_equal(least[ends], most[ends])
 
 
 def test_no_samples_have_no_quantile():

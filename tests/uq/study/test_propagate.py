@@ -487,3 +487,13 @@ def test_solvers_with_a_shared_right_hand_side_run_in_groups_of_one_sample(size)
 
     whole = run(model, n=n, ensemble_size=n, sampler=MonteCarlo())
     assert same_bits(run(model, n=n, ensemble_size=size, sampler=MonteCarlo()), whole)
+
+
+def test_a_sample_that_fails_again_alone_may_return_anything():
+    def model(x):
+        if x.n_samples == 1 and float(x.load) > 1.0:
+            return float("nan")
+        return en.xp.astype(en.xp.where(x.load > 1.0, np.nan, x.load), en.xp.float32)
+
+    result = run(model, n=16, ensemble_size=16, on_failure="retry")
+    np.testing.assert_array_equal(result.failed, INPUTS.samples(16, seed=7).load.samples > 1.0)
