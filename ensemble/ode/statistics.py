@@ -238,7 +238,7 @@ def sample_statistics(
     result = result_of(whole, given._replace(has_times=False))
     times = result.t
     if given.has_times:
-        times = problem.t_eval[:, 0] if problem.t_eval.shape[1] == 1 else problem.t_eval
+        times = (problem.t_eval[:, 0] if problem.t_eval.shape[1] == 1 else problem.t_eval).copy()
     else:
         every = [each[0] for each in every]
     return OdeSampleStatistics(result, times, *every)

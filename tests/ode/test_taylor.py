@@ -92,3 +92,32 @@ def test_a_sample_without_a_series_fails_at_once():
         result = ode.solve(lambda t, y, p, xp: [1.0 - xp.sqrt(y[0])], [start], (0.0, 1.0), method="taylor")
     assert result.n_steps[0] == 1
     assert result.status[1] == ode.OdeStatus.finished
+
+
+@pytest.mark.parametrize("exponent", [-40, 20, 60])
+@pytest.mark.parametrize("rtol", [1e-12, 1e-6])
+def test_steps_do_not_depend_on_the_unit_of_time(exponent, rtol):
+    """Times in units of a power of two: the same steps, and the same bits."""
+
+    def decaying(t, y, p, xp):
+        return [p[0] * y[1], -p[0] * (y[0] + 0.1 * y[1])]
+
+    unit = 2.0**exponent
+    options = {"method": "taylor", "rtol": rtol, "atol": 1e-15}
+    one = ode.solve(decaying, [1.0, 0.0], (0.0, 8.0), p=[1.0], **options)
+    other = ode.solve(decaying, [1.0, 0.0], (0.0, 8.0 * unit), p=[1.0 / unit], **options)
+    assert other.n_steps == one.n_steps and np.array_equal(other.y.samples, one.y.samples)
+
+
+def test_the_orbit_of_the_earth_in_metres_and_seconds():
+    gravity, radius = 1.327e20, 1.496e11
+    speed = np.sqrt(gravity / radius)
+
+    def orbit(t, y, p, xp):
+        cube = (y[0] * y[0] + y[1] * y[1]) ** 1.5
+        return [y[2], y[3], -gravity * y[0] / cube, -gravity * y[1] / cube]
+
+    year = 2.0 * np.pi * radius / speed
+    found = ode.solve(orbit, [radius, 0.0, 0.0, speed], (0.0, year), method="taylor", rtol=1e-12, atol=1e-3)
+    assert found.n_steps < 20
+    np.testing.assert_allclose(found.y.samples[:2, 0] / radius, [1.0, 0.0], atol=1e-12)

@@ -18,6 +18,9 @@ __all__ = ["taylor_method"]
 
 SMALLEST_ORDER, LARGEST_ORDER = 4, 40
 
+LEAST_RATIO = {"float64": 1e-300, "float32": 1e-36}
+"""Of a coefficient to the tolerance: coefficient j of a system of time scale T falls as 1 / T**j."""
+
 
 def taylor_method(rtol: float, atol: float) -> Method:
     """The method for tolerances that are known numbers.
@@ -95,7 +98,7 @@ def _step_size(system: System, series: Sequence[Sequence[Any]], order: int, rtol
     for j in (order - 1, order):
         norm = _norm([row[j] for row in series], xp)
         if norm is not None:
-            ratio = xp.maximum(norm / tolerance, xp.full_like(norm, 1e-30))
+            ratio = xp.maximum(norm / tolerance, xp.full_like(norm, LEAST_RATIO[system.dtype]))
             sizes.append(inverse_root(ratio, j, xp))
     if not sizes:  # a polynomial of lower degree
         return h_max
