@@ -97,7 +97,7 @@ def test_a_sample_without_a_series_fails_at_once():
 @pytest.mark.parametrize("exponent", [-40, 20, 60])
 @pytest.mark.parametrize("rtol", [1e-12, 1e-6])
 def test_steps_do_not_depend_on_the_unit_of_time(exponent, rtol):
-    """Times in units of a power of two: the same steps, and the same bits."""
+    """As many steps, and the same values up to the tolerance."""
 
     def decaying(t, y, p, xp):
         return [p[0] * y[1], -p[0] * (y[0] + 0.1 * y[1])]
@@ -106,7 +106,8 @@ def test_steps_do_not_depend_on_the_unit_of_time(exponent, rtol):
     options = {"method": "taylor", "rtol": rtol, "atol": 1e-15}
     one = ode.solve(decaying, [1.0, 0.0], (0.0, 8.0), p=[1.0], **options)
     other = ode.solve(decaying, [1.0, 0.0], (0.0, 8.0 * unit), p=[1.0 / unit], **options)
-    assert other.n_steps == one.n_steps and np.array_equal(other.y.samples, one.y.samples)
+    assert other.n_steps == one.n_steps
+    np.testing.assert_allclose(other.y.samples, one.y.samples, rtol=10.0 * rtol)
 
 
 def test_the_orbit_of_the_earth_in_metres_and_seconds():
