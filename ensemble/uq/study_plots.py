@@ -88,7 +88,7 @@ class StudyPlots:
         inputs, result = self._result.inputs, self._result
         if names is None:
             scalars = [name for name in inputs.names if getattr(inputs[name], "shape", None) == ()]
-            varying = [name for name in scalars if not inputs[name].is_shared and np.ptp(inputs[name].samples) > 0.0]
+            varying = [name for name in scalars if not inputs[name].is_shared]
             numbers = [name for name in result.names if result.samples(name).dtype.kind in "iuf"]
             chosen = [name for name in numbers if result.samples(name).shape == ()] if outputs is None else outputs
             names = [*varying, *chosen][:8]

@@ -191,6 +191,7 @@ def test_whole_numbers_beyond_64_bits_are_refused():
     with pytest.raises(ValueError, match="fit a 64-bit integer in every sample; got other values in sample 0"):
         round(Ensemble(np.array([2**63 + 5, 3], np.uint64)))
     assert np.array_equal(round(Ensemble(np.array([5, 3], np.uint64))).samples, [5, 3])
+    assert np.array_equal(round(Ensemble(np.array([5, 3], np.float16))).samples, [5, 3])
     assert np.array_equal(round(Ensemble(np.array([2**63 - 1, -(2**63)]))).samples, [2**63 - 1, -(2**63)])
 
 

@@ -194,7 +194,9 @@ class Methods(Protocols):
         xp = self.__array_namespace__()
         values = self._lifted(name) if self._base().isdtype(self.samples.dtype, "real floating") else self
         array = to_numpy(values.samples)
-        bad = np.flatnonzero(~(np.abs(array) < 2.0**63) if array.dtype.kind == "f" else array > np.uint64(2**63 - 1))
+        bad = np.flatnonzero(
+            ~(np.abs(array.astype(np.float64)) < 2.0**63) if array.dtype.kind == "f" else array > np.uint64(2**63 - 1)
+        )
         if bad.size:
             requirement = "be finite and fit a 64-bit integer in every sample"
             advice = f"Use xp.{name}(x), which keeps the type."

@@ -108,7 +108,7 @@ def merged(function: str, stored: dict[str, Any], given: dict[str, Any], *, forc
         raise ValueError(_check.message(function, "manifest", "equal the stored one", seen, advice))
     result = {**stored, "n": given["n"]}
     if differing:
-        result["source_digest"] = given["source_digest"]
+        result["source_digest"] = given.get("source_digest")
     if "outputs" in given:
         result.setdefault("outputs", given["outputs"])
     return with_versions(function, result, given["versions"])

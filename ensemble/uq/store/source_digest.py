@@ -19,7 +19,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._backend import to_numpy
 from ensemble.scalar import Ensemble
-from ensemble.uq.store.source_text import code_source, source_of
+from ensemble.uq.store.source_text import code_source, constant_text, source_of
 
 __all__ = ["source_digest"]
 
@@ -179,9 +179,10 @@ class Walk:
         self.parts.append(f"{name}: {type(value).__name__} {len(value)}")
         if isinstance(value, dict):
             for key, held in value.items():
-                self.visit(f"{name}[{key!r}]", held)
+                self.visit(f"{name}[{constant_text(key)}]", held)
         else:
-            for k, held in enumerate(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value):
+            ordered = sorted(value, key=constant_text) if isinstance(value, (set, frozenset)) else value
+            for k, held in enumerate(ordered):
                 self.visit(f"{name}[{k}]", held)
 
     def _visit_function(self, name: str, function: Any) -> None:

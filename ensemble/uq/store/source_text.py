@@ -12,7 +12,7 @@ import tokenize
 from types import CodeType
 from typing import Any
 
-__all__ = ["code_source", "source_of"]
+__all__ = ["code_source", "constant_text", "source_of"]
 
 
 def source_of(value: Any) -> str:

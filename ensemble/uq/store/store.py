@@ -227,7 +227,8 @@ class Store:
                 stored = manifests.read("Store.open", private / "manifest.json")
                 current = manifests.merged("Store.open", stored, given, force=force)
                 accepted = {key: current[key] for key in ("source_digest",) if current.get(key) != stored.get(key)}
-                current |= {key: stored[key] for key in accepted}
+                current = {key: value for key, value in current.items() if key not in accepted}
+                current |= {key: stored[key] for key in accepted if key in stored}
                 if current != stored:
                     manifests.write(private, current)
                 store = cls(folder, current, Journal(private / "journal", writable=True), lock, seconds)

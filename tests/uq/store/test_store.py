@@ -205,6 +205,15 @@ def test_another_source_counts_from_the_first_group_that_fits(path):
     Store.open(path, third).close()
 
 
+def test_a_store_without_a_digest_takes_one_with_force(path):
+    with Store.create(path, {"n": 4, "seed": 1}) as store:
+        store.append(np.array([0]), {"y": np.array([1.0])})
+    with Store.open(path, {"n": 4, "seed": 1, "source_digest": "bb"}, force=True) as store:
+        assert "source_digest" not in store.manifest
+        store.append(np.array([1]), {"y": np.array([1.0])})
+    Store.open(path, {"n": 4, "seed": 1, "source_digest": "bb"}).close()
+
+
 def test_an_existing_study_is_not_overwritten(path):
     Store.create(path, STUDY).close()
     with pytest.raises(ValueError, match=r"^Store.create: path must be a new one; got a study at .*Pass resume=True"):
