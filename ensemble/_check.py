@@ -207,9 +207,9 @@ def samples_text(indices: Iterable[int], limit: int = 6, *, of: int | None = Non
 
 def bad_samples(good: Any) -> str:
     """Where entries of `good`, a bool array with samples last, are false: the samples, or "it" where there is one."""
-    if good.shape[-1] == 1:
-        return "it"
     n = good.shape[-1]
+    if n == 1:
+        return "it"
     return samples_text(np.flatnonzero(~np.asarray(good).reshape(-1, n).all(axis=0)), of=n)
 
 

@@ -284,7 +284,7 @@ class KrylovIteration:
         """The outcome of all samples."""
         x = self.end()
         if self.unit is not None:
-            x = self.in_callers_range(x)
+            x = self.in_callers_range(x, asarray_like(self.unit.astype(x.dtype), x))
         if self.system.order is not None:
             x = restored_vectors(x, self.system.order)
         if self.system.is_complex:
@@ -295,9 +295,9 @@ class KrylovIteration:
         history, target, final = (self.in_callers_units(norms) for norms in (self.history(), self.target, self.final))
         return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function, final)
 
-    def in_callers_range(self, x: Array) -> Array:
+    def in_callers_range(self, x: Array, unit: Array) -> Array:
         """The solutions in the caller's units; where these cannot hold one, its status and norm are of what is left."""
-        unit, xp = asarray_like(self.unit.astype(x.dtype), x), array_namespace(x)  # type: ignore[union-attr]
+        xp = array_namespace(x)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             scaled = x * unit
             left = scaled / unit

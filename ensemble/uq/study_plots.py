@@ -89,9 +89,10 @@ class StudyPlots:
         if names is None:
             scalars = [name for name in inputs.names if getattr(inputs[name], "shape", None) == ()]
             varying = [name for name in scalars if not inputs[name].is_shared]
-            numbers = [name for name in result.names if result.samples(name).dtype.kind in "iuf"]
-            chosen = [name for name in numbers if result.samples(name).shape == ()] if outputs is None else outputs
-            names = [*varying, *chosen][:8]
+            if outputs is None:
+                samples = {name: result.samples(name) for name in result.names}
+                outputs = [name for name, y in samples.items() if y.dtype.kind in "iuf" and y.shape == ()]
+            names = [*varying, *outputs][:8]
         values = {}
         for name in names:
             y = self._result.samples(name) if name in self._result.names else inputs[name]

@@ -19,8 +19,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"{options.store} must have a sample that did not fail; got {result.n_failed} failed.")
     names = chosen_outputs(result, None if options.name is None else [options.name])
     if options.kind == "scatter":
-        kind = result.samples(names[0]).dtype
-        if options.name is not None and kind.kind not in "iuf":
+        if options.name is not None and (kind := result.samples(names[0]).dtype).kind not in "iuf":
             raise ValueError(f"--output must name an output of real numbers for a scatter plot; got {kind}.")
         axes = result.plot.scatter(outputs=None if options.name is None else names)
     else:

@@ -25,13 +25,13 @@ def run(options: argparse.Namespace) -> int:
         )
     config = options.config or (None if origin.config is None else Path(origin.config))
     origin = Origin.of(options.model or origin.model, config, options.target or origin.target)
-    reference = origin.model
-    model = model_of(reference)
+    options.model = origin.model  # whose file an error of the study names
+    model = model_of(options.model)
     study: dict[str, Any] = {}
     if origin.config is not None:
         study, inputs = read_configuration(Path(origin.config))
     else:
-        inputs = inputs_from_python(reference)
+        inputs = inputs_from_python(options.model)
     kept = {name: study[name] for name in ("ensemble_size", "group_by", "on_failure", "workers") if name in study}
     said = {"ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
             "workers": options.workers}  # fmt: skip
@@ -39,7 +39,6 @@ def run(options: argparse.Namespace) -> int:
     chosen |= {"n": options.samples or stored["n"], "seed": stored["seed"], "sampler": sampler_of(stored)}
     if origin.target is not None and options.samples is None:
         chosen |= {"n": "auto", "target": dict([origin.target])}
-    options.model = reference
     status = carry_out(model, inputs, chosen, options, resume="force" if options.force else True)
     origin.write(options.store)
     return status

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.graph import Graph, Node, ancestors, renumbered
 from ensemble._compile.trace.operations import OPERATIONS
 
 __all__ = ["Arranged", "arranged", "digit_order"]
@@ -207,20 +207,9 @@ class Arranger:
 
     def trimmed(self, outputs: tuple[int, ...]) -> Arranged:
         """What the outputs need, and nothing else."""
-        kept: set[int] = set()
-        pending = list(outputs)
-        while pending:
-            k = pending.pop()
-            if k not in kept:
-                kept.add(k)
-                pending += self.nodes[k].inputs
-        ascending = sorted(kept)
-        new = {old: k for k, old in enumerate(ascending)}
-        nodes = [
-            Node(n.operation, tuple(new[i] for i in n.inputs), n.dtype, n.value)
-            for n in (self.nodes[old] for old in ascending)
-        ]
-        graph = Graph(tuple(nodes), self.graph.n_inputs, tuple(new[k] for k in outputs), self.graph.structure)
+        ascending = sorted(ancestors(self.nodes, outputs))
+        nodes, moved = renumbered(self.nodes, ascending, outputs)
+        graph = Graph(nodes, self.graph.n_inputs, moved, self.graph.structure)
         return Arranged(graph, tuple(self.levels[k] for k in ascending), tuple(self.wide[k] for k in ascending))
 
 

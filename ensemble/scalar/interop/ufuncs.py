@@ -165,8 +165,8 @@ def _call(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any
     samples_of(name, *inputs, where, *outputs)
     sample_set = set_of(*inputs, where)
     arrays = [samples_in(value) for value in inputs]
-    if any(isinstance(value, Ensemble) and value._is_weak for value in inputs):
-        weak = [isinstance(value, Ensemble) and value._is_weak for value in inputs]
+    weak = [isinstance(value, Ensemble) and value._is_weak for value in inputs]
+    if any(weak):
         strong = [getattr(a, "dtype", None) for a, own in zip(arrays, weak, strict=True) if not own]
         arrays = [weak_beside(a, *strong) if own else a for a, own in zip(arrays, weak, strict=True)]
     if "where" in options:
