@@ -14,6 +14,7 @@ from ensemble._check import integer, kind_of, message, one_of
 from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.captured_values import CapturedValues
+from ensemble.scalar.divergence.caught import is_of_samples, judging
 from ensemble.scalar.divergence.comparison import compared, samples_to_check
 from ensemble.scalar.divergence.paths import Follower, Stop, Task, following
 from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loop
@@ -21,6 +22,7 @@ from ensemble.scalar.divergence.policy import POLICIES, Decider, DivergenceError
 from ensemble.scalar.divergence.regroup import NotSeparableError, copied, plain, regrouped, regrouped_rows, selected
 from ensemble.scalar.divergence.run_result import Group, RunResult
 from ensemble.scalar.divergence.side_effects import changes, refuse_generator, refuse_lazy, snapshot
+from ensemble.scalar.divergence.traced import called_once, traced_among
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.sample_set import SampleSet
 
@@ -34,7 +36,7 @@ class _Runner:
         self, f: Callable[..., Any], nest: Any, n_samples: int, max_groups: int | None, loop: PlainLoop | None = None
     ) -> None:
         self.f, self.nest, self.n_samples, self.max_groups, self.loop = f, nest, n_samples, max_groups, loop
-        self.captured = CapturedValues(f, n_samples)
+        self.captured = CapturedValues(f, nest, n_samples)
         self.pending = [Task(np.arange(n_samples))]
         self.in_loop = False
         self.rows: dict[int, Any] = {}
@@ -69,10 +71,11 @@ class _Runner:
 
     def call(self, pick: Callable[[Any], Any], n_samples: int) -> Any:
         """`f` of own copies of the inputs, so that no run depends on in-place changes of another one."""
-        arguments, options = copied(pick, self.nest)
+        nest = copied(pick, self.nest)
         self.n_runs += 1
         self.work += n_samples
-        return self.captured.for_samples(self.f, pick, n_samples > 1)(*arguments, **options)
+        f, (arguments, options) = self.captured.for_samples(self.f, nest, pick, n_samples > 1)
+        return f(*arguments, **options)
 
     def run_single(self, task: Task) -> Exception | None:
         """Run one sample as plain values: any code works."""
@@ -91,17 +94,20 @@ class _Runner:
 
     def run_group(self, task: Task) -> None:
         """Run all samples of `task` in one call and keep the result of those that were followed to the end."""
-        follower, value, error = Follower(task, 1 if self.loop is None else self.loop.max_samples), None, None
+        least = 1 if self.loop is None else self.loop.max_samples
+        follower, value, error = Follower(task, least, self.captured.package), None, None
         self.n_group_runs += 1
         try:
-            with following(follower):
+            with following(follower), judging(self.captured.has_other_handlers):
                 value = self.call(Gather(task.ids), task.ids.size)
         except Stop:
             pass
         except Exception as raised:
             error = raised
         # A bare ``except:`` in f may have caught `Stop`: the value is then not a result.
-        if error is not None and _from_arrays(error):
+        if error is None:
+            error = follower.heard
+        if error is not None and not self.is_of_samples(error, follower):
             follower.refuse(error)
         elif error is None and not follower.stopped:
             refuse_lazy(value)
@@ -117,6 +123,11 @@ class _Runner:
                 self.groups.append(Group(ids, follower.decisions, task.ids.size))
                 self.values.append((ids, value))
         self.pending.extend(follower.deferred)
+
+    def is_of_samples(self, error: Exception, follower: Follower) -> bool:
+        """Whether `error`, which ended a run, may be one of each sample."""
+        own = is_of_samples(error, follower, error.__traceback__)
+        return own and error is not follower.heard and not _from_arrays(error, follower)
 
     def run_all(self) -> None:
         """One call for all samples; whatever policy is in force decides."""
@@ -153,10 +164,10 @@ class _Runner:
             raise DivergenceError(message("run", "f", requirement, f"{paths} so far, as by {place}", advice))
 
 
-def _from_arrays(error: BaseException | None) -> bool:
+def _from_arrays(error: BaseException | None, follower: Follower) -> bool:
     """Whether `error` or a cause of it was raised by an operation on ensembles, in which one sample may not fail."""
     while error is not None:
-        if _ends_in_arrays(error.__traceback__):
+        if all(error is not known for known in follower.known) and _ends_in_arrays(error.__traceback__):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -226,6 +237,7 @@ def run(
     Raises
     ------
     TypeError
+        If the values are traced by ``jax.jit``, ``grad`` or ``vmap`` and `f` needs one, as for a branch.
         If `f` is a generator or coroutine function, or returns a generator or another lazy iterator; if an argument
         with ensembles in it is a container of which no other can be made.
     ValueError
@@ -306,6 +318,8 @@ def run(
     before = snapshot(f) if looping is None else {}  # plain arithmetic changes nothing
     runner = _Runner(f, nest, n_samples, limit, looping)
     sample_set = one_set(found, runner.captured.ensembles)
+    if (traced := traced_among(found + runner.captured.ensembles)) is not None:
+        return _of_traced(runner, traced)
     if looping is not None and (loop or n_samples <= looping.max_samples):
         return _checked(runner, _of_loop(looping), n_checks)
     if on_divergence != "split":
@@ -324,6 +338,16 @@ def run(
     if looping is None:
         _warn_of_changes(changes(before, snapshot(f)), runner.n_runs, n_samples)
     return checked
+
+
+def _of_traced(runner: _Runner, x: Ensemble) -> RunResult:
+    """The result of one call for all samples, none of which has a value yet."""
+    ids = np.arange(runner.n_samples)
+    value = called_once(lambda: runner.call(lambda part: part, runner.n_samples), x)
+    refuse_lazy(value)
+    return RunResult(
+        value, {}, runner.n_samples, 1, ids.size, "ensembles", {}, [(ids, value)], None, [(Group(ids, (), ids.size),)]
+    )
 
 
 def _of_loop(loop: PlainLoop, tried: _Runner | None = None) -> RunResult:
