@@ -29,8 +29,7 @@ import pytest
 from ensemble.scalar import Ensemble, run
 from ensemble.scalar.divergence.handler_code import HAS_EVENTS, with_calls_before_handlers
 from tests.scalar.catching_programs import TABLE, Model, catching_program, compiled_catching
-from tests.scalar.programs import assert_like_scalar_runs, outcome
-from tests.scalar.test_run import columns_of
+from tests.scalar.programs import assert_like_scalar_runs, columns_of, outcome
 
 X = np.array([1.0, 2.0, 3.0, -1.0, 2.0])
 

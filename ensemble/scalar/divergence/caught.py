@@ -23,7 +23,7 @@ from ensemble.scalar.divergence.paths import Follower
 from ensemble.scalar.divergence.policy import DECIDERS, policy_in_force
 from ensemble.scalar.ensemble import Ensemble
 
-__all__ = ["is_of_samples", "judge", "judging"]
+__all__ = ["judge", "judging", "may_be_of_samples"]
 
 RAISE = dis.opmap["RAISE_VARARGS"]
 
@@ -98,6 +98,29 @@ def _holds_ensemble(value: Any, depth: int) -> bool:
     else:
         parts = list(getattr(value, "__dict__", {}).values())
     return any(_holds_ensemble(part, depth - 1) for part in parts[:MAX_ENTRIES])
+
+
+def may_be_of_samples(error: BaseException, follower: Follower) -> bool:
+    """Whether `error`, which ended a run, may be one of each sample: one of them, run alone, shows it."""
+    own = is_of_samples(error, follower, error.__traceback__)
+    return own and error is not follower.heard and not _is_from_arrays(error, follower)
+
+
+def _is_from_arrays(error: BaseException | None, follower: Follower) -> bool:
+    """Whether `error` or a cause of it was raised by an operation on ensembles, in which one sample may not fail."""
+    while error is not None:
+        if all(error is not known for known in follower.known) and _ends_in_arrays(error.__traceback__):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _ends_in_arrays(traceback: TracebackType | None) -> bool:
+    last = None
+    while traceback is not None:
+        last, traceback = traceback, traceback.tb_next
+    module = "" if last is None else last.tb_frame.f_globals.get("__name__", "")
+    return module.startswith(("ensemble.", "numpy.", "array_api_compat.", "array_api_strict."))
 
 
 # -- where exceptions that are caught become known ---------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ensemble._check import integer, kind_of, message, one_of
 from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.captured_values import CapturedValues
-from ensemble.scalar.divergence.caught import is_of_samples, judging
+from ensemble.scalar.divergence.caught import judging, may_be_of_samples
 from ensemble.scalar.divergence.comparison import compared, samples_to_check
 from ensemble.scalar.divergence.paths import Follower, Stop, Task, following
 from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loop
@@ -22,7 +21,7 @@ from ensemble.scalar.divergence.policy import POLICIES, Decider, DivergenceError
 from ensemble.scalar.divergence.regroup import NotSeparableError, copied, plain, regrouped, regrouped_rows, selected
 from ensemble.scalar.divergence.run_result import Group, RunResult
 from ensemble.scalar.divergence.side_effects import changes, refuse_generator, refuse_lazy, snapshot
-from ensemble.scalar.divergence.traced import called_once, traced_among
+from ensemble.scalar.divergence.traced import result_of_traced, traced_among
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.sample_set import SampleSet
 
@@ -105,9 +104,8 @@ class _Runner:
         except Exception as raised:
             error = raised
         # A bare ``except:`` in f may have caught `Stop`: the value is then not a result.
-        if error is None:
-            error = follower.heard
-        if error is not None and not self.is_of_samples(error, follower):
+        error = follower.heard if error is None else error
+        if error is not None and not may_be_of_samples(error, follower):
             follower.refuse(error)
         elif error is None and not follower.stopped:
             refuse_lazy(value)
@@ -123,11 +121,6 @@ class _Runner:
                 self.groups.append(Group(ids, follower.decisions, task.ids.size))
                 self.values.append((ids, value))
         self.pending.extend(follower.deferred)
-
-    def is_of_samples(self, error: Exception, follower: Follower) -> bool:
-        """Whether `error`, which ended a run, may be one of each sample."""
-        own = is_of_samples(error, follower, error.__traceback__)
-        return own and error is not follower.heard and not _from_arrays(error, follower)
 
     def run_all(self) -> None:
         """One call for all samples; whatever policy is in force decides."""
@@ -162,23 +155,6 @@ class _Runner:
             requirement = f"take its samples along {self.max_groups} paths or fewer (max_groups)"
             advice = "Raise max_groups, or use per_sample."
             raise DivergenceError(message("run", "f", requirement, f"{paths} so far, as by {place}", advice))
-
-
-def _from_arrays(error: BaseException | None, follower: Follower) -> bool:
-    """Whether `error` or a cause of it was raised by an operation on ensembles, in which one sample may not fail."""
-    while error is not None:
-        if all(error is not known for known in follower.known) and _ends_in_arrays(error.__traceback__):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def _ends_in_arrays(traceback: TracebackType | None) -> bool:
-    last = None
-    while traceback is not None:
-        last, traceback = traceback, traceback.tb_next
-    module = "" if last is None else last.tb_frame.f_globals.get("__name__", "")
-    return module.startswith(("ensemble.", "numpy.", "array_api_compat.", "array_api_strict."))
 
 
 def _refuse_other_samples(value: Any, s: int) -> None:
@@ -319,7 +295,7 @@ def run(
     runner = _Runner(f, nest, n_samples, limit, looping)
     sample_set = one_set(found, runner.captured.ensembles)
     if (traced := traced_among(found + runner.captured.ensembles)) is not None:
-        return _of_traced(runner, traced)
+        return result_of_traced(lambda: runner.call(lambda part: part, n_samples), n_samples, traced)
     if looping is not None and (loop or n_samples <= looping.max_samples):
         return _checked(runner, _of_loop(looping), n_checks)
     if on_divergence != "split":
@@ -338,16 +314,6 @@ def run(
     if looping is None:
         _warn_of_changes(changes(before, snapshot(f)), runner.n_runs, n_samples)
     return checked
-
-
-def _of_traced(runner: _Runner, x: Ensemble) -> RunResult:
-    """The result of one call for all samples, none of which has a value yet."""
-    ids = np.arange(runner.n_samples)
-    value = called_once(lambda: runner.call(lambda part: part, runner.n_samples), x)
-    refuse_lazy(value)
-    return RunResult(
-        value, {}, runner.n_samples, 1, ids.size, "ensembles", {}, [(ids, value)], None, [(Group(ids, (), ids.size),)]
-    )
 
 
 def _of_loop(loop: PlainLoop, tried: _Runner | None = None) -> RunResult:

@@ -10,9 +10,11 @@ import numpy as np
 from ensemble._backend import is_traced
 from ensemble._check import message
 from ensemble.scalar.divergence.policy import DECIDERS, Decider, policy_in_force
+from ensemble.scalar.divergence.run_result import Group, RunResult
+from ensemble.scalar.divergence.side_effects import refuse_lazy
 from ensemble.scalar.ensemble import Ensemble
 
-__all__ = ["called_once", "traced_among"]
+__all__ = ["result_of_traced", "traced_among"]
 
 
 class _NoValues(BaseException):
@@ -44,7 +46,7 @@ def traced_among(found: list[Ensemble]) -> Ensemble | None:
     return next((x for x in found if type(x.samples) is not np.ndarray and is_traced(x.samples)), None)
 
 
-def called_once(call: Callable[[], Any], x: Ensemble) -> Any:
+def _called_once(call: Callable[[], Any], x: Ensemble) -> Any:
     """What ``call()`` returns, for all samples at once.
 
     Raises
@@ -75,3 +77,12 @@ def called_once(call: Callable[[], Any], x: Ensemble) -> Any:
         )
         raise TypeError(message("run", "x", "hold values by which samples can be grouped", seen, advice))
     return value
+
+
+def result_of_traced(call: Callable[[], Any], n_samples: int, x: Ensemble) -> RunResult:
+    """The result of one call for all samples, `x` among them, none of which has a value yet."""
+    ids = np.arange(n_samples)
+    value = _called_once(call, x)
+    refuse_lazy(value)
+    groups = [(Group(ids, (), ids.size),)]
+    return RunResult(value, {}, n_samples, 1, ids.size, "ensembles", {}, [(ids, value)], None, groups)
