@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from ensemble.scalar import Ensemble, SampleSet, divide, dot, from_samples, namespace, sample_mean, where
+from ensemble.scalar import Ensemble, SampleSet, divide, dot, from_samples, namespace, run, sample_mean, where
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

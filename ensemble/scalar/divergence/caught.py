@@ -15,13 +15,13 @@ import dis
 import sys
 import threading
 from collections.abc import Iterator
-from types import CodeType, FrameType, FunctionType, ModuleType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from ensemble.scalar.divergence.handler_code import HAS_EVENTS, is_caught_at
 from ensemble.scalar.divergence.paths import Follower
 from ensemble.scalar.divergence.policy import DECIDERS, policy_in_force
-from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.divergence.swallowed import holds_ensemble
 
 __all__ = ["judge", "judging", "may_be_of_samples"]
 
@@ -32,10 +32,8 @@ TYPE_TESTS = frozenset(("callable", "hasattr", "isinstance", "issubclass", "type
 OF_TYPES = (TypeError, AttributeError)
 """What Python raises for a value of a type that it cannot use."""
 
-WITHOUT_ENSEMBLES = (str, bytes, int, float, complex, type, ModuleType, FunctionType, CodeType)
-
-MAX_DEPTH, MAX_ENTRIES = 3, 64
-"""How far the values of a frame are searched for ensembles."""
+MAX_DEPTH = 3
+"""How deep the values of a frame are searched for ensembles."""
 
 
 def judge(error: BaseException) -> None:
@@ -74,7 +72,7 @@ def is_of_samples(error: BaseException, follower: Follower, traceback: Traceback
             return True
         if type(error).__module__ == "builtins" and not isinstance(error, OF_TYPES):
             return True
-    return not any(_holds_ensemble(list(frame.f_locals.values()), MAX_DEPTH) for frame in frames)
+    return not any(holds_ensemble(dict(frame.f_locals), MAX_DEPTH) for frame in frames)
 
 
 def _is_own(frame: FrameType, package: str) -> bool:
@@ -83,21 +81,6 @@ def _is_own(frame: FrameType, package: str) -> bool:
     if str(scope.get("__name__", "")).partition(".")[0] != package:
         return False
     return type(scope) is not dict or TYPE_TESTS.isdisjoint(frame.f_code.co_names)
-
-
-def _holds_ensemble(value: Any, depth: int) -> bool:
-    """Whether `value` is an ensemble, or has one among its entries or attributes."""
-    if isinstance(value, Ensemble):
-        return True
-    if not depth or isinstance(value, WITHOUT_ENSEMBLES):
-        return False
-    if isinstance(value, dict):
-        parts = [*value.keys(), *value.values()]
-    elif isinstance(value, list | tuple | set | frozenset):
-        parts = list(value)
-    else:
-        parts = list(getattr(value, "__dict__", {}).values())
-    return any(_holds_ensemble(part, depth - 1) for part in parts[:MAX_ENTRIES])
 
 
 def may_be_of_samples(error: BaseException, follower: Follower) -> bool:

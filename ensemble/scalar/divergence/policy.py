@@ -19,6 +19,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import one_of
 from ensemble._typing import Array
+from ensemble.scalar.divergence.swallowed import note_handler
 
 __all__ = ["Decider", "DivergenceError", "divergence"]
 
@@ -217,10 +218,14 @@ def one_number(samples: Array, kind: str) -> Any:
 
 def split(requirement: str, seen: str, advice: str, values: np.ndarray | None = None) -> BaseException:
     """The error to raise, with the expression in the caller's code and its place."""
-    expression, filename, lineno = place = place_of(caller())
+    frame = caller()
+    expression, filename, lineno = place = place_of(frame)
     where = f" in `{expression}`" if expression else ""
     text = f"Ensemble: {requirement}; got {seen}{where} at {filename}:{lineno}. {advice}"
-    return failure(DivergenceError(text, values, place), 1 if values is None else values.size)
+    error = DivergenceError(text, values, place)
+    if not in_run():
+        note_handler(error, frame)
+    return failure(error, 1 if values is None else values.size)
 
 
 def failure(error: Exception, n_samples: int = 1) -> BaseException:
