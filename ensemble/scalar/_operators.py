@@ -13,6 +13,7 @@ from ensemble._backend import is_array
 from ensemble._check import message
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.policy import as_scalars, failure, in_run
+from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = [
@@ -147,6 +148,8 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
             if right is NotImplemented:
                 if compares:
                     refuse_foreign_equality(self.samples, other)
+                elif hasattr(other, "tocsr"):
+                    return PROTOCOLS.beside_sparse(operation, self, other, reflected)
                 return NotImplemented
             if operation is operator.mul and isinstance(other, list | tuple) and self.samples.ndim == 1 and in_run():
                 raise failure(TypeError("a list times a number"))  # which one sample of a float refuses
@@ -332,10 +335,14 @@ class Operators:
         return quotient if quotient is NotImplemented else (quotient, self.__rmod__(other))
 
     def __matmul__(self, other: Any) -> Any:
+        if hasattr(other, "tocsr"):
+            return PROTOCOLS.sparse_product(other, self, transposed=True)
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
+        if hasattr(other, "tocsr"):
+            return PROTOCOLS.sparse_product(other, self)
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(other, self)
 

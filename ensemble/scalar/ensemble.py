@@ -237,7 +237,8 @@ class Ensemble(Methods):
 
     def __len__(self) -> int:
         if not self.ndim:
-            text = message("len", "x", "have an axis", "a 0-d ensemble", "The samples are x.n_samples.")
+            _, advice = PROTOCOLS.what_to_call() or ("", "The samples are x.n_samples.")
+            text = message("len", "x", "have an axis", "a 0-d ensemble", advice)
             raise failure_of_sample(len, self, TypeError(text))
         return int(self.samples.shape[0])
 

@@ -20,6 +20,7 @@ from ensemble._backend import to_numpy
 from ensemble._check import one_of
 from ensemble._typing import Array
 from ensemble.scalar.divergence.swallowed import note_handler
+from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["Decider", "DivergenceError", "divergence"]
 
@@ -219,6 +220,9 @@ def one_number(samples: Array, kind: str) -> Any:
 def split(requirement: str, seen: str, advice: str, values: np.ndarray | None = None) -> BaseException:
     """The error to raise, with the expression in the caller's code and its place."""
     frame = caller()
+    if (call := PROTOCOLS.what_to_call()) is not None:
+        advice = call[1]
+        seen = f"{seen} in {call[0]}" if call[0].startswith("a call") else seen
     expression, filename, lineno = place = place_of(frame)
     where = f" in `{expression}`" if expression else ""
     text = f"Ensemble: {requirement}; got {seen}{where} at {filename}:{lineno}. {advice}"

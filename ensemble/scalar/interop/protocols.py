@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require
+from ensemble._check import require
 from ensemble._typing import Array
 from ensemble.scalar._operators import Operators
 from ensemble.scalar.divergence.policy import agreed, failure, failure_of_sample, require_one_text, split
@@ -29,14 +29,9 @@ class Protocols(Operators):
     # -- exchange within the process -----------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        advice = (
-            "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x); "
-            "np.stack or xp.asarray makes one ensemble of a list of them."
-        )
-        text = message(
-            "Ensemble", "a conversion to a plain array", "name the samples that it takes", "np.asarray(x)", advice
-        )
-        raise failure(TypeError(text), self.samples.shape[-1])
+        if PROTOCOLS.is_asked_by_scipy():
+            return np.array(None, dtype=object)  # its sign for what is no array: the product is left to `__rmatmul__`
+        raise failure(TypeError(PROTOCOLS.refusal()), self.samples.shape[-1])
 
     def __dlpack__(
         self,
