@@ -21,6 +21,7 @@ import statistics
 import struct
 import sys
 import threading
+import warnings
 
 import numba
 import numpy as np
@@ -318,6 +319,69 @@ def test_an_exception_of_each_sample_keeps_the_samples_together():
         result = run(f, x, loop=False)
         assert result.n_runs == 1, f
         assert_like_scalar_runs(result, f, x)
+
+
+def test_warnings_that_code_records_are_those_of_the_sample():
+    def counted(v):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            y = np.log(v)
+        return (y, len(found)) if found else (y, 0)
+
+    def raised(v):
+        with warnings.catch_warnings(action="error"):
+            try:
+                return np.log(v)
+            except RuntimeWarning:
+                return 0.0
+
+    for f in (counted, raised):
+        result = run(f, Ensemble(X), loop=False)
+        np.testing.assert_equal([result.sample(s) for s in range(X.size)], [f(v) for v in X])
+
+
+class Callable:
+    """An object that is called, with a handler."""
+
+    def __call__(self, v):
+        try:
+            return json.dumps(v)
+        except TypeError:
+            return "none"
+
+
+@contextlib.contextmanager
+def guarded():
+    with contextlib.suppress(Exception):
+        yield
+
+
+def in_a_guard(v):
+    with guarded():
+        return json.dumps(v)
+    return "none"
+
+
+def with_an_import(v):
+    try:
+        import no_such_module
+    except ImportError:
+        no_such_module = None
+    return v if no_such_module is None else -v
+
+
+def retried(v):
+    for _ in range(3):
+        try:
+            return float(decimal.Decimal(v))
+        except TypeError:
+            continue
+    return -1.0
+
+
+@pytest.mark.parametrize("f", [Callable(), in_a_guard, with_an_import, retried, TABLE.get, decimal.Decimal])
+def test_other_forms_of_functions_are_like_scalar_runs(f):
+    assert_like_scalar_runs(run(f, Ensemble(X), loop=False), f, Ensemble(X))
 
 
 def test_a_debugger_or_coverage_keeps_its_trace_function():

@@ -110,7 +110,7 @@ class CapturedValues:
     def __init__(self, f: Callable[..., Any], nest: Any, n_samples: int) -> None:
         self.n_samples = n_samples
         self.package = _package(f)
-        self.needs_substitutes = self.has_handlers = self.has_other_handlers = False
+        self.needs_substitutes = self.has_handlers = self.has_other_handlers = self.records_warnings = False
         self.ensembles: list[Ensemble] = []
         self._others: dict[int, Any] = {}
         known: set[int] = set()
@@ -163,6 +163,7 @@ class CapturedValues:
         if not self.is_own(value):
             self._note_handlers(value)
             return
+        self.records_warnings = self.records_warnings or any(map(records_warnings, codes_in(value.__code__)))
         if catches(value.__code__):
             self.has_handlers = True
             self.has_other_handlers = self.has_other_handlers or not can_be_copied(value.__code__)
@@ -182,6 +183,14 @@ class CapturedValues:
         """Look for handlers in code that is not copied, such as that of the methods of `value`."""
         if not HAS_EVENTS and not self.has_other_handlers:
             self.has_other_handlers = catches_elsewhere(value, names, self._others)
+
+
+def records_warnings(code: types.CodeType) -> bool:
+    """Whether `code` may decide by the floating-point errors that an operation has met, which are of all samples."""
+    if "seterrcall" in code.co_names:
+        return True
+    named = any(type(constant) is tuple and "record" in constant for constant in code.co_consts)
+    return named and "catch_warnings" in code.co_names
 
 
 def leaves_of(value: Any) -> list[Any]:

@@ -302,7 +302,7 @@ def run(
         with divergence(on_divergence):
             runner.run_all()
     else:
-        if loop:
+        if loop or runner.captured.records_warnings:
             runner.in_loop, runner.pending = True, [Task(np.array([s])) for s in reversed(range(n_samples))]
         if looping is not None and not loop:
             runner.run_group(runner.pending.pop())
