@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, assigned, is_array
+from ensemble._backend import array_namespace, asarray_like, is_array
 from ensemble._check import message, require
 from ensemble._kernels.krylov import vectors
 from ensemble.linalg.arithmetic import computed, nonzero_rows, per_sample, placed, united
@@ -93,12 +93,11 @@ class Entries:
 
     def toarray(self) -> Ensemble:
         """The matrix with its zeros, an Ensemble of shape (n_rows, n_columns); for small ones."""
-        xp, (n_rows, n_columns) = array_namespace(self.values), self.shape
-        dense = xp.zeros((n_rows * n_columns, self.values.shape[1]), dtype=self.values.dtype)
-        dense = asarray_like(dense, self.values)
-        if self.graph.nnz:
-            dense = assigned(dense, asarray_like(self.graph.keys, self.values), self.values)
-        return Ensemble(xp.reshape(dense, (n_rows, n_columns, -1)), self.sample_set)
+        n_rows, n_columns = self.shape
+        positions = np.full(n_rows * n_columns, -1, np.int64)
+        positions[self.graph.keys] = np.arange(self.graph.nnz)
+        dense = placed(self.values, positions)
+        return Ensemble(array_namespace(dense).reshape(dense, (n_rows, n_columns, -1)), self.sample_set)
 
     def sum(self, axis: int | None = None) -> Ensemble:
         """The sum of all entries, of each column (``axis=0``) or of each row (``axis=1``).
@@ -265,10 +264,11 @@ class Entries:
             graph, own, _ = united(graph, added)
             old = placed(old, own)
         n_samples = max(old.shape[1], new.shape[1])
-        places = np.searchsorted(graph.keys, keys)
-        whole = xp.asarray(xp.broadcast_to(old, (old.shape[0], n_samples)), copy=True)
+        whole = xp.broadcast_to(old, (old.shape[0], n_samples))
         new = xp.broadcast_to(new, (keys.size, n_samples))
-        self.values = assigned(whole, asarray_like(places, whole), new)
+        positions = np.arange(graph.nnz)
+        positions[np.searchsorted(graph.keys, keys)] = graph.nnz + np.arange(keys.size)
+        self.values = xp.take(xp.concat([whole, new]), asarray_like(positions, whole), axis=0)
         self.graph, self.sample_set = graph, sample_set
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ensemble._backend import to_numpy
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.scalar import Ensemble, SampleSet
 
@@ -195,3 +196,21 @@ def test_other_names_of_scipy_say_what_to_use(name):
     with pytest.raises(AttributeError, match=f"CrsMatrix: the attribute {name} must be .* Use"):
         getattr(matrices(2)[1], name)
     assert not hasattr(matrices(2)[1], name)
+
+
+@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+def test_other_array_libraries_give_the_same(library):
+    xp = pytest.importorskip(library)
+    _, A = matrices(3)
+    row = RNG.normal(size=(4, 3))
+    for name in ("real", "imag", "abs", "toarray", "times itself"):
+        got, wanted = CALLS[name](CrsMatrix(A.graph, xp.asarray(A.values))), CALLS[name](A)
+        got, wanted = (x.samples if isinstance(x, Ensemble) else x.values for x in (got, wanted))
+        assert type(got) is type(xp.asarray(A.values))
+        np.testing.assert_array_equal(to_numpy(got), wanted)
+    B = CrsMatrix(A.graph, xp.asarray(A.values))
+    for matrix, values in ((A, row), (B, xp.asarray(row))):
+        matrix.setdiag(Ensemble(values), -1)
+    product = B.multiply(Ensemble(xp.asarray(row)))
+    np.testing.assert_array_equal(to_numpy(product.values), A.multiply(Ensemble(row)).values)
+    np.testing.assert_allclose(to_numpy(B.sum(axis=0).samples), A.sum(axis=0).samples, rtol=1e-14)
