@@ -84,6 +84,15 @@ def in_a_comprehension(x):
         return math.inf
 
 
+def into_an_array(x):
+    y = np.zeros(2)
+    try:
+        y[0] = x
+    except (ValueError, TypeError):
+        return math.inf
+    return y[0]
+
+
 def like_a_table_of_properties(T, A, B, C):  # as chemicals.dippr.EQ107 has it
     try:
         return A + B * ((C / T) / math.sinh(C / T)) ** 2
@@ -93,7 +102,7 @@ def like_a_table_of_properties(T, A, B, C):  # as chemicals.dippr.EQ107 has it
 
 HIDING = [
     bare, of_exception, of_base_exception, in_a_function_that_calls, suppressed, on_return, in_a_class,
-    in_a_comprehension, lambda x: like_a_table_of_properties(x, 33363.0, 26790.0, 2610.5),
+    in_a_comprehension, into_an_array, lambda x: like_a_table_of_properties(x, 33363.0, 26790.0, 2610.5),
 ]  # fmt: skip
 
 

@@ -103,8 +103,8 @@ class Follower(Decider):
         return Stop()
 
     def of_sample(self, operation: Callable[[Any], Any], x: Any, error: Exception) -> BaseException:
-        s = int(self.followed[0])
-        value = np.array(x.samples[..., s if x.samples.shape[-1] > 1 else 0])[()]
+        value = x.sample(0 if x.is_shared else int(self.followed[0]))
+        value = value[()] if isinstance(value, np.ndarray) else value
         try:
             operation(value.item() if x._is_weak else value)
         except Exception as own:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import dis
 import functools
 import linecache
 import os
@@ -27,6 +28,8 @@ __all__ = ["Watch", "holds_ensemble", "note_handler", "watched"]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 WITHOUT_ENSEMBLES = (str, bytes, int, float, complex, type, ModuleType, FunctionType, CodeType)
+
+STORE_SUBSCR = dis.opmap["STORE_SUBSCR"]
 
 MAX_ENTRIES = 64
 
@@ -64,12 +67,15 @@ def note_handler(error: BaseException, frame: FrameType | None) -> None:
     Inside `watched` the error is collected in place of a warning.
     """
     watch = watch_in_force.get()
+    kinds = [type(error)]
+    if frame is not None and frame.f_code.co_code[frame.f_lasti] == STORE_SUBSCR:
+        kinds += [ValueError, TypeError]  # what NumPy makes of it where an entry of an array is assigned
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).startswith("ensemble."):  # catches it on purpose, or passes it on
             if watch is not None and frame is watch.frame:
                 watch.errors.append(error)  # where the model returns, something that has no source has caught it
             return
-        handler = _handler(frame, type(error)) if is_caught_at(frame.f_code, frame.f_lasti) else None
+        handler = _handler(frame, kinds) if is_caught_at(frame.f_code, frame.f_lasti) else None
         if handler is not None:
             named, shown, line = handler
             if not named and any(holds_ensemble(value, 2) for value in frame.f_locals.values()):
@@ -111,8 +117,8 @@ def holds_ensemble(value: Any, depth: int) -> bool:
 # -- handlers in the source --------------------------------------------------------------------------------------------
 
 
-def _handler(frame: FrameType, kind: type) -> tuple[bool, str, int] | None:
-    """The first handler in `frame` that ends an exception of `kind`: whether it names `kind`, its text, its line."""
+def _handler(frame: FrameType, kinds: list[type]) -> tuple[bool, str, int] | None:
+    """The first handler in `frame` that ends one of `kinds`: whether it names the first of them, its text, its line."""
     code = frame.f_code
     place = list(code.co_positions())[frame.f_lasti // 2]
     if place[0] is None or place[2] is None:
@@ -121,15 +127,15 @@ def _handler(frame: FrameType, kind: type) -> tuple[bool, str, int] | None:
     for node in _around(tree, place[0], place[2]):
         if isinstance(node, ast.With):
             caught = _suppressed(frame, node)
-            if any(issubclass(kind, each) for each in caught):
-                return kind in caught, ast.unparse(node).partition("\n")[0].rstrip(":"), node.lineno
+            if any(issubclass(kind, each) for each in caught for kind in kinds):
+                return kinds[0] in caught, ast.unparse(node).partition("\n")[0].rstrip(":"), node.lineno
             continue
         for handler in node.handlers:
             caught = [BaseException] if handler.type is None else _classes(frame, handler.type)
-            if any(issubclass(kind, each) for each in caught):
+            if any(issubclass(kind, each) for each in caught for kind in kinds):
                 if any(isinstance(part, ast.Raise) for line in handler.body for part in ast.walk(line)):
                     return None  # what it raises is seen, or its next handler's business
-                return kind in caught, ast.unparse(handler).partition("\n")[0].rstrip(":"), handler.lineno
+                return kinds[0] in caught, ast.unparse(handler).partition("\n")[0].rstrip(":"), handler.lineno
         if any(isinstance(part, ast.Return) for line in node.finalbody for part in ast.walk(line)):
             return False, "finally: return", node.finalbody[0].lineno
     return None
