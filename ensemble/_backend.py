@@ -23,6 +23,7 @@ __all__ = [
     "contiguous",
     "free_bytes",
     "is_array",
+    "is_traced",
     "is_writable",
     "library_and_device",
     "numbers",
@@ -105,6 +106,22 @@ def to_numpy(array: Array) -> np.ndarray:
         # Lazy conjugates and negatives are marks on a tensor that NumPy's arrays do not have.
         return np.asarray(array.detach().resolve_conj().resolve_neg().cpu().numpy())
     return np.asarray(array)
+
+
+def is_traced(array: Array) -> bool:
+    """Whether `array` stands for values that are not there to be read: inside ``jax.jit``, ``grad`` or ``vmap``."""
+    kind = type(array)
+    library = kind.__module__.partition(".")[0]
+    if library in ("jax", "jaxlib"):
+        import jax
+
+        return isinstance(array, jax.core.Tracer)
+    if library == "torch":
+        import torch
+
+        wrapped: bool = torch._C._functorch.is_functorch_wrapped_tensor(array)
+        return wrapped or array.device.type == "meta" or kind.__name__ == "FakeTensor"
+    return False
 
 
 def library_and_device(array: Any) -> tuple[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import samples_text
+from ensemble._check import message, samples_text
 from ensemble.linalg.outcomes import SolveError, Status
 
 __all__ = ["SolveError", "SolveResult", "Status"]
@@ -56,6 +56,11 @@ class SolveResult:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.summary})"
+
+    def __iter__(self) -> Any:
+        """Raise: SciPy's solvers return a pair, this is one result."""
+        advice = "Use result = cg(A, b): result.x is the solution, result.status says how each sample ended."
+        raise TypeError(message(self.solver, "x, info = ...", "take one result", "an unpacking in two", advice))
 
     @property
     def summary(self) -> str:

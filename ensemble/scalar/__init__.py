@@ -14,7 +14,7 @@ from ensemble.scalar.divergence.run import RunResult, run
 from ensemble.scalar.ensemble import Ensemble, from_samples, shared
 from ensemble.scalar.files import load, save
 from ensemble.scalar.fuse import fuse
-from ensemble.scalar.interop import cupy, jax, numpy_functions, torch, ufuncs  # noqa: F401
+from ensemble.scalar.interop import advice, cupy, jax, numpy_functions, scipy_sparse, torch, ufuncs  # noqa: F401
 from ensemble.scalar.lift import table  # noqa: F401
 from ensemble.scalar.namespace import EnsembleNamespace, namespace
 from ensemble.scalar.reductions import dot, norm

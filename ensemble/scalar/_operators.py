@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import message
 from ensemble._typing import Array, Namespace
-from ensemble.scalar.divergence.policy import as_scalars, failure
+from ensemble.scalar.divergence.policy import as_scalars, failure, in_run
+from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = [
@@ -120,7 +122,21 @@ def weak_beside(samples: Any, *dtypes: Any) -> Any:
     return samples.astype(np.empty(0, found).real.dtype, copy=False) if found.kind in "fc" else samples
 
 
+def refuse_foreign_equality(samples: Array, other: Any) -> None:
+    """Raise in code that runs as if for one sample, where ``x == other`` would be False for want of a rule.
+
+    One sample may equal a `Fraction`, a `Decimal`, a list; it never equals None, a text or a bare object.
+    """
+    kind = type(other)
+    of_python = kind.__module__.partition(".")[0] in sys.stdlib_module_names
+    never_equal = samples.ndim == 1 and (other is None or isinstance(other, str | bytes))
+    if of_python and not never_equal and kind.__eq__ is not object.__eq__ and in_run():
+        raise failure(TypeError(message("Ensemble", "operands of ==", "be numbers or arrays", kind.__name__)))
+
+
 def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
+    compares = operation in (operator.eq, operator.ne)
+
     def method(self: Operators, other: Any) -> Any:
         sample_set = self.sample_set
         if isinstance(other, Operators):
@@ -130,7 +146,13 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
         else:
             right = right_operand(self.samples, other)
             if right is NotImplemented:
+                if compares:
+                    refuse_foreign_equality(self.samples, other)
+                elif hasattr(other, "tocsr"):
+                    return PROTOCOLS.beside_sparse(operation, self, other, reflected)
                 return NotImplemented
+            if operation is operator.mul and isinstance(other, list | tuple) and self.samples.ndim == 1 and in_run():
+                raise failure(TypeError("a list times a number"))  # which one sample of a float refuses
         left = self.samples
         if type(left) is not np.ndarray:
             left, right = promoted(left, right)
@@ -295,7 +317,14 @@ class Operators:
     __pos__ = _unary(operator.pos)
     __abs__ = _unary(operator.abs)
     __invert__ = _unary(operator.invert)
-    __hash__ = None  # type: ignore[assignment]
+
+    def __hash__(self) -> int:
+        # Not by value, even where all samples agree: a table that outlives a run must not hold an ensemble as key.
+        raise failure(
+            TypeError(
+                message("hash", "x", "be one plain value", "an unhashable type, Ensemble", "Use x.sample(i)[()].")
+            )
+        )
 
     def __divmod__(self, other: Any) -> Any:
         quotient = self.__floordiv__(other)
@@ -306,10 +335,14 @@ class Operators:
         return quotient if quotient is NotImplemented else (quotient, self.__rmod__(other))
 
     def __matmul__(self, other: Any) -> Any:
+        if hasattr(other, "tocsr"):
+            return PROTOCOLS.sparse_product(other, self, transposed=True)
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
+        if hasattr(other, "tocsr"):
+            return PROTOCOLS.sparse_product(other, self)
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(other, self)
 

@@ -6,6 +6,7 @@ Longer than 400 lines: one class.
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -16,12 +17,17 @@ from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
 from ensemble._check import array_of, host_array, kind_of, message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import NUMBERS, MemoryToken
-from ensemble.scalar.divergence.policy import call_under_policy, one_bool, one_number
+from ensemble.scalar.divergence.policy import call_under_policy, failure_of_sample, one_bool, one_number
 from ensemble.scalar.interop.methods import Methods
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Ensemble", "from_samples", "shared"]
+
+
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "bool": bool, "int": int, "float": float, "complex": complex, "index": operator.index,
+}  # fmt: skip
 
 
 class Ensemble(Methods):
@@ -208,7 +214,8 @@ class Ensemble(Methods):
 
     def _of_zero_axes(self, kind: str, advice: str) -> Array:
         if len(self.samples.shape) != 1:
-            raise TypeError(message("Ensemble", f"x in {kind}(x)", "have no axis", f"shape {self.shape}", advice))
+            error = TypeError(message("Ensemble", f"x in {kind}(x)", "have no axis", f"shape {self.shape}", advice))
+            raise failure_of_sample(CONVERSIONS[kind], self, error)
         return self.samples
 
     def __bool__(self) -> bool:
@@ -230,16 +237,23 @@ class Ensemble(Methods):
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise TypeError(message("len", "x", "have an axis", "a 0-d ensemble", "The samples are x.n_samples."))
+            _, advice = PROTOCOLS.what_to_call() or ("", "The samples are x.n_samples.")
+            text = message("len", "x", "have an axis", "a 0-d ensemble", advice)
+            raise failure_of_sample(len, self, TypeError(text))
         return int(self.samples.shape[0])
 
     def __iter__(self) -> Iterator[Ensemble]:
         if not self.ndim:
             advice = "To go over samples, use per_sample or x.sample(i)."
-            raise TypeError(message("iter", "x", "have an axis", "a 0-d ensemble", advice))
+            raise failure_of_sample(
+                iter, self, TypeError(message("iter", "x", "have an axis", "a 0-d ensemble", advice))
+            )
         return (self[i] for i in range(self.samples.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
+        if not self.ndim:
+            error = TypeError(message("in", "x of `value in x`", "have an axis", "a 0-d ensemble"))
+            raise failure_of_sample(lambda sample: value in sample, self, error)
         return bool(self.__array_namespace__().any(self == value))
 
     def __getitem__(self, key: Any) -> Ensemble:

@@ -221,6 +221,20 @@ def compiled_with(source, outer):
     return scope["make"](outer, outer)
 
 
+SPECIAL = [0.0, -0.0, 0.5, 1.0, -2.0, 3.0, 7.25, 1e30, math.nan, -math.inf]
+
+
+def columns_of(seed, n_columns=4):
+    """Values of one to nine samples, sometimes of up to ninety, a third of them special."""
+    rng = np.random.default_rng(seed)
+    n_samples = int(rng.integers(30, 90) if seed % 10 == 0 else rng.integers(1, 9))
+    some = [
+        np.where(rng.random(n_samples) < 0.5, rng.choice([0.5, 1.5, 2.0], n_samples), rng.uniform(-9.0, 9.0, n_samples))
+        for _ in range(n_columns)
+    ]
+    return [np.where(rng.random(n_samples) < 0.3, rng.choice(SPECIAL, n_samples), column) for column in some]
+
+
 def outcome(call):
     """What a call gave, to the bit and with the types that matter, or what it raised."""
     try:

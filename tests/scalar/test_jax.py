@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from ensemble.scalar import Ensemble, SampleSet, divide, dot, from_samples, namespace, sample_mean, where
+from ensemble.scalar import Ensemble, SampleSet, divide, dot, from_samples, namespace, run, sample_mean, where
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -139,3 +139,45 @@ def test_importing_the_library_does_not_import_jax_or_torch():
     code = "import sys, ensemble; print([m for m in ('jax', 'torch', 'xarray', 'pandas') if m in sys.modules])"
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert seen.strip() == "[]"
+
+
+# -- run under a trace -------------------------------------------------------------------------------------------------
+
+
+def branching(v):
+    return v**0.5 if v > 1.0 else -v
+
+
+def branching_and_catching(v):
+    try:
+        return v**0.5 if v > 1.0 else -v
+    except BaseException:
+        return v
+
+
+@pytest.mark.parametrize("f", [branching, branching_and_catching, float, lambda v: [1.0, 2.0, 3.0][v]])
+@pytest.mark.parametrize("trace", [jax.jit, jax.grad, jax.vmap])
+def test_run_under_a_trace_refuses_what_needs_a_value(trace, f):
+    def total(samples):
+        value = run(f, Ensemble(samples)).value
+        return value.samples.sum()
+
+    samples = jnp.ones((2, 3)) if trace is jax.vmap else jnp.asarray([0.5, 0.8, 1.1])
+    with pytest.raises(TypeError, match="run: x must hold values by which samples can be grouped; got values that are"):
+        trace(total)(samples)
+
+
+def test_run_under_a_trace_serves_code_without_branches():
+    samples = jnp.asarray([0.5, 0.8, 1.1])
+    call = jax.jit(lambda samples: run(lambda v: v * v, Ensemble(samples)).value.samples)
+    np.testing.assert_array_equal(call(samples), samples * samples)
+    slope = jax.grad(lambda samples: run(lambda v: v * v, Ensemble(samples)).value.samples.sum())(samples)
+    np.testing.assert_array_equal(slope, 2.0 * samples)
+
+
+def test_run_under_a_trace_raises_what_the_function_raises():
+    def failing(v):
+        raise KeyError("a")
+
+    with pytest.raises(KeyError, match="a"):
+        jax.jit(lambda samples: run(failing, Ensemble(samples)).value)(jnp.ones(3))

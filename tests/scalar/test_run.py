@@ -14,6 +14,7 @@ from ensemble._backend import to_numpy
 from ensemble.scalar import Ensemble, run, shared
 from tests.scalar.programs import (
     assert_like_scalar_runs,
+    columns_of,
     compiled,
     compiled_with,
     ensemble_of,
@@ -38,20 +39,6 @@ def test_random_programs_give_what_scalar_runs_give(seed, rows):
     assert result.n_runs <= 2 * len(result.groups) - 1 + failing
     together = np.concatenate([group.samples for group in result.groups])
     np.testing.assert_array_equal(np.sort(together), np.arange(len(rows)))
-
-
-SPECIAL = [0.0, -0.0, 0.5, 1.0, -2.0, 3.0, 7.25, 1e30, math.nan, -math.inf]
-
-
-def columns_of(seed, n_columns=4):
-    """Values of one to nine samples, sometimes of up to ninety, a third of them special."""
-    rng = np.random.default_rng(seed)
-    n_samples = int(rng.integers(30, 90) if seed % 10 == 0 else rng.integers(1, 9))
-    some = [
-        np.where(rng.random(n_samples) < 0.5, rng.choice([0.5, 1.5, 2.0], n_samples), rng.uniform(-9.0, 9.0, n_samples))
-        for _ in range(n_columns)
-    ]
-    return [np.where(rng.random(n_samples) < 0.3, rng.choice(SPECIAL, n_samples), column) for column in some]
 
 
 def differences_of(seed):

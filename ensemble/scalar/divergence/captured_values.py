@@ -22,20 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._containers import mapped
+from ensemble._containers import mapped, parts_of
 from ensemble.scalar.divergence.branching import ensembles_in
+from ensemble.scalar.divergence.caught import judge
+from ensemble.scalar.divergence.handler_code import HAS_EVENTS, catches, with_calls_before_handlers
 from ensemble.scalar.divergence.python_float import PythonFloat, lifted
+from ensemble.scalar.divergence.reachable import ARRAY_API_LIBRARIES, catches_elsewhere, package_of
 from ensemble.scalar.divergence.scalar_code import stored_outside
 from ensemble.scalar.divergence.side_effects import codes_in, names_in
 from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["CapturedValues"]
-
-ARRAY_API_LIBRARIES = frozenset((
-    "array_api_compat", "array_api_extra", "array_api_strict", "cupy", "ensemble", "jax", "numpy", "scipy", "sklearn",
-    "torch",
-))  # fmt: skip
-"""Packages whose functions test for types of arrays themselves: they are not copied."""
 
 MAX_ENTRIES = 64
 """Entries of the largest container that is searched for ensembles."""
@@ -110,19 +107,33 @@ SUBSTITUTES: dict[int, Any] = {
 class CapturedValues:
     """The ensembles that `f` captures, and whether it calls functions that need a substitute."""
 
-    def __init__(self, f: Callable[..., Any], n_samples: int) -> None:
+    def __init__(self, f: Callable[..., Any], nest: Any, n_samples: int) -> None:
         self.n_samples = n_samples
         self.package = _package(f)
-        self.needs_substitutes = False
+        self.needs_substitutes = self.has_handlers = self.has_other_handlers = self.records_warnings = False
         self.ensembles: list[Ensemble] = []
-        self._collect(f, set())
+        self._others: dict[int, Any] = {}
+        known: set[int] = set()
+        self._collect(f, known)
+        self.functions_given = [part for part in leaves_of(nest) if self.is_own(_function_in(part))]
+        for part in self.functions_given:
+            self._collect(part, known)
+        if not HAS_EVENTS:
+            self._note_handlers([nest, getattr(f, "__self__", None)])
 
-    def for_samples(self, f: Callable[..., Any], pick: Callable[[Any], Any], several: bool) -> Callable[..., Any]:
-        """`f` with the samples that `pick` takes, and, for several samples `several`, with functions of ensembles."""
-        if not self.ensembles and not (several and self.needs_substitutes):
-            return f
-        copy: Callable[..., Any] = _Copies(self, pick, several and self.needs_substitutes).of(f)
-        return copy
+    def for_samples(
+        self, f: Callable[..., Any], nest: Any, pick: Callable[[Any], Any], several: bool
+    ) -> tuple[Callable[..., Any], Any]:
+        """`f` and its arguments with the samples that `pick` takes; for several samples, with functions of ensembles.
+
+        Functions among the arguments are treated as those that `f` finds by name.
+        """
+        if not self.ensembles and not (several and (self.needs_substitutes or self.has_handlers)):
+            return f, nest
+        copies = _Copies(self, pick, several)
+        if self.functions_given:
+            nest = mapped(lambda x: copies.of(x) if callable(x) and not isinstance(x, Ensemble) else x, nest)
+        return copies.of(f), nest
 
     def is_own(self, value: Any) -> bool:
         """Whether `value` is a function of Python in the package of `f` that can be copied."""
@@ -141,13 +152,21 @@ class CapturedValues:
     def _collect(self, value: Any, known: set[int]) -> None:
         while isinstance(value, functools.partial):
             self.ensembles += self.found_in(list(value.args)) + self.found_in(value.keywords)
+            for part in (*value.args, *value.keywords.values()):
+                if callable(part):
+                    self._collect(part, known)
             value = value.func
         value = _function_in(value)
         if id(value) in known or len(known) > 4 * MAX_ENTRIES:
             return
         known.add(id(value))
         if not self.is_own(value):
+            self._note_handlers(value)
             return
+        self.records_warnings = self.records_warnings or any(map(records_warnings, codes_in(value.__code__)))
+        if catches(value.__code__):
+            self.has_handlers = True
+            self.has_other_handlers = self.has_other_handlers or not can_be_copied(value.__code__)
         for part in _values_of_names(value):
             if id(part) in SUBSTITUTES:
                 self.needs_substitutes = (
@@ -157,10 +176,31 @@ class CapturedValues:
                 self.ensembles += found
             elif callable(part):
                 self._collect(part, known)
+            else:
+                self._note_handlers(part, frozenset(names_in(value.__code__)))
+
+    def _note_handlers(self, value: Any, names: frozenset[str] = frozenset()) -> None:
+        """Look for handlers in code that is not copied, such as that of the methods of `value`."""
+        if not HAS_EVENTS and not self.has_other_handlers:
+            self.has_other_handlers = catches_elsewhere(value, names, self._others)
+
+
+def records_warnings(code: types.CodeType) -> bool:
+    """Whether `code` may decide by the floating-point errors that an operation has met, which are of all samples."""
+    if "seterrcall" in code.co_names:
+        return True
+    named = any(type(constant) is tuple and "record" in constant for constant in code.co_consts)
+    return named and "catch_warnings" in code.co_names
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """All values in nested containers, and containers that have no parts."""
+    parts = parts_of(value)
+    return [value] if parts is None else [leaf for part in parts.values() for leaf in leaves_of(part)]
 
 
 def _package(f: Any) -> str:
-    return (getattr(_function_in(f), "__module__", None) or "").partition(".")[0]
+    return package_of(_function_in(f))
 
 
 def _function_in(value: Any) -> Any:
@@ -186,6 +226,13 @@ def _values_of_names(f: FunctionType) -> Iterator[Any]:
     yield from (f.__kwdefaults__ or {}).values()
 
 
+def can_be_copied(code: types.CodeType) -> bool:
+    """Whether `code` neither assigns to its globals nor reads all of them."""
+    return not any(
+        GLOBAL_WRITES & set(inner.co_code[::2]) or SCOPE_READERS & set(inner.co_names) for inner in codes_in(code)
+    )
+
+
 class _Scope(dict[str, Any]):
     """Globals of a copy: those of the function, looked up when they are used, as `copies` binds them."""
 
@@ -204,8 +251,9 @@ class _Scope(dict[str, Any]):
 class _Copies:
     """Copies of functions for one call of one run."""
 
-    def __init__(self, captured: CapturedValues, pick: Callable[[Any], Any], needs_substitutes: bool) -> None:
-        self.captured, self.pick, self.needs_substitutes = captured, pick, needs_substitutes
+    def __init__(self, captured: CapturedValues, pick: Callable[[Any], Any], several: bool) -> None:
+        self.captured, self.pick, self.several = captured, pick, several
+        self.needs_substitutes = several and captured.needs_substitutes
         self.known: dict[int, tuple[Any, Any]] = {}
         self.scopes: dict[int, _Scope] = {}
 
@@ -216,7 +264,8 @@ class _Copies:
         if id(value) in self.known:
             return self.known[id(value)][1]
         if isinstance(value, functools.partial):
-            given, named = self.of(value.args), {key: self.of(part) for key, part in value.keywords.items()}
+            given = tuple(map(self.of, self.of(value.args)))
+            named = {key: self.of(part) for key, part in value.keywords.items()}
             return functools.partial(self.of(value.func), *given, **named)
         if type(value) is types.MethodType:
             return types.MethodType(self.of(value.__func__), value.__self__)
@@ -229,9 +278,9 @@ class _Copies:
         return value
 
     def _copy(self, f: FunctionType) -> Any:
+        if not can_be_copied(f.__code__):
+            return f
         codes = list(codes_in(f.__code__))
-        if any(GLOBAL_WRITES & set(code.co_code[::2]) or SCOPE_READERS & set(code.co_names) for code in codes):
-            return f  # it assigns to its globals, or reads all of them
         if id(f.__globals__) not in self.scopes:
             self.scopes[id(f.__globals__)] = _Scope(f.__globals__, self)
         written = set().union(*map(stored_outside, codes)) if f.__closure__ else set()
@@ -239,7 +288,8 @@ class _Copies:
             cell if name in written else types.CellType()
             for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
         )
-        other = FunctionType(f.__code__, self.scopes[id(f.__globals__)], f.__name__, None, cells or None)
+        code = with_calls_before_handlers(f.__code__, judge) if self.several else f.__code__
+        other = FunctionType(code, self.scopes[id(f.__globals__)], f.__name__, None, cells or None)
         self.known[id(f)] = f, other
         other.__defaults__ = None if f.__defaults__ is None else tuple(map(self.of, f.__defaults__))
         other.__kwdefaults__ = {name: self.of(value) for name, value in (f.__kwdefaults__ or {}).items()} or None

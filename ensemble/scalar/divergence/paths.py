@@ -8,14 +8,14 @@ are less than half of those computed, or only one, the run stops and they become
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ensemble.scalar.divergence.policy import Decider, caller, place_of, policy_in_force, records_in_force
+from ensemble.scalar.divergence.policy import DECIDERS, Decider, caller, place_of, policy_in_force, records_in_force
 
 __all__ = ["Decision", "Follower", "Stop", "Task", "following"]
 
@@ -60,12 +60,16 @@ class Stop(BaseException):
 class Follower(Decider):
     """Decides for the followed samples of one run, and keeps the tasks that it defers.
 
-    The run stops where `least` samples or fewer are followed.
+    The run stops where `least` samples or fewer are followed. `package` is that of the function that runs, `known` are
+    exceptions that every sample raises, `heard` is one that another thread has for values of as many samples.
     """
 
-    def __init__(self, task: Task, least: int = 1) -> None:
+    def __init__(self, task: Task, least: int = 1, package: str = "") -> None:
         self.ids = task.ids
         self.least = least
+        self.package = package
+        self.known: list[Exception] = []
+        self.heard: BaseException | None = None
         self.decisions = task.decisions
         self.followed = np.arange(task.ids.size)
         self.deferred: list[Task] = []
@@ -97,6 +101,20 @@ class Follower(Decider):
     def refused(self, error: Exception) -> BaseException:
         self.refuse(error)
         return Stop()
+
+    def of_sample(self, operation: Callable[[Any], Any], x: Any, error: Exception) -> BaseException:
+        value = x.sample(0 if x.is_shared else int(self.followed[0]))
+        value = value[()] if isinstance(value, np.ndarray) else value
+        try:
+            operation(value.item() if x._is_weak else value)
+        except Exception as own:
+            self.known.append(own)
+            return own.with_traceback(None)
+        return self.refused(error)
+
+    def hear(self, error: BaseException, n_samples: int) -> None:
+        if n_samples in (1, self.ids.size):
+            self.heard = error
 
     def refuse(self, error: Exception) -> None:
         """Stop because of `error`; samples are run each alone unless other samples of the call may have caused it."""
@@ -152,9 +170,11 @@ def _other_samples(seen: int, carried: int) -> ValueError:
 def following(follower: Follower) -> Iterator[None]:
     """Put `follower` in force inside the ``with`` block."""
     policy, records = policy_in_force.set(follower), records_in_force.set(())
+    DECIDERS.append(follower)
     try:
         with np.errstate():  # `_partition` may change it
             yield
     finally:
+        DECIDERS.remove(follower)
         records_in_force.reset(records)
         policy_in_force.reset(policy)

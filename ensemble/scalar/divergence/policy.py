@@ -19,6 +19,8 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import one_of
 from ensemble._typing import Array
+from ensemble.scalar.divergence.swallowed import note_handler
+from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["Decider", "DivergenceError", "divergence"]
 
@@ -40,12 +42,25 @@ class Decider:
         """What to raise in place of `error`, where the samples cannot continue in one call."""
         raise NotImplementedError
 
+    def of_sample(self, operation: Callable[[Any], Any], x: Any, error: Exception) -> BaseException:
+        """What ``operation(value)`` raises for a sample of `x`; of an operation that depends on type and shape alone.
+
+        Where it raises nothing, what to raise in place of `error`.
+        """
+        raise NotImplementedError
+
+    def hear(self, error: BaseException, n_samples: int) -> None:
+        """Take note of `error`, which an ensemble of `n_samples` raised in another thread."""
+
 
 Policy = str | Callable[[np.ndarray], bool] | Decider
 
 policy_in_force: ContextVar[Policy] = ContextVar("divergence", default="raise")
 
 Recorder = Callable[[str, np.ndarray], None]
+
+DECIDERS: list[Decider] = []
+"""The deciders in force in any thread: a thread that unchanged code starts has the policy "raise"."""
 
 records_in_force: ContextVar[tuple[Recorder, ...]] = ContextVar("records", default=())
 
@@ -133,8 +148,8 @@ def divergence(policy: Policy) -> Iterator[None]:
 def one_bool(samples: Array) -> bool:
     """The common truth value of `samples`, shape (n_samples,), or the one that the policy gives."""
     if samples.shape[0] == 1:
-        return bool(samples[0])
-    values = to_numpy(samples).astype(bool, copy=False)
+        return bool(samples[0]) if type(samples) is np.ndarray else bool(_read(samples)[0])
+    values = _read(samples).astype(bool, copy=False)
     for record in records_in_force.get():
         record("bool", values)
     yes = int(np.count_nonzero(values))
@@ -162,11 +177,16 @@ def one_bool(samples: Array) -> bool:
     )
 
 
+def _read(samples: Array) -> np.ndarray:
+    """The values of `samples`; the policy replaces the exception where there are none, as in ``jax.jit``."""
+    return samples if type(samples) is np.ndarray else call_under_policy(to_numpy, samples)
+
+
 def agreed(samples: Array) -> bool:
     """Whether all samples, last axis, hold the same values to the bit of their sign; NaN agrees with NaN."""
     if samples.shape[-1] == 1:
         return True
-    values = to_numpy(samples)
+    values = _read(samples)
     if values.dtype.kind == "c":  # real and imaginary parts each have a sign and may be NaN
         values = np.stack([values.real, values.imag])
     first = values[..., :1]
@@ -181,7 +201,7 @@ def one_number(samples: Array, kind: str) -> Any:
     """The common number of `samples`, shape (n_samples,), as a 0-d array."""
     if samples.shape[0] == 1:
         return samples[0]
-    policy, values = policy_in_force.get(), to_numpy(samples)
+    policy, values = policy_in_force.get(), _read(samples)
     for record in records_in_force.get():
         record(kind, values)
     if policy == "first" or agreed(samples):
@@ -199,17 +219,33 @@ def one_number(samples: Array, kind: str) -> Any:
 
 def split(requirement: str, seen: str, advice: str, values: np.ndarray | None = None) -> BaseException:
     """The error to raise, with the expression in the caller's code and its place."""
-    expression, filename, lineno = place = place_of(caller())
+    frame = caller()
+    if (call := PROTOCOLS.what_to_call()) is not None:
+        advice = call[1]
+        seen = f"{seen} in {call[0]}" if call[0].startswith("a call") else seen
+    expression, filename, lineno = place = place_of(frame)
     where = f" in `{expression}`" if expression else ""
     text = f"Ensemble: {requirement}; got {seen}{where} at {filename}:{lineno}. {advice}"
-    error, policy = DivergenceError(text, values, place), policy_in_force.get()
-    return policy.refused(error) if isinstance(policy, Decider) else error
+    error = DivergenceError(text, values, place)
+    if not in_run():
+        note_handler(error, frame)
+    return failure(error, 1 if values is None else values.size)
 
 
-def failure(error: Exception) -> BaseException:
+def failure(error: Exception, n_samples: int = 1) -> BaseException:
     """What to raise where an operation on several samples failed with `error`, as one of them alone might not."""
     policy = policy_in_force.get()
-    return policy.refused(error) if isinstance(policy, Decider) else error
+    if isinstance(policy, Decider):
+        return policy.refused(error)
+    for decider in DECIDERS:
+        decider.hear(error, n_samples)
+    return error
+
+
+def failure_of_sample(operation: Callable[[Any], Any], x: Any, error: Exception) -> BaseException:
+    """`failure` of ``operation(x)``, which depends on type and shape alone: what one sample raises, where it does."""
+    policy = policy_in_force.get()
+    return policy.of_sample(operation, x, error) if isinstance(policy, Decider) else failure(error, x.n_samples)
 
 
 def call_under_policy(f: Callable[..., Any], *arguments: Any) -> Any:
@@ -222,11 +258,16 @@ def call_under_policy(f: Callable[..., Any], *arguments: Any) -> Any:
         raise other from None
 
 
-def require_one_text() -> None:
-    """Raise in code that runs as if for one sample: the text of an ensemble shows every sample."""
-    policy = policy_in_force.get()
-    if isinstance(policy, Decider):
-        raise policy.refused(ValueError("the text of an ensemble"))
+def require_one_text(n_samples: int) -> None:
+    """Raise in code that runs as if for one sample: a text or the bytes of an ensemble show every sample."""
+    error = failure(ValueError("the text or the bytes of an ensemble"), n_samples)
+    if in_run():
+        raise error
+
+
+def in_run() -> bool:
+    """Whether the code runs as if for one sample."""
+    return isinstance(policy_in_force.get(), Decider)
 
 
 def as_scalars(samples: Array) -> bool:

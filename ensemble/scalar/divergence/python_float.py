@@ -101,7 +101,9 @@ def _raise_per_sample(errors: dict[int, Exception], follower: Follower) -> None:
     if follower.truth(fine):
         return
     kinds = {s: (type(error), str(error)) for s, error in errors.items()}
-    raise errors[_partition_by_value([kinds.get(s) for s in range(follower.ids.size)], follower)]
+    error = errors[_partition_by_value([kinds.get(s) for s in range(follower.ids.size)], follower)]
+    follower.known.append(error)
+    raise error
 
 
 def _partition_by_value(values: list[Any], follower: Follower) -> int:
@@ -196,7 +198,7 @@ class PythonFloat(Ensemble):
     __ge__ = _per_sample("__ge__", operator.ge)
     __eq__ = _per_sample("__eq__", operator.eq)
     __ne__ = _per_sample("__ne__", operator.ne)
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = Ensemble.__hash__
 
     # A float cannot change: the name gets another value.
     __iadd__, __isub__, __imul__ = __add__, __sub__, __mul__

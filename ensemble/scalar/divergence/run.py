@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ensemble._check import integer, kind_of, message, one_of
 from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.captured_values import CapturedValues
+from ensemble.scalar.divergence.caught import judging, may_be_of_samples
 from ensemble.scalar.divergence.comparison import compared, samples_to_check
 from ensemble.scalar.divergence.paths import Follower, Stop, Task, following
 from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loop
@@ -21,6 +21,7 @@ from ensemble.scalar.divergence.policy import POLICIES, Decider, DivergenceError
 from ensemble.scalar.divergence.regroup import NotSeparableError, copied, plain, regrouped, regrouped_rows, selected
 from ensemble.scalar.divergence.run_result import Group, RunResult
 from ensemble.scalar.divergence.side_effects import changes, refuse_generator, refuse_lazy, snapshot
+from ensemble.scalar.divergence.traced import result_of_traced, traced_among
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.sample_set import SampleSet
 
@@ -34,7 +35,7 @@ class _Runner:
         self, f: Callable[..., Any], nest: Any, n_samples: int, max_groups: int | None, loop: PlainLoop | None = None
     ) -> None:
         self.f, self.nest, self.n_samples, self.max_groups, self.loop = f, nest, n_samples, max_groups, loop
-        self.captured = CapturedValues(f, n_samples)
+        self.captured = CapturedValues(f, nest, n_samples)
         self.pending = [Task(np.arange(n_samples))]
         self.in_loop = False
         self.rows: dict[int, Any] = {}
@@ -69,10 +70,11 @@ class _Runner:
 
     def call(self, pick: Callable[[Any], Any], n_samples: int) -> Any:
         """`f` of own copies of the inputs, so that no run depends on in-place changes of another one."""
-        arguments, options = copied(pick, self.nest)
+        nest = copied(pick, self.nest)
         self.n_runs += 1
         self.work += n_samples
-        return self.captured.for_samples(self.f, pick, n_samples > 1)(*arguments, **options)
+        f, (arguments, options) = self.captured.for_samples(self.f, nest, pick, n_samples > 1)
+        return f(*arguments, **options)
 
     def run_single(self, task: Task) -> Exception | None:
         """Run one sample as plain values: any code works."""
@@ -91,17 +93,19 @@ class _Runner:
 
     def run_group(self, task: Task) -> None:
         """Run all samples of `task` in one call and keep the result of those that were followed to the end."""
-        follower, value, error = Follower(task, 1 if self.loop is None else self.loop.max_samples), None, None
+        least = 1 if self.loop is None else self.loop.max_samples
+        follower, value, error = Follower(task, least, self.captured.package), None, None
         self.n_group_runs += 1
         try:
-            with following(follower):
+            with following(follower), judging(self.captured.has_other_handlers):
                 value = self.call(Gather(task.ids), task.ids.size)
         except Stop:
             pass
         except Exception as raised:
             error = raised
         # A bare ``except:`` in f may have caught `Stop`: the value is then not a result.
-        if error is not None and _from_arrays(error):
+        error = follower.heard if error is None else error
+        if error is not None and not may_be_of_samples(error, follower):
             follower.refuse(error)
         elif error is None and not follower.stopped:
             refuse_lazy(value)
@@ -151,23 +155,6 @@ class _Runner:
             requirement = f"take its samples along {self.max_groups} paths or fewer (max_groups)"
             advice = "Raise max_groups, or use per_sample."
             raise DivergenceError(message("run", "f", requirement, f"{paths} so far, as by {place}", advice))
-
-
-def _from_arrays(error: BaseException | None) -> bool:
-    """Whether `error` or a cause of it was raised by an operation on ensembles, in which one sample may not fail."""
-    while error is not None:
-        if _ends_in_arrays(error.__traceback__):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def _ends_in_arrays(traceback: TracebackType | None) -> bool:
-    last = None
-    while traceback is not None:
-        last, traceback = traceback, traceback.tb_next
-    module = "" if last is None else last.tb_frame.f_globals.get("__name__", "")
-    return module.startswith(("ensemble.", "numpy.", "array_api_compat.", "array_api_strict."))
 
 
 def _refuse_other_samples(value: Any, s: int) -> None:
@@ -226,6 +213,7 @@ def run(
     Raises
     ------
     TypeError
+        If the values are traced by ``jax.jit``, ``grad`` or ``vmap`` and `f` needs one, as for a branch.
         If `f` is a generator or coroutine function, or returns a generator or another lazy iterator; if an argument
         with ensembles in it is a container of which no other can be made.
     ValueError
@@ -306,13 +294,15 @@ def run(
     before = snapshot(f) if looping is None else {}  # plain arithmetic changes nothing
     runner = _Runner(f, nest, n_samples, limit, looping)
     sample_set = one_set(found, runner.captured.ensembles)
+    if (traced := traced_among(found + runner.captured.ensembles)) is not None:
+        return result_of_traced(lambda: runner.call(lambda part: part, n_samples), n_samples, traced)
     if looping is not None and (loop or n_samples <= looping.max_samples):
         return _checked(runner, _of_loop(looping), n_checks)
     if on_divergence != "split":
         with divergence(on_divergence):
             runner.run_all()
     else:
-        if loop:
+        if loop or runner.captured.records_warnings:
             runner.in_loop, runner.pending = True, [Task(np.array([s])) for s in reversed(range(n_samples))]
         if looping is not None and not loop:
             runner.run_group(runner.pending.pop())

@@ -9,10 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require
+from ensemble._check import require
 from ensemble._typing import Array
 from ensemble.scalar._operators import Operators
-from ensemble.scalar.divergence.policy import agreed, failure, require_one_text, split
+from ensemble.scalar.divergence.policy import agreed, failure, failure_of_sample, require_one_text, split
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 
@@ -29,14 +29,9 @@ class Protocols(Operators):
     # -- exchange within the process -----------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        advice = (
-            "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x); "
-            "np.stack or xp.asarray makes one ensemble of a list of them."
-        )
-        text = message(
-            "Ensemble", "a conversion to a plain array", "name the samples that it takes", "np.asarray(x)", advice
-        )
-        raise failure(TypeError(text))
+        if PROTOCOLS.is_asked_by_scipy():
+            return np.array(None, dtype=object)  # its sign for what is no array: the product is left to `__rmatmul__`
+        raise failure(TypeError(PROTOCOLS.refusal()), self.samples.shape[-1])
 
     def __dlpack__(
         self,
@@ -68,7 +63,15 @@ class Protocols(Operators):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()
 
+    def __getattr__(self, name: str) -> Any:
+        """Raise: in code that runs as if for one sample, a float's or an array's own attribute parts the samples."""
+        error = AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        if name.startswith("__") or name in Operators.__slots__:  # Python and other libraries try these
+            raise error
+        raise failure_of_sample(lambda sample: getattr(sample, name), self, error)
+
     def __reduce__(self) -> Any:
+        require_one_text(self.samples.shape[-1])
         return type(self), (self.samples, self.sample_set)
 
     # -- out of the process --------------------------------------------------------------------------------------------
@@ -135,6 +138,7 @@ class Protocols(Operators):
 
     def tobytes(self) -> bytes:
         """All samples in one contiguous message."""
+        require_one_text(self.samples.shape[-1])
         return np.ascontiguousarray(to_numpy(self.samples)).tobytes()
 
     __bytes__ = tobytes
@@ -213,11 +217,11 @@ class Protocols(Operators):
     # -- display -------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        require_one_text()
+        require_one_text(self.samples.shape[-1])
         return PROTOCOLS.text(self)
 
     def __format__(self, spec: str) -> str:
-        require_one_text()
+        require_one_text(self.samples.shape[-1])
         return PROTOCOLS.formatted(self, spec)
 
     def _repr_html_(self) -> str:

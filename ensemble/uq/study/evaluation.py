@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from ensemble._backend import prototype
 from ensemble._check import message, samples_text
 from ensemble._sample_numbers import numbered_samples
 from ensemble.scalar import DivergenceError, RunResult
+from ensemble.scalar.divergence.swallowed import watched
 from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.study.backend import BackendSamples
 from ensemble.uq.study.outputs import (
@@ -60,8 +62,9 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
     n = samples.n_samples
     samples.failures.clear()
     try:
-        with numbered_samples(samples.ids):
+        with numbered_samples(samples.ids), watched(sys._getframe()) as watch:
             returned = model(samples)
+        watch.raise_first()
     except ERRORS_OF_PROGRAMS as error:
         if isinstance(error, DivergenceError) and on_failure == "retry" and n > 1:
             return _all_failed(n, error)

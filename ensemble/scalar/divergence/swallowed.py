@@ -1,0 +1,200 @@
+"""Handlers of a user's code that would catch a `DivergenceError` without naming it: a bare ``except``, ``Exception``.
+
+Such code goes on with a value for all samples. It is found where the error is raised, from the source of the functions
+that have called: nothing is done as long as no samples differ.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import dis
+import functools
+import linecache
+import os
+import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+from ensemble._check import message
+from ensemble.scalar.divergence.handler_code import is_caught_at
+
+__all__ = ["Watch", "holds_ensemble", "note_handler", "watched"]
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+WITHOUT_ENSEMBLES = (str, bytes, int, float, complex, type, ModuleType, FunctionType, CodeType)
+
+STORE_SUBSCR = dis.opmap["STORE_SUBSCR"]
+
+MAX_ENTRIES = 64
+
+
+@dataclass
+class Watch:
+    """The errors that code caught, without naming them, in the call of a model."""
+
+    frame: FrameType
+    errors: list[BaseException] = field(default_factory=list)
+
+    def raise_first(self) -> None:
+        """Raise the first error of samples that differ, which the model has caught; nothing without one."""
+        if self.errors:
+            raise self.errors[0]
+
+
+watch_in_force: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+@contextlib.contextmanager
+def watched(frame: FrameType) -> Iterator[Watch]:
+    """Collect the errors that a model, called in `frame`, catches without naming them."""
+    watch = Watch(frame)
+    token = watch_in_force.set(watch)
+    try:
+        yield watch
+    finally:
+        watch_in_force.reset(token)
+
+
+def note_handler(error: BaseException, frame: FrameType | None) -> None:
+    """Warn where code that goes on with ensembles would catch `error`, raised at `frame`, without naming its type.
+
+    Inside `watched` the error is collected in place of a warning.
+    """
+    watch = watch_in_force.get()
+    kinds = [type(error)]
+    if frame is not None and frame.f_code.co_code[frame.f_lasti] == STORE_SUBSCR:
+        kinds += [ValueError, TypeError]  # what NumPy makes of it where an entry of an array is assigned
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith("ensemble."):  # catches it on purpose, or passes it on
+            if watch is not None and frame is watch.frame:
+                watch.errors.append(error)  # where the model returns, something that has no source has caught it
+            return
+        handler = _handler(frame, kinds) if is_caught_at(frame.f_code, frame.f_lasti) else None
+        if handler is not None:
+            named, shown, line = handler
+            if not named and any(holds_ensemble(value, 2) for value in frame.f_locals.values()):
+                _tell(error, frame, shown, line, watch)
+            return
+        frame = frame.f_back
+
+
+def _tell(error: Any, frame: FrameType, shown: str, line: int, watch: Watch | None) -> None:
+    filename = frame.f_code.co_filename
+    place = f"{os.path.basename(filename)}:{line}"
+    if watch is not None:
+        error.add_note(f"`{shown}` at {place} catches this error, so that the model gave one result for all samples.")
+        watch.errors.append(error)
+        return
+    where = f"`{error.expression}` at {os.path.basename(error.filename)}:{error.lineno}"
+    seen = f"different ones in {where}, and `{shown}` at {place} catches the DivergenceError"
+    advice = "What the code then gives is one result for all samples. Call it by ensemble.run(f, ...)."
+    text = message("Ensemble", "samples", "agree where one value is needed", seen, advice)
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, RuntimeWarning, filename, line, registry=registry)
+
+
+def holds_ensemble(value: Any, depth: int) -> bool:
+    """Whether `value` is an ensemble, or has one among its entries or attributes, `depth` levels deep."""
+    if hasattr(type(value), "take_samples"):
+        return True
+    if not depth or isinstance(value, WITHOUT_ENSEMBLES):
+        return False
+    if isinstance(value, dict):
+        parts = [*value.keys(), *value.values()]
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = list(value)
+    else:
+        parts = list(getattr(value, "__dict__", {}).values())
+    return any(holds_ensemble(part, depth - 1) for part in parts[:MAX_ENTRIES])
+
+
+# -- handlers in the source --------------------------------------------------------------------------------------------
+
+
+def _handler(frame: FrameType, kinds: list[type]) -> tuple[bool, str, int] | None:
+    """The first handler in `frame` that ends one of `kinds`: whether it names the first of them, its text, its line."""
+    code = frame.f_code
+    place = list(code.co_positions())[frame.f_lasti // 2]
+    if place[0] is None or place[2] is None:
+        return None
+    tree = _tree(code.co_filename, tuple(linecache.getlines(code.co_filename, frame.f_globals)))
+    for node in _around(tree, place[0], place[2]):
+        if isinstance(node, ast.With):
+            caught = _suppressed(frame, node)
+            if any(issubclass(kind, each) for each in caught for kind in kinds):
+                return kinds[0] in caught, ast.unparse(node).partition("\n")[0].rstrip(":"), node.lineno
+            continue
+        for handler in node.handlers:
+            caught = [BaseException] if handler.type is None else _classes(frame, handler.type)
+            if any(issubclass(kind, each) for each in caught for kind in kinds):
+                if any(isinstance(part, ast.Raise) for line in handler.body for part in ast.walk(line)):
+                    return None  # what it raises is seen, or its next handler's business
+                return kinds[0] in caught, ast.unparse(handler).partition("\n")[0].rstrip(":"), handler.lineno
+        if any(isinstance(part, ast.Return) for line in node.finalbody for part in ast.walk(line)):
+            return False, "finally: return", node.finalbody[0].lineno
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(filename: str, lines: tuple[str, ...]) -> ast.Module:
+    try:
+        return ast.parse("".join(lines))
+    except SyntaxError:  # a cell of a notebook with commands that are not Python
+        return ast.Module([], [])
+
+
+def _around(tree: ast.AST, line: int, column: int) -> list[Any]:
+    """The ``try`` and ``with`` statements whose body holds the place, in its function, innermost first."""
+    found: list[Any] = []
+    node: ast.AST | None = tree
+    while node is not None:
+        if isinstance(node, FUNCTIONS):
+            found.clear()  # what stands around a definition does not stand around its calls
+        if isinstance(node, ast.Try | ast.TryStar | ast.With) and any(_holds(part, line, column) for part in node.body):
+            found.insert(0, node)
+        node = next((part for part in ast.iter_child_nodes(node) if _holds(part, line, column)), None)
+    return found
+
+
+def _holds(node: ast.AST, line: int, column: int) -> bool:
+    first = getattr(node, "lineno", None)
+    if first is None:  # arguments, with items: they have parts with places
+        return any(_holds(part, line, column) for part in ast.iter_child_nodes(node))
+    last, start, end = node.end_lineno, node.col_offset, node.end_col_offset  # type: ignore[attr-defined]
+    return bool((first, start) <= (line, column) < (last, end))
+
+
+def _suppressed(frame: FrameType, node: ast.With) -> list[type]:
+    """The exceptions that ``with suppress(...)`` ends."""
+    return [
+        each
+        for item in node.items
+        if isinstance(item.context_expr, ast.Call) and _value(frame, item.context_expr.func) is contextlib.suppress
+        for argument in item.context_expr.args
+        for each in _classes(frame, argument)
+    ]
+
+
+def _classes(frame: FrameType, node: ast.AST) -> list[type]:
+    if isinstance(node, ast.Tuple):
+        return [each for part in node.elts for each in _classes(frame, part)]
+    value = _value(frame, node)
+    parts = value if isinstance(value, tuple) else (value,)
+    return [part for part in parts if isinstance(part, type) and issubclass(part, BaseException)]
+
+
+def _value(frame: FrameType, node: ast.AST) -> Any:
+    """What a name, or an attribute of a module or class, stands for in `frame`; None for anything else."""
+    if isinstance(node, ast.Name):
+        scopes = frame.f_locals, frame.f_globals, vars(builtins)
+        return next((scope[node.id] for scope in scopes if node.id in scope), None)
+    if isinstance(node, ast.Attribute):
+        owner = _value(frame, node.value)
+        return getattr(owner, node.attr, None) if isinstance(owner, ModuleType | type) else None
+    return None
