@@ -117,12 +117,14 @@ class CapturedValues:
         self.ensembles: list[Ensemble] = []
         self._collect(f, set())
 
-    def for_samples(self, f: Callable[..., Any], pick: Callable[[Any], Any], several: bool) -> Callable[..., Any]:
-        """`f` with the samples that `pick` takes, and, for several samples `several`, with functions of ensembles."""
+    def copies_for(self, pick: Callable[[Any], Any], several: bool) -> Copies | None:
+        """What makes copies with the samples that `pick` takes and, of `several`, with functions of ensembles.
+
+        None where functions can be called as they are.
+        """
         if not self.ensembles and not (several and self.needs_substitutes):
-            return f
-        copy: Callable[..., Any] = _Copies(self, pick, several and self.needs_substitutes).of(f)
-        return copy
+            return None
+        return Copies(self, pick, several and self.needs_substitutes)
 
     def is_own(self, value: Any) -> bool:
         """Whether `value` is a function of Python in the package of `f` that can be copied."""
@@ -189,7 +191,7 @@ def _values_of_names(f: FunctionType) -> Iterator[Any]:
 class _Scope(dict[str, Any]):
     """Globals of a copy: those of the function, looked up when they are used, as `copies` binds them."""
 
-    def __init__(self, scope: dict[str, Any], copies: _Copies) -> None:
+    def __init__(self, scope: dict[str, Any], copies: Copies) -> None:
         super().__init__({name: value for name, value in scope.items() if name[:2] == "__"})
         self._scope, self._copies = scope, copies
 
@@ -201,13 +203,21 @@ class _Scope(dict[str, Any]):
         return other
 
 
-class _Copies:
+class Copies:
     """Copies of functions for one call of one run."""
 
     def __init__(self, captured: CapturedValues, pick: Callable[[Any], Any], needs_substitutes: bool) -> None:
         self.captured, self.pick, self.needs_substitutes = captured, pick, needs_substitutes
         self.known: dict[int, tuple[Any, Any]] = {}
         self.scopes: dict[int, _Scope] = {}
+
+    def forget(self) -> None:
+        """Drop the copies, which refer to each other; functions among the results make theirs again."""
+        for scope in self.scopes.values():
+            for name in [name for name in scope if name[:2] != "__"]:
+                del scope[name]
+        self.known.clear()
+        self.scopes.clear()
 
     def of(self, value: Any) -> Any:
         """`value` itself, its substitute, or its copy with the samples of the run."""

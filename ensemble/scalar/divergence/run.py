@@ -12,6 +12,7 @@ import numpy as np
 
 from ensemble._check import integer, kind_of, message, one_of
 from ensemble._containers import mapped
+from ensemble._errors import kept
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.captured_values import CapturedValues
 from ensemble.scalar.divergence.comparison import compared, samples_to_check
@@ -72,7 +73,13 @@ class _Runner:
         arguments, options = copied(pick, self.nest)
         self.n_runs += 1
         self.work += n_samples
-        return self.captured.for_samples(self.f, pick, n_samples > 1)(*arguments, **options)
+        copies = self.captured.copies_for(pick, n_samples > 1)
+        if copies is None:
+            return self.f(*arguments, **options)
+        try:
+            return copies.of(self.f)(*arguments, **options)
+        finally:
+            copies.forget()
 
     def run_single(self, task: Task) -> Exception | None:
         """Run one sample as plain values: any code works."""
@@ -80,7 +87,7 @@ class _Runner:
         try:
             value = self.call(lambda x: plain(x, s), 1)
         except Exception as error:
-            self.groups.append(Group(task.ids, task.decisions, 1, task.reason, error))
+            self.groups.append(Group(task.ids, task.decisions, 1, task.reason, kept(error)))
             return error
         refuse_lazy(value)
         if self.n_samples > 1:
@@ -92,6 +99,7 @@ class _Runner:
     def run_group(self, task: Task) -> None:
         """Run all samples of `task` in one call and keep the result of those that were followed to the end."""
         follower, value, error = Follower(task, 1 if self.loop is None else self.loop.max_samples), None, None
+        from_arrays = False
         self.n_group_runs += 1
         try:
             with following(follower):
@@ -99,9 +107,9 @@ class _Runner:
         except Stop:
             pass
         except Exception as raised:
-            error = raised
+            from_arrays, error = _from_arrays(raised), kept(raised)
         # A bare ``except:`` in f may have caught `Stop`: the value is then not a result.
-        if error is not None and _from_arrays(error):
+        if error is not None and from_arrays:
             follower.refuse(error)
         elif error is None and not follower.stopped:
             refuse_lazy(value)
@@ -126,7 +134,7 @@ class _Runner:
         except DivergenceError:
             raise
         except Exception as error:
-            self.groups.append(Group(task.ids, (), task.ids.size, error=error))
+            self.groups.append(Group(task.ids, (), task.ids.size, error=kept(error)))
             return
         refuse_lazy(value)
         self.groups.append(Group(task.ids, (), task.ids.size))
@@ -367,7 +375,7 @@ def _checked(runner: _Runner, result: RunResult, k: int) -> RunResult:
             try:
                 alone = runner.call(functools.partial(plain, s=s), 1)
             except Exception as error:
-                alone = error
+                alone = kept(error)
             result.checked[s] = compared(s, got, alone)
     return result
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, samples_text
+from ensemble._errors import again
 from ensemble.scalar.divergence.paths import Decision
 from ensemble.scalar.divergence.plain_loop import as_numpy
 from ensemble.scalar.divergence.regroup import sample_of
@@ -123,7 +124,7 @@ class RunResult:
         """What `f` returned for sample `i`, as a plain value; or raises what it raised."""
         i = range(self.n_samples)[i]
         if i in self.errors:
-            raise self.errors[i]
+            raise again(self.errors[i])
         if self._rows is not None:
             value = sample_of(self._rows[i], 0)
             return as_numpy(value) if self._rows_are_exact else value
