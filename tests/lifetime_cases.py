@@ -414,6 +414,15 @@ def fused():
     return f, f(en.Ensemble(rng.random((3000, S))))
 
 
+def loop():
+    start = {"x": en.Ensemble(rng.random(3000))}
+    return en.while_loop(lambda s: s["x"] < 3, lambda s: {"x": s["x"] * 1.5 + 0.1}, start)
+
+
+def integral():
+    return quadrature.gauss(lambda q, p, xp: xp.exp(-p[0] * q[0]), 1, 9, p=[en.Ensemble(rng.random(300))])
+
+
 ARRAYS = {
     "run, a loop": lambda: en.run(branch, en.Ensemble(rng.random(300))),
     "run, groups": lambda: en.run(branch, en.Ensemble(rng.random(300)), loop=False, check=3),
@@ -426,28 +435,18 @@ ARRAYS = {
         ValueError, lambda: en.Ensemble(rng.random((30, S))) + en.Ensemble(rng.random((31, S)))
     ),
     "fuse": fused,
-    "loops": lambda: en.while_loop(
-        lambda s: s["x"] < 3, lambda s: {"x": s["x"] * 1.5 + 0.1}, {"x": en.Ensemble(rng.random(3000))}
-    ),
+    "loops": loop,
     "branches": lambda: en.cond((x := en.Ensemble(rng.random(3000))) > 0.5, lambda v: v * 2.0, lambda v: v * 3.0, x),
     "per sample": lambda: en.per_sample(lambda v: v.sum())(en.Ensemble(rng.random((3000, S)))),
     "statistics": lambda: (en.sample_mean(x := en.Ensemble(rng.random((300, S)))), en.sample_quantile(x, 0.3)),
-    "quadrature": lambda: quadrature.gauss(
-        lambda q, p, xp: xp.exp(-p[0] * q[0]), 1, 9, p=[en.Ensemble(rng.random(300))]
-    ),
+    "quadrature": integral,
     "analyses": lambda: (analyses.oscillator(50, seed=1), analyses.static_beam(32, [3.0, 6.0])),
 }
 
 PARTS = {
-    "krylov": KRYLOV,
-    "linalg": LINALG,
-    "fem": FEM,
-    "kalman": KALMAN,
-    "gbees": GBEES,
-    "ode": ODE,
-    "uq": UQ,
-    "arrays": ARRAYS,
-}
+    "krylov": KRYLOV, "linalg": LINALG, "fem": FEM, "kalman": KALMAN,
+    "gbees": GBEES, "ode": ODE, "uq": UQ, "arrays": ARRAYS,
+}  # fmt: skip
 
 
 def quiet(call):
