@@ -45,7 +45,7 @@ class _Block:
 
     def __del__(self) -> None:
         size, spare = self.raw.nbytes, _spare
-        if spare is None:  # type: ignore[redundant-expr]  # the interpreter ends: the names of this module are gone
+        if spare is None:  # the interpreter ends: the names of this module are gone
             return
         if sum(each * len(pieces) for each, pieces in list(spare.items())) + size <= LIMIT:
             spare.setdefault(size, []).append(self.raw)

@@ -142,9 +142,12 @@ class Space:
         }
 
     @functools.cached_property
-    def parts(self) -> ThreadParts:
-        """The elements and rows of each thread, for numbers of threads; see `ElementTables`."""
+    def _parts(self) -> ThreadParts:
         return ThreadParts(self.element_map, self.visited_unknowns)
+
+    def parts(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(first, elements, rows) of `count` parts with about equally many incidences; see `ElementTables`."""
+        return self._parts(count)
 
     def _tables(self, element: Element, **arrays: np.ndarray) -> ElementTables:
         made = self.element_map
@@ -152,7 +155,7 @@ class Space:
         return ElementTables(
             element=element, elements=self.visits,
             nodes=self.visited_unknowns if self.nodes is self.unknowns else self.nodes[self.visits].astype(np.int32),
-            unknowns=self.visited_unknowns, indptr=made.indptr, slots=made.slots, parts=self.parts,
+            unknowns=self.visited_unknowns, indptr=made.indptr, slots=made.slots, parts=self._parts,
             gather=self._gather,
             **(empty | arrays),
         )  # fmt: skip

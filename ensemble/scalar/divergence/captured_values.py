@@ -117,14 +117,18 @@ class CapturedValues:
         self.ensembles: list[Ensemble] = []
         self._collect(f, set())
 
-    def copies_for(self, pick: Callable[[Any], Any], several: bool) -> Copies | None:
-        """What makes copies with the samples that `pick` takes and, of `several`, with functions of ensembles.
+    def call(self, f: Callable[..., Any], pick: Callable[[Any], Any], several: bool, given: Any, named: Any) -> Any:
+        """`f` of the arguments `given` and `named`, with the samples that `pick` takes of what it captures.
 
-        None where functions can be called as they are.
+        For several samples `several`, it has functions of ensembles.
         """
         if not self.ensembles and not (several and self.needs_substitutes):
-            return None
-        return Copies(self, pick, several and self.needs_substitutes)
+            return f(*given, **named)
+        copies = _Copies(self, pick, several and self.needs_substitutes)
+        try:
+            return copies.of(f)(*given, **named)
+        finally:
+            copies.forget()
 
     def is_own(self, value: Any) -> bool:
         """Whether `value` is a function of Python in the package of `f` that can be copied."""
@@ -191,7 +195,7 @@ def _values_of_names(f: FunctionType) -> Iterator[Any]:
 class _Scope(dict[str, Any]):
     """Globals of a copy: those of the function, looked up when they are used, as `copies` binds them."""
 
-    def __init__(self, scope: dict[str, Any], copies: Copies) -> None:
+    def __init__(self, scope: dict[str, Any], copies: _Copies) -> None:
         super().__init__({name: value for name, value in scope.items() if name[:2] == "__"})
         self._scope, self._copies = scope, copies
 
@@ -203,7 +207,7 @@ class _Scope(dict[str, Any]):
         return other
 
 
-class Copies:
+class _Copies:
     """Copies of functions for one call of one run."""
 
     def __init__(self, captured: CapturedValues, pick: Callable[[Any], Any], needs_substitutes: bool) -> None:

@@ -71,15 +71,8 @@ class _Runner:
     def call(self, pick: Callable[[Any], Any], n_samples: int) -> Any:
         """`f` of own copies of the inputs, so that no run depends on in-place changes of another one."""
         arguments, options = copied(pick, self.nest)
-        self.n_runs += 1
-        self.work += n_samples
-        copies = self.captured.copies_for(pick, n_samples > 1)
-        if copies is None:
-            return self.f(*arguments, **options)
-        try:
-            return copies.of(self.f)(*arguments, **options)
-        finally:
-            copies.forget()
+        self.n_runs, self.work = self.n_runs + 1, self.work + n_samples
+        return self.captured.call(self.f, pick, n_samples > 1, arguments, options)
 
     def run_single(self, task: Task) -> Exception | None:
         """Run one sample as plain values: any code works."""

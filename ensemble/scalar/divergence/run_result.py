@@ -66,7 +66,8 @@ class RunResult:
         samples differ and the value itself where all are equal. Samples that failed hold NaN (``None`` in a
         `SampleList`). Without an ensemble among the inputs it is what `f` returned.
     errors : dict of int to Exception
-        What `f` raised, by sample.
+        What `f` raised, by sample, without tracebacks, which would keep the arrays of their frames; a note of each
+        says where it was raised.
     n_samples : int
     n_runs : int
         How often `f` was called.
