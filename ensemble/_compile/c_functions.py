@@ -25,6 +25,20 @@ def pointer_at(typingctx: Any, address: Any, like: Any) -> Any:
     return kind(types.int64, like), codegen
 
 
+def _plain(context: Any, builder: Any, kind: Any, value: Any, procedure: bool) -> list[Any]:
+    """The arguments that stand for one: the parts of a tuple, a pointer for an array."""
+    if isinstance(kind, types.Tuple | types.UniTuple):
+        parts = zip(kind.types, cgutils.unpack_tuple(builder, value, len(kind.types)), strict=True)
+        return [argument for part in parts for argument in _plain(context, builder, *part, procedure)]
+    if isinstance(kind, types.Array):
+        data = data_of(context, builder, kind, value)
+        if not procedure:
+            return [data]
+        place = context.data_model_manager[kind].get_field_position("shape")
+        return [data, *cgutils.unpack_tuple(builder, builder.extract_value(value, place), kind.ndim)]
+    return [value]
+
+
 def _caller(returned: types.Type, procedure: bool = False) -> Any:
     """An intrinsic ``call(address, *arguments)``: tuples entry by entry, for arrays pointers to their first entries.
 
@@ -32,20 +46,8 @@ def _caller(returned: types.Type, procedure: bool = False) -> Any:
     extents of its array as integers, and the last two integers, a range of rounds, are zero.
     """
 
-    def plain(context: Any, builder: Any, kind: Any, value: Any) -> list[Any]:
-        if isinstance(kind, types.Tuple | types.UniTuple):
-            parts = zip(kind.types, cgutils.unpack_tuple(builder, value, len(kind.types)), strict=True)
-            return [argument for part in parts for argument in plain(context, builder, *part)]
-        if isinstance(kind, types.Array):
-            data = data_of(context, builder, kind, value)
-            if not procedure:
-                return [data]
-            place = context.data_model_manager[kind].get_field_position("shape")
-            return [data, *cgutils.unpack_tuple(builder, builder.extract_value(value, place), kind.ndim)]
-        return [value]
-
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        arguments = plain(context, builder, signature.args[1], values[1])
+        arguments = _plain(context, builder, signature.args[1], values[1], procedure)
         if procedure:
             arguments += [ir.IntType(64)(0)] * 2
         kind = ir.VoidType() if returned is types.void else context.get_value_type(returned)

@@ -44,9 +44,11 @@ class _Block:
         }  # fmt: skip
 
     def __del__(self) -> None:
-        size = self.raw.nbytes
-        if sum(each * len(pieces) for each, pieces in list(_spare.items())) + size <= LIMIT:
-            _spare.setdefault(size, []).append(self.raw)
+        size, spare = self.raw.nbytes, _spare
+        if spare is None:  # the interpreter ends: the names of this module are gone
+            return
+        if sum(each * len(pieces) for each, pieces in list(spare.items())) + size <= LIMIT:
+            spare.setdefault(size, []).append(self.raw)
 
 
 def _piece(n_bytes: int) -> np.ndarray:

@@ -39,10 +39,13 @@ def solve(
 def iterate(state: KrylovIteration, max_iterations: int, compact: bool, callback: Callback | None) -> None:
     """Iterate until no sample runs, with the scalars where the vectors are if they can be kept there."""
     may_compact = compact and not state.coupled
-    if runs_on_device(state, max_iterations, callback):
-        DeviceLoop(state, max_iterations, may_compact).solve()
-    else:
-        solve_on_host(state, max_iterations, may_compact, callback)
+    try:
+        if runs_on_device(state, max_iterations, callback):
+            DeviceLoop(state, max_iterations, may_compact).solve()
+        else:
+            solve_on_host(state, max_iterations, may_compact, callback)
+    finally:
+        state.scalars = None  # they refer to the iteration: together they would live until a collection of garbage
 
 
 def for_all_samples(

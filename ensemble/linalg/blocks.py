@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,8 @@ def kron(A: Any, B: Any) -> CrsMatrix:
         return CrsMatrix(whole, Ensemble(moved_values(matrix.values, entries[not inner]), matrix.sample_set))
     counts = {first.n_samples, second.n_samples} - {1}
     require(len(counts) < 2, "kron", "A and B", "have the same n_samples, or 1", sorted(counts))
-    key = ("kron", id(second.graph))
-    whole, left, right, _ = first.graph.kept(key, lambda: (*_kron_graph(first.graph, second.graph), second.graph))
+    key = ("kron", weakref.ref(second.graph))
+    whole, left, right = first.graph.kept(key, lambda: _kron_graph(first.graph, second.graph))
     others = asarray_like(second.values, first.values)
     values = moved_values(first.values, left) * moved_values(others, right)
     return CrsMatrix(whole, Ensemble(values, common_set(first.sample_set, second.sample_set)))
@@ -142,10 +143,8 @@ def block(blocks: Any) -> CrsMatrix:
     require(len(counts) < 2, "block", "blocks", "have the same n_samples, or 1", sorted(counts))
     like = matrices[0].values
     graphs = [matrix.graph for matrix in matrices]
-    key = ("block", *((i, j, id(graph)) for (i, j, _), graph in zip(placed, graphs, strict=True)))
-    whole, entries, _ = graphs[0].kept(
-        key, lambda: (*_block_graph([(i, j, m.graph) for i, j, m in placed], heights, widths), graphs)
-    )
+    key = ("block", *((i, j, weakref.ref(graph)) for (i, j, _), graph in zip(placed, graphs, strict=True)))
+    whole, entries = graphs[0].kept(key, lambda: _block_graph([(i, j, m.graph) for i, j, m in placed], heights, widths))
     xp = array_namespace(like)
     parts = [asarray_like(matrix.values, like) for matrix in matrices]
     dtype = functools.reduce(xp.result_type, (part.dtype for part in parts))

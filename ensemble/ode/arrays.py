@@ -13,6 +13,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import kind_of, message
+from ensemble._errors import again
 from ensemble._typing import Array, Namespace
 from ensemble.ode.compiled import loads_of
 from ensemble.ode.control import Rows, advance, rows_of, start
@@ -51,8 +52,8 @@ def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
                     raise
                 apart = True
         made = run_paths(function, *arguments, base)
-        for first in made.errors.values():
-            raise first
+        if made.errors:
+            raise again(next(iter(made.errors.values())))
         return made.value
 
     def call(t: Array, y: Sequence[Array], p: Sequence[Array], base: Namespace) -> Any:

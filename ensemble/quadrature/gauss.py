@@ -23,6 +23,7 @@ from ensemble._check import (
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._errors import again
 from ensemble._kernels.quadrature import launch
 from ensemble._kernels.quadrature.generated import tensor_sums
 from ensemble._kernels.quadrature.rules import (
@@ -343,8 +344,8 @@ def at_points(f: Callable[..., Any], arguments: tuple[Any, ...], xp: Any, n_poin
         return f(*arguments, namespace(xp, n_points))
     except (DivergenceError, TypeError, AttributeError, ValueError):
         made = run(f, *arguments, namespace(xp))
-    for error in made.errors.values():
-        raise error
+    if made.errors:
+        raise again(next(iter(made.errors.values())))
     return made.value
 
 

@@ -27,6 +27,15 @@ class TracedNamespace:
     def __init__(self, tracer: Tracer, name: str) -> None:
         self._tracer, self.__name__ = tracer, name
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is of the same trace: array-api-compat requires that all operands have equal namespaces."""
+        if type(other) is not TracedNamespace:
+            return NotImplemented
+        return self._tracer is other._tracer and self.__name__ == other.__name__
+
+    def __hash__(self) -> int:
+        return hash((id(self._tracer), self.__name__))
+
     def __getattr__(self, name: str) -> Any:
         known = NUMPY_NAMES.get(name, name)
         if name in DTYPES:

@@ -91,15 +91,15 @@ class Traced:
         return Traced(self._tracer, self._tracer.add(operation, numbers, dtype))
 
     def __array_namespace__(self, api_version: str | None = None) -> TracedNamespace:
-        return self._tracer.namespaces["xp"]
+        return TracedNamespace(self._tracer, "xp")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options:
             raise self._tracer.unsupported(f"np.{ufunc.__name__}.{method}, or an option of it")
-        return getattr(self._tracer.namespaces["np"], ufunc.__name__)(*inputs)
+        return getattr(TracedNamespace(self._tracer, "np"), ufunc.__name__)(*inputs)
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        return getattr(self._tracer.namespaces["np"], function.__name__)(*arguments, **options)
+        return getattr(TracedNamespace(self._tracer, "np"), function.__name__)(*arguments, **options)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -139,10 +139,8 @@ class Tracer:
     def __init__(self, function: str) -> None:
         self.function = function
         self.nodes: list[Node] = []
-        self.namespaces = {name: TracedNamespace(self, name) for name in ("xp", "np")}
-        """One per trace: array-api-compat requires that all operands have the same one."""
-        self.gradients: dict[int, Any] = {}
-        """The gradient of inputs that are fields of a finite-element form, by node."""
+        self.gradients: dict[int, tuple[int, ...]] = {}
+        """The nodes of the gradient of inputs that are fields of a finite-element form, by node."""
         self._known: dict[tuple[Any, ...], int] = {}
 
     def add(self, operation: str, inputs: tuple[int, ...], dtype: str, value: Any = None) -> int:

@@ -190,7 +190,8 @@ class _BlockLaunch:
         *parts, y, m0, P0, predict_first = arguments
         self.y, self.nx, self.ny = y, m0.shape[-1], y.shape[-1]
         self.n_series, self.n_steps = y.shape[0], y.shape[1]
-        self.divided = lambda chunk: ModelArguments(tuple(parts), y, (m0, P0), predict_first, chunk, self.n_steps)
+        n_steps = self.n_steps
+        self.divided = lambda chunk: ModelArguments(tuple(parts), y, (m0, P0), predict_first, chunk, n_steps)
         self.model = self.divided(chunk)
         self.n_chunks = self.model.n_chunks
         self.launch = _Launcher(y, self.nx, self.ny)

@@ -17,9 +17,12 @@ class Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.groups: list[str] = []
-        self.zero, self.one, self.minus_half, self.two_pi, self.least_pivot, self.nan = (
-            Symbol(self, name) for name in CONSTANTS
-        )
+
+    def __getattr__(self, name: str) -> Symbol:
+        """The symbol of a constant; made anew, as one that is kept would refer back."""
+        if name not in CONSTANTS:
+            raise AttributeError(name)
+        return Symbol(self, name)
 
     def write(self, operation: str, *operands: Symbol) -> Symbol:
         name = f"t{len(self.lines)}"

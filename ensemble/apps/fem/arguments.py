@@ -254,7 +254,7 @@ def grad(u: Any) -> Any:
         return u.gradient
     gradients = getattr(u._tracer, "gradients", {}) if type(u) is Traced else {}
     if type(u) is Traced and u._node in gradients:
-        return gradients[u._node]
+        return Vector(Traced(u._tracer, k) for k in gradients[u._node])
     raise TypeError("form: grad must be of a trial or test function, or of a field given at nodes; got something else.")
 
 

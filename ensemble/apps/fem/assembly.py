@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -228,7 +229,7 @@ def _terms(forms: Sequence[Any], kinds: tuple[FieldKind, ...], dim: int) -> Form
     if seen is None:
         return _traced(forms, kinds, dim)
     traced: dict[Any, FormTerms] = forms[0].traced
-    key = (tuple(forms), kinds, dim, seen)
+    key = (tuple(map(weakref.ref, forms)), kinds, dim, seen)  # a form that kept itself would live until a collection
     if key not in traced:
         terms = _traced(forms, kinds, dim)
         if len(traced) >= KEPT:
@@ -271,8 +272,7 @@ def _named(kinds: tuple[FieldKind, ...], inputs: list[Input], values: Any, dim: 
         components = [at[Input(j, c, -1)] for c in range(kind.size)]
         if kind.place == "node":
             for c, value in enumerate(components):
-                gradient = Vector(at[Input(j, c, axis)] for axis in range(dim))
-                value._tracer.gradients[value._node] = gradient
+                value._tracer.gradients[value._node] = tuple(at[Input(j, c, axis)]._node for axis in range(dim))
         found[kind.name] = _nested(components, kind.shape)
     return found
 

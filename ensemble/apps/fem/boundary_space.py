@@ -112,7 +112,7 @@ class BoundarySpace(MeshSpace):
         sizes: np.ndarray = np.sqrt(2.0 * self.areas)
         return sizes
 
-    @functools.cached_property
+    @property
     def own_fields(self) -> dict[str, tuple[str, tuple[int, ...], Callable[[], np.ndarray]]]:
         """`x`, `h`, and the normal `n`."""
         return super().own_fields | {"n": ("element", (3,), lambda: self.normals)}

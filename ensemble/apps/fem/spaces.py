@@ -5,8 +5,8 @@ Longer than 400 lines: the spaces share their tables and their checks.
 
 from __future__ import annotations
 
+import copy
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +17,7 @@ from ensemble._compile.memory import empty
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
 from ensemble._kernels.fem.mesh_arrays import CHUNK, bounds_of, order_of_keys, rows_in_order, spatial_keys
+from ensemble._kernels.fem.thread_parts import ThreadParts
 from ensemble._kernels.sparse.compact_order import compact_order, graph_points
 from ensemble._kernels.sparse.element_map import ElementMap, element_map
 from ensemble._kernels.sparse.gather import Gather
@@ -132,7 +133,7 @@ class Space:
         """The size h of each element: the d-th root of the determinant of its Jacobian, shape (n_elements,)."""
         raise NotImplementedError
 
-    @functools.cached_property
+    @property
     def own_fields(self) -> dict[str, tuple[str, tuple[int, ...], Callable[[], np.ndarray]]]:
         """The fields that every form can read: the place, the shape of one value, and a function that gives all."""
         return {
@@ -141,28 +142,12 @@ class Space:
         }
 
     @functools.cached_property
-    def _parts(self) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        return {}
+    def _parts(self) -> ThreadParts:
+        return ThreadParts(self.element_map, self.visited_unknowns)
 
     def parts(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(first, elements, rows) of `count` parts with about equally many incidences; see `ElementTables`."""
-        if count not in self._parts:
-            if count == 1:
-                everything = np.arange(self.n_elements, dtype=np.int32)
-                self._parts[count] = np.array([0, self.n_elements]), everything, np.array([0, self.n_unknowns])
-            else:
-                first = self.element_map.first
-                shares = np.linspace(0, first[-1], count + 1)
-                rows = np.searchsorted(first, shares)
-                rows[0], rows[-1] = 0, self.n_unknowns
-                visited = self.visited_unknowns
-                lists = [
-                    np.flatnonzero(((visited >= low) & (visited < high)).any(axis=1)).astype(np.int32)
-                    for low, high in itertools.pairwise(rows)
-                ]
-                starts = np.cumsum([0, *(elements.size for elements in lists)])
-                self._parts[count] = starts, np.concatenate(lists), rows
-        return self._parts[count]
+        return self._parts(count)
 
     def _tables(self, element: Element, **arrays: np.ndarray) -> ElementTables:
         made = self.element_map
@@ -170,7 +155,7 @@ class Space:
         return ElementTables(
             element=element, elements=self.visits,
             nodes=self.visited_unknowns if self.nodes is self.unknowns else self.nodes[self.visits].astype(np.int32),
-            unknowns=self.visited_unknowns, indptr=made.indptr, slots=made.slots, parts=self.parts,
+            unknowns=self.visited_unknowns, indptr=made.indptr, slots=made.slots, parts=self._parts,
             gather=self._gather,
             **(empty | arrays),
         )  # fmt: skip
@@ -343,7 +328,7 @@ class TabulatedSpace(Space):
         """The elements with the rule that they were tabulated at, whatever the degree."""
         return self._made
 
-    @functools.cached_property
+    @property
     def own_fields(self) -> dict[str, tuple[str, tuple[int, ...], Callable[[], np.ndarray]]]:
         """`x` and `h`; `n` on facets."""
         more = {k: ("point", a.shape[2:], functools.partial(np.asarray, a)) for k, a in self._more.items()}
@@ -429,7 +414,8 @@ def space_of(mesh: Any, function: str) -> Space:
         return mesh
     if isinstance(mesh, TetMesh):
         if "_linear_space" not in mesh.__dict__:
-            mesh.__dict__["_linear_space"] = LinearSpace(mesh)
+            # A copy, of the same arrays: a space of the mesh itself would refer back to it, and both outlive their use.
+            mesh.__dict__["_linear_space"] = LinearSpace(copy.copy(mesh))
         space: Space = mesh.__dict__["_linear_space"]
         return space
     advice = "from_skfem(basis) makes a space of a basis of scikit-fem."

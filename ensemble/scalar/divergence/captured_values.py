@@ -121,19 +121,23 @@ class CapturedValues:
         if not HAS_EVENTS:
             self._note_handlers([nest, getattr(f, "__self__", None)])
 
-    def for_samples(
-        self, f: Callable[..., Any], nest: Any, pick: Callable[[Any], Any], several: bool
-    ) -> tuple[Callable[..., Any], Any]:
-        """`f` and its arguments with the samples that `pick` takes; for several samples, with functions of ensembles.
+    def call(self, f: Callable[..., Any], nest: Any, pick: Callable[[Any], Any], several: bool) -> Any:
+        """`f` of its arguments, the pair `nest`, with the samples that `pick` takes of what it captures.
 
-        Functions among the arguments are treated as those that `f` finds by name.
+        For several samples, `several`, it has functions of ensembles. Functions among the arguments are treated as
+        those that `f` finds by name.
         """
         if not self.ensembles and not (several and (self.needs_substitutes or self.has_handlers)):
-            return f, nest
+            given, named = nest
+            return f(*given, **named)
         copies = _Copies(self, pick, several)
-        if self.functions_given:
-            nest = mapped(lambda x: copies.of(x) if callable(x) and not isinstance(x, Ensemble) else x, nest)
-        return copies.of(f), nest
+        try:
+            if self.functions_given:
+                nest = mapped(lambda x: copies.of(x) if callable(x) and not isinstance(x, Ensemble) else x, nest)
+            given, named = nest
+            return copies.of(f)(*given, **named)
+        finally:
+            copies.forget()
 
     def is_own(self, value: Any) -> bool:
         """Whether `value` is a function of Python in the package of `f` that can be copied."""
@@ -256,6 +260,14 @@ class _Copies:
         self.needs_substitutes = several and captured.needs_substitutes
         self.known: dict[int, tuple[Any, Any]] = {}
         self.scopes: dict[int, _Scope] = {}
+
+    def forget(self) -> None:
+        """Drop the copies, which refer to each other; functions among the results make theirs again."""
+        for scope in self.scopes.values():
+            for name in [name for name in scope if name[:2] != "__"]:
+                del scope[name]
+        self.known.clear()
+        self.scopes.clear()
 
     def of(self, value: Any) -> Any:
         """`value` itself, its substitute, or its copy with the samples of the run."""

@@ -116,6 +116,11 @@ class Follower(Decider):
         if n_samples in (1, self.ids.size):
             self.heard = error
 
+    def forget(self) -> None:
+        """Drop the exceptions of a run that has ended: their tracebacks refer to the frame that holds this."""
+        self.known.clear()
+        self.heard = None
+
     def refuse(self, error: Exception) -> None:
         """Stop because of `error`; samples are run each alone unless other samples of the call may have caused it."""
         if not self.stopped:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._containers import mapped, parts_of
+from ensemble._errors import kept
 from ensemble.scalar.divergence.policy import Decider, policy_in_force
 from ensemble.scalar.divergence.scalar_code import EXACT, LARGEST, NEITHER, kind_of
 from ensemble.scalar.divergence.side_effects import refuse_lazy
@@ -99,7 +100,7 @@ class PlainLoop:
                 s = len(values) if ids is None else int(ids[len(values)])
                 values.append(self._rerun(s) if self.exact else None)
                 if not self.exact:
-                    self.errors[s] = error
+                    self.errors[s] = kept(error)
 
     def _call_with_keywords(self, *row: Any) -> Any:
         n = len(row) - len(self.names)
@@ -119,7 +120,7 @@ class PlainLoop:
         try:
             return self._call_with_keywords(*row)
         except Exception as error:
-            self.errors[s] = error
+            self.errors[s] = kept(error)
             return None
 
     def _rerun_non_finite(self, values: list[Any], ids: np.ndarray | None, kinds: set[type]) -> None:

@@ -89,7 +89,7 @@ def _of_each_sample(
                 row, named = mapped(functools.partial(number, s=s), (arguments, options))
                 values[s] = function(*row, **named)
         except Exception as error:
-            errors[s] = error
+            errors[s] = error.with_traceback(None)
     if errors:
         _raise_per_sample(errors, follower)
     return _common_value(values, follower, sample_set)
@@ -101,9 +101,9 @@ def _raise_per_sample(errors: dict[int, Exception], follower: Follower) -> None:
     if follower.truth(fine):
         return
     kinds = {s: (type(error), str(error)) for s, error in errors.items()}
-    error = errors[_partition_by_value([kinds.get(s) for s in range(follower.ids.size)], follower)]
-    follower.known.append(error)
-    raise error
+    chosen = _partition_by_value([kinds.get(s) for s in range(follower.ids.size)], follower)
+    follower.known.append(errors[chosen])
+    raise errors.pop(chosen)
 
 
 def _partition_by_value(values: list[Any], follower: Follower) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._check import integer, kind_of, message, one_of
 from ensemble._containers import mapped
+from ensemble._errors import kept
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.captured_values import CapturedValues
 from ensemble.scalar.divergence.caught import judging, may_be_of_samples
@@ -71,10 +72,8 @@ class _Runner:
     def call(self, pick: Callable[[Any], Any], n_samples: int) -> Any:
         """`f` of own copies of the inputs, so that no run depends on in-place changes of another one."""
         nest = copied(pick, self.nest)
-        self.n_runs += 1
-        self.work += n_samples
-        f, (arguments, options) = self.captured.for_samples(self.f, nest, pick, n_samples > 1)
-        return f(*arguments, **options)
+        self.n_runs, self.work = self.n_runs + 1, self.work + n_samples
+        return self.captured.call(self.f, nest, pick, n_samples > 1)
 
     def run_single(self, task: Task) -> Exception | None:
         """Run one sample as plain values: any code works."""
@@ -82,7 +81,7 @@ class _Runner:
         try:
             value = self.call(lambda x: plain(x, s), 1)
         except Exception as error:
-            self.groups.append(Group(task.ids, task.decisions, 1, task.reason, error))
+            self.groups.append(Group(task.ids, task.decisions, 1, task.reason, kept(error)))
             return error
         refuse_lazy(value)
         if self.n_samples > 1:
@@ -94,7 +93,7 @@ class _Runner:
     def run_group(self, task: Task) -> None:
         """Run all samples of `task` in one call and keep the result of those that were followed to the end."""
         least = 1 if self.loop is None else self.loop.max_samples
-        follower, value, error = Follower(task, least, self.captured.package), None, None
+        follower, value, error, own = Follower(task, least, self.captured.package), None, None, False
         self.n_group_runs += 1
         try:
             with following(follower), judging(self.captured.has_other_handlers):
@@ -102,10 +101,12 @@ class _Runner:
         except Stop:
             pass
         except Exception as raised:
-            error = raised
+            own, error = may_be_of_samples(raised, follower), kept(raised)
         # A bare ``except:`` in f may have caught `Stop`: the value is then not a result.
-        error = follower.heard if error is None else error
-        if error is not None and not may_be_of_samples(error, follower):
+        if error is None and follower.heard is not None:
+            error = kept(follower.heard)
+        follower.forget()
+        if error is not None and not own:
             follower.refuse(error)
         elif error is None and not follower.stopped:
             refuse_lazy(value)
@@ -130,7 +131,7 @@ class _Runner:
         except DivergenceError:
             raise
         except Exception as error:
-            self.groups.append(Group(task.ids, (), task.ids.size, error=error))
+            self.groups.append(Group(task.ids, (), task.ids.size, error=kept(error)))
             return
         refuse_lazy(value)
         self.groups.append(Group(task.ids, (), task.ids.size))
@@ -357,7 +358,7 @@ def _checked(runner: _Runner, result: RunResult, k: int) -> RunResult:
             try:
                 alone = runner.call(functools.partial(plain, s=s), 1)
             except Exception as error:
-                alone = error
+                alone = kept(error)
             result.checked[s] = compared(s, got, alone)
     return result
 

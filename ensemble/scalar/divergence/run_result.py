@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, samples_text
+from ensemble._errors import again
 from ensemble.scalar.divergence.paths import Decision
 from ensemble.scalar.divergence.plain_loop import as_numpy
 from ensemble.scalar.divergence.regroup import sample_of
@@ -65,7 +66,8 @@ class RunResult:
         samples differ and the value itself where all are equal. Samples that failed hold NaN (``None`` in a
         `SampleList`). Without an ensemble among the inputs it is what `f` returned.
     errors : dict of int to Exception
-        What `f` raised, by sample.
+        What `f` raised, by sample, without tracebacks, which would keep the arrays of their frames; a note of each
+        says where it was raised.
     n_samples : int
     n_runs : int
         How often `f` was called.
@@ -123,7 +125,7 @@ class RunResult:
         """What `f` returned for sample `i`, as a plain value; or raises what it raised."""
         i = range(self.n_samples)[i]
         if i in self.errors:
-            raise self.errors[i]
+            raise again(self.errors[i])
         if self._rows is not None:
             value = sample_of(self._rows[i], 0)
             return as_numpy(value) if self._rows_are_exact else value

@@ -18,7 +18,7 @@ import numpy as np
 from ensemble._check import message, require, samples_text
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import mismatch
-from ensemble.scalar.divergence.policy import failure
+from ensemble.scalar.divergence.policy import Decider, failure, policy_in_force
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
@@ -112,22 +112,21 @@ def _sample_by_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *
         n_samples = max(front.shape[0] for front in fronts)
         if n_samples == 1 or not _is_failure_of_numbers(fronts):
             raise
-        if (other := failure(raised)) is not raised:
-            raise other from None
+        if isinstance(policy_in_force.get(), Decider):
+            raise failure(raised) from None
     results: list[Any] = []
     failed: list[int] = []
-    error: Exception | None = None
+    errors: list[Exception] = []
     for s in range(n_samples):
         try:
             results.append(f(*(front[s : s + 1, ...] if front.shape[0] > 1 else front for front in fronts)))
         except Exception as raised:
-            failed, error = [*failed, s], raised
+            failed, errors = [*failed, s], [raised.with_traceback(None)]
             results.append(None)
     good = next((result for result in results if result is not None), None)
     if good is None:
-        assert error is not None
-        raise error
-    seen = f"a failure in {len(failed)} of {n_samples}, {samples_text(failed, of=n_samples)} ({error})"
+        raise errors.pop()
+    seen = f"a failure in {len(failed)} of {n_samples}, {samples_text(failed, of=n_samples)} ({errors[0]})"
     text = message(name, "x", "be fit for the method in every sample", seen, "The result of these samples is NaN.")
     warnings.warn(text, RuntimeWarning, stacklevel=4)
     base = ns.main.base

@@ -16,6 +16,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import integer, message, require
+from ensemble._errors import kept
 from ensemble.scalar import Ensemble
 from ensemble.uq.adapters.array_function import ArrayFunction
 from ensemble.uq.inputs.inputs import Inputs
@@ -68,7 +69,7 @@ class UmBridgeModel:
             try:
                 results[place] = self.client(self._vectors(rows[place]), self.config)
             except Exception as error:
-                results[place] = error
+                results[place] = kept(error)
 
         with ThreadPoolExecutor(self.workers) as pool:
             list(pool.map(request, range(len(rows))))

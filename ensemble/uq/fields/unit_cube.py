@@ -166,11 +166,18 @@ def frequency(k: int, length: float) -> float:
 
     slope = 2.0 * length
     low, high = k * np.pi / 2, (k + 1) * np.pi / 2
-    if k % 2 == 0:
-        u = brentq(lambda u: np.cos(u) - slope * u * np.sin(u), low, high, xtol=1e-15, rtol=1e-15)
-    else:
-        u = brentq(lambda u: slope * u * np.cos(u) + np.sin(u), low, high, xtol=1e-15, rtol=1e-15)
-    return 2.0 * float(u)
+    equation = even_equation if k % 2 == 0 else odd_equation  # no closure: SciPy's wrapper of it refers to itself
+    return 2.0 * float(brentq(equation, low, high, args=(slope,), xtol=1e-15, rtol=1e-15))
+
+
+def even_equation(u: float, slope: float) -> float:
+    """Zero where ``1 = slope u tan(u)``."""
+    return float(np.cos(u) - slope * u * np.sin(u))
+
+
+def odd_equation(u: float, slope: float) -> float:
+    """Zero where ``slope u = -tan(u)``."""
+    return float(slope * u * np.cos(u) + np.sin(u))
 
 
 def one_dimensional_modes(frequencies: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -197,16 +204,17 @@ def largest_products(along: Sequence[np.ndarray], n_terms: int) -> list[tuple[in
     The eigenvalues `along` each axis descend.
     """
 
-    def candidates(axes: int, budget: int) -> Iterable[tuple[int, ...]]:
-        # (i, j, ...) comes after all (i' <= i, j' <= j, ...): no use if those alone are more than n_terms.
-        if axes == 0:
-            return [()]
-        return itertools.chain.from_iterable(
-            ((*rest, i) for rest in candidates(axes - 1, budget // (i + 1))) for i in range(budget)
-        )
-
     found = list(candidates(len(along), n_terms))
     return sorted(found, key=lambda index: -product_of(along, index))[:n_terms]
+
+
+def candidates(axes: int, budget: int) -> Iterable[tuple[int, ...]]:
+    """The index tuples (i, j, ...) after no more than `budget` others (i' <= i, j' <= j, ...), themselves included."""
+    if axes == 0:
+        return [()]
+    return itertools.chain.from_iterable(
+        ((*rest, i) for rest in candidates(axes - 1, budget // (i + 1))) for i in range(budget)
+    )
 
 
 def trilinos_indices(n_terms: int, length: float, dimension: int) -> list[tuple[int, ...]]:

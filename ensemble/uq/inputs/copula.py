@@ -180,7 +180,12 @@ def solved(f: HermiteSeries, g: HermiteSeries, number: float, argument: str) -> 
     lost = abs(end - reached)
     rho = sign * 1.0
     if abs(reached) > abs(number):
-        rho = float(brentq(lambda r: f.correlation(g, r) - number, 0.0, rho, xtol=1e-14))
+        rho = float(brentq(excess, 0.0, rho, args=(f, g, number), xtol=1e-14))
     good = abs(rho) < 1.0 and lost * abs(rho) ** TERMS < TOLERANCE
     require(good, "Inputs", argument, f"not lie so near to an end: {text}", number)
     return rho
+
+
+def excess(rho: float, f: HermiteSeries, g: HermiteSeries, number: float) -> float:
+    """By how much the correlation of f and g exceeds `number`; SciPy's wrapper of a closure would refer to itself."""
+    return float(f.correlation(g, rho) - number)

@@ -121,7 +121,7 @@ def reason_of(error: Exception) -> str:
 def _raise_where_alone_too(model: Callable[[Any], Any], samples: Any, raised: str, proof: Any) -> None:
     """Raise what the model raises if that is `raised` for the first, middle and last sample alone, too."""
     last = samples.n_samples - 1
-    error: Exception | None = None
+    errors: list[Exception] = []
     tried = [samples.take(np.array([place])) for place in sorted({0, last // 2, last})]
     for one in tried if proof is True else [*tried, proof]:
         try:
@@ -129,13 +129,12 @@ def _raise_where_alone_too(model: Callable[[Any], Any], samples: Any, raised: st
         except Exception as found:
             if type(found).__qualname__ != raised:
                 return
-            error = found
+            errors = [found]
         else:
             return
-    assert error is not None
     text = "propagate: so it does on all samples of the first call together, and on those that were tried alone."
-    error.add_note(f"{text} on_failure='mask' takes them for failed samples and goes on.")
-    raise error
+    errors[0].add_note(f"{text} on_failure='mask' takes them for failed samples and goes on.")
+    raise errors.pop()
 
 
 def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outcome:

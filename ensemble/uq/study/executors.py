@@ -187,6 +187,8 @@ class GroupScheduler:
             yield from self._after_failure(error, group, failures)
         else:
             yield group, outcome
+        finally:
+            del future  # it has the exception, whose traceback has this frame
 
     def _after_failure(self, error: Exception, group: Group, failures: int) -> Iterator[tuple[Group, Outcome]]:
         """A group whose worker died, and all others in flight on a broken executor."""

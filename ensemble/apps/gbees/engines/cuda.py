@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import device as _device
 from ensemble._compile.device import address
+from ensemble._errors import kept
 from ensemble._kernels.gbees.frame import trace_bounds, trace_velocity
 from ensemble._kernels.gbees.launch import Reason, Setting, kernels, launch, source
 from ensemble._typing import Array
@@ -86,9 +87,9 @@ class CudaEngine:
         self, time: float, span: float, callback: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
     ) -> Steps:
         """Steps from `time` + `elapsed` to `time` + `span`."""
-        failure = self.advance_many([self], [time], [span], callback, [elapsed])[0]
-        if failure is not None:
-            raise failure
+        failures = [each for each in self.advance_many([self], [time], [span], callback, [elapsed]) if each is not None]
+        if failures:
+            raise failures.pop()
         return self.taken
 
     @staticmethod
@@ -260,7 +261,7 @@ def _launch(group: list[_UnfinishedAdvance], max_cell_steps: int) -> None:
         try:
             advance.update_from(record)
         except (GridError, MemoryError) as error:
-            advance.failure, advance.done = error, True
+            advance.failure, advance.done = kept(error), True
 
 
 def _advanced(engines: list[CudaEngine], records: list[np.ndarray]) -> list[np.ndarray]:
