@@ -16,7 +16,7 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble resume``."""
-    stored = uq.Store.open(options.store).manifest
+    stored = uq.Store.stored_manifest(options.store)
     origin = Origin.read(options.store)
     if origin is None:
         seen = f"{options.store}, which a program made"
