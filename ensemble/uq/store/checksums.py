@@ -21,9 +21,6 @@ __all__ = ["AGAIN", "Checksums"]
 
 AGAIN = "propagate(..., resume=True) or `ensemble resume` runs the samples of damaged files again."
 
-STUDY = "study"
-"""Key of the identity of the study."""
-
 
 class Checksums:
     """The checksums of the files of the store in `folder`, in the file ``checksums.json`` of `private`.
@@ -46,9 +43,6 @@ class Checksums:
         before, self._sums, self.problem = self._sums, {}, ""
         try:
             found = unsealed(self.path.read_bytes())
-            study = found.pop(STUDY, [0])
-            if study != [self.identity]:
-                raise ValueError("it is of another study")
             if not all(is_key(key, self.private.name) and is_sums(sums) for key, sums in found.items()):
                 raise ValueError("it names no files of this store")
             self._sums = found
@@ -117,8 +111,7 @@ class Checksums:
         return any(len(sums) > 1 for sums in self._sums.values())
 
     def _fill(self, file: BinaryIO) -> None:
-        study = {STUDY: [self.identity]} if self.identity else {}
-        file.write(sealed({**study, **dict(sorted(self._sums.items()))}))
+        file.write(sealed(dict(sorted(self._sums.items()))))
 
 
 def is_key(key: str, private: str) -> bool:

@@ -10,6 +10,7 @@ At most `PANEL_BYTES`, one chunk and one piece of a record are in memory at a ti
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ensemble.uq.store.damage import REASONS
 from ensemble.uq.store.descriptions import GROUP_FILE, RESERVED, Output, described_output, supported
 from ensemble.uq.store.index import Index, Part, gather
 from ensemble.uq.store.journal import Journal
-from ensemble.uq.store.manifest import by_lines, text_of
+from ensemble.uq.store.manifest import CHECKSUM, by_lines, text_of
 from ensemble.uq.store.zarr_array import MASKS, ZarrArray
 
 __all__ = ["MASKS", "compact", "read_reasons"]
@@ -71,9 +72,10 @@ class Writer:
         self.files.commit()
         self.waiting = 0
 
-    def write_changed(self, path: Path, contents: bytes) -> None:
+    def write_changed(self, path: Path, contents: bytes, *, note: bool = True) -> None:
         """Write `contents` unless the file has them, and note their checksum."""
-        self.checksums.note(path, contents)
+        if note:
+            self.checksums.note(path, contents)
         if not path.exists() or path.read_bytes() != contents:
             self.write(path, contents)
 
@@ -112,7 +114,7 @@ def compact(
         for name, metadata in members.items():
             writer.write_changed(folder / name / GROUP_FILE, json_text(metadata))
         names = [*(array.output.name for array in coordinates), *kept]
-        writer.write_changed(folder / GROUP_FILE, group_text(manifest, names, members))
+        writer.write_changed(folder / GROUP_FILE, group_text(manifest, names, members), note=False)
         writer.commit()
     checksums.drop_earlier()
 
@@ -267,6 +269,6 @@ def group_text(manifest: dict[str, Any], coordinates: list[str], members: dict[s
     # The manifest is one text: attributes of NetCDF files, to which xarray exports, cannot be nested.
     attributes = {"coordinates": " ".join(coordinates), "manifest": json.dumps(manifest)}
     consolidated = {"kind": "inline", "must_understand": False, "metadata": members}
-    return json_text(
-        {"attributes": attributes, "zarr_format": 3, "node_type": "group", "consolidated_metadata": consolidated}
-    )
+    group = {"attributes": attributes, "zarr_format": 3, "node_type": "group", "consolidated_metadata": consolidated}
+    checksum = zlib.crc32(by_lines(group))
+    return json_text({**group, "attributes": {**attributes, CHECKSUM: checksum}})

@@ -8,14 +8,17 @@ journal still has every sample that it began to write.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
+import zlib
 from collections.abc import Mapping
 
 import numpy as np
 
 from ensemble.uq.store.checksums import Checksums
 from ensemble.uq.store.descriptions import GROUP_FILE, Output
+from ensemble.uq.store.manifest import CHECKSUM, by_lines
 from ensemble.uq.store.zarr_array import MASKS, ZarrArray
 
 __all__ = ["REASONS", "Examination", "examined"]
@@ -164,6 +167,8 @@ class Examination:
 
     def _others(self) -> None:
         """Find damage in the files of inputs, in metadata and in the reasons of failures."""
+        if text := self._group_text():
+            self._note(GROUP_FILE, text)
         reasons = f"{self.checksums.private.name}/{REASONS}"
         for key in self.checksums:
             small = key.endswith("json") or key.startswith("sample/")
@@ -174,6 +179,23 @@ class Examination:
             if key == reasons:
                 self.reasons_lost = True
                 self.lost |= self.done & self.failed & ~self.in_journal
+
+    def _group_text(self) -> str:
+        """What is wrong with the metadata of the group, which have a checksum of their own."""
+        compacted = self.done & ~self.in_journal
+        try:
+            group = json.loads((self.folder / GROUP_FILE).read_bytes())
+            expected = group["attributes"].pop(CHECKSUM, None)
+            found = json.loads(group["attributes"]["manifest"])
+            if found.get("identity", self.checksums.identity) != self.checksums.identity:
+                self.lost |= compacted
+                self.reasons_lost = True
+                return "is of another study"
+            return "" if expected in (None, zlib.crc32(by_lines(group))) else "is not what was written"
+        except FileNotFoundError:
+            return MISSING if compacted.any() else ""
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            return f"is damaged: {type(error).__name__}"
 
     def text(self) -> str:
         """The damaged files in a message."""

@@ -20,7 +20,7 @@ from ensemble._version import __version__
 from ensemble.uq.store.descriptions import MOST_SAMPLES, Output, described_output
 
 __all__ = [
-    "FORMAT", "by_lines", "checked", "current_versions", "identified", "identity_of", "merged", "outputs_of", "read",
+    "CHECKSUM", "FORMAT", "by_lines", "checked", "current_versions", "identified", "identity_of", "merged", "outputs_of", "read",
     "sealed", "text_of", "unsealed", "write",
 ]  # fmt: skip
 

@@ -130,6 +130,7 @@ class GroupScheduler:
     def __init__(self, workers: Workers, model: Any, on_failure: str, backend: str) -> None:
         self.workers, self.on_failure, self.backend = workers, on_failure, backend
         self.probe: Any = False
+        self.ends_alike = False
         local = isinstance(workers.executor, ThreadPoolExecutor)
         self.work: Callable[..., Outcome] = evaluate if local else run_pickled
         self.model = model if local else pickled(model)
