@@ -20,8 +20,8 @@ from ensemble._version import __version__
 from ensemble.uq.store.descriptions import MOST_SAMPLES, Output, described_output
 
 __all__ = [
-    "CHECKSUM", "FORMAT", "by_lines", "checked", "current_versions", "identified", "identity_of", "merged", "outputs_of", "read",
-    "sealed", "text_of", "unsealed", "write",
+    "CHECKSUM", "FORMAT", "by_lines", "checked", "current_versions", "identified", "identity_of", "merged",
+    "outputs_of", "read", "sealed", "text_of", "unsealed", "write",
 ]  # fmt: skip
 
 FORMAT = 2
