@@ -16,7 +16,7 @@ from ensemble.scalar import Ensemble
 if TYPE_CHECKING:
     from ensemble.uq.inputs.variable import Variable
 
-__all__ = ["InputSamples", "PlainSample", "UnknownInputError", "differing", "values_of"]
+__all__ = ["InputSamples", "PlainSample", "UnknownInputError", "differing", "labels_of", "values_of"]
 
 
 class UnknownInputError(AttributeError):
@@ -207,6 +207,15 @@ def values_of(samples: InputSamples) -> dict[str, np.ndarray]:
     """The values of the inputs that are no constants, shape (\\*shape, n_samples); coefficients of a field."""
     variables, values = vars(samples)["_variables"], vars(samples)["_values"]
     return {name: value for name, value in values.items() if variables[name].n_germs}
+
+
+def labels_of(samples: Any, name: str) -> tuple[Any, ...] | None:
+    """The labels of a categorical input, in the order of their places; None of another input."""
+    drawn: Mapping[str, Any] = vars(samples).get("_variables", {})
+    described: Mapping[str, Any] = vars(samples).get("described", {})  # of a stored study
+    description = drawn[name].description() if name in drawn else described.get(name)
+    is_categorical = isinstance(description, Mapping) and description.get("kind") == "categorical"
+    return tuple(description["labels"]) if is_categorical else None
 
 
 def differing(samples: Any, variables: Mapping[str, Variable]) -> list[str]:

@@ -107,7 +107,10 @@ def compact(
         files.sync_folder(folder.parent)  # `create` leaves all to the first flush
         for array, values in masks.items():
             write_values(writer, array, values, written_columns(array, index, fresh, damaged))
-        members = {a.output.name: a.metadata(n) for a in (*arrays, *masks, ids, *coordinates)}
+        members = {
+            a.output.name: a.metadata(n, labels_in(manifest, name))
+            for name, a in [*((None, a) for a in (*arrays, *masks, ids)), *zip(inputs, coordinates, strict=True)]
+        }
         lost = GROUP_FILE in damaged and bool(inputs)
         kept = {} if lost else kept_coordinates(folder, set(members), n)
         members |= kept
@@ -144,6 +147,14 @@ def coordinate_arrays(
         output = Output(own, values.dtype.newbyteorder("<"), values.shape[:-1])
         found[ZarrArray(folder / own, output)] = values
     return found
+
+
+def labels_in(manifest: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+    """The labels of a categorical input as an attribute of its array, which holds their places."""
+    inputs = manifest.get("inputs")
+    described = inputs.get("inputs", {}) if isinstance(inputs, dict) else {}
+    one = described.get(name) if isinstance(described, dict) else None
+    return {"labels": one["labels"]} if isinstance(one, dict) and one.get("kind") == "categorical" else {}
 
 
 def group_members(folder: Path) -> dict[str, dict[str, Any]]:
