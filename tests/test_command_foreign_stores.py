@@ -62,7 +62,8 @@ def forge(folder, **changes):
 
 FORGERIES = {
     "another file": lambda folder: forge(folder, model=f"{folder / 'evil.py'}:tip"),
-    "no signature": lambda folder: forge(folder, model=f"{folder / 'evil.py'}:tip", signature="taken away", digests="taken away"),
+    "no signature": lambda folder: forge(folder, model=f"{folder / 'evil.py'}:tip", signature="taken away"),
+    "no digests": lambda folder: forge(folder, digests="taken away"),
     "another key": lambda folder: (folder / "state" / "ensemble" / "key").write_bytes(bytes(32)),
     "no key": lambda folder: (folder / "state" / "ensemble" / "key").unlink(),
     "a readable key": lambda folder: (folder / "state" / "ensemble" / "key").chmod(0o644),

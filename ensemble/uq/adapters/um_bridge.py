@@ -234,7 +234,7 @@ def serve_um_bridge(models: Sequence[Any], port: int = 4242, *, host: str = "127
     Parameters
     ----------
     models : sequence of umbridge.Model
-        Of `to_um_bridge`, or any others.
+        Models of `to_um_bridge`, or others.
     port : int, from 1 to 65535
     host : str
         The address to listen at; ``"0.0.0.0"`` is all interfaces.

@@ -162,7 +162,8 @@ def variance_notes(
             ratio = expanded / sampled
         allowed = allowed_ratio(array)
         unsure = ~(errors[name] < SURE)  # NaN of quadrature is unsure, too
-        off = np.flatnonzero((sampled > 0.0) & unsure & ~((ratio >= 1.0 / allowed) & (ratio <= allowed)))
+        varies = sampled > ROUNDING * coefficients[name][0] ** 2
+        off = np.flatnonzero(varies & unsure & ~((ratio >= 1.0 / allowed) & (ratio <= allowed)))
         if off.size:
             worst = off[np.argmax(np.abs(np.log(np.maximum(ratio[off], 1e-300))))]
             where = f" in {off.size} of {len(array)} entries, at most" if len(array) > 1 else ""

@@ -198,7 +198,7 @@ class Store:
         Raises
         ------
         ValueError
-            If `path` is a study already, or a file, or a folder with other files.
+            If `path` is a study already, or a file, or a folder with other files, or a URL.
         TypeError
             If `manifest` is no dict or holds what JSON cannot.
         BlockingIOError
@@ -260,8 +260,9 @@ class Store:
         Raises
         ------
         ValueError
-            If there is no study at `path`, it is of a newer format, its manifest differs (each key is named with both
-            values), or its journal is damaged other than at its end.
+            If there is no study at `path`, or `path` is a URL; it is of a newer format, its manifest is damaged or differs
+            (each key is named with both values), or its journal is damaged other than at its end, or missing; without
+            `manifest` also if any other file is missing, cut, altered or of another study.
         BlockingIOError
             If another process writes to the store.
         OSError
@@ -270,7 +271,8 @@ class Store:
         Warns
         -----
         RuntimeWarning
-            If the last record of the journal is incomplete (its samples run again), or versions differ.
+            If the last record of the journal is incomplete or files are damaged (their samples are not done, and run
+            again), or versions differ.
         """
         private = cls._private_of("Store.open", path)
         folder = private.parent

@@ -191,14 +191,15 @@ def propagate(
         out of the statistics; run each once more, alone; or raise. Where the model raises, all samples of that call
         fail. Errors of the program, as a wrong name or outputs of changing shapes, are always raised. Default: "mask",
         but where the model raises in the first call, and the same type of error on the first, middle and last of its
-        samples alone, that error ends the study.
+        samples alone, that error ends the study; so does one of the same type and text that each of the first eight
+        samples raises in `run` or `vectorize`, also with "retry".
     store : path, optional
-        A folder that keeps finished groups; at the end it is a Zarr group, which ``xarray.open_zarr`` opens. A kill
-        loses the groups that were running, and no other.
+        A folder of this machine, and no URL, that keeps finished groups; at the end it is a Zarr group, which
+        ``xarray.open_zarr`` opens. A kill loses the groups that were running, and no other.
     resume : bool, or "force"
         Go on with the study in `store`, also with more samples, another ensemble size or executor. Inputs, sampler,
         seed and the source of the model must be those of the study; "force" lets the source differ. A study never
-        shrinks: a smaller `n` than the stored one means the stored one.
+        shrinks: a smaller `n` than the stored one means the stored one. Samples of lost or damaged files run again.
     progress : bool
         Show a bar on a terminal, elsewhere a line every five seconds.
     executor : optional
@@ -226,7 +227,7 @@ def propagate(
     TypeError, ValueError
         If an argument is of the wrong kind or out of range, or the outputs are.
     SampleError
-        If samples failed and `on_failure` is "raise".
+        If samples failed and `on_failure` is "raise", or the first samples all raised the same.
     KeyboardInterrupt
         Finished groups are kept: in the store, and in ``error.result``, a `UqResult`, as with every other error.
 
