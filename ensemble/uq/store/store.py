@@ -260,8 +260,8 @@ class Store:
         Raises
         ------
         ValueError
-            If there is no study at `path`, or `path` is a URL; it is of a newer format, its manifest is damaged or differs
-            (each key is named with both values), or its journal is damaged other than at its end, or missing; without
+            If there is no study at `path`, or `path` is a URL; it is of a newer format, its manifest is damaged or
+            differs (each key is named with both values), or its journal is damaged other than at its end; without
             `manifest` also if any other file is missing, cut, altered or of another study.
         BlockingIOError
             If another process writes to the store.

@@ -132,8 +132,8 @@ def open_study(store: str | PathLike[str]) -> UqResult:
     Raises
     ------
     ValueError
-        If there is no study, or files of it are missing, damaged or of another study; or samples have weights, which a run stores at its end, and
-        they are not there yet.
+        If there is no study, or files of it are missing, damaged or of another study; or samples have weights, which a
+        run stores at its end, and they are not there yet.
 
     Examples
     --------
