@@ -77,6 +77,7 @@ def folder(tmp_path, monkeypatch):
     """A working folder with a model in it."""
     (tmp_path / "model.py").write_text(MODEL)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "path", [*sys.path])
     return tmp_path
 
@@ -411,3 +412,32 @@ def test_samples_are_doubled_until_the_target_is_met(folder, capsys):
     found = json.loads(out)
     half = 0.5 * (found["outputs"]["tip"]["high"] - found["outputs"]["tip"]["low"])
     assert status == 0 and found["target_met"] and half <= 0.01 * found["outputs"]["tip"]["mean"]
+
+
+def test_the_picture_fits_the_output_or_the_command_says_which_does(folder, capsys):
+    ensemble(capsys, "run", "model.py:line", "-n", 64, "--store", "run.zarr", "--quiet")
+    assert ensemble(capsys, "plot", "run.zarr", "run.png")[0] == 0
+    for kind in ("hist", "scatter"):
+        status, _, err = ensemble(capsys, "plot", "run.zarr", "run.png", "--kind", kind, "--output", "line")
+        assert status == 2 and "'line'" in err and "of shape (5,)" in err and "--" in err and "UqResult" not in err
+
+
+def test_categories_are_exported_by_their_labels(folder, capsys):
+    pytest.importorskip("xarray")
+    (folder / "a.toml").write_text("[inputs]\nkind = {categories = {steel = 0.3, wood = 0.7}}\n")
+    (folder / "model.py").write_text("def tip(x):\n    return x.kind * 2.0\n")
+    assert ensemble(capsys, "run", "model.py:tip", "-c", "a.toml", "-n", 64, "--store", "a.zarr", "--quiet")[0] == 0
+    assert ensemble(capsys, "export", "a.zarr", "a.csv")[0] == 0
+    rows = [line.split(",") for line in (folder / "a.csv").read_text().splitlines()]
+    kind, value = rows[0].index("kind"), rows[0].index("y")
+    assert {(row[kind], float(row[value])) for row in rows[1:]} == {("steel", 0.0), ("wood", 2.0)}
+    import xarray
+
+    assert ensemble(capsys, "export", "a.zarr", "a.nc")[0] == 0
+    with xarray.open_dataset(folder / "a.nc") as dataset:
+        assert set(dataset.kind.values.astype(str).tolist()) == {"steel", "wood"}
+    array = json.loads((folder / "a.zarr" / "kind" / "zarr.json").read_text())
+    assert array["attributes"]["labels"] == ["steel", "wood"]
+    assert ensemble(capsys, "plot", "a.zarr", "a.png", "--kind", "scatter")[0] == 0
+    figure = en.uq.open_study(folder / "a.zarr").plot.scatter()
+    assert [text.get_text() for text in figure.axes[-2].get_xticklabels()] == ["steel", "wood"]

@@ -248,7 +248,7 @@ def add_study(commands: Any) -> None:
     parser = of_store(commands, "plot", "draw an output of a study", json=False)
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.png", help="the picture; .pdf and .svg are written, too")
-    add("--kind", choices=PLOTS, default="hist", help="default: %(default)s")
+    add("--kind", choices=PLOTS, help="default: hist of a number, fan of an output of one axis, field of two")
     add("--output", dest="name", metavar="NAME", help="default: the first output")
     parser.set_defaults(run=command("study.plot"))
     parser = of_store(commands, "export", "write inputs and outputs of a study to another format", json=False)

@@ -8,9 +8,18 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import require
+from ensemble.uq.inputs.samples import labels_of
 from ensemble.uq.plots import fan_of, only_output, plot_field, plot_histogram_with_interval, plot_scatter, tails_of
 
 __all__ = ["StudyPlots"]
+
+
+def name_places(axes: Sequence[Any], k: int, n: int, labels: Sequence[str]) -> None:
+    """Name the places of categories in row and column `k` of a scatter matrix of `n` by their labels."""
+    for i in range(n):
+        axes[i * n + k].set_xticks(range(len(labels)), labels)
+        if i != k:
+            axes[k * n + i].set_yticks(range(len(labels)), labels)
 
 
 class StudyPlots:
@@ -93,11 +102,16 @@ class StudyPlots:
                 samples = {name: result.samples(name) for name in result.names}
                 outputs = [name for name, y in samples.items() if y.dtype.kind in "iuf" and y.shape == ()]
             names = [*varying, *outputs][:8]
-        values = {}
+        values, categories = {}, {}
         for name in names:
+            if name not in self._result.names and (labels := labels_of(inputs, name)):
+                categories[name] = [str(label) for label in labels]
             y = self._result.samples(name) if name in self._result.names else inputs[name]
             values[name] = np.asarray(y.samples)
-        return plot_scatter(values, figure=figure)
+        figure = plot_scatter(values, figure=figure)
+        for name, labels in categories.items():
+            name_places(figure.axes, list(values).index(name), len(values), labels)
+        return figure
 
     def field(self, name: str | None = None, **options: Any) -> Any:
         """Mean and standard deviation of an output: `options` as in `plot_field`."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["located", "object_in", "raised_in", "reject_unknown", "toml_table"]
+__all__ = ["located", "object_in", "python_files_of", "raised_in", "reject_unknown", "toml_table"]
 
 
 T = TypeVar("T")
@@ -87,3 +87,18 @@ def reject_unknown(where: Path | str, table: dict[str, Any], known: set[str]) ->
     unknown = sorted(set(table) - known)
     if unknown:
         raise ValueError(f"{where} must have no keys but {', '.join(sorted(known))}; got {', '.join(unknown)}.")
+
+
+def python_files_of(path: Path) -> list[Path]:
+    """The Python files whose objects a TOML file names, ``{object = "FILE.py:NAME"}``, without running them."""
+    found: list[Path] = []
+
+    def visit(entry: Any) -> None:
+        for key, value in entry.items() if isinstance(entry, dict) else enumerate(entry):
+            if key == "object" and isinstance(value, str):
+                found.append(path.parent / value.partition(":")[0])
+            elif isinstance(value, (dict, list)):
+                visit(value)
+
+    visit(toml_table(path))
+    return found

@@ -1,15 +1,29 @@
-"""Where the model and the inputs of a store came from, so that ``ensemble resume`` finds them."""
+"""Where the model and the inputs of a store came from, so that ``ensemble resume`` finds them.
+
+A store names files of Python code. They run without being named again only where this user's ``ensemble run`` has
+written their names, and they are as they were then: a key in the user's own files signs both. A store that came from
+elsewhere, or whose files have changed, runs nothing that the user does not name.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import hmac
 import json
+import os
+import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from ensemble._command.shared.sources import python_files_of
 from ensemble._files import write_whole
 from ensemble.uq.store.store import PRIVATE
 
 __all__ = ["Origin"]
+
+KEY_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -29,22 +43,89 @@ class Origin:
     @classmethod
     def read(cls, store: Path) -> Origin | None:
         """The origin of a store; None where a program made it."""
+        found = contents_of(store)
+        if found is None:
+            return None
         try:
-            found = json.loads(file_of(store).read_bytes())
             target = found.get("target")  # of version 0.1 on
             config = None if found["config"] is None else str(found["config"])
             return cls(str(found["model"]), config, None if target is None else (str(target[0]), float(target[1])))
-        except FileNotFoundError:
-            return None
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file_of(store)} must hold a model and a config; got {error!r}.") from None
 
     def write(self, store: Path) -> None:
         """Write it into the private folder of a store, which may yet have to be made."""
         file_of(store).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file_of(store), lambda file: file.write(json.dumps(asdict(self), indent=1).encode() + b"\n"))
+        digests = {str(file): digest_of(file) for file in self.files()}
+        contents = {**asdict(self), "digests": digests}
+        contents["signature"] = signature(contents, key(make=True))
+        write_whole(file_of(store), lambda file: file.write(json.dumps(contents, indent=1).encode() + b"\n"))
+
+    def files(self) -> list[Path]:
+        """The files that are run or read: of the model, of the inputs, and those of objects that the inputs name."""
+        files = [Path(self.model.rpartition(":")[0])]
+        if self.config is not None:
+            files += [Path(self.config), *python_files_of(Path(self.config))]
+        return list(dict.fromkeys(files))
+
+    def is_own(self, store: Path) -> bool:
+        """Whether this user's own command has written it into the store."""
+        found, secret = contents_of(store) or {}, key(make=False)
+        signed, expected = found.pop("signature", None), signature(found, secret)
+        return expected is not None and isinstance(signed, str) and hmac.compare_digest(signed, expected)
+
+    def changed(self, store: Path) -> list[str]:
+        """The files that are not as they were when it was written into the store."""
+        digests = (contents_of(store) or {}).get("digests") or {}
+        found = {str(file): digest_of(file) for file in self.files()}
+        return [file for file, digest in found.items() if digest is None or digests.get(file) != digest]
+
+
+def contents_of(store: Path) -> dict[str, Any] | None:
+    """What the file says; None where there is none."""
+    try:
+        found = json.loads(file_of(store).read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("it is no JSON object")
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file_of(store)} must hold a model and a config; got {error!r}.") from None
+    return found
 
 
 def file_of(store: Path) -> Path:
     """The file beside the manifest."""
     return store / PRIVATE / "command.json"
+
+
+def digest_of(file: Path) -> str | None:
+    """The digest of the bytes of a file; None where it cannot be read."""
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    return None
+
+
+def signature(contents: dict[str, Any], secret: bytes | None) -> str | None:
+    """The signature of this user; None where there is no key."""
+    if secret is None:
+        return None
+    return hmac.new(secret, json.dumps(contents, sort_keys=True).encode(), "sha256").hexdigest()
+
+
+def key(*, make: bool) -> bytes | None:
+    """The key of this user, which no other one may read; None where there is none, or none can be kept."""
+    state = os.environ.get("XDG_STATE_HOME") or ""
+    home = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
+    path = home / "ensemble" / "key"
+    with contextlib.suppress(OSError, RuntimeError):
+        if make and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(KEY_BYTES))
+        status = path.stat()
+        own = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
+        found = path.read_bytes()
+        return found if own and len(found) == KEY_BYTES else None
+    return None

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 
+import numpy as np
+
 from ensemble import uq
 from ensemble._command.shared.files import PLOT_SUFFIXES, require_writable, save_figure
 from ensemble._command.study.report import chosen_outputs
 
 __all__ = ["run"]
+
+KINDS = {0: ("hist",), 1: ("fan", "field"), 2: ("field",)}
+"""Pictures of an output by the number of its axes; the first is the default."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -18,11 +23,30 @@ def run(options: argparse.Namespace) -> int:
     if not result.ids.size:
         raise ValueError(f"{options.store} must have a sample that did not fail; got {result.n_failed} failed.")
     names = chosen_outputs(result, None if options.name is None else [options.name])
-    if options.kind == "scatter":
-        if options.name is not None and (kind := result.samples(names[0]).dtype).kind not in "iuf":
-            raise ValueError(f"--output must name an output of real numbers for a scatter plot; got {kind}.")
+    kind = options.kind
+    if kind != "scatter":
+        kind = kind_for(result, names[0], options)
+    if kind == "scatter":
+        if options.name is not None and (y := result.samples(names[0])).dtype.kind not in "iuf":
+            raise ValueError(f"--output must name an output of real numbers for a scatter plot; got {y.dtype}.")
+        if options.name is not None and y.shape:
+            seen = f"{names[0]!r} of shape {y.shape}"
+            raise ValueError(f"--output must name an output of one number for a scatter plot; got {seen}.")
         axes = result.plot.scatter(outputs=None if options.name is None else names)
     else:
-        axes = getattr(result.plot, options.kind)(names[0])
+        axes = getattr(result.plot, kind)(names[0])
     save_figure(getattr(axes, "figure", None) or axes, options.file)
     return 0
+
+
+def kind_for(result: uq.UqResult, name: str, options: argparse.Namespace) -> str:
+    """The picture of an output, by default one that its shape has."""
+    shape = np.shape(result.mean(name))
+    fitting = KINDS.get(len(shape), ())
+    others = [other for other in result.names if other != name and np.ndim(result.mean(other)) != len(shape)]
+    if not fitting:
+        raise ValueError(f"--output must name an output of at most two axes; got {name!r} of shape {shape}.")
+    if options.kind not in (None, *fitting):
+        advice = f"Take --kind {' or '.join(fitting)}" + (f", or --output {others[0]}." if others else ".")
+        raise ValueError(f"--kind must fit output {name!r} of shape {shape}; got {options.kind}. {advice}")
+    return str(options.kind or fitting[0])

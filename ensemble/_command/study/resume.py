@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ensemble import uq
+from ensemble._check import message
 from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
 from ensemble._command.study.origin import Origin
 from ensemble._command.study.run import carry_out
@@ -16,13 +17,14 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble resume``."""
-    stored = uq.Store.open(options.store).manifest
+    stored = uq.Store.stored_manifest(options.store)
     origin = Origin.read(options.store)
     if origin is None:
         seen = f"{options.store}, which a program made"
         raise ValueError(
             f"resume: the store must be one of ensemble run; got {seen}. Call propagate(..., resume=True)."
         )
+    require_named(options, origin)
     config = options.config or (None if origin.config is None else Path(origin.config))
     origin = Origin.of(options.model or origin.model, config, options.target or origin.target)
     options.model = origin.model  # whose file an error of the study names
@@ -42,6 +44,27 @@ def run(options: argparse.Namespace) -> int:
     status = carry_out(model, inputs, chosen, options, resume="force" if options.force else True)
     origin.write(options.store)
     return status
+
+
+def require_named(options: argparse.Namespace, origin: Origin) -> None:
+    """Raise before code runs that the user has not named, unless it is that of the user's own run, and as it was."""
+    missing = {} if options.model is not None else {"--model": origin.model}
+    if origin.config is not None and options.config is None:
+        missing["-c"] = origin.config
+    if not missing:
+        return
+    asked = " ".join(f"{option} {file}" for option, file in missing.items())
+    if not origin.is_own(options.store):
+        seen = f"{options.store}, which another user, another machine or an earlier version wrote and names {asked}"
+        advice = f"Nothing of it has run. Read these files, and run them by naming them: {asked}"
+        raise ValueError(message("resume", "the store", "be one of your own runs to name code", seen, advice))
+    changed = [] if options.force else origin.changed(options.store)
+    if changed:
+        seen = f"{', '.join(changed)}: the source has changed, or is not there"
+        advice = (
+            f"Nothing of it has run. Name the files to compare the model by what it computes ({asked}), or --force."
+        )
+        raise ValueError(message("resume", "the files", "be as they were when the study began", seen, advice))
 
 
 def sampler_of(manifest: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from ensemble._check import message, require
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble
 
-__all__ = ["Moments", "effective_count", "scaled", "weighted_samples"]
+__all__ = ["Moments", "effective_count", "exact_mean", "scaled", "weighted_samples"]
 
 
 def weighted_samples(x: Ensemble) -> tuple[Array, Array | None]:
@@ -38,6 +38,20 @@ def scaled(weights: np.ndarray) -> np.ndarray:
     """`weights` times the power of two that takes the largest to [0.5, 1): no sum of them overflows."""
     result: np.ndarray = np.ldexp(weights, -np.frexp(np.max(weights))[1])
     return result
+
+
+def exact_mean(xp: Any, samples: Array, mean: Array) -> Array:
+    """`mean` over the last axis, or where all samples are equal their value: rounding of a sum is no variation."""
+    first = samples[..., 0]
+    if isinstance(samples, np.ndarray):  # a comparison of all samples only where the mean is that near to the first
+        with np.errstate(all="ignore"):
+            rounding = 4.0 * samples.shape[-1] * np.finfo(mean.dtype).eps * np.abs(first)
+            near = (first != mean) & ((np.abs(first - mean) <= rounding) | ~np.isfinite(mean))
+        if not near.any():
+            return mean
+    equal = xp.all(samples == samples[..., :1], axis=-1)
+    result = xp.where(equal, xp.astype(first, mean.dtype), mean)
+    return result[()] if isinstance(samples, np.ndarray) else result
 
 
 def effective_count(weights: Array | None, n_samples: int) -> float:
@@ -206,6 +220,6 @@ def _batch(x: Ensemble, w: np.ndarray, chosen: np.ndarray) -> tuple[int, float, 
     if chosen.size < x.n_samples:
         samples = xp.take(samples, xp.asarray(chosen, device=x.device), axis=-1)
     weights = xp.asarray(w, dtype=xp.float64, device=x.device)
-    mean = xp.sum(samples * (weights / total), axis=-1)
+    mean = exact_mean(xp, samples, xp.sum(samples * (weights / total), axis=-1))
     squares = xp.sum(xp.abs(samples - mean[..., None]) ** 2 * weights, axis=-1)
     return chosen.size, total, float((w**2).sum()), mean, squares

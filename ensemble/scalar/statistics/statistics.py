@@ -15,7 +15,7 @@ from ensemble._check import message, require, require_type
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
-from ensemble.scalar.statistics.moments import effective_count, weighted_samples
+from ensemble.scalar.statistics.moments import effective_count, exact_mean, weighted_samples
 
 __all__ = [
     "probability",
@@ -75,7 +75,8 @@ def sample_mean(x: Ensemble) -> Array:
     array([3., 1.])
     """
     xp, samples, weights = weighed(x, "sample_mean")
-    return _mean(xp, floating(xp, samples), weights)
+    samples = floating(xp, samples)
+    return exact_mean(xp, samples, _mean(xp, samples, weights))
 
 
 def sample_var(x: Ensemble, ddof: float = 0.0) -> Array:
@@ -109,7 +110,7 @@ def sample_var(x: Ensemble, ddof: float = 0.0) -> Array:
     """
     xp, samples, weights = weighed(x, "sample_var")
     samples = floating(xp, samples)
-    deviation = samples - _mean(xp, samples, weights)[..., None]
+    deviation = samples - exact_mean(xp, samples, _mean(xp, samples, weights))[..., None]
     return _squares(xp, deviation, weights) * _correction(x, weights, samples, ddof, "sample_var")
 
 
@@ -278,7 +279,8 @@ def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Arr
         wide = xp.broadcast_to(value.samples, (*value.shape, n_samples))
         _, samples, weights = weighed(Ensemble(xp.asarray(wide), sample_set), "sample_cov")
         samples = floating(xp, samples)
-        flat = xp.reshape(samples - _mean(xp, samples, weights)[..., None], (value.size, samples.shape[-1]))
+        mean = exact_mean(xp, samples, _mean(xp, samples, weights))
+        flat = xp.reshape(samples - mean[..., None], (value.size, samples.shape[-1]))
         deviations.append(flat)
     left, right = deviations
     if xp.isdtype(right.dtype, "complex floating"):

@@ -15,14 +15,46 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import integer, message, require
+from ensemble._check import integer, kind_of, message, require
 from ensemble._errors import kept
 from ensemble.scalar import Ensemble
 from ensemble.uq.adapters.array_function import ArrayFunction
 from ensemble.uq.inputs.inputs import Inputs
-from ensemble.uq.study.outputs import OutputError
+from ensemble.uq.study.outputs import OutputError, Raised
 
-__all__ = ["UmBridgeModel", "from_um_bridge", "to_um_bridge"]
+__all__ = ["UmBridgeModel", "from_um_bridge", "serve_um_bridge", "to_um_bridge"]
+
+MOST_TEXT = 300
+"""Letters of a server's answer that a message repeats."""
+
+
+def asked(url: str, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The answer of a server, to a question of the protocol.
+
+    Raises ConnectionError where there is no server, and RuntimeError with its address, status and text where it
+    answers by an error, or not as the protocol has it.
+    """
+    import requests
+
+    address = f"{url.rstrip('/')}/{what}"
+    try:
+        response = requests.get(address) if body is None else requests.post(address, json=body)
+    except requests.exceptions.RequestException as error:
+        text = message("from_um_bridge", "url", "be that of a running server", f"{url!r} ({type(error).__name__})")
+        raise ConnectionError(text) from error
+    try:
+        found = response.json()
+    except ValueError:  # a page or a line of text, as servers send when their model raises
+        found = None
+    told = found.get("error") if isinstance(found, dict) else response.text
+    if response.status_code >= 400 or told or not isinstance(found, dict):
+        if isinstance(told, dict):
+            told = f"{told.get('type', 'error')}: {told.get('message', '')}"
+        name = "" if body is None else f" of model {body['name']!r}"
+        said = " ".join(str(told or response.text).split())[:MOST_TEXT] or "no text"
+        seen = f"status {response.status_code} from {address}{name}: {said}"
+        raise RuntimeError(message("from_um_bridge", "the server", "answer by the protocol of UM-Bridge", seen))
+    return found
 
 
 class UmBridgeModel:
@@ -40,25 +72,16 @@ class UmBridgeModel:
     ) -> None:  # fmt: skip
         self.url, self.name, self.config, self.workers = url, name, dict(config), workers
         self.inputs = None if inputs is None else tuple(inputs)
-        self._client: Any = None
-        self.input_sizes = list(self.client.get_input_sizes(self.config))
-        self.output_sizes = list(self.client.get_output_sizes(self.config))
+        self.input_sizes = list(self._asked("InputSizes", "inputSizes"))
+        self.output_sizes = list(self._asked("OutputSizes", "outputSizes"))
         default = ["y"] if len(self.output_sizes) == 1 else [f"y{k}" for k in range(len(self.output_sizes))]
         self.outputs = tuple(outputs or default)
         wanted = f"name the {len(self.output_sizes)} vectors that the server gives"
         require(len(self.outputs) == len(self.output_sizes), "from_um_bridge", "outputs", wanted, list(self.outputs))
 
-    @property
-    def client(self) -> Any:
-        """The connection, made anew in other processes."""
-        if self._client is None:
-            import umbridge
-
-            self._client = umbridge.HTTPModel(self.url, self.name)
-        return self._client
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_client": None}
+    def _asked(self, what: str, key: str, **more: Any) -> Any:
+        """What the server answers about its model."""
+        return asked(self.url, what, {"name": self.name, "config": self.config, **more})[key]
 
     def __call__(self, x: Any) -> dict[str, Ensemble]:
         """One request per sample; a sample whose request fails has failed."""
@@ -67,7 +90,7 @@ class UmBridgeModel:
 
         def request(place: int) -> None:
             try:
-                results[place] = self.client(self._vectors(rows[place]), self.config)
+                results[place] = self._asked("Evaluate", "output", input=self._vectors(rows[place]))
             except Exception as error:
                 results[place] = kept(error)
 
@@ -78,7 +101,7 @@ class UmBridgeModel:
             if isinstance(found, Exception):
                 mask = np.zeros(len(rows), bool)
                 mask[place] = True
-                x.fail(mask, f"{type(found).__name__}: {found}")
+                x.fail(mask, Raised(found))
         for k, (name, size) in enumerate(zip(self.outputs, self.output_sizes, strict=True)):
             blank = [np.nan] * size
             values = np.array([blank if isinstance(f, Exception) else f[k] for f in results], np.float64).T
@@ -137,21 +160,19 @@ def from_um_bridge(
     Raises
     ------
     ImportError
-        If umbridge is not installed.
+        If requests is not installed; umbridge installs it.
     ConnectionError
         If there is no server at the address.
+    RuntimeError
+        If the server answers by an error: its address, status and text. A sample whose request fails in this way has
+        failed, with that reason.
     ValueError
         If the server has no such model, or another number of outputs.
     """
     integer(workers, "from_um_bridge", "workers", minimum=1)
-    import requests
-    import umbridge
-
-    try:
-        known = umbridge.supported_models(url)
-    except requests.exceptions.RequestException as error:
-        text = message("from_um_bridge", "url", "be that of a running server", f"{url!r} ({type(error).__name__})")
-        raise ConnectionError(text) from error
+    answer = asked(url, "Info")
+    version, known = answer.get("protocolVersion"), answer.get("models", [])
+    require(version == 1.0, "from_um_bridge", "url", "be a server of protocol version 1.0", version)
     require(name in known, "from_um_bridge", "name", f"be one of {', '.join(known)}", repr(name))
     return UmBridgeModel(url, name, inputs, outputs, config or {}, workers)
 
@@ -159,7 +180,7 @@ def from_um_bridge(
 def to_um_bridge(
     model: Callable[[Any], Any], inputs: Inputs, outputs: Sequence[str] | None = None, *, name: str = "forward"
 ) -> Any:
-    """A model for a server of UM-Bridge: ``umbridge.serve_models([to_um_bridge(model, inputs)], 4242)``.
+    """A model for a server of UM-Bridge: ``serve_um_bridge([to_um_bridge(model, inputs)], 4242)``.
 
     Parameters
     ----------
@@ -203,3 +224,54 @@ def to_um_bridge(
             return [values[a:b].tolist() for a, b in pairwise(ends)]
 
     return Served(name)
+
+
+def serve_um_bridge(models: Sequence[Any], port: int = 4242, *, host: str = "127.0.0.1", max_workers: int = 1) -> None:
+    """Serve models by the protocol of UM-Bridge, to programs of this machine alone unless `host` is another address.
+
+    ``umbridge.serve_models`` listens on all interfaces: whoever reaches the machine can run the models. The protocol
+    has neither passwords nor encryption.
+
+    Parameters
+    ----------
+    models : sequence of umbridge.Model
+        Models of `to_um_bridge`, or others.
+    port : int, from 1 to 65535
+    host : str
+        The address to listen at; ``"0.0.0.0"`` is all interfaces.
+    max_workers : int, at least 1
+        Requests that are worked on at a time.
+
+    Raises
+    ------
+    ImportError
+        If umbridge is not installed.
+    ValueError, TypeError
+        If an argument is out of range.
+    OSError
+        If the port is in use.
+    """
+    integer(max_workers, "serve_um_bridge", "max_workers", minimum=1)
+    require(
+        integer(port, "serve_um_bridge", "port", minimum=1) < 2**16, "serve_um_bridge", "port", "be below 65536", port
+    )
+    if not isinstance(host, str):
+        raise TypeError(message("serve_um_bridge", "host", "be an address", kind_of(host)))
+    import umbridge.um
+    from aiohttp import web
+
+    # The library's function makes the application and runs it in one step, without an address: it gets a module whose
+    # function to run adds that, in place of its own for as long as it makes the application.
+    class AtHost:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(web, name)
+
+        def run_app(self, app: Any, **options: Any) -> None:
+            umbridge.um.web = web
+            web.run_app(app, **{**options, "host": host})
+
+    umbridge.um.web = AtHost()
+    try:
+        umbridge.um.serve_models(list(models), port=port, max_workers=max_workers)
+    finally:
+        umbridge.um.web = web

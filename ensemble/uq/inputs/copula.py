@@ -68,6 +68,11 @@ class GaussianCopula:
             self.matrix[i, j] = self.matrix[j, i] = self._of_germs(first, second, number, series)
         self.root = self._root()
 
+    @property
+    def between(self) -> list[tuple[Component, Component]]:
+        """The pairs of components of different inputs; the root leaves the germs of each input to it without them."""
+        return [(first, second) for first, second in self.pairs if first[0] != second[0]]
+
     def _pair(self, key: Any) -> tuple[Component, Component]:
         if not (isinstance(key, tuple) and len(key) == 2):
             wanted = "have pairs of inputs as keys, say ('a', 'b') or (('v', 0), 'b')"

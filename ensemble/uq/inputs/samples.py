@@ -16,11 +16,18 @@ from ensemble.scalar import Ensemble
 if TYPE_CHECKING:
     from ensemble.uq.inputs.variable import Variable
 
-__all__ = ["InputSamples", "PlainSample", "UnknownInputError", "differing", "values_of"]
+__all__ = ["InputSamples", "PlainSample", "UnknownInputError", "differing", "labels_of", "values_of"]
 
 
 class UnknownInputError(AttributeError):
     """A model reads an input that does not exist."""
+
+
+class UnknownKeyError(UnknownInputError, KeyError):
+    """A model reads an item that does not exist."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # `KeyError` shows its ``repr``
 
 
 class InputSamples:
@@ -83,7 +90,7 @@ class InputSamples:
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
-            raise KeyError(message("InputSamples", "name", f"be one of {', '.join(self.names)}", repr(name)))
+            raise UnknownKeyError(message("InputSamples", "name", f"be one of {', '.join(self.names)}", repr(name)))
         if name not in self._lifted:
             self._lifted[name] = self._variables[name].lift(self._values[name])
         return self._lifted[name]
@@ -177,10 +184,22 @@ class PlainSample(SimpleNamespace):
         self._id = number
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self._names():
+            raise UnknownKeyError(message("PlainSample", "name", f"be one of {', '.join(self._names())}", repr(name)))
         return vars(self)[name]
 
+    def __getattr__(self, name: str) -> Any:
+        known = "" if name.startswith("_") else f"; it has {', '.join(self._names())}"
+        raise UnknownInputError(f"PlainSample has no input {name!r}{known}.")
+
+    def _names(self) -> list[str]:
+        return [name for name in vars(self) if name != "_id"]
+
+    def __reduce__(self) -> Any:
+        return PlainSample, ({name: vars(self)[name] for name in self._names()}, self._id)
+
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name != "_id")
+        shown = ", ".join(f"{name}={vars(self)[name]!r}" for name in self._names())
         return f"PlainSample({shown})"
 
 
@@ -188,6 +207,15 @@ def values_of(samples: InputSamples) -> dict[str, np.ndarray]:
     """The values of the inputs that are no constants, shape (\\*shape, n_samples); coefficients of a field."""
     variables, values = vars(samples)["_variables"], vars(samples)["_values"]
     return {name: value for name, value in values.items() if variables[name].n_germs}
+
+
+def labels_of(samples: Any, name: str) -> tuple[Any, ...] | None:
+    """The labels of a categorical input, in the order of their places; None of another input."""
+    drawn: Mapping[str, Any] = vars(samples).get("_variables", {})
+    described: Mapping[str, Any] = vars(samples).get("described", {})  # of a stored study
+    description = drawn[name].description() if name in drawn else described.get(name)
+    is_categorical = isinstance(description, Mapping) and description.get("kind") == "categorical"
+    return tuple(description["labels"]) if is_categorical else None
 
 
 def differing(samples: Any, variables: Mapping[str, Variable]) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import integer, kind_of, message, one_of, positive, require, warn_caller
+from ensemble.scalar import Ensemble, sample_var
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples, differing
 from ensemble.uq.inputs.variable import inside
@@ -23,6 +25,9 @@ CHUNK = 2**22
 
 ROUNDING = (64.0 * np.finfo(float).eps) ** 2
 """Variance over the square of the mean below which an output is constant up to rounding."""
+
+SURE = 1e-3
+"""Leave-one-out error below which an expansion is the model, whatever the variance of the samples is."""
 
 LARGE_CONDITION = 1e8
 """Condition number above which coefficients lose half their digits."""
@@ -72,7 +77,8 @@ def chaos(
     Warns
     -----
     UserWarning
-        If the least-squares problem has a condition number above 1e8.
+        If the least-squares problem has a condition number above 1e8; if the variance of the expansion of an output is
+        not that of its samples, by a quarter or four standard errors, which is also among the `notes`.
 
     Notes
     -----
@@ -121,10 +127,74 @@ def chaos(
         errors = {name: np.full(len(array), np.nan) for name, array in flat.items()}
     else:
         coefficients, errors, condition = _least_squares(design, weights, flat)
+    for name, array in flat.items():
+        set_constants(coefficients[name], array)
+    notes += variance_notes(coefficients, flat, weights, errors)
     return ChaosExpansion(
         inputs, polynomials, {name: array.shape[:-1] for name, array in values.items()}, coefficients, errors,
         method=method, n_samples=samples.n_samples, condition_number=condition, notes=notes,
     )  # fmt: skip
+
+
+def set_constants(coefficients: np.ndarray, values: np.ndarray) -> None:
+    """Give outputs whose samples are all equal their value and no further term, ``(n_terms, n_outputs)`` in place."""
+    constant = np.all(values == values[:, :1], axis=-1)
+    coefficients[1:, constant] = 0.0
+    coefficients[0, constant] = values[constant, 0]
+
+
+def variance_notes(
+    coefficients: Mapping[str, np.ndarray],
+    values: Mapping[str, np.ndarray],
+    weights: np.ndarray | None,
+    errors: Mapping[str, np.ndarray],
+) -> tuple[str, ...]:
+    """Where the variance of an expansion is not that of the samples: a warning and a note for each such output.
+
+    A fit to few samples may agree with them, and still swing between them where inputs have long tails: the
+    leave-one-out error does not show it, the variance does.
+    """
+    notes = []
+    for name, array in values.items():
+        expanded = np.sum(coefficients[name][1:] ** 2, axis=0)
+        sampled = np.asarray(sample_var(Ensemble(array), ddof=1.0) if weights is None else weighted_var(array, weights))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = expanded / sampled
+        allowed = allowed_ratio(array)
+        unsure = ~(errors[name] < SURE)  # NaN of quadrature is unsure, too
+        varies = sampled > ROUNDING * coefficients[name][0] ** 2
+        off = np.flatnonzero(varies & unsure & ~((ratio >= 1.0 / allowed) & (ratio <= allowed)))
+        if off.size:
+            worst = off[np.argmax(np.abs(np.log(np.maximum(ratio[off], 1e-300))))]
+            where = f" in {off.size} of {len(array)} entries, at most" if len(array) > 1 else ""
+            error = errors[name][worst]
+            known = f" (leave-one-out error {error:.2g})" if np.isfinite(error) else ""
+            text = (
+                f"output {name!r}: the variance of the expansion is {expanded[worst]:.3g} and of the samples "
+                f"{sampled[worst]:.3g}{where}{known}. Its Sobol' indices are not those of the model: take "
+                "more samples, a lower degree, or sobol_indices."
+            )
+            notes.append(text)
+            warn_caller(f"chaos: {text}")
+    return tuple(notes)
+
+
+def weighted_var(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The variance of each row by the weights of a rule."""
+    shares = weights / weights.sum()
+    mean = (values * shares).sum(axis=-1, keepdims=True)
+    variance: np.ndarray = ((values - mean) ** 2 * shares).sum(axis=-1)
+    return variance
+
+
+def allowed_ratio(values: np.ndarray) -> np.ndarray:
+    """By which factor the two variances may differ: a quarter, or four standard errors of that of the samples."""
+    deviation = values - values.mean(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        kurtosis = np.mean(deviation**4, axis=-1) / np.mean(deviation**2, axis=-1) ** 2
+    error = np.sqrt(np.maximum(np.nan_to_num(kurtosis, nan=1.0) - 1.0, 0.0) / values.shape[-1])
+    result: np.ndarray = 1.0 + np.maximum(0.25, 4.0 * error)
+    return result
 
 
 def _observations(study: Any, outputs: Any) -> tuple[InputSamples, dict[str, np.ndarray], tuple[str, ...]]:

@@ -95,7 +95,7 @@ class ChaosExpansion:
         Raises
         ------
         ValueError
-            If inputs are correlated.
+            If different inputs are correlated; components of one may be.
 
         References
         ----------
@@ -112,14 +112,14 @@ class ChaosExpansion:
         Raises
         ------
         ValueError
-            If inputs are correlated.
+            If different inputs are correlated; components of one may be.
         """
         groups = self._groups()
         return {name: self._shares(name, groups) for name in self.outputs}
 
     def _groups(self) -> np.ndarray:
         """Which inputs take part in each term."""
-        n_pairs = len(self._inputs.copula.pairs)
+        n_pairs = len(self._inputs.copula.between)
         advice = "uq.shapley_effects shares the variance out among dependent inputs."
         seen = f"{n_pairs} correlated pair{'s' if n_pairs > 1 else ''}"
         require(n_pairs == 0, "ChaosExpansion", "inputs", "be independent for Sobol' indices", seen, advice)
@@ -200,7 +200,7 @@ class ChaosExpansion:
         text = f"{self.n_terms} terms of {self.indices.shape[1]} germs to degree {self.indices.sum(axis=1).max()}"
         lines = [f"ChaosExpansion: {text} by {self.method} from {self.n_samples} samples"]
         lines[0] += f", condition number {self.condition_number:.3g}"
-        dependent = bool(self._inputs.copula.pairs)
+        dependent = bool(self._inputs.copula.between)
         for name in self.outputs:
             error = self.loo_error[name]
             known = error.size > 0 and not np.all(np.isnan(error))

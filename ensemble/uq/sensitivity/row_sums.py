@@ -211,6 +211,10 @@ class RowSums:
             mean[chunk] = self.shift[chunk] + total / count * unit
             with np.errstate(over="ignore", under="ignore"):
                 variance[chunk] = np.maximum(squares - total**2 / count, 0.0) / count * unit * unit
+            low, high = self.ranges(chunk)
+            same = low == high  # rounding of the sums is no variation
+            variance[chunk] = np.where(same, 0.0, variance[chunk])
+            mean[chunk] = np.where(same, self.shift[chunk] + low * unit, mean[chunk])
         return mean, variance
 
     def ratio(self, numerators: np.ndarray, denominators: np.ndarray, factor: float) -> tuple[np.ndarray, ...]:

@@ -52,7 +52,8 @@ def sobol_indices(
     model : callable
         As in `propagate`.
     inputs : Inputs
-        Independent of each other. The components of one input may depend on each other.
+        Independent of each other. The components of one input may depend on each other, by `correlation` or as a
+        joint distribution: they count as one.
     n : int
         The number of rows, of D + 2 samples each; Sobol' points are balanced for 8 times a power of two.
     seed : int, optional
@@ -72,7 +73,8 @@ def sobol_indices(
     Raises
     ------
     TypeError, ValueError
-        If an argument is of the wrong kind or out of range; if inputs are correlated; if no row is without failures.
+        If an argument is of the wrong kind or out of range; if different inputs are correlated; if no row is without
+        failures.
     SampleError
         If samples failed and `on_failure` is "raise".
 
@@ -102,7 +104,7 @@ def sobol_indices(
     """
     function = "sobol_indices"
     germs = random_inputs(inputs, function)
-    pairs = inputs.copula.pairs
+    pairs = inputs.copula.between
     seen = f"{len(pairs)} correlated pair{'s' if len(pairs) > 1 else ''}"
     advice = "Sobol' indices do not add up for dependent inputs; en.uq.shapley_effects does."
     require(not pairs, function, "inputs", "be independent", seen, advice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,12 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble import _check
-from ensemble.uq.store.compaction import RESERVED, supported
-from ensemble.uq.store.journal import Output
+from ensemble.uq.store.descriptions import RESERVED, Output, is_name, supported
+from ensemble.uq.store.journal import EMPTY
 from ensemble.uq.store.places import as_slice
 from ensemble.uq.store.zarr_array import fill_value
 
-__all__ = ["CheckedGroup", "Writing", "group_checked", "require_empty", "seconds_checked"]
+__all__ = [
+    "CheckedGroup", "Reading", "Writing", "group_checked", "has_groups", "local_folder", "require_empty",
+    "require_no_journal", "seconds_checked",
+]  # fmt: skip
+
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(:|/)")
+"""A scheme of two letters or more (one is a drive of Windows), and a slash or the colons of a chained one."""
 
 
 class Writing:
@@ -26,6 +33,8 @@ class Writing:
 
     __slots__ = ("advice", "function", "path")
 
+    requirement = "be a folder in which files can be written"
+
     def __init__(self, function: str, path: Path, advice: str = "") -> None:
         self.function, self.path, self.advice = function, path, advice
 
@@ -34,9 +43,50 @@ class Writing:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, OSError) and not isinstance(error, BlockingIOError):
             seen = f"{os.strerror(error.errno) if error.errno else error} at {error.filename or self.path}"
-            requirement = "be a folder in which files can be written"
-            text = _check.message(self.function, "path", requirement, seen, self.advice)
+            text = _check.message(self.function, "path", self.requirement, seen, self.advice)
             raise OSError(error.errno, text) from error
+
+
+class Reading(Writing):
+    """Say which file could not be read where an OSError is raised inside."""
+
+    __slots__ = ()
+
+    requirement = "be a folder whose files can be read"
+
+    def __init__(self, function: str, path: Path) -> None:
+        super().__init__(function, path, "Restore the file or its permissions.")
+
+
+def local_folder(function: str, path: Any, argument: str = "path") -> Path:
+    """`path` as the absolute path of a folder of this machine; a URL is none, and is refused before it makes a folder.
+
+    `pathlib` merges the slashes of a URL: ``s3:/bucket`` is one, too.
+    """
+    if isinstance(path, bytes) or not isinstance(path, (str, os.PathLike)):
+        raise TypeError(_check.message(function, argument, "be the path of a folder", _check.kind_of(path)))
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError(_check.message(function, argument, "be the path of a folder", _check.kind_of(path)))
+    protocol = getattr(path, "protocol", "")  # of universal_pathlib
+    requirement = "be the path of a folder of this machine"
+    advice = "Stores on servers are not served: mount the folder, or copy the store when the study has ended."
+    is_url = bool(URL.match(text)) or (isinstance(protocol, str) and protocol not in ("", "file", "local"))
+    _check.require(not is_url, function, argument, requirement, f"the URL {text!r}", advice)
+    _check.require("\0" not in text, function, argument, requirement, repr(text))
+    return Path(text).absolute()
+
+
+def has_groups(journal: Path) -> bool:
+    """Whether the file `journal` is there and longer than one without groups."""
+    return journal.exists() and journal.stat().st_size > len(EMPTY)
+
+
+def require_no_journal(function: str, journal: Path) -> None:
+    """Raise ValueError where groups of a study without a manifest would be overwritten."""
+    seen = f"{journal} with groups of a study whose manifest.json is missing"
+    advice = "Restore the manifest from a copy, or give another path."
+    _check.require(not has_groups(journal), function, "path", "be a new one", seen, advice)
 
 
 def require_empty(function: str, folder: Path, own: str) -> None:
@@ -129,7 +179,7 @@ def output_checked(name: str, value: Any, output: Output, n_samples: int) -> np.
 def new_output(name: str, array: np.ndarray) -> Output:
     """The output that a study's first array `array` makes."""
     argument = f"outputs[{name!r}]"
-    if not isinstance(name, str) or not name or name[0] in "._" or "/" in name or "\0" in name or name in RESERVED:
+    if not is_name(name) or name in RESERVED:
         requirement = f"have a name without '/', not starting with '.' or '_', and none of {', '.join(RESERVED)}"
         raise ValueError(_check.message("Store.append", argument, requirement, repr(name)))
     if not supported(array.dtype):

@@ -10,35 +10,29 @@ At most `PANEL_BYTES`, one chunk and one piece of a record are in memory at a ti
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ensemble import _check
+from ensemble._check import message
 from ensemble._files import Replacements
-from ensemble.uq.store.checksums import Checksums
+from ensemble.uq.store.checksums import AGAIN, Checksums
+from ensemble.uq.store.damage import REASONS
+from ensemble.uq.store.descriptions import GROUP_FILE, RESERVED, Output, described_output, supported
 from ensemble.uq.store.index import Index, Part, gather
-from ensemble.uq.store.journal import Journal, Output
-from ensemble.uq.store.manifest import by_lines, text_of
-from ensemble.uq.store.zarr_array import ZarrArray, fill_value
+from ensemble.uq.store.journal import Journal
+from ensemble.uq.store.manifest import CHECKSUM, by_lines, text_of
+from ensemble.uq.store.zarr_array import MASKS, ZarrArray
 
-__all__ = ["GROUP_FILE", "MASKS", "RESERVED", "compact", "read_masks", "read_reasons", "supported"]
+__all__ = ["MASKS", "compact", "read_reasons"]
 
 PANEL_BYTES = 1 << 27
 FLUSH_BYTES = 1 << 28
 
-GROUP_FILE = "zarr.json"
-MASKS = tuple(Output(name, np.dtype(bool), ()) for name in ("done", "failed"))
 SAMPLE = Output("sample", np.dtype("<i8"), ())
-RESERVED = ("done", "failed", "sample", GROUP_FILE)
-
-
-def supported(dtype: np.dtype) -> bool:
-    """Whether arrays of `dtype` can be stored: bools, integers, and real and complex numbers of 16 to 128 bits."""
-    floats = (np.float16, np.float32, np.float64, np.complex64, np.complex128)
-    return dtype.kind in "biu" or dtype.newbyteorder("=") in floats
 
 
 def reasons_text(reasons: Mapping[int, str]) -> bytes:
@@ -47,17 +41,12 @@ def reasons_text(reasons: Mapping[int, str]) -> bytes:
 
 
 def read_reasons(private: Path) -> dict[int, str]:
-    """Why compacted samples failed."""
-    path = private / "reasons.json"
-    return {int(i): reason for i, reason in json.loads(path.read_bytes()).items()} if path.exists() else {}
-
-
-def read_masks(folder: Path, n: int, checksums: Checksums) -> list[np.ndarray]:
-    """The compacted masks of the first `n` samples, done and failed; False where nothing is compacted."""
-    masks = np.zeros((len(MASKS), 1, n), dtype=bool)
-    for output, mask in zip(MASKS, masks, strict=True):
-        ZarrArray(folder / output.name, output, checksums=checksums).read(np.arange(n), np.arange(n), mask)
-    return [mask[0] for mask in masks]
+    """Why compacted samples failed; of those whose file is damaged nothing is known."""
+    try:
+        found = json.loads((private / REASONS).read_bytes())
+        return {int(i): str(reason) for i, reason in found.items()}
+    except (FileNotFoundError, ValueError, AttributeError, RecursionError):
+        return {}
 
 
 class Writer:
@@ -83,17 +72,22 @@ class Writer:
         self.files.commit()
         self.waiting = 0
 
-    def write_changed(self, path: Path, contents: bytes) -> None:
-        """Write `contents` unless the file has them."""
+    def write_changed(self, path: Path, contents: bytes, *, note: bool = True) -> None:
+        """Write `contents` unless the file has them, and note their checksum."""
+        if note:
+            self.checksums.note(path, contents)
         if not path.exists() or path.read_bytes() != contents:
             self.write(path, contents)
 
 
 def compact(
     folder: Path, private: Path, manifest: dict[str, Any], outputs: Iterable[Output], journal: Journal, index: Index,
-    inputs: Mapping[str, np.ndarray], checksums: Checksums,
+    inputs: Mapping[str, np.ndarray], checksums: Checksums, damaged: Mapping[str, set[int]],
 ) -> None:  # fmt: skip
-    """Bring the Zarr group in `folder` up to the journal's state; the journal stays as it is."""
+    """Bring the Zarr group in `folder` up to the journal's state; the journal stays as it is.
+
+    Columns of chunks that are `damaged`, by array, are written anew from the journal and from `inputs`.
+    """
     n = len(index.done)
     fresh = index.journaled()
     arrays = [ZarrArray(folder / o.name, o, dims=dims_of(manifest, o), checksums=checksums) for o in outputs]
@@ -104,22 +98,26 @@ def compact(
         writer = Writer(files, checksums)
         source = Source(journal, index, fresh)
         for array in arrays:
-            write_outputs(writer, array, source)
+            write_outputs(writer, array, source, damaged.get(array.output.name, set()))
         for array, values in {**coordinates, ids: np.arange(n)}.items():
-            write_values(writer, array, values, written_ids(array, index, fresh))
+            write_values(writer, array, values, written_columns(array, index, fresh, damaged))
         if index.reasons:
-            writer.write_changed(private / "reasons.json", reasons_text(index.reasons))
+            writer.write_changed(private / REASONS, reasons_text(index.reasons))
         writer.write(private / "manifest.json", text_of(manifest))
         files.sync_folder(folder.parent)  # `create` leaves all to the first flush
         for array, values in masks.items():
-            write_values(writer, array, values, written_ids(array, index, fresh))
-        members = {a.output.name: a.metadata(n) for a in (*arrays, *masks, ids, *coordinates)}
-        kept = kept_coordinates(folder, set(members), n)
+            write_values(writer, array, values, written_columns(array, index, fresh, damaged))
+        members = {
+            a.output.name: a.metadata(n, labels_in(manifest, name))
+            for name, a in [*((None, a) for a in (*arrays, *masks, ids)), *zip(inputs, coordinates, strict=True)]
+        }
+        lost = GROUP_FILE in damaged and bool(inputs)
+        kept = {} if lost else kept_coordinates(folder, set(members), n)
         members |= kept
         for name, metadata in members.items():
-            writer.write_changed(folder / name / "zarr.json", json_text(metadata))
+            writer.write_changed(folder / name / GROUP_FILE, json_text(metadata))
         names = [*(array.output.name for array in coordinates), *kept]
-        writer.write_changed(folder / GROUP_FILE, group_text(manifest, names, members))
+        writer.write_changed(folder / GROUP_FILE, group_text(manifest, names, members), note=False)
         writer.commit()
     checksums.drop_earlier()
 
@@ -141,7 +139,7 @@ def coordinate_arrays(
         if values.ndim < 1 or values.shape[-1] != n or not supported(values.dtype):
             requirement = f"be an array of numbers of shape (..., {n})"
             seen = f"shape {values.shape} of {values.dtype}"
-            raise ValueError(_check.message("Store.compact", f"inputs[{name!r}]", requirement, seen))
+            raise ValueError(message("Store.compact", f"inputs[{name!r}]", requirement, seen))
         own = name
         while own in used or (own != name and own in inputs):
             own += "_input"
@@ -151,31 +149,58 @@ def coordinate_arrays(
     return found
 
 
-def read_coordinates(folder: Path, outputs: Iterable[str], n: int, checksums: Checksums) -> dict[str, np.ndarray]:
-    """The input values of the first `n` samples; fill where nothing is compacted."""
+def labels_in(manifest: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+    """The labels of a categorical input as an attribute of its array, which holds their places."""
+    inputs = manifest.get("inputs")
+    described = inputs.get("inputs", {}) if isinstance(inputs, dict) else {}
+    one = described.get(name) if isinstance(described, dict) else None
+    return {"labels": one["labels"]} if isinstance(one, dict) and one.get("kind") == "categorical" else {}
+
+
+def group_members(folder: Path) -> dict[str, dict[str, Any]]:
+    """Metadata of the input values in the Zarr group, by name; none where nothing is compacted."""
     path = folder / GROUP_FILE
     if not path.exists():
         return {}
-    group = json.loads(path.read_bytes())
+    try:
+        group = json.loads(path.read_bytes())
+        members = group["consolidated_metadata"]["metadata"]
+        found = {name: dict(members[name]) for name in group["attributes"]["coordinates"].split()}
+        for name, member in found.items():
+            described_output("Store", str(path), name, member["data_type"], member["shape"][:-1])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        seen = f"the damaged {path} ({type(error).__name__}: {error})"
+        raise ValueError(message("Store", "the metadata", "describe the inputs", seen, AGAIN)) from None
+    return found
+
+
+def read_coordinates(folder: Path, outputs: Iterable[str], n: int, checksums: Checksums) -> dict[str, np.ndarray]:
+    """The input values of the first `n` samples; fill where nothing is compacted."""
     found, taken = {}, {f"{name}_input" for name in (*outputs, *RESERVED)}
-    for name in group["attributes"]["coordinates"].split():
-        member = group["consolidated_metadata"]["metadata"][name]
-        output = Output(name, np.dtype(member["data_type"]).newbyteorder("<"), tuple(member["shape"][:-1]))
-        values = np.full((output.size, n), fill_value(output.dtype), dtype=output.dtype)
-        ZarrArray(folder / name, output, checksums=checksums).read(np.arange(n), np.arange(n), values)
+    for name, member in group_members(folder).items():
+        output = described_output("Store", str(folder / GROUP_FILE), name, member["data_type"], member["shape"][:-1])
+        array = ZarrArray(folder / name, output, checksums=checksums)
+        require_chunk(array, folder)
+        values = np.full((output.size, n), array.fill, dtype=output.dtype)
+        array.read(np.arange(n), np.arange(n), values)
         found[name.removesuffix("_input") if name in taken else name] = values.reshape(*output.shape, n)
     return found
 
 
+def require_chunk(array: ZarrArray, folder: Path) -> None:
+    """Raise ValueError unless an array of inputs has a column of whole chunks: they bear its description out."""
+    first = next(array.row_blocks(), None)
+    columns = (int(path.name.rpartition(".")[2]) for path in array.folder.glob("c.*") if path.suffix[1:].isdecimal())
+    column = next(columns, None)
+    if first is not None and (column is None or array.chunk_values(first, column) is None):
+        seen = f"no chunk of {array.output.name!r} in {folder}"
+        raise ValueError(message("Store", "an input", "have its values in the store", seen, AGAIN))
+
+
 def kept_coordinates(folder: Path, written: set[str], n: int) -> dict[str, Any]:
     """Metadata of input values that an earlier compaction wrote and this one was not given."""
-    path = folder / GROUP_FILE
-    if not path.exists():
-        return {}
-    group = json.loads(path.read_bytes())
-    members = group["consolidated_metadata"]["metadata"]
-    names = [name for name in group["attributes"]["coordinates"].split() if name not in written]
-    return {name: {**members[name], "shape": [*members[name]["shape"][:-1], n]} for name in names}
+    members = {name: member for name, member in group_members(folder).items() if name not in written}
+    return {name: {**member, "shape": [*member["shape"][:-1], n]} for name, member in members.items()}
 
 
 def written_ids(array: ZarrArray, index: Index, fresh: np.ndarray) -> np.ndarray:
@@ -183,16 +208,23 @@ def written_ids(array: ZarrArray, index: Index, fresh: np.ndarray) -> np.ndarray
     return fresh if array.metadata_path.exists() else np.flatnonzero(index.done)
 
 
-def write_values(writer: Writer, array: ZarrArray, values: np.ndarray, ids: np.ndarray) -> None:
-    """Write the chunks with the samples `ids` of an array that is in memory."""
+def written_columns(array: ZarrArray, index: Index, fresh: np.ndarray, damaged: Mapping[str, set[int]]) -> np.ndarray:
+    """The columns of chunks that are written, in order: those of `written_ids`, and damaged ones."""
+    columns = np.unique(written_ids(array, index, fresh) // array.n_chunk)
+    extra = [column for column in damaged.get(array.output.name, ()) if column * array.n_chunk < len(index.done)]
+    return np.union1d(columns, np.array(extra, dtype=columns.dtype))
+
+
+def write_values(writer: Writer, array: ZarrArray, values: np.ndarray, columns: np.ndarray) -> None:
+    """Write columns of chunks of an array that is in memory."""
     flat = values.reshape(array.output.size, values.shape[-1]) if values.size else values
     width = array.n_chunk
-    for column in np.unique(ids // width):
+    for column in columns.tolist():
         for block in array.row_blocks():
             part = flat[block.start : block.stop, column * width : (column + 1) * width]
             chunk = np.full((len(part), width), array.fill, dtype=array.output.dtype)
             chunk[:, : part.shape[1]] = part
-            writer.write_chunk(array.path(block, int(column)), array.chunk_bytes(chunk))
+            writer.write_chunk(array.path(block, column), array.chunk_bytes(chunk))
 
 
 class Source:
@@ -214,25 +246,28 @@ class Source:
         return self._last[1]
 
 
-def write_outputs(writer: Writer, array: ZarrArray, source: Source) -> None:
+def write_outputs(writer: Writer, array: ZarrArray, source: Source, damaged: set[int]) -> None:
     """Write the chunks of an output, as many columns of chunks at a time as `PANEL_BYTES` hold."""
     width, journal, index = array.n_chunk, source.journal, source.index
-    columns = np.unique(written_ids(array, index, source.fresh) // width)
-    older = np.unique(np.flatnonzero(index.done & (index.record_of < 0)) // width)
+    columns = written_columns(array, index, source.fresh, {array.output.name: damaged})
+    older = set(np.unique(np.flatnonzero(index.done & (index.record_of < 0)) // width).tolist()) - damaged
     per_panel = max(1, PANEL_BYTES // (array.n_rows * width * array.output.dtype.itemsize))
     for first in range(0, len(columns), per_panel):
         panel = columns[first : first + per_panel]
         parts = source.parts(panel, width)
         for block in array.row_blocks():
             tile = np.full((block.stop - block.start, len(panel) * width), array.fill, dtype=array.output.dtype)
-            for k, column in enumerate(panel):
-                before = array.chunk_values(block, int(column)) if column in older else None
+            for k, column in enumerate(panel.tolist()):
+                before = array.chunk_values(block, column) if column in older else None
                 if before is not None:
                     tile[:, k * width : (k + 1) * width] = before
+                    done = index.done[column * width : (column + 1) * width]
+                    if not done.all():  # those whose chunk of another output was lost
+                        tile[:, k * width + np.flatnonzero(~done)] = array.fill
             gather(journal, parts, array.output, block.start, block.stop, tile)
-            for k, column in enumerate(panel):
+            for k, column in enumerate(panel.tolist()):
                 chunk = tile[:, k * width : (k + 1) * width]
-                writer.write_chunk(array.path(block, int(column)), array.chunk_bytes(chunk))
+                writer.write_chunk(array.path(block, column), array.chunk_bytes(chunk))
 
 
 def json_text(contents: Mapping[str, Any]) -> bytes:
@@ -245,6 +280,6 @@ def group_text(manifest: dict[str, Any], coordinates: list[str], members: dict[s
     # The manifest is one text: attributes of NetCDF files, to which xarray exports, cannot be nested.
     attributes = {"coordinates": " ".join(coordinates), "manifest": json.dumps(manifest)}
     consolidated = {"kind": "inline", "must_understand": False, "metadata": members}
-    return json_text(
-        {"attributes": attributes, "zarr_format": 3, "node_type": "group", "consolidated_metadata": consolidated}
-    )
+    group = {"attributes": attributes, "zarr_format": 3, "node_type": "group", "consolidated_metadata": consolidated}
+    checksum = zlib.crc32(by_lines(group))
+    return json_text({**group, "attributes": {**attributes, CHECKSUM: checksum}})

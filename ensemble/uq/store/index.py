@@ -47,7 +47,9 @@ class Index:
         ids: Any = group.ids if checked is None else checked
         failed, places = group.failed, np.arange(len(group.ids))
         if checked is None:
-            inside = ids < len(self.done)  # a writer may have extended the study after this reader read the manifest
+            inside = (ids >= 0) & (
+                ids < len(self.done)
+            )  # a writer may have extended the study after this reader read the manifest
             if not inside.all():
                 ids, failed, places = ids[inside], failed[inside], places[inside]
             ids = as_slice(ids)

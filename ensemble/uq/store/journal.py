@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import mmap
 import os
 import struct
@@ -24,14 +23,15 @@ import numpy as np
 
 from ensemble._check import message
 from ensemble._files import write_whole
+from ensemble.uq.store.descriptions import Output, described_output
 
-__all__ = ["EMPTY", "Journal", "Layout", "Output", "Record", "TornRecord"]
+__all__ = ["EMPTY", "Journal", "Layout", "Output", "Record", "TornRecord", "empty"]
 
 VERSION = 1
 FILE_HEADER = struct.Struct("<8sII")
 MAGIC = b"ensjrnl\n"
 EMPTY = FILE_HEADER.pack(MAGIC, VERSION, 0)
-"""Contents of a journal without records."""
+"""Contents of a journal without records, of a study whose manifest has no identity."""
 
 RECORD_HEADER = struct.Struct("<4sIQIIII")
 MARKER = b"GRP" + bytes([VERSION])
@@ -42,19 +42,6 @@ ONE_WRITE = 1 << 20
 CHECK_BYTES = 1 << 22
 PADDING = b"\0" * ALIGNMENT
 RESTORE = "Restore the file from a copy."
-
-
-class Output(NamedTuple):
-    """Name, data type and shape per sample of one output."""
-
-    name: str
-    dtype: np.dtype
-    shape: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """Number of values per sample."""
-        return math.prod(self.shape)
 
 
 class Layout(NamedTuple):
@@ -69,9 +56,13 @@ class Layout(NamedTuple):
         return cls(tuple(outputs), padded(text.encode()))
 
     @classmethod
-    def read(cls, text: bytes) -> Layout:
-        outputs = [Output(name, np.dtype(kind), tuple(shape)) for name, kind, shape in json.loads(text.rstrip(b"\0"))]
-        return cls(tuple(outputs), text)
+    def read(cls, text: bytes, path: Path) -> Layout:
+        """The layout of a record of the journal `path`."""
+        try:
+            described = [(name, kind, shape) for name, kind, shape in json.loads(text.rstrip(b"\0"))]
+        except (ValueError, TypeError, RecursionError) as error:
+            raise damage(f"the layout of a record of {path}, which is no list of outputs ({error})", RESTORE) from None
+        return cls(tuple(described_output("Store.open", str(path), *one) for one in described), text)
 
 
 class Record(NamedTuple):
@@ -111,6 +102,11 @@ class TornRecord(NamedTuple):
     n_bytes: int
 
 
+def empty(identity: int) -> bytes:
+    """Contents of a journal without records of the study `identity`."""
+    return FILE_HEADER.pack(MAGIC, VERSION, identity)
+
+
 def damage(seen: str, advice: str) -> ValueError:
     """The error for a journal whose records cannot be trusted."""
     return ValueError(message("Store.open", "the journal", "hold whole records", seen, advice))
@@ -139,8 +135,8 @@ class Journal:
     overwritten by the next record where even that fails.
     """
 
-    def __init__(self, path: Path, *, writable: bool) -> None:
-        self.path, self._writable = path, writable
+    def __init__(self, path: Path, *, writable: bool, identity: int = 0) -> None:
+        self.path, self.identity, self._writable = path, identity, writable
         self._descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0))
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self._layouts: dict[Any, Layout] = {}
@@ -221,7 +217,7 @@ class Journal:
         if size:
             self._check_file_header(size)
         elif self._writable:
-            os.write(self._descriptor, EMPTY)
+            os.write(self._descriptor, empty(self.identity))
         while self.end < size:
             group = self._group(self.end, size)
             if group is None:
@@ -246,9 +242,9 @@ class Journal:
         It need not reach the disk: after a power failure the old one is compacted again, and a file without any
         contents is an empty journal.
         """
-        write_whole(self.path, lambda file: file.write(EMPTY))
+        write_whole(self.path, lambda file: file.write(empty(self.identity)))
         self.close()
-        return Journal(self.path, writable=True)
+        return Journal(self.path, writable=True, identity=self.identity)
 
     def rows(self, record: Record, output: Output, offset: int, start: int, stop: int) -> np.ndarray:
         """Values `start` to `stop` of an output that starts at `offset`, for all samples: (stop - start, n_samples)."""
@@ -280,9 +276,11 @@ class Journal:
         found = self._read(0, min(FILE_HEADER.size, size))
         if len(found) < FILE_HEADER.size or found[: len(MAGIC)] != MAGIC:
             raise damage(f"{self.path}, which does not start as one", RESTORE)
-        _, version, _ = FILE_HEADER.unpack(found)
+        _, version, identity = FILE_HEADER.unpack(found)
         if version > VERSION:
             raise newer(f"format version {version} in {self.path}")
+        if identity != self.identity:
+            raise damage(f"those of another study in {self.path}", RESTORE)
 
     def _header(self, offset: int, size: int) -> tuple[int, int, int, int, int] | None:
         """Samples, body length, layout length, reasons length, checksum of the record at `offset`; None if damaged."""
@@ -316,11 +314,17 @@ class Journal:
             return None
         n_samples, length, layout_length, reasons_length = header
         head = layout_length + reasons_length
-        front = self._read(offset + RECORD_HEADER.size, head + 8 * n_samples + aligned(n_samples))
+        n_front = head + 8 * n_samples + aligned(n_samples)
+        if n_front > length:
+            raise damage(f"record {self._n_records} of {self.path}, whose parts are longer than it is", RESTORE)
+        front = self._read(offset + RECORD_HEADER.size, n_front)
         text = front[:layout_length]
         layout = self._texts.get(text)
         if layout is None:
-            layout = self._texts[text] = Layout.read(text)
+            layout = self._texts[text] = Layout.read(text, self.path)
+        n_arrays = sum(aligned(one.size * one.dtype.itemsize * n_samples) for one in layout.outputs)
+        if n_front + n_arrays != length:
+            raise damage(f"record {self._n_records} of {self.path}, whose arrays are not as long as it says", RESTORE)
         why = front[layout_length:head].rstrip(b"\0")
         record = Record(
             self._n_records, offset, RECORD_HEADER.size + length, n_samples, layout,

@@ -7,6 +7,7 @@ import json
 import platform
 import sys
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,23 @@ import numpy as np
 from ensemble import _check
 from ensemble._files import Replacements
 from ensemble._version import __version__
-from ensemble.uq.store.journal import Output
+from ensemble.uq.store.descriptions import MOST_SAMPLES, Output, described_output
 
-__all__ = ["FORMAT", "by_lines", "checked", "current_versions", "merged", "outputs_of", "read", "text_of", "write"]
+__all__ = [
+    "CHECKSUM", "FORMAT", "by_lines", "checked", "current_versions", "identified", "identity_of", "merged",
+    "outputs_of", "read", "sealed", "text_of", "unsealed", "write",
+]  # fmt: skip
 
 FORMAT = 2
 """Version of the store's format; incompatible changes increment it."""
 
 ABSENT = "nothing"
-CHECKED_APART = ("n", "outputs", "versions", "later_versions", "format")
+CHECKED_APART = ("n", "outputs", "versions", "later_versions", "format", "identity")
+
+CHECKSUM = "crc32"
+"""Key of the checksum of all other keys, in a file of JSON."""
+
+RESTORE = "Restore the file from a copy."
 
 
 def current_versions() -> dict[str, str]:
@@ -48,13 +57,26 @@ def checked(function: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
         raise TypeError(text) from None
     _check.require("n" in copy, function, "manifest", "have the key 'n', the number of samples", sorted(copy))
     copy["n"] = _check.integer(manifest["n"], function, "manifest['n']", minimum=0)
+    _check.require(
+        copy["n"] <= MOST_SAMPLES, function, "manifest['n']", f"be at most {MOST_SAMPLES:,}", f"{copy['n']:,}"
+    )
     copy.setdefault("versions", current_versions())
     return {"format": FORMAT, **copy}
 
 
+def identified(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest of a new study with its identity: equal studies have equal ones, and extending keeps it."""
+    return {**manifest, "identity": zlib.crc32(json.dumps(apart(manifest), sort_keys=True).encode())}
+
+
+def identity_of(manifest: Mapping[str, Any]) -> int:
+    """The identity of a study, which its other files repeat; 0 of one that has none."""
+    return int(manifest.get("identity", 0))
+
+
 def text_of(manifest: Mapping[str, Any]) -> bytes:
     """The bytes of the file ``manifest.json``."""
-    return by_lines(manifest)
+    return sealed(manifest)
 
 
 def by_lines(contents: Mapping[str, Any]) -> bytes:
@@ -63,19 +85,66 @@ def by_lines(contents: Mapping[str, Any]) -> bytes:
     return f"{{\n{lines}\n}}\n".encode()
 
 
-def read(function: str, path: Path) -> dict[str, Any]:
-    """The manifest in the file `path`."""
+def sealed(contents: Mapping[str, Any]) -> bytes:
+    """JSON as of `by_lines` that ends with its own checksum."""
+    return by_lines({**contents, CHECKSUM: [zlib.crc32(by_lines(contents))]})
+
+
+def unsealed(text: bytes) -> dict[str, Any]:
+    """The contents of a file of `sealed`; ValueError where they are not what was written, or no JSON."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"it must be a JSON object; got {_check.kind_of(found)}")
+    if CHECKSUM in found and found.pop(CHECKSUM) != [zlib.crc32(by_lines(found))]:
+        raise ValueError("it does not match its checksum")
+    return found
+
+
+def read(function: str, path: Path) -> dict[str, Any]:
+    """The manifest in the file `path`; its number of samples and its outputs are such as a study can have."""
+    try:
+        found = unsealed(path.read_bytes())
         version = int(found["format"])
-    except (ValueError, KeyError, TypeError) as error:
-        text = _check.message(function, "path", "have a readable manifest", f"{error!r} in {path}")
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        text = _check.message(
+            function, "path", "have a readable manifest", f"{str(error)[:80]!r} in the damaged {path}", RESTORE
+        )
         raise ValueError(text) from None
     if version != FORMAT:
         older = "Run the study again, or read it with the version of ensemble that wrote it."
         advice = "Use a newer version of ensemble." if version > FORMAT else older
         raise ValueError(_check.message(function, "path", f"be a store of format version {FORMAT}", version, advice))
-    return dict(found)
+    require_possible(function, path, found)
+    return found
+
+
+def require_possible(function: str, path: Path, manifest: dict[str, Any]) -> None:
+    """Raise ValueError for a manifest that no study can have: what is read from it sizes arrays and names folders."""
+    n, identity, outputs = manifest.get("n"), manifest.get("identity", 0), manifest.get("outputs") or {}
+    later = manifest.get("later_versions", [])
+    wanted = {
+        f"have n from 0 to {MOST_SAMPLES:,}": type(n) is int and 0 <= n <= MOST_SAMPLES,
+        "have an identity of 32 bits": type(identity) is int and 0 <= identity < 2**32,
+        "have a table of versions": isinstance(manifest.get("versions"), dict),
+        "have a list of later versions": isinstance(later, list) and all(isinstance(one, dict) for one in later),
+        "have a table for each output": isinstance(outputs, dict)
+        and all(isinstance(o, dict) for o in outputs.values()),
+    }
+    for requirement, holds in wanted.items():
+        seen = f"a damaged manifest, {path}, with n = {str(n)[:40]}"
+        _check.require(holds, function, "the manifest", requirement, seen, RESTORE)
+    for name, kind in outputs.items():
+        output, dims = (
+            described_output(function, str(path), name, kind.get("dtype"), kind.get("shape")),
+            kind.get("dims"),
+        )
+        named = isinstance(dims, list) and all(isinstance(dim, str) for dim in dims)
+        good = dims is None or (named and len(dims) == len(output.shape))
+        seen = f"{str(dims)[:80]} in {path}, which is damaged"
+        _check.require(good, function, f"dims of {name!r}", "name each axis", seen, RESTORE)
 
 
 def write(private: Path, manifest: Mapping[str, Any]) -> None:
@@ -84,11 +153,11 @@ def write(private: Path, manifest: Mapping[str, Any]) -> None:
         files.write(private / "manifest.json", lambda file: file.write(text_of(manifest)))
 
 
-def outputs_of(manifest: Mapping[str, Any]) -> dict[str, Output]:
-    """The outputs that a manifest describes, by name."""
+def outputs_of(manifest: Mapping[str, Any], path: Path) -> dict[str, Output]:
+    """The outputs that the manifest in the file `path` describes, by name."""
     described = (manifest.get("outputs") or {}).items()
     return {
-        name: Output(name, np.dtype(kind["dtype"]).newbyteorder("<"), tuple(kind["shape"])) for name, kind in described
+        name: described_output("Store", str(path), name, kind["dtype"], list(kind["shape"])) for name, kind in described
     }
 
 

@@ -15,13 +15,24 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._files import Replacements, sync
+from ensemble._files import Replacements, sync, write_whole
 from ensemble.uq.store import compaction
 from ensemble.uq.store import manifest as manifests
-from ensemble.uq.store.checks import Writing, group_checked, require_empty, seconds_checked
-from ensemble.uq.store.checksums import Checksums
+from ensemble.uq.store.checks import (
+    Reading,
+    Writing,
+    group_checked,
+    has_groups,
+    local_folder,
+    require_empty,
+    require_no_journal,
+    seconds_checked,
+)
+from ensemble.uq.store.checksums import AGAIN, Checksums
+from ensemble.uq.store.damage import Examination, examined
+from ensemble.uq.store.descriptions import GROUP_FILE, Output
 from ensemble.uq.store.index import Index, gather
-from ensemble.uq.store.journal import EMPTY, Group, Journal, Output
+from ensemble.uq.store.journal import Group, Journal, empty
 from ensemble.uq.store.lock import Lock
 from ensemble.uq.store.zarr_array import MAX_SAMPLES, ZarrArray, fill_value, samples_per_chunk
 
@@ -76,21 +87,39 @@ class Store:
     def __init__(
         self, path: Path, manifest: dict[str, Any], journal: Journal, lock: Lock | None, sync_seconds: float
     ) -> None:
-        self.path, self.manifest, self.outputs = path, manifest, manifests.outputs_of(manifest)
-        self._private, self._journal = path / PRIVATE, journal
+        self.path, self._private, self._journal = path, path / PRIVATE, journal
+        self.manifest, self.outputs = manifest, manifests.outputs_of(manifest, self._private / "manifest.json")
         self._lock, self._sync_seconds, self._synced = lock, sync_seconds, time.monotonic()
         self._on_disk = True
         self._accepted: dict[str, Any] = {}  # of another model, until it has given a group that fits
         self._index = Index(manifest["n"])
         for group in journal.groups():
             self._index.add(group)
-            if group.record.layout.outputs and not self.outputs:
-                self._add_outputs(group.record.layout.outputs)
-        self._checksums = Checksums(path, self._private)
-        done, failed = compaction.read_masks(path, self.n, self._checksums)
-        self._index.add_compacted(done, failed, compaction.read_reasons(self._private))
+            outputs = group.record.layout.outputs
+            if outputs and not self.outputs:
+                self._add_outputs(outputs)
+            if outputs and {output.name: output for output in outputs} != self.outputs:
+                seen = f"others in record {group.record.number} of {journal.path}"
+                raise ValueError(_check.message("Store.open", "outputs", f"be {', '.join(self.outputs)}", seen))
+        self._checksums = Checksums(path, self._private, manifests.identity_of(manifest))
+        found = examined(self.outputs, self._index.record_of >= 0, self._checksums, whole=lock is not None)
+        self._damaged_columns = found.columns
+        reasons = {} if found.reasons_lost else compaction.read_reasons(self._private)
+        self._index.add_compacted(found.done, found.failed, reasons)
+        if found.problems:
+            self._tell_damage(found)
         if journal.torn is not None and lock is not None:
             warnings.warn(f"Store.open: {journal.cut()}", RuntimeWarning, stacklevel=3)
+
+    def _tell_damage(self, found: Examination) -> None:
+        """Refuse a damaged store to readers; say what a writer has to run again."""
+        if self._lock is None:
+            seen = f"damage in {self.path}: {found.text()}"
+            raise ValueError(_check.message("Store.open", "the store", "have the files that were written", seen, AGAIN))
+        again = np.flatnonzero(found.lost)
+        what = f"{_check.samples_text(again)} run again" if again.size else "it is made again"
+        text = f"Store.open: files of {self.path} are damaged: {found.text()}; what they held is lost, and {what}."
+        _check.warn_caller(text, RuntimeWarning)
 
     @property
     def writable(self) -> bool:
@@ -115,7 +144,36 @@ class Store:
     @staticmethod
     def exists(path: str | os.PathLike[str]) -> bool:
         """Whether `path` holds a study: one killed while `create` ran is none, and can be created again."""
-        return (Path(path) / PRIVATE / "manifest.json").exists()
+        return (local_folder("Store.exists", path) / PRIVATE / "manifest.json").exists()
+
+    @classmethod
+    def stored_manifest(cls, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """The manifest of the study at `path`, from its file alone: nothing else is read or checked.
+
+        Raises
+        ------
+        ValueError
+            If there is no study, or its manifest is damaged.
+        """
+        private = cls._private_of("Store.open", path)
+        with Reading("Store.open", private):
+            return manifests.read("Store.open", private / "manifest.json")
+
+    @classmethod
+    def _private_of(cls, function: str, path: str | os.PathLike[str]) -> Path:
+        """The private folder of the study at `path`; ValueError where there is none."""
+        folder = local_folder(function, path)
+        private = folder / PRIVATE
+        with Reading(function, folder):
+            if cls.exists(folder):
+                return private
+            if has_groups(private / "journal") or (folder / GROUP_FILE).exists():
+                advice = "Restore it from a copy; zarr.json, where there is one, has its text as attribute 'manifest'."
+                seen = f"a damaged one: {private / 'manifest.json'} is missing"
+                raise ValueError(_check.message(function, "path", "be a stored study", seen, advice))
+        advice = "Store.create, or en.propagate(..., store=path) without resume, starts a study."
+        seen = f"{Path(path)}, which {'has no manifest of a study' if folder.exists() else 'does not exist'}"
+        raise ValueError(_check.message(function, "path", "be a stored study", seen, advice))
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], manifest: Mapping[str, Any], *, sync_seconds: float = 5.0) -> Store:
@@ -140,7 +198,7 @@ class Store:
         Raises
         ------
         ValueError
-            If `path` is a study already, or a file, or a folder with other files.
+            If `path` is a study already, or a file, or a folder with other files, or a URL.
         TypeError
             If `manifest` is no dict or holds what JSON cannot.
         BlockingIOError
@@ -149,20 +207,23 @@ class Store:
             If the files cannot be written.
         """
         seconds = seconds_checked("Store.create", sync_seconds)
-        folder, copy = Path(path).absolute(), manifests.checked("Store.create", manifest)
+        folder = local_folder("Store.create", path)
+        copy = manifests.identified(manifests.checked("Store.create", manifest))
         advice = "Pass resume=True to continue it, or give another path."
         _check.require(
             not cls.exists(folder), "Store.create", "path", "be a new one", f"a study at {Path(path)}", advice
         )
         require_empty("Store.create", Path(path), PRIVATE)
+        require_no_journal("Store.create", folder / PRIVATE / "journal")
         with Writing("Store.create", folder):
             (folder / PRIVATE).mkdir(parents=True, exist_ok=True)
             lock = Lock("Store.create", folder / PRIVATE / "lock")
             try:
                 with Replacements() as files:
-                    files.write(folder / PRIVATE / "journal", lambda file: file.write(EMPTY))
+                    journal = empty(manifests.identity_of(copy))
+                    files.write(folder / PRIVATE / "journal", lambda file: file.write(journal))
                     files.write(folder / PRIVATE / "manifest.json", lambda file: file.write(manifests.text_of(copy)))
-                store = cls(folder, copy, Journal(folder / PRIVATE / "journal", writable=True), lock, seconds)
+                store = cls(folder, copy, cls._journal_of(folder / PRIVATE, copy, writable=True), lock, seconds)
                 store._on_disk = False
                 return store
             except BaseException:
@@ -199,8 +260,9 @@ class Store:
         Raises
         ------
         ValueError
-            If there is no study at `path`, it is of a newer format, its manifest differs (each key is named with both
-            values), or its journal is damaged other than at its end.
+            If there is no study at `path`, or `path` is a URL; it is of a newer format, its manifest is damaged or
+            differs (each key is named with both values), or its journal is damaged other than at its end; without
+            `manifest` also if any other file is missing, cut, altered or of another study.
         BlockingIOError
             If another process writes to the store.
         OSError
@@ -209,16 +271,17 @@ class Store:
         Warns
         -----
         RuntimeWarning
-            If the last record of the journal is incomplete (its samples run again), or versions differ.
+            If the last record of the journal is incomplete or files are damaged (their samples are not done, and run
+            again), or versions differ.
         """
-        folder = Path(path).absolute()
-        private = folder / PRIVATE
-        advice = "Store.create, or en.propagate(..., store=path) without resume, starts a study."
-        seen = f"{Path(path)}, which {'has no manifest of a study' if folder.exists() else 'does not exist'}"
-        _check.require(cls.exists(folder), "Store.open", "path", "be a stored study", seen, advice)
+        private = cls._private_of("Store.open", path)
+        folder = private.parent
         if manifest is None:
-            journal = Journal(private / "journal", writable=False)  # before the manifest: outputs are in one of them
-            return cls(folder, manifests.read("Store.open", private / "manifest.json"), journal, None, 0.0)
+            with Reading("Store.open", folder):
+                stored = manifests.read("Store.open", private / "manifest.json")
+                journal = cls._journal_of(private, stored, writable=False)
+                # After the journal once more: outputs are in one of them.
+                return cls(folder, manifests.read("Store.open", private / "manifest.json"), journal, None, 0.0)
         given = manifests.checked("Store.open", manifest)
         seconds = seconds_checked("Store.open", sync_seconds)
         with Writing("Store.open", folder):
@@ -231,7 +294,7 @@ class Store:
                 current |= {key: stored[key] for key in accepted if key in stored}
                 if current != stored:
                     manifests.write(private, current)
-                store = cls(folder, current, Journal(private / "journal", writable=True), lock, seconds)
+                store = cls(folder, current, cls._journal_of(private, current, writable=True), lock, seconds)
                 store._accepted = accepted
                 if not store._index.done.any() or store._index.done.all():  # no sample of both sources will be there
                     store._accept()
@@ -239,6 +302,19 @@ class Store:
             except BaseException:
                 lock.release()
                 raise
+
+    @staticmethod
+    def _journal_of(private: Path, manifest: Mapping[str, Any], *, writable: bool) -> Journal:
+        """The journal of a study; a writer starts another one where it is missing, and its samples run again."""
+        path, identity = private / "journal", manifests.identity_of(manifest)
+        if not path.exists():
+            seen = f"no file {path}"
+            if not writable:
+                raise ValueError(_check.message("Store.open", "the journal", "be there", seen, AGAIN))
+            write_whole(path, lambda file: file.write(empty(identity)))
+            text = f"Store.open: {path} is missing; samples that were not compacted are lost, and run again."
+            _check.warn_caller(text, RuntimeWarning)
+        return Journal(path, writable=writable, identity=identity)
 
     def _accept(self) -> None:
         """Store what `force` accepted of another model."""
@@ -375,8 +451,9 @@ class Store:
         with Writing("Store.compact", self.path, "Nothing stored is lost: free space, then compact again."):
             compaction.compact(
                 self.path, self._private, self.manifest, self.outputs.values(), self._journal, self._index,
-                inputs or {}, self._checksums,
+                inputs or {}, self._checksums, self._damaged_columns,
             )  # fmt: skip
+            self._damaged_columns = {}
             self._on_disk = True
             if self._journal.n_bytes:
                 self._journal = self._journal.emptied()
@@ -424,7 +501,7 @@ class Store:
                 ZarrArray(self.path / output.name, output, checksums=self._checksums),
                 np.flatnonzero(~in_journal),
             )
-            array.read(ids, places, result)
+            array.read(ids, places, result, needed=~self._index.failed[ids])
         return result.reshape(*output.shape, len(ids))
 
     def _require_writable(self, function: str) -> None:

@@ -19,11 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble.uq.store.checksums import Checksums
-from ensemble.uq.store.journal import Output
+from ensemble._check import message
+from ensemble.uq.store.checksums import AGAIN, Checksums
+from ensemble.uq.store.descriptions import GROUP_FILE, Output
 from ensemble.uq.store.places import places_by_key
 
-__all__ = ["MAX_SAMPLES", "RowBlock", "ZarrArray", "fill_value", "samples_per_chunk"]
+__all__ = ["MASKS", "MAX_SAMPLES", "RowBlock", "ZarrArray", "fill_value", "samples_per_chunk"]
+
+MASKS = tuple(Output(name, np.dtype(bool), ()) for name in ("done", "failed"))
+"""Which samples are stored, and which of them failed."""
 
 MAX_SAMPLES, MIN_SAMPLES = 4096, 32
 """Bounds of the number of samples per chunk."""
@@ -85,7 +89,7 @@ class ZarrArray:
     @property
     def metadata_path(self) -> Path:
         """The file with the array's metadata."""
-        return self.folder / "zarr.json"
+        return self.folder / GROUP_FILE
 
     def metadata(self, n_samples: int, attributes: dict[str, Any] | None = None) -> dict[str, Any]:
         """The contents of ``zarr.json``."""
@@ -127,19 +131,24 @@ class ZarrArray:
         """The file of the chunk with the samples ``column * n_chunk`` on."""
         return self.folder / SEPARATOR.join(("c", *map(str, (*block.key, column))))
 
-    def chunk_values(self, block: RowBlock, column: int) -> np.ndarray | None:
-        """The chunk, (n values, n_chunk), mapped into memory; None where there is none."""
-        path, dtype = self.path(block, column), self.output.dtype
+    def chunk_values(self, block: RowBlock, column: int, *, needed: bool = False) -> np.ndarray | None:
+        """The chunk, (n values, n_chunk), mapped into memory; None where there is none.
+
+        Raises ValueError where it is damaged: one that was written and is missing, or is `needed`, is damaged, too.
+        """
+        path, dtype, sums = self.path(block, column), self.output.dtype, self.checksums
         expected = self.n_rows * self.n_chunk * dtype.itemsize
         try:
             found = path.stat().st_size
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
+            if needed or (sums is not None and sums.key_of(path) in sums and not sums.is_open()):
+                raise ValueError(message("Store", "a chunk", "be there", f"no file {path}", AGAIN)) from None
             return None
         if found != expected:
-            raise ValueError(f"Store: {path} is damaged: it has {found} bytes and not {expected}.")
+            raise ValueError(f"Store: {path} is damaged: it has {found} bytes and not {expected}. {AGAIN}")
         values = np.memmap(path, dtype=dtype, mode="r", shape=(self.n_rows, self.n_chunk))
-        if self.checksums is not None:
-            self.checksums.check(path, values.reshape(-1).view(np.uint8))
+        if sums is not None:
+            sums.check(path, values.reshape(-1).view(np.uint8))
         return values[: block.stop - block.start]
 
     def chunk_bytes(self, values: np.ndarray) -> np.ndarray:
@@ -149,11 +158,15 @@ class ZarrArray:
             values = np.concatenate([values, np.full((missing, self.n_chunk), self.fill, dtype=self.output.dtype)])
         return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
-    def read(self, ids: np.ndarray, places: np.ndarray, result: np.ndarray) -> None:
-        """Copy the samples ``ids[places]`` to ``result[:, places]``; fill where there is no chunk."""
+    def read(self, ids: np.ndarray, places: np.ndarray, result: np.ndarray, needed: np.ndarray | None = None) -> None:
+        """Copy the samples ``ids[places]`` to ``result[:, places]``; fill where there is no chunk.
+
+        `needed` says by place which samples must have one.
+        """
         wanted = ids[places]
         for column, chosen in places_by_key(wanted // self.n_chunk):
             inside, to = wanted[chosen] - column * self.n_chunk, places[chosen]
+            must = needed is not None and bool(needed[to].any())
             for block in self.row_blocks():
-                values = self.chunk_values(block, column)
+                values = self.chunk_values(block, column, needed=must)
                 result[block.start : block.stop, to] = self.fill if values is None else values[:, inside]

@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import message
 from ensemble.scalar import Ensemble
+from ensemble.uq.inputs.samples import labels_of
 from ensemble.uq.study.outputs import RESERVED, OutputError
 
 if TYPE_CHECKING:
@@ -68,10 +69,19 @@ def dataset_of(result: UqResult, inputs: Any) -> Any:
     variables = {name: _named(name, result.values(name)) for name in result.names if result.ids.size}
     variables["failed"] = (("sample",), result.failed)
     variables["done"] = (("sample",), result.done)
-    columns = {(f"{name}_input" if name in variables else name): c for name, c in weighted_columns(inputs).items()}
+    labelled = {name: with_labels(column, labels_of(inputs, name)) for name, column in weighted_columns(inputs).items()}
+    columns = {(f"{name}_input" if name in variables else name): c for name, c in labelled.items()}
     coordinates = {name: _named(name, column) for name, column in columns.items()}
     coordinates["sample"] = (("sample",), np.arange(result.n))
     return xarray.Dataset(variables, coordinates, attributes)
+
+
+def with_labels(places: np.ndarray, labels: tuple[Any, ...] | None) -> np.ndarray:
+    """The labels at some places, as texts where one of them is a text; the places where there are no labels."""
+    if not labels:
+        return places
+    texts = any(isinstance(label, str) for label in labels)
+    return np.array([str(label) for label in labels] if texts else labels)[places]
 
 
 def _dims(name: str, ndim: int) -> tuple[str, ...]:

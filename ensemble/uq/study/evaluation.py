@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from ensemble.uq.study.outputs import (
     CallError,
     Outcome,
     OutputError,
+    Raised,
     blank,
     check_layout,
     layout_of,
@@ -31,6 +33,10 @@ __all__ = ["SampleError", "evaluate"]
 
 ERRORS_OF_PROGRAMS = (OutputError, CallError, UnknownInputError, NameError, ImportError, SyntaxError, DivergenceError)
 """Errors that do not depend on the choice of samples; one sample alone never raises `DivergenceError`."""
+
+
+TRACE_LINES = 4
+"""Last entries of a traceback that are shown: those of the model."""
 
 
 class SampleError(RuntimeError):
@@ -54,6 +60,8 @@ def evaluate(
         _raise_where_alone_too(model, samples, outcome.raised, probe)
     if on_failure == "retry" and samples.n_samples > 1 and np.any(outcome.failed):
         outcome = _retried(model, samples, outcome)
+    if outcome.alike and outcome.error is not None:
+        outcome.trace = "".join(traceback.format_exception(outcome.error)[-TRACE_LINES:])
     outcome.seconds = time.perf_counter() - start
     return outcome
 
@@ -83,6 +91,8 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
     if run is not None:
         reasons = {int(place): reason_of(error) for place, error in run.errors.items()} | reasons
         returned = run.value if len(run.errors) < n else {}
+    errors: dict[int, Exception] = dict(run.errors) if run is not None else {}
+    errors |= {place: why.error for place, why in samples.failures.items() if isinstance(why, Raised)}
     outputs = named_outputs({} if returned is None else returned, n, "propagate")
     if run is not None:  # integers have no NaN: their type must not depend on whether a sample of the group failed
         outputs = {name: a.astype(np.float64) if a.dtype.kind in "biu" else a for name, a in outputs.items()}
@@ -103,19 +113,24 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
     if on_failure == "raise" and reasons:
         ids = [samples.ids[k] for k in sorted(reasons)]
         text = f"propagate: {len(ids)} of {n} samples of a group failed ({samples_text(ids)}; {reasons[min(reasons)]})."
-        raise SampleError(f"{text} on_failure='mask' leaves them out, 'retry' runs each alone.")
-    return Outcome(outputs, failed, reasons, by_value)
+        cause = errors.get(min(reasons))
+        raise SampleError(f"{text} on_failure='mask' leaves them out, 'retry' runs each alone.") from cause
+    outcome = Outcome(outputs, failed, reasons, by_value)
+    if len(errors) == n and len({reason_of(error) for error in errors.values()}) == 1:
+        outcome.error, outcome.alike = errors[0], reason_of(errors[0])
+    return outcome
 
 
 def _all_failed(n: int, error: Exception) -> Outcome:
     failed, reasons = np.ones(n, bool), dict.fromkeys(range(n), reason_of(error))
     memory = isinstance(error, MemoryError)
-    return Outcome({}, failed, reasons, out_of_memory=memory, raised=type(error).__qualname__)
+    raised, alike = type(error).__qualname__, reason_of(error) if n == 1 else ""  # together says nothing of each
+    return Outcome({}, failed, reasons, out_of_memory=memory, raised=raised, alike=alike, error=error)
 
 
 def reason_of(error: Exception) -> str:
     """Why a sample failed, by its exception."""
-    return f"{type(error).__name__}: {error}".strip(": ")
+    return str(Raised(error))
 
 
 def _raise_where_alone_too(model: Callable[[Any], Any], samples: Any, raised: str, proof: Any) -> None:
@@ -141,9 +156,11 @@ def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outco
     """`first` with each of its failed samples run once more, alone."""
     outputs = {name: array.copy() for name, array in first.outputs.items()}
     failed, reasons, by_value = first.failed.copy(), dict(first.reasons), set(first.non_finite)
-    n = samples.n_samples
+    n, alike, error = samples.n_samples, set[str](), first.error
     for place in np.flatnonzero(first.failed):
         alone = _call(model, samples.take(np.array([place])), "retry")
+        alike.add(alone.alike)
+        error = error or alone.error
         by_value.discard(int(place))
         fits = not outputs or layout_of(outputs) == layout_of(alone.outputs)
         if alone.outputs and (fits or not alone.failed[0]):  # of a sample that fails again what does not fit is left
@@ -156,7 +173,9 @@ def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outco
         else:
             failed[place] = False
             reasons.pop(int(place))
-    return Outcome(outputs, failed, reasons, by_value, out_of_memory=first.out_of_memory)
+    same = alike.pop() if failed.all() and len(alike) == 1 else ""
+    memory = first.out_of_memory
+    return Outcome(outputs, failed, reasons, by_value, out_of_memory=memory, alike=same, error=error if same else None)
 
 
 def _copy(alone: dict[str, np.ndarray], outputs: dict[str, np.ndarray], place: int) -> None:

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, kind_of, message
+from ensemble.uq.study.dask_workers import DaskWorkers, is_dask
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.groups import Group, single
 from ensemble.uq.study.outputs import Outcome
+from ensemble.uq.study.parent_watch import end_with_parent
 
 __all__ = ["Workers", "workers_of"]
 
@@ -36,8 +38,15 @@ def run_pickled(model: bytes, samples: Any, on_failure: str, backend: str, probe
 
 @functools.lru_cache(maxsize=4)
 def unpickled(model: bytes) -> Any:
-    """The model, made once in each worker."""
+    """The model, made once in each worker, which from then on ends with the process that started it."""
+    end_once_with_parent()
     return pickle.loads(model)
+
+
+@functools.cache
+def end_once_with_parent() -> None:
+    """`end_with_parent`, once in each worker: also in those of a pool that was made elsewhere."""
+    end_with_parent()
 
 
 def pickled(model: Any) -> bytes:
@@ -113,12 +122,26 @@ def processes(n: int) -> Any:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    return ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"))
+    spawned = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(n, mp_context=spawned, initializer=end_once_with_parent)
+
+
+KILLED, CANCELLED = "KilledWorker", ("CancelledError", "FutureCancelledError")
+"""Names of Dask's exceptions: workers died with a task too often, or with what it needs."""
 
 
 def is_worker_failure(error: BaseException) -> bool:
     """Whether a worker ended, instead of the model having raised."""
-    return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"
+    return isinstance(error, BrokenExecutor) or type(error).__name__ in (KILLED, *CANCELLED)
+
+
+def n_deaths(error: BaseException, *, alone: bool) -> int:
+    """How many deaths of workers an error counts for, in a group that ran alone or beside others."""
+    if type(error).__name__ == KILLED:  # Dask has tried it again by itself
+        return min(MOST_WORKER_FAILURES - 1, 1 + getattr(error, "allowed_failures", 1))
+    if type(error).__name__ in CANCELLED:  # the model was lost with other workers
+        return int(alone)
+    return 1
 
 
 class GroupScheduler:
@@ -130,11 +153,12 @@ class GroupScheduler:
     def __init__(self, workers: Workers, model: Any, on_failure: str, backend: str) -> None:
         self.workers, self.on_failure, self.backend = workers, on_failure, backend
         self.probe: Any = False
+        self.ends_alike = False
         local = isinstance(workers.executor, ThreadPoolExecutor)
         self.work: Callable[..., Outcome] = evaluate if local else run_pickled
         self.model = model if local else pickled(model)
-        if callable(getattr(workers.executor, "scatter", None)):  # Dask: once to each worker, not with every group
-            self.model = workers.executor.scatter(self.model, broadcast=True)
+        self.dask: DaskWorkers | None = None
+        self._connect()
         self.n_parallel = workers.count()
         self.most = 2 * self.n_parallel
         self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -156,11 +180,19 @@ class GroupScheduler:
                         self._submit(group, 0)
             yield from self._next()
 
+    def _connect(self) -> None:
+        """Place the model where groups find it: on Dask once, and not with every group."""
+        executor = self.workers.executor
+        if self.dask is not None:
+            self.dask.close()
+        self.dask = DaskWorkers(executor) if is_dask(executor) else None
+        self.placed = self.model if self.dask is None else self.dask.placed(self.model)
+
     def _submit(self, group: Group, failures: int) -> None:
         probe, self.probe = self.probe, False
-        arguments = self.model, group.samples, self.on_failure, self.backend, probe
+        arguments = self.placed, group.samples, self.on_failure, self.backend, probe
         try:
-            future = self.workers.executor.submit(self.work, *arguments)
+            future = (self.dask or self.workers.executor).submit(self.work, *arguments)
         except Exception as error:
             if not is_worker_failure(error):
                 raise
@@ -173,14 +205,21 @@ class GroupScheduler:
         if not self.in_flight:
             return
         future = None
-        while future is None:
-            with suppress(queue.Empty):
-                future = self.finished.get(timeout=SECONDS_BETWEEN_POLLS)
+        try:
+            while future is None:
+                with suppress(queue.Empty):
+                    future = self.finished.get(timeout=SECONDS_BETWEEN_POLLS)
+                if future is None and self.dask is not None:
+                    self.dask.look()
+        except BrokenExecutor as error:
+            kept, self.in_flight = list(self.in_flight.values()), {}
+            self._replace_executor(error, kept)
+            return
         if future not in self.in_flight:
             return
         group, failures = self.in_flight.pop(future)
         try:
-            outcome = future.result()
+            outcome = future.result() if self.dask is None else self.dask.result(future, SECONDS_BETWEEN_POLLS)
         except Exception as error:
             if not is_worker_failure(error):
                 raise
@@ -192,9 +231,9 @@ class GroupScheduler:
 
     def _after_failure(self, error: Exception, group: Group, failures: int) -> Iterator[tuple[Group, Outcome]]:
         """A group whose worker died, and all others in flight on a broken executor."""
-        failures += (
-            MOST_WORKER_FAILURES - 1 if type(error).__name__ == "KilledWorker" else 1
-        )  # Dask has tried it again by itself
+        failures += n_deaths(error, alone=not self.in_flight)
+        if self.dask is not None:
+            self.placed = self.dask.placed(self.model)  # its task may have been blamed for the death
         others = list(self.in_flight.values()) if isinstance(error, BrokenExecutor) else []
         if others:
             self.in_flight.clear()
@@ -225,10 +264,13 @@ class GroupScheduler:
             raise RuntimeError(message("propagate", "the executor", "keep its workers", seen, advice)) from error
         self.run_alone.extend(groups)
         self.workers.replace()
+        self._connect()
 
     def close(self) -> None:
         """Drop what has not begun."""
         for future in list(self.in_flight):
             with suppress(Exception):
                 future.cancel()
+        if self.dask is not None:
+            self.dask.close()
         self.workers.close()

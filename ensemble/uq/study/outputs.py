@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = [
     "Layout",
     "Outcome",
     "OutputError",
+    "Raised",
     "blank",
     "check_layout",
     "layout_of",
@@ -40,6 +42,21 @@ class CallError(TypeError):
     """A model does not take what it is called with: an error of the program, not of a sample."""
 
 
+class Raised(str):
+    """The reason of a failure by the exception of a sample, which it keeps."""
+
+    __slots__ = ("error",)
+
+    def __new__(cls, error: Exception) -> Raised:
+        """The type and the text of the exception."""
+        self = super().__new__(cls, f"{type(error).__name__}: {error}".strip(": "))
+        self.error = error
+        return self
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)
+
+
 @dataclass
 class Outcome:
     """What one group of samples gave."""
@@ -54,6 +71,24 @@ class Outcome:
     out_of_memory: bool = False
     raised: str = ""
     """The type of the exception of the call."""
+    alike: str = ""
+    """Type and text of the exception that every sample raised, where all raised the same."""
+    error: Exception | None = None
+    """That exception of the first sample; None where it cannot be sent from another process."""
+    trace: str = ""
+    """Where it was raised."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"error": picklable(self.error)}
+
+
+def picklable(error: Exception | None) -> Exception | None:
+    """An exception if it can be sent to another process, else None."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever the reduction of a class of the user's raises
+        return None
+    return error
 
 
 def _refuse(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> OutputError:

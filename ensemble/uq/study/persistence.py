@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import kind_of, message, require
+from ensemble._check import require
+from ensemble.uq.store.checks import has_groups, local_folder
+from ensemble.uq.store.descriptions import GROUP_FILE
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import PRIVATE, Store
 from ensemble.uq.study.intervals import is_independent
@@ -24,16 +26,20 @@ def stored_manifest(store: str | PathLike[str] | None, resume: bool | str, funct
     if store is None:
         require(not resume, function, "resume", "go with a store", f"store=None, resume={resume!r}")
         return None
-    if not isinstance(store, (str, PathLike)):
-        raise TypeError(message(function, "store", "be the path of a folder", kind_of(store)))
+    folder = local_folder(function, store, "store")
     valid = isinstance(resume, bool) or resume == "force"
     require(valid, function, "resume", "be True, False or 'force'", repr(resume))
-    killed_at_once = (Path(store) / PRIVATE).is_dir() and not Store.exists(store)
-    if not resume or killed_at_once:
+    if not resume or killed_at_once(folder):
         return None
-    reader = Store.open(store)
-    reader.close()
-    return reader.manifest
+    return Store.stored_manifest(store)
+
+
+def killed_at_once(folder: Path) -> bool:
+    """Whether a study was killed while its store was made: no manifest yet, and nothing that a group has left."""
+    private = folder / PRIVATE
+    if not private.is_dir() or Store.exists(folder):
+        return False
+    return not (folder / GROUP_FILE).exists() and not has_groups(private / "journal")
 
 
 def manifest_of(

@@ -17,6 +17,7 @@ from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.study.ensemble_size import choose_ensemble_size
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.executors import GroupScheduler, workers_of
+from ensemble.uq.study.first_failures import FirstFailures
 from ensemble.uq.study.groups import Group, GroupKey
 from ensemble.uq.study.outputs import Outcome, layout_of
 from ensemble.uq.study.persistence import discard
@@ -38,6 +39,7 @@ class Serial:
     def __init__(self, model: Callable[[Any], Any], on_failure: str, backend: str) -> None:
         self.model, self.on_failure, self.backend = model, on_failure, backend
         self.probe: Any = False
+        self.ends_alike = False
 
     def run(self, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
         """Outcomes in the order of the groups."""
@@ -62,6 +64,8 @@ class StudyRun:
     ) -> None:
         self.study, self.runner, self.display = study, runner, display
         self.deadline, self.target = deadline, target
+        proven = study.n_done > 0 or not runner.ends_alike
+        self.first = FirstFailures(0 if proven else study.n, tuple(study.samples.names))
 
     def groups(self) -> Iterator[Group]:
         """The pending groups until the time is up."""
@@ -75,7 +79,16 @@ class StudyRun:
         return time.perf_counter() >= self.deadline
 
     def keep(self, group: Group, outcome: Outcome) -> None:
-        """Add an outcome to the plan and to the display."""
+        """Add an outcome to the plan and to the display, once the first samples have not all raised the same."""
+        for passed in self.first.passed(group, outcome):
+            self._add(*passed)
+
+    def keep_rest(self) -> None:
+        """Add the outcomes that were held back."""
+        for held in self.first.rest():
+            self._add(*held)
+
+    def _add(self, group: Group, outcome: Outcome) -> None:
         if self.target is not None and not self.study.layout and outcome.outputs:
             self.target.check_outputs(layout_of(outcome.outputs))
         self.study.accept(group.ids, outcome)
@@ -98,6 +111,7 @@ class StudyRun:
         """All pending groups."""
         for group, outcome in self.runner.run(self.groups()):
             self.keep(group, outcome)
+        self.keep_rest()
 
     def choose_ensemble_size(self) -> None:
         """Time several sizes on the first groups."""
@@ -115,8 +129,8 @@ class StudyRun:
             return result
         while True:
             result.target_met = self.target.is_met(result)
-            n = 2 * self.study.n
-            if result.target_met or result.n_done < result.n or n > self.target.max_n:
+            n, hopeless = 2 * self.study.n, result.n_failed == result.n_done
+            if result.target_met or result.n_done < result.n or n > self.target.max_n or hopeless:
                 return result
             self.study.extend(n)
             self.display.extend()
@@ -177,14 +191,15 @@ def propagate(
         out of the statistics; run each once more, alone; or raise. Where the model raises, all samples of that call
         fail. Errors of the program, as a wrong name or outputs of changing shapes, are always raised. Default: "mask",
         but where the model raises in the first call, and the same type of error on the first, middle and last of its
-        samples alone, that error ends the study.
+        samples alone, that error ends the study; so does one of the same type and text that each of the first eight
+        samples raises in `run` or `vectorize`, also with "retry".
     store : path, optional
-        A folder that keeps finished groups; at the end it is a Zarr group, which ``xarray.open_zarr`` opens. A kill
-        loses the groups that were running, and no other.
+        A folder of this machine, and no URL, that keeps finished groups; at the end it is a Zarr group, which
+        ``xarray.open_zarr`` opens. A kill loses the groups that were running, and no other.
     resume : bool, or "force"
         Go on with the study in `store`, also with more samples, another ensemble size or executor. Inputs, sampler,
         seed and the source of the model must be those of the study; "force" lets the source differ. A study never
-        shrinks: a smaller `n` than the stored one means the stored one.
+        shrinks: a smaller `n` than the stored one means the stored one. Samples of lost or damaged files run again.
     progress : bool
         Show a bar on a terminal, elsewhere a line every five seconds.
     executor : optional
@@ -212,7 +227,7 @@ def propagate(
     TypeError, ValueError
         If an argument is of the wrong kind or out of range, or the outputs are.
     SampleError
-        If samples failed and `on_failure` is "raise".
+        If samples failed and `on_failure` is "raise", or the first samples all raised the same.
     KeyboardInterrupt
         Finished groups are kept: in the store, and in ``error.result``, a `UqResult`, as with every other error.
 
@@ -285,6 +300,7 @@ def carried_out(
     try:
         study = make_study()
         runner.probe = on_failure is None and proof_of(study)
+        runner.ends_alike = on_failure in (None, "retry")
         with StudyProgress(study, quiet=not progress) as display:
             run = StudyRun(study, runner, display, time.perf_counter() + seconds, target)
             try:
@@ -293,6 +309,8 @@ def carried_out(
                 result = run.run_to_target()
                 study.close()
             except BaseException as error:
+                with suppress(Exception):
+                    run.keep_rest()
                 attach_result(error, study)
                 raise
     finally:

@@ -18,7 +18,7 @@ from ensemble.scalar import (
     sample_cov,
     sample_quantile,
 )
-from ensemble.scalar.statistics.moments import effective_count
+from ensemble.scalar.statistics.moments import effective_count, exact_mean
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
 from ensemble.uq.study.conditions import Condition, holds, threshold_of
 from ensemble.uq.study.intervals import binomial, check_level, is_independent, order_statistics, student
@@ -231,7 +231,7 @@ class UqResult:
         self._named(name, "mean")
         if self._is_quadrature:
             values, weights = self._quadrature(name, "mean")
-            return (values * weights).sum(axis=-1)
+            return exact_mean(np, values, (values * weights).sum(axis=-1))
         return self._summary(name).total().mean()[()]
 
     def var(self, name: str, ddof: float = 1.0) -> Any:
@@ -256,7 +256,7 @@ class UqResult:
         self._named(name, "var")
         if self._is_quadrature:
             values, weights = self._quadrature(name, "var")
-            deviation = values - (values * weights).sum(axis=-1)[..., None]
+            deviation = values - np.asarray(exact_mean(np, values, (values * weights).sum(axis=-1)))[..., None]
             return (np.abs(deviation) ** 2 * weights).sum(axis=-1)
         return _var(self._summary(name).total(), ddof)
 

@@ -25,6 +25,7 @@ class StoredSampler(Sampler):
     extendable = False
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
+        require_possible(manifest)
         facts = manifest.get("statistics", {})
         self.name = str(manifest.get("sampler", {}).get("name", ""))
         self.n_replicates = int(facts.get("n_replicates", 1))
@@ -34,6 +35,25 @@ class StoredSampler(Sampler):
 
     def __repr__(self) -> str:
         return self._text
+
+
+MOST_REPLICATES = 2**16
+
+
+def require_possible(manifest: Mapping[str, Any]) -> None:
+    """Raise ValueError for what no study has written: numbers of it size the statistics."""
+    facts = manifest.get("statistics", {})
+    inputs = manifest.get("inputs", {})
+    replicates = facts.get("n_replicates", 1) if isinstance(facts, dict) else None
+    wanted = {
+        "have a table 'statistics'": isinstance(facts, dict),
+        "have a table 'sampler'": isinstance(manifest.get("sampler", {}), dict),
+        "have a table 'inputs'": isinstance(inputs, dict) and isinstance(inputs.get("inputs", {}), dict),
+        "have a seed from 0": type(manifest.get("seed", 0)) is int and manifest.get("seed", 0) >= 0,
+        f"have 1 to {MOST_REPLICATES} replicates": type(replicates) is int and 1 <= replicates <= MOST_REPLICATES,
+    }
+    for requirement, holds in wanted.items():
+        require(holds, "open_study", "the manifest", requirement, "a damaged manifest", "Restore it from a copy.")
 
 
 class StoredInputs:
@@ -70,6 +90,7 @@ class StoredStudy:
     keep = "all"
 
     def __init__(self, store: Store) -> None:
+        self.sampler = StoredSampler(store.manifest)
         self.store = store
         self.n = store.n
         self.is_done, self.failed, self.reasons = store.done(), store.failed(), store.reasons()
@@ -80,7 +101,6 @@ class StoredStudy:
         weights = self._weights(values.pop(WEIGHTS, None)) if weighted else None
         described = store.manifest.get("inputs", {}).get("inputs", {})
         self.samples = StoredInputs(values, weights, np.arange(self.n), described)
-        self.sampler = StoredSampler(store.manifest)
 
     def _weights(self, stored: np.ndarray | None) -> np.ndarray:
         """The weights of a study that has some; they are stored with the values of the inputs."""
@@ -112,8 +132,8 @@ def open_study(store: str | PathLike[str]) -> UqResult:
     Raises
     ------
     ValueError
-        If there is no study, or its journal is damaged; or samples have weights, which a run stores at its end, and
-        they are not there yet.
+        If there is no study, or files of it are missing, damaged or of another study; or samples have weights, which a
+        run stores at its end, and they are not there yet.
 
     Examples
     --------

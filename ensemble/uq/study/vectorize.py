@@ -13,7 +13,8 @@ from ensemble._backend import is_array, to_numpy
 from ensemble._check import kind_of, message
 from ensemble._sample_numbers import numbered_samples
 from ensemble.scalar import Ensemble
-from ensemble.uq.study.outputs import CallError, OutputError, blank
+from ensemble.uq.inputs.samples import UnknownInputError
+from ensemble.uq.study.outputs import CallError, OutputError, Raised, blank
 
 __all__ = ["VectorizedModel", "vectorize"]
 
@@ -32,7 +33,7 @@ class VectorizedModel:
             try:
                 with numbered_samples(x.ids[place : place + 1]):
                     value = self._value(sample, x.names)
-            except (NameError, ImportError, SyntaxError):
+            except (NameError, ImportError, SyntaxError, UnknownInputError):
                 raise
             except Exception as error:
                 if isinstance(error, TypeError) and is_of_call(error):
@@ -41,7 +42,7 @@ class VectorizedModel:
                     text = message("vectorize", "model", f"take {given}", error, "" if self.keywords else advice)
                     raise CallError(text) from error  # by the call itself, not inside the model
                 mask = np.arange(x.n_samples) == place
-                x.fail(mask, f"{type(error).__name__}: {error}".strip(": "))
+                x.fail(mask, Raised(error))
                 continue
             found[place] = plain_outputs(value, int(x.ids[place]))
         return stacked(found, x.ids)
@@ -123,14 +124,17 @@ def vectorize(model: Callable[..., Any], *, keywords: bool = False) -> Vectorize
     Returns
     -------
     VectorizedModel
-        It takes input samples and returns Ensembles. A sample on which the model raises has failed, alone.
+        It takes input samples and returns Ensembles. A sample on which the model raises has failed, alone; where the
+        first samples of a study all raise the same, the study ends with that error, as `propagate` says.
 
     Raises
     ------
     ValueError
         When it is called: if a sample's outputs have other names or shapes than the first one's, or hold no numbers.
     TypeError
-        If `model` cannot be called.
+        If `model` cannot be called, or, when it is called, does not take what it is given.
+    AttributeError
+        When it is called: if the model reads an input that does not exist.
 
     Notes
     -----

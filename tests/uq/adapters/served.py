@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 import ensemble as en
-from ensemble.uq.adapters import to_um_bridge
+from ensemble.uq.adapters import serve_um_bridge, to_um_bridge
 
 inputs = en.Inputs(load=stats.norm(1.0, 0.5), v=en.uq.Vector(stats.uniform(1.0, 1.0), 2))
 
@@ -19,6 +19,4 @@ def beam(x):
 
 
 if __name__ == "__main__":
-    import umbridge
-
-    umbridge.serve_models([to_um_bridge(beam, inputs, name="beam")], int(sys.argv[1]))
+    serve_um_bridge([to_um_bridge(beam, inputs, name="beam")], int(sys.argv[1]))

@@ -231,3 +231,32 @@ def test_um_bridge_names_what_is_wrong(server):
     model = adapters.from_um_bridge(server, "beam", inputs=["load"])
     with pytest.raises(ValueError, match=r"have 3 numbers, the vectors \[1, 2\] of the server; got 1"):
         model(inputs.samples(2, sampler="monte_carlo", seed=3))
+
+
+def test_errors_of_a_server_of_um_bridge_are_its_own(server):
+    model = adapters.from_um_bridge(server, "beam", outputs=["tip", "line"])
+    result = en.propagate(model, inputs, 64, seed=17, progress=False)
+    reason = result.reasons[int(np.flatnonzero(result.failed)[0])]
+    assert "RuntimeError: from_um_bridge: the server must answer" in reason and "status 500" in reason
+    assert f"{server}/Evaluate of model 'beam'" in reason and "JSON" not in reason
+    model.name = "bean"
+    with pytest.raises(en.uq.SampleError, match=r"status 400 from .*ModelNotFound: Model bean not found"):
+        en.propagate(model, inputs, 64, seed=17, progress=False)
+
+
+def test_our_server_of_um_bridge_listens_to_this_machine_alone(server):
+    import socket
+
+    port = int(server.rsplit(":", 1)[1])
+    others = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {"127.0.0.1"}
+    for address in others:
+        with pytest.raises(OSError), socket.create_connection((address, port), timeout=2.0):
+            pass
+    with socket.create_connection(("127.0.0.1", port), timeout=2.0):
+        pass
+
+
+@pytest.mark.parametrize("options", [{"port": 0}, {"port": 70000}, {"max_workers": 0}, {"host": 3}])
+def test_a_server_needs_an_address_of_its_own(options):
+    with pytest.raises((ValueError, TypeError), match="serve_um_bridge"):
+        adapters.serve_um_bridge([], **options)

@@ -1,5 +1,7 @@
 """Polynomial chaos: known expansions, OpenTURNS, quadrature, dependent inputs, predictions, errors."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -342,3 +344,37 @@ def test_inputs_that_are_not_the_studys_are_refused(tmp_path):
             en.uq.chaos(inputs(1.1), known, degree=2)
     stored = en.uq.chaos(inputs(1.0), en.uq.open_study(tmp_path / "run.zarr"), degree=2)
     assert np.array_equal(stored.first["y"], first)
+
+
+@pytest.mark.parametrize("degree", [5, 7, 9])
+def test_an_expansion_whose_variance_is_not_that_of_the_samples_is_told(degree):
+    """A step in b: the variance is 0.25, and a takes no part."""
+    inputs = en.Inputs(a=stats.norm(), b=stats.uniform())
+    study = en.propagate(lambda x: xp.where(x.b > 0.5, 1.0, 0.0), inputs, 512, seed=1, progress=False)
+    found, wrong = None, False
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        found = en.uq.chaos(inputs, study, degree=degree)
+    wrong = not 0.75 < found.var("y") / study.var("y") < 1.25
+    assert wrong == any("the variance of the expansion is" in str(one.message) for one in seen)
+    assert wrong == any("'y'" in note and "sobol_indices" in note for note in found.notes)
+    assert degree < 9 or wrong
+
+
+def test_dependent_components_of_one_vector_are_one_input():
+    """Joint normals as a list with correlations: the indices of a joint distribution."""
+
+    def model(x):
+        return x.a + x.g[0] + 2.0 * x.g[1]
+
+    listed = en.Inputs(a=stats.norm(), g=[stats.norm(), stats.norm()], correlation={(("g", 0), ("g", 1)): 0.5})
+    exact = np.array([1.0, 1.0 + 4.0 + 2.0]) / 8.0
+    study = en.propagate(model, listed, 256, seed=3, progress=False)
+    found = en.uq.chaos(listed, study, degree=2)
+    np.testing.assert_allclose(found.first["y"], exact, rtol=1e-10)
+    indices = en.sobol_indices(model, listed, 4096, seed=1, progress=False)
+    np.testing.assert_allclose(indices.first["y"], exact, atol=0.03)
+    np.testing.assert_allclose(indices.total["y"], exact, atol=0.03)
+    across = en.Inputs(a=stats.norm(), g=[stats.norm(), stats.norm()], correlation={("a", ("g", 1)): 0.5})
+    with pytest.raises(ValueError, match="sobol_indices: inputs must be independent; got 1 correlated pair"):
+        en.sobol_indices(model, across, 64, seed=1, progress=False)

@@ -1,9 +1,11 @@
 """Groups on threads, processes, Dask and MPI: the bits of the serial run, also when workers die."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import ensemble as en
+from ensemble.uq.study.executors import is_worker_failure, n_deaths
 from tests.uq.study.models import INPUTS, DyingBeam, beam, failing_above, same_bits, slow_beam
 
 ROOT = Path(__file__).parents[3]
@@ -221,3 +224,133 @@ def test_mpi_gives_the_bits_of_the_serial_run(tmp_path):
 def test_failures_come_back_from_workers():
     with ThreadPoolExecutor(2) as pool:
         assert same_bits(run(failing_above(1.3), executor=pool), run(failing_above(1.3)))
+
+
+DEADLY = """
+import os, sys, time
+import dask.distributed as distributed
+import ensemble as en
+from tests.uq.study.models import INPUTS, DyingBeam
+
+if __name__ == "__main__":
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        model = DyingBeam(sys.argv[1], sample=100, times=99)
+        result = en.propagate(model, INPUTS, 128, seed=7, progress=False, ensemble_size=32, executor=client)
+    print(result.failed.nonzero()[0].tolist() == list(range(96, 128)), result.reasons[100])
+"""
+
+
+@pytest.mark.slow
+def test_a_sample_that_always_kills_its_dask_worker_fails_its_group(tmp_path):
+    pytest.importorskip("distributed")
+    (tmp_path / "program.py").write_text(DEADLY)
+    (tmp_path / "deaths").mkdir()
+    command = [sys.executable, tmp_path / "program.py", tmp_path / "deaths"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, env=environment)
+    assert done.stdout.strip() == "True its worker died: KilledWorker", done.stderr[-3000:]
+
+
+def test_each_task_of_dask_has_a_key_of_its_own():
+    """Equal keys are equal tasks: one that has failed would not run again."""
+    keys = []
+
+    class Client(Here):
+        def nthreads(self):
+            return {"one": 1}
+
+        def scatter(self, *_, **__):
+            raise AssertionError("scattered data are lost with a worker")
+
+        def submit(self, function, *arguments, pure=True):
+            assert not pure
+            keys.append(function.__name__)
+            future = Future()
+            future.set_result(function(*(a.result() if isinstance(a, Future) else a for a in arguments)))
+            return future
+
+    pytest.importorskip("dask")
+    assert same_bits(run(executor=Client()), run()) and keys[0] == "as_it_is"
+
+
+@pytest.mark.parametrize(
+    "error, alone, deaths",
+    [
+        (BrokenExecutor(), False, 1),
+        (type("KilledWorker", (Exception,), {"allowed_failures": 3})(), False, 2),
+        (type("KilledWorker", (Exception,), {"allowed_failures": 0})(), True, 1),
+        (type("FutureCancelledError", (Exception,), {})(), False, 0),
+        (type("FutureCancelledError", (Exception,), {})(), True, 1),
+    ],
+)
+def test_deaths_are_counted_for_the_group_that_may_have_caused_them(error, alone, deaths):
+    assert is_worker_failure(error) and n_deaths(error, alone=alone) == deaths
+
+
+ORPHANS = """
+import os, sys, time
+import ensemble as en
+from scipy import stats
+
+def busy(x):
+    with open(sys.argv[1] if len(sys.argv) > 1 else os.environ["STARTED"], "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    if os.environ["HOLD"] == "1":
+        sum(range(10**12))  # holds Python's lock
+    time.sleep(300)
+    return x.a
+
+if __name__ == "__main__":
+    executor = 2
+    if os.environ["POOL"] == "user":
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+        executor = ProcessPoolExecutor(2, mp_context=get_context("forkserver"))
+    inputs = en.Inputs(a=stats.norm())
+    en.propagate(busy, inputs, 64, seed=1, progress=False, ensemble_size=8, executor=executor)
+"""
+
+
+def is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def children_of(process: int) -> set[int]:
+    """Processes below another, their trackers too."""
+    found = set()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if parent == process:
+                found |= {int(folder.name)} | children_of(int(folder.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at /proc")
+@pytest.mark.parametrize("pool, hold", [("own", "1"), pytest.param("user", "0", marks=pytest.mark.slow)])
+def test_workers_and_trackers_end_when_the_study_is_killed(tmp_path, pool, hold):
+    (tmp_path / "program.py").write_text(ORPHANS)
+    started = tmp_path / "started"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "STARTED": str(started), "HOLD": hold, "POOL": pool}
+    process = subprocess.Popen([sys.executable, tmp_path / "program.py"], env=environment, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120.0
+    while time.monotonic() < deadline and (not started.exists() or len(started.read_text().split()) < 2):
+        time.sleep(0.1)
+    left = children_of(process.pid)
+    assert len(left) >= 3  # two workers and their tracker
+    process.kill()
+    process.wait()
+    until = time.monotonic() + 10.0
+    while any(map(is_running, left)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(is_running, left))
