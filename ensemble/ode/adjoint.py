@@ -46,9 +46,8 @@ KEPT = 64
 class OdeGradient(NamedTuple):
     """The solution and the gradient of ``sum cotangent y``, sample by sample. NaN for samples that failed.
 
-    The gradient is NaN, too, where `f` does not choose a value whose own derivative is not finite, as by
-    ``xp.where(y > 0, xp.sqrt(y), 0)`` for y below zero: it is multiplied by zero. `sensitivities` has the finite
-    derivative; so has the gradient of ``xp.sqrt(xp.where(y > 0, y, 1))`` as that value.
+    A value that `f` does not choose, as by ``xp.where(y > 0, xp.sqrt(y), 0)`` for y below zero, adds nothing, though its
+    own derivative is not finite.
     """
 
     y: Ensemble

@@ -86,6 +86,8 @@ def _step(
         value = y[i] + h * drift[i] + diffusion[i] * (root * z)
         slope = slopes[i]
         if slope is not None:
+            if type(slope) is not float:  # no noise has no slope, as that of a square root at zero
+                slope = xp.where(diffusion[i] == 0.0, xp.zeros_like(slope), slope)
             value = value + (0.5 * h) * (diffusion[i] * slope) * (z * z - 1.0)
         new.append(value)
     return Step(new, [count + 1.0], None, [[b - a] for a, b in zip(y, new, strict=True)])
