@@ -110,7 +110,7 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
         xp.zeros(S, dtype=xp.int64), xp.zeros(S, dtype=xp.int64),
         xp.full((t_eval.shape[0], n, S), xp.nan, dtype=zeros.dtype),
         xp.full((len(events), problem.max_roots, S), xp.nan, dtype=zeros.dtype),
-        xp.zeros((len(events), S), dtype=xp.int64),
+        xp.zeros((len(events), S), dtype=xp.int64) if problem.n_roots is None else problem.n_roots.copy(),
     )  # fmt: skip
     _at_start(solution, values, rows, t_eval, n)
     body = functools.partial(advance, method, system, events, rows)
@@ -135,7 +135,8 @@ def _system(system: System, xp: Namespace) -> System:
     except (TypeError, AttributeError):
         n, k = system.n, system.n_parameters
         if isinstance(system, StochasticSystem):
-            return StochasticSystem(lifted(system.drift, "f"), lifted(system.diffusion, "noise"), n, k, xp)
+            parts = lifted(system.drift, "f"), lifted(system.diffusion, "noise")
+            return StochasticSystem(*parts, n, k, xp, first_step=system.first_step)
         return System(lifted(system.function, "f"), n, k, xp)
 
 

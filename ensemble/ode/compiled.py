@@ -183,7 +183,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
     solution = Solution(
         np.empty((n, S), dtype), np.empty(S, dtype), np.zeros(S, np.int8), np.zeros(S, np.int64), np.zeros(S, np.int64),
         np.full((t_eval.shape[0], n, S), np.nan, dtype), np.full((n_events, problem.max_roots, S), np.nan, dtype),
-        np.zeros((n_events, S), np.int64),
+        np.zeros((n_events, S), np.int64) if problem.n_roots is None else problem.n_roots.copy(),
     )  # fmt: skip
     width = bodies.width or width_of(bodies.loop, dtype)
     n_event_rows = 1 + n + problem.system.n_parameters + n_events

@@ -159,7 +159,8 @@ def empty_solution(problem: Problem) -> Solution:
     return Solution(
         np.empty((n, S), dtype), np.empty(S, dtype), np.zeros(S, np.int8), np.zeros(S, np.int64), np.zeros(S, np.int64),
         np.full((problem.t_eval.shape[0], n, S), np.nan, dtype),
-        np.full((n_events, problem.max_roots, S), np.nan, dtype), np.zeros((n_events, S), np.int64),
+        np.full((n_events, problem.max_roots, S), np.nan, dtype),
+        np.zeros((n_events, S), np.int64) if problem.n_roots is None else problem.n_roots.copy(),
     )  # fmt: skip
 
 

@@ -1,0 +1,365 @@
+"""A run in segments: from stop to stop, each with the loops of a whole run.
+
+f is evaluated in the frame of the segment. The time of equal steps counts from its start, so that step k begins at
+``k h`` however large t is. Within a few spacings of t of an end f is evaluated just inside: a condition on the time
+that changes over there has the value that it has in the segment.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._check import message
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.replay import replay
+from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._typing import Array, Namespace
+from ensemble.ode.arguments import step_counts
+from ensemble.ode.evaluation import Evaluation
+from ensemble.ode.methods.stochastic import StochasticSystem
+from ensemble.ode.noise import without_numbers
+from ensemble.ode.problem import Problem, Solution
+from ensemble.ode.result import OdeStatus, OdeWarning
+from ensemble.ode.stops import MOST_FOUND, SHIFT, found_stops, stops_of
+from ensemble.ode.system import System, kept_trace, values_of
+
+__all__ = ["FRAME", "Segment", "framed", "framed_function", "framed_rows", "over_segments"]
+
+FRAME = 5
+"""Parameters of a frame: where its time begins, the two ends and the shift of the window, the number of steps before."""
+
+Integrate = Callable[[Problem], Solution]
+Change = Callable[["Segment", Array, Array], Array]
+
+
+class Segment(NamedTuple):
+    """One part of a run, and what is done before it."""
+
+    problem: Problem
+    start: Array
+    """The time at its start, (S or 1,)."""
+    acts: np.ndarray
+    """The number of the user's stop at its start; -1: none. (S or 1,)"""
+
+
+# --- functions in the frame
+def _inside(t: Any, frame: Sequence[Any], xp: Namespace, window: bool) -> Any:
+    """The time at which f is evaluated."""
+    origin, low, high, shift = frame[:4]
+    if not window:
+        return t + origin
+    return (t + origin) + xp.where(t < low, shift, xp.where(t > high, -shift, 0.0 * shift))
+
+
+def framed_function(function: Callable[..., Any], k: int, window: bool) -> Callable[..., Any]:
+    """A function of `k` parameters of the user as one in the frame, whose numbers are behind them.
+
+    `window`: whether it is evaluated inside of the ends, as f is where there are stops.
+    """
+
+    def call(t: Any, y: Any, p: Any, xp: Namespace) -> Any:
+        return function(_inside(t, p[k : k + FRAME], xp, window), y, p[:k], xp)
+
+    return call
+
+
+def framed_rows(count: int, dtype: str) -> np.ndarray:
+    """The numbers of a frame that changes nothing, (FRAME, count)."""
+    return np.repeat(np.array([0.0, -np.inf, np.inf, 0.0, 0.0], dtype)[:, None], count, axis=1)
+
+
+@functools.lru_cache(maxsize=256)
+def _framed_graph(graph: Graph, n: int, k: int, behind: int, dtype: str, window: bool) -> Graph:
+    """The graph of f in the frame, whose numbers stand before the last `behind` parameters."""
+
+    def body(t: Any, y: list[Any], p: list[Any]) -> tuple[Any, ...]:
+        xp = t.__array_namespace__()
+        time = _inside(t, p[k : k + FRAME], xp, window) if graph.uses(0) else t
+        return tuple(replay(graph, [time, *y, *p[:k], *p[k + FRAME :]], xp))
+
+    real = Scalar(dtype)
+    return trace(body, real, [real] * n, [real] * (k + FRAME + behind), function="ode.solve")
+
+
+def framed(system: System, k: int, window: bool) -> System:
+    """The system in the frame, `k` the number of the user's parameters."""
+    n, xp, dtype = system.n, system.xp, system.dtype
+    behind = system.n_parameters - k
+    try:
+        graph = _framed_graph(system.graph, n, k, behind, dtype, window)
+    except (TypeError, AttributeError):  # it cannot be traced: arrays are passed to the functions
+        graph = None
+    count = system.n_parameters + FRAME
+    if isinstance(system, StochasticSystem):
+        parts = (framed_function(each, k, window) for each in (system.drift, system.diffusion))
+        return StochasticSystem(*parts, n, count, xp, dtype=dtype, graph=graph, first_step=k + FRAME - 1)
+    return System(framed_function(system.function, k, window), n, count, xp, dtype=dtype, graph=graph)
+
+
+# --- the run
+class _Run:
+    """What has been found of a run of segments."""
+
+    def __init__(self, problem: Problem) -> None:
+        assert problem.stops is not None and problem.frame is not None
+        self.problem, self.stops, self.frame = problem, problem.stops, problem.frame
+        self.xp, S = array_namespace(problem.y0), problem.n_samples
+        xp, like, n_events = self.xp, problem.y0, len(problem.events)
+        self.fixed = problem.method.has_fixed_steps
+        self.length = np.abs(to_numpy(problem.step))
+        self.times = to_numpy(problem.t_eval)
+        self.direction = np.sign(self.stops.edges[-1] - self.stops.edges[0])
+        self.running, self.before = xp.full((S,), True), np.zeros(1)
+        nan = xp.nan
+        self.solution = Solution(
+            xp.broadcast_to(like, (like.shape[0], S)), self.placed(self.stops.edges[0]) + xp.zeros(S, dtype=like.dtype),
+            xp.zeros(S, dtype=xp.int8), xp.zeros(S, dtype=xp.int64), xp.zeros(S, dtype=xp.int64),
+            xp.full((self.times.shape[0], like.shape[0], S), nan, dtype=like.dtype),
+            xp.full((n_events, problem.max_roots, S), nan, dtype=like.dtype), xp.zeros((n_events, S), dtype=xp.int64),
+        )  # fmt: skip
+
+    def placed(self, values: Array) -> Array:
+        """NumPy's numbers in the problem's precision and library."""
+        return asarray_like(np.ascontiguousarray(values, dtype=self.problem.dtype), self.problem.y0)
+
+    def segment(self, k: int, y: Array) -> tuple[Segment, slice, Array]:
+        """Segment `k` from a state, and which output times are its own: rows, and a mask (n_rows, S or 1)."""
+        problem, dtype, made = self.problem, self.problem.dtype, self.solution
+        start, end = self.stops.edges[k], self.stops.edges[k + 1]
+        stopped = k > 0 and not (self.fixed and not problem.events) and not bool(self.xp.all(self.running))
+        if stopped:
+            end = np.where(to_numpy(self.running), end, start)
+        origin = start if self.fixed else np.zeros_like(start)
+        t0, t1 = start - origin, end - origin
+        spacing = np.spacing(np.maximum(np.abs(start), np.abs(end)))
+        shift = np.where(len(self.stops.edges) > 2, SHIFT * spacing, 0.0).astype(dtype)
+        low, high = np.minimum(t0, t1) + shift, np.maximum(t0, t1) - shift
+        numbers = [np.broadcast_to(each, (max(start.size, end.size, self.before.size),))
+                   for each in (origin, low, high, shift, self.before)]  # fmt: skip
+        rows, mask = self.rows_of(k)
+        n_steps = problem.n_steps
+        if self.fixed:
+            counts = step_counts(np.abs(end - start), self.length, np.abs(start) + np.abs(end), dtype)
+            n_steps, self.before = self.placed(counts), self.before + counts
+        elif k > 0:
+            n_steps = self.xp.maximum(n_steps - self.xp.astype(made.n_steps, n_steps.dtype), self.xp.ones_like(n_steps))
+        part = problem._replace(
+            y0=y, p=self.with_frame(np.stack(numbers)), t0=self.placed(t0), t1=self.placed(t1), n_steps=n_steps,
+            t_eval=self.placed(self.times[rows] - origin), stops=None, n_roots=made.n_events,
+        )  # fmt: skip
+        return Segment(part, self.placed(start), self.stops.acts[k]), rows, mask
+
+    def with_frame(self, numbers: Array) -> Array:
+        """The parameters with the numbers of the frame, (FRAME, S or 1)."""
+        p, at, xp = self.problem.p, self.frame, self.xp
+        count = max(p.shape[1], numbers.shape[1])
+        parts = [p[:at], self.placed(numbers), p[at + FRAME :]]
+        return xp.concat([xp.broadcast_to(each, (each.shape[0], count)) for each in parts], axis=0)
+
+    def rows_of(self, k: int) -> tuple[slice, Array]:
+        """The output times after the start of segment `k` up to its end; those at t0 belong to the first."""
+        ahead = self.times * self.direction
+        start, end = self.stops.edges[k] * self.direction, self.stops.edges[k + 1] * self.direction
+        mask = (ahead <= end) & ((ahead > start) | (k == 0))
+        found = np.flatnonzero(mask.any(axis=-1))
+        rows = slice(int(found[0]), int(found[-1]) + 1) if found.size else slice(0, min(1, len(self.times)))
+        return rows, mask[rows]
+
+    def add(self, k: int, segment: Segment, made: Solution, rows: slice, mask: Array) -> None:
+        """Put what a segment has given to the rest."""
+        xp, old, running = self.xp, self.solution, self.running
+        finished = made.status == int(OdeStatus.finished)
+        origin = segment.start if self.fixed else 0.0 * segment.start
+        end = self.placed(self.stops.edges[k + 1])
+        t = xp.where(running, xp.where(finished, end, made.t + origin), old.t)
+        counts = [a + xp.where(running, b, 0 * b)
+                  for a, b in ((old.n_steps, made.n_steps), (old.n_rejected, made.n_rejected))]  # fmt: skip
+        y_out, roots = old.y_out, made.t_events + origin
+        if y_out.shape[0]:
+            here = asarray_like(mask, self.problem.y0) & running
+            y_out[rows] = xp.where(here[:, None, :], made.y_out, y_out[rows])
+        roots = xp.where(xp.isnan(old.t_events) & running, roots, old.t_events)
+        status = xp.where(running, made.status, old.status)
+        after = running & finished
+        if not self.fixed and k + 2 < len(self.stops.edges):
+            moves = asarray_like(self.stops.edges[-1] != self.stops.edges[k + 1], self.problem.y0)
+            spent = after & moves & (counts[0] >= self.problem.n_steps)
+            status = xp.where(spent, xp.asarray(int(OdeStatus.too_many_steps), dtype=xp.int8), status)
+            after = after & ~spent
+        self.solution = Solution(xp.where(running, made.y, old.y), t, status, *counts, y_out, roots,
+                                 xp.where(running, made.n_events, old.n_events))  # fmt: skip
+        self.running = after
+
+
+def over_segments(problem: Problem, integrate: Integrate, change: Change) -> Solution:
+    """Integrate a problem with stops.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its y0 may have further rows behind the unknowns.
+    integrate : callable
+        Solves a problem without stops.
+    change : callable
+        ``change(segment, y, p)``: the rows of the state after the stop before a segment.
+    """
+    run = _Run(problem)
+    y = problem.y0
+    for k in range(len(run.stops.edges) - 1):
+        acts = run.stops.acts[k] >= 0
+        segment, rows, mask = run.segment(k, y)
+        if acts.any():
+            here = asarray_like(acts, problem.y0) & run.running
+            y = run.xp.where(here, change(segment, y, problem.p[: run.frame]), y)
+            segment = segment._replace(problem=segment.problem._replace(y0=y))
+        if k > 0 and bool((run.stops.edges[k] == run.stops.edges[k + 1]).all()):
+            run.solution = run.solution._replace(y=run.xp.broadcast_to(y, run.solution.y.shape))
+            continue
+        made = integrate(segment.problem)
+        run.add(k, segment, made, rows, mask)
+        y = run.solution.y
+    return run.solution
+
+
+def with_stops(
+    problem: Problem, k: int, given: Array, jumps: Array | None, change: Callable[..., Any] | None, looks: bool
+) -> Problem:
+    """The problem with its stops, and its functions in the frame of a segment.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the events of the user.
+    k : int
+        The user's parameters.
+    given : array, shape (n_stops, S or 1)
+        Of NumPy.
+    jumps : array, shape (n_stops, n, S or 1), optional
+    change : callable, optional
+    looks : bool
+        Whether stops are looked for in the trace.
+    """
+    noise, dtype = isinstance(problem.system, StochasticSystem), problem.dtype
+    t0, t1, found = to_numpy(problem.t0), to_numpy(problem.t1), np.zeros((0, 1))
+    if looks:
+        found = _found(problem, t0, t1)
+    jumps = None if jumps is None else to_numpy(jumps)
+    stops = stops_of(given, found, jumps, change, t0, t1, dtype)
+    window = len(stops.edges) > 2
+    if not window and not (problem.method.has_fixed_steps and (t0 != 0.0).any()):
+        events = tuple(without_numbers(g) for g in problem.events) if noise else problem.events
+        return problem._replace(events=events)
+    functions = [framed_function(g, k, False) for g in problem.events]
+    xp, p = array_namespace(problem.p), problem.p
+    frame = asarray_like(framed_rows(p.shape[1], dtype), p)
+    return problem._replace(
+        system=framed(problem.system, k, window), events=tuple(map(without_numbers, functions) if noise else functions),
+        p=xp.concat([p[:k], frame, p[k:]], axis=0), stops=stops, frame=k,
+    )  # fmt: skip
+
+
+def _found(problem: Problem, t0: np.ndarray, t1: np.ndarray) -> np.ndarray:
+    """The stops that the trace of f shows; none where there is no trace."""
+    try:
+        graph = problem.system.graph
+    except (TypeError, AttributeError):
+        return np.zeros((0, 1))
+    found, complete = found_stops(graph, problem.system.n, problem.p, t0, t1)
+    if not complete:
+        advice = "Bound the steps by max_step, or name the times that matter, and pass stops=False to find none."
+        text = message("ode.solve", "f", f"switch at most {MOST_FOUND} times in a run to stop at each", "more", advice)
+        warnings.warn(text, OdeWarning, stacklevel=4)
+    return found
+
+
+# --- changes of the state
+def change_of(problem: Problem) -> Change:
+    """What the stops of a problem do to its state."""
+    assert problem.stops is not None
+    jumps, function = problem.stops.jumps, problem.stops.change
+    xp = array_namespace(problem.y0)
+    if function is None:
+
+        def added(segment: Segment, y: Array, p: Array) -> Array:
+            return _with_first(y, y[: problem.system.n] + additions(segment, jumps, problem), xp)
+
+        return added
+    evaluated = _evaluated(problem, function)
+
+    def changed(segment: Segment, y: Array, p: Array) -> Array:
+        return _with_first(y, evaluated(segment.start, y[: problem.system.n], p), xp)
+
+    return changed
+
+
+def additions(segment: Segment, jumps: Array | None, problem: Problem) -> Array:
+    """What is added to the unknowns at the start of a segment, (n, S or 1)."""
+    assert jumps is not None
+    chosen = np.maximum(segment.acts, 0)
+    if chosen.size == 1:
+        rows = jumps[chosen[0]]
+    else:
+        rows = jumps[chosen, :, np.arange(chosen.size) if jumps.shape[-1] > 1 else 0].T
+    return asarray_like(np.ascontiguousarray(rows), problem.y0)
+
+
+def _with_first(y: Array, new: Array, xp: Namespace) -> Array:
+    """The rows of y, the first of them replaced."""
+    count = max(y.shape[1], new.shape[1])
+    parts = [new, y[new.shape[0] :]]
+    return xp.concat([xp.broadcast_to(part, (part.shape[0], count)) for part in parts], axis=0)
+
+
+def change_graph(problem: Problem) -> Graph:
+    """The trace of the user's change of the state: inputs t, y and the user's parameters.
+
+    Raises
+    ------
+    TypeError
+        If it cannot be traced.
+    """
+    assert problem.stops is not None and problem.stops.change is not None and problem.frame is not None
+    function, n, k, dtype = problem.stops.change, problem.system.n, problem.frame, problem.dtype
+
+    def body(t: Any, y: list[Any], p: list[Any]) -> tuple[Any, ...]:
+        xp = t.__array_namespace__()
+        values = values_of(function, t, y, p, xp, n, "at_stops")
+        return tuple(xp.astype(value, getattr(xp, dtype)) for value in values)
+
+    real = Scalar(dtype)
+    return kept_trace(
+        lambda: trace(body, real, [real] * n, [real] * k, function="ode.solve"), (function,), "at_stops", n, k, dtype
+    )
+
+
+def _evaluated(problem: Problem, function: Callable[..., Any]) -> Callable[[Array, Array, Array], Array]:
+    """The user's change of the state for arrays: t (S or 1,), y (n, S or 1), p (k, S or 1)."""
+    xp, n = array_namespace(problem.y0), problem.system.n
+    try:
+        graph: Graph | None = change_graph(problem)
+    except (TypeError, AttributeError):
+        graph = None
+    whole = None if graph is None or xp.__name__.endswith("cupy") else Evaluation(graph, n, problem.dtype)
+    if graph is None:
+        from ensemble.ode.arrays import lifted
+
+        apart = lifted(function, "at_stops")
+
+    def evaluated(t: Array, y: Array, p: Array) -> Array:
+        count = max(t.shape[0], y.shape[1], p.shape[1])
+        rows = [xp.broadcast_to(row, (count,)) for row in (t, *p)]
+        y = xp.asarray(xp.broadcast_to(y, (n, count)), order="C")
+        if whole is not None:
+            return whole(np.stack(rows), y)
+        if graph is not None:
+            return xp.stack([xp.broadcast_to(v, (count,)) for v in replay(graph, [rows[0], *y, *rows[1:]], xp)])
+        with np.errstate(all="ignore"):
+            return xp.stack(apart(rows[0], list(y), rows[1:], xp))
+
+    return evaluated
