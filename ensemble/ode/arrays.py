@@ -5,7 +5,6 @@ The bodies of the steps are those of the compiled loops, evaluated for all unfin
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import kind_of, message
 from ensemble._typing import Array, Namespace
-from ensemble.ode.compiled import loads_of
+from ensemble.ode.compiled import degree_of, loads_of
 from ensemble.ode.control import Rows, advance, rows_of, start
 from ensemble.ode.methods.method import interpolated
 from ensemble.ode.methods.stochastic import StochasticSystem
@@ -91,14 +90,15 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     system = _system(problem.system, xp)
     events = [lifted(g, "event") for g in problem.events]
     method, n = problem.method, system.n
-    degree = _degree(problem, system)
+    degree = degree_of(method, problem.dtype)
     rows = rows_of(method, system, problem.atol.shape[0], len(events), degree)
     zeros = xp.zeros(S, dtype=problem.y0.dtype)
     values = [zeros] * rows.n_inputs
     for row, given in loads_of(problem, rows):
         values[row] = xp.broadcast_to(given, (S,)) + zeros
     method.check_values(system, values[rows.t], values[rows.y : rows.h], values[rows.p : rows.n_inputs])
-    first, *rest = (value + zeros for value in start(method, system, events, rows, values))  # some are constants
+    begun = start(method, _between_ends(system, rows, values), events, rows, values)
+    first, *rest = (value + zeros for value in begun)  # some are constants
     values[rows.h] = first
     for k, value in enumerate(rest[: method.n_carried(system)]):
         values[rows.carried_values + k] = value
@@ -113,11 +113,10 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
         xp.zeros((len(events), S), dtype=xp.int64) if problem.n_roots is None else problem.n_roots.copy(),
     )  # fmt: skip
     _at_start(solution, values, rows, t_eval, n)
-    body = functools.partial(advance, method, system, events, rows)
     ids = xp.nonzero(solution.status == 0)[0]
     values = [value[ids] for value in values]
     while ids.shape[0]:
-        outputs = body(values)
+        outputs = advance(method, _between_ends(system, rows, values), events, rows, values)
         done = _after_step(problem, solution, system, events, rows, outputs, ids, t_eval, degree)
         values = [*outputs[: rows.n_carried], *values[rows.n_carried :]]
         if bool(xp.any(done)):
@@ -140,13 +139,17 @@ def _system(system: System, xp: Namespace) -> System:
         return System(lifted(system.function, "f"), n, k, xp)
 
 
-def _degree(problem: Problem, system: System) -> int:
-    """The degree of the dense output, from one step of the first sample."""
-    y = [row[:1] for row in problem.y0]
-    p = [row[:1] for row in problem.p]
-    t, method = problem.t0[:1], problem.method
-    step = method.step(system, t, problem.t1[:1] * 0 + 1e-3, y, method.start(system, t, y, p), p)
-    return len(step.dense[0])
+def _between_ends(system: System, rows: Rows, values: Sequence[Array]) -> System:
+    """The system with f at times of the interval alone: the last stage of a step may lie behind it by rounding."""
+    if type(system) is not System or system.is_traced:
+        return system
+    xp, function = system.xp, system.f
+    low, high = (extreme(values[rows.t0], values[rows.t1]) for extreme in (xp.minimum, xp.maximum))
+
+    def bounded(t: Array, y: Sequence[Array], p: Sequence[Array], xp: Namespace) -> Any:
+        return function(xp.minimum(xp.maximum(t, low), high), y, p)
+
+    return System(bounded, system.n, system.n_parameters, xp, dtype=system.dtype)
 
 
 def _at_start(solution: Solution, values: list[Array], rows: Rows, t_eval: Array, n: int) -> None:

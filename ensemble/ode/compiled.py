@@ -19,10 +19,12 @@ from ensemble._kernels.ode.generated import addresses, width_of
 from ensemble._typing import Array
 from ensemble.ode.control import Rows, advance, rows_of, start
 from ensemble.ode.methods.method import Method
+from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
+from ensemble.ode.noise import N_NUMBERS
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.system import System, kept_trace
 
-__all__ = ["Bodies", "aligned", "bodies_of", "loads_of", "places_of", "run", "sources_of"]
+__all__ = ["Bodies", "aligned", "bodies_of", "degree_of", "loads_of", "places_of", "run", "sources_of"]
 
 KEPT = 256
 """Traced bodies that are kept."""
@@ -96,7 +98,7 @@ def _bodies(
     def bound(values: list[Any]) -> System:
         return system.traced().bound(values[0].__array_namespace__())
 
-    degree = _degree(system, method, dtype)
+    degree = degree_of(method, dtype)
     rows = rows_of(method, system, n_atol, len(given), degree)
 
     def body(function: Callable[..., Any]) -> Graph:
@@ -113,9 +115,11 @@ def _harmonic(t: Any, y: list[Any], p: list[Any], xp: Any) -> list[Any]:
     return [y[1], -y[0]]
 
 
-def _degree(system: System, method: Method, dtype: str) -> int:
+def degree_of(method: Method, dtype: str) -> int:
     """The degree of the dense output of a method, which is the same for all systems: from a step of a small one."""
-    small = System(_harmonic, 2, 0, None, dtype=dtype) if type(system) is System else system
+    small = System(_harmonic, 2, 0, None, dtype=dtype)
+    if method.name in STOCHASTIC:
+        small = StochasticSystem(_harmonic, _harmonic, 2, N_NUMBERS, None, dtype=dtype)
     n, real, degrees = small.n, Scalar(dtype), []
 
     def count(*values: Any) -> Any:

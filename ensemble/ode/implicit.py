@@ -120,7 +120,7 @@ def _first_steps(parts: Parts, now: Active, slope: Array, order: int) -> Array:
     size, rate = (mean_square(values, y, y, now.rtol, now.atol) for values in (y, slope))
     small = (size < 1e-10) | (rate < 1e-10)
     first = np.where(small, 1e-6, 0.01 * np.sqrt(size / np.where(small, 1.0, rate)))
-    first = np.minimum(first, now.longest).astype(y.dtype)
+    first = np.minimum(first, np.minimum(now.longest, np.abs(now.t1 - now.t))).astype(y.dtype)
     rows[0] += first * now.direction
     other = parts.f(rows, y + (first * now.direction) * slope)
     curvature = mean_square(other - slope, y, y, now.rtol, now.atol) / (first * first)

@@ -29,7 +29,8 @@ from ensemble.ode.result import OdeStatus, OdeWarning
 from ensemble.ode.stops import MOST_FOUND, SHIFT, found_stops, stops_of
 from ensemble.ode.system import System, kept_trace, values_of
 
-__all__ = ["FRAME", "Segment", "framed", "framed_function", "framed_rows", "over_segments"]
+__all__ = ["Change", "Piece", "Segment", "additions", "change_graph", "change_of", "framed_function", "over_segments",
+           "with_stops"]  # fmt: skip
 
 FRAME = 5
 """Parameters of a frame: where its time begins, the two ends and the shift of the window, the number of steps before."""
@@ -46,6 +47,20 @@ class Segment(NamedTuple):
     """The time at its start, (S or 1,)."""
     acts: np.ndarray
     """The number of the user's stop at its start; -1: none. (S or 1,)"""
+
+
+class Piece(NamedTuple):
+    """What has been done in one segment, for the chain rule."""
+
+    segment: Segment
+    rows: slice
+    """The output times in it, of all samples together."""
+    mask: np.ndarray
+    """Which of them are a sample's own, (n_rows, S or 1)."""
+    before: Array | None
+    """The state before it was changed; None: it was not."""
+    moves: bool
+    """Whether it has a length."""
 
 
 # --- functions in the frame
@@ -137,6 +152,7 @@ class _Run:
             end = np.where(to_numpy(self.running), end, start)
         origin = start if self.fixed else np.zeros_like(start)
         t0, t1 = start - origin, end - origin
+        t1 = np.where((origin + t1 - end) * self.direction > 0.0, np.nextafter(t1, t0), t1)
         spacing = np.spacing(np.maximum(np.abs(start), np.abs(end)))
         shift = np.where(len(self.stops.edges) > 2, SHIFT * spacing, 0.0).astype(dtype)
         low, high = np.minimum(t0, t1) + shift, np.maximum(t0, t1) - shift
@@ -197,7 +213,9 @@ class _Run:
         self.running = after
 
 
-def over_segments(problem: Problem, integrate: Integrate, change: Change) -> Solution:
+def over_segments(
+    problem: Problem, integrate: Integrate, change: Change, pieces: list[Piece] | None = None
+) -> Solution:  # fmt: skip
     """Integrate a problem with stops.
 
     Parameters
@@ -208,17 +226,23 @@ def over_segments(problem: Problem, integrate: Integrate, change: Change) -> Sol
         Solves a problem without stops.
     change : callable
         ``change(segment, y, p)``: the rows of the state after the stop before a segment.
+    pieces : list, optional
+        What has been done is put into it.
     """
     run = _Run(problem)
     y = problem.y0
     for k in range(len(run.stops.edges) - 1):
         acts = run.stops.acts[k] >= 0
         segment, rows, mask = run.segment(k, y)
-        if acts.any():
+        moves = k == 0 or not bool((run.stops.edges[k] == run.stops.edges[k + 1]).all())
+        before = y if acts.any() else None
+        if before is not None:
             here = asarray_like(acts, problem.y0) & run.running
             y = run.xp.where(here, change(segment, y, problem.p[: run.frame]), y)
             segment = segment._replace(problem=segment.problem._replace(y0=y))
-        if k > 0 and bool((run.stops.edges[k] == run.stops.edges[k + 1]).all()):
+        if pieces is not None:
+            pieces.append(Piece(segment, rows, mask, before, moves))
+        if not moves:
             run.solution = run.solution._replace(y=run.xp.broadcast_to(y, run.solution.y.shape))
             continue
         made = integrate(segment.problem)

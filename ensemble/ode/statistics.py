@@ -19,6 +19,7 @@ from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.noise import without_numbers
 from ensemble.ode.problem import Problem, Solution, part_of
 from ensemble.ode.result import OdeResult, OdeStatus, without_failed
+from ensemble.ode.segments import framed_function
 from ensemble.ode.solve import Given, problem_of, result_of, run
 from ensemble.scalar import Ensemble
 from ensemble.scalar.ensemble import wrap
@@ -257,7 +258,12 @@ def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> G
     require(of is None or callable(of), name, "of", "be callable", repr(of))
     if of is not None:
         require_arguments(of, ARGUMENTS, name, "of")
-    function = without_numbers(of) if of is not None and isinstance(system, StochasticSystem) else of
+    function = of
+    if of is not None and problem.frame is not None:
+        window = problem.stops is not None and len(problem.stops.edges) > 2
+        function = framed_function(of, problem.frame, window)
+    if function is not None and isinstance(system, StochasticSystem):
+        function = without_numbers(function)
 
     def body(t: Any, y: list[Any], p: list[Any]) -> tuple[Any, ...]:
         if function is None:

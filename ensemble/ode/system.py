@@ -83,6 +83,11 @@ class System:
             return self._graph
         return traced_graph(self.function, self.n, self.n_parameters, self.dtype, self._n_outputs)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether `f` replays a graph."""
+        return self._graph is not None
+
     def traced(self) -> System:
         """The same system, whose `f` replays its graph: the function is not called again."""
         return self._with(self.xp, self.graph)
