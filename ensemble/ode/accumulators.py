@@ -145,7 +145,14 @@ class _Inputs(Mapping[int, Any]):
     def __init__(
         self, t: Any, theta: Any, old: Sequence[Any], coefficients: Sequence[Any], degree: int, p: Sequence[Any]
     ) -> None:
-        self._t, self._theta, self._old, self._coefficients, self._degree, self._p = t, theta, old, coefficients, degree, p
+        self._t, self._theta, self._old, self._coefficients, self._degree, self._p = (
+            t,
+            theta,
+            old,
+            coefficients,
+            degree,
+            p,
+        )
 
     def __getitem__(self, place: int) -> Any:
         n = len(self._old)
@@ -190,11 +197,8 @@ def _largest(
     """
     a, b, c = ((xp.full_like(values[0], nodes[k]), values[k] * sign) for k in range(3))
     for k in range(2, len(nodes) - 1):
-        better = values[k] * sign > b[1]
-        a, b, c = (
-            tuple(xp.where(better, new, old) for new, old in zip((nodes[k + i], values[k + i] * sign), place, strict=True))
-            for i, place in ((-1, a), (0, b), (1, c))
-        )  # fmt: skip
+        better, near = values[k] * sign > b[1], [(nodes[i], values[i] * sign) for i in (k - 1, k, k + 1)]
+        a, b, c = (_either(better, new, old, xp) for new, old in zip(near, (a, b, c), strict=True))
     seen: list[Any] = []
     for _ in range(ITERATIONS):
         rise, fall = (b[1] - a[1]) / (b[0] - a[0]), (b[1] - c[1]) / (c[0] - b[0])
@@ -205,13 +209,15 @@ def _largest(
         new = (place, xp.where(known, at(place) * sign, b[1]))
         seen.append(new[1] * sign)
         left, better = new[0] < b[0], new[1] > b[1]
-        low = tuple(xp.where(known & (left ^ better), xp.where(better, y, x), z) for x, y, z in zip(new, b, a, strict=True))
-        high = tuple(
-            xp.where(known & ~(left ^ better), xp.where(better, y, x), z) for x, y, z in zip(new, b, c, strict=True)
-        )
-        b = tuple(xp.where(better, x, y) for x, y in zip(new, b, strict=True))
-        a, c = low, high
+        lower, inner = known & (left ^ better), _either(better, b, new, xp)
+        a, c = _either(lower, inner, a, xp), _either(known & ~(left ^ better), inner, c, xp)
+        b = _either(better, new, b, xp)
     return seen
+
+
+def _either(condition: Any, first: Sequence[Any], second: Sequence[Any], xp: Namespace) -> tuple[Any, ...]:
+    """One of two places with their values."""
+    return tuple(xp.where(condition, x, y) for x, y in zip(first, second, strict=True))
 
 
 def _updated(

@@ -47,8 +47,8 @@ KEPT = 64
 class OdeGradient(NamedTuple):
     """The solution and the gradient of ``sum cotangent y``, sample by sample. NaN for samples that failed.
 
-    A value that `f` does not choose, as by ``xp.where(y > 0, xp.sqrt(y), 0)`` for y below zero, adds nothing, though its
-    own derivative is not finite.
+    A value that `f` does not choose, as by ``xp.where(y > 0, xp.sqrt(y), 0)`` for y below zero, adds nothing, though
+    its own derivative is not finite.
     """
 
     y: Ensemble

@@ -27,6 +27,9 @@ __all__ = ["run"]
 
 BISECTIONS = 60
 
+SPACINGS = 4.0
+"""Of t, by which the last stage of a step may lie behind the end."""
+
 
 def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """`function` of Ensembles as a function of arrays (S,); an event, a function of one value, has the name "event".
@@ -96,7 +99,8 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     values = [zeros] * rows.n_inputs
     for row, given in loads_of(problem, rows):
         values[row] = xp.broadcast_to(given, (S,)) + zeros
-    method.check_values(system, values[rows.t], values[rows.y : rows.h], values[rows.p : rows.n_inputs])
+    point = values[rows.t], values[rows.y : rows.h], values[rows.p : rows.n_inputs]
+    method.check_values(_between_ends(system, rows, values, None), *point)
     begun = start(method, _between_ends(system, rows, values), events, rows, values)
     first, *rest = (value + zeros for value in begun)  # some are constants
     values[rows.h] = first
@@ -139,15 +143,23 @@ def _system(system: System, xp: Namespace) -> System:
         return System(lifted(system.function, "f"), n, k, xp)
 
 
-def _between_ends(system: System, rows: Rows, values: Sequence[Array]) -> System:
-    """The system with f at times of the interval alone: the last stage of a step may lie behind it by rounding."""
+def _between_ends(system: System, rows: Rows, values: Sequence[Array], spacings: float | None = SPACINGS) -> System:
+    """The system with f at times of the interval alone: the last stage of a step may lie behind it by rounding.
+
+    `spacings` of t count as rounding; None: all do.
+    """
     if type(system) is not System or system.is_traced:
         return system
     xp, function = system.xp, system.f
     low, high = (extreme(values[rows.t0], values[rows.t1]) for extreme in (xp.minimum, xp.maximum))
 
+    rounding = xp.full_like(low, xp.inf)
+    if spacings is not None:
+        rounding = spacings * float(np.finfo(str(low.dtype)).eps) * xp.maximum(xp.abs(low), xp.abs(high))
+
     def bounded(t: Array, y: Sequence[Array], p: Sequence[Array], xp: Namespace) -> Any:
-        return function(xp.minimum(xp.maximum(t, low), high), y, p)
+        end = xp.minimum(xp.maximum(t, low), high)  # substeps of "yoshida4" lie far behind it
+        return function(xp.where(xp.abs(end - t) <= rounding, end, t), y, p)
 
     return System(bounded, system.n, system.n_parameters, xp, dtype=system.dtype)
 

@@ -33,7 +33,7 @@ __all__ = ["Change", "Piece", "Segment", "additions", "change_graph", "change_of
            "with_stops"]  # fmt: skip
 
 FRAME = 5
-"""Parameters of a frame: where its time begins, the two ends and the shift of the window, the number of steps before."""
+"""Parameters of a frame: where its time begins, the ends and the shift of the window, the number of steps before."""
 
 Integrate = Callable[[Problem], Solution]
 Change = Callable[["Segment", Array, Array], Array]
@@ -69,7 +69,10 @@ def _inside(t: Any, frame: Sequence[Any], xp: Namespace, window: bool) -> Any:
     origin, low, high, shift = frame[:4]
     if not window:
         return t + origin
-    return (t + origin) + xp.where(t < low, shift, xp.where(t > high, -shift, 0.0 * shift))
+    near = 2.0 * shift  # substeps of "yoshida4" leave the step, and end at the window
+    early = xp.where(t < low - near, low - t, shift)
+    late = xp.where(t > high + near, high - t, -shift)
+    return (t + origin) + xp.where(t < low, early, xp.where(t > high, late, 0.0 * shift))
 
 
 def framed_function(function: Callable[..., Any], k: int, window: bool) -> Callable[..., Any]:

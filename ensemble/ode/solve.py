@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, prototype, to_numpy
-from ensemble._check import array_of, integer, message, one_of, require, require_arguments, require_unmasked
+from ensemble._backend import array_namespace, backend_of, prototype, to_numpy
+from ensemble._check import integer, message, one_of, require, require_arguments
 from ensemble._progress import Display
-from ensemble._sample_numbers import sample_numbers
 from ensemble._typing import Array
 from ensemble.ode import bdf, implicit
 from ensemble.ode.arguments import (
@@ -38,9 +37,9 @@ from ensemble.ode.compiled import events_graph
 from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
-from ensemble.ode.noise import N_NUMBERS, noise_numbers
+from ensemble.ode.noise import N_NUMBERS, noise_numbers, samples_of_noise, with_numbers
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeResult, OdeWarning, all_reached, without_failed
+from ensemble.ode.result import OdeResult, OdeStatus, OdeWarning, all_reached, without_failed
 from ensemble.ode.segments import Change, change_of, over_segments, with_stops
 from ensemble.ode.stops import checked_stops
 from ensemble.ode.system import System
@@ -49,6 +48,9 @@ from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
 __all__ = ["Given", "problem_of", "result_of", "run", "solve"]
+
+STIFF = ("rodas4", "bdf")
+"""Methods for stiff systems."""
 
 MOST_UNROLLED = 64
 """Unknowns whose factorisation by `rodas4` is written out as one long body."""
@@ -259,8 +261,8 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     rows = [real(y0), real(p), given["t[0]"], given["t[1]"], lengths, counts, given["rtol"], absolute,
             given["max_step"], times]  # fmt: skip
     if o.noise is not None:
-        ids = _noise_samples(o.noise_samples, n_samples, sample_set)
-        n_samples, rows[1] = ids.size, _with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
+        ids = samples_of_noise(o.noise_samples, n_samples, sample_set)
+        n_samples, rows[1] = ids.size, with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
     placed, space = on_device(rows, like), array_namespace(like)
     system: System
     if o.noise is None:
@@ -277,29 +279,6 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
 def _signature() -> inspect.Signature:
     """That of `solve`, which takes 80 us to find."""
     return inspect.signature(solve)
-
-
-def _noise_samples(given: Any, n_samples: int, sample_set: Any) -> np.ndarray:
-    """The numbers of the samples: those given, of their set, of the study whose model is called, or their places.
-
-    Where all arguments are shared, they say how many samples there are.
-    """
-    if given is not None:
-        require_unmasked(given, NAME, "noise_samples")
-        shape = f"have shape ({n_samples if n_samples > 1 else 'n_samples'},)"
-        ids = array_of(given, NAME, "noise_samples", shape)
-        fits = ids.ndim == 1 and ids.size > 0 and n_samples in (1, ids.size)
-        require(fits, NAME, "noise_samples", shape, ids.shape)
-        return ids
-    if sample_set is not None and len(sample_set) == n_samples:
-        return np.asarray(sample_set.ids)
-    numbers = sample_numbers()
-    if numbers is None:
-        return np.arange(n_samples)
-    seen = f"none for {n_samples} sample{'' if n_samples == 1 else 's'}"
-    requirement = f"be given in a model of a study where it solves for other samples than its {numbers.size}"
-    require(n_samples in (1, numbers.size), NAME, "noise_samples", requirement, seen, "Choose them from x.ids.")
-    return numbers
 
 
 def _method(o: types.SimpleNamespace) -> Method:
@@ -322,13 +301,6 @@ def _method(o: types.SimpleNamespace) -> Method:
     alone = o.noise is None and o.noise_samples is not None
     require(not alone, NAME, "noise_samples", "be None without noise", type(o.noise_samples).__name__)
     return chosen
-
-
-def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
-    """The parameters of all samples, and the numbers of their noise behind them."""
-    xp = array_namespace(p)
-    own = xp.broadcast_to(p, (p.shape[0], numbers.shape[1]))
-    return xp.concat([own, asarray_like(numbers, p)], axis=0)
 
 
 def run(problem: Problem, progress: bool = False, change: Change | None = None) -> Solution:
@@ -405,5 +377,7 @@ def result_of(solution: Solution, given: Given) -> OdeResult:
                        reached, wrap(solution.y, sample_set), name)  # fmt: skip
     if not good:
         advice = "Their states are NaN; y_reached has the last ones."
+        if bool((status == int(OdeStatus.too_many_steps)).any()) and name not in STIFF:
+            advice += f" If the system is stiff, use method={' or '.join(repr(each) for each in STIFF)}."
         warnings.warn(f"{NAME}: {result.summary}. {advice}", OdeWarning, stacklevel=3)
     return result

@@ -280,7 +280,9 @@ def _change(problem: Problem, seeds: tuple[Seed, ...], count: int) -> Change:
             _, found = pushforward(graph, [segment.start, *y[:n], *p], seeded, xp, range(n))
         new = evaluated(segment, y[:n], p)
         like = xp.zeros(max(new.shape[1], y.shape[1]), dtype=y.dtype)
-        return xp.stack([*(row + like for row in new), *(row.get(d, 0.0) + like for d in range(count) for row in found)])
+        return xp.stack(
+            [*(row + like for row in new), *(row.get(d, 0.0) + like for d in range(count) for row in found)]
+        )
 
     return change
 

@@ -25,7 +25,7 @@ from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.replay import node_values, value_of
 from ensemble._typing import Namespace
 
-__all__ = ["FLAT", "UNBOUNDED", "jacobian", "jacobian_pattern", "no_rule", "plus", "pullback", "pushforward",
+__all__ = ["BROKEN", "FLAT", "UNBOUNDED", "jacobian", "jacobian_pattern", "no_rule", "plus", "pullback", "pushforward",
            "tangents", "times"]  # fmt: skip
 
 Values = Mapping[int, Any] | Sequence[Any]
@@ -41,6 +41,9 @@ SINGULAR = ("acos", "acosh", "asin", "pow", "sqrt")
 """Those of them whose value is finite where the derivative is infinite."""
 
 SELECTING = ("where", "maximum", "minimum")
+
+BROKEN = (*FLAT, *SELECTING, "abs", "copysign", "interp", "remainder")
+"""Operations that jump or bend where their operands are finite and smooth."""
 
 
 # --- arithmetic with what is known

@@ -1,4 +1,4 @@
-"""When conditions and tables of a graph that depend on the time alone change over: switching times, found from the graph.
+"""Switching times of a graph: when conditions and tables that depend on the time alone change over.
 
 A value that follows from the time and from parameters is a line in t on pieces of the interval, constant there, or
 smooth. Comparisons, `floor` and its like, `remainder`, `abs`, extremes and tables end pieces where their operands pass

@@ -8,6 +8,7 @@ None is a coefficient that is zero for all values, a Python float one that is kn
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -285,6 +286,9 @@ def _series_of(node: Node, operands: Sequence[Series], xp: Namespace) -> Series:
             return inner[k] if known else xp.astype(inner[k], dtype)
 
         return Series(value, converted)
+    if node.operation == "interp":
+        line = value_of(dataclasses.replace(node, value=node.value.slopes()), [operands[0][0]], xp)
+        return _multiple(operands[0], line, value)
     if node.operation not in RULES:
         raise no_rule(node.operation)
     series = RULES[node.operation](operands, value, xp)
