@@ -164,6 +164,7 @@ def step_counts(span: np.ndarray, step: np.ndarray, size: np.ndarray, dtype: str
     `size` is the sum of the magnitudes of both ends. A rest of their rounding is no step: the last one is longer by it,
     by a hundredth at most.
     """
+    step = np.where(step == 0.0, 1.0, step)  # of a sample that stays at its start
     exact = span.astype(np.float64) / step
     nearest, eps = np.rint(exact), float(np.finfo(dtype).eps)
     rounding = 8.0 * eps * nearest + np.minimum(eps * size / step, 0.01)

@@ -157,7 +157,7 @@ class _Run:
         t0, t1 = start - origin, end - origin
         t1 = np.where((origin + t1 - end) * self.direction > 0.0, np.nextafter(t1, t0), t1)
         spacing = np.spacing(np.maximum(np.abs(start), np.abs(end)))
-        shift = np.where(len(self.stops.edges) > 2, SHIFT * spacing, 0.0).astype(dtype)
+        shift = (SHIFT * spacing if self.stops.window else 0.0 * spacing).astype(dtype)
         low, high = np.minimum(t0, t1) + shift, np.maximum(t0, t1) - shift
         numbers = [np.broadcast_to(each, (max(start.size, end.size, self.before.size),))
                    for each in (origin, low, high, shift, self.before)]  # fmt: skip
@@ -273,12 +273,12 @@ def with_stops(
         Whether stops are looked for in the trace.
     """
     noise, dtype = isinstance(problem.system, StochasticSystem), problem.dtype
-    t0, t1, found = to_numpy(problem.t0), to_numpy(problem.t1), np.zeros((0, 1))
+    t0, t1, found = to_numpy(problem.t0), to_numpy(problem.t1), None
     if looks:
         found = _found(problem, t0, t1)
     jumps = None if jumps is None else to_numpy(jumps)
     stops = stops_of(given, found, jumps, change, t0, t1, dtype)
-    window = len(stops.edges) > 2
+    window = stops.window
     if not window and not (problem.method.has_fixed_steps and (t0 != 0.0).any()):
         events = tuple(without_numbers(g) for g in problem.events) if noise else problem.events
         return problem._replace(events=events)
@@ -291,12 +291,12 @@ def with_stops(
     )  # fmt: skip
 
 
-def _found(problem: Problem, t0: np.ndarray, t1: np.ndarray) -> np.ndarray:
-    """The stops that the trace of f shows; none where there is no trace."""
+def _found(problem: Problem, t0: np.ndarray, t1: np.ndarray) -> np.ndarray | None:
+    """The stops that the trace of f shows; None where it shows no switch, or there is no trace."""
     try:
         graph = problem.system.graph
     except (TypeError, AttributeError):
-        return np.zeros((0, 1))
+        return None
     found, complete = found_stops(graph, problem.system.n, problem.p, t0, t1)
     if not complete:
         advice = "Bound the steps by max_step, or name the times that matter, and pass stops=False to find none."

@@ -260,7 +260,7 @@ def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> G
         require_arguments(of, ARGUMENTS, name, "of")
     function = of
     if of is not None and problem.frame is not None:
-        window = problem.stops is not None and len(problem.stops.edges) > 2
+        window = problem.stops is not None and problem.stops.window
         function = framed_function(of, problem.frame, window)
     if function is not None and isinstance(system, StochasticSystem):
         function = without_numbers(function)

@@ -41,10 +41,12 @@ class Stops(NamedTuple):
     """What is added to the state at the user's stops, (n_stops, n, S or 1)."""
     change: Callable[..., Any] | None
     """The state after a stop, ``change(t, y, p, xp)``, where it is a function."""
+    window: bool
+    """Whether f is evaluated inside of the ends of segments: where there may be stops, in this sample or another."""
 
     def part(self, first: int, last: int) -> Stops:
         """Those of some of the samples."""
-        return Stops(*(_cut(field, first, last) for field in self[:3]), self.change)
+        return Stops(*(_cut(field, first, last) for field in self[:3]), *self[3:])
 
 
 def _cut(field: Any, first: int, last: int) -> Any:
@@ -74,11 +76,14 @@ def checked_stops(stops: Any, at_stops: Any, n: int) -> tuple[Ensemble, Ensemble
     return given, at_stops, None
 
 
-def found_stops(graph: Graph, n: int, p: Array, t0: Array, t1: Array) -> tuple[Array, bool]:
-    """Switching times of a right-hand side, (n_times, S or 1), padded with infinities, and whether they are all."""
+def found_stops(graph: Graph, n: int, p: Array, t0: Array, t1: Array) -> tuple[Array | None, bool]:
+    """Switching times of a right-hand side, (n_times, S or 1), padded with infinities, and whether they are all.
+
+    None where it cannot switch.
+    """
     read = changes_over_time(graph, n)
     if not read:
-        return np.zeros((0, 1)), True
+        return None, True
     rows = {position: to_numpy(p[position - 1 - n]).astype(np.float64) for position in read if position > n}
     low, high = np.minimum(t0, t1).astype(np.float64), np.maximum(t0, t1).astype(np.float64)
     S = max([low.size, high.size, *(row.size for row in rows.values())])
@@ -112,12 +117,16 @@ def _found(
 
 
 def stops_of(
-    given: Array, found: Array, jumps: Array | None, change: Callable[..., Any] | None, t0: Array, t1: Array, dtype: str
-) -> Stops:
+    given: Array, found: Array | None, jumps: Array | None, change: Callable[..., Any] | None, t0: Array, t1: Array,
+    dtype: str,
+) -> Stops:  # fmt: skip
     """The segments between the user's stops and those found: NumPy arrays of the working precision.
 
-    A stop counts from t0 on and before t1. Where nothing is done at a stop at t0, it changes nothing.
+    A stop counts from t0 on and before t1. Where nothing is done at a stop at t0, it changes nothing. `found` is None
+    where the trace shows no function of the time that may switch.
     """
+    window = found is not None or len(given) > 0
+    found = np.zeros((0, 1)) if found is None else found
     count = max(each.shape[-1] for each in (given, found, t0, t1))
     t0, t1 = (np.broadcast_to(end.astype(dtype), (count,)) for end in (t0, t1))
     times = [np.broadcast_to(each.astype(dtype), (each.shape[0], count)) for each in (given, found)]
@@ -139,4 +148,4 @@ def stops_of(
     for k in range(1, len(edges) - 1):
         edges[k] = np.where(np.abs(edges[k] - edges[k - 1]) < near, edges[k - 1], edges[k])
         edges[k] = np.where(np.abs(edges[k] - t1) < near, t1, edges[k])
-    return Stops(edges, np.concatenate([np.full((1, count), -1), acts]), jumps, change)
+    return Stops(edges, np.concatenate([np.full((1, count), -1), acts]), jumps, change, window)

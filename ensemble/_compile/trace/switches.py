@@ -26,7 +26,7 @@ ROUNDING = ("floor", "ceil", "trunc", "round")
 ENDING = (*COMPARING, *ROUNDING, "floor_divide", "remainder", "sign", "abs", "maximum", "minimum", "interp")
 """Operations of which the result jumps, or its slope does, where operands pass a level."""
 
-GRID, PER_PERIOD, MOST_POINTS, BISECTIONS = 512, 32, 1 << 20, 64
+GRID, PER_PERIOD, MOST_POINTS, BISECTIONS = 512, 32, 1 << 18, 64
 
 
 class Switches(NamedTuple):
@@ -237,12 +237,12 @@ class _Pieces:
         whole = np.bincount(self.sample, length)[self.sample]
         counts = np.ceil(GRID * length / np.where(whole > 0.0, whole, 1.0)) + 2.0
         counts = np.maximum(counts, np.ceil(PER_PERIOD * rate * length / (2.0 * np.pi)) + 2.0)
-        if not np.isfinite(counts).all() or counts.sum() > max(MOST_POINTS, 4 * GRID * (1 + self.sample[-1])):
+        if not np.bincount(self.sample, counts).max() <= MOST_POINTS:
             raise _TooManyError
         counts = counts.astype(np.int64)
         pieces = np.repeat(np.arange(counts.size), counts)
         place = np.arange(pieces.size) - np.repeat(np.cumsum(counts) - counts, counts)
-        fraction = (place + 0.5) / counts[pieces]
+        fraction = place / (counts[pieces] - 1)
         times = self.start[pieces] + fraction * length[pieces]
         marks = self.marks(node, pieces, times)
         change = np.flatnonzero((pieces[1:] == pieces[:-1]) & (marks[1:] != marks[:-1]))

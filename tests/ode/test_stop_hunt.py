@@ -1,0 +1,81 @@
+"""Random forces with jumps, bends, guards and infusions, and doses at stops, against exact solutions."""
+
+import numpy as np
+import pytest
+
+from ensemble import Ensemble, ode
+from tests.ode.forcing import FORCES, exact
+
+N = 50
+"""Samples of a force: 500 right-hand sides, each with every method."""
+
+OPTIONS = {
+    "tsit5": {"rtol": 1e-9, "atol": 1e-11},
+    "dop853": {"rtol": 1e-9, "atol": 1e-11},
+    "taylor": {"rtol": 1e-9, "atol": 1e-11},
+    "rodas4": {"rtol": 1e-8, "atol": 1e-10},
+    "bdf": {"rtol": 1e-8, "atol": 1e-10},
+    "rk4": {"step": 0.01},
+    "leapfrog": {"step": 0.003},
+    "yoshida4": {"step": 0.003},
+    "milstein": {"step": 0.0005},
+}
+
+BOUND = {"bdf": 3e-5, "rodas4": 1e-6, "leapfrog": 1e-3, "yoshida4": 1e-3, "milstein": 2e-2}
+
+
+def drawn(rng, backwards):
+    """Parameters, starts, decay rates, intervals, doses."""
+    p = np.stack([rng.uniform(0.4, 3.0, N), rng.uniform(0.005, 0.3, N), rng.uniform(0.5, 5.0, N)])
+    t0 = rng.uniform(0.0, 2.0, N) * (rng.random(N) > 0.3)
+    t1 = t0 + rng.uniform(2.0, 8.0, N)
+    t0, t1 = (t1, t0) if backwards else (t0, t1)
+    times = np.sort(rng.uniform(np.minimum(t0, t1), np.maximum(t0, t1), (3, N)), axis=0)
+    times[0, ::5] = t0[::5]
+    times[2, ::7] = np.inf
+    amounts = rng.uniform(0.5, 2.0, (3, N))
+    return p, rng.uniform(0.1, 1.0, N), rng.normal(size=N), t0, t1, times, amounts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORCES)
+@pytest.mark.parametrize("method", OPTIONS)
+def test_500_forces_that_jump_are_integrated_exactly_by_every_method(name, method):
+    """10 forces of 50 samples each by 9 methods; doses in half of them; 3 samples of each again alone, to the bit."""
+    force, rng = FORCES[name], np.random.default_rng(55021 + sorted(FORCES).index(name))
+    p, k, y0, t0, t1, times, amounts = drawn(rng, rng.random() < 0.3)
+    symplectic = method in ("leapfrog", "yoshida4")
+    k = 0.0 * k if symplectic or (method == "milstein" and t1[0] < t0[0]) else k
+
+    def f(t, y, p, xp):
+        if symplectic:
+            return [1.0 + 0.0 * y[1], force.u(t, p[1:], xp)]
+        return [force.u(t, p[1:], xp) - p[0] * y[0]]
+
+    options = dict(OPTIONS[method])
+    if method == "milstein":
+        options["noise"] = lambda t, y, p, xp: [0.0 * y[0]]
+
+    def solved(chosen):
+        starts = np.stack([0.0 * y0, y0])[:, chosen] if symplectic else y0[None, chosen]
+        added = amounts[:, None, chosen]
+        added = np.concatenate([0.0 * added, added], axis=1) if symplectic else added
+        ends = [Ensemble(end[chosen]) for end in (t0, t1)]
+        return ode.solve(
+            f, Ensemble(starts), ends, p=Ensemble(np.concatenate([k[None], p])[:, chosen]), method=method,
+            stops=Ensemble(times[:, chosen]), at_stops=Ensemble(added), max_steps=10**6, **options,
+        )  # fmt: skip
+
+    made = solved(np.arange(N))
+    found, wanted = made.y.samples[-1], []
+    for s in range(N):
+        inside = [(a, b) for a, b in zip(times[:, s], amounts[:, s], strict=True)
+                  if min(t0[s], t1[s]) <= a <= max(t0[s], t1[s]) and a != t1[s]]  # fmt: skip
+        wanted.append(exact(force, k[s], p[:, s], y0[s], t0[s], t1[s], inside))
+    size = np.maximum(np.abs(wanted), 1.0) * np.exp(k * np.maximum(t0 - t1, 0.0))
+    error = np.abs(found - wanted) / size
+    assert error.max() < BOUND.get(method, 1e-7), (error.max(), int(error.argmax()))
+    for s in (0, 17, 35):
+        alone = solved(np.array([s]))
+        np.testing.assert_array_equal(alone.y.samples[:, 0], made.y.samples[:, s])
+        assert alone.n_steps[0] == made.n_steps[s]
