@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble, ode
+from ensemble.ode import compiled, device
 from ensemble.ode.result import OdeStatus
 from tests.ode.forcing import FORCES, TABLE, exact
 
@@ -332,3 +333,53 @@ def test_infinite_stops_pad():
     made = ode.solve(decay, [1.0], (0.0, 2.0), p=[1.0], stops=[np.inf, -np.inf])
     plain = ode.solve(decay, [1.0], (0.0, 2.0), p=[1.0])
     np.testing.assert_array_equal(made.y.samples, plain.y.samples)
+
+
+# --- on a device
+def crossing(t, y, p, xp):
+    return y[0] - 1.5
+
+
+crossing.terminal = 2
+
+KERNELS = {
+    "tsit5": {"method": "tsit5"},
+    "taylor": {"method": "taylor", "t_eval": [0.5, 1.0, 2.5, 3.0]},
+    "rodas4, events": {"method": "rodas4", "events": crossing, "t_eval": [0.5, 1.0, 2.5, 3.0]},
+    "rk4": {"method": "rk4", "step": 0.03},
+    "rk4, events": {"method": "rk4", "step": 0.03, "events": crossing},
+    "noise": {"method": "euler-maruyama", "step": 0.05, "noise": lambda t, y, p, xp: [0.1]},
+}
+
+
+def stopped(rates, case):
+    def f(t, y, p, xp):
+        return [xp.where(t % 1.0 < 0.25, 8.0, 0.0) - p[0] * y[0]]
+
+    stops = Ensemble(np.linspace(0.1, 2.9, 2 * 37).reshape(2, 37))
+    return ode.solve(f, [0.3], (0.0, 3.0), p=[rates], stops=stops, at_stops=[[0.5], [1.0]], **KERNELS[case])
+
+
+def everything(made):
+    arrays = [made.y.samples, made.status, made.n_steps, made.n_rejected, made.n_events, made.y_reached.samples,
+              made.t_reached.samples, *(roots.samples for roots in made.t_events)]  # fmt: skip
+    return [array.get() if hasattr(array, "get") else array for array in arrays]
+
+
+@pytest.mark.parametrize("case", KERNELS)
+def test_the_kernel_gives_the_bits_of_the_cpu_over_stops(case, emulated, monkeypatch):
+    rates = Ensemble(np.linspace(0.5, 2.0, 37))
+    expected = stopped(rates, case)
+    monkeypatch.setattr(compiled, "run", device.run)
+    for a, b in zip(everything(stopped(rates, case)), everything(expected), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("case", KERNELS)
+def test_a_device_steps_from_stop_to_stop(case):
+    cupy = pytest.importorskip("cupy")
+    rates = np.linspace(0.5, 2.0, 37)
+    expected, made = (everything(stopped(Ensemble(values), case)) for values in (rates, cupy.asarray(rates)))
+    for a, b in zip(made, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)

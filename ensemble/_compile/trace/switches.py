@@ -71,7 +71,7 @@ class _Value(NamedTuple):
     slope: Array | None
     value: Array | None
     rate: Array | None = None
-    """Of another function: the largest rate of the phase of a periodic one in it."""
+    """The largest rate of the phase of a periodic function in another one."""
 
     @property
     def is_constant(self) -> bool:
@@ -306,7 +306,7 @@ def _scaled(a: _Value, factor: Array) -> _Value:
 
 
 def _chosen(condition: Array | None, a: _Value, b: _Value) -> _Value | None:
-    """Of two lines the chosen one by piece."""
+    """The chosen one of two lines by piece."""
     if not (a.is_line and b.is_line):
         return None
     if a.is_constant and b.is_constant:
