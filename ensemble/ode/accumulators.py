@@ -36,7 +36,7 @@ __all__ = ["KINDS", "accumulated"]
 KINDS = 4
 """Rows of a functional: mean, variance, smallest and largest value."""
 
-ITERATIONS = 5
+ITERATIONS = 3
 """Places within a step at which an extreme is looked for, beside the nodes."""
 
 
@@ -201,9 +201,11 @@ def _largest(
         a, b, c = (_either(better, new, old, xp) for new, old in zip(near, (a, b, c), strict=True))
     seen: list[Any] = []
     for _ in range(ITERATIONS):
-        rise, fall = (b[1] - a[1]) / (b[0] - a[0]), (b[1] - c[1]) / (c[0] - b[0])
+        left, right = b[0] - a[0], c[0] - b[0]
+        rise, fall = right * (b[1] - a[1]), left * (b[1] - c[1])
         bend = rise + fall
-        place = 0.5 * ((a[0] + b[0]) + (c[0] - a[0]) * (rise / xp.where(bend > 0.0, bend, xp.ones_like(bend))))
+        shift = 0.5 * (right * rise - left * fall) / xp.where(bend > 0.0, bend, xp.ones_like(bend))
+        place = b[0] + shift
         known = (bend > 0.0) & (place > a[0]) & (place < c[0]) & (place != b[0])
         place = xp.where(known, place, b[0])
         new = (place, xp.where(known, at(place) * sign, b[1]))

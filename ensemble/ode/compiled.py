@@ -142,7 +142,10 @@ def loads_of(problem: Problem, rows: Rows) -> list[tuple[int, Array]]:
     loads += [(rows.t1, problem.t1), (rows.direction, direction), (rows.rtol, problem.rtol)]
     loads += [(rows.atol + i, row) for i, row in enumerate(problem.atol)]
     loads += [(rows.h, problem.step), (rows.longest, problem.longest_step), (rows.max_steps, problem.n_steps)]
-    loads += [(rows.p + j, row) for j, row in enumerate(problem.p)]
+    given = list(problem.p)
+    if problem.frame is not None and problem.frame_numbers is not None:  # those that samples share are loaded once
+        given[problem.frame : problem.frame + len(problem.frame_numbers)] = list(problem.frame_numbers)
+    loads += [(rows.p + j, row) for j, row in enumerate(given)]
     return loads
 
 

@@ -49,6 +49,8 @@ class Problem(NamedTuple):
     """The segments of the run; None: it is one."""
     frame: int | None = None
     """The first of the parameters that are the numbers of a segment (`segments.py`); None: there are none."""
+    frame_numbers: Array | None = None
+    """These numbers, (5, S or 1), where they are known: p has them, too."""
     n_roots: Array | None = None
     """Roots of each event that were found before, (n_events, S); None: none."""
 

@@ -168,8 +168,9 @@ class _Run:
             n_steps, self.before = self.placed(counts), self.before + counts
         elif k > 0:
             n_steps = self.xp.maximum(n_steps - self.xp.astype(made.n_steps, n_steps.dtype), self.xp.ones_like(n_steps))
+        frame = np.stack(numbers)
         part = problem._replace(
-            y0=y, p=self.with_frame(np.stack(numbers)), t0=self.placed(t0), t1=self.placed(t1), n_steps=n_steps,
+            y0=y, p=self.with_frame(frame), frame_numbers=self.placed(frame), t0=self.placed(t0), t1=self.placed(t1), n_steps=n_steps,
             t_eval=self.placed(self.times[rows] - origin), stops=None, n_roots=made.n_events,
         )  # fmt: skip
         return Segment(part, self.placed(start), self.stops.acts[k]), rows, mask
@@ -189,6 +190,13 @@ class _Run:
         found = np.flatnonzero(mask.any(axis=-1))
         rows = slice(int(found[0]), int(found[-1]) + 1) if found.size else slice(0, min(1, len(self.times)))
         return rows, mask[rows]
+
+    def only(self, segment: Segment, made: Solution) -> Solution:
+        """The solution of a run of one segment."""
+        origin = segment.start if self.fixed else 0.0 * segment.start
+        finished = made.status == int(OdeStatus.finished)
+        t = self.xp.where(finished, self.placed(self.stops.edges[1]), made.t + origin)
+        return made._replace(t=t, t_events=made.t_events + origin)
 
     def add(self, k: int, segment: Segment, made: Solution, rows: slice, mask: Array) -> None:
         """Put what a segment has given to the rest."""
@@ -249,6 +257,8 @@ def over_segments(
             run.solution = run.solution._replace(y=run.xp.broadcast_to(y, run.solution.y.shape))
             continue
         made = integrate(segment.problem)
+        if len(run.stops.edges) == 2 and before is None:
+            return run.only(segment, made)
         run.add(k, segment, made, rows, mask)
         y = run.solution.y
     return run.solution
@@ -276,12 +286,13 @@ def with_stops(
     t0, t1, found = to_numpy(problem.t0), to_numpy(problem.t1), None
     if looks:
         found = _found(problem, t0, t1)
+    shifts = problem.method.has_fixed_steps and bool((t0 != 0.0).any())
+    if found is None and not len(given) and not shifts:
+        events = tuple(without_numbers(g) for g in problem.events) if noise else problem.events
+        return problem._replace(events=events)
     jumps = None if jumps is None else to_numpy(jumps)
     stops = stops_of(given, found, jumps, change, t0, t1, dtype)
     window = stops.window
-    if not window and not (problem.method.has_fixed_steps and (t0 != 0.0).any()):
-        events = tuple(without_numbers(g) for g in problem.events) if noise else problem.events
-        return problem._replace(events=events)
     functions = [framed_function(g, k, False) for g in problem.events]
     xp, p = array_namespace(problem.p), problem.p
     frame = asarray_like(framed_rows(p.shape[1], dtype), p)

@@ -90,8 +90,9 @@ def time_statistics(
 ) -> OdeTimeStatistics:
     """Integrate and keep statistics of functionals over the time of each sample: no history is stored.
 
-    Without `t_eval` they are accumulated in the loop over steps: each step adds its Gauss-Lobatto quadrature with four
-    points, of which the inner two are values of the dense output (degree 5); extremes are those of these points. With
+    Without `t_eval` they are accumulated in the loop over steps: each step adds a Gauss-Lobatto quadrature of its dense
+    output, exact for squares of the unknowns; extremes are those of the dense output, found from the quadrature's points
+    by parabolas. Both are as good as the tolerance. With
     `t_eval` they are those of the values at these times, weighted by the trapezoidal rule; histories exist for a few
     samples at a time. The steps are those of `solve` with dense output.
 
