@@ -170,8 +170,8 @@ class _Run:
             n_steps = self.xp.maximum(n_steps - self.xp.astype(made.n_steps, n_steps.dtype), self.xp.ones_like(n_steps))
         frame = np.stack(numbers)
         part = problem._replace(
-            y0=y, p=self.with_frame(frame), frame_numbers=self.placed(frame), t0=self.placed(t0), t1=self.placed(t1), n_steps=n_steps,
-            t_eval=self.placed(self.times[rows] - origin), stops=None, n_roots=made.n_events,
+            y0=y, p=self.with_frame(frame), frame_numbers=self.placed(frame), t0=self.placed(t0), t1=self.placed(t1),
+            n_steps=n_steps, t_eval=self.placed(self.times[rows] - origin), stops=None, n_roots=made.n_events,
         )  # fmt: skip
         return Segment(part, self.placed(start), self.stops.acts[k]), rows, mask
 

@@ -91,10 +91,10 @@ def time_statistics(
     """Integrate and keep statistics of functionals over the time of each sample: no history is stored.
 
     Without `t_eval` they are accumulated in the loop over steps: each step adds a Gauss-Lobatto quadrature of its dense
-    output, exact for squares of the unknowns; extremes are those of the dense output, found from the quadrature's points
-    by parabolas. Both are as good as the tolerance. With
-    `t_eval` they are those of the values at these times, weighted by the trapezoidal rule; histories exist for a few
-    samples at a time. The steps are those of `solve` with dense output.
+    output, exact for squares of the unknowns; extremes are those of the dense output, found from the points of the
+    quadrature by parabolas. Both are as good as the tolerance. With `t_eval` they are those of the values at these
+    times, weighted by the trapezoidal rule; histories exist for a few samples at a time. The steps are those of `solve`
+    with dense output.
 
     Parameters
     ----------

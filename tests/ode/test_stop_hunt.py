@@ -79,3 +79,59 @@ def test_500_forces_that_jump_are_integrated_exactly_by_every_method(name, metho
         alone = solved(np.array([s]))
         np.testing.assert_array_equal(alone.y.samples[:, 0], made.y.samples[:, s])
         assert alone.n_steps[0] == made.n_steps[s]
+
+
+def fourth(t, y, p, xp):
+    return y[0] - 0.7 * xp.sin(t)
+
+
+fourth.terminal = 4
+
+METHODS = {**dict.fromkeys(["tsit5", "dop853", "taylor", "rodas4", "bdf", "untraced"], {}), "rk4": {"step": 0.07},
+           "euler-maruyama": {"step": 0.07}}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_224_samples_with_stops_outputs_and_events_have_the_bits_of_their_own_runs(method, dtype, backwards):
+    """7 samples each: stops, doses, output times at stops, a terminal event, tables and conditions of parameters."""
+    rng, S = np.random.default_rng(7310 + backwards), 7
+    p, y0 = rng.uniform(0.5, 2.0, (2, S)).astype(dtype), rng.normal(size=(2, S)).astype(dtype)
+    t0 = rng.uniform(0.0, 1.0, S)
+    t1 = t0 + rng.uniform(1.0, 4.0, S)
+    t0, t1 = (t1, t0) if backwards else (t0, t1)
+    stops, added, times = rng.uniform(0.0, 4.0, (3, S)), rng.normal(size=(3, 2, S)), np.linspace(t0, t1, 6)
+    times[2] = np.where((stops[0] - t0) * (t1 - stops[0]) > 0.0, stops[0], times[2])
+    times = np.sort(times * np.sign(t1 - t0), axis=0) * np.sign(t1 - t0)
+    options = dict(METHODS[method]) | {"method": "tsit5" if method == "untraced" else method}
+    if method == "euler-maruyama":
+        options["noise"] = lambda t, y, p, xp: [0.1, 0.1 * y[0]]
+    else:
+        options["events"] = fourth
+    if dtype == "float32" and "step" not in options:
+        options |= {"rtol": 1e-4, "atol": 1e-5}
+
+    def f(t, y, p, xp):
+        if method == "untraced":
+            float(t)
+        force = xp.interp(t * p[1], [0.0, 1.0, 1.1, 2.5], [0.0, 1.0, 3.0, 0.0])
+        return [y[1] + force, -p[0] * y[0] + xp.where(t % p[1] < 0.3, 1.0, -0.5 * t)]
+
+    def solved(chosen):
+        own = {"noise_samples": chosen} if method == "euler-maruyama" else {}
+        given = {"p": p, "stops": stops, "at_stops": added, "t_eval": times}
+        ensembles = {name: Ensemble(values[..., chosen]) for name, values in given.items()}
+        return ode.solve(
+            f, Ensemble(y0[:, chosen]), [Ensemble(end[chosen]) for end in (t0, t1)], **ensembles, **own, **options
+        )
+
+    whole = solved(np.arange(S))
+    assert np.isin(whole.status, [1, 4]).all()
+    for s in range(S):
+        alone = solved(np.array([s]))
+        for name in ("y", "t_reached", "y_reached"):
+            a, b = (getattr(made, name).samples for made in (alone, whole))
+            np.testing.assert_array_equal(a[..., 0], b[..., s])
+        assert (alone.n_steps[0], alone.status[0]) == (whole.n_steps[s], whole.status[s])
