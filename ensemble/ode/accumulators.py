@@ -29,7 +29,8 @@ from ensemble.ode.extension import (
 )
 from ensemble.ode.methods.method import interpolated, weighted
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.segments import change_of, over_segments
+from ensemble.ode.segments import over_segments
+from ensemble.ode.stop_changes import change_of
 
 __all__ = ["KINDS", "accumulated"]
 

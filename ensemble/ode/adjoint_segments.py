@@ -12,8 +12,9 @@ from ensemble._compile.trace.derivatives import pullback
 from ensemble._typing import Array
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeStatus
-from ensemble.ode.segments import Piece, change_graph, change_of, over_segments
+from ensemble.ode.segments import Piece, over_segments
 from ensemble.ode.solve import run
+from ensemble.ode.stop_changes import change_graph, change_of
 
 __all__ = ["backward_over_segments"]
 

@@ -21,15 +21,14 @@ from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Array, Namespace
 from ensemble.ode.arguments import step_counts
-from ensemble.ode.evaluation import Evaluation
 from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.noise import without_numbers
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeStatus, OdeWarning
 from ensemble.ode.stops import MOST_FOUND, SHIFT, found_stops, stops_of
-from ensemble.ode.system import System, kept_trace, values_of
+from ensemble.ode.system import System
 
-__all__ = ["Change", "Piece", "Segment", "additions", "change_graph", "change_of", "framed_function", "over_segments",
+__all__ = ["Change", "Piece", "Segment", "framed_function", "over_segments",
            "with_stops"]  # fmt: skip
 
 FRAME = 5
@@ -115,8 +114,8 @@ def framed(system: System, k: int, window: bool) -> System:
         graph = None
     count = system.n_parameters + FRAME
     if isinstance(system, StochasticSystem):
-        parts = (framed_function(each, k, window) for each in (system.drift, system.diffusion))
-        return StochasticSystem(*parts, n, count, xp, dtype=dtype, graph=graph, first_step=k + FRAME - 1)
+        f, g = (framed_function(each, k, window) for each in (system.drift, system.diffusion))
+        return StochasticSystem(f, g, n, count, xp, dtype=dtype, graph=graph, first_step=k + FRAME - 1)
     return System(framed_function(system.function, k, window), n, count, xp, dtype=dtype, graph=graph)
 
 
@@ -205,8 +204,8 @@ class _Run:
         origin = segment.start if self.fixed else 0.0 * segment.start
         end = self.placed(self.stops.edges[k + 1])
         t = xp.where(running, xp.where(finished, end, made.t + origin), old.t)
-        counts = [a + xp.where(running, b, 0 * b)
-                  for a, b in ((old.n_steps, made.n_steps), (old.n_rejected, made.n_rejected))]  # fmt: skip
+        n_steps = old.n_steps + xp.where(running, made.n_steps, 0 * made.n_steps)
+        n_rejected = old.n_rejected + xp.where(running, made.n_rejected, 0 * made.n_rejected)
         y_out, roots = old.y_out, made.t_events + origin
         if y_out.shape[0]:
             here = asarray_like(mask, self.problem.y0) & running
@@ -216,10 +215,10 @@ class _Run:
         after = running & finished
         if not self.fixed and k + 2 < len(self.stops.edges):
             moves = asarray_like(self.stops.edges[-1] != self.stops.edges[k + 1], self.problem.y0)
-            spent = after & moves & (counts[0] >= self.problem.n_steps)
+            spent = after & moves & (n_steps >= self.problem.n_steps)
             status = xp.where(spent, xp.asarray(int(OdeStatus.too_many_steps), dtype=xp.int8), status)
             after = after & ~spent
-        self.solution = Solution(xp.where(running, made.y, old.y), t, status, *counts, y_out, roots,
+        self.solution = Solution(xp.where(running, made.y, old.y), t, status, n_steps, n_rejected, y_out, roots,
                                  xp.where(running, made.n_events, old.n_events))  # fmt: skip
         self.running = after
 
@@ -314,90 +313,3 @@ def _found(problem: Problem, t0: np.ndarray, t1: np.ndarray) -> np.ndarray | Non
         text = message("ode.solve", "f", f"switch at most {MOST_FOUND} times in a run to stop at each", "more", advice)
         warnings.warn(text, OdeWarning, stacklevel=4)
     return found
-
-
-# --- changes of the state
-def change_of(problem: Problem) -> Change:
-    """What the stops of a problem do to its state."""
-    assert problem.stops is not None
-    jumps, function = problem.stops.jumps, problem.stops.change
-    xp = array_namespace(problem.y0)
-    if function is None:
-
-        def added(segment: Segment, y: Array, p: Array) -> Array:
-            return _with_first(y, y[: problem.system.n] + additions(segment, jumps, problem), xp)
-
-        return added
-    evaluated = _evaluated(problem, function)
-
-    def changed(segment: Segment, y: Array, p: Array) -> Array:
-        return _with_first(y, evaluated(segment.start, y[: problem.system.n], p), xp)
-
-    return changed
-
-
-def additions(segment: Segment, jumps: Array | None, problem: Problem) -> Array:
-    """What is added to the unknowns at the start of a segment, (n, S or 1)."""
-    assert jumps is not None
-    chosen = np.maximum(segment.acts, 0)
-    if chosen.size == 1:
-        rows = jumps[chosen[0]]
-    else:
-        rows = jumps[chosen, :, np.arange(chosen.size) if jumps.shape[-1] > 1 else 0].T
-    return asarray_like(np.ascontiguousarray(rows), problem.y0)
-
-
-def _with_first(y: Array, new: Array, xp: Namespace) -> Array:
-    """The rows of y, the first of them replaced."""
-    count = max(y.shape[1], new.shape[1])
-    parts = [new, y[new.shape[0] :]]
-    return xp.concat([xp.broadcast_to(part, (part.shape[0], count)) for part in parts], axis=0)
-
-
-def change_graph(problem: Problem) -> Graph:
-    """The trace of the user's change of the state: inputs t, y and the user's parameters.
-
-    Raises
-    ------
-    TypeError
-        If it cannot be traced.
-    """
-    assert problem.stops is not None and problem.stops.change is not None and problem.frame is not None
-    function, n, k, dtype = problem.stops.change, problem.system.n, problem.frame, problem.dtype
-
-    def body(t: Any, y: list[Any], p: list[Any]) -> tuple[Any, ...]:
-        xp = t.__array_namespace__()
-        values = values_of(function, t, y, p, xp, n, "at_stops")
-        return tuple(xp.astype(value, getattr(xp, dtype)) for value in values)
-
-    real = Scalar(dtype)
-    return kept_trace(
-        lambda: trace(body, real, [real] * n, [real] * k, function="ode.solve"), (function,), "at_stops", n, k, dtype
-    )
-
-
-def _evaluated(problem: Problem, function: Callable[..., Any]) -> Callable[[Array, Array, Array], Array]:
-    """The user's change of the state for arrays: t (S or 1,), y (n, S or 1), p (k, S or 1)."""
-    xp, n = array_namespace(problem.y0), problem.system.n
-    try:
-        graph: Graph | None = change_graph(problem)
-    except (TypeError, AttributeError):
-        graph = None
-    whole = None if graph is None or xp.__name__.endswith("cupy") else Evaluation(graph, n, problem.dtype)
-    if graph is None:
-        from ensemble.ode.arrays import lifted
-
-        apart = lifted(function, "at_stops")
-
-    def evaluated(t: Array, y: Array, p: Array) -> Array:
-        count = max(t.shape[0], y.shape[1], p.shape[1])
-        rows = [xp.broadcast_to(row, (count,)) for row in (t, *p)]
-        y = xp.asarray(xp.broadcast_to(y, (n, count)), order="C")
-        if whole is not None:
-            return whole(np.stack(rows), y)
-        if graph is not None:
-            return xp.stack([xp.broadcast_to(v, (count,)) for v in replay(graph, [rows[0], *y, *rows[1:]], xp)])
-        with np.errstate(all="ignore"):
-            return xp.stack(apart(rows[0], list(y), rows[1:], xp))
-
-    return evaluated

@@ -46,7 +46,8 @@ class Stops(NamedTuple):
 
     def part(self, first: int, last: int) -> Stops:
         """Those of some of the samples."""
-        return Stops(*(_cut(field, first, last) for field in self[:3]), *self[3:])
+        cut = [_cut(field, first, last) for field in (self.edges, self.acts, self.jumps)]
+        return self._replace(edges=cut[0], acts=cut[1], jumps=cut[2])
 
 
 def _cut(field: Any, first: int, last: int) -> Any:

@@ -31,8 +31,9 @@ from ensemble.ode.extension import (
 )
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
-from ensemble.ode.segments import Change, Segment, change_graph, change_of, over_segments
+from ensemble.ode.segments import Change, Segment, over_segments
 from ensemble.ode.solve import Given, problem_of, result_of, run
+from ensemble.ode.stop_changes import change_graph, change_of
 from ensemble.ode.system import System
 from ensemble.scalar import Ensemble
 from ensemble.scalar.ensemble import wrap

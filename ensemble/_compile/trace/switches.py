@@ -45,7 +45,8 @@ class _TooManyError(Exception):
 @functools.lru_cache(maxsize=256)
 def _nodes(graph: Graph, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The nodes to evaluate and, among them, those that end pieces: functions of t and of parameters alone."""
-    known, moving = [], []
+    known: list[bool] = []
+    moving: list[bool] = []
     for node in graph.nodes:
         here = [known[i] for i in node.inputs]
         known.append(not 1 <= node.value <= n if node.operation == "input" else all(here))
@@ -223,7 +224,9 @@ class _Pieces:
                 return _Value(x.slope, x.value - np.floor(at[0] / at[1]) * others[0].value)
             if node.operation in ("maximum", "minimum"):
                 first = (at[0] > at[1]) if node.operation == "maximum" else (at[0] < at[1])
-                return _chosen(first, x, others[0])
+                chosen = _chosen(first, x, others[0])
+                assert chosen is not None
+                return chosen
             if node.operation == "abs":
                 return _scaled(x, np.sign(at[0]))
             return _Value(None, np.asarray(value_of(node, at, np)))
@@ -302,7 +305,7 @@ def _difference(a: _Value, b: _Value) -> _Value:
 
 
 def _scaled(a: _Value, factor: Array) -> _Value:
-    return _Value(a.slope * factor, a.value * factor)  # type: ignore[operator]
+    return _Value(a.slope * factor, a.value * factor)
 
 
 def _chosen(condition: Array | None, a: _Value, b: _Value) -> _Value | None:
@@ -321,15 +324,15 @@ def _line(node: Node, operands: list[_Value]) -> _Value | None:
     constant = [operand.is_constant for operand in operands]
     with np.errstate(all="ignore"):
         if name == "add":
-            return _Value(*(a + b for a, b in zip(*(line[:2] for line in lines), strict=True)))  # type: ignore
+            return _Value(*(a + b for a, b in zip(*(line[:2] for line in lines), strict=True)))
         if name == "subtract":
             return _difference(*lines)
         if name == "multiply" and any(constant):
-            return _scaled(lines[0], lines[1].value) if constant[1] else _scaled(lines[1], lines[0].value)  # type: ignore
+            return _scaled(lines[0], lines[1].value) if constant[1] else _scaled(lines[1], lines[0].value)
         if name == "divide" and constant[1]:
             return _Value(lines[0].slope / lines[1].value, lines[0].value / lines[1].value)  # type: ignore[operator]
         if name == "negative":
-            return _scaled(lines[0], np.float64(-1.0))  # type: ignore[arg-type]
+            return _scaled(lines[0], np.float64(-1.0))
         if name == "positive" or (name == "cast" and node.dtype.startswith("float")):
             return lines[0]
     return None
