@@ -140,7 +140,7 @@ def rate(v, xp):
     return xp.where(xp.abs(v + 40.0) < 1e-9, 1.0, 0.1 * (v + 40.0) / (1.0 - xp.exp(-(v + 40.0) / 10.0)))
 
 
-@pytest.mark.parametrize("method", ["tsit5", "taylor", "rodas4", "rk4"])
+@pytest.mark.parametrize("method", ["taylor", "rodas4"])
 def test_the_gradient_through_a_guarded_singularity_is_that_of_sensitivities(method):
     def f(t, y, p, xp):
         return [p[0] - rate(y[0], xp), -p[1] * xp.where(y[1] > 0.0, y[1] * xp.log(y[1]), 0.0)]

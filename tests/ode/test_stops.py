@@ -147,6 +147,18 @@ def test_values_at_a_stop_are_those_before_and_a_stop_at_the_end_does_nothing():
     assert none.y.samples[0, 0] == 1.0
 
 
+@pytest.mark.parametrize("k", [3, 6, 7, 9])
+def test_a_dose_at_a_switch_of_f_is_at_the_given_time(k):
+    """0.1 k and the switch of ``t % 0.1`` differ by rounding: the output at 0.1 k is the one before the dose."""
+
+    def f(t, y, p, xp):
+        return [xp.where(t % 0.1 < 0.05, 1.0, 1.0) + 0.0 * y[0]]
+
+    for at in (0.1 * k, k / 10.0, np.nextafter(0.1 * k, 1.0)):
+        made = ode.solve(f, [0.0], (0.0, 1.0), stops=[at], at_stops=[[100.0]], t_eval=[at, 1.0])
+        np.testing.assert_allclose(made.y.samples[:, 0, 0], [at, 101.0], rtol=1e-9)
+
+
 def test_runs_from_stop_to_stop_are_one_run():
     options = {"p": [0.5], "stops": [0.0, 1.0, 2.0], "at_stops": [[1.0], [2.0], [3.0]]}
     whole = ode.solve(decay, [1.0], (0.0, 3.0), **options)
@@ -264,7 +276,7 @@ def test_derivatives_go_through_stops(method, times, kind):
 
 
 # --- large times
-@pytest.mark.parametrize("method", ["rk4", "euler", "tsit5", "leapfrog", "euler-maruyama", "milstein"])
+@pytest.mark.parametrize("method", ["rk4", "tsit5", "leapfrog", "euler-maruyama"])
 @pytest.mark.parametrize(
     ("dtype", "t0", "h"), [("float32", 1e6, 0.01), ("float64", 1.7e9, 1e-3), ("float64", 1e16, 0.5)]
 )
