@@ -116,7 +116,7 @@ def solve(
         `noise`, values within a step lie on the line through its ends.
     stops : array or Ensemble, shape (k,), or False, optional
         Times, in any order, at which every method ends a step exactly and starts anew: where `f` jumps or bends, or
-        something short begins or ends. Those from t0 on and before t1 count; infinite ones pad. Stops within 16
+        something short begins or ends. Those from t0 on and before t1 count; infinite ones pad. Stops within 48
         spacings of t are one. The times at which `f` itself switches, as its trace shows them, are stops, too, per
         sample: knots of ``xp.interp`` and comparisons, ``%``, ``floor``, ``abs`` and extremes of the time and
         parameters alone. False: none, not even these.

@@ -20,11 +20,14 @@ __all__ = ["MOST_FOUND", "SHIFT", "Stops", "checked_stops", "found_stops", "stop
 MOST_FOUND = 10_000
 """Stops of a sample that are taken from the trace, at most."""
 
-TOGETHER = 16
+TOGETHER = 48
 """Stops that differ by fewer spacings of t are one."""
 
-SHIFT = 4
-"""Spacings of t by which f is evaluated inside of the ends of a segment, where its conditions change over."""
+SHIFT = 16
+"""Spacings of t by which f is evaluated inside of the ends of a segment, where its conditions change over.
+
+Rounding in a condition is worth some: in ``sin(w * t) > c`` up to eight.
+"""
 
 CHUNK = 1024
 """Samples whose stops are found together."""

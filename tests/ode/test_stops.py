@@ -123,6 +123,30 @@ def test_too_many_switches_are_said():
         ode.solve(f, [0.0], (0.0, 1.0), rtol=1e-2)
 
 
+@pytest.mark.parametrize("method", ["taylor", "rk4"])
+def test_one_pulse_written_in_many_ways_is_one_pulse(method):
+    """In one system: each unknown has the same pulse of half an hour every twelve hours."""
+
+    def f(t, y, p, xp):
+        level = np.cos(np.pi * 0.5 / 12.0)
+        pulses = [
+            xp.where(t - 12.0 * xp.floor(t / 12.0) < 0.5, 10.0, 0.0),
+            10.0 * ((t % 24.0) % 12.0 < 0.5),
+            5.0 * (1.0 + xp.sign(0.5 - t % 12.0)),
+            xp.where(t - 12.0 * (t // 12.0) < 0.5, 10.0, 0.0),
+            xp.where(~(t % 12.0 >= 0.5), 10.0, 0.0),
+            xp.where(xp.sin(np.pi * (t - 0.25) / 6.0 + 0.5 * np.pi) > level, 10.0, 0.0),
+            xp.where(xp.exp(-(t % 12.0)) > np.exp(-0.5), 10.0, 0.0),
+            sum(xp.where((t >= 12.0 * k) & (t < 12.0 * k + 0.5), 10.0, 0.0) for k in range(4)),
+        ]
+        return [pulse - 0.1 * v for pulse, v in zip(pulses, y, strict=True)]
+
+    options = {"step": 0.1} if method == "rk4" else {"rtol": 1e-9, "atol": 1e-12}
+    made = ode.solve(f, np.zeros(8), (0.0, 48.0), method=method, **options)
+    true = sum(100.0 * (np.exp(-0.1 * (47.5 - 12.0 * i)) - np.exp(-0.1 * (48.0 - 12.0 * i))) for i in range(4))
+    np.testing.assert_allclose(made.y.samples[:, 0], true, rtol=1e-8)
+
+
 # --- given
 @pytest.mark.parametrize("method", [*ADAPTIVE, "rk4"])
 def test_doses_are_added_at_stops_of_each_sample(method):
