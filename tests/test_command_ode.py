@@ -127,3 +127,12 @@ def test_a_file_called_as_one_of_the_library_is_not_blamed_for_its_errors(folder
     assert exit_status(["ode", "solve.py:decay", "-c", "problem.toml", "--step", "-1", "--quiet"]) == 2
     error = capsys.readouterr().err
     assert "step must be above zero" in error and "raised" not in error
+
+
+@pytest.mark.parametrize(("name", "options", "method"), [
+    ("robertson", [], "rodas4"), ("hires", [], "rodas4"), ("lorenz63", [], "tsit5"),
+    ("hires", ["--method", "bdf"], "bdf"),
+])  # fmt: skip
+def test_a_stiff_problem_of_the_gallery_is_integrated_by_a_stiff_method(folder, capsys, name, options, method):
+    assert exit_status(["ode", name, "--json", "--quiet", *options]) == 0
+    assert method in capsys.readouterr().out

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.graph import Graph, ancestors, renumbered
 from ensemble._compile.trace.replay import replay
-from ensemble._typing import Array
+from ensemble._typing import Array, Namespace
 from ensemble.ode import implicit
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.control import Rows
@@ -26,19 +25,20 @@ from ensemble.ode.extension import (
     require_traceable,
     run_bodies,
     sizes_of,
+    with_times_of,
 )
-from ensemble.ode.methods.method import interpolated
+from ensemble.ode.methods.method import interpolated, weighted
 from ensemble.ode.problem import Problem, Solution
+from ensemble.ode.segments import over_segments
+from ensemble.ode.stop_changes import change_of
 
 __all__ = ["KINDS", "accumulated"]
 
-NODES = (0.5 - 0.5 / math.sqrt(5.0), 0.5 + 0.5 / math.sqrt(5.0))
-"""The inner points of the Gauss-Lobatto rule with four points on (0, 1); the outer ones are the ends of the step."""
-
-WEIGHTS = (1.0 / 12.0, 5.0 / 12.0, 5.0 / 12.0, 1.0 / 12.0)
-
 KINDS = 4
 """Rows of a functional: mean, variance, smallest and largest value."""
+
+ITERATIONS = 3
+"""Places within a step at which an extreme is looked for, beside the nodes."""
 
 
 def accumulated(problem: Problem, graph: Graph, progress: bool, name: str) -> tuple[Solution, Array]:
@@ -48,15 +48,51 @@ def accumulated(problem: Problem, graph: Graph, progress: bool, name: str) -> tu
     require_own_steps(problem, name, "Pass t_eval.", most=implicit.FROM - 1)
     sizes = sizes_of(problem)
     extension = _extension(sizes, graph)
-    bodies = _bodies(bodies_of(problem, dense=True), sizes, graph, problem.dtype)
     xp, largest = array_namespace(problem.y0), float(np.finfo(problem.dtype).max)
     first = np.repeat(np.array([0.0, 0.0, largest, -largest], problem.dtype), m)
-    added = xp.broadcast_to(asarray_like(first[:, None], problem.y0), (KINDS * m, problem.y0.shape[1]))
-    unknowns = xp.concat([problem.y0, added], axis=0)
-    whole = run_bodies(extended_problem(problem, extension, unknowns, problem.p), bodies, progress)
+    added = asarray_like(first[:, None], problem.y0)
+    unknowns = xp.concat([problem.y0, xp.broadcast_to(added, (KINDS * m, problem.y0.shape[1]))], axis=0)
+    extended = extended_problem(problem, extension, unknowns, problem.p)
+
+    def integrate(part: Problem) -> Solution:
+        bodies = _bodies(bodies_of(with_times_of(problem, part), dense=True), sizes, graph, problem.dtype)
+        return run_bodies(part, bodies, progress)
+
+    if problem.stops is None:
+        whole = integrate(extended)
+    else:
+        whole = _over_segments(problem, extended, integrate, added, m)
     rows, unknown = whole.y[n:], xp.asarray(xp.nan, dtype=problem.y0.dtype)
     rows = xp.where(rows[2 * m] == largest, unknown, rows) if m else rows
     return whole._replace(y=whole.y[:n]), rows
+
+
+def _over_segments(
+    problem: Problem, extended: Problem, integrate: Callable[[Problem], Solution], first: Array, m: int
+) -> Solution:
+    """The end of all runs with stops, and the statistics of their segments together."""
+    n, xp, S = problem.system.n, array_namespace(problem.y0), problem.n_samples
+    weight, rows = xp.zeros(S, dtype=first.dtype), xp.broadcast_to(first, (first.shape[0], S))
+
+    def alone(part: Problem) -> Solution:
+        nonlocal weight, rows
+        y = xp.concat([part.y0[:n], xp.broadcast_to(first, (first.shape[0], part.y0.shape[1]))], axis=0)
+        made = integrate(part._replace(y0=y))
+        own = xp.abs(part.t1 - part.t0) + xp.zeros_like(weight)
+        total = weight + own
+        part_of_time = xp.where(total == 0.0, total, own / xp.where(total == 0.0, xp.ones_like(total), total))
+        (mean, variance, least, most), (mean_2, variance_2, least_2, most_2) = (
+            [each[k * m : (k + 1) * m] for k in range(KINDS)] for each in (rows, made.y[n:])
+        )
+        rise = mean_2 - mean
+        variance = (1.0 - part_of_time) * (variance + part_of_time * (rise * rise)) + part_of_time * variance_2
+        extremes = [xp.minimum(least, least_2), xp.maximum(most, most_2)]
+        weight, rows = total, xp.concat([mean + part_of_time * rise, variance, *extremes], axis=0)
+        return made
+
+    with np.errstate(all="ignore"):
+        whole = over_segments(extended, alone, change_of(problem))
+    return whole._replace(y=xp.concat([whole.y[:n], rows], axis=0))
 
 
 @functools.lru_cache(maxsize=64)
@@ -79,21 +115,23 @@ def _extension(sizes: Sizes, graph: Graph) -> Extension:
         t_old, h = outputs[rows.n_carried + 2 : rows.n_carried + 4]
         ends = rows.n_carried + 4
         old, degree = outputs[ends : ends + n], (len(outputs) - ends - n) // n
-        new, at = list(outputs[rows.y : rows.y + n]), ends + n
+        new, at_coefficients = list(outputs[rows.y : rows.y + n]), ends + n
         moved = outputs[rows.t] != t_old
 
-        def inside(theta: float) -> list[Any]:
-            y = [interpolated(old[i], outputs[at + i * degree : at + (i + 1) * degree], theta) for i in range(n)]
-            return replay(graph, [t_old + theta * h, *y, *p], xp)
+        def at(theta: Any) -> Mapping[int, Any]:
+            return _Inputs(t_old + theta * h, theta, old, outputs[at_coefficients:], degree, p)
 
+        nodes, weights = lobatto(degree + 2)
         last = replay(graph, [t_old + h, *new, *p], xp)
-        points = [own.carried, *(inside(theta) for theta in NODES), last]
+        points = [own.carried, *(replay(graph, at(theta), xp) for theta in nodes[1:-1]), last]
         part = h / ((t_old - values[rows.t0]) + h)
         found: list[list[Any]] = [[], [], [], []]
         for j in range(m):
-            values_here = [point[j] for point in points]
+            values_here, alone = [point[j] for point in points], _output(graph, j)
             of_step = [own.unknowns[kind * m + j] for kind in range(KINDS)]
-            for place, value in zip(found, _updated(of_step, values_here, part, xp), strict=True):
+            inner = [_largest(nodes, values_here, lambda theta: replay(alone, at(theta), xp)[0], sign, xp)  # noqa: B023
+                     for sign in (-1.0, 1.0)]  # fmt: skip
+            for place, value in zip(found, _updated(of_step, values_here, weights, inner, part, xp), strict=True):
                 place.append(value)
         unknowns = [xp.where(moved, a, b) for a, b in zip([v for row in found for v in row], own.unknowns, strict=True)]
         carried = [xp.where(moved, a, b) for a, b in zip(last, own.carried, strict=True)]
@@ -102,18 +140,101 @@ def _extension(sizes: Sizes, graph: Graph) -> Extension:
     return Extension(sizes, Sizes(KINDS * m, m, 0), start, advance)
 
 
-def _updated(before: Sequence[Any], values: Sequence[Any], part: Any, xp: Any) -> list[Any]:
+class _Inputs(Mapping[int, Any]):
+    """The inputs of a functional at a fraction of a step: unknowns are interpolated where they are read."""
+
+    def __init__(
+        self, t: Any, theta: Any, old: Sequence[Any], coefficients: Sequence[Any], degree: int, p: Sequence[Any]
+    ) -> None:
+        self._t, self._theta, self._old, self._coefficients, self._degree, self._p = (
+            t,
+            theta,
+            old,
+            coefficients,
+            degree,
+            p,
+        )
+
+    def __getitem__(self, place: int) -> Any:
+        n = len(self._old)
+        if place == 0:
+            return self._t
+        if place > n:
+            return self._p[place - 1 - n]
+        first = (place - 1) * self._degree
+        return interpolated(self._old[place - 1], self._coefficients[first : first + self._degree], self._theta)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return 1 + len(self._old) + len(self._p)
+
+
+@functools.cache
+def lobatto(count: int) -> tuple[list[float], list[float]]:
+    """The points and weights of the Gauss-Lobatto rule on (0, 1): exact for polynomials of degree ``2 count - 3``."""
+    legendre = np.polynomial.legendre.Legendre.basis(count - 1)
+    inner = legendre.deriv().roots().real if count > 2 else np.zeros(0)
+    x = np.concatenate([[-1.0], np.sort(0.5 * (inner - inner[::-1])), [1.0]])
+    weights = 1.0 / (count * (count - 1) * legendre(x) ** 2)
+    return (0.5 * (x + 1.0)).tolist(), (weights / weights.sum()).tolist()
+
+
+def _output(graph: Graph, j: int) -> Graph:
+    """One output of a graph."""
+    order = sorted(ancestors(graph.nodes, [graph.outputs[j]]))
+    nodes, outputs = renumbered(graph.nodes, order, [graph.outputs[j]])
+    return Graph(nodes, graph.n_inputs, outputs, 0)
+
+
+def _largest(
+    nodes: Sequence[float], values: Sequence[Any], at: Callable[[Any], Any], sign: float, xp: Namespace
+) -> list[Any]:
+    """Values within a step, the largest among them to rounding (the smallest, with `sign` -1).
+
+    From the largest of the values at the nodes with its neighbours on: the vertex of the parabola through three places,
+    of which the best and its neighbours are kept.
+    """
+    a, b, c = ((xp.full_like(values[0], nodes[k]), values[k] * sign) for k in range(3))
+    for k in range(2, len(nodes) - 1):
+        better, near = values[k] * sign > b[1], [(nodes[i], values[i] * sign) for i in (k - 1, k, k + 1)]
+        a, b, c = (_either(better, new, old, xp) for new, old in zip(near, (a, b, c), strict=True))
+    seen: list[Any] = []
+    for _ in range(ITERATIONS):
+        left, right = b[0] - a[0], c[0] - b[0]
+        rise, fall = right * (b[1] - a[1]), left * (b[1] - c[1])
+        bend = rise + fall
+        shift = 0.5 * (right * rise - left * fall) / xp.where(bend > 0.0, bend, xp.ones_like(bend))
+        place = b[0] + shift
+        known = (bend > 0.0) & (place > a[0]) & (place < c[0]) & (place != b[0])
+        place = xp.where(known, place, b[0])
+        new = (place, xp.where(known, at(place) * sign, b[1]))
+        seen.append(new[1] * sign)
+        left, better = new[0] < b[0], new[1] > b[1]
+        lower, inner = known & (left ^ better), _either(better, b, new, xp)
+        a, c = _either(lower, inner, a, xp), _either(known & ~(left ^ better), inner, c, xp)
+        b = _either(better, new, b, xp)
+    return seen
+
+
+def _either(condition: Any, first: Sequence[Any], second: Sequence[Any], xp: Namespace) -> tuple[Any, ...]:
+    """One of two places with their values."""
+    return tuple(xp.where(condition, x, y) for x, y in zip(first, second, strict=True))
+
+
+def _updated(
+    before: Sequence[Any], values: Sequence[Any], weights: Sequence[float], inner: Sequence[Sequence[Any]], part: Any,
+    xp: Namespace,
+) -> list[Any]:  # fmt: skip
     """The statistics with those of one more step, which is `part` of the time so far."""
     mean, variance, least, most = before
-    average = _weighted(values)
-    spread = _weighted([(v - average) * (v - average) for v in values])
+    average = weighted(weights, values)
+    spread = weighted(weights, [(v - average) * (v - average) for v in values])
     rise = average - mean
     variance = (1.0 - part) * (variance + part * (rise * rise)) + part * spread
-    for value in values:
-        least, most = xp.minimum(least, value), xp.maximum(most, value)
+    for value in (*values, *inner[0]):
+        least = xp.minimum(least, value)
+    for value in (*values, *inner[1]):
+        most = xp.maximum(most, value)
     return [mean + part * rise, variance, least, most]
-
-
-def _weighted(values: Sequence[Any]) -> Any:
-    total = WEIGHTS[0] * (values[0] + values[3])
-    return total + WEIGHTS[1] * (values[1] + values[2])

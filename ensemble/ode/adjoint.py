@@ -16,6 +16,7 @@ from ensemble._kernels.ode.backward import backward_addresses, gradient_range
 from ensemble._kernels.ode.generated import single_width
 from ensemble._progress import Display
 from ensemble._typing import Array
+from ensemble.ode.adjoint_segments import backward_over_segments
 from ensemble.ode.arguments import require_no_events, require_real, stacked
 from ensemble.ode.compiled import Bodies, aligned, bodies_of, places_of, sources_of
 from ensemble.ode.extension import require_own_steps, require_traceable
@@ -46,9 +47,8 @@ KEPT = 64
 class OdeGradient(NamedTuple):
     """The solution and the gradient of ``sum cotangent y``, sample by sample. NaN for samples that failed.
 
-    The gradient is NaN, too, where `f` does not choose a value whose own derivative is not finite, as by
-    ``xp.where(y > 0, xp.sqrt(y), 0)`` for y below zero: it is multiplied by zero. `sensitivities` has the finite
-    derivative; so has the gradient of ``xp.sqrt(xp.where(y > 0, y, 1))`` as that value.
+    A value that `f` does not choose, as by ``xp.where(y > 0, xp.sqrt(y), 0)`` for y below zero, adds nothing, though
+    its own derivative is not finite.
     """
 
     y: Ensemble
@@ -133,7 +133,7 @@ def gradient(
     weights = None if callable(cotangent) else _weights(cotangent, shape, problem)
     if weights is not None:
         problem = problem._replace(n_samples=weights.shape[-1])
-    if weights is None or given.has_times or cuda:
+    if weights is None or ((given.has_times or cuda) and problem.stops is None):
         solution = run(problem, progress)
     if weights is None:
         assert solution is not None
@@ -141,16 +141,28 @@ def gradient(
         weights = _weights(cotangent(wrap(y, given.sample_set)), shape, problem)
         fits = weights.shape[-1] == problem.n_samples
         require(fits, NAME, "cotangent", f"return {problem.n_samples} samples", weights.shape[-1])
-    if cuda:
-        from ensemble.ode import adjoint_device
-
-        assert solution is not None
-        by_y0, by_p = adjoint_device.backward(problem, steps, weights, solution)
+    if problem.stops is not None:
+        made, by_y0, by_p = backward_over_segments(problem, weights, lambda part, w: _swept(part, steps, w, False))
     else:
-        made, by_y0, by_p = _backward(problem, steps, weights, progress)
-        solution = made if solution is None else solution
+        made, by_y0, by_p = _swept(problem, steps, weights, progress, solution)
+    solution = made if solution is None else solution
     result = result_of(solution, given._replace(problem=problem))
     return OdeGradient(result.y, wrap(by_y0, given.sample_set), wrap(by_p[:k], given.sample_set), result)
+
+
+def _swept(
+    problem: Problem, steps: Steps, weights: Array, progress: bool, solution: Solution | None = None
+) -> tuple[Solution, Array, Array]:
+    """The ends of all samples, and the derivatives with respect to y0 and p, of a run without stops.
+
+    `solution` is that of `solve`, where it is known.
+    """
+    if backend_of(problem.y0) != "cuda":
+        return _backward(problem, steps, weights, progress)
+    from ensemble.ode import adjoint_device
+
+    solution = run(problem, progress) if solution is None else solution
+    return solution, *adjoint_device.backward(problem, steps, weights, solution)
 
 
 def _weights(cotangent: Any, shape: tuple[int, ...], problem: Problem) -> Array:

@@ -31,6 +31,7 @@ __all__ = [
     "require_real",
     "sign",
     "stacked",
+    "step_counts",
     "together",
 ]
 
@@ -157,17 +158,28 @@ def _copies(numbers: bytes, dtype: str, shapes: tuple[tuple[int, ...], ...], dev
     return _split(device_array(np.frombuffer(numbers, dtype)), shapes)
 
 
+def step_counts(span: np.ndarray, step: np.ndarray, size: np.ndarray, dtype: str) -> np.ndarray:
+    """The number of steps of length `step` in `span`, the last of which may be shorter.
+
+    `size` is the sum of the magnitudes of both ends. A rest of their rounding is no step: the last one is longer by it,
+    by a hundredth at most.
+    """
+    step = np.where(step == 0.0, 1.0, step)  # of a sample that stays at its start
+    exact = span.astype(np.float64) / step
+    nearest, eps = np.rint(exact), float(np.finfo(dtype).eps)
+    rounding = 8.0 * eps * nearest + np.minimum(eps * size / step, 0.01)
+    counts: np.ndarray = np.where((abs(exact - nearest) <= rounding) & (nearest > 0.0), nearest, np.ceil(exact))
+    return counts
+
+
 def fixed_steps(given: dict[str, Array], direction: Array, dtype: str) -> tuple[Array, Array]:
     """The number of fixed steps and their length with its sign."""
-    span = abs(together(given["t[1]"], given["t[0]"], np.subtract))
-    exact = together(span, given["step"], np.divide)
-    nearest = np.rint(exact)
-    close = abs(exact - nearest) <= 8 * float(np.finfo(dtype).eps) * nearest  # a rest of rounding is no step
-    counts = close * nearest + ~close * np.ceil(exact)
+    t0, t1, step = (to_numpy(given[name]) for name in ("t[0]", "t[1]", "step"))
+    counts = step_counts(abs(t1 - t0), step, abs(t0) + abs(t1), dtype)
     most = 2 ** (np.finfo(dtype).nmant + 1)
     seen = float(counts.max())
     require(seen <= most, NAME, "step", f"need at most {most} steps of {dtype}", f"{seen:.3g} steps")
-    return counts.astype(dtype), together(given["step"], direction, np.multiply)
+    return asarray_like(counts.astype(dtype), given["step"]), together(given["step"], direction, np.multiply)
 
 
 def check_times(times: Array, given: dict[str, Array], direction: Array, t_eval: Ensemble) -> None:

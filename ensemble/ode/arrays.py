@@ -5,7 +5,6 @@ The bodies of the steps are those of the compiled loops, evaluated for all unfin
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from ensemble._backend import array_namespace, is_array
 from ensemble._check import kind_of, message
 from ensemble._errors import again
 from ensemble._typing import Array, Namespace
-from ensemble.ode.compiled import loads_of
+from ensemble.ode.compiled import degree_of, loads_of
 from ensemble.ode.control import Rows, advance, rows_of, start
 from ensemble.ode.methods.method import interpolated
 from ensemble.ode.methods.stochastic import StochasticSystem
@@ -28,6 +27,9 @@ from ensemble.scalar import run as run_paths
 __all__ = ["run"]
 
 BISECTIONS = 60
+
+SPACINGS = 4.0
+"""Of t, by which the last stage of a step may lie behind the end."""
 
 
 def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -92,14 +94,16 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     system = _system(problem.system, xp)
     events = [lifted(g, "event") for g in problem.events]
     method, n = problem.method, system.n
-    degree = _degree(problem, system)
+    degree = degree_of(method, problem.dtype)
     rows = rows_of(method, system, problem.atol.shape[0], len(events), degree)
     zeros = xp.zeros(S, dtype=problem.y0.dtype)
     values = [zeros] * rows.n_inputs
     for row, given in loads_of(problem, rows):
         values[row] = xp.broadcast_to(given, (S,)) + zeros
-    method.check_values(system, values[rows.t], values[rows.y : rows.h], values[rows.p : rows.n_inputs])
-    first, *rest = (value + zeros for value in start(method, system, events, rows, values))  # some are constants
+    point = values[rows.t], values[rows.y : rows.h], values[rows.p : rows.n_inputs]
+    method.check_values(_between_ends(system, rows, values, None), *point)
+    begun = start(method, _between_ends(system, rows, values), events, rows, values)
+    first, *rest = (value + zeros for value in begun)  # some are constants
     values[rows.h] = first
     for k, value in enumerate(rest[: method.n_carried(system)]):
         values[rows.carried_values + k] = value
@@ -111,14 +115,13 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
         xp.zeros(S, dtype=xp.int64), xp.zeros(S, dtype=xp.int64),
         xp.full((t_eval.shape[0], n, S), xp.nan, dtype=zeros.dtype),
         xp.full((len(events), problem.max_roots, S), xp.nan, dtype=zeros.dtype),
-        xp.zeros((len(events), S), dtype=xp.int64),
+        xp.zeros((len(events), S), dtype=xp.int64) if problem.n_roots is None else problem.n_roots.copy(),
     )  # fmt: skip
     _at_start(solution, values, rows, t_eval, n)
-    body = functools.partial(advance, method, system, events, rows)
     ids = xp.nonzero(solution.status == 0)[0]
     values = [value[ids] for value in values]
     while ids.shape[0]:
-        outputs = body(values)
+        outputs = advance(method, _between_ends(system, rows, values), events, rows, values)
         done = _after_step(problem, solution, system, events, rows, outputs, ids, t_eval, degree)
         values = [*outputs[: rows.n_carried], *values[rows.n_carried :]]
         if bool(xp.any(done)):
@@ -136,17 +139,30 @@ def _system(system: System, xp: Namespace) -> System:
     except (TypeError, AttributeError):
         n, k = system.n, system.n_parameters
         if isinstance(system, StochasticSystem):
-            return StochasticSystem(lifted(system.drift, "f"), lifted(system.diffusion, "noise"), n, k, xp)
+            parts = lifted(system.drift, "f"), lifted(system.diffusion, "noise")
+            return StochasticSystem(*parts, n, k, xp, first_step=system.first_step)
         return System(lifted(system.function, "f"), n, k, xp)
 
 
-def _degree(problem: Problem, system: System) -> int:
-    """The degree of the dense output, from one step of the first sample."""
-    y = [row[:1] for row in problem.y0]
-    p = [row[:1] for row in problem.p]
-    t, method = problem.t0[:1], problem.method
-    step = method.step(system, t, problem.t1[:1] * 0 + 1e-3, y, method.start(system, t, y, p), p)
-    return len(step.dense[0])
+def _between_ends(system: System, rows: Rows, values: Sequence[Array], spacings: float | None = SPACINGS) -> System:
+    """The system with f at times of the interval alone: the last stage of a step may lie behind it by rounding.
+
+    `spacings` of t count as rounding; None: all do.
+    """
+    if type(system) is not System or system.is_traced:
+        return system
+    xp, function = system.xp, system.f
+    low, high = (extreme(values[rows.t0], values[rows.t1]) for extreme in (xp.minimum, xp.maximum))
+
+    rounding = xp.full_like(low, xp.inf)
+    if spacings is not None:
+        rounding = spacings * float(np.finfo(str(low.dtype)).eps) * xp.maximum(xp.abs(low), xp.abs(high))
+
+    def bounded(t: Array, y: Sequence[Array], p: Sequence[Array], xp: Namespace) -> Any:
+        end = xp.minimum(xp.maximum(t, low), high)  # substeps of "yoshida4" lie far behind it
+        return function(xp.where(xp.abs(end - t) <= rounding, end, t), y, p)
+
+    return System(bounded, system.n, system.n_parameters, xp, dtype=system.dtype)
 
 
 def _at_start(solution: Solution, values: list[Array], rows: Rows, t_eval: Array, n: int) -> None:

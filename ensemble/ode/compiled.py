@@ -19,10 +19,12 @@ from ensemble._kernels.ode.generated import addresses, width_of
 from ensemble._typing import Array
 from ensemble.ode.control import Rows, advance, rows_of, start
 from ensemble.ode.methods.method import Method
+from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
+from ensemble.ode.noise import N_NUMBERS
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.system import System, kept_trace
 
-__all__ = ["Bodies", "aligned", "bodies_of", "loads_of", "places_of", "run", "sources_of"]
+__all__ = ["Bodies", "aligned", "bodies_of", "degree_of", "loads_of", "places_of", "run", "sources_of"]
 
 KEPT = 256
 """Traced bodies that are kept."""
@@ -96,7 +98,7 @@ def _bodies(
     def bound(values: list[Any]) -> System:
         return system.traced().bound(values[0].__array_namespace__())
 
-    degree = _degree(system, method, dtype)
+    degree = degree_of(method, dtype)
     rows = rows_of(method, system, n_atol, len(given), degree)
 
     def body(function: Callable[..., Any]) -> Graph:
@@ -113,9 +115,11 @@ def _harmonic(t: Any, y: list[Any], p: list[Any], xp: Any) -> list[Any]:
     return [y[1], -y[0]]
 
 
-def _degree(system: System, method: Method, dtype: str) -> int:
+def degree_of(method: Method, dtype: str) -> int:
     """The degree of the dense output of a method, which is the same for all systems: from a step of a small one."""
-    small = System(_harmonic, 2, 0, None, dtype=dtype) if type(system) is System else system
+    small = System(_harmonic, 2, 0, None, dtype=dtype)
+    if method.name in STOCHASTIC:
+        small = StochasticSystem(_harmonic, _harmonic, 2, N_NUMBERS, None, dtype=dtype)
     n, real, degrees = small.n, Scalar(dtype), []
 
     def count(*values: Any) -> Any:
@@ -138,7 +142,10 @@ def loads_of(problem: Problem, rows: Rows) -> list[tuple[int, Array]]:
     loads += [(rows.t1, problem.t1), (rows.direction, direction), (rows.rtol, problem.rtol)]
     loads += [(rows.atol + i, row) for i, row in enumerate(problem.atol)]
     loads += [(rows.h, problem.step), (rows.longest, problem.longest_step), (rows.max_steps, problem.n_steps)]
-    loads += [(rows.p + j, row) for j, row in enumerate(problem.p)]
+    given = list(problem.p)
+    if problem.frame is not None and problem.frame_numbers is not None:  # those that samples share are loaded once
+        given[problem.frame : problem.frame + len(problem.frame_numbers)] = list(problem.frame_numbers)
+    loads += [(rows.p + j, row) for j, row in enumerate(given)]
     return loads
 
 
@@ -183,7 +190,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
     solution = Solution(
         np.empty((n, S), dtype), np.empty(S, dtype), np.zeros(S, np.int8), np.zeros(S, np.int64), np.zeros(S, np.int64),
         np.full((t_eval.shape[0], n, S), np.nan, dtype), np.full((n_events, problem.max_roots, S), np.nan, dtype),
-        np.zeros((n_events, S), np.int64),
+        np.zeros((n_events, S), np.int64) if problem.n_roots is None else problem.n_roots.copy(),
     )  # fmt: skip
     width = bodies.width or width_of(bodies.loop, dtype)
     n_event_rows = 1 + n + problem.system.n_parameters + n_events

@@ -150,7 +150,7 @@ def start(method: Method, system: System, events: Sequence[Any], rows: Rows, val
     size, rate = (_squared_norm(values, scales) for values in (y, slope))
     small = (size < 1e-10) | (rate < 1e-10)
     first = xp.where(small, xp.full_like(t, 1e-6), 0.01 * xp.sqrt(size / xp.where(small, xp.ones_like(t), rate)))
-    first = xp.minimum(first, s.longest)
+    first = xp.minimum(first, xp.minimum(s.longest, xp.abs(s.t1 - t)))  # f is not called outside of the interval
     h = first * s.direction
     other = system.f(t + h, [v + h * k for v, k in zip(y, slope, strict=True)], p)
     change = [b - a for a, b in zip(slope, other, strict=True)]

@@ -57,7 +57,9 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
     def unreached(shape: tuple[int, ...]) -> Array:
         return xp.full(shape, xp.nan, dtype=real) if shape[0] else xp.empty(shape, dtype=real)
 
-    counts = xp.empty((2 + n_events, S), dtype=xp.int64)
+    counts = xp.zeros((2 + n_events, S), dtype=xp.int64)
+    if problem.n_roots is not None:
+        counts[2:] = problem.n_roots
     solution = Solution(
         xp.empty((n, S), dtype=real), xp.empty(S, dtype=real), xp.zeros(S, dtype=xp.int8), counts[0], counts[1],
         unreached((problem.t_eval.shape[0], n, S)), unreached((n_events, problem.max_roots, S)), counts[2:],

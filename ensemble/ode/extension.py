@@ -34,6 +34,7 @@ __all__ = [
     "require_traceable",
     "run_bodies",
     "sizes_of",
+    "with_times_of",
 ]
 
 MOST_DOUBLE = 8
@@ -113,6 +114,11 @@ def extended_problem(problem: Problem, extension: Extension, unknowns: Array, pa
     """The problem whose y0 and p have the rows of the extension behind their own."""
     method, system = _outer(extension, problem.dtype, problem.method)
     return problem._replace(method=method, system=system, y0=unknowns, p=parameters)
+
+
+def with_times_of(problem: Problem, part: Problem) -> Problem:
+    """The problem with the interval and the number of steps of a part of it, which bodies depend on."""
+    return problem._replace(t0=part.t0, t1=part.t1, step=part.step, n_steps=part.n_steps)
 
 
 def extended_bodies(bodies: Bodies, extension: Extension, dtype: str, *, dense: bool) -> Bodies:

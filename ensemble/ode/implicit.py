@@ -120,7 +120,7 @@ def _first_steps(parts: Parts, now: Active, slope: Array, order: int) -> Array:
     size, rate = (mean_square(values, y, y, now.rtol, now.atol) for values in (y, slope))
     small = (size < 1e-10) | (rate < 1e-10)
     first = np.where(small, 1e-6, 0.01 * np.sqrt(size / np.where(small, 1.0, rate)))
-    first = np.minimum(first, now.longest).astype(y.dtype)
+    first = np.minimum(first, np.minimum(now.longest, np.abs(now.t1 - now.t))).astype(y.dtype)
     rows[0] += first * now.direction
     other = parts.f(rows, y + (first * now.direction) * slope)
     curvature = mean_square(other - slope, y, y, now.rtol, now.atol) / (first * first)
@@ -159,7 +159,8 @@ def empty_solution(problem: Problem) -> Solution:
     return Solution(
         np.empty((n, S), dtype), np.empty(S, dtype), np.zeros(S, np.int8), np.zeros(S, np.int64), np.zeros(S, np.int64),
         np.full((problem.t_eval.shape[0], n, S), np.nan, dtype),
-        np.full((n_events, problem.max_roots, S), np.nan, dtype), np.zeros((n_events, S), np.int64),
+        np.full((n_events, problem.max_roots, S), np.nan, dtype),
+        np.zeros((n_events, S), np.int64) if problem.n_roots is None else problem.n_roots.copy(),
     )  # fmt: skip
 
 

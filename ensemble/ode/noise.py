@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import array_of, integer, require
+from ensemble._backend import array_namespace, asarray_like
+from ensemble._check import array_of, integer, require, require_unmasked
 from ensemble._compile.trace.bit_patterns import high_word
+from ensemble._sample_numbers import sample_numbers
 from ensemble._typing import Array, Namespace
 
-__all__ = ["N_NUMBERS", "noise_numbers", "normals", "philox", "without_numbers"]
+__all__ = ["N_NUMBERS", "noise_numbers", "normals", "philox", "samples_of_noise", "with_numbers", "without_numbers"]
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 INCREMENTS = (0x9E3779B9, 0xBB67AE85)
@@ -92,3 +94,33 @@ def normals(step: Any, numbers: Sequence[Any], count: int, xp: Namespace) -> lis
         angle = (c + (d + 0.5) * 2.0**-32) * (2.0**-32 * 2.0 * math.pi)
         found += [radius * xp.cos(angle), radius * xp.sin(angle)]
     return found[:count]
+
+
+def samples_of_noise(given: Any, n_samples: int, sample_set: Any) -> np.ndarray:
+    """The numbers of the samples: those given, of their set, of the study whose model is called, or their places.
+
+    Where all arguments are shared, they say how many samples there are.
+    """
+    if given is not None:
+        require_unmasked(given, "ode.solve", "noise_samples")
+        shape = f"have shape ({n_samples if n_samples > 1 else 'n_samples'},)"
+        ids = array_of(given, "ode.solve", "noise_samples", shape)
+        fits = ids.ndim == 1 and ids.size > 0 and n_samples in (1, ids.size)
+        require(fits, "ode.solve", "noise_samples", shape, ids.shape)
+        return ids
+    if sample_set is not None and len(sample_set) == n_samples:
+        return np.asarray(sample_set.ids)
+    numbers = sample_numbers()
+    if numbers is None:
+        return np.arange(n_samples)
+    seen = f"none for {n_samples} sample{'' if n_samples == 1 else 's'}"
+    requirement = f"be given in a model of a study where it solves for other samples than its {numbers.size}"
+    require(n_samples in (1, numbers.size), "ode.solve", "noise_samples", requirement, seen, "Choose them from x.ids.")
+    return numbers
+
+
+def with_numbers(p: Array, numbers: np.ndarray) -> Array:
+    """The parameters of all samples, and the numbers of their noise behind them."""
+    xp = array_namespace(p)
+    own = xp.broadcast_to(p, (p.shape[0], numbers.shape[1]))
+    return xp.concat([own, asarray_like(numbers, p)], axis=0)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ensemble._typing import Array
 from ensemble.ode.methods.method import Method
+from ensemble.ode.stops import Stops
 from ensemble.ode.system import System
 
 __all__ = ["Problem", "Solution", "part_of"]
@@ -44,6 +45,14 @@ class Problem(NamedTuple):
     """Times of output, in the direction of integration, (n_times, S or 1)."""
     n_samples: int
     dtype: str
+    stops: Stops | None = None
+    """The segments of the run; None: it is one."""
+    frame: int | None = None
+    """The first of the parameters that are the numbers of a segment (`segments.py`); None: there are none."""
+    frame_numbers: Array | None = None
+    """These numbers, (5, S or 1), where they are known: p has them, too."""
+    n_roots: Array | None = None
+    """Roots of each event that were found before, (n_events, S); None: none."""
 
     @property
     def is_dense(self) -> bool:
@@ -80,4 +89,5 @@ def part_of(problem: Problem, first: int, last: int) -> Problem:
     names = ("y0", "p", "t0", "t1", "step", "n_steps", "rtol", "atol", "longest", "t_eval")
     arrays = {name: getattr(problem, name) for name in names}
     cut = {name: each[..., first:last] for name, each in arrays.items() if each.shape[-1] > 1}
-    return problem._replace(n_samples=last - first, **cut)
+    stops = None if problem.stops is None else problem.stops.part(first, last)
+    return problem._replace(n_samples=last - first, stops=stops, **cut)

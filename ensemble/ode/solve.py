@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, prototype
-from ensemble._check import array_of, integer, message, one_of, require, require_arguments, require_unmasked
+from ensemble._backend import array_namespace, backend_of, prototype, to_numpy
+from ensemble._check import integer, message, one_of, require, require_arguments
 from ensemble._progress import Display
-from ensemble._sample_numbers import sample_numbers
 from ensemble._typing import Array
 from ensemble.ode import bdf, implicit
 from ensemble.ode.arguments import (
@@ -38,15 +37,21 @@ from ensemble.ode.compiled import events_graph
 from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
-from ensemble.ode.noise import N_NUMBERS, noise_numbers, without_numbers
+from ensemble.ode.noise import N_NUMBERS, noise_numbers, samples_of_noise, with_numbers
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeResult, OdeWarning, all_reached, without_failed
+from ensemble.ode.result import OdeResult, OdeStatus, OdeWarning, all_reached, without_failed
+from ensemble.ode.segments import Change, over_segments, with_stops
+from ensemble.ode.stop_changes import change_of
+from ensemble.ode.stops import checked_stops
 from ensemble.ode.system import System
 from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
 __all__ = ["Given", "problem_of", "result_of", "run", "solve"]
+
+STIFF = ("rodas4", "bdf")
+"""Methods for stiff systems."""
 
 MOST_UNROLLED = 64
 """Unknowns whose factorisation by `rodas4` is written out as one long body."""
@@ -63,6 +68,8 @@ def solve(
     rtol: Any = 1e-6,
     atol: Any = 1e-9,
     t_eval: Any = None,
+    stops: Any = None,
+    at_stops: Any = None,
     events: Any = (),
     backend: str = "numpy",
     first_step: Any = None,
@@ -107,6 +114,16 @@ def solve(
     t_eval : array or Ensemble, shape (n_times,), optional
         Times of output, ordered from t0 to t1, by the interpolant of the method. They do not change the steps. With
         `noise`, values within a step lie on the line through its ends.
+    stops : array or Ensemble, shape (k,), or False, optional
+        Times, in any order, at which every method ends a step exactly and starts anew: where `f` jumps or bends, or
+        something short begins or ends. Those from t0 on and before t1 count; infinite ones pad. Stops within 48
+        spacings of t are one. The times at which `f` itself switches, as its trace shows them, are stops, too, per
+        sample: knots of ``xp.interp`` and comparisons, ``%``, ``floor``, ``abs`` and extremes of the time and
+        parameters alone. False: none, not even these.
+    at_stops : array or Ensemble, shape (k, n), or callable, optional
+        What is added to the state at each stop, or ``h(t, y, p, xp)``, the n values of the state after it. Each of
+        several equal stops acts. Values at output times are those before the change, and a stop at t1 does nothing: it
+        belongs to the run that starts there. A sign that an event changes by it is no root.
     events : callable or sequence of callables
         ``g(t, y, p, xp)``, a value whose roots are found; attributes ``terminal`` (True, or the number of the root that
         ends the run) and ``direction`` (1: from negative to positive, -1, or 0: both), as SciPy has them. A root is a
@@ -170,9 +187,9 @@ def solve(
     array([-1.,  1., -1.])
     """
     given = problem_of(
-        f, y0, t, p=p, method=method, step=step, rtol=rtol, atol=atol, t_eval=t_eval, events=events, backend=backend,
-        first_step=first_step, max_step=max_step, max_steps=max_steps, max_roots=max_roots, noise=noise, seed=seed,
-        noise_samples=noise_samples,
+        f, y0, t, p=p, method=method, step=step, rtol=rtol, atol=atol, t_eval=t_eval, stops=stops,
+        at_stops=at_stops, events=events, backend=backend, first_step=first_step, max_step=max_step,
+        max_steps=max_steps, max_roots=max_roots, noise=noise, seed=seed, noise_samples=noise_samples,
     )  # fmt: skip
     return result_of(run(given.problem, progress), given)
 
@@ -207,7 +224,8 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     numbers = {name: number(value, name) for name, value in wanted.items()}
     alone = not isinstance(o.atol, list | tuple) and np.ndim(o.atol) == 0
     atol = stacked([o.atol] if alone else o.atol, "atol")
-    every = [y0, p, t_eval, atol, *numbers.values()]
+    stops, jumps, change = checked_stops(o.stops, o.at_stops, y0.shape[0])
+    every = [y0, p, t_eval, atol, stops, *([] if jumps is None else [jumps]), *numbers.values()]
     n_samples, sample_set = samples_of(NAME, *every), set_of(*every)
     like = next((each.samples for each in every if backend_of(each.samples) == "cuda"), None)
     if like is None:
@@ -244,9 +262,8 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     rows = [real(y0), real(p), given["t[0]"], given["t[1]"], lengths, counts, given["rtol"], absolute,
             given["max_step"], times]  # fmt: skip
     if o.noise is not None:
-        ids = _noise_samples(o.noise_samples, n_samples, sample_set)
-        n_samples, rows[1] = ids.size, _with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
-        functions = tuple(without_numbers(g) for g in functions)
+        ids = samples_of_noise(o.noise_samples, n_samples, sample_set)
+        n_samples, rows[1] = ids.size, with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
     placed, space = on_device(rows, like), array_namespace(like)
     system: System
     if o.noise is None:
@@ -254,6 +271,8 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     else:
         system = StochasticSystem(f, o.noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
     problem = Problem(system, chosen, functions, terminal, sides, o.max_roots, *placed, n_samples, dtype)  # type: ignore[call-arg]
+    additions = None if jumps is None else real(jumps)
+    problem = with_stops(problem, p.shape[0], to_numpy(real(stops)), additions, change, o.stops is not False)
     return Given(problem, t_eval_given, sample_set, o.method)
 
 
@@ -261,29 +280,6 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
 def _signature() -> inspect.Signature:
     """That of `solve`, which takes 80 us to find."""
     return inspect.signature(solve)
-
-
-def _noise_samples(given: Any, n_samples: int, sample_set: Any) -> np.ndarray:
-    """The numbers of the samples: those given, of their set, of the study whose model is called, or their places.
-
-    Where all arguments are shared, they say how many samples there are.
-    """
-    if given is not None:
-        require_unmasked(given, NAME, "noise_samples")
-        shape = f"have shape ({n_samples if n_samples > 1 else 'n_samples'},)"
-        ids = array_of(given, NAME, "noise_samples", shape)
-        fits = ids.ndim == 1 and ids.size > 0 and n_samples in (1, ids.size)
-        require(fits, NAME, "noise_samples", shape, ids.shape)
-        return ids
-    if sample_set is not None and len(sample_set) == n_samples:
-        return np.asarray(sample_set.ids)
-    numbers = sample_numbers()
-    if numbers is None:
-        return np.arange(n_samples)
-    seen = f"none for {n_samples} sample{'' if n_samples == 1 else 's'}"
-    requirement = f"be given in a model of a study where it solves for other samples than its {numbers.size}"
-    require(n_samples in (1, numbers.size), NAME, "noise_samples", requirement, seen, "Choose them from x.ids.")
-    return numbers
 
 
 def _method(o: types.SimpleNamespace) -> Method:
@@ -308,15 +304,25 @@ def _method(o: types.SimpleNamespace) -> Method:
     return chosen
 
 
-def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
-    """The parameters of all samples, and the numbers of their noise behind them."""
-    xp = array_namespace(p)
-    own = xp.broadcast_to(p, (p.shape[0], numbers.shape[1]))
-    return xp.concat([own, asarray_like(numbers, p)], axis=0)
+def run(problem: Problem, progress: bool = False, change: Change | None = None) -> Solution:
+    """By compiled loops where the right-hand side and the events can be traced, over arrays elsewhere.
+
+    `change` is what the stops do to the state, where y0 has further rows.
+    """
+    with Display(quiet=not progress, total=problem.n_samples, unit="sample") as display:
+
+        def report(done: int) -> None:
+            if display.bar is not None and problem.stops is None:
+                display.bar.update(done - display.bar.n)
+
+        if problem.stops is None:
+            return _integrated(problem, report)
+        change = change_of(problem) if change is None else change
+        return over_segments(problem, lambda part: _integrated(part, report), change)
 
 
-def run(problem: Problem, progress: bool = False) -> Solution:
-    """By compiled loops where the right-hand side and the events can be traced, over arrays elsewhere."""
+def _integrated(problem: Problem, report: Callable[[int], None]) -> Solution:
+    """The solution of a problem of one segment."""
     system, cuda = problem.system, backend_of(problem.y0) == "cuda"
     traceable = True
     try:
@@ -334,33 +340,27 @@ def run(problem: Problem, progress: bool = False) -> Solution:
             raise TypeError(message(NAME, "events", "be traceable for the method bdf", str(error))) from error
         traceable = False
     problem.method.check(system)
-    with Display(quiet=not progress, total=problem.n_samples, unit="sample") as display:
+    if not traceable:
+        from ensemble.ode import arrays
 
-        def report(done: int) -> None:
-            if display.bar is not None:
-                display.bar.update(done - display.bar.n)
-
-        if not traceable:
-            from ensemble.ode import arrays
-
-            return arrays.run(problem, report)
-        if problem.method.name == "bdf":
-            if cuda:
-                advice = f'Use NumPy arrays, or method="rodas4" for at most {MOST_UNROLLED} unknowns.'
-                raise ValueError(message(NAME, "backend", "be NumPy's for bdf", "CuPy's", advice))
-            return bdf.run(problem, report)
-        if problem.method.name == "rodas4" and system.n >= implicit.FROM:
-            if not cuda:
-                return implicit.run(problem, report)
-            most = f"have at most {MOST_UNROLLED} entries for rodas4 on a device"
-            require(system.n <= MOST_UNROLLED, NAME, "y0", most, system.n, "Use NumPy arrays.")
+        return arrays.run(problem, report)
+    if problem.method.name == "bdf":
         if cuda:
-            from ensemble.ode import device
+            advice = f'Use NumPy arrays, or method="rodas4" for at most {MOST_UNROLLED} unknowns.'
+            raise ValueError(message(NAME, "backend", "be NumPy's for bdf", "CuPy's", advice))
+        return bdf.run(problem, report)
+    if problem.method.name == "rodas4" and system.n >= implicit.FROM:
+        if not cuda:
+            return implicit.run(problem, report)
+        most = f"have at most {MOST_UNROLLED} entries for rodas4 on a device"
+        require(system.n <= MOST_UNROLLED, NAME, "y0", most, system.n, "Use NumPy arrays.")
+    if cuda:
+        from ensemble.ode import device
 
-            return device.run(problem, report)
-        from ensemble.ode import compiled
+        return device.run(problem, report)
+    from ensemble.ode import compiled
 
-        return compiled.run(problem, report)
+    return compiled.run(problem, report)
 
 
 def result_of(solution: Solution, given: Given) -> OdeResult:
@@ -378,5 +378,7 @@ def result_of(solution: Solution, given: Given) -> OdeResult:
                        reached, wrap(solution.y, sample_set), name)  # fmt: skip
     if not good:
         advice = "Their states are NaN; y_reached has the last ones."
+        if bool((status == int(OdeStatus.too_many_steps)).any()) and name not in STIFF:
+            advice += f" If the system is stiff, use method={' or '.join(repr(each) for each in STIFF)}."
         warnings.warn(f"{NAME}: {result.summary}. {advice}", OdeWarning, stacklevel=3)
     return result

@@ -19,6 +19,7 @@ from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.noise import without_numbers
 from ensemble.ode.problem import Problem, Solution, part_of
 from ensemble.ode.result import OdeResult, OdeStatus, without_failed
+from ensemble.ode.segments import framed_function
 from ensemble.ode.solve import Given, problem_of, result_of, run
 from ensemble.scalar import Ensemble
 from ensemble.scalar.ensemble import wrap
@@ -89,10 +90,11 @@ def time_statistics(
 ) -> OdeTimeStatistics:
     """Integrate and keep statistics of functionals over the time of each sample: no history is stored.
 
-    Without `t_eval` they are accumulated in the loop over steps: each step adds its Gauss-Lobatto quadrature with four
-    points, of which the inner two are values of the dense output (degree 5); extremes are those of these points. With
-    `t_eval` they are those of the values at these times, weighted by the trapezoidal rule; histories exist for a few
-    samples at a time. The steps are those of `solve` with dense output.
+    Without `t_eval` they are accumulated in the loop over steps: each step adds a Gauss-Lobatto quadrature of its dense
+    output, exact for squares of the unknowns; extremes are those of the dense output, found from the points of the
+    quadrature by parabolas. Both are as good as the tolerance. With `t_eval` they are those of the values at these
+    times, weighted by the trapezoidal rule; histories exist for a few samples at a time. The steps are those of `solve`
+    with dense output.
 
     Parameters
     ----------
@@ -257,7 +259,12 @@ def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> G
     require(of is None or callable(of), name, "of", "be callable", repr(of))
     if of is not None:
         require_arguments(of, ARGUMENTS, name, "of")
-    function = without_numbers(of) if of is not None and isinstance(system, StochasticSystem) else of
+    function = of
+    if of is not None and problem.frame is not None:
+        window = problem.stops is not None and problem.stops.window
+        function = framed_function(of, problem.frame, window)
+    if function is not None and isinstance(system, StochasticSystem):
+        function = without_numbers(function)
 
     def body(t: Any, y: list[Any], p: list[Any]) -> tuple[Any, ...]:
         if function is None:

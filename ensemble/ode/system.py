@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from ensemble._check import kind_of, message, require
-from ensemble._compile.trace.derivatives import UNBOUNDED, jacobian, jacobian_pattern, tangents
+from ensemble._compile.trace.derivatives import BROKEN, UNBOUNDED, jacobian, jacobian_pattern, tangents
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
@@ -83,6 +83,11 @@ class System:
             return self._graph
         return traced_graph(self.function, self.n, self.n_parameters, self.dtype, self._n_outputs)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether `f` replays a graph."""
+        return self._graph is not None
+
     def traced(self) -> System:
         """The same system, whose `f` replays its graph: the function is not called again."""
         return self._with(self.xp, self.graph)
@@ -106,6 +111,10 @@ class System:
     def has_unbounded_slopes(self) -> bool:
         """Whether entries of the Jacobian matrix may be infinite where f is finite, as that of a square root at 0."""
         return any(node.operation in UNBOUNDED for node in self.graph.nodes)
+
+    def may_jump(self) -> bool:
+        """Whether f may jump or bend."""
+        return any(node.operation in BROKEN for node in self.graph.nodes)
 
     def time_derivative(self, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
         """``df_i/dt`` for fixed y, `n` values; None where f_i does not depend on the time."""

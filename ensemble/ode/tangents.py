@@ -27,10 +27,13 @@ from ensemble.ode.extension import (
     require_traceable,
     run_bodies,
     sizes_of,
+    with_times_of,
 )
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
+from ensemble.ode.segments import Change, Segment, over_segments
 from ensemble.ode.solve import Given, problem_of, result_of, run
+from ensemble.ode.stop_changes import change_graph, change_of
 from ensemble.ode.system import System
 from ensemble.scalar import Ensemble
 from ensemble.scalar.ensemble import wrap
@@ -242,9 +245,47 @@ def _beside(
     advice = "control='all' makes the derivatives unknowns of the system."
     require_own_steps(problem, NAME, advice, most=implicit.FROM - 1)
     sizes, extra = sizes_of(problem), rows.shape[0] - problem.system.n_parameters
-    extension = _extension(sizes, seeds, count, extra, problem.is_dense)
-    bodies = _bodies(bodies_of(problem), sizes, seeds, count, extra, problem.dtype, problem.is_dense)
-    return run_bodies(extended_problem(problem, extension, unknowns, rows), bodies, progress)
+    dense = problem.is_dense
+    extension = _extension(sizes, seeds, count, extra, dense)
+    whole = extended_problem(problem, extension, unknowns, rows)
+
+    def integrate(part: Problem) -> Solution:
+        bodies = bodies_of(with_times_of(problem, part), dense)
+        return run_bodies(part, _bodies(bodies, sizes, seeds, count, extra, problem.dtype, dense), progress)
+
+    if problem.stops is None:
+        return integrate(whole)
+    return over_segments(whole, integrate, _change(problem, seeds, count))
+
+
+def _change(problem: Problem, seeds: tuple[Seed, ...], count: int) -> Change:
+    """What the stops do to states and tangents: an addition leaves tangents as they are."""
+    assert problem.stops is not None
+    if problem.stops.change is None:
+        return change_of(problem)
+    n, k, xp = problem.system.n, problem.system.n_parameters, array_namespace(problem.y0)
+    try:
+        graph = change_graph(problem)
+    except (TypeError, AttributeError) as error:
+        raise TypeError(message(NAME, "at_stops", "be traceable", str(error))) from error
+    evaluated = change_of(problem)
+
+    def change(segment: Segment, y: Array, p: Array) -> Array:
+        seeded: dict[int, dict[int, Any]] = {}
+        for d in range(count):
+            for i in range(n):
+                seeded.setdefault(1 + i, {})[d] = y[(1 + d) * n + i]
+        for j, d, row in seeds:
+            seeded.setdefault(1 + n + j, {})[d] = 1.0 if row is None else segment.problem.p[k + row]
+        with np.errstate(all="ignore"):
+            _, found = pushforward(graph, [segment.start, *y[:n], *p], seeded, xp, range(n))
+        new = evaluated(segment, y[:n], p)
+        like = xp.zeros(max(new.shape[1], y.shape[1]), dtype=y.dtype)
+        return xp.stack(
+            [*(row + like for row in new), *(row.get(d, 0.0) + like for d in range(count) for row in found)]
+        )
+
+    return change
 
 
 @functools.lru_cache(maxsize=64)
@@ -323,7 +364,8 @@ def _with_control(
     xp, atol = array_namespace(problem.atol), problem.atol
     if atol.shape[0] > 1:
         atol = xp.concat([atol] * (1 + count), axis=0)
-    return run(problem._replace(system=whole, y0=unknowns, p=rows, atol=atol), progress)
+    change = None if problem.stops is None else _change(problem, seeds, count)
+    return run(problem._replace(system=whole, y0=unknowns, p=rows, atol=atol), progress, change)
 
 
 def _result(solution: Solution, given: Given, wanted: _Wanted) -> OdeSensitivities:

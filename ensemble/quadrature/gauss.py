@@ -115,7 +115,8 @@ def gauss(
     level : int, at least 0
         Of the sparse grid.
     bounds : array, shape (2,) or (dim, 2), optional
-        The lower and upper limits for "legendre"; (-1, 1) where there are none.
+        The lower and upper limits for "legendre", a pair for all variables or one for each, lower below upper; (-1, 1)
+        where there are none. `scipy.integrate.cubature` takes the transpose, all lower limits and then all upper ones.
     dtype : float64 or float32
     backend : {"numpy", "cupy"}
 
@@ -223,9 +224,14 @@ def checked_bounds(bounds: Any, dim: int, rule: str) -> np.ndarray | None:
     limits = host_array(bounds, "gauss", "bounds", wanted)
     require_real_numbers(limits.dtype, "gauss", "bounds")
     limits = limits.astype(np.float64)
-    require(limits.shape in ((2,), (dim, 2)), "gauss", "bounds", wanted, f"shape {limits.shape}")
+    order = "A row is the (lower, upper) pair of a variable; arrays of all lower and all upper limits are transposed."
+    require(limits.shape in ((2,), (dim, 2)), "gauss", "bounds", wanted, f"shape {limits.shape}", order)
     require(bool(np.isfinite(limits).all()), "gauss", "bounds", "be finite", "others")
-    return np.broadcast_to(limits, (dim, 2))
+    pairs = np.broadcast_to(limits, (dim, 2))
+    bad = np.flatnonzero(~(pairs[:, 0] < pairs[:, 1]))
+    seen = "" if not bad.size else f"({pairs[bad[0], 0]:.6g}, {pairs[bad[0], 1]:.6g}) for variable {bad[0]}"
+    require(not bad.size, "gauss", "bounds", "have lower limits below the upper ones", seen, order)
+    return pairs
 
 
 def results(sums: Any, single: bool, p: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 
 from ensemble import Ensemble, SampleSet, ode, sample_mean, sample_var
 from ensemble.ode import compiled, device, statistics
@@ -38,7 +39,35 @@ def test_statistics_over_time_are_the_exact_ones(method, end):
     assert np.allclose(made.variance.samples[0], variance, rtol=0, atol=2e-7)
     assert np.allclose(made.variance.samples[2], 25.0 / 12.0, rtol=1e-9)
     reached = np.pi < 5.0 * W
-    assert np.allclose(made.minimum.samples[0, reached], -1.0, atol=5e-3) and (made.maximum.samples[0] == 1.0).all()
+    assert np.allclose(made.minimum.samples[0, reached], -1.0, rtol=0, atol=2e-7)
+    assert np.allclose(made.maximum.samples[0], 1.0, rtol=0, atol=2e-7)
+
+
+@pytest.mark.parametrize("method", ["tsit5", "dop853", "taylor", "rodas4"])
+@pytest.mark.parametrize("rtol", [1e-4, 1e-7, 1e-10])
+def test_extremes_and_means_are_as_good_as_the_tolerance(method, rtol):
+    """Of sin and sin**3 + t / 4 over half a period, with long steps."""
+
+    def of(t, y, p, xp):
+        return [y[0], y[0] ** 3 + 0.25 * t]
+
+    made = ode.time_statistics(lambda t, y, p, xp: [y[1], -y[0]], [0.0, 1.0], (0.0, np.pi), of=of, method=method,
+                               rtol=rtol, atol=1e-3 * rtol)  # fmt: skip
+    most = -minimize_scalar(lambda t: -(np.sin(t) ** 3 + 0.25 * t), bounds=(1.0, 2.5), options={"xatol": 1e-9}).fun
+    bound = 300.0 * rtol
+    assert np.allclose(made.maximum.samples[:, 0], [1.0, most], rtol=0, atol=bound)
+    assert np.allclose(made.mean.samples[:, 0], [2.0 / np.pi, 4.0 / 3.0 / np.pi + np.pi / 8.0], rtol=0, atol=bound)
+    assert made.variance.samples[0, 0] == pytest.approx(0.5 - 4.0 / np.pi**2, abs=bound)
+
+
+def test_statistics_go_through_stops():
+    """A saw whose teeth are added at stops: y = t, back to zero at 1, 2, ..., each sample with stops of its own."""
+    stops = Ensemble(np.array([[1.0, 0.5], [2.0, 1.0], [3.0, np.inf]]))
+    drop = Ensemble(np.array([[[-1.0, -0.5]], [[-1.0, -0.5]], [[-1.0, 0.0]]]))
+    made = ode.time_statistics(lambda t, y, p, xp: [1.0], [0.0], (0.0, 4.0), stops=stops, at_stops=drop)
+    assert np.allclose(made.maximum.samples[0], [1.0, 3.0], rtol=1e-9)
+    assert np.allclose(made.mean.samples[0], [0.5, (0.125 + 0.125 + 4.5) / 4.0], rtol=1e-9)
+    assert np.allclose(made.variance.samples[0, 0], 1.0 / 12.0, rtol=1e-9)
 
 
 def test_states_keep_their_bits_and_samples_those_of_their_own_runs():

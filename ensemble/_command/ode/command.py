@@ -33,6 +33,9 @@ SYSTEMS = ("brusselator", "figure_eight", "fitzhugh_nagumo", "hires", "lorenz63"
            "pleiades", "robertson", "van_der_pol")  # fmt: skip
 """Problems of `ensemble.gallery`."""
 
+STIFF = ("brusselator", "hires", "robertson")
+"""Those of them that "rodas4" integrates where no method is named."""
+
 
 class Problem(NamedTuple):
     """What is to be integrated."""
@@ -122,7 +125,8 @@ def problem_of(options: argparse.Namespace) -> Problem:
         say(f"{options.prog}: no [inputs]: the problem has one sample")
     readers = {"method": kinds.text, "step": kinds.positive, "rtol": kinds.positive, "atol": kinds.positive,
                "times": output_times}  # fmt: skip
-    chosen = {key: read(where, table, key, reader) for key, reader in readers.items() if key in table}
+    chosen = {"method": "rodas4"} if options.problem in STIFF else {}
+    chosen |= {key: read(where, table, key, reader) for key, reader in readers.items() if key in table}
     return Problem(name, f, y0, p, (float(ends[0]), float(ends[1])), chosen)
 
 

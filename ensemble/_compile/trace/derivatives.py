@@ -6,8 +6,11 @@ is a Python float.
 
 The derivative of `floor`, `ceil`, `trunc`, `round`, `sign`, `floor_divide`, of integers and of conditions is zero; that
 of `abs` is the sign; `where`, `maximum` and `minimum` have the derivative of the chosen operand; `interp` has the slope
-of the line that begins at or before its operand. Backward, an operand that is not chosen gets a cotangent of zero,
-which gives NaN where its own derivative is not finite.
+of the line that begins at or before its operand.
+
+A derivative of zero stays zero whatever it is multiplied by: ``sqrt(maximum(x, 0))`` has the derivative 0 at x = 0, and
+what `where` does not choose adds nothing to an adjoint, though its own derivative may be infinite or NaN. `hypot` and
+`atan2` have the derivative 0 at the origin.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.replay import node_values, value_of
 from ensemble._typing import Namespace
 
-__all__ = ["FLAT", "UNBOUNDED", "jacobian", "jacobian_pattern", "no_rule", "plus", "pullback", "pushforward",
+__all__ = ["BROKEN", "FLAT", "UNBOUNDED", "jacobian", "jacobian_pattern", "no_rule", "plus", "pullback", "pushforward",
            "tangents", "times"]  # fmt: skip
 
 Values = Mapping[int, Any] | Sequence[Any]
@@ -34,7 +37,13 @@ UNBOUNDED = ("acos", "acosh", "asin", "atan2", "atanh", "divide", "hypot", "log"
              "reciprocal", "sqrt")  # fmt: skip
 """Operations whose derivative may be infinite where the operands are finite."""
 
+SINGULAR = ("acos", "acosh", "asin", "pow", "sqrt")
+"""Those of them whose value is finite where the derivative is infinite."""
+
 SELECTING = ("where", "maximum", "minimum")
+
+BROKEN = (*FLAT, *SELECTING, "abs", "copysign", "interp", "remainder")
+"""Operations that jump or bend where their operands are finite and smooth."""
 
 
 # --- arithmetic with what is known
@@ -56,6 +65,14 @@ def times(a: Any, b: Any) -> Any:
         if type(factor) is float and factor in (0.0, 1.0, -1.0):
             return None if factor == 0.0 else other if factor == 1.0 else -other
     return a * b
+
+
+def _without_zero_times_infinity(partial: Any, factor: Any, xp: Namespace) -> Any:
+    """`partial`, or zero where `factor`, which it is multiplied by, is zero and it is infinite or NaN."""
+    if partial is None or factor is None or type(partial) is float or type(factor) is float:
+        return partial
+    counts = (factor != 0.0) | (xp.abs(partial) < math.inf)
+    return xp.where(counts, partial, xp.zeros_like(partial))
 
 
 def no_rule(operation: str) -> TypeError:
@@ -97,8 +114,8 @@ RULES: dict[str, Rule] = {
     "asinh": lambda x, r, xp: (1.0 / xp.sqrt(x[0] * x[0] + 1.0),),
     "acosh": lambda x, r, xp: (1.0 / xp.sqrt((x[0] - 1.0) * (x[0] + 1.0)),),
     "atanh": lambda x, r, xp: (1.0 / ((1.0 - x[0]) * (1.0 + x[0])),),
-    "atan2": lambda x, r, xp: _divided((x[1], -x[0]), x[0] * x[0] + x[1] * x[1]),
-    "hypot": lambda x, r, xp: _divided((x[0], x[1]), r),
+    "atan2": lambda x, r, xp: _divided((x[1], -x[0]), x[0] * x[0] + x[1] * x[1], xp),
+    "hypot": lambda x, r, xp: _divided((x[0], x[1]), r, xp),
     "abs": lambda x, r, xp: (xp.sign(x[0]),),
     "copysign": lambda x, r, xp: (xp.where(xp.signbit(x[0]) == xp.signbit(r), *_units(r, xp)), None),
     "remainder": lambda x, r, xp: (1.0, -xp.floor(x[0] / x[1])),
@@ -106,7 +123,9 @@ RULES: dict[str, Rule] = {
 }
 
 
-def _divided(values: tuple[Any, ...], by: Any) -> tuple[Any, ...]:
+def _divided(values: tuple[Any, ...], by: Any, xp: Namespace) -> tuple[Any, ...]:
+    """The values over `by`; zero at the origin, where all are."""
+    by = xp.where(by == 0.0, xp.ones_like(by), by)
     return tuple(value / by for value in values)
 
 
@@ -185,6 +204,8 @@ def _pushed(node: Node, operands: Sequence[Any], result: Any, xp: Namespace, inn
         return _selected(condition, inner[first], inner[first + 1], result, xp)
     total = None
     for partial, tangent in zip(_partials(node, operands, result, xp), inner, strict=True):
+        if node.operation in SINGULAR:
+            partial = _without_zero_times_infinity(partial, tangent, xp)
         total = plus(total, times(partial, tangent))
     return total
 
@@ -283,7 +304,9 @@ def _row(
         pairs = list(zip(partials, inner, strict=True))
         for partial, row in reversed(pairs) if node.operation == "fma" else pairs:  # so that each product is fused
             for p, value in row.items():
-                pushed[p] = plus(pushed[p], times(partial, value))
+                singular = node.operation in SINGULAR
+                factor = _without_zero_times_infinity(partial, value, xp) if singular else partial
+                pushed[p] = plus(pushed[p], times(factor, value))
     return {p: value for p, value in pushed.items() if value is not None}
 
 
@@ -316,6 +339,8 @@ def pullback(graph: Graph, values: Values, cotangents: Sequence[Any], xp: Namesp
     for k, cotangent in zip(graph.outputs, cotangents, strict=True):
         sums[k] = plus(sums[k], cotangent)
     found: dict[int, Any] = {}
+    masked: set[int] = set()  # nodes that may be evaluated where they are not chosen: all in them may be infinite
+    steep: set[int] = set()  # those whose cotangent may be infinite
     for k in reversed(range(len(graph.nodes))):
         node, cotangent = graph.nodes[k], sums[k]
         if cotangent is None or not _smooth(node):
@@ -324,16 +349,25 @@ def pullback(graph: Graph, values: Values, cotangents: Sequence[Any], xp: Namesp
             found[node.value] = cotangent
             continue
         operands = _operands(graph, known, node)
-        for i, part in zip(node.inputs, _pulled(node, operands, known, k, cotangent, xp), strict=True):
+        if k in masked or node.operation in SELECTING:
+            masked.update(node.inputs)
+        if k in steep or node.operation in SINGULAR:
+            steep.update(node.inputs)
+        parts = _pulled(node, operands, known, k, cotangent, xp, (k in masked, k in steep))
+        for i, part in zip(node.inputs, parts, strict=True):
             if _smooth(graph.nodes[i]):
                 sums[i] = plus(sums[i], part)
     return found
 
 
 def _pulled(
-    node: Node, operands: Sequence[Any], known: Sequence[Any], k: int, cotangent: Any, xp: Namespace
-) -> list[Any]:
-    """The parts of a cotangent that go to the operands of `node`."""
+    node: Node, operands: Sequence[Any], known: Sequence[Any], k: int, cotangent: Any, xp: Namespace,
+    infinite: tuple[bool, bool],
+) -> list[Any]:  # fmt: skip
+    """The parts of a cotangent that go to the operands of `node`.
+
+    `infinite`: whether all partial derivatives, and whether the cotangent, may be so beside a factor of zero.
+    """
     if node.operation == "cast":
         inner = known[node.inputs[0]]
         return [cotangent if type(cotangent) is float else xp.astype(cotangent, inner.dtype)]
@@ -341,4 +375,9 @@ def _pulled(
         condition, first = _condition(node, operands)
         chosen = _selected(condition, cotangent, None, known[k], xp)
         return [*[None] * first, chosen, _selected(condition, None, cotangent, known[k], xp)]
-    return [times(partial, cotangent) for partial in _partials(node, operands, known[k], xp)]
+    partials = _partials(node, operands, known[k], xp)
+    if infinite[0] or node.operation in UNBOUNDED:
+        partials = tuple(_without_zero_times_infinity(partial, cotangent, xp) for partial in partials)
+    if not infinite[1]:
+        return [times(partial, cotangent) for partial in partials]
+    return [times(partial, _without_zero_times_infinity(cotangent, partial, xp)) for partial in partials]

@@ -8,6 +8,7 @@ None is a coefficient that is zero for all values, a Python float one that is kn
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -92,6 +93,14 @@ def product(a: Series, b: Series) -> Series:
     return Series(times(a[0], a[0]), rule)
 
 
+def _part(value: Any, factor: Any, xp: Namespace) -> Any:
+    """``value * factor``; zero where `value` is, though the factor, one over a number, may be infinite."""
+    if value is None or type(value) is float or type(factor) is float:
+        return times(value, factor)
+    counts = (value != 0.0) | (xp.abs(factor) < math.inf)
+    return value * xp.where(counts, factor, xp.zeros_like(factor))
+
+
 def quotient(a: Series, b: Series, first: Any = None) -> Series:
     """``a / b``: its products with b give a; `first` is its value where that is known."""
     reciprocal = 1.0 / b[0]
@@ -100,14 +109,14 @@ def quotient(a: Series, b: Series, first: Any = None) -> Series:
     return result
 
 
-def root(a: Series, first: Any) -> Series:
-    """The square root, from its value: its square gives a."""
+def root(a: Series, first: Any, xp: Namespace) -> Series:
+    """The square root, from its value: its square gives a. It stays at zero where a does."""
     half = 0.5 / first
 
     def rule(k: int) -> Any:
         twice = times(2.0, convolved(result, result, k, 1, (k - 1) // 2))
         square = None if k % 2 else times(result[k // 2], result[k // 2])
-        return times(minus(a[k], plus(twice, square)), half)
+        return _part(minus(a[k], plus(twice, square)), half, xp)
 
     result = Series(first, rule)
     return result
@@ -118,26 +127,27 @@ def driven(first: Any, a: Series, u: Callable[[], Series]) -> Series:
     return Series(first, lambda k: times(1.0 / k, convolved(a, u(), k, 1, weighted=True)))
 
 
-def driven_inverse(first: Any, a: Series, u: Series) -> Series:
-    """y with ``y' = a' / u``."""
+def driven_inverse(first: Any, a: Series, u: Series, xp: Namespace | None = None) -> Series:
+    """y with ``y' = a' / u``; with `xp`, where u may be zero, it does not change where a does not."""
     reciprocal = 1.0 / u[0]
 
     def rule(k: int) -> Any:
         known = times(1.0 / k, convolved(result, u, k, 1, k - 1, weighted=True))
-        return times(minus(a[k], known), reciprocal)
+        change = minus(a[k], known)
+        return times(change, reciprocal) if xp is None else _part(change, reciprocal, xp)
 
     result = Series(first, rule)
     return result
 
 
-def power(a: Series, c: Any, first: Any) -> Series:
+def power(a: Series, c: Any, first: Any, xp: Namespace) -> Series:
     """``y = a**c`` with a fixed exponent: ``a y' = c a' y``."""
     reciprocal = 1.0 / a[0]
 
     def rule(k: int) -> Any:
         with_slope = convolved(a, result, k, 1, weighted=True)
         own = convolved(result, a, k, 1, k - 1, weighted=True)
-        return times(times(1.0 / k, minus(times(c, with_slope), own)), reciprocal)
+        return _part(times(1.0 / k, minus(times(c, with_slope), own)), reciprocal, xp)
 
     result = Series(first, rule)
     return result
@@ -166,8 +176,8 @@ def _inverse(constant: float, sign: float, rooted: bool, factor: float = 1.0) ->
 
     def series(x: Sequence[Series], r: Any, xp: Namespace) -> Series:
         u = added(fixed(constant), product(x[0], x[0]).scaled(sign))
-        u = root(u, xp.sqrt(u[0])) if rooted else u
-        return driven_inverse(r, x[0].scaled(factor), u)
+        u = root(u, xp.sqrt(u[0]), xp) if rooted else u
+        return driven_inverse(r, x[0].scaled(factor), u, xp if rooted else None)
 
     return series
 
@@ -206,7 +216,7 @@ def _angle(x: Sequence[Series], r: Any, xp: Namespace) -> Series:
     def rule(k: int) -> Any:
         turned = minus(convolved(x[0], x[1], k, 1, weighted=True), convolved(x[1], x[0], k, 1, weighted=True))
         known = convolved(result, u, k, 1, k - 1, weighted=True)
-        return times(times(1.0 / k, minus(turned, known)), reciprocal)
+        return _part(times(1.0 / k, minus(turned, known)), reciprocal, xp)
 
     result = Series(r, rule)
     return result
@@ -227,8 +237,8 @@ RULES: dict[str, Rule] = {
     "positive": lambda x, r, xp: x[0],
     "square": lambda x, r, xp: product(x[0], x[0]),
     "reciprocal": lambda x, r, xp: quotient(fixed(1.0), x[0], r),
-    "sqrt": lambda x, r, xp: root(x[0], r),
-    "pow": lambda x, r, xp: power(x[0], x[1][0], r) if x[1].is_fixed else _general_power(x, r, xp),
+    "sqrt": lambda x, r, xp: root(x[0], r, xp),
+    "pow": lambda x, r, xp: power(x[0], x[1][0], r, xp) if x[1].is_fixed else _general_power(x, r, xp),
     "exp": _exponential,
     "expm1": lambda x, r, xp: subtracted(_exponential(x, r + 1.0, xp), fixed(1.0)),
     "log": lambda x, r, xp: driven_inverse(r, x[0], x[0]),
@@ -248,7 +258,7 @@ RULES: dict[str, Rule] = {
     "asinh": _inverse(1.0, 1.0, True),
     "acosh": _inverse(-1.0, 1.0, True),
     "atan2": _angle,
-    "hypot": lambda x, r, xp: root(_norm(x), r),
+    "hypot": lambda x, r, xp: root(_norm(x), r, xp),
     "abs": lambda x, r, xp: _multiple(x[0], xp.sign(x[0][0]), r),
     "copysign": lambda x, r, xp: _multiple(x[0], xp.sign(x[0][0]) * xp.sign(r), r),
     "remainder": lambda x, r, xp: Series(
@@ -276,6 +286,9 @@ def _series_of(node: Node, operands: Sequence[Series], xp: Namespace) -> Series:
             return inner[k] if known else xp.astype(inner[k], dtype)
 
         return Series(value, converted)
+    if node.operation == "interp":
+        line = value_of(dataclasses.replace(node, value=node.value.slopes()), [operands[0][0]], xp)
+        return _multiple(operands[0], line, value)
     if node.operation not in RULES:
         raise no_rule(node.operation)
     series = RULES[node.operation](operands, value, xp)

@@ -88,7 +88,7 @@ class Text:
             lines += ["at = 0;", f"while (at < n_times && (TIME(at) - v{r.t0}) * v{r.direction} <= 0) {{"]
             lines += [f"    y_out[((i64)at * {shape.n} + {i}) * S + s] = v{r.y + i};" for i in range(shape.n)]
             lines += ["    ++at;", "}", f"v{r.t_out} = at < n_times ? TIME(at) : INFINITY * v{r.direction};"]
-            lines += [f"count{j} = 0;" for j in range(shape.n_events)]
+            lines += [f"count{j} = (int)n_events[(i64){j} * S + s];" for j in range(shape.n_events)]  # found before
         return lines
 
     def step(self, *, ends: bool = False) -> list[str]:

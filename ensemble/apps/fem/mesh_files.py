@@ -75,6 +75,15 @@ def _contents(mesh: Any, function: str, cells_text: str) -> FileContents:
     if not len(tets):
         kinds = ", ".join(f"{len(cells.data)} of {cells.type!r}" for cells in mesh.cells) or "none"
         raise ValueError(message(function, cells_text, "hold linear tetrahedra, 'tetra'", kinds))
+    others = {cells.type: 0 for cells in mesh.cells if cells.dim == 3 and cells.type != "tetra"}
+    for cells in mesh.cells:
+        if cells.type in others:
+            others[cells.type] += len(cells.data)
+    if any(others.values()):
+        kinds = ", ".join(f"{count} of {kind!r}" for kind, count in others.items() if count)
+        advice = "Split them into tetrahedra in the mesh generator, or remove them from the mesh."
+        wanted = "fill no volume but by linear tetrahedra, 'tetra'"
+        raise ValueError(message(function, cells_text, wanted, f"{kinds} beside {len(tets)} of 'tetra'", advice))
     points, point_data = mesh.points, {name: np.asarray(values) for name, values in mesh.point_data.items()}
     outside = ((triangles < 0) | (triangles >= len(points))).any(axis=1)
     wanted, seen = f"be nodes from 0 to {len(points) - 1}", f"others in {outside.sum()} of {outside.size}"

@@ -29,6 +29,8 @@ class StochasticSystem(System):
         Numbers of unknowns, and of parameters with the N_NUMBERS of the noise.
     xp, dtype, graph
         As those of a `System`.
+    first_step : int, optional
+        The parameter that is the number of the first step; None: it is 0.
     """
 
     def __init__(
@@ -41,8 +43,9 @@ class StochasticSystem(System):
         *,
         dtype: str = "float64",
         graph: Graph | None = None,
+        first_step: int | None = None,
     ) -> None:
-        self.drift, self.diffusion = function, diffusion
+        self.drift, self.diffusion, self.first_step = function, diffusion, first_step
 
         @without_numbers
         def both(t: Any, y: Any, p: Any, xp: Namespace) -> Any:
@@ -51,7 +54,7 @@ class StochasticSystem(System):
         super().__init__(both, n, n_parameters, xp, dtype=dtype, graph=graph, n_outputs=2 * n)
 
     def _with(self, xp: Namespace, graph: Graph | None) -> StochasticSystem:
-        options: dict[str, Any] = {"dtype": self.dtype, "graph": graph}
+        options: dict[str, Any] = {"dtype": self.dtype, "graph": graph, "first_step": self.first_step}
         return StochasticSystem(self.drift, self.diffusion, self.n, self.n_parameters, xp, **options)
 
     def f(self, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
@@ -86,6 +89,8 @@ def _step(
         value = y[i] + h * drift[i] + diffusion[i] * (root * z)
         slope = slopes[i]
         if slope is not None:
+            if type(slope) is not float:  # no noise has no slope, as that of a square root at zero
+                slope = xp.where(diffusion[i] == 0.0, xp.zeros_like(slope), slope)
             value = value + (0.5 * h) * (diffusion[i] * slope) * (z * z - 1.0)
         new.append(value)
     return Step(new, [count + 1.0], None, [[b - a] for a, b in zip(y, new, strict=True)])
@@ -101,6 +106,9 @@ def _milstein(system: System, t: Any, h: Any, y: Any, carried: Any, p: Any) -> S
 
 def _first(system: System, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
     """The number of the first step."""
+    place = _stochastic(system).first_step
+    if place is not None:
+        return [p[place] + system.xp.zeros_like(y[0])]
     return [system.xp.zeros_like(y[0])]
 
 

@@ -18,6 +18,9 @@ __all__ = ["taylor_method"]
 
 SMALLEST_ORDER, LARGEST_ORDER = 4, 40
 
+INSIDE = tuple(sorted((k + 1) * 0.6180339887498949 % 1.0 for k in range(12)))
+"""Places in a step, of no common period, at which the defect is looked at where f may jump or bend."""
+
 LEAST_RATIO = {"float64": 1e-300, "float32": 1e-36}
 """Of a coefficient to the tolerance: coefficient j of a system of time scale T falls as 1 / T**j."""
 
@@ -32,7 +35,8 @@ def taylor_method(rtol: float, atol: float) -> Method:
 
     in the maximum norm: it equals that of the paper where `atol` is zero. It depends on two coefficients alone, so
     `Step.error` is an estimate of another kind: ``h / (p + 1)`` times the defect of the polynomial at the end of the
-    step. A step whose coefficients happen to vanish is seen by it; where it is not read, it is not computed.
+    step. A step whose coefficients happen to vanish is seen by it; where it is not read, it is not computed. Where f
+    may jump or bend, it is the largest of those at the end and at `INSIDE`: a polynomial does not show what is ahead.
 
     Parameters
     ----------
@@ -57,6 +61,11 @@ def _step(
     slopes = [_horner(row, h) for row in slopes_of]
     part = h * (1.0 / (order + 1))
     error = [part * (a - b) for a, b in zip(slopes, system.f(t + h, new, p), strict=True)]
+    for theta in INSIDE if system.may_jump() else ():
+        point = theta * h
+        slopes = [_horner(row, point) for row in slopes_of]
+        f = system.f(t + point, [_horner(row, point) for row in series], p)
+        error = [system.xp.maximum(abs(e), abs(part * (a - b))) for e, a, b in zip(error, slopes, f, strict=True)]
     powers = [h]
     for _ in range(order - 1):
         powers.append(powers[-1] * h)

@@ -307,3 +307,25 @@ def test_what_is_no_mesh_or_no_dict_is_refused(tmp_path):
         fem.write_mesh(tmp_path / "a.vtu", fem.TetArrays(np.zeros((4, 3)), np.arange(4)[None]))
     with pytest.raises(TypeError, match="write_mesh: cell_data must be a dict of fields by name; got a list"):
         fem.write_mesh(tmp_path / "a.vtu", fem.TetMesh.box(1), None, [1.0])
+
+
+# --- cells that are no tetrahedra
+VOLUMES = {"hexahedron": 8, "wedge": 6, "pyramid": 5, "tetra10": 10, "hexahedron20": 20}
+
+
+@pytest.mark.parametrize("kind", VOLUMES)
+def test_cells_of_other_volumes_are_refused_by_name(tmp_path, kind):
+    points = np.random.default_rng(31207).random((24, 3))
+    points[:4] = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    nodes = np.arange(VOLUMES[kind])
+    cells = [("line", [[0, 1]]), (kind, [nodes, nodes + 1]), ("tetra", [[0, 1, 2, 3]]), (kind, [nodes + 2]),
+             ("quad", [[0, 1, 2, 3]])]  # fmt: skip
+    given = meshio.Mesh(points, cells)
+    wanted = rf"fill no volume but by linear tetrahedra, 'tetra'; got 3 of '{kind}' beside 1 of 'tetra'. Split them"
+    with pytest.raises(ValueError, match=rf"TetMesh.from_meshio: cells of the mesh must {wanted}"):
+        fem.TetMesh.from_meshio(given)
+    given.write(tmp_path / "mixed.vtu")
+    with pytest.raises(ValueError, match=f"TetMesh.read: cells of .*mixed.vtu must {wanted}"):
+        fem.TetMesh.read(tmp_path / "mixed.vtu")
+    given.cells = [block for block in given.cells if block.type != kind]
+    assert fem.TetMesh.from_meshio(given).n_elements == 1
