@@ -13,7 +13,7 @@ from ensemble._check import integer, kind_of, message, require
 from ensemble._kernels.kalman.recursions import FilterStep
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.correlated import explained
-from ensemble.apps.kalman.array.diffuse_steps import DiffuseState
+from ensemble.apps.kalman.array.diffuse_steps import DiffuseState, diffuse_start
 from ensemble.apps.kalman.array.steps import predict, symmetric, update
 from ensemble.apps.kalman.devices.compiled import compiled_backend
 from ensemble.apps.kalman.interop.arguments import is_pandas, real_array, with_gaps_as_nan
@@ -189,17 +189,17 @@ class _ArrayState:
     def __init__(self, series: Series) -> None:
         self.series = series
         xp = array_namespace(series.m0, series.P0, series.y)
-        nx, G = series.F.shape[-1], series.diffuse
+        nx = series.F.shape[-1]
         self.mean = xp.broadcast_to(series.m0, (*series.batch, nx))
         self.covariance = xp.broadcast_to(series.P0, (*series.batch, nx, nx))
         self.log_likelihood = xp.zeros(series.batch, dtype=xp.float64)
         self.last_observation: Any = None
-        self.diffuse = None if G is None else DiffuseState(self.mean, self.covariance, G, G)
+        self.diffuse: DiffuseState | None = None if series.diffuse is None else diffuse_start(series)
         self.diffuse_ended = False
 
     @property
     def diffuse_covariance(self) -> Array | None:
-        return None if self.diffuse is None else symmetric(self.diffuse.G @ self.diffuse.G.mT)
+        return None if self.diffuse is None else self.diffuse.diffuse_covariance
 
     def proper_series(self) -> Series:
         """The series whose prior is this state, which is no longer diffuse."""
