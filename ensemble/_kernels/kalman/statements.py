@@ -7,7 +7,8 @@ from ensemble._kernels.kalman import step
 __all__ = ["CONSTANTS", "Symbol", "Writer"]
 
 CONSTANTS = {"zero": "0.0", "one": "1.0", "minus_half": "-0.5", "two_pi": repr(step.TWO_PI),
-             "least_pivot": "LEAST_PIVOT", "nan": "np.nan"}  # fmt: skip
+             "least_pivot": "LEAST_PIVOT", "nan": "np.nan", "lost_spread": "LOST_SPREAD", "lost_noise": "LOST_NOISE",
+             "known": "KNOWN"}  # fmt: skip
 """Constants by name, as they are written in a module."""
 
 
@@ -18,8 +19,9 @@ class Writer:
         self.lines: list[str] = []
         self.groups: list[str] = []
         self.zero, self.one, self.minus_half, self.two_pi, self.least_pivot, self.nan = (
-            Symbol(self, name) for name in CONSTANTS
+            Symbol(self, name) for name in list(CONSTANTS)[:6]
         )
+        self.lost_spread, self.lost_noise, self.known = (Symbol(self, name) for name in list(CONSTANTS)[6:])
 
     def write(self, operation: str, *operands: Symbol) -> Symbol:
         name = f"t{len(self.lines)}"

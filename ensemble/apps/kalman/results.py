@@ -36,6 +36,9 @@ class FilterResult:
     diffuse_covariance : array or Ensemble, shape (*batch, n_diffuse_steps, nx, nx), or None
         What multiplies kappa in the covariance of the first steps, where the model has a diffuse prior; `covariance` is
         the finite part. After these steps it is zero. None for models without diffuse states.
+    by_roots : bool array or Ensemble, shape batch, or None
+        Which series were filtered on square roots of covariances, because the covariances lost too many digits; None
+        where none was.
     """
 
     mean: Array
@@ -44,6 +47,7 @@ class FilterResult:
     log_likelihood: Array
     series: Series = field(repr=False)
     diffuse_covariance: Array | None = field(default=None, repr=False)
+    by_roots: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return text_of_result(self)

@@ -177,6 +177,9 @@ __device__ __noinline__ bool factor_innovation(const Observation& o, const State
     factor(g.S, g.inverse, ny);
     bool lost = false;
     FOR(i, 0, ny) lost = lost || g.S(i, i) <= rounding(ny) * g.T(i, 0);
+    __syncthreads();
+    BLOCK_STRIDE(i, ny) if (g.S(i, i) <= lost_part() * g.T(i, 0)) g.S(i, i) = g.inverse[i] = real(0) / real(0);
+    __syncthreads();
     solve(g.S, g.inverse, g.white, g.K, ny, nx + 1);
     return lost;
 }
@@ -189,6 +192,7 @@ __device__ __noinline__ void update(const Observation& o, const State& x, const 
         if (j < i) continue;
         real sum = x.P(i, j);
         FOR(l, 0, ny) sum -= g.white(l, i) * (g.inverse[l] * g.white(l, j));
+        if (i == j && sum <= known_part(nx) * x.P(i, i)) sum = 0;
         x.P(i, j) = x.P(j, i) = sum;
     }
     BLOCK_STRIDE(i, nx) {

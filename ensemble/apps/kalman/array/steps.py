@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 from ensemble._backend import array_namespace, backend_of
-from ensemble._kernels.kalman.step import least_pivot
+from ensemble._kernels.kalman.step import known_part, least_pivot, lost_part
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 
@@ -100,12 +100,22 @@ def update(
     H, R, innovation, n_observed = observed_part(H, R, y, m, d, times)
     PHt = times(P, H.mT)
     S = symmetric(times(H, PHt) + R)
-    white, weighted, gain_t, log_det = ldl_solve(S, xp.concat([PHt.mT, innovation[..., None]], axis=-1))
+    right = xp.concat([PHt.mT, innovation[..., None]], axis=-1)
+    white, weighted, gain_t, log_det = ldl_solve(S, right, terms=innovation_scale(H, R, P))
     quadratic = times(white[..., None, :, -1], weighted[..., -1:])[..., 0, 0]
     K = gain_t[..., :-1].mT
     M = symmetric(P - times(white[..., :-1].mT, weighted[..., :-1]))
     log_density = -0.5 * (quadratic + log_det + n_observed * LOG_2PI)
-    return m + apply(K, innovation, times), corrected(M, H, R, K, times), log_density
+    covariance = corrected(M, H, R, K, times)
+    known = xp.linalg.diagonal(covariance) <= known_part(P.shape[-1], _name(P)) * xp.linalg.diagonal(P)
+    known = xp.logical_and(known[..., None], xp.eye(P.shape[-1], dtype=xp.bool))
+    covariance = xp.where(known, 0.0 * covariance, covariance)
+    return m + apply(K, innovation, times), covariance, log_density
+
+
+def _name(a: Array) -> str:
+    """The name of an array's type."""
+    return str(a.dtype).split(".")[-1]
 
 
 def corrected(M: Array, H: Array, R: Array, K: Array, times: Product = matmul) -> Array:
@@ -142,11 +152,12 @@ def symmetric_solve(
 
 def ldl_solve(
     A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None, least_pivot: float | None = None,
-    floor: float | None = None,
+    floor: float | None = None, terms: Array | None = None,
 ) -> tuple[Array, Array, Array, Array]:  # fmt: skip
     """``L^-1 B``, ``D^-1 L^-1 B``, ``A^-1 B`` and ``log det A`` for ``A = L D L'``, see `symmetric_solve`.
 
-    Pivots below `floor` become that.
+    Pivots below `floor` become that. With `terms`, those of the diagonal, pivots that keep no more than `lost_part` of
+    them are NaN.
     """
     xp = array_namespace(A, B)
     n = A.shape[-1]
@@ -160,7 +171,8 @@ def ldl_solve(
         if semidefinite:
             lost = _is_rounding(pivot, A, scale, j)
             return xp.where(lost, zero, one / xp.where(lost, one, pivot))
-        pivot = xp.where(pivot > zero, pivot, nan) if floor is None else xp.where(pivot < floor, floor * one, pivot)
+        least = zero if terms is None else lost_part(_name(A)) * terms[..., j]
+        pivot = xp.where(pivot > least, pivot, nan) if floor is None else xp.where(pivot < floor, floor * one, pivot)
         logs.append(xp.log(pivot))
         return one / pivot
 
@@ -218,7 +230,7 @@ def rts_gain(F: Array, Q: Array, u: Array, m: Array, P: Array) -> tuple[Array, A
     """
     xp = array_namespace(F, m)
     FP = F @ P
-    least = least_pivot(m.shape[-1], str(m.dtype).split(".")[-1])
+    least = least_pivot(m.shape[-1], _name(m))
     E_t, _ = symmetric_solve(symmetric(FP @ F.mT + Q), FP, least_pivot=least)
     E = E_t.mT
     A = xp.eye(m.shape[-1], dtype=m.dtype) - E @ F
