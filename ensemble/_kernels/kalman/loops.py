@@ -162,7 +162,7 @@ def _mark_lost_pivots(
     H: Numbers, R: Numbers, P: Numbers, S: Numbers, inverses: Numbers, nx: int, ny: int, n: int, p: int
 ) -> None:
     """NaN for pivots of S that cancellation has taken digits from, and for their inverses."""
-    part = EPS * (1e6 if EPS < 1e-12 else 1e3)  # `lost_part` of step.py
+    part = EPS * (1e6 if EPS < 1e-12 else 1e2)  # `lost_part` of step.py
     for i in range(ny):
         total = 0.0
         for k in range(nx):
@@ -247,6 +247,7 @@ def _filter_series(
     copy_transposed(F, nx, nx, nx, Ft, n)
     converged, complete, is_loaded = False, False, False
     known = (8 * nx * EPS) * (8 * nx * EPS)  # `known_part` of step.py
+    part = EPS * (1e6 if EPS < 1e-12 else 1e2)  # `lost_part`
     for k in range(n_steps):
         if k + 1 < n_steps:
             if by_F > 0:
@@ -294,12 +295,18 @@ def _filter_series(
             product(HG, p, 1, gain, X, G, True, n, ny, ny, False)
             _add_products(gain, G, P, 2 * ny, n)
             for i in range(nx):
+                left = 1.0
+                for j in range(ny):
+                    left = fma(-gain[j * n + i], observed[j * nx + i], left)
                 if P[i * n + i] <= known * ahead[i * n + i]:  # rounding of what is known exactly
                     P[i * n + i] = 0.0
+                elif P[i * n + i] <= (left * left) * (part * ahead[i * n + i]):
+                    S[0] = np.nan
             if by_P > 0:
                 copy(P, n, nx, nx, covariance, nx)
             for i in range(ny):
                 pivots[i] = 1.0 if np.isnan(y[i]) else S[i * p + i] * TWO_PI
+            pivots[0] = S[0] if np.isnan(S[0]) else pivots[0]
             converged = constant_model and complete and not gaps and k > 1 and _has_converged(ahead, before, nx, n)
             complete = constant_model and not gaps
         copy(m, nx, 1, nx, mean, n)

@@ -186,20 +186,25 @@ class LinearGaussianModel:
         -------
         LinearGaussianModel
             Known, stationary and approximate diffuse initialisation give `m0` and `P0`, exact diffuse initialisation
-            gives `diffuse`, too.
+            gives `diffuse`, too. Intercepts and matrices that statsmodels repeats at every step become constants.
 
         Raises
         ------
         TypeError
             If `model` is no state-space model of statsmodels.
         ValueError
-            If it is not initialised, holds complex numbers, or if its initial state is the filtered one (filter timing
-            of Kim and Nelson).
+            If it or `params` hold complex numbers, if it is not initialised, if its initial state is the filtered one
+            (filter timing of Kim and Nelson), if it asks for a method that statsmodels has no code for (extended,
+            unscented, square-root, augmented), or if its concentrated scale cannot be found.
 
         Notes
         -----
         Statsmodels leaves ``model.loglikelihood_burn`` steps out of its likelihood where the initialisation is
         approximately diffuse: ``log_likelihoods[burn:]``, and `burn` of `maximum_likelihood`, do the same.
+
+        A scale that is concentrated out of the likelihood (`concentrate_scale`, `RecursiveLS`, the default of
+        `ExponentialSmoothing`) multiplies Q, R and P0, as in the results of statsmodels: its estimate from
+        ``model.endog``, by its own filter. Inversion, stability, tolerance and memory options change nothing here.
         """
         return cls(**parts_of_statsmodels(model, params), prior_at="first_observation")
 

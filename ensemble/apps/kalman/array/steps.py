@@ -110,6 +110,10 @@ def update(
     known = xp.linalg.diagonal(covariance) <= known_part(P.shape[-1], _name(P)) * xp.linalg.diagonal(P)
     known = xp.logical_and(known[..., None], xp.eye(P.shape[-1], dtype=xp.bool))
     covariance = xp.where(known, 0.0 * covariance, covariance)
+    left = 1.0 - xp.linalg.diagonal(times(K, H))
+    variance, bound = xp.linalg.diagonal(covariance), lost_part(_name(P)) * left * left * xp.linalg.diagonal(P)
+    lost = xp.any(xp.logical_and(variance > 0, variance <= bound), axis=-1)
+    log_density = xp.where(lost, log_density + float("nan"), log_density)
     return m + apply(K, innovation, times), covariance, log_density
 
 

@@ -240,7 +240,7 @@ def compiled_rts(series: Series, result: FilterResult, backend: str, method: str
              for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
     mean, covariance = smooth_series(*parts, m, P, n_samples is not None and not series.batch)
     if result.by_roots is not None:
-        mean[series_first(result.by_roots, 0, series.batch, n_samples, None)] = np.nan
+        mean[series_first(result.by_roots, 0, series.batch, n_samples, None), :-1] = np.nan
     covariance = smooth_failed_series(series, m, mean, covariance)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
