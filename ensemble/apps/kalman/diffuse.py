@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from ensemble._backend import array_namespace
+import numpy as np
+
+from ensemble._backend import array_namespace, to_numpy
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.diffuse_steps import DiffuseState, Start, diffuse_steps, wide
 from ensemble.apps.kalman.array.steps import apply, product, symmetric
 from ensemble.apps.kalman.results import FilterResult, SmootherResult, sum_over_time
 from ensemble.apps.kalman.series import Series
+from ensemble.scalar import Ensemble
 
 __all__ = ["diffuse_filter", "diffuse_smoother"]
 
@@ -45,7 +49,58 @@ def _prepended(series: Series, early: list[Array], late: Array | None, tail: tup
 def diffuse_filter(series: Series, run: Callable[[Series], FilterResult]) -> FilterResult:
     """The filter of a series with a diffuse prior; `run` filters the steps after the diffuse ones."""
     start = diffuse_steps(series)
-    return _joined(series, start, run(_proper(series, start)))
+
+    def whole(part: Start) -> FilterResult:
+        return _joined(series, part, run(_proper(series, part)))
+
+    return _each_from_its_end(series, start, whole, _chosen_filter)
+
+
+def _each_from_its_end(series: Series, start: Start, whole: Callable[[Start], Any], choose: Callable[..., Any]) -> Any:
+    """The result of each series from the steps in which it is diffuse itself: the bits that it has alone."""
+    ends = start.ends(series.batch)
+    values = to_numpy(ends.samples if isinstance(ends, Ensemble) else ends)
+    result = None
+    for end in np.unique(values)[::-1].tolist():
+        found = whole(start.until(end))
+        result = found if result is None else choose(ends == end, found, result)
+    return result
+
+
+def _chosen_filter(mask: Array, a: FilterResult, b: FilterResult) -> FilterResult:
+    """The result a for the series in `mask`, which are diffuse for fewer steps than those of b."""
+    names = (("mean", 2), ("covariance", 3), ("log_likelihoods", 1), ("log_likelihood", 0))
+    parts = {name: _select(mask, getattr(a, name), getattr(b, name), tail) for name, tail in names}
+    assert a.diffuse_covariance is not None and b.diffuse_covariance is not None
+    parts["diffuse_covariance"] = _select(mask, _padded(a.diffuse_covariance, b.diffuse_covariance), b.diffuse_covariance, 3)
+    if a.by_roots is None and b.by_roots is None:
+        return replace(b, **parts)
+    none = array_namespace(mask).zeros_like(mask)
+    flags = (none if flag is None else flag for flag in (a.by_roots, b.by_roots))
+    return replace(b, by_roots=_select(mask, *flags, 0), **parts)
+
+
+def _chosen_smoother(mask: Array, a: SmootherResult, b: SmootherResult) -> SmootherResult:
+    assert a.diffuse_covariance is not None and b.diffuse_covariance is not None
+    return SmootherResult(
+        mean=_select(mask, a.mean, b.mean, 2),
+        covariance=_select(mask, a.covariance, b.covariance, 3),
+        filtered=_chosen_filter(mask, a.filtered, b.filtered),
+        diffuse_covariance=_select(mask, _padded(a.diffuse_covariance, b.diffuse_covariance), b.diffuse_covariance, 3),
+    )
+
+
+def _padded(short: Array, long: Array) -> Array:
+    """`short` with steps of zeros to the length of `long`."""
+    xp = array_namespace(short, long)
+    n = long.shape[-3] - short.shape[-3]
+    shape = (*short.shape[:-3], n, *short.shape[-2:])
+    return xp.concat([short, xp.zeros(shape, dtype=short.dtype)], axis=-3) if n else short
+
+
+def _select(mask: Array, a: Array, b: Array, tail: int) -> Array:
+    xp = array_namespace(mask, a, b)
+    return xp.where(xp.reshape(mask, (*mask.shape, *(1,) * tail)), a, b)
 
 
 def _joined(series: Series, start: Start, later: FilterResult) -> FilterResult:
@@ -56,6 +111,7 @@ def _joined(series: Series, start: Start, later: FilterResult) -> FilterResult:
 
     terms = _prepended(series, early(start.terms), later.log_likelihoods, ())
     return FilterResult(
+        by_roots=later.by_roots,
         mean=_prepended(series, early([state.m for state in start.states]), later.mean, (nx,)),
         covariance=_prepended(series, early([state.P for state in start.states]), later.covariance, (nx, nx)),
         log_likelihoods=terms,
@@ -90,8 +146,13 @@ def _with_infinity(P: Array, factor: Array) -> Array:
 
 def diffuse_smoother(series: Series, run: Callable[[Series], SmootherResult]) -> SmootherResult:
     """The smoother of a series with a diffuse prior; `run` smooths the steps after the diffuse ones."""
-    start = diffuse_steps(series)
-    later = run(_proper(series, start))
+    return _each_from_its_end(
+        series, diffuse_steps(series), lambda part: _smoothed(series, part, run(_proper(series, part))), _chosen_smoother
+    )
+
+
+def _smoothed(series: Series, start: Start, later: SmootherResult) -> SmootherResult:
+    """The smoother's result with the diffuse steps, from that of the steps after them."""
     n_batch, nx = len(series.batch), series.F.shape[-1]
     first = (*(slice(None),) * n_batch, 0, ...)
     mean, covariance = (wide(a[first]) for a in (later.mean, later.covariance))

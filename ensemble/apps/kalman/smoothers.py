@@ -130,7 +130,8 @@ def backwards(series: Series, result: FilterResult, method: str, scan: str, form
         series, result, *(scan_rts(series, m, P, scan) if method == "scan" else sequential_rts(series, m, P))
     )
     if result.by_roots is not None:
-        nothing = run.mean + float("nan")
+        last = run.mean[..., -1:, :]
+        nothing = array_namespace(last).concat([run.mean[..., :-1, :] + float("nan"), last], axis=-2)
         run = SmootherResult(select_series(result.by_roots, nothing, run.mean, 2), run.covariance, result)
     return by_square_roots(series, result, run) if any_true(gain_failed(run)) else run
 

@@ -37,8 +37,8 @@ from ensemble.scalar import Ensemble
 
 __all__ = ["DiffuseState", "Start", "diffuse_start", "diffuse_steps", "wide"]
 
-DECIDED = 1e4
-"""What `g` must exceed its rounding by: its relative error is then below 1e-4, and mostly a hundredth of that."""
+DECIDED = 1e3
+"""What `g` must exceed the bound of its rounding by: its relative error is then below 1e-3, mostly below 1e-5."""
 
 
 class Update(NamedTuple):
@@ -92,11 +92,16 @@ class DiffuseState:
         return product(G, G.mT)
 
     @property
+    def which(self) -> Array:
+        """Which series are diffuse, shape batch or ones; one that failed is not."""
+        xp = array_namespace(self.B)
+        return xp.any(xp.any(xp.logical_and(self.B != 0, xp.isfinite(self.B)), axis=-1), axis=-1)
+
+    @property
     def is_diffuse(self) -> bool:
-        """Whether any series of any sample is; one that failed is not."""
-        values = self.B.samples if isinstance(self.B, Ensemble) else self.B
-        xp = array_namespace(values)
-        return bool(xp.any(xp.logical_and(values != 0, xp.isfinite(values))))
+        """Whether any series of any sample is."""
+        values = self.which.samples if isinstance(self.which, Ensemble) else self.which
+        return bool(array_namespace(values).any(values))
 
     def predicted(self, F: Array, Q: Array, u: Array) -> DiffuseState:
         """One transition on."""
@@ -341,6 +346,17 @@ class Start(NamedTuple):
     states: list[DiffuseState]
     gains: list[Array]
     terms: list[Array]
+
+    def until(self, last: int) -> Start:
+        """The steps up to `last`."""
+        return Start(*(kept[: last + 1] for kept in self))
+
+    def ends(self, batch: tuple[int, ...]) -> Array:
+        """The step that ends the diffuse ones of each series, shape batch."""
+        xp = array_namespace(*(state.B for state in self.states))
+        count = sum((xp.astype(state.which, xp.int64) for state in self.states), start=xp.zeros(batch, dtype=xp.int64))
+        most = xp.asarray(len(self.states) - 1, dtype=xp.int64)
+        return xp.where(count > most, most, count)
 
 
 def wide(a: Array) -> Array:
