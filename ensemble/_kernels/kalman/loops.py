@@ -294,13 +294,16 @@ def _filter_series(
             _rows_by_rows(negative, nx, G, columns, HG, HG, False, ny, n, p, False)
             product(HG, p, 1, gain, X, G, True, n, ny, ny, False)
             _add_products(gain, G, P, 2 * ny, n)
+            lossless = False
+            for i in range(ny):
+                lossless = lossless or noise[i * p + i] <= 0.0
             for i in range(nx):
                 left = 1.0
                 for j in range(ny):
                     left = fma(-gain[j * n + i], observed[j * nx + i], left)
                 if P[i * n + i] <= known * ahead[i * n + i]:  # rounding of what is known exactly
                     P[i * n + i] = 0.0
-                elif P[i * n + i] <= (left * left) * (part * ahead[i * n + i]):
+                elif not lossless and P[i * n + i] <= (left * left) * (part * ahead[i * n + i]):
                     S[0] = np.nan
             if by_P > 0:
                 copy(P, n, nx, nx, covariance, nx)

@@ -38,8 +38,9 @@ def lost_part(dtype: Any) -> float:
     The terms ``nx sum(H[i, k]^2 P[k, k]) + R[i, i]`` cancel where states drift apart of which a combination is seen.
     The pivot's error is about eps over that part: 1e-6 in float64, 1e-3 in float32. Such a series is NaN from that step
     on, and filtered on square roots of covariances (`square_root_loops.py`), which have twice the digits. The same
-    part of a variance before an observation must remain of it where the gain does not see its component: ``1 - K H``
-    there takes none of the rounding away. (Of float32 a hundredth may be lost.)
+    part of a variance before an observation must remain of it where the gain does not see its component, as ``1 - K H``
+    there takes none of the rounding away, unless an entry is seen without noise, which may leave nothing. (Of float32 a
+    hundredth may be lost.)
     """
     return float(np.finfo(dtype).eps) * (1e6 if np.dtype(dtype).itemsize >= 8 else 1e2)
 
@@ -200,9 +201,12 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
     M = o.columns([[_minus_dot(P[a][b], pairs[a][b], inverses) for b in range(nx)] for a in range(nx)])
     corrected = _corrected(o, M, H, noise, K)
     scaled = [o.where(is_missing[i], o.one, pivots[i] * o.two_pi) for i in range(ny)]
+    part = o.lost_noise
+    for i in range(ny):  # what is seen exactly may leave variances of zero: rounding in them is no loss
+        part = o.where(noise[i][i] <= o.zero, o.zero, part)
     for a in range(nx):
         left = _minus_dot(o.one, K[a], [row[a] for row in H])
-        bound = (left * left) * (o.lost_noise * P[a][a])
+        bound = (left * left) * (part * P[a][a])
         corrected[a][a] = o.where(corrected[a][a] <= o.known * P[a][a], o.zero, corrected[a][a])
         scaled[0] = o.where(corrected[a][a] <= bound, o.where(corrected[a][a] <= o.zero, scaled[0], o.nan), scaled[0])
     covariance = o.columns(corrected, symmetric=True)

@@ -169,7 +169,7 @@ def choose_results(by_recursion: Array, recursion: FilterResult, scanned: Filter
         name: select_series(by_recursion, getattr(recursion, name), getattr(scanned, name), n) for name, n in names
     }
     flags = [r.by_roots for r in (recursion, scanned)]
-    if flags == [None, None]:
+    if all(flag is None for flag in flags):
         return FilterResult(series=scanned.series, **parts)
     none = array_namespace(by_recursion).zeros_like(by_recursion)
     roots = select_series(by_recursion, *(none if flag is None else flag for flag in flags), 0)

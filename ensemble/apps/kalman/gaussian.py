@@ -321,6 +321,17 @@ def _filtered(series: Series, approximation: Approximation) -> FilterResult:
     return replace(chosen, series=replace(run.series, **parts), by_roots=lost)
 
 
+def _with_density(H: Array, d: Array, R: Array, m: Array, U: Array) -> Array:
+    """R, with NaN for entries whose predicted deviation is no more than the rounding of the predicted value."""
+    xp = array_namespace(H, R, U)
+    HU = product(H, U)
+    variance = _total(xp.moveaxis(HU * HU, -1, 0)) + xp.linalg.diagonal(R)
+    value = apply(xp.abs(H), xp.abs(m), product) + xp.abs(d)
+    lost = variance <= (8 * U.shape[-1] * float(xp.finfo(U.dtype).eps) * value) ** 2
+    lost = xp.logical_and(lost[..., None], xp.eye(H.shape[-2], dtype=xp.bool))
+    return xp.where(lost, R + float("nan"), R)
+
+
 def _chosen(series: Series, lost: Array, a: Array, b: Array) -> Array:
     """Parts with time in front of the series in `lost` from a, of the others from b."""
     xp = array_namespace(lost, a, b)
@@ -353,7 +364,7 @@ def _run(series: Series, approximation: Approximation, roots: bool) -> FilterRes
         else:  # entry 0 is not used
             F, u, Q = xp.eye(nx, dtype=m.dtype), xp.zeros((nx,), dtype=m.dtype), series.at("Q", 0)
         H, d, left = approximation("h", k, m, U)
-        R = left + series.at("R", k)
+        R = _with_density(H, d, left + series.at("R", k), m, U)
         if roots:
             m, U, term = update_factor(H, R, d, series.y[k, ...], m, U, product)
             P = product(U, U.mT)

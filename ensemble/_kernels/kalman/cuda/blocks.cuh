@@ -182,11 +182,13 @@ __device__ __noinline__ bool factor_innovation(const Observation& o, const State
     __syncthreads();
     solve(g.S, g.inverse, g.white, g.K, ny, nx + 1);
     __syncthreads();
+    bool exact = false;
+    FOR(l, 0, ny) exact = exact || o.R(l, l) <= 0;
     BLOCK_STRIDE(i, nx) {  // a variance that falls to its rounding, which the gain does not take away
         real variance = x.P(i, i), left = 1;
         FOR(l, 0, ny) variance -= g.white(l, i) * (g.inverse[l] * g.white(l, i));
         FOR(l, 0, ny) left -= g.K(i, l) * o.H(l, i);
-        if (variance > known_part(nx) * x.P(i, i) && variance <= left * left * (lost_part() * x.P(i, i))) g.S(0, 0) = real(0) / real(0);
+        if (!exact && variance > known_part(nx) * x.P(i, i) && variance <= left * left * (lost_part() * x.P(i, i))) g.S(0, 0) = real(0) / real(0);
     }
     __syncthreads();
     return lost;

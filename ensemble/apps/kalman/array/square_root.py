@@ -78,10 +78,11 @@ def update_factor(
     scale = xp.sqrt(xp.linalg.diagonal(R)) + xp.sum(xp.abs(H) * before[..., None, :], axis=-1)
     tiny = 8 * U.shape[-1] * float(xp.finfo(U.dtype).eps)
     lost = xp.abs(xp.linalg.diagonal(S_root)) <= tiny * scale  # rounding: no density
-    innovation = xp.where(lost, innovation + float("nan"), innovation)
+    S_root = xp.where(lost[..., None], S_root + float("nan"), S_root)
     U = xp.where((_deviations(U) <= tiny * before)[..., None], 0.0 * U, U)  # components that are known exactly
     white = _forward_rows(S_root, innovation[..., None])[..., 0]
     diagonal = xp.linalg.diagonal(S_root)
+    diagonal = xp.where(lost, diagonal + float("nan"), diagonal)
     log_det = 2.0 * xp.sum(xp.log(xp.abs(diagonal)), axis=-1)
     term = -0.5 * (xp.sum(white * white, axis=-1) + log_det + n_observed * LOG_2PI)
     return m + apply(gain, white, times), U, term

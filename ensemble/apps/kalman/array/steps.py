@@ -113,6 +113,7 @@ def update(
     left = 1.0 - xp.linalg.diagonal(times(K, H))
     variance, bound = xp.linalg.diagonal(covariance), lost_part(_name(P)) * left * left * xp.linalg.diagonal(P)
     lost = xp.any(xp.logical_and(variance > 0, variance <= bound), axis=-1)
+    lost = xp.logical_and(lost, xp.all(xp.linalg.diagonal(R) > 0, axis=-1))
     log_density = xp.where(lost, log_density + float("nan"), log_density)
     return m + apply(K, innovation, times), covariance, log_density
 

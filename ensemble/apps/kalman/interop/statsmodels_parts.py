@@ -41,7 +41,11 @@ def parts_of_statsmodels(model: Any, params: Any) -> dict[str, Any]:
     H, d, R, F, u, B, Q = (np.moveaxis(given[name].astype(np.float64), -1, 0) for name in MATRICES)
     noise = B @ Q @ B.mT
     m0, unbounded, P0 = initialisation(model=ssm)
-    scale = _scale(ssm)
+    found = None
+    if getattr(model, "initialization_method", None) == "concentrated":
+        found = _with_concentrated_start(model, params)
+        m0 = found.initial_state
+    scale = _scale(ssm, found)
     parts = {
         "H": H, "d": d, "R": scale * _symmetric(R), "F": _later(F), "u": _later(u), "Q": _later(scale * _symmetric(noise)),
         "m0": np.array(m0, dtype=np.float64), "P0": scale * _symmetric(np.asarray(P0, dtype=np.float64)),
@@ -51,18 +55,29 @@ def parts_of_statsmodels(model: Any, params: Any) -> dict[str, Any]:
     return {**parts, "diffuse": np.diagonal(unbounded) != 0.0}
 
 
-def _scale(ssm: Any) -> float:
-    """The scale of all covariances that statsmodels has taken out of its likelihood and estimates from its data."""
+def _scale(ssm: Any, found: Any) -> float:
+    """The scale of all covariances that statsmodels has taken out of its likelihood and estimates from its data.
+
+    `found` is the result of its filter where that has been run.
+    """
     if not ssm.filter_concentrated or getattr(ssm, "_scale", None) is not None:
         return 1.0
     require(not ssm.memory_no_likelihood, FUNCTION, "model", "keep likelihoods, from which its concentrated scale follows",
             "memory_no_likelihood", "Set model.ssm.memory_no_likelihood = False.")  # fmt: skip
     with np.errstate(all="ignore"):
-        scale = float(ssm.filter().scale)
+        scale = float((ssm.filter() if found is None else found).scale)
     seen = f"the scale {scale:.6g}"
     advice = "Its filter gives none for these data and parameters."
     require(bool(np.isfinite(scale)) and scale > 0.0, FUNCTION, "model", "have a positive concentrated scale", seen, advice)
     return scale
+
+
+def _with_concentrated_start(model: Any, params: Any) -> Any:
+    """The filter of exponential smoothing whose initial states statsmodels fits to its data, for all parameters anew."""
+    advice = "The model forgets them: give those of the fit."
+    require(params is not None, FUNCTION, "params", "be given where initial states are concentrated", None, advice)
+    with np.errstate(all="ignore"):
+        return model.filter(np.asarray(params, dtype=np.float64), return_ssm=True)
 
 
 def _is_constant(a: np.ndarray) -> bool:
@@ -75,7 +90,8 @@ def _update(model: Any, params: Any) -> None:
     require(not np.iscomplexobj(given), FUNCTION, "params", "be real", f"dtype {given.dtype}")
     values = given.astype(np.float64)
     n = len(model.param_names)
-    require(values.shape == (n,), FUNCTION, "params", f"hold {n} numbers ({', '.join(model.param_names)})",
+    fits = values.shape == (n,) or (values.ndim == 1 and values.shape == np.shape(model.start_params))
+    require(fits, FUNCTION, "params", f"hold {n} numbers ({', '.join(model.param_names)})",
             f"shape {values.shape}")  # fmt: skip
     model.update(values)
 
