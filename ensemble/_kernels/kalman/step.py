@@ -18,7 +18,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["TWO_PI", "known_part", "least_pivot", "lost_part", "predict", "predict_mean", "smooth", "smooth_mean", "update", "update_mean"]
+__all__ = [
+    "TWO_PI",
+    "known_part",
+    "least_pivot",
+    "lost_part",
+    "predict",
+    "predict_mean",
+    "smooth",
+    "smooth_mean",
+    "update",
+    "update_mean",
+]
 
 TWO_PI = 6.283185307179586
 

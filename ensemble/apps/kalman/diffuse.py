@@ -72,7 +72,9 @@ def _chosen_filter(mask: Array, a: FilterResult, b: FilterResult) -> FilterResul
     names = (("mean", 2), ("covariance", 3), ("log_likelihoods", 1), ("log_likelihood", 0))
     parts = {name: _select(mask, getattr(a, name), getattr(b, name), tail) for name, tail in names}
     assert a.diffuse_covariance is not None and b.diffuse_covariance is not None
-    parts["diffuse_covariance"] = _select(mask, _padded(a.diffuse_covariance, b.diffuse_covariance), b.diffuse_covariance, 3)
+    parts["diffuse_covariance"] = _select(
+        mask, _padded(a.diffuse_covariance, b.diffuse_covariance), b.diffuse_covariance, 3
+    )
     if a.by_roots is None and b.by_roots is None:
         return replace(b, **parts)
     none = array_namespace(mask).zeros_like(mask)
@@ -147,7 +149,10 @@ def _with_infinity(P: Array, factor: Array) -> Array:
 def diffuse_smoother(series: Series, run: Callable[[Series], SmootherResult]) -> SmootherResult:
     """The smoother of a series with a diffuse prior; `run` smooths the steps after the diffuse ones."""
     return _each_from_its_end(
-        series, diffuse_steps(series), lambda part: _smoothed(series, part, run(_proper(series, part))), _chosen_smoother
+        series,
+        diffuse_steps(series),
+        lambda part: _smoothed(series, part, run(_proper(series, part))),
+        _chosen_smoother,
     )
 
 

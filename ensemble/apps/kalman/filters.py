@@ -153,7 +153,9 @@ def with_roots(series: Series, result: FilterResult) -> FilterResult:
     lost = result.failed
     if not any_true(lost):
         return result
-    return replace(choose_results(lost, filtered(series, "sequential", "chunked", "square_root"), result), by_roots=lost)
+    return replace(
+        choose_results(lost, filtered(series, "sequential", "chunked", "square_root"), result), by_roots=lost
+    )
 
 
 def any_true(mask: Array) -> bool:

@@ -207,7 +207,9 @@ class LinearGaussianModel:
 
         A scale that is concentrated out of the likelihood (`concentrate_scale`, `RecursiveLS`, the default of
         `ExponentialSmoothing`) multiplies Q, R and P0, as in the results of statsmodels: its estimate from
-        ``model.endog``, by its own filter. So are initial states that `ExponentialSmoothing` concentrates. Inversion, stability, tolerance and memory options change nothing here.
+        ``model.endog``, by its own filter. So are initial states that `ExponentialSmoothing` concentrates. Inversion,
+        stability, tolerance and memory options change nothing here. Entries without noise that are known already,
+        which statsmodels leaves out, have no density here: such a series has `failed`.
         """
         return cls(**parts_of_statsmodels(model, params), prior_at="first_observation")
 

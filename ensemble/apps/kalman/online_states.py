@@ -169,7 +169,7 @@ class RootState(ArrayState):
 
 
 class SeriesState(ArrayState):
-    """The state of several series or samples, advanced by the compiled recursion: each has the bits that it has alone."""
+    """The state of several series or samples, advanced by the compiled recursion: each has its own bits."""
 
     def _predict(self, F: Array, Q: Array, u: Array) -> None:
         y = self.series.y[:1, ...] * float("nan")
@@ -183,7 +183,9 @@ class SeriesState(ArrayState):
         self._advance(k, y, False)
 
     def _advance(self, k: int, y: Array, predict_first: bool) -> None:
-        self.term = self._run([self.series.at(name, k) for name in ("F", "Q", "H", "R", "u", "d")], y[None, ...], predict_first)
+        self.term = self._run(
+            [self.series.at(name, k) for name in ("F", "Q", "H", "R", "u", "d")], y[None, ...], predict_first
+        )
         self.log_likelihood = self.log_likelihood + self.term
 
     def _run(self, parts: Any, y: Array, predict_first: bool) -> Array:
@@ -290,7 +292,9 @@ def _is_nearly_singular(series: Series) -> Array:
     one = xp.asarray(1.0, dtype=series.P0.dtype)
     deviation = xp.where(deviation > 0, deviation, one)
     scaled = series.P0 / (deviation[..., :, None] * deviation[..., None, :])
-    solved, _ = symmetric_solve(scaled, xp.broadcast_to(xp.eye(scaled.shape[-1], dtype=scaled.dtype), scaled.shape), least_pivot=1e-8)
+    solved, _ = symmetric_solve(
+        scaled, xp.broadcast_to(xp.eye(scaled.shape[-1], dtype=scaled.dtype), scaled.shape), least_pivot=1e-8
+    )
     found = xp.any(xp.any(xp.isnan(solved), axis=-1), axis=-1)
     return xp.broadcast_to(found, series.batch)
 

@@ -75,7 +75,8 @@ def test_a_state_that_is_seen_exactly_has_not_failed(seed):
     y = rng.standard_normal((30, 2))
     exact = np.linalg.solve(rows, y.T).T
     for run in (kalman_filter, rts_smoother, two_filter_smoother,
-                lambda *a: rts_smoother(*a, method="scan"), lambda *a: rts_smoother(*a, form="square_root")):  # fmt: skip
+                lambda *a: rts_smoother(*a, method="scan"),
+                lambda *a: rts_smoother(*a, form="square_root")):  # fmt: skip
         got = run(model, y).raise_if_failed()
         assert not bool(got.failed)
         np.testing.assert_allclose(got.mean, exact, atol=1e-12 * np.abs(exact).max())

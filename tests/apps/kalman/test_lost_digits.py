@@ -65,7 +65,7 @@ def test_directions_that_are_not_seen_may_drift_apart(name):
 
 def test_the_likelihood_alone_and_the_smoother_are_right():
     parts, y = drifting()
-    _, _, smooth, total = truth(parts, y)
+    _, _, smooth, _ = truth(parts, y)
     model = LinearGaussianModel(**parts)
     assert log_likelihood(model, y) == kalman_filter(model, y).log_likelihood
     got = rts_smoother(model, y)

@@ -1,4 +1,4 @@
-"""The options of statsmodels' models, one after another: taken with the same likelihood and states, or refused by name."""
+"""Options of statsmodels' models are taken with the same likelihood and states, or refused by name."""
 
 import warnings
 

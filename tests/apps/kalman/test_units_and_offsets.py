@@ -1,4 +1,4 @@
-"""Exact diffuse priors do not depend on the units of states, on offsets of regressors, on the basis of what is unknown."""
+"""Exact diffuse priors do not depend on units of states, offsets of regressors and the basis of what is unknown."""
 
 import mpmath
 import numpy as np
@@ -22,7 +22,7 @@ DIGITS, KAPPA = 220, mpmath.mpf(10) ** 90
 
 
 def exact(parts, y, columns):
-    """Filtered and smoothed means and covariances at the last step, and the limit of the likelihood, all directions found.
+    """The last filtered state, the smoothed ones, and the limit of the likelihood; all directions are determined.
 
     A proper prior of 1e90 in 220 digits: what remains of it is below 1e-40 for columns between 1e-12 and 1e12.
     """
@@ -34,14 +34,16 @@ def exact(parts, y, columns):
 
 def regression(X, sigma=0.1):
     """The parts of a static regression on the columns of X, shape (T, q)."""
-    n, q = X.shape
+    q = X.shape[1]
     nothing = np.zeros((q, q))
     return {"F": np.eye(q), "Q": nothing, "H": X[:, None, :], "R": [[sigma**2]], "m0": np.zeros(q), "P0": nothing}
 
 
 def model_of(parts, diffuse=None):
     q = parts["F"].shape[-1]
-    return LinearGaussianModel(**parts, prior_at="first_observation", diffuse=np.ones(q, bool) if diffuse is None else diffuse)
+    return LinearGaussianModel(
+        **parts, prior_at="first_observation", diffuse=np.ones(q, bool) if diffuse is None else diffuse
+    )
 
 
 def series(n=40, seed=70321):
@@ -137,9 +139,10 @@ def test_samples_with_units_of_their_own_have_the_bits_of_their_own_runs():
     X = np.stack([np.ones((40, 5)), units * (k[:, None] + offsets)], axis=1)  # the last one cannot be told
     parts = {**regression(X[..., 0]), "H": Ensemble(X[:, None])}
     together = rts_smoother(model_of(parts), y)
-    assert together.failed.samples.tolist() == [False, False, False, False, True] or not np.isfinite(
-        together.covariance.samples[..., 4]
-    ).all()
+    assert (
+        together.failed.samples.tolist() == [False, False, False, False, True]
+        or not np.isfinite(together.covariance.samples[..., 4]).all()
+    )
     for i in range(4):
         alone = rts_smoother(model_of(regression(X[..., i])), y)
         for name in ("mean", "covariance", "log_likelihood"):
@@ -162,7 +165,9 @@ def test_forecasts_do_not_depend_on_units():
     values = []
     for unit in (1.0, 1e-11):
         parts = regression(np.stack([np.ones_like(k), unit * k], axis=-1))
-        ahead = forecast(model_of(parts), y, 2, future={"H": unit ** np.array([0.0, 1.0]) * np.array([[[1.0, 40.0]], [[1.0, 41.0]]])})
+        ahead = forecast(
+            model_of(parts), y, 2, future={"H": unit ** np.array([0.0, 1.0]) * np.array([[[1.0, 40.0]], [[1.0, 41.0]]])}
+        )
         values.append((ahead.mean, ahead.covariance))
     for a, b in zip(*values, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)

@@ -35,8 +35,8 @@ def check_finite(a: Array, name: str, function: str) -> None:
 def checked_covariance(a: Array, name: str, function: str, *, in_time: bool = True) -> Array:
     """`a`, of shape (..., n, n) and finite, which must hold covariance matrices.
 
-    Eigenvalues and variances may be negative by rounding: by `ROUNDING` n eps of the largest variance of the same series,
-    over all its steps unless `in_time` is false. A matrix that is negative by more than that part of its own variances
+    Eigenvalues and variances may be negative by rounding: by `ROUNDING` n eps of the largest variance of the same
+    series, over all its steps unless `in_time` is false. A matrix that is negative by more than that part of its own variances
     is replaced by the nearest one that is semidefinite.
     """
     values = matrices_last(a)

@@ -2,8 +2,8 @@
 
 Covariances are ``P + kappa B M B'``: P has a factor U, ``P = U U'``, and the columns of B are the directions that
 observations leave free. Observations are taken entry by entry after their noise is made independent, as in the
-univariate treatment of Koopman and Durbin: an entry ``y = h' x + r`` with ``g = h' B`` not zero fixes a direction; with g
-zero it is an ordinary update. The gain of the smoother is that of an observation of the next state, so the same
+univariate treatment of Koopman and Durbin: an entry ``y = h' x + r`` with ``g = h' B`` not zero fixes a direction; with
+g zero it is an ordinary update. The gain of the smoother is that of an observation of the next state, so the same
 function gives the limit of both. B vanishes after a few steps; all later steps are an ordinary series, by any method.
 
 B is ``Phi A N``: Phi carries the start to the present step, N has the free directions in the coordinates of the columns
@@ -12,8 +12,8 @@ exchanges of columns does on the matrix of what the observations see of A. Nothi
 the units of states or columns. Only the part of the posterior along the columns that stay free depends on the metric
 of kappa: ``M = (N' N)^-1``, and the gain of an entry that fixes a direction has the least norm in it.
 
-**Decisions.** ``g[j]`` is zero where it is no more than the rounding of its terms, ``|h|' |Phi A| |N|``, each taken by its
-absolute value; it is not zero from `DECIDED` times that on. Between the two it cannot be told: the entry's pivot is NaN.
+**Decisions.** ``g[j]`` is zero where it is no more than the rounding of its terms, ``|h|' |Phi A| |N|`` of absolute
+values; it is not zero from `DECIDED` times that on. Between the two it cannot be told: the entry's pivot is NaN.
 
 References
 ----------
@@ -117,7 +117,6 @@ class DiffuseState:
         H, R, v, n_seen = observed_part(H, R, y, self.m, d, product)
         found = self.conditioned(H, R)
         white = _times(found.rows, v)
-        xp = array_namespace(white, found.logs)
         term = -0.5 * (_sum(white * white * found.inverses + found.logs) + n_seen * LOG_2PI)
         m = self.m + _times(found.gain, v)
         return replace(found.state, m=m), found.gain, term

@@ -47,7 +47,8 @@ def parts_of_statsmodels(model: Any, params: Any) -> dict[str, Any]:
         m0 = found.initial_state
     scale = _scale(ssm, found)
     parts = {
-        "H": H, "d": d, "R": scale * _symmetric(R), "F": _later(F), "u": _later(u), "Q": _later(scale * _symmetric(noise)),
+        "H": H, "d": d, "R": scale * _symmetric(R), "F": _later(F), "u": _later(u),
+        "Q": _later(scale * _symmetric(noise)),
         "m0": np.array(m0, dtype=np.float64), "P0": scale * _symmetric(np.asarray(P0, dtype=np.float64)),
     }  # fmt: skip
     parts = {name: a[0] if name not in ("m0", "P0") and _is_constant(a) else a for name, a in parts.items()}
@@ -62,18 +63,21 @@ def _scale(ssm: Any, found: Any) -> float:
     """
     if not ssm.filter_concentrated or getattr(ssm, "_scale", None) is not None:
         return 1.0
-    require(not ssm.memory_no_likelihood, FUNCTION, "model", "keep likelihoods, from which its concentrated scale follows",
-            "memory_no_likelihood", "Set model.ssm.memory_no_likelihood = False.")  # fmt: skip
+    requirement = "keep likelihoods, from which its concentrated scale follows"
+    advice = "Set model.ssm.memory_no_likelihood = False."
+    require(not ssm.memory_no_likelihood, FUNCTION, "model", requirement, "memory_no_likelihood", advice)
     with np.errstate(all="ignore"):
         scale = float((ssm.filter() if found is None else found).scale)
     seen = f"the scale {scale:.6g}"
     advice = "Its filter gives none for these data and parameters."
-    require(bool(np.isfinite(scale)) and scale > 0.0, FUNCTION, "model", "have a positive concentrated scale", seen, advice)
+    require(
+        bool(np.isfinite(scale)) and scale > 0.0, FUNCTION, "model", "have a positive concentrated scale", seen, advice
+    )
     return scale
 
 
 def _with_concentrated_start(model: Any, params: Any) -> Any:
-    """The filter of exponential smoothing whose initial states statsmodels fits to its data, for all parameters anew."""
+    """The filter of exponential smoothing whose initial states statsmodels fits to its data, for new parameters."""
     advice = "The model forgets them: give those of the fit."
     require(params is not None, FUNCTION, "params", "be given where initial states are concentrated", None, advice)
     with np.errstate(all="ignore"):
