@@ -36,8 +36,8 @@ def checked_covariance(a: Array, name: str, function: str, *, in_time: bool = Tr
     """`a`, of shape (..., n, n) and finite, which must hold covariance matrices.
 
     Eigenvalues and variances may be negative by rounding: by `ROUNDING` n eps of the largest variance of the same
-    series, over all its steps unless `in_time` is false. A matrix that is negative by more than that part of its own variances
-    is replaced by the nearest one that is semidefinite.
+    series, over all its steps unless `in_time` is false. A matrix that is negative by more than that part of its own
+    variances is replaced by the nearest one that is semidefinite.
     """
     values = matrices_last(a)
     xp = array_namespace(values)
