@@ -96,7 +96,7 @@ def test_what_is_negative_by_rounding_is_taken_as_zero(Q):
     "Q, match",
     [
         (np.diag([1.0, -1e-10]), r"a negative number at \(1, 1\), -1e-10, where the largest variance is 1"),
-        (np.stack([np.eye(2), -1e-3 * np.eye(2)]), r"-0.001 at \(1,\), where the largest variance is 1"),
+        (np.stack([np.eye(2), -1e-3 * np.eye(2)]), "-0.001 at step 1, where the largest variance is 1"),
         (np.array([[1.0, 1.1], [1.1, 1.0]]), "the eigenvalue -0.1, where the largest variance is 1"),
         (1e-16 * np.diag([1.0, -1.0]), "where the largest variance is 1e-16"),
     ],

@@ -53,7 +53,7 @@ def checked_covariance(a: Array, name: str, function: str, *, in_time: bool = Tr
         if not bool(xp.all(good)):
             several = isinstance(a, Ensemble) and a.n_samples > 1
             of = f" of {bad_samples(np.moveaxis(to_numpy(good), 0, -1))}" if several else ""
-            seen = f"a negative number at ({i}, {i}){of}, {_worst(a, variance, size)}"
+            seen = f"a negative number at ({i}, {i}){of}, {_worst(a, variance, size, in_time)}"
             require(False, function, name, "be a covariance matrix", seen, CLIP)
     if a.shape[-1] == 1:
         return _without_negative(a) if negative else a
@@ -63,7 +63,7 @@ def checked_covariance(a: Array, name: str, function: str, *, in_time: bool = Tr
     require(gap <= symmetric, function, name, "be symmetric", seen, "Use (A + A.mT) / 2.")
     if not negative and _are_semidefinite(values, bound):
         return a
-    return _with_eigenvalues_checked(a, values, size, bound, name, function)
+    return _with_eigenvalues_checked(a, values, size, bound, name, function, in_time)
 
 
 def _without_negative(a: Array) -> Array:
@@ -81,12 +81,14 @@ def _sizes(values: Array, in_time: bool) -> Array:
     return xp.broadcast_to(xp.max(size, axis=-1, keepdims=True), size.shape)
 
 
-def _worst(a: Array, lowest: Any, size: Any) -> str:
+def _worst(a: Array, lowest: Any, size: Any, in_time: bool) -> str:
     """The most negative number of matrices (..., n, n), where it is, and the size that it is judged by."""
     lowest, size = np.asarray(to_numpy(lowest)), np.broadcast_to(to_numpy(size), lowest.shape)
     at = np.unravel_index(int(np.argmin(lowest / np.where(size > 0, size, 1.0))), lowest.shape)
     index = tuple(int(i) for i in at)[1 if isinstance(a, Ensemble) else 0 :]
     where = f" at {index}" if index else ""
+    if index and in_time:
+        where = f" at step {index[-1]}" + (f" of series {index[:-1]}" if index[:-1] else "")
     where += f" in sample {int(at[0])}" if isinstance(a, Ensemble) else ""
     return f"{float(lowest[at]):.6g}{where}, where the largest variance is {float(size[at]):.6g}"
 
@@ -113,13 +115,15 @@ def matrices_last(a: Array) -> Array:
     return array_namespace(values).moveaxis(values, -1, 0)
 
 
-def _with_eigenvalues_checked(a: Array, values: Array, size: Array, bound: float, name: str, function: str) -> Array:
+def _with_eigenvalues_checked(
+    a: Array, values: Array, size: Array, bound: float, name: str, function: str, in_time: bool
+) -> Array:
     """`a` with the nearest semidefinite matrix in place of each that is negative by more than its own rounding."""
     host = _wide(to_numpy(values))
     eigenvalues, own = np.linalg.eigvalsh(host), _extremes(values)[1]
     lowest, allowed = eigenvalues[..., 0], np.broadcast_to(to_numpy(size), eigenvalues.shape[:-1])
     if (lowest < -bound * allowed).any():
-        text = f"the eigenvalue {_worst(a, lowest, allowed)}"
+        text = f"the eigenvalue {_worst(a, lowest, allowed, in_time)}"
         advice = "A covariance matrix has no negative eigenvalue; write it as B @ B.mT where it is made of factors."
         require(False, function, name, "be positive semidefinite", text, advice)
     negative = np.einsum("...ii->...i", host).min(axis=-1) < 0
