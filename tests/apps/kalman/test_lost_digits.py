@@ -8,6 +8,7 @@ from ensemble.apps.kalman import (
     NonlinearGaussianModel,
     OnlineFilter,
     extended_kalman_filter,
+    iterated_smoother,
     kalman_filter,
     log_likelihood,
     rts_smoother,
@@ -123,3 +124,15 @@ def test_many_series_find_those_that_lose_digits(size):
         _, _, _, total = truth(parts, lots[i])
         assert abs(float(got.log_likelihood[i]) - total) < 1e-6 * abs(total)
         assert log_likelihood(LinearGaussianModel(**parts), lots[i]) == got.log_likelihood[i]
+
+
+def test_the_start_of_an_iterated_smoother_loses_no_digits_either():
+    parts, y = drifting()
+    F, H = parts["F"], parts["H"]
+    times = lambda A: lambda x, k, xp: tuple(sum(a * b for a, b in zip(row, x, strict=True)) for row in A.tolist())
+    model = NonlinearGaussianModel(times(F), times(H), parts["Q"], parts["R"], parts["m0"], parts["P0"])
+    got = iterated_smoother(model, y, line_search=False)
+    assert bool(got.converged)
+    np.testing.assert_allclose(sums(got.mean), sums(truth(parts, y)[2]), atol=1e-6)
+    for run in (extended_kalman_filter, unscented_kalman_filter):
+        np.testing.assert_allclose(run(model, y).log_likelihood, truth(parts, y)[3], rtol=1e-7)
