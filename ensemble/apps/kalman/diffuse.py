@@ -16,7 +16,7 @@ from ensemble.apps.kalman.results import FilterResult, SmootherResult, sum_over_
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
-__all__ = ["diffuse_filter", "diffuse_smoother"]
+__all__ = ["diffuse_filter", "diffuse_smoother", "proper_series"]
 
 
 def _proper(series: Series, start: Start) -> Series:
@@ -34,6 +34,11 @@ def _proper(series: Series, start: Start) -> Series:
 def _narrow(a: Array, series: Series) -> Array:
     """What the diffuse steps have computed in the type of the series."""
     return array_namespace(a).astype(a, series.F.dtype, copy=False)
+
+
+def proper_series(series: Series) -> Series:
+    """The series from the last diffuse step of all on; `series` itself where nothing is diffuse."""
+    return series if series.diffuse is None else _proper(series, diffuse_steps(series))
 
 
 def _prepended(series: Series, early: list[Array], late: Array | None, tail: tuple[int, ...]) -> Array:

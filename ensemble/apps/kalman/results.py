@@ -84,7 +84,7 @@ class FilterResult:
     def innovation_covariance(self) -> Array:
         """``H P H' + R`` of the predicted covariances, shape (*batch, T, ny, ny), of entries that are missing, too.
 
-        For a diffuse prior it is the finite part.
+        For a diffuse prior it is the finite part. NaN for entries whose terms cancel, see `by_roots`.
         """
         return self._time_last(moments.innovation_covariances(self.series, self._predicted()[1]))
 

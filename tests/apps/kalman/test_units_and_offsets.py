@@ -173,6 +173,18 @@ def test_forecasts_do_not_depend_on_units():
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
+def test_forecasts_do_not_depend_on_offsets():
+    k, y = series()
+    values = []
+    for offset in (0.0, 1e7):
+        parts = regression(np.stack([np.ones_like(k), k + offset], axis=-1))
+        H = np.array([[[1.0, 40.0 + offset]], [[1.0, 60.0 + offset]]])
+        ahead = forecast(model_of(parts), y, 2, future={"H": H})
+        values.append((ahead.mean, ahead.covariance, ahead.upper))
+    for a, b in zip(*values, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 def test_a_direction_that_rounding_hides_fails_and_is_not_fitted():
     k, y = series()
 

@@ -10,7 +10,14 @@ from typing import Any
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.diffuse_steps import diffuse_steps, wide
-from ensemble.apps.kalman.array.steps import apply, observed_part, rts_gain, symmetric, symmetric_solve
+from ensemble.apps.kalman.array.steps import (
+    apply,
+    observed_covariance,
+    observed_part,
+    rts_gain,
+    symmetric,
+    symmetric_solve,
+)
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
@@ -73,7 +80,7 @@ def innovations(series: Series, mean: Array) -> Array:
 
 def innovation_covariances(series: Series, P: Array) -> Array:
     """``H P H' + R`` of the predicted covariances, of every entry whether it was seen or not."""
-    return symmetric(series.H @ P @ series.H.mT + series.R)
+    return observed_covariance(series.H, series.R, P)
 
 
 def gains(series: Series, P: Array) -> Array:

@@ -12,7 +12,14 @@ from ensemble._typing import Array
 from ensemble.apps.kalman.array.steps import LOG_2PI, Product, apply, matmul, observed_part, stacked, symmetric
 from ensemble.apps.kalman.series import Series
 
-__all__ = ["semidefinite_factor", "square_root_filter", "square_root_smoother", "triangle", "update_factor"]
+__all__ = [
+    "last_factor",
+    "semidefinite_factor",
+    "square_root_filter",
+    "square_root_smoother",
+    "triangle",
+    "update_factor",
+]
 
 
 def semidefinite_factor(A: Array) -> Array:
@@ -56,6 +63,17 @@ def square_root_filter(series: Series) -> tuple[Array, Array, Array]:
         covariances.append(symmetric(U @ U.mT))
         terms.append(xp.broadcast_to(term, series.batch))
     return *stacked(series.batch, means, covariances), xp.stack(terms, axis=0)
+
+
+def last_factor(series: Series) -> Array:
+    """A factor of the covariance of the last filtered state, which has twice the digits of that."""
+    m, U = series.m0, _start(series)
+    for k in range(series.n_steps):
+        if k or series.predict_first:
+            F, Q, u = (series.at(name, k) for name in ("F", "Q", "u"))
+            m, U = apply(F, m) + u, triangle(F @ U, semidefinite_factor(Q))
+        m, U, _ = _update(series, k, m, U)
+    return U
 
 
 def _start(series: Series) -> Array:

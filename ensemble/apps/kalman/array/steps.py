@@ -21,6 +21,7 @@ __all__ = [
     "is_singular",
     "ldl_solve",
     "matmul",
+    "observed_covariance",
     "observed_part",
     "predict",
     "product",
@@ -140,6 +141,16 @@ def innovation_scale(H: Array, R: Array, P: Array) -> Array:
     xp = array_namespace(H, P)
     spread = xp.linalg.diagonal(P)[..., None, :]
     return P.shape[-1] * xp.sum(H * H * spread, axis=-1) + xp.linalg.diagonal(R)
+
+
+def observed_covariance(H: Array, R: Array, P: Array) -> Array:
+    """``H P H' + R``, with NaN in the rows and columns of entries whose terms cancel below `lost_part`."""
+    xp = array_namespace(H, R, P)
+    S = symmetric(H @ P @ H.mT + R)
+    lost = xp.linalg.diagonal(S) <= lost_part(_name(S)) * innovation_scale(H, R, P)
+    lost = xp.logical_and(lost, xp.linalg.diagonal(S) != 0)
+    either = xp.logical_or(lost[..., :, None], lost[..., None, :])
+    return xp.where(either, S + float("nan"), S)
 
 
 def symmetric_solve(
