@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["diffuse_filter", "diffuse_smoother", "proper_series"]
+
+Result = TypeVar("Result")
 
 
 def _proper(series: Series, start: Start) -> Series:
@@ -61,14 +63,16 @@ def diffuse_filter(series: Series, run: Callable[[Series], FilterResult]) -> Fil
     return _each_from_its_end(series, start, whole, _chosen_filter)
 
 
-def _each_from_its_end(series: Series, start: Start, whole: Callable[[Start], Any], choose: Callable[..., Any]) -> Any:
+def _each_from_its_end(
+    series: Series, start: Start, whole: Callable[[Start], Result], choose: Callable[[Array, Result, Result], Result]
+) -> Result:
     """The result of each series from the steps in which it is diffuse itself: the bits that it has alone."""
     ends = start.ends(series.batch)
     values = to_numpy(ends.samples if isinstance(ends, Ensemble) else ends)
-    result = None
-    for end in np.unique(values)[::-1].tolist():
-        found = whole(start.until(end))
-        result = found if result is None else choose(ends == end, found, result)
+    last, *others = np.unique(values)[::-1].tolist()
+    result = whole(start.until(last))
+    for end in others:
+        result = choose(ends == end, whole(start.until(end)), result)
     return result
 
 
@@ -83,8 +87,8 @@ def _chosen_filter(mask: Array, a: FilterResult, b: FilterResult) -> FilterResul
     if a.by_roots is None and b.by_roots is None:
         return replace(b, **parts)
     none = array_namespace(mask).zeros_like(mask)
-    flags = (none if flag is None else flag for flag in (a.by_roots, b.by_roots))
-    return replace(b, by_roots=_select(mask, *flags, 0), **parts)
+    ours, others = (none if flag is None else flag for flag in (a.by_roots, b.by_roots))
+    return replace(b, by_roots=_select(mask, ours, others, 0), **parts)
 
 
 def _chosen_smoother(mask: Array, a: SmootherResult, b: SmootherResult) -> SmootherResult:

@@ -96,7 +96,8 @@ class ArrayState:
         self._observe(k, y)
 
     def _observe(self, k: int, y: Array) -> None:
-        term = self._update(*(self.series.at(name, k) for name in "HRd"), y)
+        H, R, d = (self.series.at(name, k) for name in "HRd")
+        term = self._update(H, R, d, y)
         xp = array_namespace(term)
         self.term = xp.astype(term, xp.float64, copy=False)
         self.log_likelihood = self.log_likelihood + self.term
