@@ -37,8 +37,8 @@ from ensemble.scalar import Ensemble
 
 __all__ = ["DiffuseState", "Start", "diffuse_start", "diffuse_steps", "wide"]
 
-DECIDED = 1e3
-"""What `g` must exceed the bound of its rounding by: its relative error is then below 1e-3, mostly below 1e-5."""
+DECIDED = 1e4
+"""What `g` must exceed the bound of its rounding by: its relative error is then below 1e-4, mostly below 1e-6."""
 
 
 class Update(NamedTuple):
