@@ -15,7 +15,8 @@ from ensemble._kernels.kalman.statements import CONSTANTS, Symbol, Writer
 __all__ = ["device_functions"]
 
 VALUES = dict(CONSTANTS, zero="real(0)", one="real(1)", minus_half="real(-0.5)", two_pi="real(TWO_PI)",
-              least_pivot="nearly_singular(NX)", nan="(real(0) / real(0))")  # fmt: skip
+              least_pivot="nearly_singular(NX)", nan="(real(0) / real(0))", lost_spread="(real(NX) * lost_part())",
+              lost_noise="lost_part()", known="known_part(NX)")  # fmt: skip
 """Constants as they are written in CUDA C++."""
 
 OPERATIONS = {

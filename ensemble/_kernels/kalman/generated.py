@@ -428,6 +428,8 @@ def module_source(name: str, nx: int, ny: int, width: int, dtype: str) -> str:
     return "\n\n".join([
         (HEAD + (LANES if width > 1 else SCALARS)).format(nx=nx, width=width, ahead="-" if recursion.backward else "+"),
         f"LEAST_PIVOT = {step.least_pivot(nx, dtype)!r}",
+        f"LOST_SPREAD, LOST_NOISE = {nx * step.lost_part(dtype)!r}, {step.lost_part(dtype)!r}",
+        f"KNOWN = {step.known_part(nx, dtype)!r}",
         _stage_source(recursion, stages, names, nx, width),
         "\n".join(_loop_source(recursion, nx, ny, width, dtype, len(stages))),
         LOOPS.format(n_tiles=n_tiles, width=width, dtype=dtype),

@@ -157,6 +157,20 @@ def _quadratic_form(low: Numbers, r: Numbers, white: Numbers, inverses: Numbers,
     return total
 
 
+@rolled
+def _mark_lost_pivots(
+    H: Numbers, R: Numbers, P: Numbers, S: Numbers, inverses: Numbers, nx: int, ny: int, n: int, p: int
+) -> None:
+    """NaN for pivots of S that cancellation has taken digits from, and for their inverses."""
+    part = EPS * (1e6 if EPS < 1e-12 else 1e2)  # `lost_part` of step.py
+    for i in range(ny):
+        total = 0.0
+        for k in range(nx):
+            total = fma(H[i * nx + k] * H[i * nx + k], P[k * n + k], total)
+        if S[i * p + i] <= part * (nx * total + R[i * p + i]):
+            S[i * p + i] = inverses[i] = np.nan
+
+
 # --- a step
 @inlined
 def _predict(
@@ -232,6 +246,8 @@ def _filter_series(
     mirror(P, n)
     copy_transposed(F, nx, nx, nx, Ft, n)
     converged, complete, is_loaded = False, False, False
+    known = (8 * nx * EPS) * (8 * nx * EPS)  # `known_part` of step.py
+    part = EPS * (1e6 if EPS < 1e-12 else 1e2)  # `lost_part`
     for k in range(n_steps):
         if k + 1 < n_steps:
             if by_F > 0:
@@ -261,6 +277,7 @@ def _filter_series(
             product(observed, nx, 1, ahead, HP, HP, False, n, ny, nx, False)
             _rows_by_rows(observed, nx, HP, columns, S, noise, True, ny, n, p, True)
             factor(S, low, inverses, ny, p, -1.0)
+            _mark_lost_pivots(observed, noise, ahead, S, inverses, nx, ny, n, p)
             _solve_rows(low, inverses, HP, white, gain, ny, p, n)
         _innovation(d, y, observed, m_ahead, r, nx, ny)
         row_product(r, 1, gain, m, m_ahead, True, n, n, ny)
@@ -277,10 +294,22 @@ def _filter_series(
             _rows_by_rows(negative, nx, G, columns, HG, HG, False, ny, n, p, False)
             product(HG, p, 1, gain, X, G, True, n, ny, ny, False)
             _add_products(gain, G, P, 2 * ny, n)
+            lossless = False
+            for i in range(ny):
+                lossless = lossless or noise[i * p + i] <= 0.0
+            for i in range(nx):
+                left = 1.0
+                for j in range(ny):
+                    left = fma(-gain[j * n + i], observed[j * nx + i], left)
+                if P[i * n + i] <= known * ahead[i * n + i]:  # rounding of what is known exactly
+                    P[i * n + i] = 0.0
+                elif not lossless and P[i * n + i] <= (left * left) * (part * ahead[i * n + i]):
+                    S[0] = np.nan
             if by_P > 0:
                 copy(P, n, nx, nx, covariance, nx)
             for i in range(ny):
                 pivots[i] = 1.0 if np.isnan(y[i]) else S[i * p + i] * TWO_PI
+            pivots[0] = S[0] if np.isnan(S[0]) else pivots[0]
             converged = constant_model and complete and not gaps and k > 1 and _has_converged(ahead, before, nx, n)
             complete = constant_model and not gaps
         copy(m, nx, 1, nx, mean, n)

@@ -75,7 +75,10 @@ class _Arrays:
         self.xp = array_namespace(like)
         dtype = str(like.dtype).split(".")[-1]
         for name, number in CONSTANTS.items():
-            value = {"least_pivot": step.least_pivot(nx, dtype), "nan": self.xp.nan}.get(name) or float(number)
+            lost = step.lost_part(dtype)
+            special = {"least_pivot": step.least_pivot(nx, dtype), "nan": self.xp.nan, "lost_spread": nx * lost,
+                       "lost_noise": lost, "known": step.known_part(nx, dtype)}  # fmt: skip
+            value = special.get(name) or float(number)
             setattr(self, name, _Fused(self.xp.asarray(value, dtype=like.dtype)))
 
     def where(self, condition: Any, a: _Fused, b: _Fused) -> _Fused:
@@ -415,13 +418,18 @@ def _smooth_shared_covariance(F, Q, u, m, P, series_last):
     return mean, np.broadcast_to(covariance, (n_series, *covariance.shape[1:]))
 
 
-def filter_square_root(parts: Any, predict_first: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What `filter_series` returns for its arrays `parts`, by factors of covariances."""
+def filter_square_root(
+    parts: Any, predict_first: bool, rooted: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What `filter_series` returns for its arrays `parts`, by factors of covariances.
+
+    With `rooted`, the last of `parts` is a factor W of P0, ``W' W = P0``.
+    """
     n_series, n_steps, ny = parts[6].shape
     nx, dtype = parts[7].shape[-1], parts[6].dtype
     mean, covariance = (empty((n_series, n_steps, *tail), dtype) for tail in ((nx,), (nx, nx)))
     terms, pivots = np.empty((n_series, n_steps)), np.empty((n_series, n_steps, ny))
-    run = SquareRootRecursion(parts, bool(predict_first), rounding(nx, dtype))
+    run = SquareRootRecursion(parts, bool(predict_first), rounding(nx, dtype), rooted)
     _map_on_threads(run.filter, (mean, covariance, terms, pivots), [(s,) for s in range(n_series)], n_steps)
     with np.errstate(all="ignore"):
         terms = -0.5 * (terms + np.sum(np.log(pivots), axis=-1))
@@ -429,11 +437,14 @@ def filter_square_root(parts: Any, predict_first: bool) -> tuple[np.ndarray, np.
 
 
 def smooth_square_root(
-    parts: Any, predict_first: bool, mean: np.ndarray, covariance: np.ndarray, which: np.ndarray
+    parts: Any, predict_first: bool, mean: np.ndarray, covariance: np.ndarray, which: np.ndarray, rooted: bool = False
 ) -> None:
-    """Smooth the series in `which` on square roots, in place but for the last step; `parts` as `filter_series` has."""
+    """Smooth the series in `which` on square roots, in place but for the last step.
+
+    `parts` and `rooted` as `filter_square_root` has.
+    """
     indices = np.flatnonzero(which)
-    run = SquareRootRecursion(parts, bool(predict_first), rounding(mean.shape[-1], mean.dtype))
+    run = SquareRootRecursion(parts, bool(predict_first), rounding(mean.shape[-1], mean.dtype), rooted)
     _map_on_threads(run.smooth, (mean, covariance), [(s, s) for s in indices], mean.shape[1])
 
 

@@ -39,7 +39,13 @@ TIME_VARYING = 7
 """Parts that may change from step to step, in front of the two of the start: F, Q, H, R, u, d, y."""
 
 STRIDES, RECORDS = TIME_VARYING + 2, 2 * TIME_VARYING + 2
-"""Where in `places`, after the offsets of the parts, their steps in time stand, and the offset of the records."""
+"""Where in `places`, after the offsets of the parts, their steps in time stand, and the offset of the records.
+
+Behind it are that of the work space, and whether P0 is given by a factor.
+"""
+
+ROUNDING = 8 * 2.220446049250313e-16
+"""The rounding of the arithmetic, which is in float64, per state."""
 
 
 # --- matrices
@@ -220,7 +226,8 @@ def _update(
 ) -> None:
     """The factor given `y`, in place, and the mean; what `_record_fields` names, to the record."""
     size = nx + ny
-    _, quadratic, pivots, _, _, mean_step, white, seen, gain, _ = _record_fields(nx, ny)
+    _, quadratic, pivots, _, before, mean_step, white, seen, gain, _ = _record_fields(nx, ny)
+    before = record + before
     quadratic, pivots, mean_step, white = record + quadratic, record + pivots, record + mean_step, record + white
     seen, gain = record + seen, record + gain
     h, noise, r, order, M = free, free + ny * nx, free + ny * size, free + ny * size + ny, free + ny * size + 2 * ny
@@ -262,6 +269,11 @@ def _update(
             for k in range(nx):
                 w[row + k] -= x * w[seen + b * nx + k]
         pivot = w[M + a * size + j]
+        scale = math.sqrt(w[R + j * ny + j])
+        for k in range(nx):
+            scale += abs(w[h + j * nx + k]) * w[before + k]
+        if abs(pivot) <= ROUNDING * nx * scale and not np.isnan(w[y + j]):  # rounding: no density
+            value = np.nan
         value /= pivot
         w[white + a] = value
         total += value * value
@@ -273,6 +285,12 @@ def _update(
         w[m + k] += w[mean_step + k]
     w[quadratic] = total
     _copy(w, M + ny * size + ny, size, W, nx, nx, nx)
+    _fill(w, free, nx, 0.0)
+    _add_deviations(w, W, nx, nx, free, free + nx)
+    for k in range(nx):
+        if w[free + k] <= ROUNDING * nx * w[before + k]:  # a component that is known exactly
+            for i in range(nx):
+                w[W + i * nx + k] = 0.0
 
 
 @plain
@@ -421,7 +439,10 @@ def _filter_series(
     m, W, noise, ahead, M = free, free + nx, free + nx + nx * nx, free + nx + 2 * nx * nx, free + 2 * nx + 2 * nx * nx
     free = M + 2 * nx * nx
     _copy(w, places[7], 0, m, 0, 1, nx)
-    _semidefinite_factor(w, places[8], nx, tiny, W, nx, free)
+    if places[RECORDS + 2] > 0:
+        _copy(w, places[8], nx, W, nx, nx, nx)
+    else:
+        _semidefinite_factor(w, places[8], nx, tiny, W, nx, free)
     _semidefinite_factor(w, places[1], nx, tiny, noise, nx, free)
     for k in range(n_steps):
         record = records + k * length
@@ -535,9 +556,13 @@ class SquareRootRecursion:
     predict_first : bool
     tiny : float
         The part of its terms below which a sum is rounding error.
+    rooted : bool
+        Whether the last part is a factor W of P0, ``W' W = P0``.
     """
 
-    def __init__(self, parts: tuple[np.ndarray, ...], predict_first: bool, tiny: float) -> None:
+    def __init__(
+        self, parts: tuple[np.ndarray, ...], predict_first: bool, tiny: float, rooted: bool = False
+    ) -> None:  # fmt: skip
         self.parts, self.predict_first, self.tiny = parts, predict_first, float(tiny)
         self.n_steps, self.ny = parts[6].shape[1:]
         self.nx = parts[7].shape[-1]
@@ -547,7 +572,7 @@ class SquareRootRecursion:
         nx, ny = self.nx, self.ny
         self.length = 3 * nx + 2 * nx * nx + 1 + 2 * ny + 2 * ny * nx
         self.space = int(self.starts[-1]) + self.n_steps * self.length
-        self.places = np.array([*self.starts[:-1], *moves, self.starts[-1], self.space], np.int64)
+        self.places = np.array([*self.starts[:-1], *moves, self.starts[-1], self.space, rooted], np.int64)
         self.free = 20 * (nx + ny) * (nx + ny + 1)  # more than the deepest chain of calls takes
 
     def _filtered(self, s: int) -> np.ndarray:

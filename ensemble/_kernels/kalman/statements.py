@@ -7,7 +7,8 @@ from ensemble._kernels.kalman import step
 __all__ = ["CONSTANTS", "Symbol", "Writer"]
 
 CONSTANTS = {"zero": "0.0", "one": "1.0", "minus_half": "-0.5", "two_pi": repr(step.TWO_PI),
-             "least_pivot": "LEAST_PIVOT", "nan": "np.nan"}  # fmt: skip
+             "least_pivot": "LEAST_PIVOT", "nan": "np.nan", "lost_spread": "LOST_SPREAD", "lost_noise": "LOST_NOISE",
+             "known": "KNOWN"}  # fmt: skip
 """Constants by name, as they are written in a module."""
 
 

@@ -18,7 +18,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["TWO_PI", "least_pivot", "predict", "predict_mean", "smooth", "smooth_mean", "update", "update_mean"]
+__all__ = [
+    "TWO_PI",
+    "known_part",
+    "least_pivot",
+    "lost_part",
+    "predict",
+    "predict_mean",
+    "smooth",
+    "smooth_mean",
+    "update",
+    "update_mean",
+]
 
 TWO_PI = 6.283185307179586
 
@@ -30,6 +41,24 @@ def least_pivot(nx: int, dtype: Any) -> float:
     (`square_root_loops.py`). A diagonal entry of zero, a component that is known exactly, is no such pivot.
     """
     return 1e-8 if np.dtype(dtype).itemsize >= 8 else 64 * nx * float(np.finfo(dtype).eps)
+
+
+def lost_part(dtype: Any) -> float:
+    """The part of its terms that every pivot of an innovation covariance must keep.
+
+    The terms ``nx sum(H[i, k]^2 P[k, k]) + R[i, i]`` cancel where states drift apart of which a combination is seen.
+    The pivot's error is about eps over that part: 1e-6 in float64, 1e-3 in float32. Such a series is NaN from that step
+    on, and filtered on square roots of covariances (`square_root_loops.py`), which have twice the digits. The same
+    part of a variance before an observation must remain of it where the gain does not see its component, as ``1 - K H``
+    there takes none of the rounding away, unless an entry is seen without noise, which may leave nothing. (Of float32 a
+    hundredth may be lost.)
+    """
+    return float(np.finfo(dtype).eps) * (1e6 if np.dtype(dtype).itemsize >= 8 else 1e2)
+
+
+def known_part(nx: int, dtype: Any) -> float:
+    """The part of a variance before an observation below which what is left of it is rounding: a known component."""
+    return (8 * nx * float(np.finfo(dtype).eps)) ** 2
 
 
 Matrix = list[list[Any]]
@@ -148,7 +177,8 @@ def update_mean(
 def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Matrix) -> tuple[Any, ...]:
     """Mean and covariance given `y`, ``r' S^-1 r``, the pivots of ``2 pi S``, 1 where missing.
 
-    Then the gain, the triangle and the inverse pivots of ``S = L D L'``, and ``L^-1 r``. The covariance is
+    Then the gain, the triangle and the inverse pivots of ``S = L D L'``, and ``L^-1 r``. A pivot that cancellation has
+    taken digits from is NaN, see `lost_part`; a variance of which rounding is left is zero. The covariance is
     ``M = P - P H' S^-1 H P``, minus the part of Joseph's form that is zero but for the rounding errors of M: it is made
     of the residual ``G = K R - M H'``.
     """
@@ -163,7 +193,15 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
     r = [o.where(is_missing[i], o.zero, _minus_dot(y[i] - d[i], H[i], m)) for i in range(ny)]
     PHt = o.columns([[_dot(P[a], H[i]) for i in range(ny)] for a in range(nx)])
     columns = [list(column) for column in zip(*PHt, strict=True)]
-    lower, pivots, inverses = _factored(_congruence(H, columns, noise), lambda pivot, j: o.one / pivot)
+    pivots: Vector = []
+
+    def inverse(pivot: Any, j: int) -> Any:
+        bound = o.lost_noise * noise[j][j]
+        bound = bound + o.lost_spread * _dot([entry * entry for entry in H[j]], [P[a][a] for a in range(nx)])
+        pivots.append(o.where(pivot <= bound, o.nan, pivot))
+        return o.one / pivots[j]
+
+    lower, _, inverses = _factored(_congruence(H, columns, noise), inverse)
     W = o.columns([_forward(lower, row) for row in PHt])
     K = o.columns([_backward(lower, [w * v for w, v in zip(row, inverses, strict=True)]) for row in W])
     white = _forward(lower, r)
@@ -172,8 +210,17 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
     o.columns([[entry] for entry in mean])
     pairs = [[[v * w for v, w in zip(W[a], W[b], strict=True)] for b in range(nx)] for a in range(nx)]
     M = o.columns([[_minus_dot(P[a][b], pairs[a][b], inverses) for b in range(nx)] for a in range(nx)])
-    covariance = o.columns(_corrected(o, M, H, noise, K), symmetric=True)
+    corrected = _corrected(o, M, H, noise, K)
     scaled = [o.where(is_missing[i], o.one, pivots[i] * o.two_pi) for i in range(ny)]
+    part = o.lost_noise
+    for i in range(ny):  # what is seen exactly may leave variances of zero: rounding in them is no loss
+        part = o.where(noise[i][i] <= o.zero, o.zero, part)
+    for a in range(nx):
+        left = _minus_dot(o.one, K[a], [row[a] for row in H])
+        bound = (left * left) * (part * P[a][a])
+        corrected[a][a] = o.where(corrected[a][a] <= o.known * P[a][a], o.zero, corrected[a][a])
+        scaled[0] = o.where(corrected[a][a] <= bound, o.where(corrected[a][a] <= o.zero, scaled[0], o.nan), scaled[0])
+    covariance = o.columns(corrected, symmetric=True)
     return mean, covariance, quadratic, scaled, K, lower, inverses, white
 
 

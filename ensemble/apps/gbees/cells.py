@@ -31,6 +31,8 @@ class Cells:
         Columns are the grid's axes in space.
     time : float
         When the distribution holds.
+    periods : tuple of int or None
+        Cells after which an axis repeats itself, None for one that does not; empty where none does.
     """
 
     indices: Array
@@ -39,6 +41,7 @@ class Cells:
     widths: np.ndarray
     rotation: np.ndarray | None = None
     time: float = 0.0
+    periods: tuple[int | None, ...] = ()
 
     def __repr__(self) -> str:
         count, n = self.indices.shape

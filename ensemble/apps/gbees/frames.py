@@ -107,7 +107,8 @@ def project(cells: Cells, axes: Sequence[int]) -> Cells:
     origin = np.asarray(cells.origin, dtype=np.float64)
     if cells.rotation is not None:
         origin = np.asarray(cells.rotation).T @ origin
-    return Cells(indices, p, origin[chosen], np.asarray(cells.widths)[chosen], None, cells.time)
+    periods = tuple(cells.periods[i] for i in chosen) if cells.periods else ()
+    return Cells(indices, p, origin[chosen], np.asarray(cells.widths)[chosen], None, cells.time, periods)
 
 
 def checked_axes(axes: Sequence[int], n: int, function: str) -> list[int]:

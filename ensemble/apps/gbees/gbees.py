@@ -312,11 +312,18 @@ class Gbees:
         return self._runs.parts(GridRun.cells)
 
     def mean(self) -> Array:
-        """Mean of the distribution, array or Ensemble of shape (n,)."""
+        """Mean of the distribution, array or Ensemble of shape (n,); circular where a coordinate is periodic.
+
+        Of a periodic coordinate it is ``L arg(E exp(2 pi i x / L)) / (2 pi)`` for the period L, in the range of the
+        grid, and NaN where the distribution has no direction, as where it is uniform.
+        """
         return self._runs.arrays(GridRun.mean)
 
     def covariance(self) -> Array:
-        """Covariance of the distribution, array or Ensemble of shape (n, n)."""
+        """Covariance of the distribution, array or Ensemble of shape (n, n).
+
+        Deviations of a periodic coordinate are those from its circular mean, to the nearest image.
+        """
         return self._runs.arrays(GridRun.covariance)
 
     def marginal(self, axes: int | Sequence[int]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ensemble._backend import array_namespace
@@ -139,12 +140,22 @@ def filtered(series: Series, method: str, scan: str, form: str = "covariance") -
     if backend is not None:
         return compiled_filter(series, backend, method, scan)
     if method != "scan":
-        return result_of(series, *sequential_filter(series))
-    result = result_of(series, *scan_filter(series, scan))
+        return with_roots(series, result_of(series, *sequential_filter(series)))
+    result = with_roots(series, result_of(series, *scan_filter(series, scan)))
     by_recursion = has_no_elements(series)
     if not any_true(by_recursion):
         return result
     return choose_results(by_recursion, filtered(series, "sequential", scan), result)
+
+
+def with_roots(series: Series, result: FilterResult) -> FilterResult:
+    """A result whose series without a finite likelihood are filtered on square roots of covariances."""
+    lost = result.failed
+    if not any_true(lost):
+        return result
+    return replace(
+        choose_results(lost, filtered(series, "sequential", "chunked", "square_root"), result), by_roots=lost
+    )
 
 
 def any_true(mask: Array) -> bool:
@@ -159,7 +170,12 @@ def choose_results(by_recursion: Array, recursion: FilterResult, scanned: Filter
     parts = {
         name: select_series(by_recursion, getattr(recursion, name), getattr(scanned, name), n) for name, n in names
     }
-    return FilterResult(series=scanned.series, **parts)
+    flags = [r.by_roots for r in (recursion, scanned)]
+    if all(flag is None for flag in flags):
+        return FilterResult(series=scanned.series, **parts)
+    none = array_namespace(by_recursion).zeros_like(by_recursion)
+    roots = select_series(by_recursion, *(none if flag is None else flag for flag in flags), 0)
+    return FilterResult(series=scanned.series, by_roots=roots, **parts)
 
 
 def select_series(mask: Array, a: Array, b: Array, n_axes: int) -> Array:

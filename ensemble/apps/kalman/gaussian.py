@@ -15,9 +15,9 @@ from ensemble._backend import array_namespace
 from ensemble._check import finite, kind_of, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
-from ensemble.apps.kalman.array.square_root import semidefinite_factor
-from ensemble.apps.kalman.array.steps import apply, predict, stacked, symmetric, symmetric_solve, update
-from ensemble.apps.kalman.filters import METHODS, check_form, result_of
+from ensemble.apps.kalman.array.square_root import semidefinite_factor, triangle, update_factor
+from ensemble.apps.kalman.array.steps import apply, predict, product, stacked, update
+from ensemble.apps.kalman.filters import METHODS, any_true, check_form, choose_results, result_of
 from ensemble.apps.kalman.model import aligned
 from ensemble.apps.kalman.nonlinear import NonlinearGaussianModel, linearised, value
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
@@ -35,7 +35,7 @@ Affine = tuple[Array, Array, Array]
 """Matrix, offset, and the covariance of the remainder that the affine function leaves out."""
 
 Approximation = Callable[[str, int, Array, Array], Affine]
-"""A function of a function's name, a step, a mean and a covariance that returns an affine function."""
+"""A function of a function's name, a step, a mean and a factor of a covariance that returns an affine function."""
 
 
 def extended_kalman_filter(model: NonlinearGaussianModel, y: Any, *, mask: Any = None) -> FilterResult:
@@ -241,10 +241,10 @@ def _series(model: NonlinearGaussianModel, y: Any, mask: Any, function: str) -> 
 def _taylor(model: NonlinearGaussianModel) -> Approximation:
     """Linearisation at the mean."""
 
-    def approximation(name: str, k: int, m: Array, P: Array) -> Affine:
+    def approximation(name: str, k: int, m: Array, U: Array) -> Affine:
         at, A = linearised(model, name, m[None, ...], k)
         A = A[0, ...]
-        return A, at[0, ...] - apply(A, m), 0.0 * (A @ A.mT)
+        return A, at[0, ...] - apply(A, m, product), 0.0 * product(A, A.mT)
 
     return approximation
 
@@ -261,47 +261,116 @@ def _sigma_points(
     side, centre = 0.5 / c, 1.0 - n / c
     of_covariance = centre + 1.0 - alpha * alpha + beta
 
-    def approximation(name: str, k: int, m: Array, P: Array) -> Affine:
-        xp = array_namespace(m, P)
-        U = math.sqrt(c) * semidefinite_factor(P)
-        moves = xp.moveaxis(U, -1, 0)
+    def approximation(name: str, k: int, m: Array, U: Array) -> Affine:
+        xp = array_namespace(m, U)
+        moves = xp.moveaxis(math.sqrt(c) * U, -1, 0)
         points = xp.concat([xp.broadcast_to(m, moves.shape[1:])[None, ...], m + moves, m - moves], axis=0)
         found = value(model, name, points[None, ...], k)[0, ...]
-        sides = found[1:, ...]
-        mean = centre * found[0, ...] + side * xp.sum(sides, axis=0)
-        away = sides - mean
-        off = found[0, ...] - mean
-        spread = side * _outer(xp, away, away) + of_covariance * (off[..., :, None] * off[..., None, :])
-        cross = side * _outer(xp, xp.concat([moves, -moves], axis=0), away)
-        A = symmetric_solve(P, cross, semidefinite=True)[0].mT
-        return A, mean - apply(A, m), symmetric(spread - A @ P @ A.mT)
+        centre_value, above, below = found[0, ...], found[1 : n + 1, ...], found[n + 1 :, ...]
+        mean = centre * centre_value + side * _total(above + below)
+        odd, even, off = 0.5 * (above - below), 0.5 * (above + below) - mean, centre_value - mean
+        A = _divided(xp.moveaxis(odd / math.sqrt(c), 0, -1), U)
+        left = 2.0 * side * _total(_squares(even)) + of_covariance * _squares(off)
+        return A, mean - apply(A, m, product), left
 
     return approximation
 
 
-def _outer(xp: Any, a: Array, b: Array) -> Array:
-    """The sum over points, in front, of ``a b'``."""
-    return xp.sum(a[..., :, None] * b[..., None, :], axis=0)
+def _total(a: Array) -> Array:
+    """The sum over the points, in front, in their order: each sample has the bits that it has alone."""
+    total = a[0, ...]
+    for i in range(1, a.shape[0]):
+        total = total + a[i, ...]
+    return total
+
+
+def _squares(a: Array) -> Array:
+    return a[..., :, None] * a[..., None, :]
+
+
+def _divided(W: Array, U: Array) -> Array:
+    """A with ``A U = W`` for lower triangular U; columns of zeros in U, directions without variance, leave zeros in A.
+
+    W holds what a function changes along the columns of U. No covariance is inverted: A has the digits of U.
+    """
+    xp = array_namespace(W, U)
+    zero, one = (xp.asarray(v, dtype=U.dtype) for v in (0.0, 1.0))
+    tiny, norms = 8 * U.shape[-1] * float(xp.finfo(U.dtype).eps), xp.sqrt(_total(xp.moveaxis(U * U, -1, 0)))
+    columns: list[Any] = [None] * U.shape[-1]
+    for j in range(U.shape[-1] - 1, -1, -1):
+        rest = W[..., :, j]
+        for i in range(j + 1, U.shape[-1]):
+            rest = rest - columns[i] * U[..., None, i, j]
+        there = xp.abs(U[..., None, j, j]) > tiny * norms[..., None, j]
+        columns[j] = xp.where(there, rest / xp.where(there, U[..., None, j, j], one), zero)
+    return xp.stack(columns, axis=-1)
 
 
 def _filtered(series: Series, approximation: Approximation) -> FilterResult:
-    """The filter of the affine functions, each made at the state of its step; they are the parts of its series."""
+    """The filter of the affine functions, each made at the state of its step; they are the parts of its series.
+
+    Series whose covariances lose too many digits are filtered on square roots of them.
+    """
+    run = _run(series, approximation, False)
+    lost = run.failed
+    if not any_true(lost):
+        return run
+    again = _run(series, approximation, True)
+    chosen = choose_results(lost, again, run)
+    parts = {name: _chosen(series, lost, getattr(again.series, name), getattr(run.series, name)) for name in MADE}
+    return replace(chosen, series=replace(run.series, **parts), by_roots=lost)
+
+
+def _with_density(H: Array, d: Array, R: Array, m: Array, U: Array) -> Array:
+    """R, with NaN for entries whose predicted deviation is no more than the rounding of the predicted value."""
+    xp = array_namespace(H, R, U)
+    HU = product(H, U)
+    variance = _total(xp.moveaxis(HU * HU, -1, 0)) + xp.linalg.diagonal(R)
+    value = apply(xp.abs(H), xp.abs(m), product) + xp.abs(d)
+    lost = variance <= (8 * U.shape[-1] * float(xp.finfo(U.dtype).eps) * value) ** 2
+    lost = xp.logical_and(lost[..., None], xp.eye(H.shape[-2], dtype=xp.bool))
+    return xp.where(lost, R + float("nan"), R)
+
+
+def _chosen(series: Series, lost: Array, a: Array, b: Array) -> Array:
+    """Parts with time in front of the series in `lost` from a, of the others from b."""
+    xp = array_namespace(lost, a, b)
+    tail = a.ndim - 1 - len(series.batch)
+    return xp.where(xp.reshape(lost, (1, *lost.shape, *(1,) * tail)), a, b)
+
+
+MADE = ("F", "u", "Q", "H", "d", "R")
+"""The parts that a step makes."""
+
+
+def _run(series: Series, approximation: Approximation, roots: bool) -> FilterResult:
+    """The filter by covariances or, with `roots`, by factors of them."""
     xp = array_namespace(series.y, series.m0, series.P0, series.Q, series.R)
     nx, ny = series.m0.shape[-1], series.y.shape[-1]
     m = xp.broadcast_to(series.m0, (*series.batch, nx))
     P = xp.broadcast_to(series.P0, (*series.batch, nx, nx))
-    made: dict[str, list[Array]] = {name: [] for name in ("F", "u", "Q", "H", "d", "R")}
+    U = semidefinite_factor(P)
+    made: dict[str, list[Array]] = {name: [] for name in MADE}
     means, covariances, terms = [], [], []
     for k in range(series.n_steps):
         if k or series.predict_first:
-            F, u, left = approximation("f", k, m, P)
+            F, u, left = approximation("f", k, m, U)
             Q = left + series.at("Q", k)
-            m, P = predict(F, Q, u, m, P)
+            if roots:
+                m, U = apply(F, m, product) + u, triangle(product(F, U), semidefinite_factor(Q))
+            else:
+                m, P = predict(F, Q, u, m, P, product)
+                U = semidefinite_factor(P)
         else:  # entry 0 is not used
             F, u, Q = xp.eye(nx, dtype=m.dtype), xp.zeros((nx,), dtype=m.dtype), series.at("Q", 0)
-        H, d, left = approximation("h", k, m, P)
-        R = left + series.at("R", k)
-        m, P, term = update(H, R, d, series.y[k, ...], m, P)
+        H, d, left = approximation("h", k, m, U)
+        R = _with_density(H, d, left + series.at("R", k), m, U)
+        if roots:
+            m, U, term = update_factor(H, R, d, series.y[k, ...], m, U, product)
+            P = product(U, U.mT)
+        else:
+            m, P, term = update(H, R, d, series.y[k, ...], m, P, product)
+            U = semidefinite_factor(P)
         for kept, part in zip(made.values(), (F, u, Q, H, d, R), strict=True):
             kept.append(part)
         means.append(m)

@@ -223,7 +223,10 @@ def _is_small(x: Array, step: Array, spread: Array, tol: float) -> Array:
     """Whether a step moves no state by more than `tol` deviations, or than rounding does."""
     xp = array_namespace(x, step, spread)
     deviation = xp.sqrt(xp.abs(xp.linalg.diagonal(spread)))
-    bound = tol * deviation + 16.0 * xp.finfo(step.dtype).eps * xp.abs(x)
+    size = xp.max(
+        xp.abs(x), axis=0, keepdims=True
+    )  # of a component at any step: where it is zero there is rounding, too
+    bound = tol * deviation + 16.0 * xp.finfo(step.dtype).eps * size
     return xp.all(xp.abs(step) <= bound, axis=(0, -1))
 
 

@@ -11,8 +11,8 @@ from ensemble._backend import array_namespace, is_array, to_numpy
 from ensemble._check import kind_of, message, one_of, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.correlated import joint_covariance, uncorrelated
-from ensemble.apps.kalman.array.covariances import check_covariance, check_finite, check_independent
-from ensemble.apps.kalman.interop.arguments import index_of, real_array, with_gaps_as_nan
+from ensemble.apps.kalman.array.covariances import check_finite, check_independent, checked_covariance
+from ensemble.apps.kalman.interop.arguments import index_of, owned, real_array, with_gaps_as_nan
 from ensemble.apps.kalman.interop.statsmodels_parts import parts_of_statsmodels
 from ensemble.apps.kalman.series import (
     Series,
@@ -105,9 +105,11 @@ class LinearGaussianModel:
         d = xp.zeros((ny,), dtype=F.dtype) if d is None else real_array(d, "d")
         tails = {"F": (nx, nx), "Q": (nx, nx), "H": (ny, nx), "R": (ny, ny), "m0": (nx,), "P0": (nx, nx),
                  "u": (nx,), "d": (ny,)}  # fmt: skip
-        self.F, self.Q, self.H, self.R, self.m0, self.P0, self.u, self.d = F, Q, H, R, m0, P0, u, d
-        self.S = None if S is None else real_array(S, "S")
-        self.diffuse = _diffuse_columns(xp, diffuse, nx, F.dtype)
+        # copies: a buffer that the caller writes to again must not change the model
+        self.F, self.Q, self.H, self.R, self.m0, self.P0, self.u, self.d = map(owned, (F, Q, H, R, m0, P0, u, d))
+        self.S = None if S is None else owned(real_array(S, "S"))
+        columns = _diffuse_columns(xp, diffuse, nx, F.dtype)
+        self.diffuse = None if columns is None else owned(columns)
         if self.S is not None:
             tails["S"] = (nx, ny)
         if self.diffuse is not None:
@@ -150,13 +152,14 @@ class LinearGaussianModel:
         for name in PARTS:
             check_finite(getattr(self, name), name, "LinearGaussianModel")
         for name in ("Q", "R", "P0"):
-            check_covariance(getattr(self, name), name, "LinearGaussianModel")
+            checked = checked_covariance(getattr(self, name), name, "LinearGaussianModel", in_time=name != "P0")
+            setattr(self, name, checked)
         if self.diffuse is not None:
             check_finite(self.diffuse, "diffuse", "LinearGaussianModel")
             check_independent(self.diffuse, "diffuse", "LinearGaussianModel")
         if self.S is not None:
             check_finite(self.S, "S", "LinearGaussianModel")
-            check_covariance(self._joint_noise(), "the covariance of (q[k+1], r[k])", "LinearGaussianModel")
+            checked_covariance(self._joint_noise(), "the covariance of (q[k+1], r[k])", "LinearGaussianModel")
 
     def _joint_noise(self) -> Array:
         """The covariances of (q[k+1], r[k])."""
@@ -186,20 +189,27 @@ class LinearGaussianModel:
         -------
         LinearGaussianModel
             Known, stationary and approximate diffuse initialisation give `m0` and `P0`, exact diffuse initialisation
-            gives `diffuse`, too.
+            gives `diffuse`, too. Intercepts and matrices that statsmodels repeats at every step become constants.
 
         Raises
         ------
         TypeError
             If `model` is no state-space model of statsmodels.
         ValueError
-            If it is not initialised, holds complex numbers, or if its initial state is the filtered one (filter timing
-            of Kim and Nelson).
+            If it or `params` hold complex numbers, if it is not initialised, if its initial state is the filtered one
+            (filter timing of Kim and Nelson), if it asks for a method that statsmodels has no code for (extended,
+            unscented, square-root, augmented), or if its concentrated scale cannot be found.
 
         Notes
         -----
         Statsmodels leaves ``model.loglikelihood_burn`` steps out of its likelihood where the initialisation is
         approximately diffuse: ``log_likelihoods[burn:]``, and `burn` of `maximum_likelihood`, do the same.
+
+        A scale that is concentrated out of the likelihood (`concentrate_scale`, `RecursiveLS`, the default of
+        `ExponentialSmoothing`) multiplies Q, R and P0, as in the results of statsmodels: its estimate from
+        ``model.endog``, by its own filter. So are initial states that `ExponentialSmoothing` concentrates. Inversion,
+        stability, tolerance and memory options change nothing here. Entries without noise that are known already,
+        which statsmodels leaves out, have no density here: such a series has `failed`.
         """
         return cls(**parts_of_statsmodels(model, params), prior_at="first_observation")
 
@@ -287,6 +297,7 @@ def aligned(
     forms = {name: time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
              if name not in ("m0", "P0")}  # fmt: skip
     check_not_infinite(y, function)
+    y = owned(y)  # the result keeps it
     y = time_first(xp, cast(y, of_vector), len(batch), 1)
     if tuple(y.shape) != (T, *batch, model.ny):
         y = xp.broadcast_to(y, (T, *batch, model.ny))

@@ -10,7 +10,8 @@ from ensemble._backend import array_namespace, is_array
 from ensemble._check import kind_of, message, require, require_arguments
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.duals import jacobian_of
-from ensemble.apps.kalman.array.steps import apply, predict, update
+from ensemble.apps.kalman.array.square_root import semidefinite_factor, triangle, update_factor
+from ensemble.apps.kalman.array.steps import apply, predict, product, update
 from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.series import Series
@@ -201,18 +202,38 @@ def _filled(y: Array, seen: Array, start: int) -> Array:
 
 
 def extended_filter(model: NonlinearGaussianModel, series: Series, first: int) -> Array:
-    """Means of the extended Kalman filter, shape (T, *batch, nx): each step is linearised at the mean before it."""
+    """Means of the extended Kalman filter, shape (T, *batch, nx): each step is linearised at the mean before it.
+
+    Series whose covariances lose too many digits are filtered on square roots of them.
+    """
+    means = _extended(model, series, first, False)
+    xp = array_namespace(means)
+    lost = xp.any(xp.any(xp.isnan(means), axis=0), axis=-1)
+    values = lost.samples if isinstance(lost, Ensemble) else lost
+    if not bool(array_namespace(values).any(values)):
+        return means
+    return xp.where(lost[None, ..., None], _extended(model, series, first, True), means)
+
+
+def _extended(model: NonlinearGaussianModel, series: Series, first: int, roots: bool) -> Array:
+    """The means by covariances or, with `roots`, by factors of them."""
     xp = array_namespace(series.y, series.m0, series.P0, series.Q, series.R)
     m = xp.broadcast_to(series.m0, (*series.batch, model.nx))
-    P, zero = series.P0, xp.zeros((), dtype=series.y.dtype)
+    spread = semidefinite_factor(series.P0) if roots else series.P0
+    zero = xp.zeros((), dtype=series.y.dtype)
     means = []
     for k in range(series.n_steps):
         if k:
             at, F = linearised(model, "f", m[None, ...], first + k)
-            m, P = predict(F[0, ...], series.at("Q", k), at[0, ...] - apply(F[0, ...], m), m, P)
+            F, Q, u = F[0, ...], series.at("Q", k), at[0, ...] - apply(F[0, ...], m, product)
+            if roots:
+                m, spread = apply(F, m, product) + u, triangle(product(F, spread), semidefinite_factor(Q))
+            else:
+                m, spread = predict(F, Q, u, m, spread, product)
         if k + first >= 0:
             at, H = linearised(model, "h", m[None, ...], first + k)
-            offset = at[0, ...] - apply(H[0, ...], m)
-            m, P, _ = update(H[0, ...], series.at("R", k), offset, series.y[k, ...], m, P)
+            offset = at[0, ...] - apply(H[0, ...], m, product)
+            given = (H[0, ...], series.at("R", k), offset, series.y[k, ...], m, spread, product)
+            m, spread, _ = update_factor(*given) if roots else update(*given)
         means.append(m + zero)
     return array_namespace(*means).stack(means, axis=0)

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import integer, kind_of, message, require
-from ensemble._kernels.kalman.recursions import FilterStep
 from ensemble._typing import Array
-from ensemble.apps.kalman.array.correlated import explained
-from ensemble.apps.kalman.array.diffuse_steps import DiffuseState
-from ensemble.apps.kalman.array.steps import predict, symmetric, update
-from ensemble.apps.kalman.devices.compiled import compiled_backend
-from ensemble.apps.kalman.interop.arguments import is_pandas, real_array, with_gaps_as_nan
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.online_states import state_of
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["OnlineFilter"]
-
-
-INFINITE = (math.inf, -math.inf)
 
 
 class OnlineFilter:
@@ -74,7 +62,7 @@ class OnlineFilter:
         series = _parts(model)
         self._length = model.n_steps if model.is_time_varying else None
         self.k = -1
-        self._engine: Any = _ArrayState(series) if series.diffuse is not None else _engine_of(series)
+        self._engine: Any = state_of(series)
 
     def __repr__(self) -> str:
         return f"OnlineFilter(k={self.k}, {self.model!r})"
@@ -132,16 +120,14 @@ class OnlineFilter:
             require(False, "OnlineFilter", "update", "follow a prediction", "the prior", "Call predict or step first.")
         self._engine.update(k, y)
         self.k = k
-        if self._engine.diffuse_ended:
-            self._engine = _engine_of(self._engine.proper_series(), self._engine.log_likelihood)
+        self._engine = self._engine.continued()
 
     def step(self, y: Any) -> None:
         """Predict, then condition on the observation `y` of shape (*batch, ny)."""
         k = self._next("step")
         self._engine.step(k, y)
         self.k = k
-        if self._engine.diffuse_ended:
-            self._engine = _engine_of(self._engine.proper_series(), self._engine.log_likelihood)
+        self._engine = self._engine.continued()
 
     def _next(self, name: str) -> int:
         k = self.k + 1
@@ -157,152 +143,3 @@ def _parts(model: LinearGaussianModel) -> Series:
     n = model.n_steps if model.is_time_varying else 1
     y = xp.full((n, model.ny), float("nan"), dtype=model.F.dtype)
     return aligned(model, y, None, "OnlineFilter", correlated=True, diffuse=True)
-
-
-def _engine_of(series: Series, log_likelihood: Any = 0.0) -> Any:
-    """Compiled code for one series on NumPy, else arrays and Ensembles."""
-    lifted = any(isinstance(a, Ensemble) for a in vars(series).values())
-    plain = not (lifted or series.batch or series.S is not None)
-    is_compiled = plain and compiled_backend(series, "sequential") == "numba"
-    engine: Any = _CompiledState(series) if is_compiled else _ArrayState(series)
-    engine.log_likelihood = engine.log_likelihood + log_likelihood
-    return engine
-
-
-def _entries(y: Any) -> Array:
-    """One observation as an array; a row of a pandas table is a Series."""
-    values = with_gaps_as_nan(y, "OnlineFilter")
-    if is_pandas(y) and len(y.shape) == 1:
-        values = values[:, 0]
-    return real_array(values, "y", "OnlineFilter")
-
-
-def _refused(y: Any, shape: tuple[int, ...]) -> None:
-    seen = f"shape {tuple(y.shape)}" if tuple(y.shape) != shape else "infinity in it"
-    require(tuple(y.shape) == shape, "OnlineFilter", "y", f"have shape {shape}", seen)
-    require(False, "OnlineFilter", "y", "be finite, or NaN where missing", seen, "Missing is NaN.")
-
-
-class _ArrayState:
-    """The state as arrays or Ensembles, advanced by the matrix formulas."""
-
-    def __init__(self, series: Series) -> None:
-        self.series = series
-        xp = array_namespace(series.m0, series.P0, series.y)
-        nx, G = series.F.shape[-1], series.diffuse
-        self.mean = xp.broadcast_to(series.m0, (*series.batch, nx))
-        self.covariance = xp.broadcast_to(series.P0, (*series.batch, nx, nx))
-        self.log_likelihood = xp.zeros(series.batch, dtype=xp.float64)
-        self.last_observation: Any = None
-        self.diffuse = None if G is None else DiffuseState(self.mean, self.covariance, G, G)
-        self.diffuse_ended = False
-
-    @property
-    def diffuse_covariance(self) -> Array | None:
-        return None if self.diffuse is None else symmetric(self.diffuse.G @ self.diffuse.G.mT)
-
-    def proper_series(self) -> Series:
-        """The series whose prior is this state, which is no longer diffuse."""
-        return replace(self.series, m0=self.mean, P0=self.covariance, diffuse=None)
-
-    def predict(self, k: int) -> None:
-        if k == 0 and not self.series.predict_first:
-            return
-        F, Q, u = (self.series.at(name, k) for name in "FQu")
-        if self.series.S is not None and self.last_observation is not None:
-            H, R, d, S = (self.series.at(name, k - 1) for name in "HRdS")
-            F, Q, u = explained(F, Q, u, H, R, d, S, self.last_observation)
-        self.last_observation = None
-        if self.diffuse is None:
-            self.mean, self.covariance = predict(F, Q, u, self.mean, self.covariance)
-        else:
-            self.diffuse = self.diffuse.predicted(F, Q, u)
-            self.mean, self.covariance = self.diffuse.m, self.diffuse.P
-
-    def update(self, k: int, y: Any) -> None:
-        if self.series.S is not None and self.last_observation is not None:
-            advice = "The noise of a second observation has no given correlation with the next transition."
-            require(False, "OnlineFilter", "update", "be called once a step for a model with S", "a second", advice)
-        self._update(k, self._observation(y))
-
-    def step(self, k: int, y: Any) -> None:
-        y = self._observation(y)
-        self.predict(k)
-        self._update(k, y)
-
-    def _update(self, k: int, y: Array) -> None:
-        H, R, d = (self.series.at(name, k) for name in "HRd")
-        if self.diffuse is None:
-            self.mean, self.covariance, term = update(H, R, d, y, self.mean, self.covariance)
-        else:
-            self.diffuse, _, term = self.diffuse.updated(H, R, d, y)
-            self.mean, self.covariance = self.diffuse.m, self.diffuse.P
-            self.diffuse_ended = self.series.S is None and not self.diffuse.is_diffuse
-        xp = array_namespace(term)
-        self.log_likelihood = self.log_likelihood + xp.astype(term, xp.float64, copy=False)
-        self.last_observation = y
-
-    def _observation(self, y: Any) -> Array:
-        series = self.series
-        y = _entries(y)
-        shape = (*series.batch, series.y.shape[-1])
-        xp = array_namespace(*(a for a in (y, series.y) if isinstance(a, Ensemble)), y, series.y)
-        y = xp.astype(xp.asarray(y), series.y.dtype, copy=False)
-        values = y.samples if isinstance(y, Ensemble) else y
-        of_values = array_namespace(values)
-        if tuple(y.shape) != shape or bool(of_values.any(of_values.isinf(values))):
-            _refused(y, shape)
-        return y
-
-
-class _CompiledState:
-    """The state of one series as arrays of NumPy, advanced by the compiled recursion."""
-
-    diffuse_covariance, diffuse_ended = None, False
-
-    def __init__(self, series: Series) -> None:
-        nx, ny = series.F.shape[-1], series.y.shape[-1]
-        self.filter_step, self.first = FilterStep(nx, ny, series.F.dtype), series.predict_first
-        self.shape, self.log_likelihood = (ny,), 0.0
-        self.varying = []
-        for name in ("F", "Q", "H", "R", "u", "d"):
-            part, place = getattr(series, name), getattr(self.filter_step, name)
-            place[...] = part[0]
-            if part.shape[0] > 1:
-                self.varying.append((place, part))
-        self.filter_step.m[...], self.filter_step.P[...] = series.m0, series.P0
-
-    @property
-    def mean(self) -> Array:
-        return self.filter_step.m.copy()
-
-    @property
-    def covariance(self) -> Array:
-        return self.filter_step.P.copy()
-
-    def predict(self, k: int) -> None:
-        self.filter_step.y.fill(math.nan)
-        self._advance(k, k > 0 or self.first)
-
-    def update(self, k: int, y: Any) -> None:
-        self._observe(y)
-        self.log_likelihood += self._advance(k, False)
-
-    def step(self, k: int, y: Any) -> None:
-        self._observe(y)
-        self.log_likelihood += self._advance(k, k > 0 or self.first)
-
-    def _observe(self, y: Any) -> None:
-        if type(y) is not np.ndarray or y.dtype.kind != "f":
-            y = np.asarray(_entries(y))
-        if y.shape != self.shape:
-            _refused(y, self.shape)
-        for value in y.tolist():
-            if value in INFINITE:
-                _refused(y, self.shape)
-        self.filter_step.y[:] = y
-
-    def _advance(self, k: int, predict_first: bool) -> float:
-        for place, part in self.varying:
-            place[...] = part[k]
-        return self.filter_step(predict_first)

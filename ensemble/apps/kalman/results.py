@@ -36,6 +36,9 @@ class FilterResult:
     diffuse_covariance : array or Ensemble, shape (*batch, n_diffuse_steps, nx, nx), or None
         What multiplies kappa in the covariance of the first steps, where the model has a diffuse prior; `covariance` is
         the finite part. After these steps it is zero. None for models without diffuse states.
+    by_roots : bool array or Ensemble, shape batch, or None
+        Which series were filtered on square roots of covariances, because the covariances lost too many digits; None
+        where none was.
     """
 
     mean: Array
@@ -44,6 +47,7 @@ class FilterResult:
     log_likelihood: Array
     series: Series = field(repr=False)
     diffuse_covariance: Array | None = field(default=None, repr=False)
+    by_roots: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return text_of_result(self)
@@ -80,7 +84,7 @@ class FilterResult:
     def innovation_covariance(self) -> Array:
         """``H P H' + R`` of the predicted covariances, shape (*batch, T, ny, ny), of entries that are missing, too.
 
-        For a diffuse prior it is the finite part.
+        For a diffuse prior it is the finite part. NaN for entries whose terms cancel, see `by_roots`.
         """
         return self._time_last(moments.innovation_covariances(self.series, self._predicted()[1]))
 
@@ -178,7 +182,8 @@ class SmootherResult:
         """True for each series whose filter failed, see `FilterResult`, or whose smoother did.
 
         A smoother failed where a mean or variance is not finite, or where a variance is negative by more than rounding:
-        by more than ``sqrt(eps)`` of the largest filtered variance of the same component, or of ``eps`` of all.
+        by more than ``sqrt(eps)`` of the largest variance that the same component has before or after an observation,
+        or of ``eps`` of all components.
         """
         xp = array_namespace(self.mean)
         return xp.logical_or(self.filtered.failed, xp.logical_not(xp.all(self._is_sound(), axis=-1)))
@@ -188,12 +193,25 @@ class SmootherResult:
         xp = array_namespace(self.mean, self.covariance)
         variance, before = (xp.linalg.diagonal(a) for a in (self.covariance, self.filtered.covariance))
         eps = float(xp.finfo(variance.dtype).eps)
-        size = xp.max(xp.abs(before), axis=-2, keepdims=True)
+        size = self._largest_variances(xp.max(xp.abs(before), axis=-2, keepdims=True))
         least = -(eps**0.5) * xp.maximum(size, eps * xp.max(size, axis=-1, keepdims=True))
         finite = xp.isfinite(variance)
         if self.diffuse_covariance is not None:  # what all observations leave undetermined
             finite = xp.logical_or(finite, variance == float("inf"))
         return xp.all(xp.logical_and(xp.logical_and(xp.isfinite(self.mean), finite), variance >= least), axis=-1)
+
+    def _largest_variances(self, filtered: Array) -> Array:
+        """At least the variances of the states before any observation, from the largest filtered ones.
+
+        What is left of a state that is seen exactly is rounding: it is measured by what it was before.
+        """
+        series = self.filtered.series
+        xp = array_namespace(filtered, series.F, series.Q, series.P0)
+        F, Q = xp.max(xp.abs(series.F), axis=0), xp.max(xp.abs(xp.linalg.diagonal(series.Q)), axis=0)
+        start = xp.abs(xp.linalg.diagonal(series.P0))[..., None, :]
+        deviation = xp.sqrt(xp.where(start > filtered, start, filtered))
+        ahead = xp.sum(F[..., None, :, :] * deviation[..., None, :], axis=-1) ** 2 + Q[..., None, :]
+        return xp.maximum(ahead, deviation**2)
 
     @property
     def lag_one_covariance(self) -> Array:

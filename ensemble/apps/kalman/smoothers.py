@@ -129,6 +129,10 @@ def backwards(series: Series, result: FilterResult, method: str, scan: str, form
     run = smoothed(
         series, result, *(scan_rts(series, m, P, scan) if method == "scan" else sequential_rts(series, m, P))
     )
+    if result.by_roots is not None:
+        last = run.mean[..., -1:, :]
+        nothing = array_namespace(last).concat([run.mean[..., :-1, :] + float("nan"), last], axis=-2)
+        run = SmootherResult(select_series(result.by_roots, nothing, run.mean, 2), run.covariance, result)
     return by_square_roots(series, result, run) if any_true(gain_failed(run)) else run
 
 
@@ -226,7 +230,7 @@ def two_filters(series: Series, scan: str) -> SmootherResult:
     later = tuple(xp.concat([a[1:, ...], e], axis=0) for a, e in zip(elements, end, strict=True))
     _, _, _, eta, J = prefix_scan(combine_filter, later, algorithm=scan, identity=identity, reverse=True)
     run = smoothed(series, result, *combine_information(m, P, eta, J))
-    by_recursion = has_no_elements(series)
+    by_recursion = array_namespace(terms).logical_or(has_no_elements(series), result.failed)
     if not any_true(by_recursion):
         return run
     recursion = rts(series, "sequential", scan)

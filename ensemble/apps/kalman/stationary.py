@@ -9,7 +9,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import require, samples_text
 from ensemble._typing import Array
-from ensemble.apps.kalman.array.covariances import check_covariance, check_finite, matrices_last
+from ensemble.apps.kalman.array.covariances import check_finite, checked_covariance, matrices_last
 from ensemble.apps.kalman.array.steps import symmetric
 from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.scalar import Ensemble
@@ -88,7 +88,7 @@ def _checked(F: Any, Q: Any, function: str) -> tuple[Array, Array]:
         square = len(a.shape) >= 2 and a.shape[-1] == a.shape[-2] == F.shape[-1] > 0
         require(square, function, name, "be square matrices of one size", f"shape {tuple(a.shape)}")
         check_finite(a, name, function)
-    check_covariance(Q, "Q", function)
+    Q = checked_covariance(Q, "Q", function)
     if function != "stationary_covariance":
         F, Q = _constant(F, 2, "F", function), _constant(Q, 2, "Q", function)
     _check_stable(F, function)

@@ -15,13 +15,13 @@ def _inverse(S):
     return np.array(mpmath.inverse(mpmath.matrix(S.tolist())).tolist(), dtype=object).reshape(n, n)
 
 
-def in_many_digits(parts, y, prior_at="first_observation", columns=None, kappa=0):
+def in_many_digits(parts, y, prior_at="first_observation", columns=None, kappa=0, digits=DIGITS):
     """Filtered and smoothed means and covariances, as arrays of mpf, and log p(y[k] | y[:k]) of every step.
 
     Parts are constant or have an axis of time. The prior is ``N(m0, P0 + kappa A A')`` with the columns A. Kalman
     forwards; back by Bryson and Frazier.
     """
-    with mpmath.workdps(DIGITS):
+    with mpmath.workdps(digits):
         tails = {"F": 2, "Q": 2, "H": 2, "R": 2, "u": 1, "d": 1}
         T, nx = len(y), len(parts["m0"])
         zero = {"u": np.zeros(nx), "d": np.zeros(y.shape[1])}

@@ -61,7 +61,7 @@ def test_rows_of_a_table_are_taken_one_by_one():
 
 
 def test_tables_that_do_not_fit_are_refused():
-    with pytest.raises(TypeError, match="kalman_filter: y must hold numbers; got a DataFrame of"):
+    with pytest.raises(TypeError, match="kalman_filter: y must hold numbers; got a DataFrame with column 0 of"):
         kalman_filter(MODEL, pandas.DataFrame([["a", 1.0], ["b", 2.0]]))
     with pytest.raises(ValueError, match=r"FilterResult.to_pandas: the result must be that of one series; got batch"):
         kalman_filter(MODEL, np.zeros((3, 4, 2))).to_pandas()

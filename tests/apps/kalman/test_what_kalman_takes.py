@@ -98,12 +98,12 @@ BAD = {
         ({"H": np.zeros((0, 2)), "R": np.zeros((0, 0))}, ValueError, "H must have one row or more"),
         ({"F": np.zeros((0, 0))}, ValueError, "F must have one row or more"),
         ({"prior_at": Y}, ValueError, "prior_at must be one of"),
-        *(({name: ODD}, ValueError, f"{name} must be positive semidefinite; got the eigenvalue -1[.]")
+        *(({name: ODD}, ValueError, f"{name} must be positive semidefinite; got the eigenvalue -1,")
           for name in ("Q", "R", "P0")),
-        ({"Q": ODD.astype(np.float32)}, ValueError, "Q must be positive semidefinite; got the eigenvalue -1[.]"),
-        ({"Q": np.stack([np.eye(2), ODD, np.eye(2)])}, ValueError, "Q must be .* the eigenvalue -1 at .1,.[.]"),
-        ({"Q": np.stack([np.eye(2)] * 300 + [ODD])}, ValueError, "Q must be .* the eigenvalue -1 at .300,.[.]"),
-        ({"R": Ensemble(np.stack([np.eye(2), 2 * ODD], -1))}, ValueError, "R must be .* eigenvalue -2 in sample 1[.]"),
+        ({"Q": ODD.astype(np.float32)}, ValueError, "Q must be positive semidefinite; got the eigenvalue -1,"),
+        ({"Q": np.stack([np.eye(2), ODD, np.eye(2)])}, ValueError, "Q must be .* the eigenvalue -1 at step 1,"),
+        ({"Q": np.stack([np.eye(2)] * 300 + [ODD])}, ValueError, "Q must be .* the eigenvalue -1 at step 300,"),
+        ({"R": Ensemble(np.stack([np.eye(2), 2 * ODD], -1))}, ValueError, "R must be .* eigenvalue -2 in sample 1,"),
         ({"P0": np.zeros((2, 2)) - 1e-3 * (1 - np.eye(2))}, ValueError, "P0 must be .* the eigenvalue -0.001"),
         ({"Q": np.ma.array(np.eye(2), mask=np.eye(2))}, ValueError, "Q must have no masked entries; got 2 of them"),
         ({"Q": lifted(3), "R": lifted(5)}, ValueError, "Ensembles must have one number of samples; got Q: 3, R: 5"),

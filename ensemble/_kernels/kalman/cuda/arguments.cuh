@@ -19,3 +19,11 @@ __device__ __forceinline__ real rounding(int n) {
 
 // The part of its diagonal entry below which a pivot of a predicted covariance leaves no gain for the smoother
 __device__ __forceinline__ real nearly_singular(int n) { return sizeof(real) == 4 ? real(8) * rounding(n) : real(1e-8); }
+
+// The part of its terms below which a pivot of an innovation covariance has lost too many digits: `lost_part` of `step.py`
+__device__ __forceinline__ real lost_part() {
+    return sizeof(real) == 4 ? real(1.1920928955078125e-7 * 1e2) : real(2.220446049250313e-16 * 1e6);
+}
+
+// The part of a variance below which what an observation leaves of it is rounding: `known_part` of `step.py`
+__device__ __forceinline__ real known_part(int n) { return rounding(n) * rounding(n); }

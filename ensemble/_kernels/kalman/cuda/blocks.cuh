@@ -177,7 +177,20 @@ __device__ __noinline__ bool factor_innovation(const Observation& o, const State
     factor(g.S, g.inverse, ny);
     bool lost = false;
     FOR(i, 0, ny) lost = lost || g.S(i, i) <= rounding(ny) * g.T(i, 0);
+    __syncthreads();
+    BLOCK_STRIDE(i, ny) if (g.S(i, i) <= lost_part() * g.T(i, 0)) g.S(i, i) = g.inverse[i] = real(0) / real(0);
+    __syncthreads();
     solve(g.S, g.inverse, g.white, g.K, ny, nx + 1);
+    __syncthreads();
+    bool exact = false;
+    FOR(l, 0, ny) exact = exact || o.R(l, l) <= 0;
+    BLOCK_STRIDE(i, nx) {  // a variance that falls to its rounding, which the gain does not take away
+        real variance = x.P(i, i), left = 1;
+        FOR(l, 0, ny) variance -= g.white(l, i) * (g.inverse[l] * g.white(l, i));
+        FOR(l, 0, ny) left -= g.K(i, l) * o.H(l, i);
+        if (!exact && variance > known_part(nx) * x.P(i, i) && variance <= left * left * (lost_part() * x.P(i, i))) g.S(0, 0) = real(0) / real(0);
+    }
+    __syncthreads();
     return lost;
 }
 
@@ -189,6 +202,7 @@ __device__ __noinline__ void update(const Observation& o, const State& x, const 
         if (j < i) continue;
         real sum = x.P(i, j);
         FOR(l, 0, ny) sum -= g.white(l, i) * (g.inverse[l] * g.white(l, j));
+        if (i == j && sum <= known_part(nx) * x.P(i, i)) sum = 0;
         x.P(i, j) = x.P(j, i) = sum;
     }
     BLOCK_STRIDE(i, nx) {

@@ -14,7 +14,18 @@ from ensemble._typing import Array
 from ensemble.apps.gbees.cells import Cells
 from ensemble.scalar import Ensemble
 
-__all__ = ["Regions", "active", "covariance", "density", "highest_density_regions", "mean", "positions", "sample"]
+__all__ = [
+    "Regions",
+    "active",
+    "circular_mean",
+    "covariance",
+    "density",
+    "highest_density_regions",
+    "in_range",
+    "mean",
+    "positions",
+    "sample",
+]
 
 
 @dataclass(frozen=True)
@@ -95,6 +106,9 @@ def density(cells: Cells) -> Array:
 def mean(cells: Cells) -> np.ndarray:
     """Mean of the distribution, each cell's probability at its centre.
 
+    Of a periodic coordinate it is the circular mean, ``L arg(E exp(2 pi i x / L)) / (2 pi)`` for the period L, inside
+    the grid's range of cells; NaN where the distribution has no direction, as where it is uniform.
+
     Parameters
     ----------
     cells : Cells
@@ -116,7 +130,7 @@ def covariance(cells: Cells) -> np.ndarray:
 
     A uniform density inside each cell would add the variance ``widths**2 / 12`` along each axis of the grid. It is
     omitted: the initial grid holds values of a density at the centres, so that the sums over cells are quadratures
-    of the moments.
+    of the moments. Deviations of a periodic coordinate are those from its circular mean, to the nearest image.
 
     Parameters
     ----------
@@ -138,9 +152,9 @@ def covariance(cells: Cells) -> np.ndarray:
     C = np.empty((n, n))
     # One pair of axes at a time: all products of millions of cells would not fit in memory.
     for i in range(n):
-        weighted = p * (xp.astype(cells.indices[:, i], xp.float64) - float(centre[i]))
+        weighted = p * deviations(cells, i, float(centre[i]))
         for j in range(i + 1):
-            product = xp.sum(weighted * (xp.astype(cells.indices[:, j], xp.float64) - float(centre[j])))
+            product = xp.sum(weighted * deviations(cells, j, float(centre[j])))
             C[i, j] = C[j, i] = float(product) / total * cells.widths[i] * cells.widths[j]
     return C if cells.rotation is None else cells.rotation @ C @ cells.rotation.T
 
@@ -158,11 +172,39 @@ def weights(cells: Cells, function: str) -> tuple[Array, float]:
 
 
 def grid_mean(cells: Cells, function: str) -> np.ndarray:
-    """The mean multi-index, shape (n,)."""
+    """The mean multi-index, shape (n,); circular along periodic axes."""
     p, total = weights(cells, function)
     xp = array_namespace(p)
     sums = [float(xp.sum(p * xp.astype(cells.indices[:, i], xp.float64))) for i in range(len(cells.widths))]
-    return np.array(sums) / total
+    means = np.array(sums) / total
+    for i, count in enumerate(cells.periods):
+        if count is not None:
+            means[i] = circular_mean(p, xp.astype(cells.indices[:, i], xp.float64), count)
+    return means
+
+
+def circular_mean(p: Array, s: Array, count: int) -> float:
+    """The circular mean of places `s` on an axis of `count` cells, from ``-(count // 2) - 1/2`` on; NaN without one."""
+    xp = array_namespace(p)
+    angle = s * (2.0 * np.pi / count)
+    across, along = float(xp.sum(p * xp.sin(angle))), float(xp.sum(p * xp.cos(angle)))
+    if np.hypot(across, along) <= 1e-10 * float(xp.sum(p)):
+        return float("nan")
+    return float(in_range(np.arctan2(across, along) * count / (2.0 * np.pi), count))
+
+
+def in_range(s: Array, count: int) -> Array:
+    """Places on an axis of `count` cells as those of the grid, from ``-(count // 2) - 1/2`` on."""
+    first = -(count // 2) - 0.5
+    return (s - first) % count + first
+
+
+def deviations(cells: Cells, i: int, centre: float) -> Array:
+    """What the cells are away from `centre` along axis i, in cells; to the nearest image where it is periodic."""
+    xp = array_namespace(cells.indices)
+    away = xp.astype(cells.indices[:, i], xp.float64) - centre
+    count = cells.periods[i] if cells.periods else None
+    return away if count is None else (away + 0.5 * count) % count - 0.5 * count
 
 
 def in_space(cells: Cells, s: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +65,7 @@ class SavedRun:
         p = to_numpy(cells.probabilities)
         chosen = p >= self.threshold
         indices = to_numpy(cells.indices)[chosen]
-        kept = Cells(indices, p[chosen], cells.origin, cells.widths, cells.rotation, cells.time)
+        kept = replace(cells, indices=indices, probabilities=p[chosen])
         self.distributions.append(kept)
         self.spans.append(span)
 
@@ -88,6 +88,8 @@ class SavedRun:
             found |= {"origin": np.asarray(first.origin), "widths": np.asarray(first.widths)}
             if first.rotation is not None:
                 found["rotation"] = np.asarray(first.rotation)
+            if any(first.periods):
+                found["periods"] = np.array([count or 0 for count in first.periods], dtype=np.int64)
         for k, cells in enumerate(self.distributions):
             found[f"indices_{k}"] = compact(cells.indices)
             found[f"probabilities_{k}"] = cells.probabilities
@@ -120,6 +122,8 @@ class SavedRun:
         if len(lengths) > 1 or len(times) != len(spans):
             raise ValueError(f"SavedRun: {source} must have one entry per step and a time; got lengths that differ.")
         rotation = arrays.get("rotation")
+        counts = np.asarray(arrays.get("periods", ())).tolist()  # absent from files written before they were stored
+        periods = tuple(count or None for count in counts) if any(counts) else ()
         distributions = []
         for k, time in enumerate(times):
             indices, p = need(f"indices_{k}"), need(f"probabilities_{k}")
@@ -129,7 +133,7 @@ class SavedRun:
                     f"got shapes {indices.shape} and {p.shape}."
                 )
             distributions.append(
-                Cells(indices.astype(np.int64), p, need("origin"), need("widths"), rotation, float(time))
+                Cells(indices.astype(np.int64), p, need("origin"), need("widths"), rotation, float(time), periods)
             )
         evidences = [float(value) for value in need("log_evidences")]
         return cls(

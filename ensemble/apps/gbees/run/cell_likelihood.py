@@ -17,6 +17,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._typing import Array, Namespace
+from ensemble.apps.gbees.analysis.distribution import circular_mean, in_range
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run.measurement import Noise, frame_points
@@ -301,8 +302,14 @@ class CellQuadrature:
                 "Check y, or give it a larger R."
             )
         n, widths = self.problem.n, np.asarray(self.problem.widths, dtype=np.float64)
-        centre = (self.indices.T @ mass) / whole
-        away = self.indices - centre
+        indices = self.indices
+        for i, count in enumerate(self.problem.periods):
+            if count is not None:  # each cell's image nearest to the circular mean
+                middle = circular_mean(mass, indices[:, i], count)
+                indices = indices.copy()
+                indices[:, i] = middle + (indices[:, i] - middle + 0.5 * count) % count - 0.5 * count
+        centre = (indices.T @ mass) / whole
+        away = indices - centre
         shift = np.zeros(n)
         shift[self.axes] = first.sum(axis=1) / whole
         C = (away * mass[:, None]).T @ away / whole
@@ -311,7 +318,10 @@ class CellQuadrature:
         C += mixed + mixed.T
         C[np.ix_(self.axes, self.axes)] += second.sum(axis=2) / whole
         C -= np.outer(shift, shift)
-        return (centre + shift) * widths, C * np.outer(widths, widths)
+        mean = centre + shift
+        for i, count in enumerate(self.problem.periods):
+            mean[i] = mean[i] if count is None else in_range(mean[i], count)
+        return mean * widths, C * np.outer(widths, widths)
 
 
 @dataclass(frozen=True)

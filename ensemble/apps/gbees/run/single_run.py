@@ -186,7 +186,7 @@ class GridRun:
         """Every stored cell, active or not."""
         problem = self.problem
         indices, p = self.engine.cells()
-        return Cells(indices, p, problem.origin, problem.widths, problem.rotation, self.time)
+        return Cells(indices, p, problem.origin, problem.widths, problem.rotation, self.time, tuple(problem.periods))
 
     def mean(self) -> np.ndarray:
         """Mean; after a sharp measurement, until the next step, with the posterior inside the cells."""

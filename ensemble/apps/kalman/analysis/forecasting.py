@@ -12,12 +12,15 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._check import finite, integer, kind_of, message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.array.steps import apply, symmetric
+from ensemble.apps.kalman.array.square_root import last_factor, semidefinite_factor, triangle
+from ensemble.apps.kalman.array.steps import apply, observed_covariance, symmetric
+from ensemble.apps.kalman.diffuse import proper_series
 from ensemble.apps.kalman.filters import any_true, filtered, kalman_filter
 from ensemble.apps.kalman.interop import tables
 from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["ForecastResult", "forecast"]
@@ -151,19 +154,35 @@ def forecast(
     ahead = aligned(later, seen, None, "forecast")
     run = filtered(_unobserved(ahead), "sequential", "chunked")
     mean, P = (xp.moveaxis(a, n_batch, 0)[1:, ...] for a in (run.mean, run.covariance))
-    H, R, d = (ahead.each(name, slice(1, None)) for name in "HRd")
+    H, d = (ahead.each(name, slice(1, None)) for name in "Hd")
 
     def time_last(a: Array) -> Array:
         return array_namespace(a).moveaxis(a, 0, n_batch)
 
     return ForecastResult(
         mean=time_last(apply(H, mean) + d),
-        covariance=time_last(symmetric(H @ P @ H.mT + R)),
+        covariance=time_last(_observed(result.series, ahead, P)),
         state_mean=time_last(mean),
         state_covariance=time_last(P),
         level=level,
         index=tables.continued(series.index, horizon),
     )
+
+
+def _observed(before: Series, ahead: Series, P: Array) -> Array:
+    """Covariances of the observations of `ahead` after its first step; where they cancel, from factors."""
+    H, R = (ahead.each(name, slice(1, None)) for name in "HR")
+    found = observed_covariance(H, R, P)
+    xp = array_namespace(found)
+    lost = xp.isnan(found)
+    if not any_true(lost):
+        return found
+    U, steps = last_factor(proper_series(before)), []
+    for k in range(1, ahead.n_steps):
+        U = triangle(ahead.at("F", k) @ U, semidefinite_factor(ahead.at("Q", k)))
+        HU = ahead.at("H", k) @ U
+        steps.append(xp.broadcast_to(symmetric(HU @ HU.mT + ahead.at("R", k)), found.shape[1:]))
+    return xp.where(lost, xp.stack(steps, axis=0), found)
 
 
 def _filtered(model: LinearGaussianModel, y: Any, mask: Any) -> FilterResult:

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import bad_samples, require
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 
-__all__ = ["check_covariance", "check_finite", "check_independent"]
+__all__ = ["check_finite", "check_independent", "checked_covariance"]
 
 ROUNDING = 64
 """Units of rounding, times the size of a matrix, by which symmetry and eigenvalues may be off."""
+
+CLIP = "What is rounding of a difference: take its eigenvalues and set negative ones to zero."
 
 FEW = 256
 """Matrices up to which LAPACK factors one after another; more are eliminated in one batch."""
@@ -30,33 +32,76 @@ def check_finite(a: Array, name: str, function: str) -> None:
         require(False, function, name, "be finite", f"NaN or infinity in {where}")
 
 
-def check_covariance(a: Array, name: str, function: str) -> None:
-    """Refuse what is no covariance matrix: `a` has shape (..., n, n) and is finite."""
+def checked_covariance(a: Array, name: str, function: str, *, in_time: bool = True) -> Array:
+    """`a`, of shape (..., n, n) and finite, which must hold covariance matrices.
+
+    Eigenvalues and variances may be negative by rounding: by `ROUNDING` n eps of the largest variance of the same
+    series, over all its steps unless `in_time` is false. A matrix that is negative by more than that part of its own
+    variances is replaced by the nearest one that is semidefinite.
+    """
     values = matrices_last(a)
     xp = array_namespace(values)
     if 0 in values.shape:
-        return
+        return a
+    size = _sizes(values, len(a.shape) > 2 and in_time)
+    bound = ROUNDING * a.shape[-1] * float(xp.finfo(values.dtype).eps)
+    negative = False
     for i in range(a.shape[-1]):
-        good = values[..., i, i] >= 0
+        variance = values[..., i, i]
+        good = variance >= -bound * size
+        negative = negative or bool(xp.any(variance < 0))
         if not bool(xp.all(good)):
             several = isinstance(a, Ensemble) and a.n_samples > 1
             of = f" of {bad_samples(np.moveaxis(to_numpy(good), 0, -1))}" if several else ""
-            require(False, function, name, "be a covariance matrix", f"a negative number at ({i}, {i}){of}")
+            seen = f"a negative number at ({i}, {i}){of}, {_worst(a, variance, size, in_time)}"
+            require(False, function, name, "be a covariance matrix", seen, CLIP)
     if a.shape[-1] == 1:
-        return
+        return _without_negative(a) if negative else a
     gap = float(xp.max(xp.abs(values - values.mT)))
-    bound = ROUNDING * float(xp.finfo(values.dtype).eps) * float(xp.max(xp.abs(values)))
+    symmetric = ROUNDING * float(xp.finfo(values.dtype).eps) * float(xp.max(xp.abs(values)))
     seen = f"entries that differ by {gap:.3g} from their transpose"
-    require(gap <= bound, function, name, "be symmetric", seen, "Use (A + A.mT) / 2.")
-    _check_eigenvalues(a, values, name, function)
+    require(gap <= symmetric, function, name, "be symmetric", seen, "Use (A + A.mT) / 2.")
+    if not negative and _are_semidefinite(values, bound):
+        return a
+    return _with_eigenvalues_checked(a, values, size, bound, name, function, in_time)
+
+
+def _without_negative(a: Array) -> Array:
+    """`a` with zero for negative numbers."""
+    xp = array_namespace(a)
+    return xp.where(a < 0, 0.0 * a, a)
+
+
+def _sizes(values: Array, in_time: bool) -> Array:
+    """The largest variance of every matrix, or of all steps of its series."""
+    xp = array_namespace(values)
+    size = xp.max(xp.linalg.diagonal(values), axis=-1)
+    if not in_time:
+        return size
+    return xp.broadcast_to(xp.max(size, axis=-1, keepdims=True), size.shape)
+
+
+def _worst(a: Array, lowest: Any, size: Any, in_time: bool) -> str:
+    """The most negative number of matrices (..., n, n), where it is, and the size that it is judged by."""
+    lowest, size = np.asarray(to_numpy(lowest)), np.broadcast_to(to_numpy(size), lowest.shape)
+    at = np.unravel_index(int(np.argmin(lowest / np.where(size > 0, size, 1.0))), lowest.shape)
+    index = tuple(int(i) for i in at)[1 if isinstance(a, Ensemble) else 0 :]
+    where = f" at {index}" if index else ""
+    if index and in_time:
+        where = f" at step {index[-1]}" + (f" of series {index[:-1]}" if index[:-1] else "")
+    where += f" in sample {int(at[0])}" if isinstance(a, Ensemble) else ""
+    return f"{float(lowest[at]):.6g}{where}, where the largest variance is {float(size[at]):.6g}"
 
 
 def check_independent(a: Array, name: str, function: str) -> None:
-    """Refuse matrices (..., n, columns) whose columns depend on each other."""
+    """Refuse matrices (..., n, columns) whose columns depend on each other, in whatever units rows and columns are."""
     values = _wide(to_numpy(matrices_last(a)))
-    norms = np.linalg.norm(values, axis=-2, keepdims=True)
-    singular = np.linalg.svd(values / np.where(norms > 0, norms, 1.0), compute_uv=False)
-    bound = float(np.finfo(values.dtype).eps) ** 0.5
+    for _ in range(4):
+        for axis in (-2, -1):
+            norms = np.linalg.norm(values, axis=axis, keepdims=True)
+            values = values / np.where(norms > 0, norms, 1.0)
+    singular = np.linalg.svd(values, compute_uv=False)
+    bound = ROUNDING * values.shape[-2] * float(np.finfo(values.dtype).eps)
     fits = values.shape[-1] <= values.shape[-2] and bool((singular[..., -1] > bound).all())
     seen = f"columns with the singular value {float(singular[..., -1].min()):.3g} after scaling"
     require(fits, function, name, "have independent columns, not more than states", seen)
@@ -70,23 +115,28 @@ def matrices_last(a: Array) -> Array:
     return array_namespace(values).moveaxis(values, -1, 0)
 
 
-def _check_eigenvalues(a: Array, values: Array, name: str, function: str) -> None:
-    bound = ROUNDING * a.shape[-1] * float(array_namespace(values).finfo(values.dtype).eps)
-    if _are_semidefinite(values, bound):
-        return
-    lowest, size = _extremes(values)
-    bad = lowest < -bound * size
+def _with_eigenvalues_checked(
+    a: Array, values: Array, size: Array, bound: float, name: str, function: str, in_time: bool
+) -> Array:
+    """`a` with the nearest semidefinite matrix in place of each that is negative by more than its own rounding."""
+    host = _wide(to_numpy(values))
+    eigenvalues, own = np.linalg.eigvalsh(host), _extremes(values)[1]
+    lowest, allowed = eigenvalues[..., 0], np.broadcast_to(to_numpy(size), eigenvalues.shape[:-1])
+    if (lowest < -bound * allowed).any():
+        text = f"the eigenvalue {_worst(a, lowest, allowed, in_time)}"
+        advice = "A covariance matrix has no negative eigenvalue; write it as B @ B.mT where it is made of factors."
+        require(False, function, name, "be positive semidefinite", text, advice)
+    negative = np.einsum("...ii->...i", host).min(axis=-1) < 0
+    bad = (lowest < -bound * np.maximum(own, 0.0)) | negative
     if not bad.any():
-        return
-    first = np.unravel_index(int(np.argmin(np.where(bad, lowest / np.where(size > 0, size, 1.0), 0.0))), bad.shape)
-    index = tuple(int(i) for i in first)
-    place = ""
-    if isinstance(a, Ensemble):
-        place, index = f" in sample {index[0]}", index[1:]
-    place = (f" at {index}" if index else "") + place
-    seen = f"the eigenvalue {float(lowest[first]):.6g}{place}"
-    advice = "A covariance matrix has no negative eigenvalue; write it as B @ B.mT where it is made of factors."
-    require(False, function, name, "be positive semidefinite", seen, advice)
+        return a
+    w, V = np.linalg.eigh(host[bad])
+    repaired = np.array(host)
+    repaired[bad] = (V * np.maximum(w, 0.0)[..., None, :]) @ np.swapaxes(V, -1, -2)
+    repaired = 0.5 * (repaired + np.swapaxes(repaired, -1, -2))
+    if not isinstance(a, Ensemble):
+        return asarray_like(repaired.astype(host.dtype), a)
+    return Ensemble(asarray_like(np.ascontiguousarray(np.moveaxis(repaired, 0, -1)), a.samples), a.sample_set)
 
 
 def _wide(values: np.ndarray) -> np.ndarray:

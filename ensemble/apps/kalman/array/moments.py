@@ -9,8 +9,15 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.array.diffuse_steps import diffuse_gain, diffuse_steps
-from ensemble.apps.kalman.array.steps import apply, observed_part, rts_gain, symmetric, symmetric_solve
+from ensemble.apps.kalman.array.diffuse_steps import diffuse_steps, wide
+from ensemble.apps.kalman.array.steps import (
+    apply,
+    observed_covariance,
+    observed_part,
+    rts_gain,
+    symmetric,
+    symmetric_solve,
+)
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
@@ -73,7 +80,7 @@ def innovations(series: Series, mean: Array) -> Array:
 
 def innovation_covariances(series: Series, P: Array) -> Array:
     """``H P H' + R`` of the predicted covariances, of every entry whether it was seen or not."""
-    return symmetric(series.H @ P @ series.H.mT + series.R)
+    return observed_covariance(series.H, series.R, P)
 
 
 def gains(series: Series, P: Array) -> Array:
@@ -87,7 +94,7 @@ def gains(series: Series, P: Array) -> Array:
     K = solved.mT
     if series.diffuse is None:
         return K
-    early = [xp.broadcast_to(a, K.shape[1:]) for a in diffuse_steps(series).gains]
+    early = [xp.broadcast_to(_as(a, K.dtype), K.shape[1:]) for a in diffuse_steps(series).gains]
     return xp.concat([xp.stack(early, axis=0), K[len(early) :, ...]], axis=0)
 
 
@@ -111,9 +118,9 @@ def lag_one_covariances(series: Series, m: Array, P: Array, smoothed: Array) -> 
     if series.diffuse is None:
         return found
     start, early = diffuse_steps(series), []
-    for k in range(len(start.factors) - 1):
-        F, Q = series.at("F", k + 1), series.at("Q", k + 1)
-        gain = diffuse_gain(F, Q, start.covariances[k], start.factors[k], start.wholes[k]).gain
+    for k in range(len(start.states) - 1):
+        F, Q = wide(series.at("F", k + 1)), wide(series.at("Q", k + 1))
+        gain = _as(start.states[k].smoother_gain(F, Q).gain, smoothed.dtype)
         early.append(xp.broadcast_to(gain @ smoothed[k + 1, ...], found.shape[1:])[None, ...])
     return xp.concat([*early, found[len(early) :, ...]], axis=0) if early else found
 

@@ -9,10 +9,17 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.array.steps import LOG_2PI, apply, observed_part, stacked, symmetric
+from ensemble.apps.kalman.array.steps import LOG_2PI, Product, apply, matmul, observed_part, stacked, symmetric
 from ensemble.apps.kalman.series import Series
 
-__all__ = ["semidefinite_factor", "square_root_filter", "square_root_smoother"]
+__all__ = [
+    "last_factor",
+    "semidefinite_factor",
+    "square_root_filter",
+    "square_root_smoother",
+    "triangle",
+    "update_factor",
+]
 
 
 def semidefinite_factor(A: Array) -> Array:
@@ -45,7 +52,7 @@ def triangle(*blocks: Array) -> Array:
 def square_root_filter(series: Series) -> tuple[Array, Array, Array]:
     """Predict and update by one orthogonal triangularisation each."""
     xp = array_namespace(series.y, series.F, series.m0)
-    m, U = series.m0, semidefinite_factor(series.P0)
+    m, U = series.m0, _start(series)
     means, covariances, terms = [], [], []
     for k in range(series.n_steps):
         if k or series.predict_first:
@@ -58,23 +65,52 @@ def square_root_filter(series: Series) -> tuple[Array, Array, Array]:
     return *stacked(series.batch, means, covariances), xp.stack(terms, axis=0)
 
 
+def last_factor(series: Series) -> Array:
+    """A factor of the covariance of the last filtered state, which has twice the digits of that."""
+    m, U = series.m0, _start(series)
+    for k in range(series.n_steps):
+        if k or series.predict_first:
+            F, Q, u = (series.at(name, k) for name in ("F", "Q", "u"))
+            m, U = apply(F, m) + u, triangle(F @ U, semidefinite_factor(Q))
+        m, U, _ = _update(series, k, m, U)
+    return U
+
+
+def _start(series: Series) -> Array:
+    """A factor of P0."""
+    return semidefinite_factor(series.P0) if series.root is None else series.root
+
+
 def _update(series: Series, k: int, m: Array, U: Array) -> tuple[Array, Array, Array]:
-    y = series.y[k, ...]
+    return update_factor(*(series.at(name, k) for name in "HRd"), series.y[k, ...], m, U)
+
+
+def update_factor(
+    H: Array, R: Array, d: Array, y: Array, m: Array, U: Array, times: Product = matmul
+) -> tuple[Array, Array, Array]:
+    """Mean and factor of the covariance given `y`, and the log-density of `y`, which is NaN where there is none."""
     xp = array_namespace(m, U, y)
-    H, R, innovation, n_observed = observed_part(series.at("H", k), series.at("R", k), y, m, series.at("d", k))
-    S_root, gain, U = _triangularised(H, R, U)
+    H, R, innovation, n_observed = observed_part(H, R, y, m, d, times)
+    before = _deviations(U)
+    S_root, gain, U = _triangularised(H, R, U, times)
+    scale = xp.sqrt(xp.linalg.diagonal(R)) + xp.sum(xp.abs(H) * before[..., None, :], axis=-1)
+    tiny = 8 * U.shape[-1] * float(xp.finfo(U.dtype).eps)
+    lost = xp.abs(xp.linalg.diagonal(S_root)) <= tiny * scale  # rounding: no density
+    S_root = xp.where(lost[..., None], S_root + float("nan"), S_root)
+    U = xp.where((_deviations(U) <= tiny * before)[..., None], 0.0 * U, U)  # components that are known exactly
     white = _forward_rows(S_root, innovation[..., None])[..., 0]
     diagonal = xp.linalg.diagonal(S_root)
+    diagonal = xp.where(lost, diagonal + float("nan"), diagonal)
     log_det = 2.0 * xp.sum(xp.log(xp.abs(diagonal)), axis=-1)
     term = -0.5 * (xp.sum(white * white, axis=-1) + log_det + n_observed * LOG_2PI)
-    return m + apply(gain, white), U, term
+    return m + apply(gain, white, times), U, term
 
 
-def _triangularised(H: Array, R: Array, U: Array) -> tuple[Array, Array, Array]:
+def _triangularised(H: Array, R: Array, U: Array, times: Product = matmul) -> tuple[Array, Array, Array]:
     """The factor A of ``H P H' + R``, ``K A`` for the gain K, and the factor given the observation."""
     xp, ny, nx = array_namespace(H, R, U), H.shape[-2], H.shape[-1]
     root = semidefinite_factor(R)
-    HU = H @ U
+    HU = times(H, U)
     lead = tuple(HU.shape[:-2])
     root = xp.broadcast_to(root, (*lead, ny, ny))
     top = xp.concat([root, HU], axis=-1)
@@ -147,7 +183,7 @@ class _Step:
 
 
 def _filter_steps(series: Series) -> list[_Step]:
-    m, U = series.m0, semidefinite_factor(series.P0)
+    m, U = series.m0, _start(series)
     steps = []
     for k in range(series.n_steps):
         if k or series.predict_first:

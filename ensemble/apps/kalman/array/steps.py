@@ -8,18 +8,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ensemble._backend import array_namespace
-from ensemble._kernels.kalman.step import least_pivot
+from ensemble._backend import array_namespace, backend_of
+from ensemble._kernels.kalman.step import known_part, least_pivot, lost_part
 from ensemble._typing import Array
+from ensemble.scalar import Ensemble
 
 __all__ = [
+    "Product",
     "apply",
     "corrected",
     "innovation_scale",
     "is_singular",
     "ldl_solve",
+    "matmul",
+    "observed_covariance",
     "observed_part",
     "predict",
+    "product",
     "rts_gain",
     "smooth",
     "stacked",
@@ -31,9 +36,31 @@ __all__ = [
 LOG_2PI = math.log(2.0 * math.pi)
 
 
-def apply(A: Array, x: Array) -> Array:
+Product = Callable[[Array, Array], Array]
+"""A function of two stacks of matrices that gives their products."""
+
+
+def matmul(A: Array, B: Array) -> Array:
+    """The matrix products ``A B``, by the array library."""
+    return A @ B
+
+
+def product(A: Array, B: Array) -> Array:
+    """The matrix products ``A B``, on the CPU summed in order: each has the bits that it has alone.
+
+    Libraries of linear algebra choose an order by the number and the memory of the matrices.
+    """
+    if backend_of(*(a.samples if isinstance(a, Ensemble) else a for a in (A, B))) != "numba":
+        return A @ B
+    total = A[..., :, 0, None] * B[..., 0, None, :]
+    for k in range(1, A.shape[-1]):
+        total = total + A[..., :, k, None] * B[..., k, None, :]
+    return total
+
+
+def apply(A: Array, x: Array, times: Product = matmul) -> Array:
     """The matrix-vector products ``A x``."""
-    return (A @ x[..., None])[..., 0]
+    return times(A, x[..., None])[..., 0]
 
 
 def symmetric(P: Array) -> Array:
@@ -41,12 +68,14 @@ def symmetric(P: Array) -> Array:
     return 0.5 * (P + P.mT)
 
 
-def predict(F: Array, Q: Array, u: Array, m: Array, P: Array) -> tuple[Array, Array]:
+def predict(F: Array, Q: Array, u: Array, m: Array, P: Array, times: Product = matmul) -> tuple[Array, Array]:
     """Mean and covariance one transition on."""
-    return apply(F, m) + u, symmetric(F @ P @ F.mT + Q)
+    return apply(F, m, times) + u, symmetric(times(times(F, P), F.mT) + Q)
 
 
-def observed_part(H: Array, R: Array, y: Array, m: Array, d: Array) -> tuple[Array, Array, Array, Array]:
+def observed_part(
+    H: Array, R: Array, y: Array, m: Array, d: Array, times: Product = matmul
+) -> tuple[Array, Array, Array, Array]:
     """`H`, `R` and the innovation without missing entries (NaN in `y`), and the number of entries that are not missing.
 
     A missing entry's row of `H` and its innovation become zero, its noise the identity: the update ignores it.
@@ -57,36 +86,53 @@ def observed_part(H: Array, R: Array, y: Array, m: Array, d: Array) -> tuple[Arr
     H = xp.where(missing[..., :, None], zero, H)
     either = xp.logical_or(missing[..., :, None], missing[..., None, :])
     R = xp.where(either, xp.eye(R.shape[-1], dtype=R.dtype), R)
-    innovation = xp.where(missing, zero, y - apply(H, m) - d)
+    innovation = xp.where(missing, zero, y - apply(H, m, times) - d)
     return H, R, innovation, xp.sum(xp.where(missing, zero, one), axis=-1)
 
 
-def update(H: Array, R: Array, d: Array, y: Array, m: Array, P: Array) -> tuple[Array, Array, Array]:
+def update(
+    H: Array, R: Array, d: Array, y: Array, m: Array, P: Array, times: Product = matmul
+) -> tuple[Array, Array, Array]:
     """Mean and covariance given `y`, and the log-density of `y` before it was seen.
 
     The covariance is ``P - P H' S^-1 H P`` less what Joseph's form finds in its rounding errors, see `corrected`.
     """
     xp = array_namespace(m, P, y)
-    H, R, innovation, n_observed = observed_part(H, R, y, m, d)
-    PHt = P @ H.mT
-    S = symmetric(H @ PHt + R)
-    white, weighted, gain_t, log_det = ldl_solve(S, xp.concat([PHt.mT, innovation[..., None]], axis=-1))
-    quadratic = xp.sum(white[..., -1] * weighted[..., -1], axis=-1)
+    H, R, innovation, n_observed = observed_part(H, R, y, m, d, times)
+    PHt = times(P, H.mT)
+    S = symmetric(times(H, PHt) + R)
+    right = xp.concat([PHt.mT, innovation[..., None]], axis=-1)
+    white, weighted, gain_t, log_det = ldl_solve(S, right, terms=innovation_scale(H, R, P))
+    quadratic = times(white[..., None, :, -1], weighted[..., -1:])[..., 0, 0]
     K = gain_t[..., :-1].mT
-    M = symmetric(P - white[..., :-1].mT @ weighted[..., :-1])
+    M = symmetric(P - times(white[..., :-1].mT, weighted[..., :-1]))
     log_density = -0.5 * (quadratic + log_det + n_observed * LOG_2PI)
-    return m + apply(K, innovation), corrected(M, H, R, K), log_density
+    covariance = corrected(M, H, R, K, times)
+    known = xp.linalg.diagonal(covariance) <= known_part(P.shape[-1], _name(P)) * xp.linalg.diagonal(P)
+    known = xp.logical_and(known[..., None], xp.eye(P.shape[-1], dtype=xp.bool))
+    covariance = xp.where(known, 0.0 * covariance, covariance)
+    left = 1.0 - xp.linalg.diagonal(times(K, H))
+    variance, bound = xp.linalg.diagonal(covariance), lost_part(_name(P)) * left * left * xp.linalg.diagonal(P)
+    lost = xp.any(xp.logical_and(variance > 0, variance <= bound), axis=-1)
+    lost = xp.logical_and(lost, xp.all(xp.linalg.diagonal(R) > 0, axis=-1))
+    log_density = xp.where(lost, log_density + float("nan"), log_density)
+    return m + apply(K, innovation, times), covariance, log_density
 
 
-def corrected(M: Array, H: Array, R: Array, K: Array) -> Array:
+def _name(a: Array) -> str:
+    """The name of an array's type."""
+    return str(a.dtype).split(".")[-1]
+
+
+def corrected(M: Array, H: Array, R: Array, K: Array, times: Product = matmul) -> Array:
     """``M - G K' - K G' + K H G K'`` for the residual ``G = M H' - K R`` of a gain K.
 
     In exact arithmetic G is zero for the posterior covariance M; where M has rounding errors E, Joseph's form
     ``(I - K H) E (I - K H)'`` remains of them.
     """
-    G = M @ H.mT - K @ R
-    G = G - 0.5 * (K @ (H @ G))
-    spread = G @ K.mT
+    G = times(M, H.mT) - times(K, R)
+    G = G - 0.5 * times(K, times(H, G))
+    spread = times(G, K.mT)
     return M - (spread + spread.mT)
 
 
@@ -95,6 +141,16 @@ def innovation_scale(H: Array, R: Array, P: Array) -> Array:
     xp = array_namespace(H, P)
     spread = xp.linalg.diagonal(P)[..., None, :]
     return P.shape[-1] * xp.sum(H * H * spread, axis=-1) + xp.linalg.diagonal(R)
+
+
+def observed_covariance(H: Array, R: Array, P: Array) -> Array:
+    """``H P H' + R``, with NaN in the rows and columns of entries whose terms cancel below `lost_part`."""
+    xp = array_namespace(H, R, P)
+    S = symmetric(H @ P @ H.mT + R)
+    lost = xp.linalg.diagonal(S) <= lost_part(_name(S)) * innovation_scale(H, R, P)
+    lost = xp.logical_and(lost, xp.linalg.diagonal(S) != 0)
+    either = xp.logical_or(lost[..., :, None], lost[..., None, :])
+    return xp.where(either, S + float("nan"), S)
 
 
 def symmetric_solve(
@@ -111,9 +167,14 @@ def symmetric_solve(
 
 
 def ldl_solve(
-    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None, least_pivot: float | None = None
-) -> tuple[Array, Array, Array, Array]:
-    """``L^-1 B``, ``D^-1 L^-1 B``, ``A^-1 B`` and ``log det A`` for ``A = L D L'``, see `symmetric_solve`."""
+    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None, least_pivot: float | None = None,
+    floor: float | None = None, terms: Array | None = None,
+) -> tuple[Array, Array, Array, Array]:  # fmt: skip
+    """``L^-1 B``, ``D^-1 L^-1 B``, ``A^-1 B`` and ``log det A`` for ``A = L D L'``, see `symmetric_solve`.
+
+    Pivots below `floor` become that. With `terms`, those of the diagonal, pivots that keep no more than `lost_part` of
+    them are NaN.
+    """
     xp = array_namespace(A, B)
     n = A.shape[-1]
     zero, one, nan = (xp.asarray(v, dtype=A.dtype) for v in (0.0, 1.0, float("nan")))
@@ -126,7 +187,8 @@ def ldl_solve(
         if semidefinite:
             lost = _is_rounding(pivot, A, scale, j)
             return xp.where(lost, zero, one / xp.where(lost, one, pivot))
-        pivot = xp.where(pivot > zero, pivot, nan)
+        least = zero if terms is None else lost_part(_name(A)) * terms[..., j]
+        pivot = xp.where(pivot > least, pivot, nan) if floor is None else xp.where(pivot < floor, floor * one, pivot)
         logs.append(xp.log(pivot))
         return one / pivot
 
@@ -184,7 +246,7 @@ def rts_gain(F: Array, Q: Array, u: Array, m: Array, P: Array) -> tuple[Array, A
     """
     xp = array_namespace(F, m)
     FP = F @ P
-    least = least_pivot(m.shape[-1], str(m.dtype).split(".")[-1])
+    least = least_pivot(m.shape[-1], _name(m))
     E_t, _ = symmetric_solve(symmetric(FP @ F.mT + Q), FP, least_pivot=least)
     E = E_t.mT
     A = xp.eye(m.shape[-1], dtype=m.dtype) - E @ F

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,20 +161,47 @@ def compiled_filter(series: Series, backend: str, method: str, scan: str) -> Fil
         options += [chunk_steps(series, n_samples, method)]
         return filter_result(series, n_samples, *filter_chunks(*options))
     last = n_samples is not None and not series.batch
-    return filter_result(series, n_samples, *filter_series(*arguments, series.predict_first, last))
+    m, P, terms = filter_series(*arguments, series.predict_first, last)
+    lost = np.isnan(np.sum(terms, axis=1))
+    if not lost.any():
+        return filter_result(series, n_samples, m, P, terms)
+    P = P if P.flags.writeable else P.copy()
+    for out, found in zip((m, P, terms), lost_series(series, n_samples, lost), strict=True):
+        out[lost] = found
+    return replace(filter_result(series, n_samples, m, P, terms), by_roots=from_series(series, lost, n_samples))
+
+
+def lost_series(series: Series, n_samples: int | None, lost: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Means, covariances and terms of the series that have lost too many digits, on square roots of covariances."""
+    arguments, rooted = square_root_arguments(series, n_samples)
+    some = [a if a.shape[0] == 1 else a[lost] for a in arguments]
+    return filter_square_root(some, series.predict_first, rooted)
+
+
+def square_root_arguments(series: Series, n_samples: int | None) -> tuple[list[np.ndarray], bool]:
+    """`filter_arguments` with a factor in place of P0 where the series has one, and whether it has."""
+    arguments = filter_arguments(series, n_samples)
+    if series.root is None:
+        return arguments, False
+    root = series_first(series.root, 2, series.batch, n_samples, None)
+    return [*arguments[:-1], np.swapaxes(root, -1, -2)], True
 
 
 def compiled_terms(series: Series) -> Array:
     """``log p(y[k] | y[:k])`` by the recursion on the CPU, which keeps no means and covariances: (T, n_series)."""
-    arguments = filter_arguments(series, n_samples_of(series))
-    return filter_series(*arguments, series.predict_first, True, False)[2].T
+    n_samples = n_samples_of(series)
+    terms = filter_series(*filter_arguments(series, n_samples), series.predict_first, True, False)[2]
+    lost = np.isnan(np.sum(terms, axis=1))
+    if lost.any():
+        terms[lost] = lost_series(series, n_samples, lost)[2]
+    return terms.T
 
 
 def compiled_square_root_filter(series: Series) -> FilterResult:
     """The recursion on square roots, on the CPU."""
     n_samples = n_samples_of(series)
-    arguments = filter_arguments(series, n_samples)
-    return filter_result(series, n_samples, *filter_square_root(arguments, series.predict_first))
+    arguments, rooted = square_root_arguments(series, n_samples)
+    return filter_result(series, n_samples, *filter_square_root(arguments, series.predict_first, rooted))
 
 
 def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
@@ -211,6 +239,8 @@ def compiled_rts(series: Series, result: FilterResult, backend: str, method: str
     parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
              for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
     mean, covariance = smooth_series(*parts, m, P, n_samples is not None and not series.batch)
+    if result.by_roots is not None:
+        mean[series_first(result.by_roots, 0, series.batch, n_samples, None), :-1] = np.nan
     covariance = smooth_failed_series(series, m, mean, covariance)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
@@ -249,13 +279,13 @@ def smooth_failed_series(series: Series, m: np.ndarray, mean: np.ndarray, covari
 
     Means are written in place; covariances too, unless series share them.
     """
-    if covariance.size and covariance.strides[0] == 0 and not np.isnan(covariance[0, 0, 0, 0]):
+    if covariance.size and covariance.strides[0] == 0 and not np.isnan(mean).any():
         return covariance  # one gain for all, without NaN
     failed = _gain_failed(m, mean)
     if failed.any():
         covariance = covariance if covariance.flags.writeable else covariance.copy()
-        arguments = filter_arguments(series, n_samples_of(series))
-        smooth_square_root(arguments, series.predict_first, mean, covariance, failed)
+        arguments, rooted = square_root_arguments(series, n_samples_of(series))
+        smooth_square_root(arguments, series.predict_first, mean, covariance, failed, rooted)
     return covariance
 
 

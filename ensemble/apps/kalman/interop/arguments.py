@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import numbers
 import reprlib
 from typing import Any
 
@@ -12,7 +14,7 @@ from ensemble._check import kind_of, message, require
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 
-__all__ = ["index_of", "is_pandas", "real_array", "unmasked", "with_gaps_as_nan"]
+__all__ = ["index_of", "is_pandas", "owned", "real_array", "unmasked", "with_gaps_as_nan"]
 
 
 def is_pandas(value: Any) -> bool:
@@ -28,6 +30,7 @@ def index_of(y: Any) -> Any:
 def with_gaps_as_nan(y: Any, function: str) -> Any:
     """Observations with NaN where a masked array masks them, or where pandas has NA; a Series becomes one column."""
     if is_pandas(y):
+        _check_columns(y, function)
         try:
             values = y.to_numpy(dtype=np.float64, na_value=np.nan)
         except (TypeError, ValueError):
@@ -44,6 +47,28 @@ def with_gaps_as_nan(y: Any, function: str) -> Any:
     return np.ma.filled(y.astype(y.dtype if y.dtype.kind == "f" else np.float64), np.nan)
 
 
+def _check_columns(y: Any, function: str) -> None:
+    """Refuse columns of dates, durations, complex numbers and text, which pandas would convert, by name."""
+    columns = [(y.name, y)] if len(y.shape) == 1 else [(name, y.iloc[:, i]) for i, name in enumerate(y.columns)]
+    odd = [f"column {name!r} of {found}" for name, column in columns if (found := _odd_kind(column))]
+    if odd:
+        seen = f"{kind_of(y)} with " + ", ".join(odd[:6]) + (f", ... ({len(odd)} in all)" if len(odd) > 6 else "")
+        raise TypeError(message(function, "y", "hold numbers", seen, "Convert its columns with astype."))
+
+
+def _odd_kind(column: Any) -> str | None:
+    """The type of a column that does not hold real numbers; None where it does."""
+    dtype = getattr(column.dtype, "categories", column).dtype
+    if getattr(dtype, "kind", "O") in "biuf":
+        return None
+    if getattr(dtype, "kind", "O") != "O" or str(dtype) != "object":
+        return str(column.dtype)
+    values = column.to_numpy(dtype=object)
+    odd = {type(v).__name__ for v in values if not (v is None or isinstance(v, (numbers.Real, decimal.Decimal))
+                                                     or type(v).__name__ == "NAType")}  # fmt: skip
+    return f"object ({', '.join(sorted(odd))})" if odd else None
+
+
 def unmasked(a: Any, name: str, function: str) -> Any:
     """`a` without a mask that masks nothing; masked entries are refused."""
     if not isinstance(a, np.ma.MaskedArray):
@@ -51,6 +76,14 @@ def unmasked(a: Any, name: str, function: str) -> Any:
     n = int(np.sum(np.ma.getmaskarray(a)))
     require(n == 0, function, name, "have no masked entries", f"{n} of them", "Only observations may be missing.")
     return a.data
+
+
+def owned(a: Array) -> Array:
+    """A copy of `a`: what is kept must not be what the caller may write to."""
+    if isinstance(a, Ensemble):
+        values = a.samples
+        return Ensemble(array_namespace(values).asarray(values, copy=True), a.sample_set)
+    return array_namespace(a).asarray(a, copy=True)
 
 
 def real_array(value: Any, name: str, function: str = "LinearGaussianModel", as_is: bool = False) -> Array:
