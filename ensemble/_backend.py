@@ -21,11 +21,16 @@ __all__ = [
     "available_bytes",
     "backend_of",
     "contiguous",
+    "device_of",
     "free_bytes",
     "is_array",
+    "is_traced",
     "is_writable",
     "library_and_device",
+    "library_of",
+    "needs_gradient",
     "numbers",
+    "on_cpu",
     "prototype",
     "synchronize",
     "to_device",
@@ -95,10 +100,65 @@ def _kind_of(array: Any) -> str | None:
     return array_api_compat.array_namespace(array).__name__ if is_array(array) else None
 
 
+def library_of(value: Any) -> str | None:
+    """The library of an array: "numpy", "cupy", "torch", "jax" or the name of another; None for what is no array."""
+    kind = type(value)
+    if kind not in _libraries:
+        _libraries[kind] = None
+        if not hasattr(value, "n_samples") and is_array(value):  # an Ensemble has the namespace of an array
+            name = array_api_compat.array_namespace(value).__name__
+            _libraries[kind] = name.removeprefix("array_api_compat.").partition(".")[0]
+    return _libraries[kind]
+
+
+_libraries: dict[type, str | None] = {}
+
+
+def is_traced(array: Any) -> bool:
+    """Whether the numbers of `array` are not known: JAX is tracing it, or PyTorch maps or differentiates a function."""
+    library = library_of(array)
+    if library == "jax":
+        import jax
+
+        return isinstance(jax.lax.stop_gradient(array), jax.core.Tracer)
+    if library == "torch":
+        import torch
+
+        wrapped: bool = torch._C._functorch.is_functorch_wrapped_tensor(array)
+        return wrapped or array.device.type == "meta"
+    return False
+
+
+def needs_gradient(array: Any) -> bool:
+    """Whether results that depend on `array` are to be differentiated, as far as its library tells."""
+    library = library_of(array)
+    if library == "jax":
+        import jax
+
+        return isinstance(array, jax.core.Tracer)
+    return library == "torch" and bool(array.requires_grad)
+
+
+def on_cpu(array: Any) -> bool:
+    """Whether `array` is in memory that the CPU reads."""
+    library = library_of(array)
+    if library == "torch":
+        return bool(array.device.type == "cpu")
+    if library == "jax":
+        import jax
+
+        return isinstance(array, jax.core.Tracer) or all(device.platform == "cpu" for device in array.devices())
+    return library != "cupy"
+
+
 def to_numpy(array: Array) -> np.ndarray:
     """A NumPy copy or view of `array`, fetched from a device where need be."""
     if isinstance(array, np.ndarray):
         return array
+    if array_api_compat.is_jax_array(array):
+        import jax
+
+        return np.asarray(jax.lax.stop_gradient(array))
     if array_api_compat.is_cupy_array(array):
         return np.asarray(array.get())
     if array_api_compat.is_torch_array(array):
@@ -111,7 +171,12 @@ def library_and_device(array: Any) -> tuple[str, Any]:
     """The library and the device of `array`: the key of a cache of copies."""
     if type(array) is np.ndarray:
         return numpy_namespace().__name__, "cpu"
-    return array_api_compat.array_namespace(array).__name__, str(array_api_compat.device(array))
+    return array_api_compat.array_namespace(array).__name__, str(device_of(array))
+
+
+def device_of(array: Any) -> Any:
+    """The device of `array`; None for an array that JAX is tracing, which has none yet."""
+    return getattr(array, "device", None) if library_of(array) == "jax" else array_api_compat.device(array)
 
 
 def asarray_like(array: np.ndarray, like: Array) -> Array:
@@ -119,7 +184,12 @@ def asarray_like(array: np.ndarray, like: Array) -> Array:
     if type(like) is np.ndarray or type(array) is not np.ndarray:
         return array
     xp = array_api_compat.array_namespace(like)
-    return xp.asarray(np.ascontiguousarray(array), device=array_api_compat.device(like))
+    if library_of(like) == "jax":  # known numbers stay known where `like` is being traced
+        import jax
+
+        with jax.ensure_compile_time_eval():
+            return xp.asarray(np.ascontiguousarray(array), device=device_of(like))
+    return xp.asarray(np.ascontiguousarray(array), device=device_of(like))
 
 
 def prototype(backend: str) -> Array:

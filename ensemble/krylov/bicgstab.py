@@ -13,10 +13,12 @@ from ensemble._typing import Array
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
+from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.host_scalars.bicgstab import BicgstabHostScalars
 from ensemble.krylov.result import SolveResult
 
 
+@on_every_library(symmetric=False)
 def bicgstab(
     A: Any,
     b: Any,

@@ -17,6 +17,7 @@ from ensemble._kernels.krylov.vectors import dot
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._norms import fetched, norms
 from ensemble.krylov._system import LinearSystem, as_array, common_samples, linear_system, one_column
+from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.exchanges import pivoted
@@ -68,6 +69,7 @@ class DirectResult(SolveResult):
         return super().summary + (f"; {count} solved with pivoting" if count else "")
 
 
+@on_every_library(symmetric=False)
 def direct(
     A: Any,
     b: Any,

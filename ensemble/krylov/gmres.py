@@ -18,11 +18,13 @@ from ensemble._typing import Array
 from ensemble.krylov._iteration import KrylovIteration, stop_requested
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
+from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.host_scalars.gmres import GmresHostScalars
 from ensemble.krylov.result import SolveResult
 from ensemble.linalg import Identity
 
 
+@on_every_library(symmetric=False)
 def gmres(
     A: Any,
     b: Any,

@@ -14,11 +14,13 @@ from ensemble._typing import Array
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
+from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.host_scalars.minres import MinresHostScalars
 from ensemble.krylov.result import SolveResult
 from ensemble.linalg import Identity
 
 
+@on_every_library(symmetric=True)
 def minres(
     A: Any,
     b: Any,

@@ -122,8 +122,8 @@ class Ensemble(Methods):
 
     @property
     def device(self) -> Any:
-        """Where the values lie."""
-        return self.samples.device
+        """Where the values lie; None of an array that JAX is tracing, which lies nowhere yet."""
+        return getattr(self.samples, "device", None)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Ensemble:
         """The same ensemble on `device`."""
