@@ -155,10 +155,10 @@ def to_numpy(array: Array) -> np.ndarray:
     """A NumPy copy or view of `array`, fetched from a device where need be."""
     if isinstance(array, np.ndarray):
         return array
-    if array_api_compat.is_jax_array(array):
+    if array_api_compat.is_jax_array(array) and needs_gradient(array):
         import jax
 
-        return np.asarray(jax.lax.stop_gradient(array))
+        return np.asarray(jax.lax.stop_gradient(array))  # known where a function is differentiated and not compiled
     if array_api_compat.is_cupy_array(array):
         return np.asarray(array.get())
     if array_api_compat.is_torch_array(array):
@@ -188,8 +188,14 @@ def asarray_like(array: np.ndarray, like: Array) -> Array:
         import jax
 
         with jax.ensure_compile_time_eval():
-            return xp.asarray(np.ascontiguousarray(array), device=device_of(like))
-    return xp.asarray(np.ascontiguousarray(array), device=device_of(like))
+            array = np.ascontiguousarray(array)
+    if not array.flags.writeable:  # PyTorch has no such tensors
+        array = array.copy()
+    return xp.asarray(array, device=device_of(like))
+    array = np.ascontiguousarray(array)
+    if not array.flags.writeable:  # PyTorch has no such tensors
+        array = array.copy()
+    return xp.asarray(array, device=device_of(like))
 
 
 def prototype(backend: str) -> Array:

@@ -27,8 +27,7 @@ from ensemble.linalg.orderings import ORDERINGS, checked_order
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 
-REFINEMENTS = 10
-"""Steps of refinement at most."""
+REFINEMENTS = 10  # steps at most
 
 ROUNDOFFS = 450.0
 """Backward error, in units of rounding, above which a solution is refined or replaced: 1e-13 in float64."""
@@ -117,7 +116,6 @@ def direct(
     ------
     ValueError
         If A is not square or structurally singular, or the shapes or samples do not fit.
-
     TypeError
         If A is no sparse matrix, or complex numbers are not in NumPy's arrays or come with a `factorization`.
 

@@ -24,6 +24,7 @@ from ensemble.linalg.bridge.host import (
     dtype_of,
     host_matrix,
     host_tolerance,
+    host_view,
     in_library,
     is_elsewhere,
     one_library,
@@ -67,7 +68,9 @@ class _Call:
         self.method, self.name = method, method.__name__
         self.symmetric = symmetric or isinstance(A, SymmetricCrsMatrix)
         options = dict(options)
-        b, x0 = (one_column(as_array(value, self.name, key)) for key, value in (("b", b), ("x0", options.pop("x0", None))))
+        b, x0 = (
+            one_column(as_array(value, self.name, key)) for key, value in (("b", b), ("x0", options.pop("x0", None)))
+        )
         self.like = one_library(self.name, b=b, A=A, x0=x0)
         self.b, self.x0 = (in_library(value, self.like) for value in (b, x0))
         self.matrix = _matrix_of(A)
@@ -75,7 +78,9 @@ class _Call:
         self.set = getattr(A, "sample_set", None)
         if isinstance(A, SymmetricCrsMatrix) and self.name == "direct" and options.get("kind", "auto") == "auto":
             options["kind"] = "ldlt"
-        self.options = {key: host_tolerance(value) if key in ("rtol", "atol") else value for key, value in options.items()}
+        self.options = {
+            key: host_tolerance(value) if key in ("rtol", "atol") else value for key, value in options.items()
+        }
         if self.options.get("M") is not None:
             self.options["M"] = _host_preconditioner(self.options["M"], self.name, self.like)
         self.arrays = self._arrays(A)
@@ -167,8 +172,9 @@ class _Call:
         """Whether x is plain, its sample set, and its shape with samples: arguments are checked on zeros."""
         values, b, x0 = (None if a is None else np.zeros(a.shape, dtype_of(self.name, a)) for a in self.arrays)
         options = {key: self.options.get(key) for key in ("M", "rtol", "atol")}
+        start = None if x0 is None else _as_given(self.flat_x0, x0)
         system = linear_system(
-            self.name, self._system(values), _as_given(self.flat_b, b), None if x0 is None else _as_given(self.flat_x0, x0),
+            self.name, self._system(values), _as_given(self.flat_b, b), start,
             options["M"], options["rtol"], options["atol"] or 0.0, self.options.get("max_iterations", 1),
             self.options.get("coupling", "independent"),
         )  # fmt: skip
@@ -199,6 +205,8 @@ def _host_preconditioner(M: Any, name: str, like: Array) -> Any:
     """M on NumPy's arrays; its own derivatives are not needed, as the solution does not depend on it."""
     if not is_elsewhere(M):
         return M
+    if is_traced(array_in(M)):
+        host_view(array_in(M), name, "M")  # which says that its numbers are not known
     if as_crs(M) is not NotImplemented:
         return host_matrix(M, name, "M")
     return HostOperator(M, like)

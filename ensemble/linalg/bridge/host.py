@@ -9,9 +9,11 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, is_traced, library_of, needs_gradient, on_cpu, to_numpy
 from ensemble._check import kind_of, message
 from ensemble._typing import Array
+from ensemble.linalg.bcrs_matrix import BcrsMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import samples_of
+from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 
 __all__ = [
@@ -124,6 +126,8 @@ def host_matrix(A: Any, function: str, argument: str = "A") -> Any:
     """`A` with its values as NumPy's arrays, for preconditioners and factors; itself where they are already."""
     if not is_elsewhere(A):
         return A
+    if isinstance(A, BcrsMatrix | SymmetricCrsMatrix):
+        return type(A)(A.graph, Ensemble(host_view(A.values, function, argument), A.sample_set))
     matrix = as_crs(A)
     if matrix is NotImplemented:
         raise refuse(function, argument, array_in(A))

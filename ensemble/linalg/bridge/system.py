@@ -1,7 +1,7 @@
 """One linear system on NumPy's arrays, with the solves that its derivatives take.
 
 For x in ``A x = b`` the derivative is ``dx = A^-1 (db - dA x)``. The gradient of a function of x whose gradient with
-respect to x is g is ``y = A^-H g`` with respect to b, and ``-y_i conj(x_j)`` with respect to the entry (i, j) of A [1]_.
+respect to x is g is ``y = A^-H g`` with respect to b, and ``-y_i conj(x_j)`` with respect to entry (i, j) of A [1]_.
 
 .. [1] Giles (2008), in Advances in Automatic Differentiation, Springer, 35-44, section 2.3.1.
 """
