@@ -183,17 +183,13 @@ def asarray_like(array: np.ndarray, like: Array) -> Array:
     """The NumPy array `array` in the library and on the device of `like`; itself where it is there already."""
     if type(like) is np.ndarray or type(array) is not np.ndarray:
         return array
-    xp = array_api_compat.array_namespace(like)
-    if library_of(like) == "jax":  # known numbers stay known where `like` is being traced
+    xp, array = array_api_compat.array_namespace(like), np.ascontiguousarray(array)
+    if library_of(like) == "jax":
         import jax
 
-        with jax.ensure_compile_time_eval():
-            array = np.ascontiguousarray(array)
-    if not array.flags.writeable:  # PyTorch has no such tensors
-        array = array.copy()
-    return xp.asarray(array, device=device_of(like))
-    array = np.ascontiguousarray(array)
-    if not array.flags.writeable:  # PyTorch has no such tensors
+        with jax.ensure_compile_time_eval():  # known numbers stay known where `like` is being traced
+            return xp.asarray(array, device=device_of(like))
+    if not array.flags.writeable and not array_api_compat.is_cupy_array(like):  # PyTorch has no such tensors
         array = array.copy()
     return xp.asarray(array, device=device_of(like))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, is_traced, library_of, needs_gradient
+from ensemble._backend import array_namespace, asarray_like, is_traced, library_of, needs_gradient, to_numpy
 from ensemble._typing import Array
 from ensemble.krylov._system import as_array, flattened, linear_system, one_column
 from ensemble.krylov.result import SolveResult, TracedResult
@@ -106,7 +106,8 @@ class _Call:
         advice = "Give a CrsMatrix."
         if library_of(b) == "jax" and needs_gradient(b):
             raise refuse(self.name, "A", b, "be a matrix where JAX transforms a solve", advice)
-        if not is_traced(b) and needs_gradient(self.operator.foreign_product(b)) and not needs_gradient(b):
+        probe = None if is_traced(b) else asarray_like(np.zeros_like(to_numpy(b)), b)
+        if probe is not None and needs_gradient(self.operator.foreign_product(probe)):
             raise refuse(self.name, "A", b, "be a matrix where a gradient with respect to it is needed", advice)
         if needs_gradient(b) and not self.symmetric and not hasattr(self.operator.operator, "T"):
             raise refuse(self.name, "A", b, "be a matrix, or have T, where b needs a gradient", advice)

@@ -69,12 +69,12 @@ def host_view(array: Array, function: str, argument: str) -> np.ndarray:
     """
     if type(array) is np.ndarray:
         return array
-    if is_traced(array):
-        advice = "Build it outside the function that is transformed, of arrays."
-        raise refuse(function, argument, array, "hold numbers that are known", advice)
     if not on_cpu(array):
         advice = "Move it: .cpu() in PyTorch, jax.device_put in JAX, or to CuPy's kernels by cupy.from_dlpack."
         raise refuse(function, argument, array, "be on the CPU", advice)
+    if is_traced(array):
+        advice = "Build it outside the function that is transformed, of arrays."
+        raise refuse(function, argument, array, "hold numbers that are known", advice)
     try:
         return to_numpy(array)
     except (TypeError, RuntimeError) as error:
@@ -113,6 +113,7 @@ def in_library(value: Any, like: Array) -> Any:
 def dtype_of(function: str, *arrays: Any) -> np.dtype:
     """The floating type common to `arrays`, in NumPy's terms."""
     names = [str(array.dtype).rpartition(".")[2] for array in arrays if array is not None]
+    names = ["float32" if name == "bfloat16" else name for name in names]
     try:
         found = np.result_type(*(np.dtype(name) for name in names), np.float32)
     except TypeError:

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from ensemble.linalg.bridge.host import host_view
 from ensemble.linalg.bridge.system import HostSystem
 
 __all__ = ["logdet", "outcome"]
 
 
-def _host(tensor: Any) -> Any:
-    if tensor is None:
-        return None
-    return np.ascontiguousarray(tensor.detach().resolve_conj().resolve_neg().numpy())
+def _host(system: HostSystem, *tensors: Any) -> list[Any]:
+    """NumPy's views of tensors."""
+    return [None if t is None else np.ascontiguousarray(host_view(t, system.name, "A, b, x0")) for t in tensors]
 
 
 def _index(places: np.ndarray) -> torch.Tensor:
@@ -64,7 +64,7 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(system: HostSystem, adjoint: bool, values: Any, r: torch.Tensor) -> torch.Tensor:
-        return torch.from_numpy(system.derivative(_host(values), _host(r), adjoint))
+        return torch.from_numpy(system.derivative(*_host(system, values, r), adjoint))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -98,7 +98,7 @@ class _Outcome(torch.autograd.Function):
 
     @staticmethod
     def forward(system: HostSystem, values: Any, b: torch.Tensor, x0: Any) -> Any:
-        made = system.outcome(_host(values), _host(b), _host(x0))
+        made = system.outcome(*_host(system, values, b, x0))
         return tuple(torch.from_numpy(np.array(part)) for part in made)
 
     @staticmethod
@@ -144,13 +144,13 @@ class _Logdet(torch.autograd.Function):
     def forward(ctx: Any, compute: Any, differentiate: Any, values: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         ctx.differentiate = differentiate
         ctx.save_for_backward(values)
-        return torch.from_numpy(np.array(compute(_host(values))))
+        return torch.from_numpy(np.array(compute(host_view(values, "logdet", "A"))))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, g: torch.Tensor) -> Any:  # type: ignore[override]
         (values,) = ctx.saved_tensors
-        return None, None, g * torch.from_numpy(np.array(ctx.differentiate(_host(values))))
+        return None, None, g * torch.from_numpy(np.array(ctx.differentiate(host_view(values, "logdet", "A"))))
 
 
 def logdet(compute: Callable[..., Any], differentiate: Callable[..., Any], values: Any) -> Any:
