@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,11 @@ __all__ = [
     "available_bytes",
     "backend_of",
     "contiguous",
+    "copy_of",
     "device_of",
     "free_bytes",
     "is_array",
+    "is_of_tracing",
     "is_traced",
     "is_writable",
     "library_and_device",
@@ -115,18 +119,45 @@ _libraries: dict[type, str | None] = {}
 
 
 def is_traced(array: Any) -> bool:
-    """Whether the numbers of `array` are not known: JAX is tracing it, or PyTorch maps or differentiates a function."""
+    """Whether the numbers of `array` are not known: JAX compiles or maps a function, or PyTorch maps one."""
     library = library_of(array)
     if library == "jax":
         import jax
 
-        return isinstance(jax.lax.stop_gradient(array), jax.core.Tracer)
-    if library == "torch":
-        import torch
+        return isinstance(array, jax.core.Tracer) and isinstance(jax.lax.stop_gradient(array), jax.core.Tracer)
+    return library == "torch" and _of_torch(array) is None
 
-        wrapped: bool = torch._C._functorch.is_functorch_wrapped_tensor(array)
-        return wrapped or array.device.type == "meta"
-    return False
+
+def _of_torch(tensor: Any) -> Any:
+    """The tensor of numbers inside those that PyTorch's function transforms wrap around it; None for a mapped one."""
+    import torch
+
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return None
+        tensor = functorch.get_unwrapped(tensor)
+    return None if tensor.device.type == "meta" else tensor
+
+
+def _outside_transforms(tensor: Any) -> Any:
+    """A context in which operations on what is inside of a transformed `tensor` are those of plain tensors."""
+    import torch
+
+    if not torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return contextlib.nullcontext()
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()
+
+
+def is_of_tracing(error: BaseException) -> bool:
+    """Whether `error` says that JAX does not know a number yet, in a function that it is tracing."""
+    if "jax" not in sys.modules:
+        return False
+    import jax
+
+    return isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError)
 
 
 def needs_gradient(array: Any) -> bool:
@@ -136,7 +167,27 @@ def needs_gradient(array: Any) -> bool:
         import jax
 
         return isinstance(array, jax.core.Tracer)
-    return library == "torch" and bool(array.requires_grad)
+    if library != "torch":
+        return False
+    import torch
+
+    if array.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(array):
+        return True
+    return torch.autograd.forward_ad.unpack_dual(array).tangent is not None if _in_forward_mode() else False
+
+
+def _in_forward_mode() -> bool:
+    """Whether PyTorch computes derivatives in forward mode."""
+    import torch
+
+    return bool(torch.autograd.forward_ad._current_level >= 0)
+
+
+def copy_of(array: Any) -> Any:
+    """A copy of `array` in its library, whose derivatives are those of `array`."""
+    if library_of(array) == "torch":
+        return array.clone()
+    return array_api_compat.array_namespace(array).asarray(array, copy=True)
 
 
 def on_cpu(array: Any) -> bool:
@@ -163,7 +214,15 @@ def to_numpy(array: Array) -> np.ndarray:
         return np.asarray(array.get())
     if array_api_compat.is_torch_array(array):
         # Lazy conjugates and negatives are marks on a tensor that NumPy's arrays do not have.
-        return np.asarray(array.detach().resolve_conj().resolve_neg().cpu().numpy())
+        with _outside_transforms(array):
+            known = _of_torch(array)
+            if known is None and array.device.type != "meta":
+                raise TypeError(
+                    "Ensemble: values must be known where a decision needs them; got a tensor that torch.vmap maps. "
+                    "Use xp.where, or call outside of it."
+                )
+            array = array if known is None else known
+            return np.asarray(array.detach().resolve_conj().resolve_neg().cpu().numpy())
     return np.asarray(array)
 
 
@@ -276,8 +335,8 @@ def as_index(number: Any) -> int:
 
 
 def numbers(array: Array) -> list[Any]:
-    """The entries of a vector as Python's numbers; as arrays of JAX, which may be tracing them."""
-    return list(array) if array_api_compat.is_jax_array(array) else to_numpy(array).tolist()
+    """The entries of a vector as Python's numbers; as arrays where these have derivatives."""
+    return list(array) if array_api_compat.is_jax_array(array) or needs_gradient(array) else to_numpy(array).tolist()
 
 
 def assigned(array: Array, key: Any, value: Any) -> Array:

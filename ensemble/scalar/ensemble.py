@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
+from ensemble._backend import as_index, base_of, copy_of, is_array, to_device, to_numpy
 from ensemble._check import array_of, host_array, kind_of, message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import NUMBERS, MemoryToken
@@ -153,7 +153,7 @@ class Ensemble(Methods):
         chosen = self.samples[..., sample_number(i, self.samples.shape[-1], "Ensemble")]
         if type(self.samples) is np.ndarray:
             return np.array(chosen)
-        return self._base().asarray(chosen, copy=True)
+        return copy_of(chosen)
 
     def take_samples(self, chosen: Any) -> Ensemble:
         """The ensemble of some samples, in the order named; their weights, points and ids go along.
@@ -305,7 +305,7 @@ class Ensemble(Methods):
             seen = f"{n_samples} samples for shared data that another ensemble is a view of"
             raise ValueError(message("Ensemble", "a value assigned in place", "fit the samples of x", seen, advice))
         base = self._base()
-        self.samples = base.asarray(base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples)), copy=True)
+        self.samples = copy_of(base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples)))
         self._memory_token = None
 
 

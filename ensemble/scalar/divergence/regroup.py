@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import base_of, is_array, to_numpy
+from ensemble._backend import base_of, copy_of, is_array, to_numpy
 from ensemble._check import kind_of
 from ensemble._containers import filled, mapped, parts_of
 from ensemble._typing import Array, Namespace
@@ -94,7 +94,7 @@ def _array_copied(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray):
         return leaf.copy()
     if is_array(leaf) and not isinstance(leaf, np.generic | Ensemble):
-        return base_of(leaf).asarray(leaf, copy=True)
+        return copy_of(leaf)
     return leaf
 
 

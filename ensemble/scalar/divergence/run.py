@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import is_of_tracing, is_traced
 from ensemble._check import integer, kind_of, message, one_of
 from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
@@ -35,6 +36,7 @@ class _Runner:
     ) -> None:
         self.f, self.nest, self.n_samples, self.max_groups, self.loop = f, nest, n_samples, max_groups, loop
         self.captured = CapturedValues(f, n_samples)
+        self.is_traced = any(is_traced(x.samples) for x in (*ensembles_in(nest), *self.captured.ensembles))
         self.pending = [Task(np.arange(n_samples))]
         self.in_loop = False
         self.rows: dict[int, Any] = {}
@@ -80,6 +82,7 @@ class _Runner:
         try:
             value = self.call(lambda x: plain(x, s), 1)
         except Exception as error:
+            self.require_known(error)
             self.groups.append(Group(task.ids, task.decisions, 1, task.reason, error))
             return error
         refuse_lazy(value)
@@ -99,6 +102,7 @@ class _Runner:
         except Stop:
             pass
         except Exception as raised:
+            self.require_known(raised)
             error = raised
         # A bare ``except:`` in f may have caught `Stop`: the value is then not a result.
         if error is not None and _from_arrays(error):
@@ -126,11 +130,22 @@ class _Runner:
         except DivergenceError:
             raise
         except Exception as error:
+            self.require_known(error)
             self.groups.append(Group(task.ids, (), task.ids.size, error=error))
             return
         refuse_lazy(value)
         self.groups.append(Group(task.ids, (), task.ids.size))
         self.values.append((task.ids, value))
+
+    def require_known(self, error: Exception) -> None:
+        """Raise an `error` that is no sample's own: the samples' values are not known in a function being compiled."""
+        if self.is_traced or is_of_tracing(error):
+            error.add_note(
+                "run: the samples' values are not known where a function is compiled or mapped (jax.jit, jax.vmap, "
+                "torch.vmap), so that no sample can choose its path. Call run outside of it, or use xp.where; "
+                "derivatives without compilation (jax.grad, jax.jacfwd, jax.hessian) are served."
+            )
+            raise error
 
     def confirm_error(self, task: Task, error: Exception) -> None:
         """One call for all samples of `task` raised `error`: it is theirs if one of them raises the same alone."""

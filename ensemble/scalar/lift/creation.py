@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from ensemble._backend import is_array, numbers
+from ensemble._backend import copy_of, is_array, library_of, needs_gradient, numbers
 from ensemble._check import message, require
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
@@ -52,7 +52,7 @@ def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = Non
     dtype = fill_value.dtype if dtype is None else dtype
     values = ns.base.asarray(ns.base.astype(fill_value.samples, dtype), device=device)
     samples = ns.base.broadcast_to(values, (*visible, n_samples))
-    return wrap(ns.base.asarray(samples, copy=True), fill_value.sample_set)
+    return wrap(copy_of(samples), fill_value.sample_set)
 
 
 def full_like(
@@ -109,6 +109,17 @@ def arange(
     return wrap(ns.base.arange(start, stop, step, dtype=dtype, device=device)[..., None])
 
 
+def _with_derivatives(line: Any, start: Any, stop: Any, endpoint: bool) -> Any:
+    """`line` from `start` to `stop`, with the derivatives that PyTorch's `linspace` does not have."""
+    if not any(library_of(end) == "torch" and needs_gradient(end) for end in (start, stop)):
+        return line
+    import torch
+
+    n = line.shape[0]
+    own = start + (stop - start) * (torch.arange(n, dtype=line.dtype) / max(n - endpoint, 1))
+    return own - own.detach() + line.detach()
+
+
 def linspace(
     ns: EnsembleNamespace,
     start: Any,
@@ -130,7 +141,7 @@ def linspace(
         for v in (start, stop)
     )
     rows = [
-        ns.base.linspace(a, b, num, dtype=dtype, device=device, endpoint=endpoint)
+        _with_derivatives(ns.base.linspace(a, b, num, dtype=dtype, device=device, endpoint=endpoint), a, b, endpoint)
         for a, b in zip(first, last, strict=True)
     ]
     return wrap(ns.base.stack(rows, axis=-1), set_of(start, stop))
@@ -174,7 +185,7 @@ def meshgrid(ns: EnsembleNamespace, *arrays: Array, indexing: str = "xy") -> Seq
     if indexing == "xy" and n > 1:
         grids = tuple(ns.permute_dims(grid, (1, 0, *range(2, n))) for grid in grids)
     result: Sequence[Ensemble] = ns.sequence()(
-        wrap(ns.base.asarray(grid.samples, copy=True), grid.sample_set) for grid in grids
+        wrap(copy_of(grid.samples), grid.sample_set) for grid in grids
     )
     return result
 
