@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import as_index, base_of, copy_of, is_array, to_device, to_numpy
-from ensemble._check import array_of, host_array, kind_of, message, require, require_type, sample_number
+from ensemble._check import (
+    array_of,
+    host_array,
+    kind_of,
+    message,
+    require,
+    require_one_library,
+    require_type,
+    sample_number,
+)
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import NUMBERS, MemoryToken
 from ensemble.scalar.divergence.policy import call_under_policy, one_bool, one_number
@@ -378,6 +387,7 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
     first = next((column for column in columns if is_array(column)), None)
     base = base_of(np.empty(0) if first is None else first)
     columns = [column if is_array(column) else base.asarray(column) for column in columns]
+    require_one_library("from_samples", "samples", *columns)
     shapes = {tuple(column.shape) for column in columns}
     seen = ", ".join(str(shape) for shape in sorted(shapes))
     require(len(shapes) == 1, "from_samples", "samples", "have one shape", seen)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, is_traced, library_of, needs_gradient, on_cpu, to_numpy
-from ensemble._check import kind_of, message
+from ensemble._check import kind_of, message, require_one_library
 from ensemble._typing import Array
 from ensemble.linalg.bcrs_matrix import BcrsMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
@@ -95,11 +95,7 @@ def one_library(function: str, **values: Any) -> Array:
     """An array of the library, other than NumPy's and CuPy's, that all `values` are of, or an error."""
     arrays = {name: array for name, value in values.items() if (array := array_in(value)) is not None}
     like = next(array for array in arrays.values() if library_of(array) not in OWN)
-    names = {name: library_of(array) for name, array in arrays.items()}
-    if len(set(names.values())) > 1:
-        seen = " and ".join(f"{name} of {library}" for name, library in names.items())
-        advice = "Move one of them: xp.asarray for vectors, A.to(b) for a matrix."
-        raise TypeError(message(function, ", ".join(names), "come from one array library", seen, advice))
+    require_one_library(function, " and ".join(arrays), *arrays.values())
     return like
 
 

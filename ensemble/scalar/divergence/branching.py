@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import asarray_like, base_of, is_array, needs_gradient
-from ensemble._check import integer, message, require, samples_text
+from ensemble._check import integer, message, require, require_one_library, samples_text
 from ensemble._containers import filled, mapped, parts_of
 from ensemble._typing import Namespace
 from ensemble.scalar.divergence.masks import truth_values
@@ -94,6 +94,7 @@ def _scattered(
         return values[0]
     arrays = [v for v in values if isinstance(v, Ensemble) or (is_array(v) and not isinstance(v, np.generic))]
     like = arrays[0] if arrays else np.empty(0)
+    require_one_library(function, "results", *(v.samples if isinstance(v, Ensemble) else v for v in arrays))
     base = base_of(like.samples if isinstance(like, Ensemble) else like)
     # Python's numbers take the dtype of the arrays next to them.
     numbers = [v for v in values if not any(v is array for array in arrays)]

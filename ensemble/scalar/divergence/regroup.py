@@ -237,7 +237,7 @@ def _column(value: Any, base: Namespace) -> Any:
         return value.samples
     if isinstance(value, _Column):
         return base.asarray(value.samples)
-    return base.asarray(value)[..., None]
+    return (value if is_array(value) and not isinstance(value, np.generic) else base.asarray(value))[..., None]
 
 
 def _same_keys(parts: dict[Any, Any], others: dict[Any, Any], container: Any) -> bool:

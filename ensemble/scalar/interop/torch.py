@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ensemble._check import message
+from ensemble._backend import is_array
+from ensemble._check import message, require_one_library
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, shared
@@ -56,8 +57,9 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
         raise TypeError(message(full_name, "the tensor written to", "be an Ensemble", "a Tensor", advice))
     ns = namespace_of(first, None)
     if not type(first.samples).__module__.startswith("torch"):
-        seen = f"an ensemble of {type(first.samples).__module__}"
-        raise TypeError(message(full_name, "operands", "come from one array library", seen, "Convert first."))
+        require_one_library(
+            full_name, "operands", first.samples, *(v for v in arguments if is_array(v) and v is not first)
+        )
     special = SPECIAL.get(name)
     if special is not None:
         return special(ns, *arguments, **options)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ensemble._backend import copy_of, is_array, library_of, needs_gradient, numbers
-from ensemble._check import message, require
+from ensemble._check import message, require, require_one_library
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.lift.shapes import as_shape
@@ -184,9 +184,7 @@ def meshgrid(ns: EnsembleNamespace, *arrays: Array, indexing: str = "xy") -> Seq
     grids = ns.broadcast_arrays(*lines) if n else ()
     if indexing == "xy" and n > 1:
         grids = tuple(ns.permute_dims(grid, (1, 0, *range(2, n))) for grid in grids)
-    result: Sequence[Ensemble] = ns.sequence()(
-        wrap(copy_of(grid.samples), grid.sample_set) for grid in grids
-    )
+    result: Sequence[Ensemble] = ns.sequence()(wrap(copy_of(grid.samples), grid.sample_set) for grid in grids)
     return result
 
 
@@ -213,7 +211,9 @@ def can_cast(ns: EnsembleNamespace, from_: Any, to: Any, /) -> bool:
 
 def result_type(ns: EnsembleNamespace, *arrays_and_dtypes: Any) -> Any:
     """The common dtype of the arguments by the rules of type promotion."""
-    return ns.base.result_type(*(_plain(value) for value in arrays_and_dtypes))
+    plain = [_plain(value) for value in arrays_and_dtypes]
+    require_one_library("result_type", "operands", *plain)
+    return ns.base.result_type(*plain)
 
 
 def isdtype(ns: EnsembleNamespace, dtype: Any, kind: Any) -> bool:
