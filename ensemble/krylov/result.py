@@ -96,7 +96,7 @@ class SolveResult:
 
 
 class TracedResult(SolveResult):
-    """Outcome of a solve in a function that JAX transforms, or that PyTorch maps or differentiates as a function.
+    """Outcome of a solve in a function that JAX transforms, or that PyTorch maps.
 
     `x`, `converged`, `iterations`, `true_residual_norms` and `target` are arrays of the library. `status` and
     `residual_norms` are not known there: they raise a TypeError. Under JAX, samples that do not converge are named in a
