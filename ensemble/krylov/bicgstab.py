@@ -50,6 +50,9 @@ def bicgstab(
     Complex systems are solved as real ones of twice the size: more iterations than a method over complex numbers
     takes, and a breakdown where a matrix is skew-Hermitian.
 
+    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
+    those of a sample that does not converge are NaN.
+
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
@@ -80,7 +83,7 @@ def bicgstab(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or complex numbers are not in NumPy's arrays.
+        If A is no operator, or complex numbers are in CuPy's arrays.
 
     References
     ----------

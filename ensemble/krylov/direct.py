@@ -32,15 +32,11 @@ REFINEMENTS = 10  # steps at most
 ROUNDOFFS = 450.0
 """Backward error, in units of rounding, above which a solution is refined or replaced: 1e-13 in float64."""
 
-FLOOR = 4.0
-"""Backward error, in units of rounding, that refinement does not reduce."""
+FLOOR = 4.0  # backward error, in units of rounding, that refinement does not reduce
 
-BUDGET = 1 << 31
-"""Bytes of factorisations that are held together."""
+BUDGET = 1 << 31  # bytes of factorisations that are held together
 
-FAR = 64
-"""Powers of two by which values may differ from one before they are scaled to be held in float32."""
-
+FAR = 64  # powers of two by which values may differ from one before they are scaled to be held in float32
 
 OUTCOMES = np.array([Status.stagnated, Status.converged, Status.breakdown], dtype=object)
 """The status of a sample whose residual is large, small, not finite."""
@@ -92,6 +88,9 @@ def direct(
     Complex systems are solved as real ones of twice the size, with about twice the operations of complex elimination;
     backward errors are those of the real system. ``kind="ldlt"`` is for Hermitian matrices then.
 
+    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
+    those of a sample that does not converge are NaN.
+
     Parameters
     ----------
     A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrices, shape (n, n)
@@ -117,7 +116,7 @@ def direct(
     ValueError
         If A is not square or structurally singular, or the shapes or samples do not fit.
     TypeError
-        If A is no sparse matrix, or complex numbers are not in NumPy's arrays or come with a `factorization`.
+        If A is no sparse matrix, or complex numbers are in CuPy's arrays or come with a `factorization`.
 
     References
     ----------

@@ -60,6 +60,9 @@ def gmres(
     Complex systems are solved as real ones of twice the size: up to twice the iterations of a method over complex
     numbers.
 
+    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
+    those of a sample that does not converge are NaN.
+
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
@@ -95,7 +98,7 @@ def gmres(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or complex numbers are not in NumPy's arrays.
+        If A is no operator, or complex numbers are in CuPy's arrays.
 
     References
     ----------

@@ -152,7 +152,9 @@ class HostOperator(LinearOperator):
     def foreign_product(self, x: Array) -> Array:
         """The product with an array of the other library, shape (n, n_samples)."""
         if hasattr(self.operator, "apply"):
-            return self.operator.apply(x, None)
+            out = array_namespace(x).empty_like(x)
+            y = self.operator.apply(x, out)
+            return out if y is None else y
         y = samples_of(self.operator @ Ensemble(x))
         return array_namespace(x).broadcast_to(y, x.shape)
 

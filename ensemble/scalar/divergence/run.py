@@ -21,7 +21,13 @@ from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loo
 from ensemble.scalar.divergence.policy import POLICIES, Decider, DivergenceError, divergence, policy_in_force
 from ensemble.scalar.divergence.regroup import NotSeparableError, copied, plain, regrouped, regrouped_rows, selected
 from ensemble.scalar.divergence.run_result import Group, RunResult
-from ensemble.scalar.divergence.side_effects import changes, refuse_generator, refuse_lazy, snapshot
+from ensemble.scalar.divergence.side_effects import (
+    changes,
+    refuse_generator,
+    refuse_lazy,
+    refuse_other_samples,
+    snapshot,
+)
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.sample_set import SampleSet
 
@@ -87,7 +93,7 @@ class _Runner:
             return error
         refuse_lazy(value)
         if self.n_samples > 1:
-            _refuse_other_samples(value, s)
+            refuse_other_samples(value, s)
         self.groups.append(Group(task.ids, task.decisions, 1, task.reason))
         self.values.append((task.ids, value))
         return None
@@ -183,18 +189,6 @@ def _ends_in_arrays(traceback: TracebackType | None) -> bool:
         last, traceback = traceback, traceback.tb_next
     module = "" if last is None else last.tb_frame.f_globals.get("__name__", "")
     return module.startswith(("ensemble.", "numpy.", "array_api_compat.", "array_api_strict."))
-
-
-def _refuse_other_samples(value: Any, s: int) -> None:
-    """A sample alone has no other samples: an ensemble that it returns came from outside."""
-    several = [x.n_samples for x in ensembles_in(value) if not x.is_shared]
-    if several:
-        seen = f"an ensemble of {several[0]} samples from sample {s} alone"
-        advice = (
-            "An ensemble that f finds outside itself, as in an attribute, has all samples in every call: give it to "
-            "run as an argument of f. An ensemble that f makes itself: return its samples, or statistics of them."
-        )
-        raise ValueError(message("run", "f", "return values of the samples that it is called with", seen, advice))
 
 
 def run(

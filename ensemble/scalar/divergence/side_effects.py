@@ -12,8 +12,18 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import kind_of, message
+from ensemble.scalar.divergence.branching import ensembles_in
 
-__all__ = ["GENERATES", "changes", "codes_in", "names_in", "refuse_generator", "refuse_lazy", "snapshot"]
+__all__ = [
+    "GENERATES",
+    "changes",
+    "codes_in",
+    "names_in",
+    "refuse_generator",
+    "refuse_lazy",
+    "refuse_other_samples",
+    "snapshot",
+]
 
 SMALL = 4096
 """Arrays of up to so many entries are compared by their bytes; larger ones only by identity."""
@@ -101,3 +111,15 @@ def _fingerprint(value: Any) -> tuple[Any, Any]:
     if isinstance(value, np.ndarray) and value.size <= SMALL and value.dtype.kind != "O":
         return value, value.tobytes()
     return value, None
+
+
+def refuse_other_samples(value: Any, s: int) -> None:
+    """A sample alone has no other samples: an ensemble that it returns came from outside."""
+    several = [x.n_samples for x in ensembles_in(value) if not x.is_shared]
+    if several:
+        seen = f"an ensemble of {several[0]} samples from sample {s} alone"
+        advice = (
+            "An ensemble that f finds outside itself, as in an attribute, has all samples in every call: give it to "
+            "run as an argument of f. An ensemble that f makes itself: return its samples, or statistics of them."
+        )
+        raise ValueError(message("run", "f", "return values of the samples that it is called with", seen, advice))
