@@ -132,7 +132,7 @@ def host_matrix(A: Any, function: str, argument: str = "A") -> Any:
 
 
 def require_no_gradient(function: str, argument: str, *values: Any) -> None:
-    """Raise where a gradient is asked for that the function has not."""
+    """Raise where a gradient is needed that the function has not."""
     for value in values:
         array = array_in(value)
         if array is not None and needs_gradient(array):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import to_numpy
+from ensemble._backend import is_of_tracing, to_numpy
 from ensemble._check import one_of
 from ensemble._typing import Array
 
@@ -210,6 +210,17 @@ def failure(error: Exception) -> BaseException:
     """What to raise where an operation on several samples failed with `error`, as one of them alone might not."""
     policy = policy_in_force.get()
     return policy.refused(error) if isinstance(policy, Decider) else error
+
+
+def require_known(error: Exception, is_traced: bool) -> None:
+    """Raise an `error` in `run` that is no sample's own: the samples' values are not known in a compiled function."""
+    if is_traced or is_of_tracing(error):
+        error.add_note(
+            "run: the samples' values are not known where a function is compiled or mapped (jax.jit, jax.vmap, "
+            "torch.vmap), so that no sample can choose its path. Call run outside of it, or use xp.where; "
+            "derivatives without compilation (jax.grad, jax.jacfwd, jax.hessian) are served."
+        )
+        raise error
 
 
 def call_under_policy(f: Callable[..., Any], *arguments: Any) -> Any:

@@ -10,24 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_of_tracing, is_traced
+from ensemble._backend import is_traced
 from ensemble._check import integer, kind_of, message, one_of
 from ensemble._containers import mapped
+from ensemble.scalar.divergence import side_effects
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.captured_values import CapturedValues
 from ensemble.scalar.divergence.comparison import compared, samples_to_check
 from ensemble.scalar.divergence.paths import Follower, Stop, Task, following
 from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loop
-from ensemble.scalar.divergence.policy import POLICIES, Decider, DivergenceError, divergence, policy_in_force
+from ensemble.scalar.divergence.policy import (
+    POLICIES,
+    Decider,
+    DivergenceError,
+    divergence,
+    policy_in_force,
+    require_known,
+)
 from ensemble.scalar.divergence.regroup import NotSeparableError, copied, plain, regrouped, regrouped_rows, selected
 from ensemble.scalar.divergence.run_result import Group, RunResult
-from ensemble.scalar.divergence.side_effects import (
-    changes,
-    refuse_generator,
-    refuse_lazy,
-    refuse_other_samples,
-    snapshot,
-)
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.sample_set import SampleSet
 
@@ -88,12 +89,12 @@ class _Runner:
         try:
             value = self.call(lambda x: plain(x, s), 1)
         except Exception as error:
-            self.require_known(error)
+            require_known(error, self.is_traced)
             self.groups.append(Group(task.ids, task.decisions, 1, task.reason, error))
             return error
-        refuse_lazy(value)
+        side_effects.refuse_lazy(value)
         if self.n_samples > 1:
-            refuse_other_samples(value, s)
+            side_effects.refuse_other_samples(value, s)
         self.groups.append(Group(task.ids, task.decisions, 1, task.reason))
         self.values.append((task.ids, value))
         return None
@@ -108,13 +109,13 @@ class _Runner:
         except Stop:
             pass
         except Exception as raised:
-            self.require_known(raised)
+            require_known(raised, self.is_traced)
             error = raised
         # A bare ``except:`` in f may have caught `Stop`: the value is then not a result.
         if error is not None and _from_arrays(error):
             follower.refuse(error)
         elif error is None and not follower.stopped:
-            refuse_lazy(value)
+            side_effects.refuse_lazy(value)
             try:
                 value = selected(value, follower.followed, task.ids.size)
             except NotSeparableError as reason:
@@ -136,22 +137,12 @@ class _Runner:
         except DivergenceError:
             raise
         except Exception as error:
-            self.require_known(error)
+            require_known(error, self.is_traced)
             self.groups.append(Group(task.ids, (), task.ids.size, error=error))
             return
-        refuse_lazy(value)
+        side_effects.refuse_lazy(value)
         self.groups.append(Group(task.ids, (), task.ids.size))
         self.values.append((task.ids, value))
-
-    def require_known(self, error: Exception) -> None:
-        """Raise an `error` that is no sample's own: the samples' values are not known in a function being compiled."""
-        if self.is_traced or is_of_tracing(error):
-            error.add_note(
-                "run: the samples' values are not known where a function is compiled or mapped (jax.jit, jax.vmap, "
-                "torch.vmap), so that no sample can choose its path. Call run outside of it, or use xp.where; "
-                "derivatives without compilation (jax.grad, jax.jacfwd, jax.hessian) are served."
-            )
-            raise error
 
     def confirm_error(self, task: Task, error: Exception) -> None:
         """One call for all samples of `task` raised `error`: it is theirs if one of them raises the same alone."""
@@ -303,7 +294,7 @@ def run(
     n_checks = integer(check, "run", "check", minimum=0) if check else 0
     if not callable(f):
         raise TypeError(message("run", "f", "be callable", kind_of(f)))
-    refuse_generator(f)
+    side_effects.refuse_generator(f)
     nest = (inputs, keywords)
     mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # raises for what cannot be copied
     found = ensembles_in(nest)
@@ -312,7 +303,7 @@ def run(
     if isinstance(in_force, Decider) and n_samples > 1:
         # Inside another run each sample has to be alone before it can be run by itself.
         raise in_force.refused(ValueError("run inside run"))
-    before = snapshot(f) if looping is None else {}  # plain arithmetic changes nothing
+    before = side_effects.snapshot(f) if looping is None else {}  # plain arithmetic changes nothing
     runner = _Runner(f, nest, n_samples, limit, looping)
     sample_set = one_set(found, runner.captured.ensembles)
     if looping is not None and (loop or n_samples <= looping.max_samples):
@@ -331,7 +322,7 @@ def run(
     result = _result(runner, n_samples, sample_set, lifted=bool(found))
     checked = _checked(runner, result, n_checks if on_divergence == "split" else 0)
     if looping is None:
-        _warn_of_changes(changes(before, snapshot(f)), runner.n_runs, n_samples)
+        _warn_of_changes(side_effects.changes(before, side_effects.snapshot(f)), runner.n_runs, n_samples)
     return checked
 
 

@@ -15,15 +15,9 @@ from ensemble._check import kind_of, message
 from ensemble.scalar.divergence.branching import ensembles_in
 
 __all__ = [
-    "GENERATES",
-    "changes",
-    "codes_in",
-    "names_in",
-    "refuse_generator",
-    "refuse_lazy",
-    "refuse_other_samples",
+    "GENERATES", "changes", "codes_in", "names_in", "refuse_generator", "refuse_lazy", "refuse_other_samples",
     "snapshot",
-]
+]  # fmt: skip
 
 SMALL = 4096
 """Arrays of up to so many entries are compared by their bytes; larger ones only by identity."""
