@@ -217,7 +217,8 @@ def _in_place(
         if isinstance(other, Operators):
             sample_set = common_set(sample_set, other.sample_set)
             right = weak_beside(other.samples, self.samples.dtype) if other._is_weak else other.samples
-            require_one_library("Ensemble", "operands", self.samples, right)
+            if type(right) is not type(self.samples):
+                require_one_library("Ensemble", "operands", self.samples, right)
             if right.shape[-1] > self.samples.shape[-1] == 1:
                 self._widen(right.shape[-1])
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from ensemble._backend import copy_of, is_array, library_of, needs_gradient, numbers
+from ensemble._backend import copy_of, is_array, library_of, needs_gradient, numbers, to_numpy
 from ensemble._check import message, require, require_one_library
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
@@ -109,15 +109,16 @@ def arange(
     return wrap(ns.base.arange(start, stop, step, dtype=dtype, device=device)[..., None])
 
 
-def _with_derivatives(line: Any, start: Any, stop: Any, endpoint: bool) -> Any:
-    """`line` from `start` to `stop`, with the derivatives that PyTorch's `linspace` does not have."""
-    if not any(library_of(end) == "torch" and needs_gradient(end) for end in (start, stop)):
-        return line
-    import torch
-
-    n = line.shape[0]
-    own = start + (stop - start) * (torch.arange(n, dtype=line.dtype) / max(n - endpoint, 1))
-    return own - own.detach() + line.detach()
+def _line(base: Any, start: Any, stop: Any, num: int, dtype: Any, device: Any, endpoint: bool) -> Any:
+    """``base.linspace(start, stop, num)``, with the derivatives that PyTorch's has not."""
+    ends = start, stop
+    if not any(library_of(end) == "torch" and needs_gradient(end) for end in ends):
+        return base.linspace(start, stop, num, dtype=dtype, device=device, endpoint=endpoint)
+    known = [to_numpy(end).item() if is_array(end) else end for end in ends]
+    line = base.linspace(*known, num, dtype=dtype, device=device, endpoint=endpoint)
+    unit = base.linspace(0.0, 1.0, num, dtype=line.dtype, device=device, endpoint=endpoint)
+    own = start + (stop - start) * unit
+    return own - own.detach() + line
 
 
 def linspace(
@@ -140,10 +141,7 @@ def linspace(
         numbers(ns.base.broadcast_to(v.samples, (n_samples,))) if isinstance(v, Ensemble) else [v] * n_samples
         for v in (start, stop)
     )
-    rows = [
-        _with_derivatives(ns.base.linspace(a, b, num, dtype=dtype, device=device, endpoint=endpoint), a, b, endpoint)
-        for a, b in zip(first, last, strict=True)
-    ]
+    rows = [_line(ns.base, a, b, num, dtype, device, endpoint) for a, b in zip(first, last, strict=True)]
     return wrap(ns.base.stack(rows, axis=-1), set_of(start, stop))
 
 
