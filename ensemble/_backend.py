@@ -109,7 +109,8 @@ def library_of(value: Any) -> str | None:
     kind = type(value)
     if kind not in _libraries:
         _libraries[kind] = None
-        if not hasattr(value, "n_samples") and is_array(value):  # an Ensemble has the namespace of an array
+        # An Ensemble has the namespace of an array, and so has a class of arrays.
+        if not hasattr(value, "n_samples") and not isinstance(value, type) and is_array(value):
             name = array_api_compat.array_namespace(value).__name__
             _libraries[kind] = name.removeprefix("array_api_compat.").partition(".")[0]
     return _libraries[kind]

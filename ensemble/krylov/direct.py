@@ -207,7 +207,7 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
         require_numpy("direct", name, value)
     order = checked_order(options["ordering"], matrix.shape[0], "direct", ("auto", *ORDERINGS))
     options["ordering"] = order if isinstance(order, str) else (2 * order[:, None] + np.arange(2)).reshape(-1)
-    found = direct(real_matrix(matrix), interleaved(b), kind="lu" if kind == "auto" else kind, **options)
+    found: DirectResult = direct(real_matrix(matrix), interleaved(b), kind="lu" if kind == "auto" else kind, **options)
     return replace(found, x=from_interleaved(found.x))
 
 

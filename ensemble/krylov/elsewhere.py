@@ -167,7 +167,8 @@ class _Call:
         wrapped = x[..., 0] if plain else Ensemble(x, sample_set)
         if traced or is_traced(x):
             return TracedResult(self.name, wrapped, tuple(others))
-        return replace(system.latest, x=wrapped)
+        found: SolveResult = replace(system.latest, x=wrapped)
+        return found
 
     def _form(self) -> tuple[bool, Any, tuple[int, int]]:
         """Whether x is plain, its sample set, and its shape with samples: arguments are checked on zeros."""
@@ -183,7 +184,7 @@ class _Call:
         return plain, system.sample_set, (system.b.shape[0], system.b.shape[1])
 
 
-def _as_given(like: Any, samples: np.ndarray) -> Any:
+def _as_given(like: Any, samples: Any) -> Any:
     """`samples` as an Ensemble where `like` is one, else as a plain vector."""
     return Ensemble(samples, like.sample_set) if isinstance(like, Ensemble) else samples[:, 0]
 

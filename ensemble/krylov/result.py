@@ -109,19 +109,19 @@ class TracedResult(SolveResult):
     def __repr__(self) -> str:
         return f"TracedResult({self.solver}: outcome not known in a transformed function)"
 
-    converged = property(lambda self: self.parts[0])  # type: ignore[assignment]
-    iterations = property(lambda self: self.parts[1])  # type: ignore[assignment]
-    true_residual_norms = property(lambda self: self.parts[2])  # type: ignore[assignment]
-    target = property(lambda self: self.parts[3])  # type: ignore[assignment]
+    converged = property(lambda self: self.parts[0])
+    iterations = property(lambda self: self.parts[1])
+    true_residual_norms = property(lambda self: self.parts[2])
+    target = property(lambda self: self.parts[3])
 
     def _unknown(self) -> Any:
         advice = "Use result.converged, an array of the library, or return x and look at a solve outside."
         seen = "a solve in a function that is being transformed"
         raise TypeError(message(self.solver, "status and residual_norms", "be known", seen, advice))
 
-    status = property(_unknown)  # type: ignore[assignment]
-    residual_norms = property(_unknown)  # type: ignore[assignment]
-    summary = property(_unknown)  # type: ignore[assignment]
+    status = property(_unknown)
+    residual_norms = property(_unknown)
+    summary = property(_unknown)
 
     def raise_if_failed(self) -> SolveResult:
         """Raises a TypeError: which samples failed is not known here."""

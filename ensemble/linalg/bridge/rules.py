@@ -19,8 +19,8 @@ class HostRules:
     @staticmethod
     def outcome(system: HostSystem, values: Any, b: Any, x0: Any) -> tuple[Any, ...]:
         """x, converged, iterations, norms and targets of a solve."""
-        views = [None if part is None else host_view(part, system.name, "b") for part in (values, b, x0)]
-        return tuple(asarray_like(np.array(part), b) for part in system.outcome(*views))
+        views: list[Any] = [None if part is None else host_view(part, system.name, "b") for part in (values, b, x0)]
+        return tuple(asarray_like(np.array(part), b) for part in system.outcome(views[0], views[1], views[2]))
 
     @staticmethod
     def logdet(compute: Any, differentiate: Any, values: Any) -> Any:

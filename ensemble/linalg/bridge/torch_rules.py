@@ -19,7 +19,7 @@ def _host(system: HostSystem, *tensors: Any) -> list[Any]:
     return [None if t is None else np.ascontiguousarray(host_view(t, system.name, "A, b, x0")) for t in tensors]
 
 
-def _index(places: np.ndarray) -> torch.Tensor:
+def _index(places: Any) -> torch.Tensor:
     return torch.from_numpy(places)
 
 
@@ -64,7 +64,8 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(system: HostSystem, adjoint: bool, values: Any, r: torch.Tensor) -> torch.Tensor:
-        return torch.from_numpy(system.derivative(*_host(system, values, r), adjoint))
+        own, right = _host(system, values, r)
+        return torch.from_numpy(system.derivative(own, right, adjoint))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -74,7 +75,7 @@ class _Linear(torch.autograd.Function):
         ctx.save_for_forward(values, output)
 
     @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, g: torch.Tensor) -> Any:
         values, x = ctx.saved_tensors
         y = _Linear.apply(ctx.system, not ctx.adjoint, values, g)
         d_values = None
@@ -111,7 +112,7 @@ class _Outcome(torch.autograd.Function):
         ctx.save_for_forward(values, x, converged, x0)
 
     @staticmethod
-    def backward(ctx: Any, g: torch.Tensor, *_: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, g: torch.Tensor, *_: Any) -> Any:
         values, x, converged, x0 = ctx.saved_tensors
         y = _Linear.apply(ctx.system, True, values, torch.where(converged, g, torch.nan))
         d_values = None
@@ -141,14 +142,14 @@ class _Logdet(torch.autograd.Function):
     """The logarithm of the determinant's magnitude, whose gradient is the conjugate transpose of the inverse."""
 
     @staticmethod
-    def forward(ctx: Any, compute: Any, differentiate: Any, values: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def forward(ctx: Any, compute: Any, differentiate: Any, values: torch.Tensor) -> torch.Tensor:
         ctx.differentiate = differentiate
         ctx.save_for_backward(values)
         return torch.from_numpy(np.array(compute(host_view(values, "logdet", "A"))))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, g: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, g: torch.Tensor) -> Any:
         (values,) = ctx.saved_tensors
         return None, None, g * torch.from_numpy(np.array(ctx.differentiate(host_view(values, "logdet", "A"))))
 

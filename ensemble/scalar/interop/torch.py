@@ -252,7 +252,8 @@ def _positional(standard: str, names: tuple[str, ...]) -> Callable[..., Any]:
         if len(names) == 1 and len(arguments) > 1:
             arguments = (arguments,)
         given = (*arguments, *(options[key] for key in names[len(arguments) :]))
-        return functools.reduce(getattr, standard.split("."), ns)(x, *given)
+        function: Any = functools.reduce(getattr, standard.split("."), ns)
+        return function(x, *given)
 
     return call
 
@@ -299,7 +300,7 @@ def _renamed(standard: str, names: tuple[str, ...], **renamed: str) -> Callable[
 
     def call(ns: EnsembleNamespace, x: Any, *arguments: Any, **options: Any) -> Any:
         given = dict(zip(names, arguments, strict=False)) | options
-        function = functools.reduce(getattr, standard.split("."), ns)
+        function: Any = functools.reduce(getattr, standard.split("."), ns)
         return function(x, **{renamed.get(key, key): value for key, value in given.items()})
 
     return call
