@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,18 @@ __all__ = [
     "available_bytes",
     "backend_of",
     "contiguous",
+    "copy_of",
+    "device_of",
     "free_bytes",
     "is_array",
+    "is_of_tracing",
     "is_traced",
     "is_writable",
     "library_and_device",
+    "library_of",
+    "needs_gradient",
     "numbers",
+    "on_cpu",
     "prototype",
     "synchronize",
     "to_device",
@@ -96,47 +104,154 @@ def _kind_of(array: Any) -> str | None:
     return array_api_compat.array_namespace(array).__name__ if is_array(array) else None
 
 
+def library_of(value: Any) -> str | None:
+    """The library of an array: "numpy", "cupy", "torch", "jax" or the name of another; None for what is no array."""
+    kind = type(value)
+    if kind not in _libraries:
+        _libraries[kind] = None
+        # An Ensemble has the namespace of an array, and so has a class of arrays.
+        if not hasattr(value, "n_samples") and not isinstance(value, type) and is_array(value):
+            name = array_api_compat.array_namespace(value).__name__
+            _libraries[kind] = name.removeprefix("array_api_compat.").partition(".")[0]
+    return _libraries[kind]
+
+
+_libraries: dict[type, str | None] = {}
+
+
+def is_traced(array: Any) -> bool:
+    """Whether the numbers of `array` are not known: JAX compiles or maps a function, or PyTorch maps one."""
+    library = library_of(array)
+    if library == "jax":
+        import jax
+
+        return isinstance(array, jax.core.Tracer) and isinstance(jax.lax.stop_gradient(array), jax.core.Tracer)
+    return library == "torch" and _of_torch(array) is None
+
+
+def _of_torch(tensor: Any) -> Any:
+    """The tensor of numbers inside those that PyTorch's function transforms wrap around it; None for a mapped one."""
+    import torch
+
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return None
+        tensor = functorch.get_unwrapped(tensor)
+    return None if tensor.device.type == "meta" else tensor
+
+
+def _outside_transforms(tensor: Any) -> Any:
+    """A context in which operations on what is inside of a transformed `tensor` are those of plain tensors."""
+    import torch
+
+    if not torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return contextlib.nullcontext()
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()
+
+
+def is_of_tracing(error: BaseException) -> bool:
+    """Whether `error` says that JAX does not know a number yet, in a function that it is tracing."""
+    if "jax" not in sys.modules:
+        return False
+    import jax
+
+    return isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError)
+
+
+def needs_gradient(array: Any) -> bool:
+    """Whether results that depend on `array` are to be differentiated, as far as its library tells."""
+    library = library_of(array)
+    if library == "jax":
+        import jax
+
+        return isinstance(array, jax.core.Tracer)
+    if library != "torch":
+        return False
+    import torch
+
+    if array.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(array):
+        return True
+    return torch.autograd.forward_ad.unpack_dual(array).tangent is not None if _in_forward_mode() else False
+
+
+def _in_forward_mode() -> bool:
+    """Whether PyTorch computes derivatives in forward mode."""
+    import torch
+
+    return bool(torch.autograd.forward_ad._current_level >= 0)
+
+
+def copy_of(array: Any) -> Any:
+    """A copy of `array` in its library, whose derivatives are those of `array`."""
+    if library_of(array) == "torch":
+        return array.clone()
+    return array_api_compat.array_namespace(array).asarray(array, copy=True)
+
+
+def on_cpu(array: Any) -> bool:
+    """Whether `array` is in memory that the CPU reads."""
+    library = library_of(array)
+    if library == "torch":
+        return bool(array.device.type == "cpu")
+    if library == "jax":
+        import jax
+
+        return isinstance(array, jax.core.Tracer) or all(device.platform == "cpu" for device in array.devices())
+    return library != "cupy"
+
+
 def to_numpy(array: Array) -> np.ndarray:
     """A NumPy copy or view of `array`, fetched from a device where need be."""
     if isinstance(array, np.ndarray):
         return array
+    if array_api_compat.is_jax_array(array) and needs_gradient(array):
+        import jax
+
+        return np.asarray(jax.lax.stop_gradient(array))  # known where a function is differentiated and not compiled
     if array_api_compat.is_cupy_array(array):
         return np.asarray(array.get())
     if array_api_compat.is_torch_array(array):
         # Lazy conjugates and negatives are marks on a tensor that NumPy's arrays do not have.
-        return np.asarray(array.detach().resolve_conj().resolve_neg().cpu().numpy())
+        with _outside_transforms(array):
+            known = _of_torch(array)
+            if known is None and array.device.type != "meta":
+                raise TypeError(
+                    "Ensemble: values must be known where a decision needs them; got a tensor that torch.vmap maps. "
+                    "Use xp.where, or call outside of it."
+                )
+            array = array if known is None else known
+            return np.asarray(array.detach().resolve_conj().resolve_neg().cpu().numpy())
     return np.asarray(array)
-
-
-def is_traced(array: Array) -> bool:
-    """Whether `array` stands for values that are not there to be read: inside ``jax.jit``, ``grad`` or ``vmap``."""
-    kind = type(array)
-    library = kind.__module__.partition(".")[0]
-    if library in ("jax", "jaxlib"):
-        import jax
-
-        return isinstance(array, jax.core.Tracer)
-    if library == "torch":
-        import torch
-
-        wrapped: bool = torch._C._functorch.is_functorch_wrapped_tensor(array)
-        return wrapped or array.device.type == "meta" or kind.__name__ == "FakeTensor"
-    return False
 
 
 def library_and_device(array: Any) -> tuple[str, Any]:
     """The library and the device of `array`: the key of a cache of copies."""
     if type(array) is np.ndarray:
         return numpy_namespace().__name__, "cpu"
-    return array_api_compat.array_namespace(array).__name__, str(array_api_compat.device(array))
+    return array_api_compat.array_namespace(array).__name__, str(device_of(array))
+
+
+def device_of(array: Any) -> Any:
+    """The device of `array`; None for an array that JAX is tracing, which has none yet."""
+    return getattr(array, "device", None) if library_of(array) == "jax" else array_api_compat.device(array)
 
 
 def asarray_like(array: np.ndarray, like: Array) -> Array:
     """The NumPy array `array` in the library and on the device of `like`; itself where it is there already."""
     if type(like) is np.ndarray or type(array) is not np.ndarray:
         return array
-    xp = array_api_compat.array_namespace(like)
-    return xp.asarray(np.ascontiguousarray(array), device=array_api_compat.device(like))
+    xp, array = array_api_compat.array_namespace(like), np.ascontiguousarray(array)
+    if library_of(like) == "jax":
+        import jax
+
+        with jax.ensure_compile_time_eval():  # known numbers stay known where `like` is being traced
+            return xp.asarray(array, device=device_of(like))
+    if not array.flags.writeable and not array_api_compat.is_cupy_array(like):  # PyTorch has no such tensors
+        array = array.copy()
+    return xp.asarray(array, device=device_of(like))
 
 
 def prototype(backend: str) -> Array:
@@ -221,8 +336,8 @@ def as_index(number: Any) -> int:
 
 
 def numbers(array: Array) -> list[Any]:
-    """The entries of a vector as Python's numbers; as arrays of JAX, which may be tracing them."""
-    return list(array) if array_api_compat.is_jax_array(array) else to_numpy(array).tolist()
+    """The entries of a vector as Python's numbers; as arrays where these have derivatives."""
+    return list(array) if array_api_compat.is_jax_array(array) or needs_gradient(array) else to_numpy(array).tolist()
 
 
 def assigned(array: Array, key: Any, value: Any) -> Array:

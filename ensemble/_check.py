@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array, to_numpy
+from ensemble._backend import is_array, library_of, to_numpy
 from ensemble._sample_numbers import sample_numbers
 
 PACKAGE = str(Path(__file__).parent)
@@ -83,6 +83,14 @@ def require(condition: bool, function: str, argument: str, requirement: str, see
     """Raise ValueError with the template unless `condition` holds."""
     if not condition:
         raise ValueError(message(function, argument, requirement, seen, advice))
+
+
+def require_one_library(function: str, argument: str, *arrays: Any) -> None:
+    """Raise TypeError unless all of `arrays` come from one array library; what is no array does not count."""
+    libraries = dict.fromkeys(library for array in arrays if (library := library_of(array)) is not None)
+    if len(libraries) > 1:
+        advice = "Convert with xp.asarray (an ensemble by Ensemble(xp.asarray(x.samples)), a matrix by A.to(b))."
+        raise TypeError(message(function, argument, "come from one array library", " and ".join(libraries), advice))
 
 
 def require_type(

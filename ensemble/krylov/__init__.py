@@ -7,7 +7,7 @@ from ensemble.krylov.gmres import gmres
 from ensemble.krylov.grouping import SampleGroups, anisotropy, group_samples, predict_iterations
 from ensemble.krylov.minres import minres
 from ensemble.krylov.newton import NewtonResult, newton
-from ensemble.krylov.result import SolveError, SolveResult, Status
+from ensemble.krylov.result import SolveError, SolveResult, Status, TracedResult
 from ensemble.krylov.warm_start import WarmStart
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "SolveError",
     "SolveResult",
     "Status",
+    "TracedResult",
     "WarmStart",
     "anisotropy",
     "bicgstab",

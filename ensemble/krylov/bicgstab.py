@@ -13,10 +13,12 @@ from ensemble._typing import Array
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
+from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.host_scalars.bicgstab import BicgstabHostScalars
 from ensemble.krylov.result import SolveResult
 
 
+@on_every_library(symmetric=False)
 def bicgstab(
     A: Any,
     b: Any,
@@ -48,6 +50,9 @@ def bicgstab(
     Complex systems are solved as real ones of twice the size: more iterations than a method over complex numbers
     takes, and a breakdown where a matrix is skew-Hermitian.
 
+    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
+    those of a sample that does not converge are NaN.
+
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
@@ -78,7 +83,7 @@ def bicgstab(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or complex numbers are not in NumPy's arrays.
+        If A is no operator, or complex numbers are in CuPy's arrays.
 
     References
     ----------

@@ -14,10 +14,12 @@ from ensemble._typing import Array
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
+from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.host_scalars.cg import CgHostScalars
 from ensemble.krylov.result import SolveResult
 
 
+@on_every_library(symmetric=True)
 def cg(
     A: Any,
     b: Any,
@@ -44,6 +46,9 @@ def cg(
     returns its best iterate (see `SolveResult`).
 
     Complex Hermitian systems are solved as real ones of twice the size, in the same iterations.
+
+    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
+    those of a sample that does not converge are NaN.
 
     Parameters
     ----------
@@ -80,7 +85,7 @@ def cg(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or complex numbers are not in NumPy's arrays.
+        If A is no operator, or complex numbers are in CuPy's arrays.
 
     References
     ----------

@@ -17,6 +17,7 @@ from ensemble._kernels.krylov.vectors import dot
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._norms import fetched, norms
 from ensemble.krylov._system import LinearSystem, as_array, common_samples, linear_system, one_column
+from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.exchanges import pivoted
@@ -26,21 +27,16 @@ from ensemble.linalg.orderings import ORDERINGS, checked_order
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 
-REFINEMENTS = 10
-"""Steps of refinement at most."""
+REFINEMENTS = 10  # steps at most
 
 ROUNDOFFS = 450.0
 """Backward error, in units of rounding, above which a solution is refined or replaced: 1e-13 in float64."""
 
-FLOOR = 4.0
-"""Backward error, in units of rounding, that refinement does not reduce."""
+FLOOR = 4.0  # backward error, in units of rounding, that refinement does not reduce
 
-BUDGET = 1 << 31
-"""Bytes of factorisations that are held together."""
+BUDGET = 1 << 31  # bytes of factorisations that are held together
 
-FAR = 64
-"""Powers of two by which values may differ from one before they are scaled to be held in float32."""
-
+FAR = 64  # powers of two by which values may differ from one before they are scaled to be held in float32
 
 OUTCOMES = np.array([Status.stagnated, Status.converged, Status.breakdown], dtype=object)
 """The status of a sample whose residual is large, small, not finite."""
@@ -68,6 +64,7 @@ class DirectResult(SolveResult):
         return super().summary + (f"; {count} solved with pivoting" if count else "")
 
 
+@on_every_library(symmetric=False)
 def direct(
     A: Any,
     b: Any,
@@ -90,6 +87,9 @@ def direct(
 
     Complex systems are solved as real ones of twice the size, with about twice the operations of complex elimination;
     backward errors are those of the real system. ``kind="ldlt"`` is for Hermitian matrices then.
+
+    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
+    those of a sample that does not converge are NaN.
 
     Parameters
     ----------
@@ -115,9 +115,8 @@ def direct(
     ------
     ValueError
         If A is not square or structurally singular, or the shapes or samples do not fit.
-
     TypeError
-        If A is no sparse matrix, or complex numbers are not in NumPy's arrays or come with a `factorization`.
+        If A is no sparse matrix, or complex numbers are in CuPy's arrays or come with a `factorization`.
 
     References
     ----------
@@ -208,7 +207,7 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
         require_numpy("direct", name, value)
     order = checked_order(options["ordering"], matrix.shape[0], "direct", ("auto", *ORDERINGS))
     options["ordering"] = order if isinstance(order, str) else (2 * order[:, None] + np.arange(2)).reshape(-1)
-    found = direct(real_matrix(matrix), interleaved(b), kind="lu" if kind == "auto" else kind, **options)
+    found: DirectResult = direct(real_matrix(matrix), interleaved(b), kind="lu" if kind == "auto" else kind, **options)
     return replace(found, x=from_interleaved(found.x))
 
 

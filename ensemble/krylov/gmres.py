@@ -18,11 +18,13 @@ from ensemble._typing import Array
 from ensemble.krylov._iteration import KrylovIteration, stop_requested
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
+from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.host_scalars.gmres import GmresHostScalars
 from ensemble.krylov.result import SolveResult
 from ensemble.linalg import Identity
 
 
+@on_every_library(symmetric=False)
 def gmres(
     A: Any,
     b: Any,
@@ -57,6 +59,9 @@ def gmres(
 
     Complex systems are solved as real ones of twice the size: up to twice the iterations of a method over complex
     numbers.
+
+    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
+    those of a sample that does not converge are NaN.
 
     Parameters
     ----------
@@ -93,7 +98,7 @@ def gmres(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or complex numbers are not in NumPy's arrays.
+        If A is no operator, or complex numbers are in CuPy's arrays.
 
     References
     ----------

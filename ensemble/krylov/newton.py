@@ -14,6 +14,7 @@ from ensemble._compile.memory import empty_like
 from ensemble.krylov._norms import norms
 from ensemble.krylov.cg import cg
 from ensemble.krylov.result import SolveResult, Status
+from ensemble.linalg.bridge.host import array_in, is_elsewhere, refuse
 from ensemble.linalg.operators import as_real, numbers_of, samples_of, wrap_like
 from ensemble.scalar import Ensemble
 
@@ -101,6 +102,9 @@ def newton(
         if not callable(function):
             raise TypeError(message("newton", name, "be a function", kind_of(function)))
     numbers_of(u0, "newton", "u0")
+    if is_elsewhere(u0):
+        advice = "Solve without gradients, and then take one step u - cg(J(u), F(u)).x, which has the gradient of u."
+        raise refuse("newton", "u0", array_in(u0), advice=advice)
     start = as_real(samples_of(u0))
     require(start.ndim == 2, "newton", "u0", "be a vector", f"shape {tuple(start.shape[:-1])}")
     r = residual(u0)

@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._check import message, samples_text
 from ensemble.linalg.outcomes import SolveError, Status
 
-__all__ = ["SolveError", "SolveResult", "Status"]
+__all__ = ["SolveError", "SolveResult", "Status", "TracedResult"]
 
 
 @dataclass(frozen=True)
@@ -98,3 +98,36 @@ class SolveResult:
             f"{int(self.iterations[failed].max())} iterations ({samples_text(failed, of=n)}; {ended}; worst residual "
             f"{norms[worst]:.1e}, target {self.target[worst]:.1e}{ratio})." + advice * bool(counts[Status.stagnated])
         )
+
+
+class TracedResult(SolveResult):
+    """Outcome of a solve in a function that JAX transforms, or that PyTorch maps.
+
+    `x`, `converged`, `iterations`, `true_residual_norms` and `target` are arrays of the library. `status` and
+    `residual_norms` are not known there: they raise a TypeError. Under JAX, samples that do not converge are named in a
+    RuntimeWarning when the function runs. Their derivatives are NaN.
+    """
+
+    def __init__(self, solver: str, x: Any, parts: tuple[Any, ...]) -> None:
+        self.__dict__.update(solver=solver, x=x, parts=parts)
+
+    def __repr__(self) -> str:
+        return f"TracedResult({self.solver}: outcome not known in a transformed function)"
+
+    converged = property(lambda self: self.parts[0])
+    iterations = property(lambda self: self.parts[1])
+    true_residual_norms = property(lambda self: self.parts[2])
+    target = property(lambda self: self.parts[3])
+
+    def _unknown(self) -> Any:
+        advice = "Use result.converged, an array of the library, or return x and look at a solve outside."
+        seen = "a solve in a function that is being transformed"
+        raise TypeError(message(self.solver, "status and residual_norms", "be known", seen, advice))
+
+    status = property(_unknown)
+    residual_norms = property(_unknown)
+    summary = property(_unknown)
+
+    def raise_if_failed(self) -> SolveResult:
+        """Raises a TypeError: which samples failed is not known here."""
+        return self._unknown()  # type: ignore[no-any-return]

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, kind_of, message, one_of, positive, require, samples_text
+from ensemble._check import integer, one_of, positive, require, samples_text
 from ensemble._kernels.krylov.basis import scale
 from ensemble._kernels.krylov.vectors import dot
+from ensemble.linalg.bridge.host import refuse
 from ensemble.linalg.eigen_operators import Pencil, dense_pairs
 from ensemble.linalg.operators import set_of
 from ensemble.linalg.outcomes import SolveError, Status
 from ensemble.linalg.ritz import RitzBasis, combined, products
-from ensemble.linalg.triangular_factors import matrix_of, real_dtype
+from ensemble.linalg.square_matrices import matrix_of, real_dtype
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
@@ -174,8 +175,7 @@ def eigsh(
     dtype = np.result_type(*(np.dtype(real_dtype(matrix, NAME)) for matrix in (A, M) if matrix is not None))
     for argument, matrix in (("A", A), ("M", M)):
         if matrix is not None and not isinstance(matrix.values, np.ndarray):
-            seen = kind_of(matrix.values)
-            raise TypeError(message(NAME, argument, "hold NumPy arrays", seen, "A.to(np.empty(0)) moves a matrix."))
+            raise refuse(NAME, argument, matrix.values, "hold NumPy arrays", "A.to(np.empty(0)) moves a matrix.")
     require(M is None or M.shape == A.shape, NAME, "M", f"have shape {A.shape}", f"shape {getattr(M, 'shape', None)}")
     integer(k, NAME, "k", minimum=1)
     require(k <= n, NAME, "k", f"be at most the number of rows, {n}", k)

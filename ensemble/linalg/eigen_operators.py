@@ -14,7 +14,7 @@ from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.factorization import Factorization, upper_factorized
 from ensemble.linalg.operators import as_real, numbers_of
 from ensemble.linalg.ritz import products
-from ensemble.linalg.triangular_factors import asymmetry
+from ensemble.linalg.square_matrices import asymmetry
 from ensemble.scalar import Ensemble
 
 __all__ = ["Pencil", "dense_pairs"]

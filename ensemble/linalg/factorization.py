@@ -14,6 +14,8 @@ from ensemble._check import one_of, require
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.inverse import selected_inverse
 from ensemble._kernels.krylov.vectors import dot
+from ensemble.linalg.bridge import factors as bridge
+from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.exchanges import (
     LARGE_GROWTH,
@@ -163,6 +165,10 @@ class Factorization(TriangularFactors):
         themselves with exchanges, here and in `sign`, `inertia`, `inverse_diagonal` and `inverse_entries`. A is kept
         for that, a copy of it where a sample is broken. A sample whose values in A were changed in place since is NaN.
         """
+        return self.logdet_on_host() if self.source is None else bridge.logdet(self)
+
+    def logdet_on_host(self) -> Ensemble:
+        """`logdet` of NumPy's or CuPy's values."""
         xp, pivots = array_namespace(self.reference_array), self._pivots
         logarithms = xp.log(xp.abs(pivots))
         found = -dot(logarithms, xp.ones_like(logarithms), None)
@@ -172,7 +178,8 @@ class Factorization(TriangularFactors):
         """The sign of the determinant, 1 or -1, 0 of a singular matrix, an Ensemble of shape (); NaN as in `logdet`."""
         xp = array_namespace(self.reference_array)
         found = xp.prod(xp.sign(self._pivots), axis=0) * parity(self.plan.rows) * parity(self.plan.columns)
-        return Ensemble(self._replaced(found, lambda A: pivoted_determinant(A)[0]), self.sample_set)
+        signs = self._replaced(found, lambda A: pivoted_determinant(A)[0])
+        return Ensemble(signs if self.source is None else asarray_like(signs, self.source.values), self.sample_set)
 
     def _least_pivot(self) -> np.ndarray:
         """The least of the pivots, shape (n_samples,); NaN for a broken sample."""
@@ -267,7 +274,7 @@ class Factorization(TriangularFactors):
     def inverse_diagonal(self) -> Any:
         """The diagonal of the inverse, an Ensemble of shape (n,), without computing the rest of it."""
         own = np.arange(self.shape[0])
-        return self._inverse_at(own, own)
+        return bridge.given_back(self, f"{NAME}.inverse_diagonal", self._inverse_at(own, own))
 
     def inverse_entries(self) -> CrsMatrix:
         """Entries of the transposed inverse on the graph of A: at (i, j), entry (j, i) of the inverse.
@@ -275,6 +282,12 @@ class Factorization(TriangularFactors):
         That is the derivative of ``log |det A|`` by the entry (i, j) of A. For a symmetric matrix it is the inverse
         itself.
         """
+        found = self.entries_on_host()
+        entries = Ensemble(found.values, found.sample_set)
+        return CrsMatrix(self.graph, bridge.given_back(self, f"{NAME}.inverse_entries", entries))
+
+    def entries_on_host(self) -> CrsMatrix:
+        """`inverse_entries` of NumPy's or CuPy's values."""
         return CrsMatrix(self.graph, self._inverse_at(self.graph.indices.astype(np.int64), self.graph.row_of_entry))
 
 
@@ -296,7 +309,7 @@ def _mean_weights(A: CrsMatrix) -> np.ndarray:
 
     An entry that is always zero weighs more than any choice of others.
     """
-    values = np.abs(to_numpy(A.values))
+    values = np.abs(to_numpy(host_matrix(A, NAME).values))
     with np.errstate(all="ignore"):
         finite = np.all(np.isfinite(values), axis=0)
         size = np.log(values[:, finite] if finite.any() else np.ones_like(values))

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, is_array, library_and_device
-from ensemble._check import array_of, kind_of, message, require, require_unmasked
+from ensemble._backend import array_namespace, contiguous, is_array
+from ensemble._check import array_of, kind_of, message, require, require_one_library, require_unmasked
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator, MatrixOperator
 from ensemble.scalar import Ensemble
@@ -118,8 +118,7 @@ def _meeting(operator: Any, samples: Any, name: str) -> tuple[Any, Any]:
     """The operator in the type that the product has, and the type to give `samples`."""
     xp, own, like = array_namespace(samples), operator.dtype, operator.reference_array
     if like is not None and array_namespace(like) is not xp:
-        wanted = f"be an array of {library_and_device(like)[0]}, as the matrix"
-        raise TypeError(message(f"{name} @", "x", wanted, f"one of {library_and_device(samples)[0]}"))
+        require_one_library(f"{name} @", "x and the matrix", samples, like)
     if isinstance(operator, MatrixOperator):
         dtype = xp.result_type(own, samples.dtype)
         return operator if dtype == own else operator.astype(dtype), dtype

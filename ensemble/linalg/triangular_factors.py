@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_traced, to_numpy
 from ensemble._check import floating, kind_of, message, one_of, places_of, require, samples_text
 from ensemble._kernels.direct.by_tiles import (
     empty_tiles,
@@ -21,27 +21,19 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.tiles import Tiles
 from ensemble._kernels.direct.triangular import factor_solve
-from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
+from ensemble.linalg.bridge.factors import product, source_and_host
+from ensemble.linalg.bridge.host import host_view, is_elsewhere
+from ensemble.linalg.crs_matrix import CrsMatrix, is_matrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import numbers_of, premultiply, samples_of, wrap_like
 from ensemble.linalg.orderings import checked_order
+from ensemble.linalg.square_matrices import matrix_of, real_dtype, require_symmetric
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
 
-__all__ = [
-    "TransposedFactors",
-    "TriangularFactors",
-    "asymmetry",
-    "matrix_of",
-    "put_samples",
-    "real_dtype",
-    "with_capacity",
-]
-
-SYMMETRIC_ROUNDOFFS = 1000.0
-"""Difference of entries across the diagonal, in units of rounding of the largest entry, of a symmetric matrix."""
+__all__ = ["TransposedFactors", "TriangularFactors", "put_samples", "with_capacity"]
 
 Factors = TypeVar("Factors", bound="TriangularFactors")
 
@@ -60,11 +52,15 @@ class TriangularFactors(LinearOperator):
     _samples: np.ndarray | None = None
     _marks: Any = None
     """NaN for each sample that broke, else zero, until `_settle` knows them."""
+    source: CrsMatrix | None = None
+    """The matrix whose values are of PyTorch, JAX or another library; None where they are of NumPy or CuPy."""
+    is_deferred = False
+    """Whether the values are not known while JAX transforms a function: factors are made when it runs."""
 
     def __init__(self, A: Any, kind: str, ordering: Any, dtype: Any) -> None:
         matrix = self._plan(A, kind, ordering, dtype)
-        if self.plan.symmetric and not isinstance(A, SymmetricCrsMatrix):
-            _require_symmetric(matrix, self.name)
+        if self.plan.symmetric and not isinstance(A, SymmetricCrsMatrix) and not is_traced(matrix.values):
+            require_symmetric(matrix, self.name)
         self._put(matrix)
 
     def _plan(self, A: Any, kind: str, ordering: Any, dtype: Any) -> CrsMatrix:
@@ -102,7 +98,11 @@ class TriangularFactors(LinearOperator):
         With `b`, a device is not waited for: `_marks` may be set then, and `_settle` is yet to be called.
         """
         self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
+        self.source, A = source_and_host(A, self.name)
         self._matrix = A
+        if A is self.source:
+            self.is_deferred, self.broken = True, np.zeros(self.n_samples, bool)
+            return None
         if has_tiles(self.plan) and type(A.values) is np.ndarray and self.n_samples > 1:
             values, x = np.ascontiguousarray(A.values, self.dtype), None
             if b is None:
@@ -145,6 +145,9 @@ class TriangularFactors(LinearOperator):
     @cached_property
     def values(self) -> Any:
         """The values of the factorisation, shape (n_values, n_samples)."""
+        if self.is_deferred:
+            assert self.source is not None
+            host_view(self.source.values, self.name, "A")  # which says that they are not known
         assert self.tiles is not None
         return self.tiles.rows(slice(None))
 
@@ -209,6 +212,8 @@ class TriangularFactors(LinearOperator):
     @property
     def reference_array(self) -> Any:
         """An array in the library and on the device of the values."""
+        if self.is_deferred and self.source is not None:
+            return self.source.values
         return self.values if self.tiles is None else self.tiles.data
 
     def take_samples(self, samples: Any) -> Self:
@@ -239,6 +244,8 @@ class TriangularFactors(LinearOperator):
             return factor_solve(values, self.plan, b, transposed, out)
 
     def _multiply(self, x: Any, transposed: bool) -> Any:
+        if self.source is not None or is_elsewhere(x):
+            return product(self, x, transposed)
         if self.tiles is not None and (quick := self._multiply_vector(x, transposed)) is not None:
             return quick
         name, n, own = self.name + (".T" if transposed else ""), self.shape[0], self.n_samples
@@ -357,44 +364,3 @@ def _by_tiles(factors: TriangularFactors) -> np.ndarray:
     """The values, shape (n_tiles, n_values, width); one wide tile where they are in the usual order."""
     values: np.ndarray = factors.values[None] if factors.tiles is None else factors.tiles.data
     return values
-
-
-def matrix_of(A: Any, name: str) -> CrsMatrix:
-    """`A`, or a list of SciPy matrices, as a square `CrsMatrix`."""
-    matrix = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else as_crs(A)
-    if matrix is NotImplemented:
-        advice = "Give a CrsMatrix, a SymmetricCrsMatrix, or SciPy sparse matrices."
-        raise TypeError(message(name, "A", "be a sparse matrix", kind_of(A), advice))
-    advice = "A system with more rows than unknowns has no inverse: solve the normal equations."
-    require(matrix.shape[0] == matrix.shape[1], name, "A", "be square", f"shape {matrix.shape}", advice)
-    return matrix
-
-
-def asymmetry(A: CrsMatrix) -> tuple[np.ndarray, np.ndarray]:
-    """The largest ``|a_ij - a_ji|`` and the largest ``|a_ij|``, per sample, on the host."""
-    sizes = []
-    for matrix in (A - A.T, A):
-        xp = array_namespace(matrix.values)
-        sizes.append(to_numpy(xp.max(xp.abs(matrix.values), axis=0)) if matrix.nnz else np.zeros(A.n_samples))
-    return sizes[0], sizes[1]
-
-
-def _require_symmetric(A: CrsMatrix, name: str) -> None:
-    """Raise ValueError where an entry differs from the one across the diagonal by more than rounding."""
-    with np.errstate(all="ignore"):
-        difference, largest = asymmetry(A)
-        relative = difference / largest
-    bad = np.flatnonzero(relative > SYMMETRIC_ROUNDOFFS * np.finfo(real_dtype(A, name)).eps)
-    if bad.size:
-        where = samples_text(bad, of=relative.size)
-        seen = f"|a_ij - a_ji| up to {relative[bad].max():.1e} times the largest entry ({where})"
-        require(False, name, "A", 'be symmetric where kind="ldlt"', seen, 'Give kind="lu", or 0.5 * (A + A.T).')
-
-
-def real_dtype(A: CrsMatrix, name: str) -> Any:
-    """The type of a real matrix."""
-    dtype = str(A.dtype).split(".")[-1]
-    if dtype not in ("float32", "float64"):
-        advice = "Solve the real system of twice the size, [[Re A, -Im A], [Im A, Re A]]." * ("complex" in dtype)
-        raise TypeError(message(name, "A", "hold float32 or float64", dtype, advice))
-    return dtype

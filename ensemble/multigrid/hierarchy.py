@@ -11,6 +11,7 @@ from ensemble._check import kind_of, message, require
 from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
+from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import multiply
 from ensemble.multigrid.coarse import CoarseSolver
@@ -141,7 +142,7 @@ def stored_matrix(
     advice: str = "", blocks: bool = False,
 ) -> Any:  # fmt: skip
     """`A` as a stored matrix of this library, or TypeError; a `BcrsMatrix` stays one only with `blocks`."""
-    matrix = as_operator(A, function, "A")
+    matrix = host_matrix(as_operator(A, function, "A"), function)
     if isinstance(matrix, BcrsMatrix):
         return matrix if blocks else matrix.to_crs()
     if not isinstance(matrix, CrsMatrix | SymmetricCrsMatrix):

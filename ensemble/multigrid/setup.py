@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._check import floating, host_array, integer, message, positive, require, require_type
 from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
+from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.reordering import reordered_matrix
 from ensemble.multigrid.affine import AffineHierarchy
 from ensemble.multigrid.aggregation import aggregates_of
@@ -145,7 +146,7 @@ def smoothed_aggregation(
     name = "smoothed_aggregation"
     if dtype is not None:
         dtype = floating(dtype, name, "dtype")
-    affine = as_operator(A, name, "A")
+    affine = host_matrix(as_operator(A, name, "A"), name)
     if isinstance(affine, AffineMatrix):
         return affine_hierarchy(
             affine, dtype, reorder, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,

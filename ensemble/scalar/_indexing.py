@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import as_index, assigned, is_array, to_numpy
-from ensemble._check import message
+from ensemble._check import message, require_one_library
 from ensemble._typing import Array
 from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.divergence.policy import agreed, split
@@ -62,6 +62,8 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
         _assign_per_sample(x, items, value)
         return
     plain = _value(value)
+    if is_array(plain) and type(plain) is not type(x.samples) and not isinstance(plain, np.generic):
+        require_one_library("Ensemble", "an assigned value and x", plain, x.samples)
     items, reversed_axes = _forward(x, items)
     if reversed_axes:
         flip = x._base().flip

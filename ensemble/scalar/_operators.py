@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array
-from ensemble._check import message
+from ensemble._check import message, require_one_library
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.policy import as_scalars, failure, in_run
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -45,8 +45,8 @@ def operand(samples: Array, other: Any) -> Any:
         return other if isinstance(other, int | float | complex) else NotImplemented
     if isinstance(other, np.generic):
         return operand(samples, np.asarray(other)) if isinstance(samples, np.ndarray) else other.item()
-    seen = f"{type(samples).__module__}.{type(samples).__name__} and {kind.__module__}.{kind.__name__}"
-    raise TypeError(message("Ensemble", "operands", "come from one array library", seen, "Convert with xp.asarray."))
+    require_one_library("Ensemble", "operands", samples, other)
+    return other[..., None]
 
 
 def right_operand(samples: Array, other: Any) -> Any:
@@ -141,6 +141,8 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
         sample_set = self.sample_set
         if isinstance(other, Operators):
             right = weak_beside(other.samples, self.samples.dtype) if other._is_weak else other.samples
+            if type(right) is not type(self.samples):
+                require_one_library("Ensemble", "operands", self.samples, right)
             if other.sample_set is not sample_set:
                 sample_set = common_set(sample_set, other.sample_set)
         else:
@@ -237,6 +239,8 @@ def _in_place(
         if isinstance(other, Operators):
             sample_set = common_set(sample_set, other.sample_set)
             right = weak_beside(other.samples, self.samples.dtype) if other._is_weak else other.samples
+            if type(right) is not type(self.samples):
+                require_one_library("Ensemble", "operands", self.samples, right)
             if right.shape[-1] > self.samples.shape[-1] == 1:
                 self._widen(right.shape[-1])
         else:

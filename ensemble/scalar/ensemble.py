@@ -13,8 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
-from ensemble._check import array_of, host_array, kind_of, message, require, require_type, sample_number
+from ensemble._backend import as_index, base_of, copy_of, is_array, to_device, to_numpy
+from ensemble._check import (
+    array_of,
+    host_array,
+    kind_of,
+    message,
+    require,
+    require_one_library,
+    require_type,
+    sample_number,
+)
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import NUMBERS, MemoryToken
 from ensemble.scalar.divergence.policy import call_under_policy, failure_of_sample, one_bool, one_number
@@ -128,8 +137,8 @@ class Ensemble(Methods):
 
     @property
     def device(self) -> Any:
-        """Where the values lie."""
-        return self.samples.device
+        """Where the values lie; None of an array that JAX is tracing, which lies nowhere yet."""
+        return getattr(self.samples, "device", None)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Ensemble:
         """The same ensemble on `device`."""
@@ -159,7 +168,7 @@ class Ensemble(Methods):
         chosen = self.samples[..., sample_number(i, self.samples.shape[-1], "Ensemble")]
         if type(self.samples) is np.ndarray:
             return np.array(chosen)
-        return self._base().asarray(chosen, copy=True)
+        return copy_of(chosen)
 
     def take_samples(self, chosen: Any) -> Ensemble:
         """The ensemble of some samples, in the order named; their weights, points and ids go along.
@@ -319,7 +328,7 @@ class Ensemble(Methods):
             seen = f"{n_samples} samples for shared data that another ensemble is a view of"
             raise ValueError(message("Ensemble", "a value assigned in place", "fit the samples of x", seen, advice))
         base = self._base()
-        self.samples = base.asarray(base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples)), copy=True)
+        self.samples = copy_of(base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples)))
         self._memory_token = None
 
 
@@ -392,6 +401,7 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
     first = next((column for column in columns if is_array(column)), None)
     base = base_of(np.empty(0) if first is None else first)
     columns = [column if is_array(column) else base.asarray(column) for column in columns]
+    require_one_library("from_samples", "samples", *columns)
     shapes = {tuple(column.shape) for column in columns}
     seen = ", ".join(str(shape) for shape in sorted(shapes))
     require(len(shapes) == 1, "from_samples", "samples", "have one shape", seen)

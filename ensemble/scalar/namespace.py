@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import base_of, is_array
-from ensemble._check import integer, kind_of, message, one_of, require
+from ensemble._check import integer, kind_of, message, one_of, require, require_one_library
 from ensemble._typing import Namespace
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -48,6 +48,7 @@ class EnsembleNamespace:
         self.__name__ = name
         self.__array_api_version__: str = main if isinstance(main, str) else main.__array_api_version__
         self._table = table
+        self.own_types: set[type] = set()  # types of arrays that are known to be the base library's
 
     def __getattr__(self, name: str) -> Any:
         rule = self.__dict__.get("_table", {}).get(name)
@@ -80,13 +81,22 @@ class EnsembleNamespace:
     def __reduce__(self) -> Any:
         return _restored, (self.base.__name__, self.n_samples, self.__array_api_version__)
 
+    def require_own(self, array: Any, function: str) -> None:
+        """Raise TypeError for an array of another library than this namespace's."""
+        if type(array) not in self.own_types:
+            require_one_library(function, "operands", self.main.base.empty(0), array)
+            self.own_types.add(type(array))
+
     def lift(self, value: Any, function: str) -> Ensemble:
         """`value` as an ensemble: a plain array is shared by all samples."""
         if type(value) is Ensemble:
+            if type(value.samples) not in self.own_types:
+                self.require_own(value.samples, function)
             return value
         if isinstance(value, np.generic):
             return wrap(self.main.base.asarray(value)[..., None])
         if is_array(value):
+            self.require_own(value, function)
             return wrap(value[..., None])
         advice = "Make one with xp.asarray."
         raise TypeError(message(function, "x", "be an Ensemble or an array", kind_of(value), advice))
@@ -103,7 +113,10 @@ def set_of(*values: Any) -> SampleSet | None:
 
 def samples_of(function: str, *values: Any) -> int:
     """The common number of samples of the ensembles among `values`; 1 where all are shared."""
-    counts = {value.n_samples for value in values if type(value) is Ensemble} - {1}
+    ensembles = [value for value in values if type(value) is Ensemble]
+    counts = {value.samples.shape[-1] for value in ensembles} - {1}
+    if len({type(value.samples) for value in ensembles}) > 1:
+        require_one_library(function, "operands", *(value.samples for value in ensembles))
     if len(counts) > 1:
         seen = " and ".join(str(n) for n in sorted(counts))
         raise ValueError(message(function, "operands", "have one number of samples, or be shared", f"{seen} samples"))

@@ -193,9 +193,7 @@ def test_what_would_lose_imaginary_parts_is_refused(rng):
     found = gmres(Unnamed(), np.ones(4) + 0j)
     assert found.converged.all() and np.allclose(found.x, -1j)
     A, b = matrices(1, True), numbers(rng, N)
-    with pytest.raises(
-        TypeError, match="cg: b must hold NumPy arrays where numbers are complex; got a array_api_strict"
-    ):
+    with pytest.raises(TypeError, match="cg: b and A must come from one array library; got array_api_strict and numpy"):
         cg(A, Ensemble(strict.asarray(b[:, None])))
     from ensemble.linalg import Factorization
 

@@ -73,7 +73,7 @@ class Dense:
 
 @each_solver
 def test_vectors_of_any_library(solve, rng, monkeypatch):
-    """On the strictest Array API library, compaction included: the answers of NumPy."""
+    """An operator on another library, compaction included: the answers of NumPy."""
     narrowed, compact = [], KrylovIteration.compact
     monkeypatch.setattr(KrylovIteration, "compact", lambda self, kept: (narrowed.append(kept), compact(self, kept))[1])
     A = nonsymmetric(20, 6, seed=81017)

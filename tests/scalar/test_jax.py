@@ -6,7 +6,20 @@ import sys
 import numpy as np
 import pytest
 
-from ensemble.scalar import Ensemble, SampleSet, divide, dot, from_samples, namespace, run, sample_mean, where
+from ensemble.scalar import (
+    Ensemble,
+    SampleSet,
+    cond,
+    divide,
+    dot,
+    from_samples,
+    namespace,
+    per_sample,
+    run,
+    sample_mean,
+    where,
+    while_loop,
+)
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -135,6 +148,61 @@ def test_inner_products_and_samples_from_jax_arrays():
     assert namespace(jnp, 2).zeros(3).n_samples == 2
 
 
+DECISIONS = {
+    "cond": lambda x: cond(x > 1.0, lambda v: v**3, lambda v: -v, x),
+    "while_loop": lambda x: while_loop(lambda s: s["x"] < 3.0, lambda s: {"x": s["x"] * 1.5}, {"x": x}).state["x"],
+    "run": lambda x: run(lambda v: v**3 if v > 1.0 else -v, x).value,
+    "per_sample": lambda x: per_sample(lambda v: v**3 if v > 1.0 else -v)(x),
+}
+AT = jnp.asarray([0.5, 0.8, 1.1])
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_decisions_have_derivatives_where_nothing_is_compiled(name):
+    f = lambda v: DECISIONS[name](Ensemble(v)).samples
+    first = [7.59375, 5.0625, 3.375] if name == "while_loop" else [-1.0, -1.0, 3 * 1.1**2]
+    second = 0.0 if name == "while_loop" else 6 * 1.1
+    np.testing.assert_allclose(jax.grad(lambda v: f(v).sum())(AT), first, rtol=1e-14)
+    for jacobian in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(jacobian(f)(AT), np.diag(first), rtol=1e-14)
+    np.testing.assert_allclose(jax.hessian(lambda v: f(v).sum())(AT), np.diag([0.0, 0.0, second]), rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap], ids=["jit", "vmap"])
+def test_a_decision_on_values_that_are_not_known_is_an_error(name, transform):
+    at = AT if transform is jax.jit else jnp.stack([AT, AT])
+    with pytest.raises(TypeError if name == "run" else jax.errors.JAXTypeError) as error:
+        transform(lambda v: DECISIONS[name](Ensemble(v)).samples)(at)
+    if name == "run":
+        assert "run: x must hold values by which samples can be grouped" in str(error.value)
+
+
+def test_an_ensemble_in_a_transformed_function_has_a_text():
+    texts = []
+
+    def seen(x):
+        texts.append((repr(x), f"{x:.1f}", x._repr_html_()[:4]))
+        return jnp.sum(x.samples)
+
+    x = Ensemble(jnp.full(3, 1.5))
+    for transformed in (jax.jit(seen), jax.grad(seen)):
+        transformed(x)
+    jax.vmap(seen)(Ensemble(jnp.ones((2, 3))))
+    known = "Ensemble(shape=(), n_samples=3, float64)"
+    unknown = [f"{known} <values not known: {kind}>" for kind in ("DynamicJaxprTracer", "BatchTracer")]
+    assert texts == [
+        (unknown[0], unknown[0], "<div"),
+        (f"{known} 1.5 ± 0", "1.5 ± 0.0", "<div"),
+        (unknown[1], unknown[1], "<div"),
+    ]
+    assert "not known" in repr(jax.eval_shape(lambda q: 2.0 * q, x))
+    assert repr(jax.tree.map(lambda leaf: None, x)) == "Ensemble(None)"
+    assert repr(Ensemble(jnp.full((1, 2), 1.5, jnp.bfloat16))).endswith("bfloat16) [1.5 ± 0]")
+    x.samples.delete()
+    assert "not known" in repr(x)
+
+
 def test_importing_the_library_does_not_import_jax_or_torch():
     code = "import sys, ensemble; print([m for m in ('jax', 'torch', 'xarray', 'pandas') if m in sys.modules])"
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -156,7 +224,7 @@ def branching_and_catching(v):
 
 
 @pytest.mark.parametrize("f", [branching, branching_and_catching, float, lambda v: [1.0, 2.0, 3.0][v]])
-@pytest.mark.parametrize("trace", [jax.jit, jax.grad, jax.vmap])
+@pytest.mark.parametrize("trace", [jax.jit, jax.vmap])
 def test_run_under_a_trace_refuses_what_needs_a_value(trace, f):
     def total(samples):
         value = run(f, Ensemble(samples)).value

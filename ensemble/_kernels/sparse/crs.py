@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._backend import array_namespace
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._compile import cuda
 from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import load, prefetch, splat, store, stream, zeros
@@ -38,14 +38,14 @@ __all__ = ["diagonal", "residual", "spmv", "spmv_add", "spmv_dot", "spmv_transpo
 def row_sum(indptr, indices, values, x):
     """The sum over each row's entries, in their stored order, by whole columns of entries at once."""
     xp = array_namespace(values)
-    first, length = indptr[:-1], indptr[1:] - indptr[:-1]
+    starts = to_numpy(indptr)  # which are known where JAX traces values and x
+    first, length = starts[:-1], np.diff(starts)
     y = xp.zeros((first.shape[0], x.shape[1]), dtype=x.dtype)
-    longest = int(xp.max(length)) if length.shape[0] else 0
-    for offset in range(longest):  # the offset-th entry of every row at once
+    for offset in range(int(length.max(initial=0))):  # the offset-th entry of every row at once
         live = length > offset
-        k = xp.where(live, first + offset, xp.zeros_like(first))
+        k = asarray_like(np.where(live, first + offset, 0), values)
         term = xp.take(values, k, axis=0) * xp.take(x, xp.take(indices, k), axis=0)
-        y = xp.where(live[:, None], y + term, y)
+        y = xp.where(asarray_like(live[:, None], values), y + term, y)
     return y
 
 

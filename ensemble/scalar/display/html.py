@@ -6,7 +6,7 @@ import html as markup
 
 import numpy as np
 
-from ensemble.scalar.display.text import counted, text
+from ensemble.scalar.display.text import counted, shown_values, text
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.protocol_table import PROTOCOLS
 
@@ -22,6 +22,8 @@ def html(x: Ensemble) -> str:
 
 
 def _sparkline(x: Ensemble) -> str:
+    if shown_values(x.samples) is None:
+        return ""
     values, weights, places = counted(x)
     if x.is_shared or not x.size or values.dtype.kind == "c":
         return ""

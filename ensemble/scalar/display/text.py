@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import to_numpy
+from ensemble._backend import is_array, library_of, to_numpy
 from ensemble._check import message, require, samples_text
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -18,14 +18,36 @@ from ensemble.scalar.statistics.moments import scaled
 
 def text(x: Ensemble) -> str:
     """``repr(x)``: shape, number of samples, dtype, and each entry over the samples without NaN."""
-    count = "shared" if x.is_shared else f"n_samples={x.n_samples}"
-    dtype = str(x.dtype).rpartition(".")[2]
-    return f"Ensemble(shape={x.shape}, {count}, {dtype}) {_entries(x, '.3g')}{_note(x)}"
+    shape = getattr(x.samples, "shape", None)
+    if not isinstance(shape, tuple) or not shape:
+        return f"Ensemble({x.samples!r})"  # a placeholder, as JAX makes trees of
+    count = "shared" if shape[-1] == 1 else f"n_samples={shape[-1]}"
+    dtype = str(getattr(x.samples, "dtype", None)).rpartition(".")[2]
+    about = f"Ensemble(shape={tuple(shape[:-1])}, {count}, {dtype})"
+    if shown_values(x.samples) is None:
+        return f"{about} <values not known: {type(x.samples).__name__}>"
+    return f"{about} {_entries(x, '.3g')}{_note(x)}"
+
+
+def shown_values(samples: Any) -> np.ndarray | None:
+    """`samples` as numbers of NumPy, rounded to float32 where it lacks their type; None where they are not known.
+
+    A placeholder, a tensor without storage or one that is being mapped, an array that JAX compiles for or has deleted.
+    """
+    if not is_array(samples):
+        return None
+    try:
+        short = library_of(samples) == "torch" and samples.dtype.is_floating_point and samples.dtype.itemsize < 4
+        values = to_numpy(samples.float() if short else samples)
+        return values if values.dtype.kind in "biufc" else values.astype(np.float32)
+    except Exception:  # whatever a library raises where it has no values to give
+        return None
 
 
 def formatted(x: Ensemble, spec: str) -> str:
     """``format(x, spec)``: `spec` applies to the mean and to the standard deviation of the samples without NaN."""
-    return f"{_entries(x, spec)}{_note(x)}" if spec else text(x)
+    known = spec and shown_values(x.samples) is not None
+    return f"{_entries(x, spec)}{_note(x)}" if known else text(x)
 
 
 def _note(x: Ensemble) -> str:
@@ -37,7 +59,8 @@ def _note(x: Ensemble) -> str:
 
 def counted(x: Ensemble) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
     """The samples of weight above 0, their weights (None where all weigh the same), and their numbers."""
-    values = to_numpy(x.samples)
+    values = shown_values(x.samples)
+    assert values is not None
     weights = None if x.sample_set is None else x.sample_set.weights
     if weights is None:
         return values, None, np.arange(x.n_samples)

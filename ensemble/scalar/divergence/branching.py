@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import base_of, is_array
-from ensemble._check import integer, message, require, samples_text
+from ensemble._backend import asarray_like, base_of, is_array, needs_gradient
+from ensemble._check import integer, message, require, require_one_library, samples_text
 from ensemble._containers import filled, mapped, parts_of
 from ensemble._typing import Namespace
 from ensemble.scalar.divergence.masks import truth_values
@@ -71,7 +71,7 @@ class Gather:
         if not isinstance(x, Ensemble) or x.is_shared:
             return x
         base = base_of(x.samples)
-        samples = base.take(x.samples, base.asarray(self.chosen, device=x.device), axis=-1)
+        samples = base.take(x.samples, asarray_like(self.chosen, x.samples), axis=-1)
         return wrap(packed(samples), self._set(x.sample_set) if self.chosen.size > 1 else None)
 
     def _set(self, whole: SampleSet | None) -> SampleSet | None:
@@ -94,6 +94,7 @@ def _scattered(
         return values[0]
     arrays = [v for v in values if isinstance(v, Ensemble) or (is_array(v) and not isinstance(v, np.generic))]
     like = arrays[0] if arrays else np.empty(0)
+    require_one_library(function, "results", *(v.samples if isinstance(v, Ensemble) else v for v in arrays))
     base = base_of(like.samples if isinstance(like, Ensemble) else like)
     # Python's numbers take the dtype of the arrays next to them.
     numbers = [v for v in values if not any(v is array for array in arrays)]
@@ -332,7 +333,8 @@ def _plain_sample(x: Any, s: int) -> Any:
     base = base_of(x.samples)
     kinds = {"bool": bool, "int64": int, "float64": float, "complex128": complex}
     convert = next((kind for name, kind in kinds.items() if x.dtype == getattr(base, name)), None)
-    return plain if convert is None else convert(plain)
+    # A number of Python has no derivative.
+    return plain if convert is None or needs_gradient(plain) else convert(plain)
 
 
 def _stacked_results(base: Namespace, values: list[Any], sample_set: SampleSet | None, name: str) -> Any:

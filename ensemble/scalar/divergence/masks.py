@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
-from ensemble._check import array_of, kind_of, message
+from ensemble._check import array_of, kind_of, message, require_one_library
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.namespace import samples_of
 
@@ -185,6 +185,8 @@ def divide(a: Any, b: Any, *, where: Any = True, fill: Any = 0.0) -> Any:
     a, b, where, fill = (np.asarray(v) if isinstance(v, list | tuple) else v for v in (a, b, where, fill))
     xp = _namespace_of(a, b, where, fill)
     samples_of("divide", a, b, where, fill)
+    given = [v.samples if isinstance(v, Ensemble) else v for v in (a, b, where, fill) if not isinstance(v, np.generic)]
+    require_one_library("divide", "operands", *given)
     mask = xp.asarray(where) if _is_plain(where) else where
     arrays, numbers = [v for v in (a, b) if not _is_plain(v)], [v for v in (a, b) if _is_plain(v)]
     dtype = xp.result_type(*(v.dtype for v in arrays), *numbers) if arrays else None

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import to_numpy
+from ensemble._backend import is_of_tracing, to_numpy
 from ensemble._check import one_of
 from ensemble._typing import Array
 from ensemble.scalar.divergence.swallowed import note_handler
@@ -246,6 +246,17 @@ def failure_of_sample(operation: Callable[[Any], Any], x: Any, error: Exception)
     """`failure` of ``operation(x)``, which depends on type and shape alone: what one sample raises, where it does."""
     policy = policy_in_force.get()
     return policy.of_sample(operation, x, error) if isinstance(policy, Decider) else failure(error, x.n_samples)
+
+
+def require_known(error: Exception) -> None:
+    """Raise an `error` in `run` that is no sample's own: the samples' values are not known in a compiled function."""
+    if is_of_tracing(error):
+        error.add_note(
+            "run: the samples' values are not known where a function is compiled or mapped (jax.jit, jax.vmap, "
+            "torch.vmap), so that no sample can choose its path. Call run outside of it, or use xp.where; "
+            "derivatives without compilation (jax.grad, jax.jacfwd, jax.hessian) are served."
+        )
+        raise error
 
 
 def call_under_policy(f: Callable[..., Any], *arguments: Any) -> Any:

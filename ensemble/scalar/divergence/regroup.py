@@ -10,15 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import base_of, is_array, to_numpy
-from ensemble._check import kind_of
+from ensemble._backend import base_of, copy_of, is_array, to_numpy
+from ensemble._check import kind_of, message
 from ensemble._containers import filled, mapped, parts_of
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.branching import Gather, ensembles_in
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.sample_set import SampleSet
 
-__all__ = ["NotSeparableError", "SampleList", "copied", "plain", "regrouped", "regrouped_rows", "sample_of", "selected"]
+__all__ = [
+    "NotSeparableError",
+    "SampleList",
+    "copied",
+    "plain",
+    "refuse_other_samples",
+    "regrouped",
+    "regrouped_rows",
+    "sample_of",
+    "selected",
+]
 
 ATOMS = (str, bytes, bool, int, float, complex, np.generic, np.dtype, type(None), type(...), type, enum.Enum, range)
 """Values without parts: none of them holds an ensemble."""
@@ -94,7 +104,7 @@ def _array_copied(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray):
         return leaf.copy()
     if is_array(leaf) and not isinstance(leaf, np.generic | Ensemble):
-        return base_of(leaf).asarray(leaf, copy=True)
+        return copy_of(leaf)
     return leaf
 
 
@@ -237,7 +247,7 @@ def _column(value: Any, base: Namespace) -> Any:
         return value.samples
     if isinstance(value, _Column):
         return base.asarray(value.samples)
-    return base.asarray(value)[..., None]
+    return (value if is_array(value) and not isinstance(value, np.generic) else base.asarray(value))[..., None]
 
 
 def _same_keys(parts: dict[Any, Any], others: dict[Any, Any], container: Any) -> bool:
@@ -299,3 +309,15 @@ def _would_change(column: Array, dtype: Any, base: Namespace) -> bool:
         return False
     values = to_numpy(column)
     return any(int(value) != int(float(value)) for value in values.ravel())
+
+
+def refuse_other_samples(value: Any, s: int) -> None:
+    """A sample alone has no other samples: an ensemble that it returns came from outside."""
+    several = [x.n_samples for x in ensembles_in(value) if not x.is_shared]
+    if several:
+        seen = f"an ensemble of {several[0]} samples from sample {s} alone"
+        advice = (
+            "An ensemble that f finds outside itself, as in an attribute, has all samples in every call: give it to "
+            "run as an argument of f. An ensemble that f makes itself: return its samples, or statistics of them."
+        )
+        raise ValueError(message("run", "f", "return values of the samples that it is called with", seen, advice))

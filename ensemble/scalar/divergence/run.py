@@ -12,16 +12,31 @@ import numpy as np
 from ensemble._check import integer, kind_of, message, one_of
 from ensemble._containers import mapped
 from ensemble._errors import kept
+from ensemble.scalar.divergence import side_effects
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.captured_values import CapturedValues
 from ensemble.scalar.divergence.caught import judging, may_be_of_samples
 from ensemble.scalar.divergence.comparison import compared, samples_to_check
 from ensemble.scalar.divergence.paths import Follower, Stop, Task, following
 from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loop
-from ensemble.scalar.divergence.policy import POLICIES, Decider, DivergenceError, divergence, policy_in_force
-from ensemble.scalar.divergence.regroup import NotSeparableError, copied, plain, regrouped, regrouped_rows, selected
+from ensemble.scalar.divergence.policy import (
+    POLICIES,
+    Decider,
+    DivergenceError,
+    divergence,
+    policy_in_force,
+    require_known,
+)
+from ensemble.scalar.divergence.regroup import (
+    NotSeparableError,
+    copied,
+    plain,
+    refuse_other_samples,
+    regrouped,
+    regrouped_rows,
+    selected,
+)
 from ensemble.scalar.divergence.run_result import Group, RunResult
-from ensemble.scalar.divergence.side_effects import changes, refuse_generator, refuse_lazy, snapshot
 from ensemble.scalar.divergence.traced import result_of_traced, traced_among
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.sample_set import SampleSet
@@ -81,11 +96,12 @@ class _Runner:
         try:
             value = self.call(lambda x: plain(x, s), 1)
         except Exception as error:
+            require_known(error)
             self.groups.append(Group(task.ids, task.decisions, 1, task.reason, kept(error)))
             return error
-        refuse_lazy(value)
+        side_effects.refuse_lazy(value)
         if self.n_samples > 1:
-            _refuse_other_samples(value, s)
+            refuse_other_samples(value, s)
         self.groups.append(Group(task.ids, task.decisions, 1, task.reason))
         self.values.append((task.ids, value))
         return None
@@ -101,6 +117,7 @@ class _Runner:
         except Stop:
             pass
         except Exception as raised:
+            require_known(raised)
             own, error = may_be_of_samples(raised, follower), kept(raised)
         # A bare ``except:`` in f may have caught `Stop`: the value is then not a result.
         if error is None and follower.heard is not None:
@@ -109,7 +126,7 @@ class _Runner:
         if error is not None and not own:
             follower.refuse(error)
         elif error is None and not follower.stopped:
-            refuse_lazy(value)
+            side_effects.refuse_lazy(value)
             try:
                 value = selected(value, follower.followed, task.ids.size)
             except NotSeparableError as reason:
@@ -131,9 +148,10 @@ class _Runner:
         except DivergenceError:
             raise
         except Exception as error:
+            require_known(error)
             self.groups.append(Group(task.ids, (), task.ids.size, error=kept(error)))
             return
-        refuse_lazy(value)
+        side_effects.refuse_lazy(value)
         self.groups.append(Group(task.ids, (), task.ids.size))
         self.values.append((task.ids, value))
 
@@ -156,18 +174,6 @@ class _Runner:
             requirement = f"take its samples along {self.max_groups} paths or fewer (max_groups)"
             advice = "Raise max_groups, or use per_sample."
             raise DivergenceError(message("run", "f", requirement, f"{paths} so far, as by {place}", advice))
-
-
-def _refuse_other_samples(value: Any, s: int) -> None:
-    """A sample alone has no other samples: an ensemble that it returns came from outside."""
-    several = [x.n_samples for x in ensembles_in(value) if not x.is_shared]
-    if several:
-        seen = f"an ensemble of {several[0]} samples from sample {s} alone"
-        advice = (
-            "An ensemble that f finds outside itself, as in an attribute, has all samples in every call: give it to "
-            "run as an argument of f. An ensemble that f makes itself: return its samples, or statistics of them."
-        )
-        raise ValueError(message("run", "f", "return values of the samples that it is called with", seen, advice))
 
 
 def run(
@@ -283,7 +289,7 @@ def run(
     n_checks = integer(check, "run", "check", minimum=0) if check else 0
     if not callable(f):
         raise TypeError(message("run", "f", "be callable", kind_of(f)))
-    refuse_generator(f)
+    side_effects.refuse_generator(f)
     nest = (inputs, keywords)
     mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # raises for what cannot be copied
     found = ensembles_in(nest)
@@ -292,7 +298,7 @@ def run(
     if isinstance(in_force, Decider) and n_samples > 1:
         # Inside another run each sample has to be alone before it can be run by itself.
         raise in_force.refused(ValueError("run inside run"))
-    before = snapshot(f) if looping is None else {}  # plain arithmetic changes nothing
+    before = side_effects.snapshot(f) if looping is None else {}  # plain arithmetic changes nothing
     runner = _Runner(f, nest, n_samples, limit, looping)
     sample_set = one_set(found, runner.captured.ensembles)
     if (traced := traced_among(found + runner.captured.ensembles)) is not None:
@@ -313,7 +319,7 @@ def run(
     result = _result(runner, n_samples, sample_set, lifted=bool(found))
     checked = _checked(runner, result, n_checks if on_divergence == "split" else 0)
     if looping is None:
-        _warn_of_changes(changes(before, snapshot(f)), runner.n_runs, n_samples)
+        _warn_of_changes(side_effects.changes(before, side_effects.snapshot(f)), runner.n_runs, n_samples)
     return checked
 
 

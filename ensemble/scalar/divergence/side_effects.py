@@ -13,7 +13,10 @@ import numpy as np
 
 from ensemble._check import kind_of, message
 
-__all__ = ["GENERATES", "changes", "codes_in", "names_in", "refuse_generator", "refuse_lazy", "snapshot"]
+__all__ = [
+    "GENERATES", "changes", "codes_in", "names_in", "refuse_generator", "refuse_lazy",
+    "snapshot",
+]  # fmt: skip
 
 SMALL = 4096
 """Arrays of up to so many entries are compared by their bytes; larger ones only by identity."""

@@ -12,11 +12,12 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from ensemble._backend import to_numpy
+from ensemble._backend import library_of, to_numpy
 from ensemble._check import message, one_of, require, samples_text
 from ensemble.scalar._operators import wrapped
 from ensemble.scalar.divergence.policy import as_scalars, failure
 from ensemble.scalar.interop.protocols import Protocols
+from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["METHODS", "Methods", "read_only"]
 
@@ -65,6 +66,8 @@ def _method(name: str) -> Callable[..., Any]:
             if type(samples) is np.ndarray and samples.ndim == 2 and (not arguments or arguments[0] in (None, 0)):
                 return wrapped(type(self), getattr(samples, name)(axis=0), self.sample_set)
             return getattr(self.__array_namespace__(), name)(self, axis=arguments[0] if arguments else None)
+        if "dim" in options or "keepdim" in options:  # a tensor's method, with its keywords and results
+            return _as_of_a_tensor(self, name, arguments, options)
         corrected = name in ("std", "var") and type(self.samples).__module__.startswith("torch")
         if corrected and len(arguments) < 4 and not options.keys() & {"ddof", "correction"}:
             options["ddof"] = 1  # as a tensor's own method has it
@@ -73,6 +76,16 @@ def _method(name: str) -> Callable[..., Any]:
     method.__name__, method.__qualname__ = name, f"Ensemble.{name}"
     method.__doc__ = f"``numpy.{name}(x, ...)``, over visible axes and sample by sample."
     return method
+
+
+def _as_of_a_tensor(x: Methods, name: str, arguments: Any, options: dict[str, Any]) -> Any:
+    """The method of PyTorch's tensors, whose arguments are named `dim` and `keepdim`."""
+    if library_of(x.samples) != "torch":
+        seen = f"{sorted(options)} for samples of {library_of(x.samples)}"
+        raise TypeError(message(f"Ensemble.{name}", "arguments", "be axis and keepdims", seen))
+    import torch
+
+    return PROTOCOLS.call_torch_function(getattr(torch, name), (x, *arguments), options)
 
 
 class Methods(Protocols):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array
-from ensemble._check import kind_of, message
+from ensemble._check import kind_of, message, require_one_library
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, wrap
@@ -55,6 +55,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
         if type(first) is not Ensemble:
             first = first_ensemble((*arguments, *options.values()))
         if type(first.samples) is np.ndarray:
+            _require_one_library(function, arguments)
             try:
                 return by_rule(*arguments, **options)
             except NotByRuleError:
@@ -63,6 +64,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     name = function.__name__
     short_name = f"{module}.{name}" if module else name
     first = first_ensemble((*arguments, *options.values()))
+    _require_one_library(function, arguments)
     ns = namespace_of(first, None)
     special = SPECIAL.get(short_name)
     if special is not None:
@@ -83,6 +85,14 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     elif short_name in EACH_SAMPLE:
         return _on_each_sample(ns, f"np.{short_name}", function, arguments, options)
     raise unsupported(f"np.{short_name}", why)
+
+
+def _require_one_library(function: Any, arguments: Any) -> None:
+    """Raise where arguments are ensembles or arrays of several libraries."""
+    arrays = [value.samples if type(value) is Ensemble else value for value in arguments]
+    if len({type(array) for array in arrays}) > 1:
+        arrays = [array for array in arrays if not isinstance(array, np.generic)]
+        require_one_library(f"np.{function.__name__}", "operands", *arrays)
 
 
 OTHERWISE = frozenset(["linspace"])

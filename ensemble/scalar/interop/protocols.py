@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ensemble._backend import to_numpy
+from ensemble._backend import copy_of, to_numpy
 from ensemble._check import require
 from ensemble._typing import Array
 from ensemble.scalar._operators import Operators
@@ -48,7 +48,7 @@ class Protocols(Operators):
             raise split("an exported array must be one array", seen, "Export x.samples, or one x.sample(i).")
         plain = self.samples[..., 0]
         if n_samples > 1:
-            plain = self._base().asarray(plain, copy=True)
+            plain = copy_of(plain)
         options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return plain.__dlpack__(**{key: value for key, value in options.items() if value is not None})
 
@@ -58,7 +58,7 @@ class Protocols(Operators):
         return device
 
     def __copy__(self) -> Self:
-        return type(self)(self._base().asarray(self.samples, copy=True), self.sample_set)  # type: ignore[call-arg]
+        return type(self)(copy_of(self.samples), self.sample_set)  # type: ignore[call-arg]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()
@@ -217,7 +217,7 @@ class Protocols(Operators):
     # -- display -------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        require_one_text(self.samples.shape[-1])
+        require_one_text(getattr(self.samples, "shape", (0,))[-1])  # a placeholder of a tree has no shape
         return PROTOCOLS.text(self)
 
     def __format__(self, spec: str) -> str:

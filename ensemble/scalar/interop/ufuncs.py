@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import kind_of, message
+from ensemble._backend import is_array
+from ensemble._check import kind_of, message, require_one_library
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
 from ensemble.scalar._operators import NUMBERS as PYTHON_NUMBERS
@@ -305,6 +306,8 @@ def _on_other_library(ufunc: Any, method: str, inputs: Any, options: dict[str, A
     """NumPy scalars with an ensemble of another library: its own function, on Python's numbers."""
     name = ARRAY_API_NAMES.get(ufunc.__name__, ufunc.__name__)
     plain = [value.item() if isinstance(value, np.generic) else value for value in inputs]
+    arrays = [value for value in plain if is_array(value) and not isinstance(value, Ensemble)]
+    require_one_library(f"np.{ufunc.__name__}", "operands", *arrays, first.samples)
     if method != "__call__" or options or any(isinstance(value, np.ndarray) for value in plain):
         raise unsupported(f"np.{ufunc.__name__}", f"the samples are {kind_of(first.samples)}")
     lifted = getattr(first.__array_namespace__(), name, None)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from ensemble._backend import is_array, numbers
-from ensemble._check import message, require
+from ensemble._backend import copy_of, is_array, library_of, needs_gradient, numbers, to_numpy
+from ensemble._check import message, require, require_one_library
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.lift.shapes import as_shape
@@ -52,7 +52,7 @@ def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = Non
     dtype = fill_value.dtype if dtype is None else dtype
     values = ns.base.asarray(ns.base.astype(fill_value.samples, dtype), device=device)
     samples = ns.base.broadcast_to(values, (*visible, n_samples))
-    return wrap(ns.base.asarray(samples, copy=True), fill_value.sample_set)
+    return wrap(copy_of(samples), fill_value.sample_set)
 
 
 def full_like(
@@ -109,6 +109,18 @@ def arange(
     return wrap(ns.base.arange(start, stop, step, dtype=dtype, device=device)[..., None])
 
 
+def _line(base: Any, start: Any, stop: Any, num: int, dtype: Any, device: Any, endpoint: bool) -> Any:
+    """``base.linspace(start, stop, num)``, with the derivatives that PyTorch's has not."""
+    ends = start, stop
+    if not any(library_of(end) == "torch" and needs_gradient(end) for end in ends):
+        return base.linspace(start, stop, num, dtype=dtype, device=device, endpoint=endpoint)
+    known = [to_numpy(end).item() if is_array(end) else end for end in ends]
+    line = base.linspace(*known, num, dtype=dtype, device=device, endpoint=endpoint)
+    unit = base.linspace(0.0, 1.0, num, dtype=line.dtype, device=device, endpoint=endpoint)
+    own = start + (stop - start) * unit
+    return own - own.detach() + line
+
+
 def linspace(
     ns: EnsembleNamespace,
     start: Any,
@@ -129,10 +141,7 @@ def linspace(
         numbers(ns.base.broadcast_to(v.samples, (n_samples,))) if isinstance(v, Ensemble) else [v] * n_samples
         for v in (start, stop)
     )
-    rows = [
-        ns.base.linspace(a, b, num, dtype=dtype, device=device, endpoint=endpoint)
-        for a, b in zip(first, last, strict=True)
-    ]
+    rows = [_line(ns.base, a, b, num, dtype, device, endpoint) for a, b in zip(first, last, strict=True)]
     return wrap(ns.base.stack(rows, axis=-1), set_of(start, stop))
 
 
@@ -173,9 +182,7 @@ def meshgrid(ns: EnsembleNamespace, *arrays: Array, indexing: str = "xy") -> Seq
     grids = ns.broadcast_arrays(*lines) if n else ()
     if indexing == "xy" and n > 1:
         grids = tuple(ns.permute_dims(grid, (1, 0, *range(2, n))) for grid in grids)
-    result: Sequence[Ensemble] = ns.sequence()(
-        wrap(ns.base.asarray(grid.samples, copy=True), grid.sample_set) for grid in grids
-    )
+    result: Sequence[Ensemble] = ns.sequence()(wrap(copy_of(grid.samples), grid.sample_set) for grid in grids)
     return result
 
 
@@ -202,7 +209,9 @@ def can_cast(ns: EnsembleNamespace, from_: Any, to: Any, /) -> bool:
 
 def result_type(ns: EnsembleNamespace, *arrays_and_dtypes: Any) -> Any:
     """The common dtype of the arguments by the rules of type promotion."""
-    return ns.base.result_type(*(_plain(value) for value in arrays_and_dtypes))
+    plain = [_plain(value) for value in arrays_and_dtypes]
+    require_one_library("result_type", "operands", *plain)
+    return ns.base.result_type(*plain)
 
 
 def isdtype(ns: EnsembleNamespace, dtype: Any, kind: Any) -> bool:

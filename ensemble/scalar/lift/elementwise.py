@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import kind_of, message
+from ensemble._backend import is_array
+from ensemble._check import kind_of, message, require_one_library
 from ensemble._typing import Array
 from ensemble.scalar._operators import mismatch, operand, power, promoted, shape_error
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
@@ -17,10 +18,10 @@ from ensemble.scalar.sample_set import common_set
 
 def unary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule: ``f(x, /)``."""
-    f = getattr(ns.base, name)
+    f, own = getattr(ns.base, name), ns.own_types
 
     def lifted(x: Array, /) -> Ensemble:
-        if type(x) is not Ensemble:
+        if type(x) is not Ensemble or type(x.samples) not in own:
             x = ns.lift(x, name)
         return wrap(f(x.samples), x.sample_set)
 
@@ -48,6 +49,8 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
             a, sample_set = x1.samples, x1.sample_set
             if type(x2) is Ensemble:
                 b = x2.samples
+                if type(a) is not type(b):
+                    require_one_library(name, "operands", a, b)
                 if x2.sample_set is not sample_set:
                     sample_set = common_set(sample_set, x2.sample_set)
             else:
@@ -59,6 +62,8 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
             a, b, sample_set = *numbers_and_arrays(ns, name, x1, x2), None
         if type(a) is not np.ndarray:
             a, b = promoted(a, b)
+            if is_array(a):
+                ns.require_own(a, name)
         try:
             return wrap(f(a, b), sample_set)
         except Exception as error:

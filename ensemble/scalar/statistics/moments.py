@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import base_of, is_array, to_numpy
+from ensemble._backend import base_of, copy_of, is_array, to_numpy
 from ensemble._check import message, require
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble
@@ -193,7 +193,7 @@ class Moments:
     def mean(self) -> Array:
         """The mean of the samples so far, shape `shape`: a copy."""
         self._seen("mean")
-        return base_of(self._mean).asarray(self._mean, copy=True)
+        return copy_of(self._mean)
 
     def var(self, ddof: float = 0.0) -> Array:
         """The variance of the samples so far, shape `shape`; `ddof` as in `sample_var`."""

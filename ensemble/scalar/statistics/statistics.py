@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from ensemble._backend import base_of
-from ensemble._check import message, require, require_type
+from ensemble._check import message, require, require_one_library, require_type
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -269,6 +269,7 @@ def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Arr
     """
     x = lifted(x, "sample_cov")
     y = x if y is None else lifted(y, "sample_cov")
+    require_one_library("sample_cov", "x and y", x.samples, y.samples)
     same = x.n_samples == y.n_samples or x.is_shared or y.is_shared
     require(same, "sample_cov", "x and y", "have the same samples", f"{x.n_samples} and {y.n_samples} samples")
     sample_set = common_set(x.sample_set, y.sample_set)
