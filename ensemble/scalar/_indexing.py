@@ -10,8 +10,8 @@ from ensemble._backend import as_index, assigned, is_array, to_numpy
 from ensemble._check import message
 from ensemble._typing import Array
 from ensemble.scalar._operators import NUMBERS
-from ensemble.scalar.divergence.policy import agreed, split
-from ensemble.scalar.ensemble import Ensemble, entry_or_view, view, wrap
+from ensemble.scalar.divergence.policy import agreed, as_scalars, failure, split
+from ensemble.scalar.ensemble import Ensemble, as_array, entry_or_view, view, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -33,7 +33,7 @@ def get(x: Ensemble, key: Any) -> Ensemble:
         if any(type(item) is np.ndarray for item in (key if type(key) is tuple else (key,))):
             picked = picked.copy()  # an integer in a 0-d array: NumPy copies what it picks
         # An Ellipsis keeps the array, as in NumPy; without one, an index of a single entry gives its value.
-        return view(x, picked) if any(item is Ellipsis for item in items) else entry_or_view(x, picked)
+        return as_array(view(x, picked)) if any(item is Ellipsis for item in items) else entry_or_view(x, picked)
     try:
         samples = x.samples[with_samples(items)]
     except IndexError:
@@ -44,6 +44,10 @@ def get(x: Ensemble, key: Any) -> Ensemble:
 
 def assign(x: Ensemble, key: Any, value: Any) -> None:
     """``x[key] = value``."""
+    if x.is_value and as_scalars(x.samples):
+        advice = "Write v = xp.where(...), or make an array first: np.atleast_1d(v)."
+        text = message("Ensemble", "x in x[...] = value", "be an array", "a value without axes, as a scalar is", advice)
+        raise failure(TypeError(text))
     if type(key) is Ensemble and type(value) in NUMBERS and _fill_masked(x, key, value):
         return
     items = items_of(x, key)
@@ -122,10 +126,32 @@ def items_of(x: Ensemble, key: Any) -> tuple[Any, ...]:
     if used > x.ndim:
         requirement = f"have at most {x.ndim} {'entry' if x.ndim == 1 else 'entries'} for shape {x.shape}"
         raise IndexError(message("Ensemble", "an index", requirement, used, ADVICE))
+    _require_masks_that_fit(x, items)
     return items
 
 
+def _require_masks_that_fit(x: Ensemble, items: tuple[Any, ...]) -> None:
+    """Raise where a boolean index has another shape than the axes that it stands for: it never broadcasts."""
+    axis = 0
+    for item in items:
+        n_axes = _axes_used(item)
+        if n_axes and _is_mask(item) and tuple(item.shape) != x.shape[axis : axis + n_axes]:
+            requirement = f"have the shape {x.shape[axis : axis + n_axes]} of the axes that it stands for"
+            raise IndexError(message("Ensemble", "a boolean index", requirement, f"shape {tuple(item.shape)}"))
+        axis += x.ndim - sum(map(_axes_used, items)) if item is Ellipsis else n_axes
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, bool) or "bool" in str(getattr(item, "dtype", ""))
+
+
 def _plain(item: Any) -> Any:
+    if isinstance(item, Ensemble) or (is_array(item) and len(item.shape)):
+        if not (_is_mask(item) or "int" in str(item.dtype)):
+            # NumPy's rule for every library: a float is no place, and cutting it would choose one without a word.
+            seen = f"dtype {item.dtype}"
+            advice = "Convert first, as in i.astype(np.int64), if the values are whole numbers."
+            raise IndexError(message("Ensemble", "an index", "hold integers or bools", seen, advice))
     if isinstance(item, Ensemble):
         if not _is_known_to_agree(item):
             return item
@@ -159,7 +185,7 @@ def _axes_used(item: Any) -> int:
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     if is_array(item) or isinstance(item, Ensemble):
-        return len(item.shape) if "bool" in str(item.dtype) else 1
+        return len(item.shape) if _is_mask(item) else 1
     return 1
 
 

@@ -209,7 +209,7 @@ def _in_place(
     operation: Callable[[Any, Any], Any], plain: Callable[[Operators, Any], Any]
 ) -> Callable[[Any, Any], Any]:
     def method(self: Operators, other: Any) -> Any:
-        if type(self.samples) is np.ndarray and self.samples.ndim == 1:
+        if self.is_value:
             return plain(self, other)  # a scalar of NumPy: the name gets another value, the value does not change
         sample_set = self.sample_set
         if isinstance(other, Operators):
@@ -250,6 +250,11 @@ class Operators:
     _memory_token: MemoryToken | None
     _is_weak = False
     """Whether the values are floats of Python, which take the type of what they are combined with."""
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it stands for a scalar of NumPy, which never changes; arrays without axes have a memory token."""
+        return self._memory_token is None and type(self.samples) is np.ndarray and self.samples.ndim == 1
 
     def _widen(self, n_samples: int) -> None:
         raise NotImplementedError

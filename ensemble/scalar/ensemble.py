@@ -247,7 +247,7 @@ class Ensemble(Methods):
         if (kind is int or (kind is slice and key.step is None)) and len(self.samples.shape) > 1:
             return entry_or_view(self, self.samples[key, ...])
         if kind is tuple and type(self.samples) is np.ndarray and self._is_basic(key):
-            return entry_or_view(self, self.samples[key]) if key else PROTOCOLS.get_item(self, key)
+            return entry_or_view(self, self.samples[key])
         entries: Ensemble = PROTOCOLS.get_item(self, key)
         return entries
 
@@ -265,8 +265,8 @@ class Ensemble(Methods):
         PROTOCOLS.set_item(self, key, value)
 
     def _is_basic(self, key: tuple[Any, ...]) -> bool:
-        """Whether `key` holds integers and slices alone, at most one for every visible axis."""
-        if len(key) >= self.samples.ndim:
+        """Whether `key` holds integers and slices alone, one or more, at most one for every visible axis."""
+        if not 0 < len(key) < self.samples.ndim:
             return False
         for item in key:
             kind = type(item)
@@ -305,8 +305,9 @@ class Ensemble(Methods):
             seen = f"{n_samples} samples for shared data that another ensemble is a view of"
             raise ValueError(message("Ensemble", "a value assigned in place", "fit the samples of x", seen, advice))
         base = self._base()
-        self.samples = base.asarray(base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples)), copy=True)
-        self._memory_token = None
+        wide = base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples))
+        self.samples = packed(base.asarray(wide, copy=True))
+        self._memory_token = None if self._memory_token is None else MemoryToken()
 
 
 def wrap(samples: Array, sample_set: SampleSet | None = None) -> Ensemble:
@@ -326,12 +327,33 @@ def entry_or_view(x: Ensemble, samples: Array) -> Ensemble:
 
 
 def view(x: Ensemble, samples: Array) -> Ensemble:
-    """An Ensemble of `samples` that may share memory with `x`."""
-    y = wrap(packed(samples), x.sample_set)
+    """An Ensemble of `samples`, which share memory with `x` as far as NumPy's would.
+
+    The forms of a value are copies, as those of NumPy's scalars are. A view that cannot keep its samples contiguous is
+    a copy that refuses to be written into.
+    """
+    kept = packed(samples)
+    if x.is_value:
+        if kept is samples:
+            kept = samples.copy()
+        kept.flags.writeable = samples.flags.writeable  # `broadcast_to` gives what must not be written into
+        return wrap(kept, x.sample_set)
+    y = wrap(kept, x.sample_set)
+    if kept is not samples:
+        if type(kept) is np.ndarray and np.may_share_memory(samples, x.samples):
+            kept.flags.writeable = False
+        return y if y.ndim else as_array(y)
     if x._memory_token is None:
         x._memory_token = MemoryToken()
     y._memory_token = x._memory_token
     return y
+
+
+def as_array(x: Ensemble) -> Ensemble:
+    """`x`, known as an array without axes where it has none: operations in place change it, as NumPy's arrays."""
+    if x._memory_token is None and x.samples.ndim == 1:
+        x._memory_token = MemoryToken()
+    return x
 
 
 def packed(samples: Array) -> Array:

@@ -122,8 +122,9 @@ class Methods(Protocols):
         return result
 
     def fill(self, value: Any) -> None:
-        """Write one value into every entry."""
-        self[...] = value  # type: ignore[index]
+        """Write one value into every entry; a value without axes stays as it is, as NumPy's scalars do."""
+        if not self.is_value:
+            self[...] = value  # type: ignore[index]
 
     def sort(self, axis: int = -1) -> None:
         """Put each sample in its own order, in place."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from ensemble._typing import Array
 from ensemble.scalar._operators import NUMBERS
-from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
+from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
 from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
@@ -45,6 +45,8 @@ def elementwise(function: Function) -> Function:
     def lifted(*values: Any, **options: Any) -> Any:
         if len(values) > n_arrays:
             raise NotByRuleError("an option by place")
+        if len(values) == 1 and function is np.where:
+            raise NotByRuleError("the places of entries that are not zero: the arrays do not broadcast")
         arrays: list[Array] = []
         sample_set = None
         for value in values:
@@ -187,7 +189,9 @@ def of_entries(values: Any, x: Ensemble) -> Any:
     if type(values) is not np.ndarray:
         values = np.array(values, copy=True)  # a value, as NumPy's scalars are
     samples = values[..., None].view(x.samples.dtype)
-    return view(x, samples) if np.may_share_memory(samples, x.samples) else wrap(samples, x.sample_set)
+    if not np.may_share_memory(samples, x.samples):
+        return wrap(samples, x.sample_set)
+    return view(x, samples)
 
 
 def moving(function: Function, place: int = 0) -> Function:
@@ -238,7 +242,7 @@ def _full_like(
     visible = x.shape if shape is None else _as_shape(shape)
     result = np.empty((*visible, n_samples), dtype=x.dtype if dtype is None else dtype)
     np.copyto(result, samples_in(fill_value), casting="unsafe")
-    return wrap(result, set_of(x, fill_value))
+    return as_array(wrap(result, set_of(x, fill_value)))
 
 
 def _as_shape(shape: Any) -> tuple[int, ...]:
@@ -252,8 +256,8 @@ def _like(function: Function) -> Function:
         x = _lifted(a)
         if shape is not None:
             shape = (*_as_shape(shape), x.n_samples)
-            return wrap(function(x.samples, dtype=dtype, shape=shape), x.sample_set)
-        return wrap(packed(function(x.samples, dtype=dtype)), x.sample_set)
+            return as_array(wrap(function(x.samples, dtype=dtype, shape=shape), x.sample_set))
+        return as_array(wrap(packed(function(x.samples, dtype=dtype)), x.sample_set))
 
     return lifted
 
