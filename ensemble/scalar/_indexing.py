@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import opcode
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,15 @@ import numpy as np
 from ensemble._backend import as_index, assigned, is_array, to_numpy
 from ensemble._check import message
 from ensemble._typing import Array
-from ensemble.scalar._operators import NUMBERS
+from ensemble.scalar._operators import NUMBERS, plain_array
 from ensemble.scalar.divergence.policy import agreed, as_scalars, failure, split
 from ensemble.scalar.ensemble import Ensemble, as_array, entry_or_view, view, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
+
+STORE_SUBSCR = opcode.opmap["STORE_SUBSCR"]
 
 ADVICE = "The sample axis has no index; use x.sample(i) or x.samples."
 
@@ -48,6 +52,8 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
         advice = "Write v = xp.where(...), or make an array first: np.atleast_1d(v)."
         text = message("Ensemble", "x in x[...] = value", "be an array", "a value without axes, as a scalar is", advice)
         raise failure(TypeError(text))
+    if type(value) is Ensemble and type(key) is int and value._memory_token is not None:
+        _require_no_shuffle(x, value)
     if type(key) is Ensemble and type(value) in NUMBERS and _fill_masked(x, key, value):
         return
     items = items_of(x, key)
@@ -77,6 +83,22 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     except IndexError:
         for s in range(x.n_samples):
             _assign_sample(x, s, items, _sample_of(value, s))
+
+
+def _require_no_shuffle(x: Ensemble, row: Ensemble) -> None:
+    """Raise where compiled code, and no line of Python, writes one row of `x` over another.
+
+    NumPy's ``Generator.shuffle`` exchanges rows as ``x[i], x[j] = x[j], x[i]``. Of arrays of NumPy it copies them; here
+    they are views, and one of the two would be lost.
+    """
+    caller = sys._getframe(3).f_code, sys._getframe(3).f_lasti
+    if row._memory_token is not x._memory_token or caller[0].co_code[caller[1]] == STORE_SUBSCR:
+        return
+    if {"setitem", "__setitem__"} & {*caller[0].co_names}:
+        return
+    advice = "Write x[rng.permutation(len(x))] for rng.shuffle(x)."
+    seen = "a row of the same ensemble, written by compiled code"
+    raise failure(TypeError(message("Ensemble", "a row written in place", "be no view of x", seen, advice)))
 
 
 def _fill_masked(x: Ensemble, mask: Ensemble, value: Any) -> bool:
@@ -146,12 +168,11 @@ def _is_mask(item: Any) -> bool:
 
 
 def _plain(item: Any) -> Any:
-    if isinstance(item, Ensemble) or (is_array(item) and len(item.shape)):
-        if not (_is_mask(item) or "int" in str(item.dtype)):
-            # NumPy's rule for every library: a float is no place, and cutting it would choose one without a word.
-            seen = f"dtype {item.dtype}"
-            advice = "Convert first, as in i.astype(np.int64), if the values are whole numbers."
-            raise IndexError(message("Ensemble", "an index", "hold integers or bools", seen, advice))
+    has_dtype = isinstance(item, Ensemble) or (is_array(item) and len(item.shape))
+    if has_dtype and not (_is_mask(item) or "int" in str(item.dtype)):
+        # NumPy's rule for every library: a float is no place, and cutting it would choose one without a word.
+        seen, advice = f"dtype {item.dtype}", "If the values are whole numbers, convert them first: i.astype(int)."
+        raise IndexError(message("Ensemble", "an index", "hold integers or bools", seen, advice))
     if isinstance(item, Ensemble):
         if not _is_known_to_agree(item):
             return item
@@ -198,6 +219,7 @@ def with_samples(items: tuple[Any, ...]) -> tuple[Any, ...]:
 def _value(value: Any) -> Array:
     if isinstance(value, Ensemble):
         return value.samples
+    value = plain_array(value, "Ensemble", "an assigned value")
     if is_array(value):
         return value[..., None] if not isinstance(value, np.generic) else value
     return value

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array
-from ensemble._check import message
+from ensemble._check import kind_of, message
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.policy import as_scalars, failure
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = [
-    "NUMBERS", "MemoryToken", "Operators", "array_power", "mismatch", "operand", "power", "promoted", "shape_error",
-    "weak_beside", "wrapped",
+    "NUMBERS", "MemoryToken", "Operators", "array_power", "is_foreign", "mismatch", "operand", "plain_array",
+    "plain_arrays", "power", "promoted", "shape_error", "weak_beside", "wrapped",
 ]  # fmt: skip
 
 NUMBERS = frozenset((bool, int, float, complex))
@@ -39,12 +39,47 @@ def operand(samples: Array, other: Any) -> Any:
         raise TypeError(message("Ensemble", "operands", "hold numbers or bools", seen))
     if kind is type(samples):
         return other[..., None]
+    if isinstance(other, np.ndarray) and kind is not np.ndarray:
+        if is_foreign(other):
+            return NotImplemented
+        return operand(samples, plain_array(other, "Ensemble", "operands"))
     if not is_array(other):
         return other if isinstance(other, int | float | complex) else NotImplemented
     if isinstance(other, np.generic):
         return operand(samples, np.asarray(other)) if isinstance(samples, np.ndarray) else other.item()
     seen = f"{type(samples).__module__}.{type(samples).__name__} and {kind.__module__}.{kind.__name__}"
     raise TypeError(message("Ensemble", "operands", "come from one array library", seen, "Convert with xp.asarray."))
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether another type may handle the call; CuPy's arrays have returned NotImplemented already."""
+    own = getattr(type(value), "__array_ufunc__", None)
+    if own is None or own is np.ndarray.__array_ufunc__ or isinstance(value, Operators):
+        return False
+    return not type(value).__module__.startswith("cupy")
+
+
+def plain_array(value: Any, function: str, argument: str) -> Any:
+    """`value`; an array of a subclass of NumPy's as a plain one over the same memory.
+
+    Masked arrays and matrices are refused: a mask would be lost, and products of matrices are others.
+    """
+    if not isinstance(value, np.ndarray) or type(value) is np.ndarray:
+        return value
+    if isinstance(value, np.ma.MaskedArray | np.matrix):
+        masked = isinstance(value, np.ma.MaskedArray)
+        advice = "Use np.ma.filled(x, np.nan), or en.where with the mask." if masked else "Use np.asarray(x)."
+        raise TypeError(message(function, argument, "be arrays or numbers", kind_of(value), advice))
+    return np.asarray(value)
+
+
+def plain_arrays(tree: Any, function: str) -> Any:
+    """The arguments `tree` of NumPy's `function` with plain arrays alone."""
+    if type(tree) is dict:
+        return {key: plain_arrays(value, function) for key, value in tree.items()}
+    if type(tree) in (list, tuple):
+        return type(tree)(plain_arrays(value, function) for value in tree)
+    return plain_array(tree, f"np.{function}", "operands")
 
 
 def right_operand(samples: Array, other: Any) -> Any:

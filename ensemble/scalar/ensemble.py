@@ -15,7 +15,7 @@ import numpy as np
 from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
 from ensemble._check import array_of, host_array, kind_of, message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
-from ensemble.scalar._operators import NUMBERS, MemoryToken
+from ensemble.scalar._operators import NUMBERS, MemoryToken, plain_array, plain_arrays
 from ensemble.scalar.divergence.policy import call_under_policy, one_bool, one_number
 from ensemble.scalar.interop.methods import Methods
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -66,11 +66,12 @@ class Ensemble(Methods):
     def __init__(self, samples: Array, sample_set: SampleSet | None = None) -> None:
         advice = "Make an array first, or use from_samples([x0, x1, ...])."
         if type(samples) is not np.ndarray:
-            valid = is_array(samples) and not isinstance(samples, np.ndarray | np.generic | Ensemble)
+            samples = plain_array(samples, "Ensemble", "samples")
+            valid = is_array(samples) and not isinstance(samples, np.generic | Ensemble)
             if not valid:
                 seen = kind_of(samples)
                 raise TypeError(message("Ensemble", "samples", "be an array of an Array API library", seen, advice))
-        elif samples.dtype.kind not in "biufc":
+        if type(samples) is np.ndarray and samples.dtype.kind not in "biufc":
             seen = f"dtype {samples.dtype}"
             raise TypeError(message("Ensemble", "samples", "hold numbers or bools", seen, "Convert the values first."))
         shape = samples.shape
@@ -212,6 +213,10 @@ class Ensemble(Methods):
         return self.samples
 
     def __bool__(self) -> bool:
+        samples = self.samples
+        if len(samples.shape) > 1 and self.size == 1 and not type(samples).__module__.startswith("array_api_strict"):
+            samples = self._base().reshape(samples, (-1,))  # array libraries, but for the strict one, take one entry
+            return one_bool(samples)
         return one_bool(self._of_zero_axes("bool", "Use xp.all(x) or xp.any(x)."))
 
     def __int__(self) -> int:
@@ -259,6 +264,7 @@ class Ensemble(Methods):
                 self.samples[key] = value
                 return
             alike = kind is Ensemble and value.sample_set is self.sample_set and type(value.samples) is np.ndarray
+            alike = alike and (type(key) is not int or value._memory_token is None)  # rows may be exchanged
             if alike and value.samples.shape[-1] == self.samples.shape[-1]:
                 self.samples[key] = value.samples
                 return
@@ -287,6 +293,12 @@ class Ensemble(Methods):
         return call_under_policy(PROTOCOLS.call_ufunc, ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        for kind in types:
+            if kind is np.ndarray or issubclass(kind, Ensemble) or kind.__module__.startswith("cupy"):
+                continue
+            if kind.__array_function__ is not np.ndarray.__array_function__:
+                return NotImplemented  # a type that holds arrays of others, as those with units do
+            args, options = plain_arrays(args, function.__name__), plain_arrays(options, function.__name__)
         return call_under_policy(PROTOCOLS.call_numpy_function, function, args, options)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *arguments: Any, **options: Any) -> Any:
@@ -399,6 +411,7 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
         raise TypeError(message("from_samples", "samples", "be plain arrays or numbers", "an Ensemble", advice))
     first = next((column for column in columns if is_array(column)), None)
     base = base_of(np.empty(0) if first is None else first)
+    columns = [plain_array(column, "from_samples", "samples") for column in columns]
     columns = [column if is_array(column) else base.asarray(column) for column in columns]
     shapes = {tuple(column.shape) for column in columns}
     seen = ", ".join(str(shape) for shape in sorted(shapes))

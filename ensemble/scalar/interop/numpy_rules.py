@@ -9,7 +9,6 @@ Promotion, options and errors are NumPy's own.
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from ensemble._typing import Array
 from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
+from ensemble.scalar.interop.numpy_each_sample import signature_of
 from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
@@ -67,7 +67,8 @@ def elementwise(function: Function) -> Function:
             samples_of(f"np.{name}", *values)
             raise
         if type(result) is np.ndarray and result.dtype.kind in "biufc":
-            return wrap(packed(result), sample_set)
+            lifted_result = wrap(packed(result), sample_set)
+            return as_array(lifted_result) if function is np.where else lifted_result  # NumPy's `where` gives no scalar
         return result_of(result, sample_set, name)
 
     return lifted
@@ -99,15 +100,10 @@ def _with_options(function: Function, values: Any, arrays: list[Array], options:
     return written_to_outputs(outputs, function(*arrays, **options), sample_set, function.__name__)
 
 
-@functools.cache
-def _signature(function: Function) -> inspect.Signature:
-    return inspect.signature(function)
-
-
 def along(function: Function) -> Function:
     """Rule: the first argument is reduced along `axis`, over all its visible axes by default; `where` broadcasts."""
     name = f"np.{function.__name__}"
-    parameters = list(_signature(function).parameters)
+    parameters = list(signature_of(function).parameters)
     first = parameters[0]
     one_axis = function in (np.argmax, np.argmin, np.nanargmax, np.nanargmin)
     axis_second = parameters[1] == "axis"
@@ -119,7 +115,7 @@ def along(function: Function) -> Function:
                 more = arguments[1:]
                 if axis_second or type(more[0]) in NUMBERS:
                     return result_of(function(x.samples, *more, axis=0), x.sample_set, function.__name__)
-        given = dict(_signature(function).bind(*arguments, **options).arguments)
+        given = dict(signature_of(function).bind(*arguments, **options).arguments)
         x = _lifted(given.pop(first))
         where, out, axis = (given.pop(key, np._NoValue) for key in ("where", "out", "axis"))
         if where is np._NoValue:
@@ -208,6 +204,14 @@ def moving(function: Function, place: int = 0) -> Function:
         return of_entries(function(*plain, **options), x)
 
     return lifted
+
+
+def _meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    """Each grid holds the entries of one array: a copy, or what NumPy gives as a view."""
+    lifted = [_lifted(array) for array in arrays]
+    samples_of("np.meshgrid", *lifted)
+    grids = np.meshgrid(*(entries(x) for x in lifted), copy=copy, sparse=sparse, indexing=indexing)
+    return type(grids)(of_entries(grid, x) for grid, x in zip(grids, lifted, strict=True))
 
 
 def _atleast(function: Function) -> Function:
@@ -353,6 +357,8 @@ _NUMPY = (
 RULES: dict[Any, Function] = {
     **{function: rule(function) for function, rule in _NUMPY},
     np.compress: moving(np.compress, 1),
+    np.lib.stride_tricks.sliding_window_view: moving(np.lib.stride_tricks.sliding_window_view),
+    np.meshgrid: _meshgrid,
     np.where: elementwise(np.where),
     np.allclose: _truth(np.isclose),
     np.full_like: _full_like,

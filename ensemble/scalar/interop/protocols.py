@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +22,59 @@ __all__ = ["Protocols"]
 
 SET_ARRAYS = ("ids", "weights", "points")
 
+POLYNOMIAL = "Write np.polynomial.polynomial.polyval(x, p.convert().coef) for p(x), np.polyfit(t, x, degree) for a fit."
+
+INSTEAD = {
+    "AxisConcatenator": (
+        "np.r_ or np.c_",
+        "Write np.concatenate([x, y]) for np.r_[x, y], np.hstack([0.0, x, 1.0]) where values are among them, and "
+        "np.column_stack([x, y]) for np.c_[x, y].",
+    ),
+    "nd_grid": ("np.mgrid or np.ogrid", "Write np.linspace(start, stop, number), which takes ensembles."),
+    "vectorize": ("np.vectorize", "Use per_sample, or call the function: it may take ensembles as it is."),
+    "ndenumerate": ("np.ndenumerate", "Write for place in np.ndindex(x.shape): x[place]."),
+    "as_strided": ("as_strided", "Write np.lib.stride_tricks.sliding_window_view, or indices."),
+    "ABCPolyBase": ("a polynomial class of NumPy", POLYNOMIAL),
+    "mapdomain": ("a polynomial class of NumPy", POLYNOMIAL),
+    "polyval": (
+        "np.polynomial.polynomial.polyval",
+        "Write np.polyval(c[::-1], x), whose coefficients may be ensembles.",
+    ),
+}
+"""What is seen and what to write for functions and classes of NumPy that make arrays of all they get."""
+
+
+NUMBERS = {
+    "AbstractArray.__bool__": bool,
+    "AbstractArray.__complex__": complex,
+    "AbstractArray.__float__": float,
+    "AbstractArray.__int__": int,
+}
+"""How xarray asks for one number: by an array of it."""
+
+
+def _number_asked_for(frame: FrameType | None) -> Callable[[Any], Any] | None:
+    """What an xarray.DataArray around an ensemble is to be made: ``bool(x)`` is that of the ensemble."""
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("xarray."):
+        if frame.f_code.co_qualname in NUMBERS:
+            return NUMBERS[frame.f_code.co_qualname]
+        frame = frame.f_back
+    return None
+
+
+def _what_converts(frame: FrameType | None) -> tuple[str, str]:
+    """What asks for a plain array, and what to do: by the functions of NumPy that have called."""
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("numpy."):
+        for name in frame.f_code.co_qualname.split("."):
+            if name in INSTEAD:
+                return INSTEAD[name]
+        frame = frame.f_back
+    advice = (
+        "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x); "
+        "np.stack or xp.asarray makes one ensemble of a list of them."
+    )
+    return "np.asarray(x)", advice
+
 
 class Protocols(Operators):
     """Base of `Ensemble`: the protocols of other libraries."""
@@ -29,13 +84,12 @@ class Protocols(Operators):
     # -- exchange within the process -----------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        advice = (
-            "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x); "
-            "np.stack or xp.asarray makes one ensemble of a list of them."
-        )
-        text = message(
-            "Ensemble", "a conversion to a plain array", "name the samples that it takes", "np.asarray(x)", advice
-        )
+        frame = sys._getframe(1)
+        number = _number_asked_for(frame)
+        if number is not None:
+            return np.asarray(number(self))
+        seen, advice = _what_converts(frame)
+        text = message("Ensemble", "a conversion to a plain array", "name the samples that it takes", seen, advice)
         raise failure(TypeError(text))
 
     def __dlpack__(

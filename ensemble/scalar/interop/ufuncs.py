@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import is_array
 from ensemble._check import kind_of, message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
 from ensemble.scalar._operators import NUMBERS as PYTHON_NUMBERS
-from ensemble.scalar._operators import array_power, operand, power, shape_error, weak_beside
+from ensemble.scalar._operators import array_power, is_foreign, operand, plain_array, power, shape_error, weak_beside
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -48,7 +49,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[s
             return result
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     given = (*inputs, *(value for key, value in options.items() if key != "out"), *options.get("out", ()))
-    if any(_is_foreign(value) for value in given):
+    if any(is_foreign(value) for value in given):
         return NotImplemented
     first = first_ensemble(given)
     if not isinstance(first.samples, np.ndarray):
@@ -106,23 +107,15 @@ def result_of(results: Any, sample_set: Any, name: str) -> Any:
     return wrap(packed(results), sample_set)
 
 
-def _is_foreign(value: Any) -> bool:
-    """Whether another type may handle the call; CuPy's arrays have returned NotImplemented already."""
-    own = getattr(type(value), "__array_ufunc__", None)
-    if own is None or own is np.ndarray.__array_ufunc__ or isinstance(value, Ensemble):
-        return False
-    return not type(value).__module__.startswith("cupy")
-
-
 def samples_in(value: Any) -> Any:
     """The operand on the samples: plain arrays gain the sample axis, numbers stay as they are."""
     if isinstance(value, Ensemble):
         return value.samples
     if isinstance(value, list | tuple):
         value = np.asarray(value)
-    if isinstance(value, np.ma.MaskedArray | np.matrix):
-        seen = kind_of(value)
-        raise TypeError(message("Ensemble", "operands", "be arrays or numbers", seen, "Use np.asarray of it."))
+    value = plain_array(value, "Ensemble", "operands")
+    if not isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
+        value = np.asarray(value) if hasattr(value, "__array__") and not is_array(value) else value
     if not isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
         value = operand(np.empty(1), value)
         if value is NotImplemented:

@@ -1,0 +1,205 @@
+"""NumPy's functions on every sample by itself: those that only compute, and those that write to an argument."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import is_array
+from ensemble._check import kind_of, message, samples_text
+from ensemble.scalar.divergence.policy import failure
+from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.interop.methods import read_only
+from ensemble.scalar.interop.ufuncs import unsupported
+from ensemble.scalar.lift.each_sample import each_sample
+from ensemble.scalar.namespace import EnsembleNamespace, samples_of
+from ensemble.scalar.sample_set import common_set
+
+__all__ = ["EACH_SAMPLE", "on_each_sample", "signature_of", "written_arguments"]
+
+NAMES = (
+    "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere around array_equal "
+    "array_equiv array_split atleast_1d atleast_2d atleast_3d average bincount block choose clip column_stack compress "
+    "concatenate convolve corrcoef correlate cov cross cumprod cumsum cumulative_prod cumulative_sum delete diag "
+    "diagflat diagonal diff digitize dot dsplit dstack ediff1d "
+    "einsum extract fill_diagonal fix flatnonzero fliplr flipud geomspace gradient histogram histogram2d "
+    "histogram_bin_edges hsplit hstack i0 in1d inner "
+    "insert interp intersect1d isin iscomplex isneginf isposinf isreal ix_ kron lexsort linspace logspace max mean "
+    "median min "
+    "nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod "
+    "nanquantile nanstd nansum nanvar outer packbits pad partition percentile piecewise place poly polyadd polyder "
+    "polydiv polyfit polyint polymul polysub polyval prod ptp put put_along_axis putmask quantile ravel real_if_close "
+    "repeat resize roll rollaxis "
+    "roots rot90 round searchsorted select setdiff1d setxor1d sinc sort sort_complex split stack std sum take "
+    "take_along_axis tensordot "
+    "trace trapezoid trim_zeros union1d unique unpackbits unwrap vander var vdot vsplit vstack linalg.cond "
+    "linalg.eigh linalg.eigvalsh linalg.lstsq "
+    "linalg.matrix_rank linalg.multi_dot linalg.norm linalg.pinv linalg.qr linalg.svd linalg.tensorinv "
+    "linalg.tensorsolve fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fft2 fft.ifft2 fft.rfft2 "
+    "fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn"
+)
+
+EACH_SAMPLE = frozenset(NAMES.split())
+"""Functions that only compute: what they give for an ensemble is what they give for each sample, stacked."""
+
+WRITE_TO = {
+    np.put: "a",
+    np.putmask: "a",
+    np.place: "arr",
+    np.put_along_axis: "arr",
+    np.fill_diagonal: "a",
+}
+"""Functions that change an argument, by its name."""
+
+
+@functools.cache
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def written_arguments(function: Any, arguments: Any, options: Any) -> dict[str, Any]:
+    """The arguments that the call changes, by the names of NumPy's parameters."""
+    if function in WRITE_TO:
+        name = WRITE_TO[function]
+        return {name: arguments[0] if arguments else options.get(name)}
+    try:
+        given = signature_of(function).bind(*arguments, **options).arguments
+    except (TypeError, ValueError):  # no signature is known, or the call does not fit and the function raises the error
+        given = options
+    written: dict[str, Any] = {}
+    if given.get("out") is not None:
+        written["out"] = given["out"]
+    if given.get("copy") is False and function is np.nan_to_num:
+        written["x"] = given["x"]
+    return written
+
+
+def on_each_sample(
+    ns: EnsembleNamespace, name: str, function: Any, arguments: Any, options: Any, written: dict[str, Any]
+) -> Any:
+    """`function` on the plain arrays of one sample after the other; nested lists may hold ensembles.
+
+    What it writes to an argument is written when all samples are done, so that an error leaves every one as it was.
+    """
+    targets = _targets(name, written)
+    found: list[Ensemble] = []
+    arguments, options = _marked(arguments, found), _marked(options, found)
+    places = [next(k for k, x in enumerate(found) if x is target) for target in targets]
+    columns: list[list[np.ndarray]] = [[] for _ in targets]
+    n_samples = samples_of(name, *found)
+    views: set[int] = set()
+
+    def call(s: int) -> Any:
+        plain = [x.sample(s) for x in found]
+        result = function(*_filled(arguments, plain), **_filled(options, plain))
+        for column, place in zip(columns, places, strict=True):
+            column.append(plain[place])
+        if result is None:
+            return ()
+        parts = result if isinstance(result, list | tuple) else [result]
+        for k, part in enumerate(parts):
+            if isinstance(part, np.ndarray) and any(np.may_share_memory(part, array) for array in plain):
+                views.add(k)
+        if not all(is_array(part) or isinstance(part, bool | int | float | complex) for part in parts):
+            raise unsupported(name, f"its result is {kind_of(result)}")
+        return tuple(result) if isinstance(result, list) else result
+
+    results = iter(_results(name, call, n_samples))
+    result = each_sample(ns, name, lambda *plain: next(results), *found)
+    for target, column in zip(targets, columns, strict=True):
+        _write(target, column, n_samples, found)
+    if isinstance(result, tuple) and not result:
+        return None
+    if targets:
+        return targets[0]
+    for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
+        if k in views:  # a view of each sample's own array: here there is nothing to write through to
+            read_only(part)
+    return result
+
+
+def _targets(name: str, written: dict[str, Any]) -> list[Ensemble]:
+    targets = []
+    for key, value in written.items():
+        for target in value if isinstance(value, tuple) else (value,):
+            if not isinstance(target, Ensemble):
+                advice = "A plain array cannot hold samples; make an Ensemble of it first."
+                raise TypeError(message(name, key, "be an Ensemble", kind_of(target), advice))
+            targets.append(target)
+    return targets
+
+
+def _write(target: Ensemble, columns: list[np.ndarray], n_samples: int, found: list[Ensemble]) -> None:
+    if target.is_shared and n_samples > 1:
+        target._widen(n_samples)
+    target.samples[...] = np.stack(columns, axis=-1)
+    for x in found:
+        target.sample_set = common_set(target.sample_set, x.sample_set)
+
+
+def _results(name: str, call: Callable[[int], Any], n_samples: int) -> list[Any]:
+    """``call(s)`` of each sample; NaN, and a warning, for samples whose matrix the method cannot treat."""
+    results: list[Any] = []
+    failed: list[int] = []
+    error: Exception | None = None
+    for s in range(n_samples):
+        try:
+            results.append(call(s))
+        except np.linalg.LinAlgError as raised:
+            if (other := failure(raised)) is not raised:
+                raise other from None
+            failed, error = [*failed, s], raised
+            results.append(None)
+    if error is None:
+        return results
+    good = next((result for result in results if result is not None), None)
+    nan = None if good is None else _nan_like(good)
+    if nan is None:
+        raise error
+    seen = f"a failure in {len(failed)} of {n_samples}, {samples_text(failed, of=n_samples)} ({error})"
+    text = message(name, "x", "be fit for the method in every sample", seen, "The result of these samples is NaN.")
+    warnings.warn(text, RuntimeWarning, stacklevel=5)
+    return [nan if result is None else result for result in results]
+
+
+def _nan_like(good: Any) -> Any:
+    """`good` with NaN for its numbers; None where they are no floats."""
+    if isinstance(good, tuple):
+        parts = [_nan_like(part) for part in good]
+        if any(part is None for part in parts):
+            return None
+        return type(good)(*parts) if hasattr(good, "_fields") else tuple(parts)
+    array = np.asarray(good)
+    return np.full(array.shape, np.nan, dtype=array.dtype) if array.dtype.kind in "fc" else None
+
+
+class _Place:
+    """Where an ensemble stood among the arguments."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _marked(value: Any, found: list[Ensemble]) -> Any:
+    """`value` with a mark instead of every ensemble; these are gathered in `found`, each once."""
+    if isinstance(value, Ensemble):
+        known = next((k for k, x in enumerate(found) if x is value), None)
+        if known is None:
+            found.append(value)
+        return _Place(len(found) - 1 if known is None else known)
+    if type(value) is dict:
+        return {key: _marked(part, found) for key, part in value.items()}
+    return type(value)(_marked(part, found) for part in value) if type(value) in (list, tuple) else value
+
+
+def _filled(value: Any, plain: Any) -> Any:
+    if isinstance(value, _Place):
+        return plain[value.number]
+    if type(value) is dict:
+        return {key: _filled(part, plain) for key, part in value.items()}
+    return type(value)(_filled(part, plain) for part in value) if type(value) in (list, tuple) else value
