@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import as_index, assigned, is_array, to_numpy
 from ensemble._check import message
 from ensemble._typing import Array
-from ensemble.scalar._operators import NUMBERS, plain_array
+from ensemble.scalar._operators import NUMBERS, follow, plain_array
 from ensemble.scalar.divergence.policy import agreed, as_scalars, failure, split
 from ensemble.scalar.ensemble import Ensemble, as_array, entry_or_view, view, wrap
 from ensemble.scalar.interop.methods import read_only
@@ -72,6 +72,10 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
         _assign_per_sample(x, items, value)
         return
     plain = _value(value)
+    one_entry = len(items) == x.ndim and all(type(item) is int for item in items) and type(x.samples) is np.ndarray
+    if one_entry and len(getattr(plain, "shape", ())) > 1:
+        seen = f"shape {tuple(plain.shape[:-1])}"
+        raise ValueError(message("Ensemble", "a value assigned to one entry", "have no axis", seen))
     items, reversed_axes = _forward(x, items)
     if reversed_axes:
         flip = x._base().flip
@@ -157,7 +161,8 @@ def _require_masks_that_fit(x: Ensemble, items: tuple[Any, ...]) -> None:
     axis = 0
     for item in items:
         n_axes = _axes_used(item)
-        if n_axes and _is_mask(item) and tuple(item.shape) != x.shape[axis : axis + n_axes]:
+        fits = not (n_axes and _is_mask(item)) or tuple(item.shape) == x.shape[axis : axis + n_axes]
+        if not fits and 0 not in item.shape:  # which NumPy takes: it selects nothing
             requirement = f"have the shape {x.shape[axis : axis + n_axes]} of the axes that it stands for"
             raise IndexError(message("Ensemble", "a boolean index", requirement, f"shape {tuple(item.shape)}"))
         axis += x.ndim - sum(map(_axes_used, items)) if item is Ellipsis else n_axes
@@ -261,8 +266,23 @@ def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
     picked = Ensemble(_stacked(x, columns), sample_set)
     is_view = picked.ndim and not any(len(item.shape) or "bool" in str(item.dtype) for item in indices)
     if is_view and not any(_is_advanced(item) for item in items if not isinstance(item, Ensemble)):
-        return read_only(picked)  # each sample's own would be a view: there is nothing to write through to
+        return _of_places(x, picked, items)  # each sample's own would be a view
     return picked
+
+
+def _of_places(x: Ensemble, picked: Ensemble, items: tuple[Any, ...]) -> Ensemble:
+    """`picked` where ``x[items]`` of each sample is a view: it follows `x`, and nothing can be written through it."""
+    if type(x.samples) is not np.ndarray:
+        return read_only(picked)
+    source = x.samples
+    places = [tuple(index_of(item, s) for item in items) for s in range(picked.n_samples)]
+
+    def fill(memory: np.ndarray) -> None:
+        for s, place in enumerate(places):
+            memory[..., s] = source[..., 0 if source.shape[-1] == 1 else s][place]
+
+    result: Ensemble = follow(x, picked, fill)
+    return result
 
 
 def index_of(item: Any, s: int) -> Any:
@@ -281,6 +301,8 @@ def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
     """Assign where each sample has its own index."""
     if len(items) == 1 and "bool" in str(items[0].dtype):
         mask, plain = items[0], _value(value)
+        if 0 in mask.shape:
+            return
         if not hasattr(plain, "shape") or len(plain.shape) <= 1:  # one value per sample: no counting of entries
             base = x._base()
             rest = x.ndim - mask.ndim

@@ -15,7 +15,7 @@ import numpy as np
 from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
 from ensemble._check import array_of, host_array, kind_of, message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
-from ensemble.scalar._operators import NUMBERS, MemoryToken, plain_array, plain_arrays
+from ensemble.scalar._operators import NUMBERS, MemoryToken, follow, plain_array, plain_arrays, refill
 from ensemble.scalar.divergence.policy import call_under_policy, one_bool, one_number
 from ensemble.scalar.interop.methods import Methods
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -262,13 +262,16 @@ class Ensemble(Methods):
             kind = type(value)
             if kind in NUMBERS:
                 self.samples[key] = value
+                refill(self._memory_token)
                 return
             alike = kind is Ensemble and value.sample_set is self.sample_set and type(value.samples) is np.ndarray
             alike = alike and (type(key) is not int or value._memory_token is None)  # rows may be exchanged
-            if alike and value.samples.shape[-1] == self.samples.shape[-1]:
+            if alike and value.samples.shape[-1] == self.samples.shape[-1] and value.samples.ndim < self.samples.ndim:
                 self.samples[key] = value.samples
+                refill(self._memory_token)
                 return
         PROTOCOLS.set_item(self, key, value)
+        refill(self._memory_token)
 
     def _is_basic(self, key: tuple[Any, ...]) -> bool:
         """Whether `key` holds integers and slices alone, one or more, at most one for every visible axis."""
@@ -310,7 +313,10 @@ class Ensemble(Methods):
 
     def _widen(self, n_samples: int) -> None:
         """Take own memory for `n_samples`, before samples that differ are written into shared data."""
-        if self._memory_token is not None and sys.getrefcount(self._memory_token) > _ALONE:
+        token = self._memory_token
+        used = token is not None and token.in_use()
+        del token  # a reference of its own
+        if used or (self._memory_token is not None and sys.getrefcount(self._memory_token) > _ALONE):
             advice = (
                 "Write into a copy, or make x with as many samples: namespace(xp, n_samples) and its zeros, full, ..."
             )
@@ -353,7 +359,7 @@ def view(x: Ensemble, samples: Array) -> Ensemble:
     y = wrap(kept, x.sample_set)
     if kept is not samples:
         if type(kept) is np.ndarray and np.may_share_memory(samples, x.samples):
-            kept.flags.writeable = False
+            return follow(x, y, lambda memory: np.copyto(memory, samples))
         return y if y.ndim else as_array(y)
     if x._memory_token is None:
         x._memory_token = MemoryToken()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ensemble._check import message
+from ensemble.scalar._operators import refill
 
 __all__ = ["Flat"]
 
@@ -41,6 +42,7 @@ class Flat:
             x._widen(n_samples)
         for s in range(x.n_samples):
             x.samples[..., s].flat[key] = value.sample(s) if lifted else value
+        refill(x._memory_token)
 
     def copy(self) -> Any:
         """The entries as a vector."""

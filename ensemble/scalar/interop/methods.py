@@ -14,7 +14,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import kind_of, message, one_of, require, samples_text
-from ensemble.scalar._operators import wrapped
+from ensemble.scalar._operators import follow, refill, wrapped
 from ensemble.scalar.divergence.policy import as_scalars, failure
 from ensemble.scalar.interop.flat import Flat
 from ensemble.scalar.interop.protocols import Protocols
@@ -219,7 +219,10 @@ class Methods(Protocols):
         if self.is_value:
             part._memory_token = None  # a value as well
             return part
-        return read_only(part)
+        if name == "zeros_like" or not isinstance(self.samples, np.ndarray):
+            return read_only(part)
+        source = getattr(self.samples, name)
+        return follow(self, part, lambda memory: np.copyto(memory, source))  # type: ignore[no-any-return]
 
     def _set_part(self, name: str, value: Any) -> None:
         if self.is_value or not isinstance(self.samples, np.ndarray):
@@ -231,6 +234,7 @@ class Methods(Protocols):
             self._widen(n_samples)
         part = value.samples if lifted else np.asarray(value)[..., None]
         getattr(self.samples, name)[...] = part
+        refill(self._memory_token)
         self.sample_set = common_set(self.sample_set, value.sample_set if lifted else None)
 
     def conj(self) -> Self:

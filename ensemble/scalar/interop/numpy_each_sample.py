@@ -12,8 +12,9 @@ import numpy as np
 
 from ensemble._backend import is_array
 from ensemble._check import kind_of, message, samples_text
+from ensemble.scalar._operators import follow, refill
 from ensemble.scalar.divergence.policy import failure
-from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.ensemble import Ensemble, as_array
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.interop.ufuncs import unsupported
 from ensemble.scalar.lift.each_sample import each_sample
@@ -87,15 +88,21 @@ def on_each_sample(
     What it writes to an argument is written when all samples are done, so that an error leaves every one as it was.
     """
     targets = _targets(name, written)
+    if function is np.put and targets[0].is_value:
+        return None  # NumPy makes an array of a scalar, and writes into that
+    if function is np.nan_to_num and targets and targets[0].is_value:
+        raise ValueError(message(name, "copy", "be True for a value without axes", False))
     found: list[Ensemble] = []
     arguments, options = _marked(arguments, found), _marked(options, found)
     places = [next(k for k, x in enumerate(found) if x is target) for target in targets]
     columns: list[list[np.ndarray]] = [[] for _ in targets]
     n_samples = samples_of(name, *found)
-    views: set[int] = set()
+    views: dict[int, dict[int, Any]] = {}
+    zero_axes: set[int] = set()
+    scalars = [x.is_value and k not in places for k, x in enumerate(found)]
 
     def call(s: int) -> Any:
-        plain = [x.sample(s) for x in found]
+        plain = [x.sample(s)[()] if scalar else x.sample(s) for x, scalar in zip(found, scalars, strict=True)]
         result = function(*_filled(arguments, plain), **_filled(options, plain))
         for column, place in zip(columns, places, strict=True):
             column.append(plain[place])
@@ -103,8 +110,13 @@ def on_each_sample(
             return ()
         parts = result if isinstance(result, list | tuple) else [result]
         for k, part in enumerate(parts):
-            if isinstance(part, np.ndarray) and any(np.may_share_memory(part, array) for array in plain):
-                views.add(k)
+            if type(part) is not np.ndarray:
+                continue
+            if not part.ndim:
+                zero_axes.add(k)
+            for place, array in enumerate(plain):
+                if type(array) is np.ndarray and np.may_share_memory(part, array):
+                    views.setdefault(k, {})[s] = place, _places(part, array)
         if not all(is_array(part) or isinstance(part, bool | int | float | complex) for part in parts):
             raise unsupported(name, f"its result is {kind_of(result)}")
         return tuple(result) if isinstance(result, list) else result
@@ -119,8 +131,40 @@ def on_each_sample(
         return targets[0]
     for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
         if k in views:  # a view of each sample's own array: here there is nothing to write through to
-            read_only(part)
+            _follow_places(part, views[k], found)
+        elif k in zero_axes:
+            as_array(part)
     return result
+
+
+def _places(part: np.ndarray, array: np.ndarray) -> np.ndarray | None:
+    """The numbers of those entries of `array`, rows first, that its view `part` shows; None of another dtype."""
+    if part.dtype != array.dtype or not array.flags.c_contiguous:
+        return None
+    first = (part.__array_interface__["data"][0] - array.__array_interface__["data"][0]) // array.itemsize
+    numbers = np.full(part.shape, first)
+    for axis, (n, stride) in enumerate(zip(part.shape, part.strides, strict=True)):
+        steps = np.arange(n) * (stride // array.itemsize)
+        numbers += steps.reshape((-1,) + (1,) * (part.ndim - axis - 1))
+    return numbers
+
+
+def _follow_places(part: Ensemble, views: dict[int, Any], found: list[Ensemble]) -> None:
+    """Make `part` show, read-only, the entries of the ensemble that each sample's result is a view of."""
+    sources = {place for place, _ in views.values()}
+    if len(sources) != 1 or len(views) != part.n_samples or any(numbers is None for _, numbers in views.values()):
+        read_only(part)
+        return
+    x = found[sources.pop()]
+    samples = x.samples
+
+    def fill(memory: np.ndarray) -> None:
+        for s, (_, numbers) in views.items():
+            memory[..., s] = (
+                samples[..., 0 if samples.shape[-1] == 1 else s].flat[numbers.ravel()].reshape(numbers.shape)
+            )
+
+    follow(x, part, fill)
 
 
 def _targets(name: str, written: dict[str, Any]) -> list[Ensemble]:
@@ -138,6 +182,7 @@ def _write(target: Ensemble, columns: list[np.ndarray], n_samples: int, found: l
     if target.is_shared and n_samples > 1:
         target._widen(n_samples)
     target.samples[...] = np.stack(columns, axis=-1)
+    refill(target._memory_token)
     for x in found:
         target.sample_set = common_set(target.sample_set, x.sample_set)
 

@@ -16,7 +16,7 @@ from ensemble._backend import is_array
 from ensemble._check import kind_of, message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
-from ensemble.scalar.ensemble import Ensemble, wrap
+from ensemble.scalar.ensemble import Ensemble, as_array, wrap
 from ensemble.scalar.interop.numpy_each_sample import EACH_SAMPLE, on_each_sample, signature_of, written_arguments
 from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
 from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
@@ -220,6 +220,8 @@ def _ordered(name: str) -> Callable[..., Any]:
     ) -> Any:
         if order is not None:
             raise NotLiftedError("the option order is not in the Array API")
+        if not a.ndim:
+            raise NotLiftedError("it orders a value without axes")
         return getattr(ns, name)(a, axis=axis) if axis is not None else getattr(ns, name)(ns.reshape(a, -1))
 
     return ordered
@@ -309,7 +311,8 @@ def _common_type(ns: EnsembleNamespace, *arrays: Any) -> Any:
 
 
 def _broadcast_arrays(ns: EnsembleNamespace, *arrays: Any, subok: bool = False) -> Any:
-    return ns.broadcast_arrays(*(x if isinstance(x, Ensemble) else ns.asarray(x) for x in arrays))
+    arrays = ns.broadcast_arrays(*(x if isinstance(x, Ensemble) else ns.asarray(x) for x in arrays))
+    return type(arrays)(as_array(x) for x in arrays)
 
 
 SPECIAL: dict[str, Callable[..., Any]] = {

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._typing import Array
-from ensemble.scalar._operators import NUMBERS
+from ensemble.scalar._operators import NUMBERS, refill
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
 from ensemble.scalar.interop.numpy_each_sample import signature_of
 from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs
@@ -129,8 +129,11 @@ def along(function: Function) -> Function:
         if samples.shape[-1] != n_samples:
             samples = np.broadcast_to(samples, (*x.shape, n_samples))
         if not x.ndim:
-            if axis is not None:
-                raise NotByRuleError("an axis of a value without axes")
+            if axis is not None:  # some functions take 0 for an axis of NumPy's scalars
+                if where is not True or out is not None:
+                    raise NotByRuleError("an axis of a value without axes")
+                value = functools.partial(_of_scalar, function, axis, given)
+                return each_sample(namespace_of(x, None), function.__name__, value, x)
             samples, axis = samples[None, :], 0
             given.pop("keepdims", None)
         elif axis is None and one_axis:
@@ -157,6 +160,10 @@ def along(function: Function) -> Function:
         return written_to_outputs(outputs, result, sample_set, function.__name__)
 
     return lifted
+
+
+def _of_scalar(function: Function, axis: Any, options: dict[str, Any], value: np.ndarray) -> Any:
+    return function(value[()], axis=axis, **options)
 
 
 def _lifted(value: Any) -> Ensemble:
@@ -310,6 +317,7 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
         dst._widen(n_samples)
     np.copyto(dst.samples, samples_in(src), casting=casting, where=samples_in(where))
     dst.sample_set = sample_set
+    refill(dst._memory_token)
 
 
 def _truth(function: Function) -> Function:

@@ -12,7 +12,16 @@ from ensemble._check import kind_of, message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
 from ensemble.scalar._operators import NUMBERS as PYTHON_NUMBERS
-from ensemble.scalar._operators import array_power, is_foreign, operand, plain_array, power, shape_error, weak_beside
+from ensemble.scalar._operators import (
+    array_power,
+    is_foreign,
+    operand,
+    plain_array,
+    power,
+    refill,
+    shape_error,
+    weak_beside,
+)
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -144,8 +153,9 @@ def written_to_outputs(outputs: Any, results: Any, sample_set: Any, name: str) -
     if not any(output is not None for output in outputs):
         return result_of(results, sample_set, name)
     for output in outputs:
-        if output is not None and sample_set is not None:
-            output.sample_set = sample_set
+        if output is not None:
+            output.sample_set = output.sample_set if sample_set is None else sample_set
+            refill(output._memory_token)
     several = results if isinstance(results, tuple) else (results,)
     final = tuple(result_of(r, sample_set, name) if o is None else o for r, o in zip(several, outputs, strict=True))
     return final if isinstance(results, tuple) else final[0]
@@ -244,6 +254,7 @@ def _at(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any])
     else:
         ufunc.at(x.samples, with_samples(items), *(samples_in(value) for value in values))
     x.sample_set = sample_set
+    refill(x._memory_token)
 
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -290,6 +301,7 @@ def _generalised(ufunc: Any, name: str, method: str, inputs: Any, options: dict[
         if output is not None:
             np.copyto(output.samples, found[k].samples, casting=options.get("casting", "same_kind"))
             output.sample_set = found[k].sample_set
+            refill(output._memory_token)
             found[k] = output
     return tuple(found) if isinstance(results, tuple) else found[0]
 
