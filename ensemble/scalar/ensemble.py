@@ -15,7 +15,8 @@ import numpy as np
 from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
 from ensemble._check import array_of, host_array, kind_of, message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
-from ensemble.scalar._operators import NUMBERS, MemoryToken, follow, plain_array, plain_arrays, refill
+from ensemble.scalar._memory import MemoryToken, follow, refill
+from ensemble.scalar._operators import NUMBERS, plain_array, plain_arrays
 from ensemble.scalar.divergence.policy import call_under_policy, one_bool, one_number
 from ensemble.scalar.interop.methods import Methods
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -266,12 +267,18 @@ class Ensemble(Methods):
                 return
             alike = kind is Ensemble and value.sample_set is self.sample_set and type(value.samples) is np.ndarray
             alike = alike and (type(key) is not int or value._memory_token is None)  # rows may be exchanged
-            if alike and value.samples.shape[-1] == self.samples.shape[-1] and value.samples.ndim < self.samples.ndim:
+            alike = alike and (value.samples.ndim == 1 or not self._is_entry(key))
+            if alike and value.samples.shape[-1] == self.samples.shape[-1]:
                 self.samples[key] = value.samples
                 refill(self._memory_token)
                 return
         PROTOCOLS.set_item(self, key, value)
         refill(self._memory_token)
+
+    def _is_entry(self, key: Any) -> bool:
+        """Whether `key`, of integers and slices, names one entry."""
+        items = key if type(key) is tuple else (key,)
+        return len(items) == self.samples.ndim - 1 and slice not in map(type, items)
 
     def _is_basic(self, key: tuple[Any, ...]) -> bool:
         """Whether `key` holds integers and slices alone, one or more, at most one for every visible axis."""

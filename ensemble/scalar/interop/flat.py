@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ensemble._check import message
-from ensemble.scalar._operators import refill
+from ensemble.scalar._memory import refill
 
 __all__ = ["Flat"]
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import kind_of, message, one_of, require, samples_text
-from ensemble.scalar._operators import follow, refill, wrapped
+from ensemble.scalar._memory import follow, refill
+from ensemble.scalar._operators import wrapped
 from ensemble.scalar.divergence.policy import as_scalars, failure
 from ensemble.scalar.interop.flat import Flat
 from ensemble.scalar.interop.protocols import Protocols

@@ -12,7 +12,7 @@ import numpy as np
 
 from ensemble._backend import is_array
 from ensemble._check import kind_of, message, samples_text
-from ensemble.scalar._operators import follow, refill
+from ensemble.scalar._memory import follow, refill
 from ensemble.scalar.divergence.policy import failure
 from ensemble.scalar.ensemble import Ensemble, as_array
 from ensemble.scalar.interop.methods import read_only
@@ -139,14 +139,14 @@ def on_each_sample(
 
 def _places(part: np.ndarray, array: np.ndarray) -> np.ndarray | None:
     """The numbers of those entries of `array`, rows first, that its view `part` shows; None of another dtype."""
-    if part.dtype != array.dtype or not array.flags.c_contiguous:
+    if part.dtype != array.dtype:
         return None
-    first = (part.__array_interface__["data"][0] - array.__array_interface__["data"][0]) // array.itemsize
-    numbers = np.full(part.shape, first)
-    for axis, (n, stride) in enumerate(zip(part.shape, part.strides, strict=True)):
-        steps = np.arange(n) * (stride // array.itemsize)
-        numbers += steps.reshape((-1,) + (1,) * (part.ndim - axis - 1))
-    return numbers
+    numbers = np.empty_like(array, dtype=np.int64)  # in the order of the memory of `array`
+    numbers[...] = np.arange(array.size).reshape(array.shape)
+    size = array.itemsize
+    offset = (part.__array_interface__["data"][0] - array.__array_interface__["data"][0]) // size
+    strides = tuple(stride // size * numbers.itemsize for stride in part.strides)
+    return np.ndarray(part.shape, np.int64, numbers.ravel(order="K"), offset * numbers.itemsize, strides).copy()
 
 
 def _follow_places(part: Ensemble, views: dict[int, Any], found: list[Ensemble]) -> None:

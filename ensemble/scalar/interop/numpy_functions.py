@@ -1,7 +1,4 @@
-"""NumPy's functions on ensembles: the lifted function of the Array API, or the function on every sample by itself.
-
-Longer than 400 lines: one table of functions and the rules that it names.
-"""
+"""NumPy's functions on ensembles: the lifted function of the Array API, or the function on every sample by itself."""
 
 from __future__ import annotations
 

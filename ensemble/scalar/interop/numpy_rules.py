@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._typing import Array
-from ensemble.scalar._operators import NUMBERS, refill
+from ensemble.scalar._memory import refill
+from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
 from ensemble.scalar.interop.numpy_each_sample import signature_of
 from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs

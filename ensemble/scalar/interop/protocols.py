@@ -13,6 +13,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import message, require
 from ensemble._typing import Array
+from ensemble.scalar._memory import MemoryToken
 from ensemble.scalar._operators import Operators
 from ensemble.scalar.divergence.policy import agreed, failure, require_one_text, split
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -117,7 +118,10 @@ class Protocols(Operators):
         return device
 
     def __copy__(self) -> Self:
-        return type(self)(self._base().asarray(self.samples, copy=True), self.sample_set)  # type: ignore[call-arg]
+        copied = type(self)(self._base().asarray(self.samples, copy=True), self.sample_set)  # type: ignore[call-arg]
+        if self.samples.ndim == 1 and self._memory_token is not None:
+            copied._memory_token = MemoryToken()  # an array without axes as well
+        return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()

@@ -192,6 +192,7 @@ def astype(ns: EnsembleNamespace, x: Array, dtype: Any, /, *, copy: bool = True,
     x = ns.lift(x, "astype")
     samples = ns.base.astype(x.samples, dtype, copy=copy)
     result = wrap(samples, x.sample_set) if copy else view(x, samples)
+    result = result if x.is_value else as_array(result)
     return result if device is None else result.to_device(device)
 
 
