@@ -163,7 +163,6 @@ REFUSED = {
     "c_": (lambda x: np.c_[x[0], x[1]], r"np.column_stack\(\[x, y\]\) for np.c_"),
     "mgrid": (lambda x: np.mgrid[0 : x[0, 0]], "got np.mgrid or np.ogrid. Write np.linspace"),
     "polynomial": (lambda x: np.polynomial.Polynomial([1, 2])(x), r"Write np.polynomial.polynomial.polyval\(x, p.conv"),
-    "shuffle": (lambda x: np.random.default_rng(1).shuffle(x), r"Write x\[rng.permutation\(len\(x\)\)\]"),
     "save": (lambda x: np.save("/nonexistent", x), "np.save.*it is not in the Array API"),
     "buffer": (lambda x: np.frombuffer(x), "bytes-like"),
     "shapes that differ": (lambda x: np.flatnonzero(x[0] > 0), "shape of np.flatnonzero.* must be the same"),

@@ -213,11 +213,12 @@ def _results(name: str, call: Callable[[int], Any], n_samples: int) -> list[Any]
 
 
 def _nan_like(good: Any) -> Any:
-    """`good` with NaN for its numbers; None where they are no floats."""
+    """`good` with NaN for its numbers, and 0 for an integer beside them, as a rank is; None where none are floats."""
     if isinstance(good, tuple):
         parts = [_nan_like(part) for part in good]
-        if any(part is None for part in parts):
+        if all(part is None for part in parts):
             return None
+        parts = [np.zeros_like(mine) if part is None else part for part, mine in zip(parts, good, strict=True)]
         return type(good)(*parts) if hasattr(good, "_fields") else tuple(parts)
     array = np.asarray(good)
     return np.full(array.shape, np.nan, dtype=array.dtype) if array.dtype.kind in "fc" else None

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._check import message
 from ensemble._typing import Array
 from ensemble.scalar._memory import refill
 from ensemble.scalar._operators import NUMBERS
@@ -283,6 +284,13 @@ def _einsum(subscripts: Any, *operands: Any, **options: Any) -> Any:
     left, right = subscripts.replace(" ", "").split("->")
     if set(left) != set(right) or left.count(".") != right.count("."):
         raise NotByRuleError("a sum")
+    lengths: dict[str, set[int]] = {}
+    for letter, n in zip(left, x.shape, strict=False):
+        lengths.setdefault(letter, set()).add(n)
+    if "." not in left and any(len(found) > 1 for found in lengths.values()):
+        # NumPy gives a view beyond the memory of an array of shape (0, 4) here.
+        requirement = "have equal lengths on axes of one letter"
+        raise ValueError(message("np.einsum", "the operand", requirement, f"shape {x.shape} for {left!r}"))
     hidden = next(letter for letter in "zyxwvutsrqponmlkjihgfedcbaZ" if letter not in subscripts)
     return view(x, np.einsum(f"{left}{hidden}->{right}{hidden}", x.samples))
 

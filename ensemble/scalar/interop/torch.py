@@ -38,7 +38,7 @@ TORCH_NAMES = ARRAY_API_NAMES | {
     "special_log1p": "log1p",
 }
 
-ELEMENTWISE = frozenset((*UNARY.split(), *BINARY.split(), "conj", "imag", "matmul", "real", "where"))
+ELEMENTWISE = frozenset((*UNARY.split(), *BINARY.split(), "conj", "imag", "matmul", "real"))
 """Functions that take arrays alone, in the order of the Array API."""
 
 LINALG = frozenset(["cholesky", "det", "eigh", "eigvalsh", "inv", "pinv", "slogdet", "solve", "svdvals"])
@@ -157,7 +157,12 @@ def _zeros_like(ns: EnsembleNamespace, x: Array) -> Any:
     return ns.zeros_like(x)
 
 
+def _where(ns: EnsembleNamespace, condition: Array, *choices: Any) -> Any:
+    return ns.where(condition, *choices) if choices else ns.nonzero(condition)
+
+
 SPECIAL: dict[str, Callable[..., Any]] = {
+    "where": _where,
     **{name: _reduction(name) for name in ("sum", "prod", "mean", "all", "any")},
     "amax": _reduction("max"),
     "amin": _reduction("min"),
