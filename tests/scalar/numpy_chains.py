@@ -123,7 +123,8 @@ def put(chain, k):
         return changed(chain, k)
     if chain.chance(0.5):
         return f"x[{key}] = {number}", lambda v: v[k].__setitem__(key, number)
-    return f"x[{key}] = variable {j}", lambda v: v[k].__setitem__(key, v[j])
+    # A copy: where memory overlaps, NumPy's boolean assignments depend on the order of the entries.
+    return f"x[{key}] = variable {j}", lambda v: v[k].__setitem__(key, v[j] + 0.0)
 
 
 def other(chain):

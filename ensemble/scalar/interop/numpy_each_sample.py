@@ -92,49 +92,95 @@ def on_each_sample(
         return None  # NumPy makes an array of a scalar, and writes into that
     if function is np.nan_to_num and targets and targets[0].is_value:
         raise ValueError(message(name, "copy", "be True for a value without axes", False))
-    found: list[Ensemble] = []
-    arguments, options = _marked(arguments, found), _marked(options, found)
-    places = [next(k for k, x in enumerate(found) if x is target) for target in targets]
-    columns: list[list[np.ndarray]] = [[] for _ in targets]
-    n_samples = samples_of(name, *found)
-    views: dict[int, dict[int, Any]] = {}
-    zero_axes: set[int] = set()
-    scalars = [x.is_value and k not in places for k, x in enumerate(found)]
+    calls = _Calls(name, function, arguments, options, targets)
+    n_samples = samples_of(name, *calls.found)
+    results = iter(_results(name, calls.call, n_samples))
+    result = each_sample(ns, name, lambda *plain: next(results), *calls.found)
+    for target, column in zip(targets, calls.columns, strict=True):
+        _write(target, column, n_samples, calls.found)
+    if isinstance(result, tuple) and not result:
+        return None
+    if calls.gave_target:
+        return targets[0]
+    for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
+        if k in calls.views:  # a view of each sample's own array: here there is nothing to write through to
+            _follow_places(part, calls.views[k], calls.found)
+        elif k in calls.arrays_without_axes:
+            as_array(part)
+    return result
 
-    def call(s: int) -> Any:
-        plain = [x.sample(s)[()] if scalar else x.sample(s) for x, scalar in zip(found, scalars, strict=True)]
-        result = function(*_filled(arguments, plain), **_filled(options, plain))
-        for column, place in zip(columns, places, strict=True):
-            column.append(plain[place])
+
+class _Calls:
+    """The calls of a function for each sample, and what is seen of their results.
+
+    Attributes
+    ----------
+    found : list of Ensemble
+        The ensembles among the arguments, each once.
+    columns : list of lists of arrays
+        Of each target, its values after the call, sample by sample.
+    views : dict
+        Of results that are views of an argument, by their number and by sample: which argument, which entries.
+    arrays_without_axes : set of int
+        The results that NumPy gives as arrays without axes and not as scalars.
+    gave_target : bool
+        Whether the result is the argument written to.
+    """
+
+    def __init__(self, name: str, function: Any, arguments: Any, options: Any, targets: list[Ensemble]) -> None:
+        self.name, self.function = name, function
+        self.found: list[Ensemble] = []
+        self.arguments, self.options = _marked(arguments, self.found), _marked(options, self.found)
+        self.targets = [next(k for k, x in enumerate(self.found) if x is target) for target in targets]
+        self.scalars = [x.is_value and k not in self.targets for k, x in enumerate(self.found)]
+        self.columns: list[list[np.ndarray]] = [[] for _ in targets]
+        self.views: dict[int, dict[int, Any]] = {}
+        self.arrays_without_axes: set[int] = set()
+        self.gave_target = False
+
+    def call(self, s: int) -> Any:
+        """The function on sample `s`; an empty tuple for None."""
+        plain = [x.sample(s)[()] if scalar else x.sample(s) for x, scalar in zip(self.found, self.scalars, strict=True)]
+        result = self.function(*_filled(self.arguments, plain), **_filled(self.options, plain))
+        for column, target in zip(self.columns, self.targets, strict=True):
+            column.append(plain[target])
+            self.gave_target |= result is plain[target]
         if result is None:
             return ()
         parts = result if isinstance(result, list | tuple) else [result]
         for k, part in enumerate(parts):
-            if type(part) is not np.ndarray:
-                continue
-            if not part.ndim:
-                zero_axes.add(k)
-            for place, array in enumerate(plain):
-                if type(array) is np.ndarray and np.may_share_memory(part, array):
-                    views.setdefault(k, {})[s] = place, _places(part, array)
+            if type(part) is np.ndarray:
+                self._look_at(k, part, plain, s)
         if not all(is_array(part) or isinstance(part, bool | int | float | complex) for part in parts):
-            raise unsupported(name, f"its result is {kind_of(result)}")
+            raise unsupported(self.name, f"its result is {kind_of(result)}")
         return tuple(result) if isinstance(result, list) else result
 
-    results = iter(_results(name, call, n_samples))
-    result = each_sample(ns, name, lambda *plain: next(results), *found)
-    for target, column in zip(targets, columns, strict=True):
-        _write(target, column, n_samples, found)
-    if isinstance(result, tuple) and not result:
-        return None
-    if targets:
-        return targets[0]
-    for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
-        if k in views:  # a view of each sample's own array: here there is nothing to write through to
-            _follow_places(part, views[k], found)
-        elif k in zero_axes:
-            as_array(part)
-    return result
+    def _look_at(self, k: int, part: np.ndarray, plain: list[Any], s: int) -> None:
+        if not part.ndim:
+            self.arrays_without_axes.add(k)
+        for number, array in enumerate(plain):
+            if type(array) is np.ndarray and np.may_share_memory(part, array):
+                self.views.setdefault(k, {})[s] = number, _places(part, array)
+
+
+def _targets(name: str, written: dict[str, Any]) -> list[Ensemble]:
+    targets = []
+    for key, value in written.items():
+        for target in value if isinstance(value, tuple) else (value,):
+            if not isinstance(target, Ensemble):
+                advice = "A plain array cannot hold samples; make an Ensemble of it first."
+                raise TypeError(message(name, key, "be an Ensemble", kind_of(target), advice))
+            targets.append(target)
+    return targets
+
+
+def _write(target: Ensemble, columns: list[np.ndarray], n_samples: int, found: list[Ensemble]) -> None:
+    if target.is_shared and n_samples > 1:
+        target._widen(n_samples)
+    target.samples[...] = np.stack(columns, axis=-1)
+    refill(target._memory_token)
+    for x in found:
+        target.sample_set = common_set(target.sample_set, x.sample_set)
 
 
 def _places(part: np.ndarray, array: np.ndarray) -> np.ndarray | None:
@@ -165,26 +211,6 @@ def _follow_places(part: Ensemble, views: dict[int, Any], found: list[Ensemble])
             )
 
     follow(x, part, fill)
-
-
-def _targets(name: str, written: dict[str, Any]) -> list[Ensemble]:
-    targets = []
-    for key, value in written.items():
-        for target in value if isinstance(value, tuple) else (value,):
-            if not isinstance(target, Ensemble):
-                advice = "A plain array cannot hold samples; make an Ensemble of it first."
-                raise TypeError(message(name, key, "be an Ensemble", kind_of(target), advice))
-            targets.append(target)
-    return targets
-
-
-def _write(target: Ensemble, columns: list[np.ndarray], n_samples: int, found: list[Ensemble]) -> None:
-    if target.is_shared and n_samples > 1:
-        target._widen(n_samples)
-    target.samples[...] = np.stack(columns, axis=-1)
-    refill(target._memory_token)
-    for x in found:
-        target.sample_set = common_set(target.sample_set, x.sample_set)
 
 
 def _results(name: str, call: Callable[[int], Any], n_samples: int) -> list[Any]:

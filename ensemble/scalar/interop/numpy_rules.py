@@ -134,8 +134,10 @@ def along(function: Function) -> Function:
             if axis is not None:  # some functions take 0 for an axis of NumPy's scalars
                 if where is not True or out is not None:
                     raise NotByRuleError("an axis of a value without axes")
-                value = functools.partial(_of_scalar, function, axis, given)
-                return each_sample(namespace_of(x, None), function.__name__, value, x)
+                kinds: set[type] = set()
+                value = functools.partial(_of_scalar, function, axis, given, kinds)
+                result = each_sample(namespace_of(x, None), function.__name__, value, x)
+                return as_array(result) if np.ndarray in kinds else result
             samples, axis = samples[None, :], 0
             given.pop("keepdims", None)
         elif axis is None and one_axis:
@@ -164,8 +166,10 @@ def along(function: Function) -> Function:
     return lifted
 
 
-def _of_scalar(function: Function, axis: Any, options: dict[str, Any], value: np.ndarray) -> Any:
-    return function(value[()], axis=axis, **options)
+def _of_scalar(function: Function, axis: Any, options: dict[str, Any], kinds: set[type], value: np.ndarray) -> Any:
+    result = function(value[()], axis=axis, **options)
+    kinds.add(type(result))
+    return result
 
 
 def _lifted(value: Any) -> Ensemble:
@@ -180,23 +184,23 @@ def _run_of_bytes(n_bytes: int) -> np.dtype[Any]:
     return np.dtype((np.void, n_bytes))
 
 
-def entries(x: Ensemble) -> np.ndarray:
-    """A view of the visible shape: every entry is the run of bytes of its samples."""
+def entries(x: Ensemble) -> Any:
+    """A view of the visible shape: every entry is the run of bytes of its samples; of a value, that run as a scalar."""
     samples = packed(x.samples)
-    result: np.ndarray = samples.view(_run_of_bytes(samples.itemsize * samples.shape[-1]))[..., 0]
-    return result
+    result = samples.view(_run_of_bytes(samples.itemsize * samples.shape[-1]))[..., 0]
+    return result[()] if x.is_value else result
 
 
 def of_entries(values: Any, x: Ensemble) -> Any:
     """The ensembles of what a function made of the `entries` of `x`, views of `x` where it gave views."""
     if isinstance(values, list | tuple):
         return type(values)(of_entries(part, x) for part in values)
-    if type(values) is not np.ndarray:
-        values = np.array(values, copy=True)  # a value, as NumPy's scalars are
+    if type(values) is not np.ndarray:  # a value, as NumPy's scalars are
+        return wrap(np.array(values, copy=True)[None].view(x.samples.dtype), x.sample_set)
     samples = values[..., None].view(x.samples.dtype)
     if not np.may_share_memory(samples, x.samples):
-        return wrap(samples, x.sample_set)
-    return view(x, samples)
+        return as_array(wrap(samples, x.sample_set))
+    return as_array(view(x, samples))
 
 
 def moving(function: Function, place: int = 0) -> Function:
