@@ -18,9 +18,10 @@ class MemoryToken:
     another place. They are arrays of their own, which are filled anew when the memory is written to.
     """
 
-    __slots__ = ("copies",)
+    __slots__ = ("copies", "limit")
 
     def __init__(self) -> None:
+        self.limit = 16
         self.copies: list[tuple[weakref.ref[np.ndarray], Callable[[np.ndarray], None]]] = []
 
     def in_use(self) -> bool:
@@ -31,7 +32,7 @@ class MemoryToken:
 
 def follow(x: Any, part: Any, fill: Callable[[np.ndarray], None]) -> Any:
     """`part`, read-only, made to hold what ``fill(memory)`` writes, now and whenever the memory of `x` has changed."""
-    memory = np.array(part.samples)
+    memory = part.samples if part.samples.flags.owndata and part.samples.flags.writeable else np.array(part.samples)
     part.samples = memory.view()
     part.samples.flags.writeable = False
     if x._memory_token is None:
@@ -42,8 +43,11 @@ def follow(x: Any, part: Any, fill: Callable[[np.ndarray], None]) -> Any:
         fill(memory)
         refill(token)  # copies of parts of the part
 
-    x._memory_token.in_use()  # forgets those that have gone
-    x._memory_token.copies.append((weakref.ref(memory), fill_all))
+    kept = x._memory_token
+    kept.copies.append((weakref.ref(memory), fill_all))
+    if len(kept.copies) > kept.limit:
+        kept.in_use()  # forgets those that have gone; rarely, so that many that stay take no time
+        kept.limit = 2 * len(kept.copies) + 16
     return part
 
 

@@ -263,22 +263,25 @@ class Ensemble(Methods):
             kind = type(value)
             if kind in NUMBERS:
                 self.samples[key] = value
-                refill(self._memory_token)
+                if self._memory_token is not None:
+                    refill(self._memory_token)
                 return
             alike = kind is Ensemble and value.sample_set is self.sample_set and type(value.samples) is np.ndarray
-            alike = alike and (type(key) is not int or value._memory_token is None)  # rows may be exchanged
-            alike = alike and (value.samples.ndim == 1 or not self._is_entry(key))
-            if alike and value.samples.shape[-1] == self.samples.shape[-1]:
+            if alike and value.samples.shape[-1] == self.samples.shape[-1] and self._fits(key, value):
                 self.samples[key] = value.samples
-                refill(self._memory_token)
+                if self._memory_token is not None:
+                    refill(self._memory_token)
                 return
         PROTOCOLS.set_item(self, key, value)
         refill(self._memory_token)
 
-    def _is_entry(self, key: Any) -> bool:
-        """Whether `key`, of integers and slices, names one entry."""
-        items = key if type(key) is tuple else (key,)
-        return len(items) == self.samples.ndim - 1 and slice not in map(type, items)
+    def _fits(self, key: Any, value: Ensemble) -> bool:
+        """Whether `value` is one for an entry, or `key` names more than that, and no row that may be exchanged."""
+        if value.samples.ndim == 1 or type(key) is slice:
+            return True
+        if type(key) is int:
+            return value._memory_token is None and self.samples.ndim > 2
+        return len(key) < self.samples.ndim - 1 or slice in map(type, key)
 
     def _is_basic(self, key: tuple[Any, ...]) -> bool:
         """Whether `key` holds integers and slices alone, one or more, at most one for every visible axis."""
@@ -358,7 +361,7 @@ def view(x: Ensemble, samples: Array) -> Ensemble:
     a copy that refuses to be written into.
     """
     kept = packed(samples)
-    if x.is_value:
+    if x._memory_token is None and x.samples.ndim == 1 and x.is_value:
         if kept is samples:
             kept = samples.copy()
         kept.flags.writeable = samples.flags.writeable  # `broadcast_to` gives what must not be written into

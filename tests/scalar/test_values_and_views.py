@@ -318,3 +318,57 @@ def test_an_array_without_axes_changes_under_all_of_its_names():
     alias += 1.0
     np.testing.assert_array_equal(x.samples[2], LINE[2] + 1.0)
     np.testing.assert_array_equal(entry.samples, LINE[2] + 1.0)
+
+
+def test_a_part_that_each_sample_takes_from_its_own_place_follows_its_array():
+    x, k = Ensemble(MATRIX.copy()), Ensemble(np.array([0, 2, 1]))
+    row = x[k]
+    part, entry = row[1:3], row[0]
+    writes = [
+        lambda a, i: a.__setitem__(0, 5.0),
+        lambda a, i: a.__setitem__((i, slice(None, 2)), -1.0),
+        lambda a, i: a.__imul__(2.0),
+        lambda a, i: a[1:].__iadd__(1.0),
+        lambda a, i: np.add(a, 1.0, out=a),
+        lambda a, i: np.copyto(a, 3.0, where=a > 4.0),
+        lambda a, i: np.put(a, [0, 5], 7.0),
+        lambda a, i: np.add.at(a, ([0, 0], [1, 1]), 1.0),
+        lambda a, i: a.flat.__setitem__(3, 9.0),
+        lambda a, i: a.T.sort(0),
+        lambda a, i: a.fill(2.5),
+    ]
+    alone = [MATRIX[..., s].copy() for s in range(3)]
+    rows = [alone[s][int(k.samples[s])] for s in range(3)]
+    for write in writes:
+        write(x, k)
+        for s in range(3):
+            write(alone[s], int(k.samples[s]))
+            np.testing.assert_array_equal(row.sample(s), rows[s])
+            np.testing.assert_array_equal(part.sample(s), rows[s][1:3])
+    np.testing.assert_array_equal(entry.samples, MATRIX[[0, 2, 1], 0, [0, 1, 2]])  # an entry is a value
+    with pytest.raises(ValueError, match="read-only"):
+        row[0] = 1.0
+
+
+def test_parts_of_complex_numbers_follow_them_and_are_set_by_name():
+    z = Ensemble(COMPLEX.copy())
+    real, imag = z.real, z.imag[1:]
+    z *= 2.0
+    np.testing.assert_array_equal(real.samples, 2.0 * COMPLEX.real)
+    np.testing.assert_array_equal(imag.samples, 2.0 * COMPLEX.imag[1:])
+    z.real = Ensemble(np.arange(12.0).reshape(4, 3))
+    z.imag = np.arange(4.0)
+    np.testing.assert_array_equal(real.samples, np.arange(12.0).reshape(4, 3))
+    np.testing.assert_array_equal(z.samples, np.arange(12.0).reshape(4, 3) + 1j * np.arange(4.0)[:, None])
+    with pytest.raises(TypeError, match="imaginary part"):
+        Ensemble(LINE.copy()).imag = 1.0
+
+
+def test_parts_that_are_gone_are_forgotten():
+    x, k = Ensemble(MATRIX.copy()), Ensemble(np.array([0, 2, 1]))
+    for _ in range(1000):
+        x[k] + 1.0
+    assert len(x._memory_token.copies) < 50
+    kept = [x[k] for _ in range(100)]
+    x += 1.0
+    np.testing.assert_array_equal(kept[99].samples, MATRIX[[0, 2, 1], :, [0, 1, 2]].T + 1.0)
