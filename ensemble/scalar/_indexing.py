@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import opcode
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,16 @@ import numpy as np
 from ensemble._backend import as_index, assigned, is_array, to_numpy
 from ensemble._check import message, require_one_library
 from ensemble._typing import Array
-from ensemble.scalar._operators import NUMBERS
-from ensemble.scalar.divergence.policy import agreed, split
-from ensemble.scalar.ensemble import Ensemble, entry_or_view, view, wrap
+from ensemble.scalar._memory import follow
+from ensemble.scalar._operators import NUMBERS, plain_array
+from ensemble.scalar.divergence.policy import agreed, as_scalars, failure, split
+from ensemble.scalar.ensemble import Ensemble, as_array, entry_or_view, view, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
+
+STORE_SUBSCR = opcode.opmap["STORE_SUBSCR"]
 
 ADVICE = "The sample axis has no index; use x.sample(i) or x.samples."
 
@@ -33,7 +38,7 @@ def get(x: Ensemble, key: Any) -> Ensemble:
         if any(type(item) is np.ndarray for item in (key if type(key) is tuple else (key,))):
             picked = picked.copy()  # an integer in a 0-d array: NumPy copies what it picks
         # An Ellipsis keeps the array, as in NumPy; without one, an index of a single entry gives its value.
-        return view(x, picked) if any(item is Ellipsis for item in items) else entry_or_view(x, picked)
+        return as_array(view(x, picked)) if any(item is Ellipsis for item in items) else entry_or_view(x, picked)
     try:
         samples = x.samples[with_samples(items)]
     except IndexError:
@@ -44,6 +49,13 @@ def get(x: Ensemble, key: Any) -> Ensemble:
 
 def assign(x: Ensemble, key: Any, value: Any) -> None:
     """``x[key] = value``."""
+    # array_api_extra asks whether an array takes assignments, and makes a copy of NumPy's scalars, which do not.
+    if x.is_value and as_scalars(x.samples) and "array_api_extra" not in str(sys._getframe(2).f_globals["__name__"]):
+        advice = "Write v = xp.where(...), or make an array first: np.atleast_1d(v)."
+        text = message("Ensemble", "x in x[...] = value", "be an array", "a value without axes, as a scalar is", advice)
+        raise failure(TypeError(text))
+    if type(value) is Ensemble and type(key) is int and value._memory_token is not None:
+        _require_no_shuffle(x, value)
     if type(key) is Ensemble and type(value) in NUMBERS and _fill_masked(x, key, value):
         return
     items = items_of(x, key)
@@ -64,6 +76,10 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     plain = _value(value)
     if is_array(plain) and type(plain) is not type(x.samples) and not isinstance(plain, np.generic):
         require_one_library("Ensemble", "an assigned value and x", plain, x.samples)
+    one_entry = len(items) == x.ndim and all(type(item) is int for item in items) and type(x.samples) is np.ndarray
+    if one_entry and len(getattr(plain, "shape", ())) > 1:
+        seen = f"shape {tuple(plain.shape[:-1])}"
+        raise ValueError(message("Ensemble", "a value assigned to one entry", "have no axis", seen))
     items, reversed_axes = _forward(x, items)
     if reversed_axes:
         flip = x._base().flip
@@ -75,6 +91,22 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     except IndexError:
         for s in range(x.n_samples):
             _assign_sample(x, s, items, _sample_of(value, s))
+
+
+def _require_no_shuffle(x: Ensemble, row: Ensemble) -> None:
+    """Raise where compiled code, and no line of Python, writes one row of `x` over another.
+
+    NumPy's ``Generator.shuffle`` exchanges rows as ``x[i], x[j] = x[j], x[i]``. Of arrays of NumPy it copies them; here
+    they are views, and one of the two would be lost.
+    """
+    caller = sys._getframe(3).f_code, sys._getframe(3).f_lasti
+    if row._memory_token is not x._memory_token or caller[0].co_code[caller[1]] == STORE_SUBSCR:
+        return
+    if {"setitem", "__setitem__"} & {*caller[0].co_names}:
+        return
+    advice = "Write x[rng.permutation(len(x))] for rng.shuffle(x)."
+    seen = "a row of the same ensemble, written by compiled code"
+    raise failure(TypeError(message("Ensemble", "a row written in place", "be no view of x", seen, advice)))
 
 
 def _fill_masked(x: Ensemble, mask: Ensemble, value: Any) -> bool:
@@ -124,10 +156,32 @@ def items_of(x: Ensemble, key: Any) -> tuple[Any, ...]:
     if used > x.ndim:
         requirement = f"have at most {x.ndim} {'entry' if x.ndim == 1 else 'entries'} for shape {x.shape}"
         raise IndexError(message("Ensemble", "an index", requirement, used, ADVICE))
+    _require_masks_that_fit(x, items)
     return items
 
 
+def _require_masks_that_fit(x: Ensemble, items: tuple[Any, ...]) -> None:
+    """Raise where a boolean index has another shape than the axes that it stands for: it never broadcasts."""
+    axis = 0
+    for item in items:
+        n_axes = _axes_used(item)
+        fits = not (n_axes and _is_mask(item)) or tuple(item.shape) == x.shape[axis : axis + n_axes]
+        if not fits and 0 not in item.shape:  # which NumPy takes: it selects nothing
+            requirement = f"have the shape {x.shape[axis : axis + n_axes]} of the axes that it stands for"
+            raise IndexError(message("Ensemble", "a boolean index", requirement, f"shape {tuple(item.shape)}"))
+        axis += x.ndim - sum(map(_axes_used, items)) if item is Ellipsis else n_axes
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, bool) or "bool" in str(getattr(item, "dtype", ""))
+
+
 def _plain(item: Any) -> Any:
+    has_dtype = isinstance(item, Ensemble) or (is_array(item) and len(item.shape))
+    if has_dtype and not (_is_mask(item) or "int" in str(item.dtype)):
+        # NumPy's rule for every library: a float is no place, and cutting it would choose one without a word.
+        seen, advice = f"dtype {item.dtype}", "If the values are whole numbers, convert them first: i.astype(int)."
+        raise IndexError(message("Ensemble", "an index", "hold integers or bools", seen, advice))
     if isinstance(item, Ensemble):
         if not _is_known_to_agree(item):
             return item
@@ -161,7 +215,7 @@ def _axes_used(item: Any) -> int:
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     if is_array(item) or isinstance(item, Ensemble):
-        return len(item.shape) if "bool" in str(item.dtype) else 1
+        return len(item.shape) if _is_mask(item) else 1
     return 1
 
 
@@ -174,6 +228,7 @@ def with_samples(items: tuple[Any, ...]) -> tuple[Any, ...]:
 def _value(value: Any) -> Array:
     if isinstance(value, Ensemble):
         return value.samples
+    value = plain_array(value, "Ensemble", "an assigned value")
     if is_array(value):
         return value[..., None] if not isinstance(value, np.generic) else value
     return value
@@ -215,8 +270,23 @@ def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
     picked = Ensemble(_stacked(x, columns), sample_set)
     is_view = picked.ndim and not any(len(item.shape) or "bool" in str(item.dtype) for item in indices)
     if is_view and not any(_is_advanced(item) for item in items if not isinstance(item, Ensemble)):
-        return read_only(picked)  # each sample's own would be a view: there is nothing to write through to
+        return _of_places(x, picked, items)  # each sample's own would be a view
     return picked
+
+
+def _of_places(x: Ensemble, picked: Ensemble, items: tuple[Any, ...]) -> Ensemble:
+    """`picked` where ``x[items]`` of each sample is a view: it follows `x`, and nothing can be written through it."""
+    if type(x.samples) is not np.ndarray:
+        return read_only(picked)
+    source = x.samples
+    places = [tuple(index_of(item, s) for item in items) for s in range(picked.n_samples)]
+
+    def fill(memory: np.ndarray) -> None:
+        for s, place in enumerate(places):
+            memory[..., s] = source[..., 0 if source.shape[-1] == 1 else s][place]
+
+    result: Ensemble = follow(x, picked, fill)
+    return result
 
 
 def index_of(item: Any, s: int) -> Any:
@@ -235,6 +305,8 @@ def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
     """Assign where each sample has its own index."""
     if len(items) == 1 and "bool" in str(items[0].dtype):
         mask, plain = items[0], _value(value)
+        if 0 in mask.shape:
+            return
         if not hasattr(plain, "shape") or len(plain.shape) <= 1:  # one value per sample: no counting of entries
             base = x._base()
             rest = x.ndim - mask.ndim

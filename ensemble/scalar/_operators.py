@@ -10,25 +10,20 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array
-from ensemble._check import message, require_one_library
+from ensemble._check import kind_of, message, require_one_library
 from ensemble._typing import Array, Namespace
+from ensemble.scalar._memory import MemoryToken, refill
 from ensemble.scalar.divergence.policy import as_scalars, failure, in_run
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = [
-    "NUMBERS", "MemoryToken", "Operators", "array_power", "mismatch", "operand", "power", "promoted", "shape_error",
-    "weak_beside", "wrapped",
+    "NUMBERS", "Operators", "array_power", "is_foreign", "mismatch", "operand", "plain_array",
+    "plain_arrays", "power", "promoted", "shape_error", "weak_beside", "wrapped",
 ]  # fmt: skip
 
 NUMBERS = frozenset((bool, int, float, complex))
 """Python's own numbers keep their type: the array's dtype decides, not theirs."""
-
-
-class MemoryToken:
-    """Shared by all ensembles that are views of one memory: its reference count shows whether another one exists."""
-
-    __slots__ = ()
 
 
 def operand(samples: Array, other: Any) -> Any:
@@ -41,12 +36,47 @@ def operand(samples: Array, other: Any) -> Any:
         raise TypeError(message("Ensemble", "operands", "hold numbers or bools", seen))
     if kind is type(samples):
         return other[..., None]
+    if isinstance(other, np.ndarray) and kind is not np.ndarray:
+        if is_foreign(other):
+            return NotImplemented
+        return operand(samples, plain_array(other, "Ensemble", "operands"))
     if not is_array(other):
         return other if isinstance(other, int | float | complex) else NotImplemented
     if isinstance(other, np.generic):
         return operand(samples, np.asarray(other)) if isinstance(samples, np.ndarray) else other.item()
     require_one_library("Ensemble", "operands", samples, other)
     return other[..., None]
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether another type may handle the call; CuPy's arrays have returned NotImplemented already."""
+    own = getattr(type(value), "__array_ufunc__", None)
+    if own is None or own is np.ndarray.__array_ufunc__ or isinstance(value, Operators):
+        return False
+    return not type(value).__module__.startswith("cupy")
+
+
+def plain_array(value: Any, function: str, argument: str) -> Any:
+    """`value`; an array of a subclass of NumPy's as a plain one over the same memory.
+
+    Masked arrays and matrices are refused: a mask would be lost, and products of matrices are others.
+    """
+    if not isinstance(value, np.ndarray) or type(value) is np.ndarray:
+        return value
+    if isinstance(value, np.ma.MaskedArray | np.matrix):
+        masked = isinstance(value, np.ma.MaskedArray)
+        advice = "Use np.ma.filled(x, np.nan), or en.where with the mask." if masked else "Use np.asarray(x)."
+        raise TypeError(message(function, argument, "be arrays or numbers", kind_of(value), advice))
+    return np.asarray(value)
+
+
+def plain_arrays(tree: Any, function: str) -> Any:
+    """The arguments `tree` of NumPy's `function` with plain arrays alone."""
+    if type(tree) is dict:
+        return {key: plain_arrays(value, function) for key, value in tree.items()}
+    if type(tree) in (list, tuple):
+        return type(tree)(plain_arrays(value, function) for value in tree)
+    return plain_array(tree, f"np.{function}", "operands")
 
 
 def right_operand(samples: Array, other: Any) -> Any:
@@ -233,7 +263,7 @@ def _in_place(
     operation: Callable[[Any, Any], Any], plain: Callable[[Operators, Any], Any]
 ) -> Callable[[Any, Any], Any]:
     def method(self: Operators, other: Any) -> Any:
-        if type(self.samples) is np.ndarray and self.samples.ndim == 1:
+        if self.is_value:
             return plain(self, other)  # a scalar of NumPy: the name gets another value, the value does not change
         sample_set = self.sample_set
         if isinstance(other, Operators):
@@ -254,6 +284,8 @@ def _in_place(
         except Exception as error:
             raise failure(mismatch(self, other) or shape_error(self, other) or error) from None
         self.sample_set = sample_set
+        if self._memory_token is not None:
+            refill(self._memory_token)
         return self
 
     return method
@@ -276,6 +308,11 @@ class Operators:
     _memory_token: MemoryToken | None
     _is_weak = False
     """Whether the values are floats of Python, which take the type of what they are combined with."""
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it stands for a scalar of NumPy, which never changes; arrays without axes have a memory token."""
+        return self._memory_token is None and type(self.samples) is np.ndarray and self.samples.ndim == 1
 
     def _widen(self, n_samples: int) -> None:
         raise NotImplementedError

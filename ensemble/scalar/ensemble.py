@@ -25,7 +25,8 @@ from ensemble._check import (
     sample_number,
 )
 from ensemble._typing import Array, Namespace
-from ensemble.scalar._operators import NUMBERS, MemoryToken
+from ensemble.scalar._memory import MemoryToken, follow, refill
+from ensemble.scalar._operators import NUMBERS, plain_array, plain_arrays
 from ensemble.scalar.divergence.policy import call_under_policy, failure_of_sample, one_bool, one_number
 from ensemble.scalar.interop.methods import Methods
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -81,11 +82,12 @@ class Ensemble(Methods):
     def __init__(self, samples: Array, sample_set: SampleSet | None = None) -> None:
         advice = "Make an array first, or use from_samples([x0, x1, ...])."
         if type(samples) is not np.ndarray:
-            valid = is_array(samples) and not isinstance(samples, np.ndarray | np.generic | Ensemble)
+            samples = plain_array(samples, "Ensemble", "samples")
+            valid = is_array(samples) and not isinstance(samples, np.generic | Ensemble)
             if not valid:
                 seen = kind_of(samples)
                 raise TypeError(message("Ensemble", "samples", "be an array of an Array API library", seen, advice))
-        elif samples.dtype.kind not in "biufc":
+        if type(samples) is np.ndarray and samples.dtype.kind not in "biufc":
             seen = f"dtype {samples.dtype}"
             raise TypeError(message("Ensemble", "samples", "hold numbers or bools", seen, "Convert the values first."))
         shape = samples.shape
@@ -228,6 +230,10 @@ class Ensemble(Methods):
         return self.samples
 
     def __bool__(self) -> bool:
+        samples = self.samples
+        if len(samples.shape) > 1 and self.size == 1 and not type(samples).__module__.startswith("array_api_strict"):
+            samples = self._base().reshape(samples, (-1,))  # array libraries, but for the strict one, take one entry
+            return one_bool(samples)
         return one_bool(self._of_zero_axes("bool", "Use xp.all(x) or xp.any(x)."))
 
     def __int__(self) -> int:
@@ -270,7 +276,7 @@ class Ensemble(Methods):
         if (kind is int or (kind is slice and key.step is None)) and len(self.samples.shape) > 1:
             return entry_or_view(self, self.samples[key, ...])
         if kind is tuple and type(self.samples) is np.ndarray and self._is_basic(key):
-            return entry_or_view(self, self.samples[key]) if key else PROTOCOLS.get_item(self, key)
+            return entry_or_view(self, self.samples[key])
         entries: Ensemble = PROTOCOLS.get_item(self, key)
         return entries
 
@@ -280,16 +286,29 @@ class Ensemble(Methods):
             kind = type(value)
             if kind in NUMBERS:
                 self.samples[key] = value
+                if self._memory_token is not None:
+                    refill(self._memory_token)
                 return
             alike = kind is Ensemble and value.sample_set is self.sample_set and type(value.samples) is np.ndarray
-            if alike and value.samples.shape[-1] == self.samples.shape[-1]:
+            if alike and value.samples.shape[-1] == self.samples.shape[-1] and self._fits(key, value):
                 self.samples[key] = value.samples
+                if self._memory_token is not None:
+                    refill(self._memory_token)
                 return
         PROTOCOLS.set_item(self, key, value)
+        refill(self._memory_token)
+
+    def _fits(self, key: Any, value: Ensemble) -> bool:
+        """Whether `value` is one for an entry, or `key` names more than that, and no row that may be exchanged."""
+        if value.samples.ndim == 1 or type(key) is slice:
+            return True
+        if type(key) is int:
+            return value._memory_token is None and self.samples.ndim > 2
+        return len(key) < self.samples.ndim - 1 or slice in map(type, key)
 
     def _is_basic(self, key: tuple[Any, ...]) -> bool:
-        """Whether `key` holds integers and slices alone, at most one for every visible axis."""
-        if len(key) >= self.samples.ndim:
+        """Whether `key` holds integers and slices alone, one or more, at most one for every visible axis."""
+        if not 0 < len(key) < self.samples.ndim:
             return False
         for item in key:
             kind = type(item)
@@ -310,6 +329,12 @@ class Ensemble(Methods):
         return call_under_policy(PROTOCOLS.call_ufunc, ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        for kind in types:
+            if kind is np.ndarray or issubclass(kind, Ensemble) or kind.__module__.startswith("cupy"):
+                continue
+            if kind.__array_function__ is not np.ndarray.__array_function__:
+                return NotImplemented  # a type that holds arrays of others, as those with units do
+            args, options = plain_arrays(args, function.__name__), plain_arrays(options, function.__name__)
         return call_under_policy(PROTOCOLS.call_numpy_function, function, args, options)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *arguments: Any, **options: Any) -> Any:
@@ -321,15 +346,18 @@ class Ensemble(Methods):
 
     def _widen(self, n_samples: int) -> None:
         """Take own memory for `n_samples`, before samples that differ are written into shared data."""
-        if self._memory_token is not None and sys.getrefcount(self._memory_token) > _ALONE:
+        token = self._memory_token
+        used = token is not None and token.in_use()
+        del token  # a reference of its own
+        if used or (self._memory_token is not None and sys.getrefcount(self._memory_token) > _ALONE):
             advice = (
                 "Write into a copy, or make x with as many samples: namespace(xp, n_samples) and its zeros, full, ..."
             )
             seen = f"{n_samples} samples for shared data that another ensemble is a view of"
             raise ValueError(message("Ensemble", "a value assigned in place", "fit the samples of x", seen, advice))
         base = self._base()
-        self.samples = copy_of(base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples)))
-        self._memory_token = None
+        self.samples = packed(copy_of(base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples))))
+        self._memory_token = None if self._memory_token is None else MemoryToken()
 
 
 def wrap(samples: Array, sample_set: SampleSet | None = None) -> Ensemble:
@@ -349,12 +377,33 @@ def entry_or_view(x: Ensemble, samples: Array) -> Ensemble:
 
 
 def view(x: Ensemble, samples: Array) -> Ensemble:
-    """An Ensemble of `samples` that may share memory with `x`."""
-    y = wrap(packed(samples), x.sample_set)
+    """An Ensemble of `samples`, which share memory with `x` as far as NumPy's would.
+
+    The forms of a value are copies, as those of NumPy's scalars are. A view that cannot keep its samples contiguous is
+    a copy that refuses to be written into.
+    """
+    kept = packed(samples)
+    if x._memory_token is None and x.samples.ndim == 1 and x.is_value:
+        if kept is samples:
+            kept = samples.copy()
+        kept.flags.writeable = samples.flags.writeable  # `broadcast_to` gives what must not be written into
+        return wrap(kept, x.sample_set)
+    y = wrap(kept, x.sample_set)
+    if kept is not samples:
+        if type(kept) is np.ndarray and np.may_share_memory(samples, x.samples):
+            return follow(x, y, lambda memory: np.copyto(memory, samples))
+        return y if y.ndim else as_array(y)
     if x._memory_token is None:
         x._memory_token = MemoryToken()
     y._memory_token = x._memory_token
     return y
+
+
+def as_array(x: Ensemble) -> Ensemble:
+    """`x`, known as an array without axes where it has none: operations in place change it, as NumPy's arrays."""
+    if x._memory_token is None and x.samples.ndim == 1:
+        x._memory_token = MemoryToken()
+    return x
 
 
 def packed(samples: Array) -> Array:
@@ -400,6 +449,7 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
         raise TypeError(message("from_samples", "samples", "be plain arrays or numbers", "an Ensemble", advice))
     first = next((column for column in columns if is_array(column)), None)
     base = base_of(np.empty(0) if first is None else first)
+    columns = [plain_array(column, "from_samples", "samples") for column in columns]
     columns = [column if is_array(column) else base.asarray(column) for column in columns]
     require_one_library("from_samples", "samples", *columns)
     shapes = {tuple(column.shape) for column in columns}

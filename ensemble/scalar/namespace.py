@@ -15,6 +15,7 @@ import numpy as np
 from ensemble._backend import base_of, is_array
 from ensemble._check import integer, kind_of, message, one_of, require, require_one_library
 from ensemble._typing import Namespace
+from ensemble.scalar._operators import plain_array
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -29,6 +30,11 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64", "complex64", "complex128"),
 )
+
+BEYOND_THE_STANDARD = frozenset(
+    ["bool_", "concatenate", "cross", "cumprod", "cumsum", "einsum", "gradient", "lib", "pad", "quantile", "transpose"]
+)
+"""What xarray asks the namespace of arrays of NumPy for besides the standard: NumPy's own functions."""
 
 Rule = Callable[[Any, str], Any]
 
@@ -52,6 +58,8 @@ class EnsembleNamespace:
 
     def __getattr__(self, name: str) -> Any:
         rule = self.__dict__.get("_table", {}).get(name)
+        if rule is None and name in BEYOND_THE_STANDARD and self.main is self and self.base.__name__.endswith("numpy"):
+            return getattr(np, name)
         if rule is None:
             raise AttributeError(f"{self.__dict__.get('__name__', 'namespace')} has no attribute {name!r}")
         value = rule(self, name)
@@ -97,7 +105,7 @@ class EnsembleNamespace:
             return wrap(self.main.base.asarray(value)[..., None])
         if is_array(value):
             self.require_own(value, function)
-            return wrap(value[..., None])
+            return wrap(plain_array(value, function, "x")[..., None])
         advice = "Make one with xp.asarray."
         raise TypeError(message(function, "x", "be an Ensemble or an array", kind_of(value), advice))
 

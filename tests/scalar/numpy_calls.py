@@ -382,7 +382,8 @@ def _same_memory(got, expected, ensembles, arrays):
             if mine is ensemble or mine.size == 0:
                 continue
             ours = np.shares_memory(mine.samples, ensemble.samples)
-            wanted = isinstance(theirs, np.ndarray) and np.shares_memory(theirs, array)
+            # An ensemble without axes is a value, as NumPy's scalars are; its samples are arrays without axes here.
+            wanted = array.ndim > 0 and isinstance(theirs, np.ndarray) and np.shares_memory(theirs, array)
             writable = mine.samples.flags.writeable
             if wanted and not ours and writable:
                 raise DifferenceError("a copy where NumPy gives a view")

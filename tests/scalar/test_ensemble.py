@@ -120,7 +120,8 @@ def test_operands_of_other_shapes_are_named_by_their_visible_shapes(add):
         (np.array(1.0), ValueError, "samples must have a last axis that counts samples; got a 0-d array"),
         (np.zeros((2, 0)), ValueError, "samples must hold one sample or more"),
         (np.array(["a"]), TypeError, "samples must hold numbers or bools; got dtype <U1. Convert the values first."),
-        (np.ma.ones((2, 2)), TypeError, "samples must be an array"),
+        (np.ma.ones((2, 2)), TypeError, "samples must be arrays or numbers; got a MaskedArray. Use np.ma.filled"),
+        (np.ones((1, 2)).view(np.matrix), TypeError, "samples must be arrays or numbers; got a matrix. Use np.asarray"),
     ],
 )
 def test_bad_samples_are_refused(bad, error, text):
@@ -195,7 +196,19 @@ def test_signed_zeros_do_not_agree():
         float(Ensemble(np.array([0.0, -0.0])))
 
 
-@pytest.mark.parametrize("convert", [bool, float, int, complex, operator.index], ids=lambda f: f.__name__)
+def test_one_entry_has_a_truth_value_whatever_its_axes(base):
+    if base.__name__ == "array_api_strict":
+        with pytest.raises(TypeError, match="must have no axis"):
+            bool(Ensemble(base.asarray([[1.0, 2.0]])))
+        return
+    assert bool(Ensemble(base.asarray([[1.0, 2.0]]))) and not bool(Ensemble(base.asarray([[[0.0, 0.0]]])))
+    with pytest.raises(DivergenceError):
+        bool(Ensemble(base.asarray([[1.0, 0.0]])))
+    with pytest.raises(TypeError, match=r"must have no axis; got shape \(0,\)"):
+        bool(Ensemble(np.zeros((0, 2))))
+
+
+@pytest.mark.parametrize("convert", [float, int, complex, operator.index], ids=lambda f: f.__name__)
 def test_conversions_need_a_value_without_axes(convert):
     with pytest.raises(TypeError, match=r"must have no axis; got shape \(1,\)"):
         convert(Ensemble(np.ones((1, 3), dtype=int)))

@@ -5,7 +5,20 @@ import pytest
 import scipy.stats
 
 from ensemble._backend import to_numpy
-from ensemble.scalar import Ensemble, SampleSet, sample_confidence_interval, sample_quantile
+from ensemble.scalar import (
+    Ensemble,
+    SampleSet,
+    probability,
+    sample_confidence_interval,
+    sample_corr,
+    sample_cov,
+    sample_max,
+    sample_mean,
+    sample_min,
+    sample_quantile,
+    sample_std,
+    sample_var,
+)
 
 LEVELS = [0.0, 0.1, 0.25, 0.5, 0.9, 1.0]
 
@@ -76,3 +89,101 @@ def test_the_ends_are_the_extremes_whatever_the_weights(method):
         x = Ensemble(rng.normal(size=5), SampleSet(weights=weights))
         ends = sample_quantile(x, [0.0, 1.0], method=method)
         np.testing.assert_array_equal(ends, [x.samples.min(), x.samples.max()])
+
+
+@pytest.mark.parametrize(
+    "weights, level, expected",
+    [
+        ([1, 99], 0.5, 3.0),
+        ([99, 1], 0.5, 1.0),
+        ([1, 3], 0.5, 3.0),
+        ([1, 1], 0.5, 2.0),
+        ([1, 2], 0.25, 2.0),  # the rise is one unit of the two that lie between the middles of the outer stretches
+        ([99, 1], 0.75, 1.0),
+        ([1, 0], 0.5, 1.0),
+        ([0, 1], 0.1, 3.0),
+        ([2.0**-1070, 1.0], 0.5, 3.0),
+    ],
+)
+def test_of_two_samples_the_heavier_holds_the_levels_that_its_weight_covers(weights, level, expected):
+    x = Ensemble(np.array([1.0, 3.0]), SampleSet(weights=weights))
+    assert sample_quantile(x, level) == expected
+
+
+def test_a_sample_that_outweighs_all_others_is_the_median():
+    rng = np.random.default_rng(60289)
+    for n in (2, 3, 4, 7):
+        for heavy in range(n):
+            values, weights = rng.permutation(n) * 1.0, rng.uniform(0.1, 1.0, n)
+            weights[heavy] = 2.0 * weights.sum()
+            x = Ensemble(values, SampleSet(weights=weights))
+            assert sample_quantile(x, 0.5) == sample_quantile(x, 0.5, method="inverted_cdf") == values[heavy]
+
+
+def test_a_weighted_quantile_lies_near_that_of_as_many_copies():
+    rng = np.random.default_rng(75571)
+    for _ in range(200):
+        n = int(rng.integers(2, 9))
+        values, weights = np.sort(rng.normal(size=n)), rng.integers(1, 30, size=n)
+        level = rng.uniform()
+        share = weights.max() / weights.sum()  # a rise is no wider than the lighter of its two samples
+        copies = np.repeat(values, weights)
+        low, high = np.quantile(copies, np.clip([level - share, level + share], 0, 1), method="inverted_cdf")
+        assert low <= sample_quantile(Ensemble(values, SampleSet(weights=weights)), level) <= high
+
+
+def test_weighted_quantiles_rise_with_the_level_and_only_know_ratios_of_weights(base):
+    rng = np.random.default_rng(33617)
+    values, weights = rng.normal(size=(2, 6)), rng.uniform(0.1, 3.0, 6)
+    levels = np.linspace(0.0, 1.0, 41)
+    got, scaled = (
+        to_numpy(sample_quantile(Ensemble(base.asarray(values), SampleSet(weights=k * weights)), levels))
+        for k in (1.0, 8.0)
+    )
+    np.testing.assert_array_equal(got, scaled)
+    assert np.all(np.diff(got, axis=0) >= 0.0)
+    padded = Ensemble(
+        base.asarray(np.concatenate([values, np.full((2, 1), np.nan)], axis=1)), SampleSet(weights=[*weights, 0.0])
+    )
+    np.testing.assert_array_equal(got, to_numpy(sample_quantile(padded, levels)))
+
+
+EQUAL = {
+    "mean": sample_mean,
+    "var": lambda x: sample_var(x, ddof=1.0),
+    "std": sample_std,
+    "min": sample_min,
+    "max": sample_max,
+    "median": lambda x: sample_quantile(x, 0.5),
+    "quantiles": lambda x: sample_quantile(x, LEVELS),
+    "inverted": lambda x: sample_quantile(x, LEVELS, method="inverted_cdf"),
+    "cov": lambda x: sample_cov(x, ddof=1.0),
+    "corr": sample_corr,
+    "probability": lambda x: probability(x > 0.0),
+    "interval": sample_confidence_interval,
+}
+
+
+@pytest.mark.parametrize("n_samples", [2, 3, 5])
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal_weights_are_no_weights_and_weights_of_zero_no_samples(name, n_samples):
+    values = np.random.default_rng(83).normal(size=(3, n_samples))
+    bare = EQUAL[name](Ensemble(values))
+    for weight in (1.0, 0.1, 3.0):
+        np.testing.assert_array_equal(
+            EQUAL[name](Ensemble(values, SampleSet(weights=np.full(n_samples, weight)))), bare
+        )
+        padded = np.insert(values, 1, np.nan, axis=1)
+        weights = np.insert(np.full(n_samples, weight), 1, 0.0)
+        np.testing.assert_array_equal(EQUAL[name](Ensemble(padded, SampleSet(weights=weights))), bare)
+
+
+def test_statistics_of_one_sample_that_counts_are_its_values():
+    values = np.array([[1.5, np.nan], [-2.0, np.inf]])
+    x = Ensemble(values, SampleSet(weights=[7.0, 0.0]))
+    for statistic in (sample_mean, sample_min, sample_max, lambda y: sample_quantile(y, 0.3)):
+        np.testing.assert_array_equal(statistic(x), values[:, 0])
+    np.testing.assert_array_equal(sample_var(x), [0.0, 0.0])
+    np.testing.assert_array_equal(sample_quantile(x, [0.0, 1.0])[1], values[:, 0])
+    with pytest.raises(ValueError, match="ddof must be smaller than the number of samples; got 1 for 1 samples"):
+        sample_var(x, ddof=1)

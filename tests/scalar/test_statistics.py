@@ -116,8 +116,10 @@ def test_only_ratios_of_weights_count(name):
 
 def test_weighted_quantiles_by_hand():
     x = Ensemble(np.array([3.0, 1.0, 2.0]), SampleSet(weights=[1.0, 1.0, 2.0]))
-    # places (W_k - w_k) / (W - w_k) of 1, 2, 3: 0/3, 1/2, 3/3
-    np.testing.assert_allclose(sample_quantile(x, [0.0, 0.25, 0.5, 0.75, 1.0]), [1.0, 1.5, 2.0, 2.5, 3.0])
+    levels = [0.0, 0.25, 0.5, 0.75, 1.0]
+    # 1, 2, 2, 3: a weight that both neighbours have in common leaves one of 2 for a constant part
+    np.testing.assert_allclose(sample_quantile(x, levels), [1.0, 1.75, 2.0, 2.25, 3.0])
+    np.testing.assert_allclose(sample_quantile(x, levels), np.quantile([1.0, 2.0, 2.0, 3.0], levels))
 
 
 def test_quantiles_beside_infinity():

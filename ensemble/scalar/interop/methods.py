@@ -13,11 +13,14 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ensemble._backend import library_of, to_numpy
-from ensemble._check import message, one_of, require, samples_text
+from ensemble._check import kind_of, message, one_of, require, samples_text
+from ensemble.scalar._memory import follow, refill
 from ensemble.scalar._operators import wrapped
 from ensemble.scalar.divergence.policy import as_scalars, failure
+from ensemble.scalar.interop.flat import Flat
 from ensemble.scalar.interop.protocols import Protocols
 from ensemble.scalar.protocol_table import PROTOCOLS
+from ensemble.scalar.sample_set import common_set
 
 __all__ = ["METHODS", "Methods", "read_only"]
 
@@ -28,7 +31,10 @@ METHODS = [
     "any",
     "argmax",
     "argmin",
+    "argpartition",
     "argsort",
+    "choose",
+    "compress",
     "cumprod",
     "cumsum",
     "diagonal",
@@ -57,8 +63,14 @@ REDUCTIONS = frozenset(["all", "any", "max", "mean", "min", "prod", "sum"])
 """Those of them whose first argument is the axis, as it is in the Array API."""
 
 
+def _compress(x: Any, condition: Any, *more: Any, **options: Any) -> Any:
+    return np.compress(condition, x, *more, **options)
+
+
 def _method(name: str) -> Callable[..., Any]:
     function, reduces = getattr(np, name), name in REDUCTIONS
+    if name == "compress":
+        function = _compress
 
     def method(self: Methods, *arguments: Any, **options: Any) -> Any:
         if reduces and not options and len(arguments) < 2:  # what NumPy's function computes, without its overhead
@@ -112,15 +124,39 @@ class Methods(Protocols):
         return self._lifted("astype", dtype, copy=copy)
 
     def reshape(self, *shape: Any, order: str = "C") -> Self:
-        """The entries in another visible shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``, rows first."""
-        one_of(order, ("C",), "reshape", "order", advice="Transpose first: x.T.")
+        """The entries, rows first by default, in another shape: ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``."""
         wanted = shape[0] if len(shape) == 1 else shape
+        if order != "C":
+            one_of(order, ("C", "F", "A"), "reshape", "order")
+            return np.reshape(self, wanted, order=order)  # type: ignore[no-any-return, call-overload]
         return self._lifted("reshape", wanted)
 
     def flatten(self, order: str = "C") -> Self:
-        """The entries as a vector, rows first: a copy."""
-        one_of(order, ("C",), "flatten", "order", advice="Transpose first: x.T.")
+        """The entries as a vector, rows first by default: a copy."""
+        if order != "C":
+            return np.ravel(self, order=order).copy()  # type: ignore[no-any-return, call-overload]
         return self._lifted("reshape", -1, copy=True)
+
+    @property
+    def flat(self) -> Flat:
+        """The entries in one row, rows first: ``x.flat[3]``, ``x.flat[:2] = 0``, ``for v in x.flat``."""
+        if not isinstance(self.samples, np.ndarray):
+            seen = kind_of(self.samples)
+            raise AttributeError(message("Ensemble", "x in x.flat", "be of NumPy", seen, "Use xp.reshape(x, (-1,))."))
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[:] = value
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Write `values` at places of the flattened array."""
+        if not self.is_value:
+            np.put(self, indices, values, mode)  # type: ignore[call-overload]
+
+    def partition(self, kth: Any, axis: int = -1) -> None:
+        """Put each sample in the order of ``numpy.partition``, in place."""
+        self[...] = np.partition(self, kth, axis)  # type: ignore[index, call-overload]
 
     def transpose(self, *axes: Any) -> Self:
         """The visible axes in the order `axes`, backwards without them: a view."""
@@ -135,8 +171,9 @@ class Methods(Protocols):
         return result
 
     def fill(self, value: Any) -> None:
-        """Write one value into every entry."""
-        self[...] = value  # type: ignore[index]
+        """Write one value into every entry; a value without axes stays as it is, as NumPy's scalars do."""
+        if not self.is_value:
+            self[...] = value  # type: ignore[index]
 
     def sort(self, axis: int = -1) -> None:
         """Put each sample in its own order, in place."""
@@ -175,13 +212,47 @@ class Methods(Protocols):
 
     @property
     def real(self) -> Self:
-        """The real part; not for writing into."""
-        return read_only(self._lifted("real")) if self._is_complex() else self
+        """The real part; of complex values not for writing into, but ``x.real = value`` sets it."""
+        return self._part("real") if self._is_complex() else self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self._set_part("real", value)
 
     @property
     def imag(self) -> Self:
-        """The imaginary part, zero for real values; not for writing into."""
-        return read_only(self._lifted("imag" if self._is_complex() else "zeros_like"))
+        """The imaginary part, zero for real values; not for writing into, but ``x.imag = value`` sets it."""
+        return self._part("imag" if self._is_complex() else "zeros_like")
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self._set_part("imag", value)
+
+    def _part(self, name: str) -> Self:
+        part = self._lifted(name)
+        if self.is_value:
+            part._memory_token = None  # a value as well
+            return part
+        if name == "zeros_like" or not isinstance(self.samples, np.ndarray):
+            return read_only(part)
+        source = getattr(self.samples, name)
+        return follow(self, part, lambda memory: np.copyto(memory, source))  # type: ignore[no-any-return]
+
+    def _set_part(self, name: str, value: Any) -> None:
+        if self.is_value or not isinstance(self.samples, np.ndarray):
+            seen = "a value without axes" if self.is_value else kind_of(self.samples)
+            raise AttributeError(message("Ensemble", f"x in x.{name} = value", "be an array of NumPy", seen))
+        if name == "imag" and self.samples.dtype.kind != "c":
+            wanted = "be complex: others have no imaginary part to set"
+            raise TypeError(message("Ensemble", "x in x.imag = value", wanted, f"dtype {self.samples.dtype}"))
+        lifted = isinstance(value, Methods)
+        n_samples = value.samples.shape[-1] if lifted else 1
+        if self.samples.shape[-1] == 1 < n_samples:
+            self._widen(n_samples)
+        part = value.samples if lifted else np.asarray(value)[..., None]
+        getattr(self.samples, name)[...] = part
+        refill(self._memory_token)
+        self.sample_set = common_set(self.sample_set, value.sample_set if lifted else None)
 
     def conj(self) -> Self:
         """The complex conjugate; real values as they are."""

@@ -1,11 +1,7 @@
-"""NumPy's functions on ensembles: the lifted function of the Array API, or the function on every sample by itself.
-
-Longer than 400 lines: one table of functions and the rules that it names.
-"""
+"""NumPy's functions on ensembles: the lifted function of the Array API, or the function on every sample by itself."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -17,34 +13,15 @@ from ensemble._backend import is_array
 from ensemble._check import kind_of, message, require_one_library
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
-from ensemble.scalar.ensemble import Ensemble, wrap
-from ensemble.scalar.interop.methods import read_only
+from ensemble.scalar.ensemble import Ensemble, as_array, wrap
+from ensemble.scalar.interop.numpy_each_sample import EACH_SAMPLE, on_each_sample, signature_of, written_arguments
 from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
 from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
-from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
 from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["EACH_SAMPLE", "call_function"]
-
-NAMES = (
-    "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere array_equal "
-    "array_equiv array_split atleast_1d atleast_2d atleast_3d average bincount block choose column_stack compress "
-    "convolve corrcoef correlate cov cross delete diag diagflat diagonal diff digitize dsplit dstack ediff1d "
-    "einsum extract fix flatnonzero fliplr flipud gradient histogram histogram2d hsplit hstack i0 in1d inner "
-    "insert interp intersect1d isin iscomplex isneginf isposinf isreal kron lexsort linspace max mean median min "
-    "nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod "
-    "nanquantile nanstd nansum nanvar outer pad partition percentile piecewise poly polyadd polyder polydiv "
-    "polyfit polyint polymul polysub polyval prod ptp quantile ravel real_if_close repeat resize roll rollaxis "
-    "roots rot90 searchsorted select setdiff1d setxor1d sinc sort sort_complex split std sum tensordot "
-    "trace trapezoid trim_zeros union1d unique unwrap vander var vdot vsplit vstack linalg.cond linalg.lstsq "
-    "linalg.multi_dot linalg.norm linalg.pinv linalg.tensorinv linalg.tensorsolve fft.fft2 fft.ifft2 fft.rfft2 "
-    "fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn"
-)
-
-EACH_SAMPLE = frozenset(NAMES.split())
-"""Functions that only compute: what they give for an ensemble is what they give for each sample, stacked."""
 
 
 def call_function(function: Any, arguments: Any, options: Any) -> Any:
@@ -66,25 +43,31 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     first = first_ensemble((*arguments, *options.values()))
     _require_one_library(function, arguments)
     ns = namespace_of(first, None)
+    written = written_arguments(function, arguments, options)
+    why = f"{', '.join(written)} is written to"
+    if not written:
+        try:
+            return _lifted(ns, module, short_name, function, arguments, options)
+        except NotLiftedError as reason:
+            why = str(reason)
+    if not isinstance(first.samples, np.ndarray):
+        why = f"the samples are {kind_of(first.samples)}, and {why}"
+    elif short_name in EACH_SAMPLE:
+        return on_each_sample(ns, f"np.{short_name}", function, arguments, options, written)
+    raise unsupported(f"np.{short_name}", why)
+
+
+def _lifted(ns: EnsembleNamespace, module: str, short_name: str, function: Any, arguments: Any, options: Any) -> Any:
+    """The function of all samples at once."""
     special = SPECIAL.get(short_name)
     if special is not None:
         return special(ns, *arguments, **options)
+    name = function.__name__
     place = getattr(ns, module, None) if module else ns
     lifted = getattr(place, ARRAY_API_NAMES.get(name, name), None)
-    if callable(lifted) and short_name not in OTHERWISE:
-        try:
-            return _translated(ns, function, lifted, arguments, options)
-        except _OnlyInNumPyError as only:
-            why = f"the option {only} is not in the Array API"
-    else:
-        why = "it is not in the Array API"
-    if (written := _written_to(function, arguments, options)) is not None:
-        why = f"{written} is not lifted"
-    elif not isinstance(first.samples, np.ndarray):
-        why = f"the samples are {kind_of(first.samples)}, and {why}"
-    elif short_name in EACH_SAMPLE:
-        return _on_each_sample(ns, f"np.{short_name}", function, arguments, options)
-    raise unsupported(f"np.{short_name}", why)
+    if not callable(lifted) or lifted is function or short_name in OTHERWISE:
+        raise NotLiftedError("it is not in the Array API")
+    return _translated(ns, function, lifted, arguments, options)
 
 
 def _require_one_library(function: Any, arguments: Any) -> None:
@@ -99,24 +82,8 @@ OTHERWISE = frozenset(["linspace"])
 """Functions of NumPy that promote otherwise than the function of the Array API of the same name."""
 
 
-class _OnlyInNumPyError(Exception):
-    """An option that the Array API does not have."""
-
-
-@functools.cache
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(function)
-
-
-def _written_to(function: Any, arguments: Any, options: Any) -> str | None:
-    """The option, by name or by place, that would have `function` write into an argument."""
-    try:
-        given = _signature(function).bind(*arguments, **options).arguments
-    except (TypeError, ValueError):  # no signature is known, or the call does not fit and the function raises the error
-        given = options
-    if given.get("out") is not None:
-        return "out="
-    return "copy=False" if given.get("copy") is False else None
+class NotLiftedError(Exception):
+    """The reason why a call cannot take all samples at once."""
 
 
 RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max"}
@@ -127,10 +94,10 @@ ARRAYS = frozenset(("x", "x1", "x2", "indices", "sorter"))
 
 def _translated(ns: EnsembleNamespace, function: Any, lifted: Any, arguments: Any, options: Any) -> Any:
     """Call `lifted` with the NumPy call's arguments; an option that only NumPy has must keep its default."""
-    given = _signature(function).bind(*arguments, **options)
+    given = signature_of(function).bind(*arguments, **options)
     if given.arguments.get("ddof", 0) and "correction" in given.arguments:
         raise ValueError(message(f"np.{function.__name__}", "ddof and correction", "not be given both", "both"))
-    parameters = _signature(lifted).parameters.values()
+    parameters = signature_of(lifted).parameters.values()
     values = list(given.arguments.items())
     positional: list[Any] = []
     for parameter in parameters:
@@ -142,72 +109,21 @@ def _translated(ns: EnsembleNamespace, function: Any, lifted: Any, arguments: An
                 value = ns.asarray(value)
             positional.append(_array(ns, value) if parameter.name in ARRAYS else value)
     accepted = {p.name for p in parameters if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
-    defaults = _signature(function).parameters
+    defaults = signature_of(function).parameters
     keyword: dict[str, Any] = {}
     for key, value in values:
         new = RENAMED.get(key, key)
         if new in accepted:
             keyword[new] = _array(ns, value) if new in ARRAYS else value
         elif value is not defaults[key].default and value is not None:
-            raise _OnlyInNumPyError(key)
+            raise NotLiftedError(f"the option {key} is not in the Array API")
     return lifted(*positional, **keyword)
-
-
-# -- sample by sample --------------------------------------------------------------------------------------------------
-
-
-def _on_each_sample(ns: EnsembleNamespace, name: str, function: Any, arguments: Any, options: Any) -> Any:
-    """`function` on the plain arrays of one sample after the other; nested lists may hold ensembles."""
-    found: list[Ensemble] = []
-    arguments, options = _marked(arguments, found), _marked(options, found)
-    views: set[int] = set()
-
-    def call(*plain: Any) -> Any:
-        result = function(*_filled(arguments, plain), **_filled(options, plain))
-        parts = result if isinstance(result, list | tuple) else [result]
-        for k, part in enumerate(parts):
-            if isinstance(part, np.ndarray) and any(np.may_share_memory(part, array) for array in plain):
-                views.add(k)
-        if not all(is_array(part) or isinstance(part, bool | int | float | complex) for part in parts):
-            raise unsupported(name, f"its result is {kind_of(result)}")
-        return tuple(result) if isinstance(result, list) else result
-
-    result = each_sample(ns, name, call, *found)
-    for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
-        if k in views:  # a view of each sample's own array: here there is nothing to write through to
-            read_only(part)
-    return result
-
-
-class _Place:
-    """Where an ensemble stood among the arguments."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-def _marked(value: Any, found: list[Ensemble]) -> Any:
-    """`value` with a mark instead of every ensemble; these are gathered in `found`."""
-    if isinstance(value, Ensemble):
-        found.append(value)
-        return _Place(len(found) - 1)
-    if type(value) is dict:
-        return {key: _marked(part, found) for key, part in value.items()}
-    return type(value)(_marked(part, found) for part in value) if type(value) in (list, tuple) else value
-
-
-def _filled(value: Any, plain: tuple[Any, ...]) -> Any:
-    if isinstance(value, _Place):
-        return plain[value.number]
-    if type(value) is dict:
-        return {key: _filled(part, plain) for key, part in value.items()}
-    return type(value)(_filled(part, plain) for part in value) if type(value) in (list, tuple) else value
 
 
 # -- functions that need more than a change of names -------------------------------------------------------------------
 
 
-def _dot(ns: EnsembleNamespace, a: Any, b: Any) -> Any:
+def _dot(ns: EnsembleNamespace, a: Any, b: Any, out: None = None) -> Any:
     a, b = (v if isinstance(v, Ensemble) or is_array(v) else np.asarray(v) for v in (a, b))
     if not len(a.shape) or not len(b.shape):
         return ns.multiply(a, b)
@@ -226,7 +142,7 @@ def _norm(ns: EnsembleNamespace, x: Array, ord: Any = None, axis: Any = None, ke
         if axis is not None:
             x = ns.moveaxis(x, tuple(axis), (-2, -1))
         if axis is not None and keepdims:
-            raise unsupported("np.linalg.norm", "keepdims of a matrix norm on named axes is not lifted")
+            raise NotLiftedError("keepdims of a matrix norm on named axes is not lifted")
         return ns.linalg.matrix_norm(x, ord="fro" if ord is None else ord, keepdims=keepdims)
     return ns.linalg.vector_norm(x, axis=axis, ord=2 if ord is None else ord, keepdims=keepdims)
 
@@ -243,27 +159,25 @@ def _array(ns: EnsembleNamespace, value: Any) -> Any:
 
 
 def _joined(name: str) -> Callable[..., Any]:
-    def join(ns: EnsembleNamespace, arrays: Any, axis: Any = 0, out: Any = None, **options: Any) -> Any:
-        if out is not None or options:
-            raise unsupported(f"np.{name}", "its options besides axis are not lifted")
+    def join(ns: EnsembleNamespace, arrays: Any, axis: Any = 0, out: None = None, **options: Any) -> Any:
+        if options:
+            raise NotLiftedError("its options besides axis are not lifted")
         return getattr(ns, ARRAY_API_NAMES.get(name, name))([_array(ns, array) for array in arrays], axis=axis)
 
     return join
 
 
-def _round(ns: EnsembleNamespace, a: Ensemble, decimals: int = 0, out: Any = None) -> Any:
-    if out is not None:
-        raise unsupported("np.round", "out= is not lifted")
+def _round(ns: EnsembleNamespace, a: Ensemble, decimals: int = 0, out: None = None) -> Any:
     if not decimals:
         return ns.round(a)
     if not hasattr(a.samples, "round"):
-        raise unsupported("np.round", "the option decimals is not in the Array API")
+        raise NotLiftedError("the option decimals is not in the Array API")
     return wrap(a.samples.round(decimals=decimals), a.sample_set)
 
 
 def _svd(ns: EnsembleNamespace, a: Any, full_matrices: bool = True, compute_uv: bool = True, **options: Any) -> Any:
     if options.pop("hermitian", False) or options:
-        raise unsupported("np.linalg.svd", "the option hermitian is not in the Array API")
+        raise NotLiftedError("the option hermitian is not in the Array API")
     return ns.linalg.svd(a, full_matrices=full_matrices) if compute_uv else ns.linalg.svdvals(a)
 
 
@@ -287,7 +201,7 @@ def _qr(ns: EnsembleNamespace, a: Any, mode: str = "reduced") -> Any:
     if mode in ("reduced", "complete"):
         return ns.linalg.qr(a, mode=mode)
     if mode != "r":
-        raise unsupported("np.linalg.qr", f"mode={mode!r} is not lifted")
+        raise NotLiftedError(f"mode={mode!r} is not lifted")
     return ns.linalg.qr(a)[1]
 
 
@@ -312,7 +226,9 @@ def _ordered(name: str) -> Callable[..., Any]:
         ns: EnsembleNamespace, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
     ) -> Any:
         if order is not None:
-            raise unsupported(f"np.{name}", "the option order is not in the Array API")
+            raise NotLiftedError("the option order is not in the Array API")
+        if not a.ndim:
+            raise NotLiftedError("it orders a value without axes")
         return getattr(ns, name)(a, axis=axis) if axis is not None else getattr(ns, name)(ns.reshape(a, -1))
 
     return ordered
@@ -342,9 +258,7 @@ def _swapaxes(ns: EnsembleNamespace, a: Ensemble, axis1: int, axis2: int) -> Any
 
 
 def _cumulate(name: str) -> Callable[..., Any]:
-    def cumulate(ns: EnsembleNamespace, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        if out is not None:
-            raise unsupported(f"np.{name}", "out= is not lifted")
+    def cumulate(ns: EnsembleNamespace, a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
         return getattr(ns, name)(a if axis is not None else ns.reshape(a, -1), axis=axis, dtype=dtype)
 
     return cumulate
@@ -360,7 +274,7 @@ def _size(ns: EnsembleNamespace, a: Any, axis: Any = None) -> int:
 
 def _ravel(ns: EnsembleNamespace, a: Any, order: str = "C") -> Any:
     if order != "C":
-        raise unsupported("np.ravel", f"order={order!r} is not lifted")
+        raise NotLiftedError(f"order={order!r} is not lifted")
     return ns.reshape(a, -1)
 
 
@@ -385,7 +299,31 @@ def _allclose(ns: EnsembleNamespace, a: Any, b: Any, *tolerances: Any, **options
     return bool(ns.all(_isclose(ns, a, b, *tolerances, **options)))
 
 
+def _places_in_shape(name: str) -> Callable[..., Any]:
+    """Places that only depend on the shape of an array: plain arrays."""
+    return lambda ns, a, *more: getattr(np, name)(np.broadcast_to(np.False_, a.shape), *more)
+
+
+def _share_memory(name: str) -> Callable[..., Any]:
+    def share(ns: EnsembleNamespace, a: Any, b: Any, *more: Any, **options: Any) -> bool:
+        plain = (x.samples if isinstance(x, Ensemble) else x for x in (a, b))
+        shared: bool = getattr(np, name)(*plain, *more, **options)
+        return shared
+
+    return share
+
+
+def _common_type(ns: EnsembleNamespace, *arrays: Any) -> Any:
+    return np.common_type(*(x.samples if isinstance(x, Ensemble) else x for x in arrays))
+
+
+def _broadcast_arrays(ns: EnsembleNamespace, *arrays: Any, subok: bool = False) -> Any:
+    arrays = ns.broadcast_arrays(*(x if isinstance(x, Ensemble) else ns.asarray(x) for x in arrays))
+    return type(arrays)(as_array(x) for x in arrays)
+
+
 SPECIAL: dict[str, Callable[..., Any]] = {
+    "broadcast_arrays": _broadcast_arrays,
     "dot": _dot,
     "linalg.norm": _norm,
     "where": _where,
@@ -411,6 +349,9 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "sort": _ordered("sort"),
     "argsort": _ordered("argsort"),
     "copyto": _copyto,
+    "common_type": _common_type,
+    **{name: _places_in_shape(name) for name in ("diag_indices_from", "tril_indices_from", "triu_indices_from")},
+    **{name: _share_memory(name) for name in ("may_share_memory", "shares_memory")},
     "iscomplexobj": _has_complex_type,
     "isrealobj": lambda ns, x: not _has_complex_type(ns, x),
     "isclose": _isclose,

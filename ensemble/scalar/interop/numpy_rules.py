@@ -9,16 +9,18 @@ Promotion, options and errors are NumPy's own.
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ensemble._check import message
 from ensemble._typing import Array
+from ensemble.scalar._memory import refill
 from ensemble.scalar._operators import NUMBERS
-from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
+from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
+from ensemble.scalar.interop.numpy_each_sample import signature_of
 from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
@@ -45,6 +47,8 @@ def elementwise(function: Function) -> Function:
     def lifted(*values: Any, **options: Any) -> Any:
         if len(values) > n_arrays:
             raise NotByRuleError("an option by place")
+        if len(values) == 1 and function is np.where:
+            raise NotByRuleError("the places of entries that are not zero: the arrays do not broadcast")
         arrays: list[Array] = []
         sample_set = None
         for value in values:
@@ -65,7 +69,8 @@ def elementwise(function: Function) -> Function:
             samples_of(f"np.{name}", *values)
             raise
         if type(result) is np.ndarray and result.dtype.kind in "biufc":
-            return wrap(packed(result), sample_set)
+            lifted_result = wrap(packed(result), sample_set)
+            return as_array(lifted_result) if function is np.where else lifted_result  # NumPy's `where` gives no scalar
         return result_of(result, sample_set, name)
 
     return lifted
@@ -97,15 +102,10 @@ def _with_options(function: Function, values: Any, arrays: list[Array], options:
     return written_to_outputs(outputs, function(*arrays, **options), sample_set, function.__name__)
 
 
-@functools.cache
-def _signature(function: Function) -> inspect.Signature:
-    return inspect.signature(function)
-
-
 def along(function: Function) -> Function:
     """Rule: the first argument is reduced along `axis`, over all its visible axes by default; `where` broadcasts."""
     name = f"np.{function.__name__}"
-    parameters = list(_signature(function).parameters)
+    parameters = list(signature_of(function).parameters)
     first = parameters[0]
     one_axis = function in (np.argmax, np.argmin, np.nanargmax, np.nanargmin)
     axis_second = parameters[1] == "axis"
@@ -117,7 +117,7 @@ def along(function: Function) -> Function:
                 more = arguments[1:]
                 if axis_second or type(more[0]) in NUMBERS:
                     return result_of(function(x.samples, *more, axis=0), x.sample_set, function.__name__)
-        given = dict(_signature(function).bind(*arguments, **options).arguments)
+        given = dict(signature_of(function).bind(*arguments, **options).arguments)
         x = _lifted(given.pop(first))
         where, out, axis = (given.pop(key, np._NoValue) for key in ("where", "out", "axis"))
         if where is np._NoValue:
@@ -131,8 +131,13 @@ def along(function: Function) -> Function:
         if samples.shape[-1] != n_samples:
             samples = np.broadcast_to(samples, (*x.shape, n_samples))
         if not x.ndim:
-            if axis is not None:
-                raise NotByRuleError("an axis of a value without axes")
+            if axis is not None:  # some functions take 0 for an axis of NumPy's scalars
+                if where is not True or out is not None:
+                    raise NotByRuleError("an axis of a value without axes")
+                kinds: set[type] = set()
+                value = functools.partial(_of_scalar, function, axis, given, kinds)
+                result = each_sample(namespace_of(x, None), function.__name__, value, x)
+                return as_array(result) if np.ndarray in kinds else result
             samples, axis = samples[None, :], 0
             given.pop("keepdims", None)
         elif axis is None and one_axis:
@@ -161,6 +166,12 @@ def along(function: Function) -> Function:
     return lifted
 
 
+def _of_scalar(function: Function, axis: Any, options: dict[str, Any], kinds: set[type], value: np.ndarray) -> Any:
+    result = function(value[()], axis=axis, **options)
+    kinds.add(type(result))
+    return result
+
+
 def _lifted(value: Any) -> Ensemble:
     return value if isinstance(value, Ensemble) else wrap(np.asarray(value)[..., None])
 
@@ -173,21 +184,23 @@ def _run_of_bytes(n_bytes: int) -> np.dtype[Any]:
     return np.dtype((np.void, n_bytes))
 
 
-def entries(x: Ensemble) -> np.ndarray:
-    """A view of the visible shape: every entry is the run of bytes of its samples."""
+def entries(x: Ensemble) -> Any:
+    """A view of the visible shape: every entry is the run of bytes of its samples; of a value, that run as a scalar."""
     samples = packed(x.samples)
-    result: np.ndarray = samples.view(_run_of_bytes(samples.itemsize * samples.shape[-1]))[..., 0]
-    return result
+    result = samples.view(_run_of_bytes(samples.itemsize * samples.shape[-1]))[..., 0]
+    return result[()] if x.is_value else result
 
 
 def of_entries(values: Any, x: Ensemble) -> Any:
     """The ensembles of what a function made of the `entries` of `x`, views of `x` where it gave views."""
     if isinstance(values, list | tuple):
         return type(values)(of_entries(part, x) for part in values)
-    if type(values) is not np.ndarray:
-        values = np.array(values, copy=True)  # a value, as NumPy's scalars are
+    if type(values) is not np.ndarray:  # a value, as NumPy's scalars are
+        return wrap(np.array(values, copy=True)[None].view(x.samples.dtype), x.sample_set)
     samples = values[..., None].view(x.samples.dtype)
-    return view(x, samples) if np.may_share_memory(samples, x.samples) else wrap(samples, x.sample_set)
+    if not np.may_share_memory(samples, x.samples):
+        return as_array(wrap(samples, x.sample_set))
+    return as_array(view(x, samples))
 
 
 def moving(function: Function, place: int = 0) -> Function:
@@ -204,6 +217,14 @@ def moving(function: Function, place: int = 0) -> Function:
         return of_entries(function(*plain, **options), x)
 
     return lifted
+
+
+def _meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    """Each grid holds the entries of one array: a copy, or what NumPy gives as a view."""
+    lifted = [_lifted(array) for array in arrays]
+    samples_of("np.meshgrid", *lifted)
+    grids = np.meshgrid(*(entries(x) for x in lifted), copy=copy, sparse=sparse, indexing=indexing)
+    return type(grids)(of_entries(grid, x) for grid, x in zip(grids, lifted, strict=True))
 
 
 def _atleast(function: Function) -> Function:
@@ -238,7 +259,7 @@ def _full_like(
     visible = x.shape if shape is None else _as_shape(shape)
     result = np.empty((*visible, n_samples), dtype=x.dtype if dtype is None else dtype)
     np.copyto(result, samples_in(fill_value), casting="unsafe")
-    return wrap(result, set_of(x, fill_value))
+    return as_array(wrap(result, set_of(x, fill_value)))
 
 
 def _as_shape(shape: Any) -> tuple[int, ...]:
@@ -252,8 +273,8 @@ def _like(function: Function) -> Function:
         x = _lifted(a)
         if shape is not None:
             shape = (*_as_shape(shape), x.n_samples)
-            return wrap(function(x.samples, dtype=dtype, shape=shape), x.sample_set)
-        return wrap(packed(function(x.samples, dtype=dtype)), x.sample_set)
+            return as_array(wrap(function(x.samples, dtype=dtype, shape=shape), x.sample_set))
+        return as_array(wrap(packed(function(x.samples, dtype=dtype)), x.sample_set))
 
     return lifted
 
@@ -267,6 +288,13 @@ def _einsum(subscripts: Any, *operands: Any, **options: Any) -> Any:
     left, right = subscripts.replace(" ", "").split("->")
     if set(left) != set(right) or left.count(".") != right.count("."):
         raise NotByRuleError("a sum")
+    lengths: dict[str, set[int]] = {}
+    for letter, n in zip(left, x.shape, strict=False):
+        lengths.setdefault(letter, set()).add(n)
+    if "." not in left and any(len(found) > 1 for found in lengths.values()):
+        # NumPy gives a view beyond the memory of an array of shape (0, 4) here.
+        requirement = "have equal lengths on axes of one letter"
+        raise ValueError(message("np.einsum", "the operand", requirement, f"shape {x.shape} for {left!r}"))
     hidden = next(letter for letter in "zyxwvutsrqponmlkjihgfedcbaZ" if letter not in subscripts)
     return view(x, np.einsum(f"{left}{hidden}->{right}{hidden}", x.samples))
 
@@ -302,6 +330,7 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
         dst._widen(n_samples)
     np.copyto(dst.samples, samples_in(src), casting=casting, where=samples_in(where))
     dst.sample_set = sample_set
+    refill(dst._memory_token)
 
 
 def _truth(function: Function) -> Function:
@@ -349,6 +378,8 @@ _NUMPY = (
 RULES: dict[Any, Function] = {
     **{function: rule(function) for function, rule in _NUMPY},
     np.compress: moving(np.compress, 1),
+    np.lib.stride_tricks.sliding_window_view: moving(np.lib.stride_tricks.sliding_window_view),
+    np.meshgrid: _meshgrid,
     np.where: elementwise(np.where),
     np.allclose: _truth(np.isclose),
     np.full_like: _full_like,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import Any, Self
 
 import numpy as np
 
 from ensemble._backend import copy_of, to_numpy
-from ensemble._check import require
+from ensemble._check import message, require
 from ensemble._typing import Array
+from ensemble.scalar._memory import MemoryToken
 from ensemble.scalar._operators import Operators
 from ensemble.scalar.divergence.policy import agreed, failure, failure_of_sample, require_one_text, split
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -19,6 +22,58 @@ from ensemble.scalar.sample_set import SampleSet
 __all__ = ["Protocols"]
 
 SET_ARRAYS = ("ids", "weights", "points")
+
+POLYNOMIAL = "Write np.polynomial.polynomial.polyval(x, p.convert().coef) for p(x), np.polyfit(t, x, degree) for a fit."
+
+INSTEAD = {
+    "AxisConcatenator": (
+        "np.r_ or np.c_",
+        "Write np.concatenate([x, y]) for np.r_[x, y], np.hstack([0.0, x, 1.0]) where values are among them, and "
+        "np.column_stack([x, y]) for np.c_[x, y].",
+    ),
+    "nd_grid": ("np.mgrid or np.ogrid", "Write np.linspace(start, stop, number), which takes ensembles."),
+    "vectorize": ("np.vectorize", "Use per_sample, or call the function: it may take ensembles as it is."),
+    "ndenumerate": ("np.ndenumerate", "Write for place in np.ndindex(x.shape): x[place]."),
+    "as_strided": ("as_strided", "Write np.lib.stride_tricks.sliding_window_view, or indices."),
+    "ABCPolyBase": ("a polynomial class of NumPy", POLYNOMIAL),
+    "mapdomain": ("a polynomial class of NumPy", POLYNOMIAL),
+    "polyval": (
+        "np.polynomial.polynomial.polyval",
+        "Write np.polyval(c[::-1], x), whose coefficients may be ensembles.",
+    ),
+}
+"""What is seen and what to write for functions and classes of NumPy that make arrays of all they get."""
+
+
+NUMBERS = {
+    "AbstractArray.__bool__": bool,
+    "AbstractArray.__complex__": complex,
+    "AbstractArray.__float__": float,
+    "AbstractArray.__int__": int,
+}
+"""How xarray asks for one number: by an array of it."""
+
+
+def _number_asked_for(frame: FrameType | None) -> Callable[[Any], Any] | None:
+    """What an xarray.DataArray around an ensemble is to be made: ``bool(x)`` is that of the ensemble."""
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("xarray."):
+        if frame.f_code.co_qualname in NUMBERS:
+            return NUMBERS[frame.f_code.co_qualname]
+        frame = frame.f_back
+    return None
+
+
+CONVERSION = "a conversion to a plain array", "name the samples that it takes"
+
+
+def _what_converts(frame: FrameType | None) -> tuple[str, str] | None:
+    """What asks for a plain array, and what to do: by the functions of NumPy that have called; None for others."""
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("numpy."):
+        for name in frame.f_code.co_qualname.split("."):
+            if name in INSTEAD:
+                return INSTEAD[name]
+        frame = frame.f_back
+    return None
 
 
 class Protocols(Operators):
@@ -31,7 +86,13 @@ class Protocols(Operators):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if PROTOCOLS.is_asked_by_scipy():
             return np.array(None, dtype=object)  # its sign for what is no array: the product is left to `__rmatmul__`
-        raise failure(TypeError(PROTOCOLS.refusal()), self.samples.shape[-1])
+        frame = sys._getframe(1)
+        number = _number_asked_for(frame)
+        if number is not None:
+            return np.asarray(number(self))
+        known = _what_converts(frame)
+        text = PROTOCOLS.refusal() if known is None else message("Ensemble", *CONVERSION, *known)
+        raise failure(TypeError(text), self.samples.shape[-1])
 
     def __dlpack__(
         self,
@@ -58,7 +119,10 @@ class Protocols(Operators):
         return device
 
     def __copy__(self) -> Self:
-        return type(self)(copy_of(self.samples), self.sample_set)  # type: ignore[call-arg]
+        copied = type(self)(copy_of(self.samples), self.sample_set)  # type: ignore[call-arg]
+        if self.samples.ndim == 1 and self._memory_token is not None:
+            copied._memory_token = MemoryToken()  # an array without axes as well
+        return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()

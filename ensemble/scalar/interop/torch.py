@@ -40,7 +40,7 @@ TORCH_NAMES = ARRAY_API_NAMES | {
     "special_log1p": "log1p",
 }
 
-ELEMENTWISE = frozenset((*UNARY.split(), *BINARY.split(), "conj", "imag", "matmul", "real", "where"))
+ELEMENTWISE = frozenset((*UNARY.split(), *BINARY.split(), "conj", "imag", "matmul", "real"))
 """Functions that take arrays alone, in the order of the Array API."""
 
 LINALG = frozenset(["cholesky", "det", "eigh", "eigvalsh", "inv", "pinv", "slogdet", "solve", "svdvals"])
@@ -341,7 +341,13 @@ ALONG: dict[str, Callable[..., Any]] = {
 }
 """Functions along visible axes that PyTorch's own work on the samples serves."""
 
+
+def _where(ns: EnsembleNamespace, condition: Array, *choices: Any) -> Any:
+    return ns.where(condition, *choices) if choices else ns.nonzero(condition)
+
+
 SPECIAL: dict[str, Callable[..., Any]] = {
+    "where": _where,
     **{name: _reduction(name) for name in ("sum", "prod", "mean", "all", "any")},
     "amax": _reduction("max"),
     "amin": _reduction("min"),

@@ -12,7 +12,16 @@ from ensemble._check import kind_of, message, require_one_library
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
 from ensemble.scalar._operators import NUMBERS as PYTHON_NUMBERS
-from ensemble.scalar._operators import array_power, operand, power, shape_error, weak_beside
+from ensemble.scalar._operators import (
+    array_power,
+    is_foreign,
+    operand,
+    plain_array,
+    power,
+    refill,
+    shape_error,
+    weak_beside,
+)
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -49,7 +58,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[s
             return result
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     given = (*inputs, *(value for key, value in options.items() if key != "out"), *options.get("out", ()))
-    if any(_is_foreign(value) for value in given):
+    if any(is_foreign(value) for value in given):
         return NotImplemented
     first = first_ensemble(given)
     if not isinstance(first.samples, np.ndarray):
@@ -107,23 +116,15 @@ def result_of(results: Any, sample_set: Any, name: str) -> Any:
     return wrap(packed(results), sample_set)
 
 
-def _is_foreign(value: Any) -> bool:
-    """Whether another type may handle the call; CuPy's arrays have returned NotImplemented already."""
-    own = getattr(type(value), "__array_ufunc__", None)
-    if own is None or own is np.ndarray.__array_ufunc__ or isinstance(value, Ensemble):
-        return False
-    return not type(value).__module__.startswith("cupy")
-
-
 def samples_in(value: Any) -> Any:
     """The operand on the samples: plain arrays gain the sample axis, numbers stay as they are."""
     if isinstance(value, Ensemble):
         return value.samples
     if isinstance(value, list | tuple):
         value = np.asarray(value)
-    if isinstance(value, np.ma.MaskedArray | np.matrix):
-        seen = kind_of(value)
-        raise TypeError(message("Ensemble", "operands", "be arrays or numbers", seen, "Use np.asarray of it."))
+    value = plain_array(value, "Ensemble", "operands")
+    if not isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
+        value = np.asarray(value) if hasattr(value, "__array__") and not is_array(value) else value
     if not isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
         value = operand(np.empty(1), value)
         if value is NotImplemented:
@@ -152,8 +153,9 @@ def written_to_outputs(outputs: Any, results: Any, sample_set: Any, name: str) -
     if not any(output is not None for output in outputs):
         return result_of(results, sample_set, name)
     for output in outputs:
-        if output is not None and sample_set is not None:
-            output.sample_set = sample_set
+        if output is not None:
+            output.sample_set = output.sample_set if sample_set is None else sample_set
+            refill(output._memory_token)
     several = results if isinstance(results, tuple) else (results,)
     final = tuple(result_of(r, sample_set, name) if o is None else o for r, o in zip(several, outputs, strict=True))
     return final if isinstance(results, tuple) else final[0]
@@ -252,6 +254,7 @@ def _at(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any])
     else:
         ufunc.at(x.samples, with_samples(items), *(samples_in(value) for value in values))
     x.sample_set = sample_set
+    refill(x._memory_token)
 
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -298,6 +301,7 @@ def _generalised(ufunc: Any, name: str, method: str, inputs: Any, options: dict[
         if output is not None:
             np.copyto(output.samples, found[k].samples, casting=options.get("casting", "same_kind"))
             output.sample_set = found[k].sample_set
+            refill(output._memory_token)
             found[k] = output
     return tuple(found) if isinstance(results, tuple) else found[0]
 

@@ -9,7 +9,7 @@ from typing import Any
 from ensemble._backend import copy_of, is_array, library_of, needs_gradient, numbers, to_numpy
 from ensemble._check import message, require, require_one_library
 from ensemble._typing import Array
-from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
+from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
 from ensemble.scalar.lift.shapes import as_shape
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
 
@@ -19,7 +19,7 @@ def allocation(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     f = getattr(ns.base, name)
 
     def lifted(shape: Any, *, dtype: Any = None, device: Any = None) -> Ensemble:
-        return wrap(f((*as_shape(shape), ns.n_samples), dtype=dtype, device=device))
+        return as_array(wrap(f((*as_shape(shape), ns.n_samples), dtype=dtype, device=device)))
 
     return named(lifted, name)
 
@@ -33,7 +33,7 @@ def allocation_like(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         n_samples = max(x.n_samples, ns.n_samples)
         device = x.device if device is None else device
         samples = f((*x.shape, n_samples), dtype=x.dtype if dtype is None else dtype, device=device)
-        return wrap(samples, x.sample_set)
+        return as_array(wrap(samples, x.sample_set))
 
     return named(lifted, name)
 
@@ -43,7 +43,8 @@ def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = Non
     if isinstance(fill_value, list | tuple) or is_array(fill_value):
         fill_value = asarray(ns, fill_value)
     if not isinstance(fill_value, Ensemble):
-        return wrap(ns.base.full((*as_shape(shape), ns.n_samples), fill_value, dtype=dtype, device=device))
+        samples = ns.base.full((*as_shape(shape), ns.n_samples), fill_value, dtype=dtype, device=device)
+        return as_array(wrap(samples))
     n_samples = samples_of("full", fill_value, ns.zeros(()))
     visible = as_shape(shape)
     fits = len(fill_value.shape) <= len(visible)
@@ -52,7 +53,7 @@ def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = Non
     dtype = fill_value.dtype if dtype is None else dtype
     values = ns.base.asarray(ns.base.astype(fill_value.samples, dtype), device=device)
     samples = ns.base.broadcast_to(values, (*visible, n_samples))
-    return wrap(copy_of(samples), fill_value.sample_set)
+    return as_array(wrap(packed(copy_of(samples)), fill_value.sample_set))
 
 
 def full_like(
@@ -66,7 +67,7 @@ def full_like(
     if n_samples > ns.n_samples:
         ns = _wider(ns, n_samples)
     filled = full(ns, x.shape, fill_value, dtype=dtype, device=device)
-    return wrap(filled.samples, set_of(x, fill_value))
+    return as_array(wrap(filled.samples, set_of(x, fill_value)))
 
 
 def _wider(ns: EnsembleNamespace, n_samples: int) -> Any:
@@ -79,11 +80,11 @@ def asarray(ns: EnsembleNamespace, obj: Any, /, *, dtype: Any = None, device: An
     """`obj` as an ensemble: plain data becomes shared; nested sequences may hold 0-d ensembles."""
     if isinstance(obj, Ensemble):
         samples = ns.base.asarray(obj.samples, dtype=dtype, device=device, copy=copy)
-        return wrap(samples, obj.sample_set) if copy else view(obj, samples)
+        return as_array(wrap(packed(samples), obj.sample_set) if copy else view(obj, samples))
     if isinstance(obj, list | tuple) and _holds_ensembles(obj):
         result: Ensemble = ns.stack([asarray(ns, item, dtype=dtype, device=device) for item in obj])
         return result
-    return wrap(ns.base.asarray(obj, dtype=dtype, device=device, copy=copy)[..., None])
+    return as_array(wrap(ns.base.asarray(obj, dtype=dtype, device=device, copy=copy)[..., None]))
 
 
 def _holds_ensembles(obj: Any) -> bool:
@@ -182,7 +183,7 @@ def meshgrid(ns: EnsembleNamespace, *arrays: Array, indexing: str = "xy") -> Seq
     grids = ns.broadcast_arrays(*lines) if n else ()
     if indexing == "xy" and n > 1:
         grids = tuple(ns.permute_dims(grid, (1, 0, *range(2, n))) for grid in grids)
-    result: Sequence[Ensemble] = ns.sequence()(wrap(copy_of(grid.samples), grid.sample_set) for grid in grids)
+    result: Sequence[Ensemble] = ns.sequence()(wrap(packed(copy_of(grid.samples)), grid.sample_set) for grid in grids)
     return result
 
 
@@ -198,6 +199,7 @@ def astype(ns: EnsembleNamespace, x: Array, dtype: Any, /, *, copy: bool = True,
     x = ns.lift(x, "astype")
     samples = ns.base.astype(x.samples, dtype, copy=copy)
     result = wrap(samples, x.sample_set) if copy else view(x, samples)
+    result = result if x.is_value else as_array(result)
     return result if device is None else result.to_device(device)
 
 

@@ -147,7 +147,7 @@ def _nan_like(base: Namespace, x: Array) -> Any:
 
 def solve(ns: EnsembleNamespace, x1: Array, x2: Array, /) -> Ensemble:
     """The solution of ``x1 @ x = x2``; NaN in samples whose matrix is singular."""
-    a, b = ns.lift(x1, "solve"), ns.lift(x2, "solve")
+    a, b = _matrices(ns, x1, "solve"), ns.lift(x2, "solve")
     n_samples, sample_set = samples_of("solve", a, b), set_of(a, b)
     base = ns.main.base
     if a.is_shared and a.ndim == 2 and b.ndim in (1, 2) and n_samples > 1:  # one factorisation for all samples

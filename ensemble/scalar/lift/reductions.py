@@ -54,6 +54,8 @@ def reduction(*options: str) -> Callable[[EnsembleNamespace, str], Callable[...,
         f = getattr(ns.base, name)
 
         def lifted(x: Array, /, *, axis: Any = None, **more: Any) -> Ensemble:
+            if "out" in more and more["out"] is None:  # which NumPy's functions pass on to methods of other types
+                del more["out"]
             if not more.keys() <= allowed:
                 raise TypeError(message(name, "keywords", f"be among {sorted(allowed)}", sorted(more)))
             x = ns.lift(x, name)

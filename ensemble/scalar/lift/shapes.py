@@ -13,7 +13,7 @@ from ensemble._backend import is_array, to_numpy
 from ensemble._check import message, require
 from ensemble._typing import Array
 from ensemble.scalar.divergence.policy import agreed
-from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
+from ensemble.scalar.ensemble import Ensemble, entry_or_view, packed, view, wrap
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import flat, visible_axes, visible_axis
 from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
@@ -78,7 +78,7 @@ def unstack(ns: EnsembleNamespace, x: Array, /, *, axis: int = 0) -> tuple[Ensem
     """The slices of `x` along a visible axis."""
     x = ns.lift(x, "unstack")
     front = ns.base.moveaxis(x.samples, visible_axis(axis, x.ndim, "unstack"), 0)
-    return tuple(view(x, front[k, ...]) for k in range(front.shape[0]))
+    return tuple(entry_or_view(x, front[k, ...]) for k in range(front.shape[0]))
 
 
 def expand_dims(ns: EnsembleNamespace, x: Array, /, axis: Any) -> Ensemble:

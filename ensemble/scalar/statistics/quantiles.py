@@ -38,8 +38,12 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
 
     Notes
     -----
-    Linear: sorted sample k with weight ``w_k`` is at ``B_k / (B_k + A_k)``, the weights before and after it.
-    Equal weights give ``(k - 1) / (n - 1)``: definition 7 of Hyndman and Fan [1]_, which is NumPy's.
+    Linear: between sorted samples k and k + 1 the quantile rises along a stretch of ``min(w_k, w_(k+1))`` on the axis
+    of weights; where a sample weighs more than its neighbours, the rest of its weight is a constant part. The axis
+    starts and ends in samples 1 and n, so levels 0 and 1 are the extremes. Equal weights leave rises alone and put
+    sample k at ``(k - 1) / (n - 1)``: definition 7 of Hyndman and Fan [1]_, which is NumPy's. A sample of more than
+    half of all weight is the median. Where of two neighbours one weighs 1 and all weights are whole numbers, the
+    result is definition 7 of as many copies as the weights say.
 
     References
     ----------
@@ -50,6 +54,9 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
     >>> import numpy as np
     >>> sample_quantile(Ensemble(np.array([4.0, 1.0, 2.0])), [0.5, 0.75])
     array([2., 3.])
+    >>> from ensemble.scalar import SampleSet
+    >>> float(sample_quantile(Ensemble(np.array([1.0, 3.0]), SampleSet(weights=[1.0, 99.0])), 0.5))
+    3.0
     """
     xp, samples, weights = weighed(x, "sample_quantile", ordered=True)
     samples = floating(xp, samples)
@@ -73,11 +80,18 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
         place = xp.broadcast_to(place, ordered.shape)
     else:
         w = xp.reshape(xp.take(_double(xp, x), xp.reshape(order, (-1,))), order.shape)
-        before = xp.cumulative_sum(w, axis=-1, include_initial=True)[..., :-1]
-        after = xp.flip(xp.cumulative_sum(xp.flip(w, axis=-1), axis=-1, include_initial=True)[..., :-1], axis=-1)
-        others = before + after  # not the sum of all less its own: a small weight would be lost beside a large one
-        place = xp.where(others > 0.0, before / xp.where(others > 0.0, others, xp.ones_like(others)), 0.5)
+        ordered, place = _weighted_line(xp, ordered, w)
     return _unless_nan(xp, samples, [_interpolated(xp, ordered, place, level) for level in levels], given.shape)
+
+
+def _weighted_line(xp: Namespace, ordered: Array, w: Array) -> tuple[Array, Array]:
+    """Values and places, from 0 to 1, of a line through samples that are `ordered`: two points for each."""
+    rise = xp.minimum(w[..., :-1], w[..., 1:])
+    left, right = xp.concat([rise[..., :1], rise], axis=-1), xp.concat([rise, rise[..., -1:]], axis=-1)
+    lengths = xp.stack([w - 0.5 * (left + right), right], axis=-1)  # of the constant part, of the rise behind it
+    ends = xp.cumulative_sum(xp.reshape(lengths, (*w.shape[:-1], -1)), axis=-1, include_initial=True)[..., :-1]
+    doubled = xp.reshape(xp.stack([ordered, ordered], axis=-1), (*w.shape[:-1], 2 * w.shape[-1]))
+    return doubled, ends / ends[..., -1:]
 
 
 def _double(xp: Namespace, x: Ensemble) -> Array:

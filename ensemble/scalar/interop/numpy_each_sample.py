@@ -1,0 +1,277 @@
+"""NumPy's functions on every sample by itself: those that only compute, and those that write to an argument."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import is_array
+from ensemble._check import kind_of, message, samples_text
+from ensemble.scalar._memory import follow, refill
+from ensemble.scalar.divergence.policy import failure
+from ensemble.scalar.ensemble import Ensemble, as_array
+from ensemble.scalar.interop.methods import read_only
+from ensemble.scalar.interop.ufuncs import unsupported
+from ensemble.scalar.lift.each_sample import each_sample
+from ensemble.scalar.namespace import EnsembleNamespace, samples_of
+from ensemble.scalar.sample_set import common_set
+
+__all__ = ["EACH_SAMPLE", "on_each_sample", "signature_of", "written_arguments"]
+
+NAMES = (
+    "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere around array_equal "
+    "array_equiv array_split atleast_1d atleast_2d atleast_3d average bincount block choose clip column_stack compress "
+    "concatenate convolve corrcoef correlate cov cross cumprod cumsum cumulative_prod cumulative_sum delete diag "
+    "diagflat diagonal diff digitize dot dsplit dstack ediff1d "
+    "einsum extract fill_diagonal fix flatnonzero fliplr flipud geomspace gradient histogram histogram2d "
+    "histogram_bin_edges hsplit hstack i0 in1d inner "
+    "insert interp intersect1d isin iscomplex isneginf isposinf isreal ix_ kron lexsort linspace logspace max mean "
+    "median min "
+    "nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod "
+    "nanquantile nanstd nansum nanvar outer packbits pad partition percentile piecewise place poly polyadd polyder "
+    "polydiv polyfit polyint polymul polysub polyval prod ptp put put_along_axis putmask quantile ravel real_if_close "
+    "repeat resize roll rollaxis "
+    "roots rot90 round searchsorted select setdiff1d setxor1d sinc sort sort_complex split stack std sum take "
+    "take_along_axis tensordot "
+    "trace trapezoid trim_zeros union1d unique unpackbits unwrap vander var vdot vsplit vstack linalg.cond "
+    "linalg.eigh linalg.eigvalsh linalg.lstsq "
+    "linalg.matrix_rank linalg.multi_dot linalg.norm linalg.pinv linalg.qr linalg.svd linalg.tensorinv "
+    "linalg.tensorsolve fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fft2 fft.ifft2 fft.rfft2 "
+    "fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn"
+)
+
+EACH_SAMPLE = frozenset(NAMES.split())
+"""Functions that only compute: what they give for an ensemble is what they give for each sample, stacked."""
+
+WRITE_TO = {
+    np.put: "a",
+    np.putmask: "a",
+    np.place: "arr",
+    np.put_along_axis: "arr",
+    np.fill_diagonal: "a",
+}
+"""Functions that change an argument, by its name."""
+
+
+@functools.cache
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def written_arguments(function: Any, arguments: Any, options: Any) -> dict[str, Any]:
+    """The arguments that the call changes, by the names of NumPy's parameters."""
+    if function in WRITE_TO:
+        name = WRITE_TO[function]
+        return {name: arguments[0] if arguments else options.get(name)}
+    try:
+        given = signature_of(function).bind(*arguments, **options).arguments
+    except (TypeError, ValueError):  # no signature is known, or the call does not fit and the function raises the error
+        given = options
+    written: dict[str, Any] = {}
+    if given.get("out") is not None:
+        written["out"] = given["out"]
+    if given.get("copy") is False and function is np.nan_to_num:
+        written["x"] = given["x"]
+    return written
+
+
+def on_each_sample(
+    ns: EnsembleNamespace, name: str, function: Any, arguments: Any, options: Any, written: dict[str, Any]
+) -> Any:
+    """`function` on the plain arrays of one sample after the other; nested lists may hold ensembles.
+
+    What it writes to an argument is written when all samples are done, so that an error leaves every one as it was.
+    """
+    targets = _targets(name, written)
+    if function is np.put and targets[0].is_value:
+        return None  # NumPy makes an array of a scalar, and writes into that
+    if function is np.nan_to_num and targets and targets[0].is_value:
+        raise ValueError(message(name, "copy", "be True for a value without axes", False))
+    calls = _Calls(name, function, arguments, options, targets)
+    n_samples = samples_of(name, *calls.found)
+    results = iter(_results(name, calls.call, n_samples))
+    result = each_sample(ns, name, lambda *plain: next(results), *calls.found)
+    for target, column in zip(targets, calls.columns, strict=True):
+        _write(target, column, n_samples, calls.found)
+    if isinstance(result, tuple) and not result:
+        return None
+    if calls.gave_target:
+        return targets[0]
+    for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
+        if k in calls.views:  # a view of each sample's own array: here there is nothing to write through to
+            _follow_places(part, calls.views[k], calls.found)
+        elif k in calls.arrays_without_axes:
+            as_array(part)
+    return result
+
+
+class _Calls:
+    """The calls of a function for each sample, and what is seen of their results.
+
+    Attributes
+    ----------
+    found : list of Ensemble
+        The ensembles among the arguments, each once.
+    columns : list of lists of arrays
+        Of each target, its values after the call, sample by sample.
+    views : dict
+        Of results that are views of an argument, by their number and by sample: which argument, which entries.
+    arrays_without_axes : set of int
+        The results that NumPy gives as arrays without axes and not as scalars.
+    gave_target : bool
+        Whether the result is the argument written to.
+    """
+
+    def __init__(self, name: str, function: Any, arguments: Any, options: Any, targets: list[Ensemble]) -> None:
+        self.name, self.function = name, function
+        self.found: list[Ensemble] = []
+        self.arguments, self.options = _marked(arguments, self.found), _marked(options, self.found)
+        self.targets = [next(k for k, x in enumerate(self.found) if x is target) for target in targets]
+        self.scalars = [x.is_value and k not in self.targets for k, x in enumerate(self.found)]
+        self.columns: list[list[np.ndarray]] = [[] for _ in targets]
+        self.views: dict[int, dict[int, Any]] = {}
+        self.arrays_without_axes: set[int] = set()
+        self.gave_target = False
+
+    def call(self, s: int) -> Any:
+        """The function on sample `s`; an empty tuple for None."""
+        plain = [x.sample(s)[()] if scalar else x.sample(s) for x, scalar in zip(self.found, self.scalars, strict=True)]
+        result = self.function(*_filled(self.arguments, plain), **_filled(self.options, plain))
+        for column, target in zip(self.columns, self.targets, strict=True):
+            column.append(plain[target])
+            self.gave_target |= result is plain[target]
+        if result is None:
+            return ()
+        parts = result if isinstance(result, list | tuple) else [result]
+        for k, part in enumerate(parts):
+            if type(part) is np.ndarray:
+                self._look_at(k, part, plain, s)
+        if not all(is_array(part) or isinstance(part, bool | int | float | complex) for part in parts):
+            raise unsupported(self.name, f"its result is {kind_of(result)}")
+        return tuple(result) if isinstance(result, list) else result
+
+    def _look_at(self, k: int, part: np.ndarray, plain: list[Any], s: int) -> None:
+        if not part.ndim:
+            self.arrays_without_axes.add(k)
+        for number, array in enumerate(plain):
+            if type(array) is np.ndarray and np.may_share_memory(part, array):
+                self.views.setdefault(k, {})[s] = number, _places(part, array)
+
+
+def _targets(name: str, written: dict[str, Any]) -> list[Ensemble]:
+    targets = []
+    for key, value in written.items():
+        for target in value if isinstance(value, tuple) else (value,):
+            if not isinstance(target, Ensemble):
+                advice = "A plain array cannot hold samples; make an Ensemble of it first."
+                raise TypeError(message(name, key, "be an Ensemble", kind_of(target), advice))
+            targets.append(target)
+    return targets
+
+
+def _write(target: Ensemble, columns: list[np.ndarray], n_samples: int, found: list[Ensemble]) -> None:
+    if target.is_shared and n_samples > 1:
+        target._widen(n_samples)
+    target.samples[...] = np.stack(columns, axis=-1)
+    refill(target._memory_token)
+    for x in found:
+        target.sample_set = common_set(target.sample_set, x.sample_set)
+
+
+def _places(part: np.ndarray, array: np.ndarray) -> np.ndarray | None:
+    """The numbers of those entries of `array`, rows first, that its view `part` shows; None of another dtype."""
+    if part.dtype != array.dtype:
+        return None
+    numbers = np.empty_like(array, dtype=np.int64)  # in the order of the memory of `array`
+    numbers[...] = np.arange(array.size).reshape(array.shape)
+    size = array.itemsize
+    offset = (part.__array_interface__["data"][0] - array.__array_interface__["data"][0]) // size
+    strides = tuple(stride // size * numbers.itemsize for stride in part.strides)
+    return np.ndarray(part.shape, np.int64, numbers.ravel(order="K"), offset * numbers.itemsize, strides).copy()
+
+
+def _follow_places(part: Ensemble, views: dict[int, Any], found: list[Ensemble]) -> None:
+    """Make `part` show, read-only, the entries of the ensemble that each sample's result is a view of."""
+    sources = {place for place, _ in views.values()}
+    if len(sources) != 1 or len(views) != part.n_samples or any(numbers is None for _, numbers in views.values()):
+        read_only(part)
+        return
+    x = found[sources.pop()]
+    samples = x.samples
+
+    def fill(memory: np.ndarray) -> None:
+        for s, (_, numbers) in views.items():
+            memory[..., s] = (
+                samples[..., 0 if samples.shape[-1] == 1 else s].flat[numbers.ravel()].reshape(numbers.shape)
+            )
+
+    follow(x, part, fill)
+
+
+def _results(name: str, call: Callable[[int], Any], n_samples: int) -> list[Any]:
+    """``call(s)`` of each sample; NaN, and a warning, for samples whose matrix the method cannot treat."""
+    results: list[Any] = []
+    failed: list[int] = []
+    error: Exception | None = None
+    for s in range(n_samples):
+        try:
+            results.append(call(s))
+        except np.linalg.LinAlgError as raised:
+            if (other := failure(raised)) is not raised:
+                raise other from None
+            failed, error = [*failed, s], raised
+            results.append(None)
+    if error is None:
+        return results
+    good = next((result for result in results if result is not None), None)
+    nan = None if good is None else _nan_like(good)
+    if nan is None:
+        raise error
+    seen = f"a failure in {len(failed)} of {n_samples}, {samples_text(failed, of=n_samples)} ({error})"
+    text = message(name, "x", "be fit for the method in every sample", seen, "The result of these samples is NaN.")
+    warnings.warn(text, RuntimeWarning, stacklevel=5)
+    return [nan if result is None else result for result in results]
+
+
+def _nan_like(good: Any) -> Any:
+    """`good` with NaN for its numbers, and 0 for an integer beside them, as a rank is; None where none are floats."""
+    if isinstance(good, tuple):
+        parts = [_nan_like(part) for part in good]
+        if all(part is None for part in parts):
+            return None
+        parts = [np.zeros_like(mine) if part is None else part for part, mine in zip(parts, good, strict=True)]
+        return type(good)(*parts) if hasattr(good, "_fields") else tuple(parts)
+    array = np.asarray(good)
+    return np.full(array.shape, np.nan, dtype=array.dtype) if array.dtype.kind in "fc" else None
+
+
+class _Place:
+    """Where an ensemble stood among the arguments."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _marked(value: Any, found: list[Ensemble]) -> Any:
+    """`value` with a mark instead of every ensemble; these are gathered in `found`, each once."""
+    if isinstance(value, Ensemble):
+        known = next((k for k, x in enumerate(found) if x is value), None)
+        if known is None:
+            found.append(value)
+        return _Place(len(found) - 1 if known is None else known)
+    if type(value) is dict:
+        return {key: _marked(part, found) for key, part in value.items()}
+    return type(value)(_marked(part, found) for part in value) if type(value) in (list, tuple) else value
+
+
+def _filled(value: Any, plain: Any) -> Any:
+    if isinstance(value, _Place):
+        return plain[value.number]
+    if type(value) is dict:
+        return {key: _filled(part, plain) for key, part in value.items()}
+    return type(value)(_filled(part, plain) for part in value) if type(value) in (list, tuple) else value
