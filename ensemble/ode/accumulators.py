@@ -28,6 +28,7 @@ from ensemble.ode.extension import (
     sizes_of,
 )
 from ensemble.ode.methods.method import interpolated
+from ensemble.ode.numbers import with_numbers
 from ensemble.ode.problem import Problem, Solution
 
 __all__ = ["KINDS", "accumulated"]
@@ -46,6 +47,7 @@ def accumulated(problem: Problem, graph: Graph, progress: bool, name: str) -> tu
     n, m = problem.system.n, len(graph.outputs)
     require_traceable(problem, name, "With t_eval it need not.")
     require_own_steps(problem, name, "Pass t_eval.", most=implicit.FROM - 1)
+    problem = with_numbers(problem)
     sizes = sizes_of(problem)
     extension = _extension(sizes, graph)
     bodies = _bodies(bodies_of(problem, dense=True), sizes, graph, problem.dtype)

@@ -39,6 +39,7 @@ from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
 from ensemble.ode.noise import N_NUMBERS, noise_numbers, without_numbers
+from ensemble.ode.numbers import with_numbers
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, OdeWarning, all_reached, without_failed
 from ensemble.ode.system import System
@@ -315,8 +316,11 @@ def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
     return xp.concat([own, asarray_like(numbers, p)], axis=0)
 
 
-def run(problem: Problem, progress: bool = False) -> Solution:
-    """By compiled loops where the right-hand side and the events can be traced, over arrays elsewhere."""
+def run(problem: Problem, progress: bool = False, numbers: bool = True) -> Solution:
+    """By compiled loops where the right-hand side and the events can be traced, over arrays elsewhere.
+
+    With `numbers`, those that the functions read from outside are parameters of the loops.
+    """
     system, cuda = problem.system, backend_of(problem.y0) == "cuda"
     traceable = True
     try:
@@ -354,6 +358,7 @@ def run(problem: Problem, progress: bool = False) -> Solution:
                 return implicit.run(problem, report)
             most = f"have at most {MOST_UNROLLED} entries for rodas4 on a device"
             require(system.n <= MOST_UNROLLED, NAME, "y0", most, system.n, "Use NumPy arrays.")
+        problem = with_numbers(problem) if numbers else problem
         if cuda:
             from ensemble.ode import device
 

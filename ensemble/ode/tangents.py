@@ -28,6 +28,7 @@ from ensemble.ode.extension import (
     run_bodies,
     sizes_of,
 )
+from ensemble.ode.numbers import with_numbers
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.solve import Given, problem_of, result_of, run
@@ -149,7 +150,7 @@ def sensitivities(
     n_parameters = stacked(() if p is None else p, "p").shape[0]
     wanted = _wanted(wrt, directions, problem.system.n, n_parameters)
     require_traceable(problem, NAME)
-    problem, unknowns, rows, seeds = _placed(problem, wanted)
+    problem, unknowns, rows, seeds = _placed(with_numbers(problem), wanted)
     if control == "all" and not problem.method.has_fixed_steps:
         solution = _with_control(problem, unknowns, rows, seeds, wanted.n_directions, progress)
     else:
@@ -323,7 +324,7 @@ def _with_control(
     xp, atol = array_namespace(problem.atol), problem.atol
     if atol.shape[0] > 1:
         atol = xp.concat([atol] * (1 + count), axis=0)
-    return run(problem._replace(system=whole, y0=unknowns, p=rows, atol=atol), progress)
+    return run(problem._replace(system=whole, y0=unknowns, p=rows, atol=atol), progress, numbers=False)
 
 
 def _result(solution: Solution, given: Given, wanted: _Wanted) -> OdeSensitivities:

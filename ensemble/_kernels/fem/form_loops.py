@@ -19,7 +19,7 @@ import numpy as np
 from ensemble._compile.c_functions import call_part
 from ensemble._compile.lanes.graph_function import GraphFunction
 from ensemble._compile.lanes.library import assembly_of
-from ensemble._compile.machine_code import Module, assembled, kept_addresses
+from ensemble._compile.machine_code import Code, Module, assembled, kept_code
 from ensemble._compile.numba import compiled, prange
 from ensemble._compile.plain_code import PlainText, module_text
 from ensemble._kernels.fem.form_plan import Element, Pattern, patterns
@@ -341,6 +341,8 @@ class PartLoop(NamedTuple):
     address: int
     scratch: int
     """Numbers of memory that a part needs."""
+    code: Code
+    """What lies there, held while it runs."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -359,7 +361,8 @@ def part_loop(form: FormTerms, element: Element, width: int, dtypes: tuple[np.dt
         return Module(module_text(fill, width), linked.called, (linked.text,), has_loops=True)
 
     key = "\n".join([f"{width}", source, *(body.text for body in written.values())])
-    return PartLoop(kept_addresses(key, module, ["fill"], assembly_of)["fill"], scratch)
+    code = kept_code(key, module, ["fill"], assembly_of)
+    return PartLoop(code["fill"], scratch, code)
 
 
 @compiled
