@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import llvmlite
 import numba
 from numba.core import sigutils
 from numba.core.caching import _Cache
@@ -59,7 +58,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
         self._about = (
             function.__module__, function.__qualname__, code.co_firstlineno, _source_digest(function),
             hashlib.sha256(code.co_code).hexdigest(), hashlib.sha256(constants).hexdigest(),
-            *map(digest_of, folders), numba.__version__, llvmlite.__version__, sys.version_info[:2],
+            *map(digest_of, folders), numba.__version__, sys.version_info[:2],
         )  # fmt: skip
         self._enabled = True
 

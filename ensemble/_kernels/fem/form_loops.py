@@ -345,17 +345,18 @@ def part_source(form: FormTerms, element: Element, width: int, dtypes: Sequence[
     others = [*(f"f{j}" for j in form.used_fields), *(f"out{n}" for n in range(len(form.components))), "constants"]
     arrays += [f"{name} = numbers_at(places[{len(ARRAYS) + 1 + k}])" for k, name in enumerate(others)]
     simplex = element.simplex
-    quadrature = source.quadrature()
     text = PART.format(
         arrays=indented(arrays, 1),
         clear=indented(source.clear(), 1),
         ahead=indented(source.prefetches(width), 2),
-        numbers=indented(source.numbers(), 1),
         geometry=indented(GEOMETRY.split("\n") if simplex else [], 2),
-        element=indented([*(source.evaluated(form.element, "element_coefficients") if simplex else []), *factors], 2),
-        quadrature=indented(quadrature, 2),
+        element=indented(
+            [*(source.evaluated(source.form.element, "element_coefficients") if simplex else []), *factors], 2
+        ),
+        quadrature=indented(source.quadrature(), 2),
         k=element.n_functions,
         scatter=indented(source.scatter(), 4),
+        numbers=indented(source.numbers(), 1),  # last: all factors are known
     )
     return text, source, n_scratch
 
