@@ -86,6 +86,7 @@ def solve(
     ----------
     f : callable
         ``f(t, y, p, xp)``: time, a list of n values, a list of k parameters and a namespace; returns n values.
+        Numbers that it reads from outside are arguments of the compiled code: other ones compile nothing.
     y0 : array or Ensemble, shape (n,), or a list of n numbers and Ensembles
         The state at the start. float32 arrays are integrated in float32, all others in float64.
     t : (t0, t1)

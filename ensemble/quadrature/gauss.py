@@ -105,7 +105,8 @@ def gauss(
     f : callable or Integrand
         ``f(q, xp)`` takes a tuple of `dim` numbers and the namespace of their functions and returns a number or a tuple
         of numbers; with `p` it is ``f(q, p, xp)``. It is called once, with symbolic numbers, and compiled; see `fuse`
-        for what it may use. The compiled code is kept, the trace in an `Integrand` only. A function that cannot be
+        for what it may use. The compiled code is kept, and serves all numbers that `f` reads from outside and all
+        `bounds`; the trace is kept in an `Integrand` only. A function that cannot be
         traced is called with Ensembles instead, whose samples are the points; see `run` for what it may do.
     dim : int, at least 1
     n_nodes : int, from 1 to 150

@@ -111,7 +111,7 @@ def hoisted(
     first : int
         The number of the first new input.
     dtypes : collection of str
-        Of the constants that are moved.
+        Dtypes of the constants that are moved.
     kept : set of float
         Numbers that stay constants.
     differentiable : bool
