@@ -210,8 +210,10 @@ class Fused:
             if seen is None:
                 seen = graph = self._traced(arguments, arrays)
             place = (key, seen)
-        if place in self._compiled:
-            self._compiled[place] = found = self._compiled.pop(place)  # used last: it stays longest
+        found = self._compiled.get(place)
+        if found is not None:
+            if len(self._compiled) > KEPT // 2:
+                self._compiled[place] = self._compiled.pop(place)  # used last: it stays longest
             return found
         if not self._takes_functions and reads_arguments_only(self.original):
             self._alone, place = True, key

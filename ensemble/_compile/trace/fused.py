@@ -32,8 +32,6 @@ ALIGNED_FROM = 1 << 12
 HOISTED = ("float64", "float32", "int64", "int32")
 """Dtypes of constants that become arguments."""
 
-NO_NUMBERS = np.zeros(0, np.int64)
-
 first_byte = c_char.from_buffer  # its address takes less than half of the time of `array.ctypes.data`
 
 
@@ -61,6 +59,8 @@ class Compiled:
         used = graph.strong_inputs
         self._used = [(k, position) for k, position in enumerate(arrays) if self._arrays[k] in used]
         self._numbers = [place for place in used if place not in self._arrays]
+        self._filled = _words([self._constants[place] for place in self._numbers if place in self._constants])
+        """The numbers of a call where all are constants."""
         self._dtypes = [np.dtype(dtype) for dtype in graph.dtypes]
         self._entering = bool(graph.entering)
 
@@ -82,7 +82,8 @@ class Compiled:
             given = [flattened(arrays[position], layout.forms[k]) for k, position in self._used]
             if targets is not None:
                 given = [_apart(array, layout, k, outs) for array, (k, _) in zip(given, self._used, strict=True)]
-            self._compute(layout, given, self._values(arguments), [out.reshape(-1) for out in outs])
+            values = self._values(arguments) if len(self._filled) < len(self._numbers) or self._entering else [(), ()]
+            self._compute(layout, given, values, [out.reshape(-1) for out in outs])
         if targets is not None:
             for target, out in zip(targets, outs, strict=True):
                 if target is not out:
@@ -95,11 +96,9 @@ class Compiled:
             table += (addressof(first_byte(array)), array.itemsize, k)
         for out in outs:
             table += (addressof(first_byte(out)), out.itemsize, RESULT)
-        numbers = NO_NUMBERS
-        if values[0] or values[1]:
-            numbers = np.zeros(len(values[0]) + len(values[1]), np.int64)
-            for place, value in enumerate([*(value for _, value in values[0]), *values[1]]):
-                numbers[place : place + 1].view(value.dtype)[0] = value
+        numbers = self._filled
+        if len(values[0]) + len(values[1]) > len(numbers):
+            numbers = _words([*(value for _, value in values[0]), *values[1]])
         arguments = (layout.plan, np.array(table, np.int64), len(given), numbers)
         if layout.size >= self._threaded_from:
             spans(self.body["elements"], layout.size, int(self._streams(layout, outs)), *arguments)
@@ -139,6 +138,14 @@ class Compiled:
             if target is not out:
                 target[...] = out
         return outs
+
+
+def _words(values: Sequence[Any]) -> np.ndarray:
+    """NumPy scalars, each in the first bytes of a word."""
+    words = np.zeros(len(values), np.int64)
+    for place, value in enumerate(values):
+        words[place : place + 1].view(value.dtype)[0] = value
+    return words
 
 
 @functools.lru_cache(maxsize=KEPT)
