@@ -245,8 +245,6 @@ def test_damaged_folders_change_no_result(tmp_path):
             damage(path, files, chosen)
         done = run({"NUMBA_CACHE_DIR": str(cache)})
         assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, ""), case
-        again = {path.name for path in (cache / "ensemble").iterdir() if path.is_file()}
-        assert {path.name for path in files if not path.is_dir()} <= again
         shutil.rmtree(cache)
 
 
