@@ -23,7 +23,7 @@ from benchmarks.common import SEED, interleaved, median, save, show
 from ensemble import Ensemble, gallery, ode
 from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
-from ensemble._compile.machine_code import addresses_of, assembled
+from ensemble._compile.machine_code import assembled, code_of
 from ensemble._compile.processor import register_bytes
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.numba_source import scalar_function
@@ -49,7 +49,7 @@ def fused_products() -> float:
         return (*chains, a < 0.0, a < 0.0)
 
     function = graph_loop(contracted(trace(body, *[real] * (n + 2))), "loop", n, width, "float64")
-    place = addresses_of(assembled([function]), ["loop"], assembly_of)["loop"]
+    place = code_of(assembled([function]), ["loop"], assembly_of)["loop"]
     pointer = ctypes.POINTER(ctypes.c_double)
     loop = ctypes.CFUNCTYPE(ctypes.c_int64, pointer, ctypes.c_int64, ctypes.c_int64)(place)
     memory = np.zeros((n + 2) * width + 8)

@@ -10,7 +10,7 @@ from ensemble._compile import machine_code
 from ensemble._compile.lanes.graph_loop import copies_of, graph_loop
 from ensemble._compile.lanes.interleaving import interleaved, staggered
 from ensemble._compile.lanes.library import assembly_of
-from ensemble._compile.machine_code import addresses_of, assembled
+from ensemble._compile.machine_code import assembled, code_of
 from ensemble._compile.processor import register_bytes
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -51,7 +51,7 @@ def run(graph, rows, threshold, limit, n_carried=N_CARRIED, n_further=N_FURTHER,
     first = -memory.ctypes.data % 64 // memory.itemsize
     lanes = memory[first : first + (len(rows) + n_further) * width].reshape(-1, width)
     lanes[: len(rows)] = rows
-    place = addresses_of(assembled([loop]), ["steps"], assembly_of)["steps"]
+    place = code_of(assembled([loop]), ["steps"], assembly_of)["steps"]
     call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(place)
     return call(lanes.ctypes.data, threshold, limit), lanes
 

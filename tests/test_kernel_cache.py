@@ -42,7 +42,7 @@ def copied(tmp_path):
 
 
 def test_an_edit_of_the_lanes_compiles_kernels_anew(copied, tmp_path):
-    """Numba's own key is the time stamp of the kernel's file, which such an edit does not change."""
+    """The file of the kernel itself is not changed by such an edit."""
     assert misses(copied, tmp_path / "cache") == [1]
     assert misses(copied, tmp_path / "cache") == [0]
     lanes = copied / "ensemble" / "_compile" / "lanes" / "types.py"
@@ -51,7 +51,7 @@ def test_an_edit_of_the_lanes_compiles_kernels_anew(copied, tmp_path):
 
 
 def test_processes_that_compile_at_once_lose_no_kernel(tmp_path):
-    """Kernels of several widths share one index, which each process reads, extends and writes."""
+    """Each process writes the kernels of its width into the folder of all."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
     widths = (1, 2, 4)
     running = [

@@ -14,7 +14,7 @@ import ensemble
 from ensemble._compile.lanes import types as lanes
 from ensemble._compile.lanes.graph_function import GraphFunction
 from ensemble._compile.lanes.library import assembly_of
-from ensemble._compile.machine_code import Module, addresses_of, assembled
+from ensemble._compile.machine_code import Module, assembled, code_of
 from ensemble._compile.plain_code import (
     EPS,
     LANES,
@@ -299,7 +299,7 @@ def test_a_function_of_text_is_called_by_its_address_and_calls_a_traced_body(wid
     ]
     places = np.array([array.ctypes.data for array in (numbers, out, *integers)])
     call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    assert call(addresses_of(module, ["total"], assembly_of)["total"])(places.ctypes.data, 3, 1) == 1
+    assert call(code_of(module, ["total"], assembly_of)["total"])(places.ctypes.data, 3, 1) == 1
     expected = np.full(width, 0.5)
     for at in (2, 0, 5):
         x = numbers[1 + at * width :][:width]

@@ -1,27 +1,31 @@
-"""Compiled kernels on disk, keyed by the sources that they are made of.
+"""Kernels compiled by Numba on disk, keyed by the sources that they are made of.
 
-Numba keys a compiled function by the time stamp of its file. Kernels also contain code of other files: lanes, functions
-spliced into them, the compiler's own options. Here a digest of these files is part of the key.
+Numba's own cache keys a function by its file, keeps an index beside the code, and trusts both. Here each kernel is one
+sealed file (`sealed_files.py`), whose name is a digest of all that the code depends on: the function, the types of its
+arguments, the folders whose functions it may contain, the processor, and the compilers.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+import pickle
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba.core.caching import FunctionCache
+import numba
+from numba.core import sigutils
+from numba.core.caching import _Cache
+from numba.core.ccallback import CFunc
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
 
-from ensemble._compile.cache_folder import ROOT, digest_of
+from ensemble._compile.cache_folder import ROOT, cache_folder, digest_of, keep_file, stored_file
 
-try:
-    import fcntl
-except ImportError:  # no such locks on Windows
-    fcntl = None  # type: ignore[assignment]
-
-__all__ = ["cached"]
+__all__ = ["COMMON", "cached", "cached_c_function", "folder_of"]
 
 COMMON = ("_compile", "_kernels/sparse", "_kernels/krylov")
 """Folders whose functions kernels of every folder may contain."""
@@ -35,38 +39,77 @@ def folder_of(function: Callable[..., Any]) -> str:
     return "_kernels"
 
 
-@contextlib.contextmanager
-def locked(folder: str) -> Iterator[None]:
-    """Run alone among the processes that write into `folder`."""
-    if fcntl is None:
-        yield
-        return
-    with open(Path(folder) / "ensemble.lock", "w") as file:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _source_digest(function: Any) -> str:
+    """Digest of the file of a function from elsewhere; the names of generated modules have that of their source."""
+    try:
+        return hashlib.sha256(Path(inspect.getfile(function)).read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
-class KernelCache(FunctionCache):
-    """Numba's cache of a function, with the digest in its key and one writer at a time.
+class KernelCache(_Cache):  # type: ignore[misc]
+    """The overloads of one function."""
 
-    Two processes that add kernels of one function at once could otherwise give one file name to both: the index of one
-    would then lead to the code of the other.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        stamp = self._cache_file._source_stamp
+    def __init__(self, function: Any) -> None:
+        self._function = function
         folders = (*COMMON, folder_of(function))
-        self._cache_file._source_stamp = (stamp, *map(digest_of, folders))
+        code = function.__code__
+        constants = b"" if function.__closure__ is None else dumps([c.cell_contents for c in function.__closure__])
+        self._about = (
+            function.__module__, function.__qualname__, code.co_firstlineno, _source_digest(function),
+            hashlib.sha256(code.co_code).hexdigest(), hashlib.sha256(constants).hexdigest(),
+            *map(digest_of, folders), numba.__version__, sys.version_info[:2],
+        )  # fmt: skip
+        self._enabled = True
 
-    def _save_overload(self, signature: Any, data: Any) -> None:
-        self._impl.locator.ensure_cache_path()
-        with locked(self._cache_path):
-            super()._save_overload(signature, data)
+    @property
+    def cache_path(self) -> Any:
+        """The folder, for Numba's statistics."""
+        return cache_folder()
+
+    def _name(self, signature: Any, codegen: Any) -> str:
+        about = repr((self._about, str(signature), codegen.magic_tuple()))
+        return f"kernel_{hashlib.blake2b(about.encode(), digest_size=16).hexdigest()}.nbc"
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """The compiled function for a signature; None where it is not on disk as it was written."""
+        target_context.refresh()
+        content = stored_file(self._name(signature, target_context.codegen())) if self._enabled else None
+        return None if content is None else CompileResult._rebuild(target_context, *pickle.loads(content))
+
+    def save_overload(self, signature: Any, made: Any) -> None:
+        """Keep a compiled function on disk, where it does not depend on addresses of this process."""
+        if self._enabled and not made.library.has_dynamic_globals and all(each.can_cache for each in made.lifted):
+            keep_file(self._name(signature, made.codegen), dumps(made._reduce()))
+
+    def enable(self) -> None:
+        self._enabled = True
+
+    def disable(self) -> None:
+        self._enabled = False
+
+    def flush(self) -> None:
+        """Nothing: kernels of other sources have other names."""
+
+
+class _CFunction(CFunc):  # type: ignore[misc]
+    def enable_caching(self) -> None:
+        self._cache = KernelCache(self._pyfunc)
 
 
 def cached(dispatcher: Any) -> Any:
     """`dispatcher`, its compiled code kept on disk."""
     dispatcher._cache = KernelCache(dispatcher.py_func)
     return dispatcher
+
+
+def cached_c_function(signature: str, **options: Any) -> Callable[[Any], Any]:
+    """Compile a C function of the given signature; its code is kept on disk."""
+
+    def made(function: Any) -> Any:
+        compiled = _CFunction(function, sigutils.normalize_signature(signature), locals={}, options=options)
+        compiled.enable_caching()
+        compiled.compile()
+        return compiled
+
+    return made

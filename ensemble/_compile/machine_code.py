@@ -8,6 +8,8 @@ loops over memory get all passes.
 from __future__ import annotations
 
 import hashlib
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from llvmlite import binding
 from ensemble._compile.cache_folder import digest_of, kept_file
 from ensemble._compile.processor import target
 
-__all__ = ["Assembly", "Module", "addresses_of", "assembled", "kept_addresses", "processor_text"]
+__all__ = ["KEPT", "Assembly", "Code", "Module", "assembled", "code_of", "kept_code", "processor_text"]
 
 SHORT = 4000
 """Instructions that functions of lanes may have together, at all calls, to be inlined: more were no faster."""
@@ -57,27 +59,62 @@ def assembled(functions: Iterable[Assembly]) -> Module:
     return Module(text, called, keeps_blocks=any(function.keeps_blocks for function in functions))
 
 
-_engines: list[Any] = []
-"""Own the machine code of this process."""
+KEPT = 512
+"""Machine code that was used last and stays in this process without another holder."""
 
 
-def addresses_of(module: Module, names: Sequence[str], assembly_of: Callable[[Any], str]) -> dict[str, int]:
-    """Where the functions of a module lie in this process; `assembly_of` gives the modules of what it calls."""
-    return kept_addresses(module.text, lambda: module, names, assembly_of)
+class Code:
+    """Machine code of this process: where its functions lie. Its memory is freed with the last holder.
+
+    Who calls a function by its address holds the `Code` until the function has returned.
+    """
+
+    def __init__(self, content: bytes, names: Sequence[str]) -> None:
+        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+        engine.add_object_file(binding.ObjectFileRef.from_data(content))
+        engine.finalize_object()
+        self._engine = engine  # llvmlite disposes of it, and of the code, when it is collected
+        self._places = {each: engine.get_function_address(each) for each in names}
+
+    def __getitem__(self, name: str) -> int:
+        """The address of a function."""
+        return self._places[name]
+
+    def get(self, name: str) -> int:
+        """The address of a function; 0 where there is none of this name."""
+        return self._places.get(name, 0)
 
 
-def kept_addresses(
+_alive: weakref.WeakValueDictionary[str, Code] = weakref.WeakValueDictionary()
+"""All machine code of this process, by the name of its file: what is equal is loaded once."""
+
+_recent: dict[str, Code] = {}
+"""What was used last, in the order of use."""
+
+_lock = threading.Lock()
+
+
+def code_of(module: Module, names: Sequence[str], assembly_of: Callable[[Any], str]) -> Code:
+    """The machine code of a module; `assembly_of` gives the modules of what it calls."""
+    return kept_code(module.text, lambda: module, names, assembly_of)
+
+
+def kept_code(
     key: str, make: Callable[[], Module], names: Sequence[str], assembly_of: Callable[[Any], str]
-) -> dict[str, int]:
-    """The same of the module that `make` returns for a text: it is called where there is no machine code on disk."""
+) -> Code:  # fmt: skip
+    """The same of the module that `make` returns for a text: it is called where there is no machine code yet."""
     about = repr((key, llvmlite.__version__, digest_of("_compile"), target()))
     name = f"code_{hashlib.blake2b(about.encode(), digest_size=16).hexdigest()}.o"
-    code = kept_file(name, lambda: _machine().emit_object(_optimized(make(), assembly_of)))
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
-    engine.add_object_file(binding.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    _engines.append(engine)
-    return {each: engine.get_function_address(each) for each in names}
+    found = _alive.get(name)
+    if found is None:
+        found = Code(kept_file(name, lambda: _machine().emit_object(_optimized(make(), assembly_of))), names)
+    with _lock:
+        found = _alive.setdefault(name, found)
+        _recent.pop(name, None)
+        _recent[name] = found
+        oldest = _recent.pop(next(iter(_recent))) if len(_recent) > KEPT else None
+    del oldest  # its memory may be freed now, outside the lock
+    return found
 
 
 def processor_text(module: Module, assembly_of: Callable[[Any], str]) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from numba import prange
 from numba.core import event
 
-from ensemble._compile.kernel_cache import cached
+from ensemble._compile.kernel_cache import cached, cached_c_function
 from ensemble._compile.memory import empty
 from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, one_thread, procedure, work_sharing
 
@@ -91,7 +91,7 @@ spliced: Any = functools.partial(numba.njit, inline="always", **OPTIONS)
 array_at: Any = numba.carray
 """``array_at(pointer, shape)``: the array whose first entry a C function was given; it owns nothing."""
 
-c_function: Any = functools.partial(numba.cfunc, cache=True, **OPTIONS)
+c_function: Any = functools.partial(cached_c_function, **OPTIONS)
 """Compile a C function of the given signature; ``address`` is where it lies in this process."""
 
 

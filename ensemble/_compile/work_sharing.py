@@ -24,7 +24,8 @@ import numpy as np
 from ensemble._compile.kernel_cache import cached
 from ensemble._compile.loops.native_call import ALL_THREADS, ONE_THREAD, can_call, guards_of, kinds_of, native
 from ensemble._compile.loops.scope import TranslationError
-from ensemble._compile.loops.translation import last_loop, loop_addresses
+from ensemble._compile.loops.translation import last_loop, loop_code
+from ensemble._compile.machine_code import Code
 
 __all__ = ["ALL_THREADS", "ONE_THREAD", "WorkSharing", "one_thread", "procedure", "work_sharing"]
 
@@ -40,6 +41,10 @@ def one_thread() -> Iterator[None]:
         numba.set_num_threads(threads)
 
 
+MOST_FORMS = 64
+"""Forms of arguments that a function compares with: types of numbers and tuples, names of one dtype."""
+
+
 class WorkSharing:
     """A function that is compiled when it is first called, and for every new kind of arguments."""
 
@@ -47,7 +52,9 @@ class WorkSharing:
         functools.update_wrapper(self, function)
         self._function, self._options, self._alone = function, options, alone
         self._translated: list[tuple[Any, int, Any]] = []
-        """For each kind of arguments: ``run``, the address of its guards, and what they refer to."""
+        """For each form of arguments: ``run``, the address of its guards, and what they refer to."""
+        self._codes: dict[Any, Code] = {}
+        """Machine code by the kinds of arguments: forms of one kind share it."""
         self._refused: set[Any] = set()
         """Kinds of arguments for which Numba compiles the function."""
         self.by_numba = ""
@@ -74,7 +81,13 @@ class WorkSharing:
         """Where the function for arguments of these kinds lies: ``part`` of `loops.translation.loop_module`."""
         kinds = kinds_of(arguments)
         assert kinds is not None
-        return loop_addresses(self._function, kinds, self._alone)["part"]
+        return self._code(kinds)["part"]
+
+    def _code(self, kinds: Any) -> Code:
+        """The machine code for arguments of these kinds; it stays, so that its address may be passed on."""
+        if kinds not in self._codes:
+            self._codes[kinds] = loop_code(self._function, kinds, self._alone)
+        return self._codes[kinds]
 
     def _translate(self, arguments: tuple[Any, ...]) -> tuple[Any, int, Any] | None:
         """The function for arguments of these kinds; None where Numba compiles it."""
@@ -84,15 +97,15 @@ class WorkSharing:
         if kinds is None or kinds in self._refused:
             return None
         try:
-            address = loop_addresses(self._function, kinds, self._alone)["run"]
+            code = self._code(kinds)
         except TranslationError as why:
             self.by_numba = str(why)
             self._refused.add(kinds)
             return None
-        guarded = guards_of(arguments)
-        guards = np.array([id(each) for each in guarded], np.int64)
-        made = native(address), guards.ctypes.data, (guards, guarded)
-        self._translated.append(made)
+        numbers, held = guards_of(arguments)
+        guards = np.array(numbers, np.int64)
+        made = native(code["run"]), guards.ctypes.data, (guards, held)
+        self._translated = [*self._translated, made][-MOST_FORMS:]
         return made
 
 

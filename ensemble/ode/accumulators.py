@@ -28,6 +28,7 @@ from ensemble.ode.extension import (
     with_times_of,
 )
 from ensemble.ode.methods.method import interpolated, weighted
+from ensemble.ode.numbers import with_numbers
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.segments import over_segments
 from ensemble.ode.stop_changes import change_of
@@ -46,6 +47,7 @@ def accumulated(problem: Problem, graph: Graph, progress: bool, name: str) -> tu
     n, m = problem.system.n, len(graph.outputs)
     require_traceable(problem, name, "With t_eval it need not.")
     require_own_steps(problem, name, "Pass t_eval.", most=implicit.FROM - 1)
+    problem = with_numbers(problem)
     sizes = sizes_of(problem)
     extension = _extension(sizes, graph)
     xp, largest = array_namespace(problem.y0), float(np.finfo(problem.dtype).max)

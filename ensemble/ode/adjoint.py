@@ -12,7 +12,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, backend_of, is_array
 from ensemble._check import kind_of, message, require
 from ensemble._compile.numba import thread_count
-from ensemble._kernels.ode.backward import backward_addresses, gradient_range
+from ensemble._kernels.ode.backward import Backward, backward_addresses, gradient_range
 from ensemble._kernels.ode.generated import single_width
 from ensemble._progress import Display
 from ensemble._typing import Array
@@ -20,6 +20,7 @@ from ensemble.ode.adjoint_segments import backward_over_segments
 from ensemble.ode.arguments import require_no_events, require_real, stacked
 from ensemble.ode.compiled import Bodies, aligned, bodies_of, places_of, sources_of
 from ensemble.ode.extension import require_own_steps, require_traceable
+from ensemble.ode.numbers import with_numbers
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.solve import problem_of, result_of, run
@@ -128,6 +129,7 @@ def gradient(
     shape = (problem.t_eval.shape[0], problem.system.n) if given.has_times else (problem.system.n,)
     require_traceable(problem, NAME)
     require_own_steps(problem, NAME, "Use rodas4, or sensitivities with control='all'.")
+    problem = with_numbers(problem)
     steps = steps_of(problem)
     cuda, solution = backend_of(problem.y0) == "cuda", None
     weights = None if callable(cotangent) else _weights(cotangent, shape, problem)
@@ -206,7 +208,7 @@ def _backward(problem: Problem, steps: Steps, weights: Array, progress: bool) ->
         rows, back_rows = (aligned(count, width, dtype) for count in (n_rows, size + 2 * k))
         record = aligned(capacity * steps.n_entry, width, dtype).reshape(capacity, steps.n_entry, width)
         for begin in range(first, last, width):
-            gradient_range(begin, min(begin + width, last), code, places, table, shared, varying, t_eval, weights,
+            gradient_range(begin, min(begin + width, last), code[:4], places, table, shared, varying, t_eval, weights,
                            solution.y, solution.t, solution.status, solution.n_steps, solution.n_rejected, by_y0, by_p,
                            rows, back_rows, record)  # fmt: skip
         return last - first
@@ -222,8 +224,8 @@ def _backward(problem: Problem, steps: Steps, weights: Array, progress: bool) ->
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _code(bodies: Bodies, steps: Steps, n: int, k: int, dtype: str, width: int) -> tuple[int, ...]:
-    """The addresses of the compiled functions."""
+def _code(bodies: Bodies, steps: Steps, n: int, k: int, dtype: str, width: int) -> Backward:
+    """The compiled functions."""
     record = recording(bodies, n, steps.size - n, dtype)
     counts = bodies.rows.n_carried, steps.n_entry
     return backward_addresses(bodies.start, record, *counts, steps.sweep, steps.size + k, k, steps.start, width, dtype)

@@ -79,8 +79,8 @@ def events_graph(problem: Problem) -> Graph | None:
         return tuple(xp.astype(v, getattr(xp, problem.dtype)) for v in values)
 
     arguments = (real, [real] * system.n, [real] * system.n_parameters)
-    if not problem.events:
-        return None
+    if not problem.events or problem.event_graph is not None:
+        return problem.event_graph
     about = ("events", system.n, system.n_parameters, problem.dtype)
     return kept_trace(lambda: trace(body, *arguments, function="ode.solve"), problem.events, *about)
 
@@ -199,7 +199,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
         last = min(first + CHUNK, S)
         rows, event_rows = (aligned(count, width, dtype) for count in (bodies.rows.size + 1 + n, n_event_rows))
         started = np.empty((1 + problem.method.n_carried(problem.system) + n_events, last - first), dtype)
-        solve_range(first, last, *code, places, table, shared_numbers, varying_numbers, kinds, t_eval,
+        solve_range(first, last, *code[:3], places, table, shared_numbers, varying_numbers, kinds, t_eval,
                     solution.y, solution.t, solution.status, solution.n_steps, solution.n_rejected, solution.y_out,
                     solution.t_events, solution.n_events, rows, event_rows, started)  # fmt: skip
         return last - first

@@ -19,7 +19,7 @@ from ensemble._compile.trace.bit_patterns import high_word
 from ensemble._sample_numbers import sample_numbers
 from ensemble._typing import Array, Namespace
 
-__all__ = ["N_NUMBERS", "noise_numbers", "normals", "philox", "samples_of_noise", "with_numbers", "without_numbers"]
+__all__ = ["N_NUMBERS", "noise_numbers", "normals", "philox", "samples_of_noise", "with_noise", "without_numbers"]
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 INCREMENTS = (0x9E3779B9, 0xBB67AE85)
@@ -119,7 +119,7 @@ def samples_of_noise(given: Any, n_samples: int, sample_set: Any) -> np.ndarray:
     return numbers
 
 
-def with_numbers(p: Array, numbers: np.ndarray) -> Array:
+def with_noise(p: Array, numbers: np.ndarray) -> Array:
     """The parameters of all samples, and the numbers of their noise behind them."""
     xp = array_namespace(p)
     own = xp.broadcast_to(p, (p.shape[0], numbers.shape[1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ensemble._compile.trace.graph import Graph
 from ensemble._typing import Array
 from ensemble.ode.methods.method import Method
 from ensemble.ode.stops import Stops
@@ -45,6 +46,8 @@ class Problem(NamedTuple):
     """Times of output, in the direction of integration, (n_times, S or 1)."""
     n_samples: int
     dtype: str
+    event_graph: Graph | None = None
+    """The trace of the events, where it is known."""
     stops: Stops | None = None
     """The segments of the run; None: it is one."""
     frame: int | None = None

@@ -37,7 +37,8 @@ from ensemble.ode.compiled import events_graph
 from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
-from ensemble.ode.noise import N_NUMBERS, noise_numbers, samples_of_noise, with_numbers
+from ensemble.ode.noise import N_NUMBERS, noise_numbers, samples_of_noise, with_noise
+from ensemble.ode.numbers import with_numbers
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, OdeStatus, OdeWarning, all_reached, without_failed
 from ensemble.ode.segments import Change, over_segments, with_stops
@@ -92,6 +93,7 @@ def solve(
     ----------
     f : callable
         ``f(t, y, p, xp)``: time, a list of n values, a list of k parameters and a namespace; returns n values.
+        Numbers that it reads from outside are arguments of the compiled code: other ones compile nothing.
     y0 : array or Ensemble, shape (n,), or a list of n numbers and Ensembles
         The state at the start. float32 arrays are integrated in float32, all others in float64.
     t : (t0, t1)
@@ -263,7 +265,7 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
             given["max_step"], times]  # fmt: skip
     if o.noise is not None:
         ids = samples_of_noise(o.noise_samples, n_samples, sample_set)
-        n_samples, rows[1] = ids.size, with_numbers(rows[1], noise_numbers(ids, o.seed, dtype))
+        n_samples, rows[1] = ids.size, with_noise(rows[1], noise_numbers(ids, o.seed, dtype))
     placed, space = on_device(rows, like), array_namespace(like)
     system: System
     if o.noise is None:
@@ -304,10 +306,13 @@ def _method(o: types.SimpleNamespace) -> Method:
     return chosen
 
 
-def run(problem: Problem, progress: bool = False, change: Change | None = None) -> Solution:
+def run(
+    problem: Problem, progress: bool = False, change: Change | None = None, *, numbers: bool = True
+) -> Solution:  # fmt: skip
     """By compiled loops where the right-hand side and the events can be traced, over arrays elsewhere.
 
-    `change` is what the stops do to the state, where y0 has further rows.
+    `change` is what the stops do to the state, where y0 has further rows. With `numbers`, those that the functions read
+    from outside are parameters of the loops.
     """
     with Display(quiet=not progress, total=problem.n_samples, unit="sample") as display:
 
@@ -316,12 +321,12 @@ def run(problem: Problem, progress: bool = False, change: Change | None = None) 
                 display.bar.update(done - display.bar.n)
 
         if problem.stops is None:
-            return _integrated(problem, report)
+            return _integrated(problem, report, numbers)
         change = change_of(problem) if change is None else change
-        return over_segments(problem, lambda part: _integrated(part, report), change)
+        return over_segments(problem, lambda part: _integrated(part, report, numbers), change)
 
 
-def _integrated(problem: Problem, report: Callable[[int], None]) -> Solution:
+def _integrated(problem: Problem, report: Callable[[int], None], numbers: bool) -> Solution:
     """The solution of a problem of one segment."""
     system, cuda = problem.system, backend_of(problem.y0) == "cuda"
     traceable = True
@@ -354,6 +359,7 @@ def _integrated(problem: Problem, report: Callable[[int], None]) -> Solution:
             return implicit.run(problem, report)
         most = f"have at most {MOST_UNROLLED} entries for rodas4 on a device"
         require(system.n <= MOST_UNROLLED, NAME, "y0", most, system.n, "Use NumPy arrays.")
+    problem = with_numbers(problem) if numbers else problem
     if cuda:
         from ensemble.ode import device
 

@@ -52,6 +52,10 @@ class System:
     ) -> None:
         self.function, self.n, self.n_parameters, self.xp, self.dtype = function, n, n_parameters, xp, dtype
         self._graph, self._n_outputs = graph, n if n_outputs is None else n_outputs
+        self.n_given = n_parameters
+
+    n_given: int
+    """Parameters without the numbers that `with_numbers` put behind them."""
 
     tolerances: tuple[Any, list[Any]] | None = None
     """rtol and an atol per unknown, for methods that choose their step."""
@@ -68,7 +72,23 @@ class System:
 
     def _with(self, xp: Namespace, graph: Graph | None) -> System:
         """The same system with another namespace or graph."""
-        return System(self.function, self.n, self.n_parameters, xp, dtype=self.dtype, graph=graph)
+        return self._same(System(self.function, self.n, self.n_parameters, xp, dtype=self.dtype, graph=graph))
+
+    def _same(self, other: Any) -> Any:
+        """`other`, made of the arguments of this system, with what is not among them."""
+        other.n_given = self.n_given
+        return other
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The functions of the user."""
+        return (self.function,)
+
+    def with_numbers(self, graph: Graph) -> System:
+        """The same system with a graph that has further parameters: numbers that were constants of it."""
+        other: System = self._with(self.xp, graph)
+        other.n_parameters = graph.n_inputs - 1 - self.n
+        return other
 
     @functools.cached_property
     def graph(self) -> Graph:

@@ -29,6 +29,7 @@ from ensemble.ode.extension import (
     sizes_of,
     with_times_of,
 )
+from ensemble.ode.numbers import with_numbers
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.segments import Change, Segment, over_segments
@@ -152,7 +153,7 @@ def sensitivities(
     n_parameters = stacked(() if p is None else p, "p").shape[0]
     wanted = _wanted(wrt, directions, problem.system.n, n_parameters)
     require_traceable(problem, NAME)
-    problem, unknowns, rows, seeds = _placed(problem, wanted)
+    problem, unknowns, rows, seeds = _placed(with_numbers(problem), wanted)
     if control == "all" and not problem.method.has_fixed_steps:
         solution = _with_control(problem, unknowns, rows, seeds, wanted.n_directions, progress)
     else:
@@ -365,7 +366,8 @@ def _with_control(
     if atol.shape[0] > 1:
         atol = xp.concat([atol] * (1 + count), axis=0)
     change = None if problem.stops is None else _change(problem, seeds, count)
-    return run(problem._replace(system=whole, y0=unknowns, p=rows, atol=atol), progress, change)
+    whole_problem = problem._replace(system=whole, y0=unknowns, p=rows, atol=atol)
+    return run(whole_problem, progress, change, numbers=False)
 
 
 def _result(solution: Solution, given: Given, wanted: _Wanted) -> OdeSensitivities:

@@ -22,6 +22,7 @@ from ensemble._check import (
 )
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.numbers import hoisted, literals
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._errors import again
 from ensemble._kernels.quadrature import launch
@@ -45,6 +46,12 @@ RULES: dict[str, Callable[[int], Rule]] = {
 RULES = {name: functools.cache(rule) for name, rule in RULES.items()}
 
 MOST_POINTS = 1 << 40
+
+KEPT = 256
+"""Traces of an integrand that are kept."""
+
+MOST_NUMBERS = 256
+"""Numbers that a function reads from outside and that become parameters of its compiled code, at most."""
 
 CHUNK = 1 << 16
 """Points that an integrand which cannot be traced is evaluated at together."""
@@ -99,7 +106,8 @@ def gauss(
     f : callable or Integrand
         ``f(q, xp)`` takes a tuple of `dim` numbers and the namespace of their functions and returns a number or a tuple
         of numbers; with `p` it is ``f(q, p, xp)``. It is called once, with symbolic numbers, and compiled; see `fuse`
-        for what it may use. The compiled code is kept, the trace in an `Integrand` only. A function that cannot be
+        for what it may use. The compiled code is kept, and serves all numbers that `f` reads from outside and all
+        `bounds`; the trace is kept in an `Integrand` only. A function that cannot be
         traced is called with Ensembles instead, whose samples are the points; see `run` for what it may do.
     dim : int, at least 1
     n_nodes : int, from 1 to 150
@@ -172,6 +180,8 @@ def gauss(
                 f"{n_nodes}**{dim}", "Use kind='sparse'.")  # fmt: skip
         nodes, weights = (part.astype(dtype) for part in RULES[rule](n_nodes))
         graph = traced(f, dim, parameters, limits, dtype)
+        if graph is not None:
+            graph, parameters = with_numbers(graph, parameters, f, dim)
         if graph is not None and backend == "cupy":
             sums = launch.tensor_sums(graph, dim, nodes, weights, parameters)
         elif graph is not None:
@@ -260,6 +270,8 @@ def traced(f: Any, dim: int, parameters: np.ndarray, limits: Any, dtype: Any) ->
         own = None if limits is None else limits.tobytes()
         key = (dim, parameters.shape[0], own, dtype.name, fingerprint(f.f))
         if key not in f.graphs:
+            if len(f.graphs) >= KEPT:
+                f.graphs.pop(next(iter(f.graphs)))
             f.graphs[key] = traced(f.f, dim, parameters, limits, dtype)
         return f.graphs[key]
 
@@ -280,6 +292,14 @@ def traced(f: Any, dim: int, parameters: np.ndarray, limits: Any, dtype: Any) ->
         return trace(body, (number,) * dim, given, function="gauss")
     except (TypeError, AttributeError):
         return None
+
+
+def with_numbers(graph: Graph, parameters: np.ndarray, f: Any, dim: int) -> tuple[Graph, np.ndarray]:
+    """The graph with the limits, and the numbers that the integrand reads from outside, as further parameters."""
+    kept = literals(f.f if isinstance(f, Integrand) else f)
+    graph, values = hoisted(graph, dim + parameters.shape[0], (parameters.dtype.name,), kept, most=MOST_NUMBERS)
+    rows = np.repeat(np.array(values, parameters.dtype)[:, None], parameters.shape[1], axis=1)
+    return graph, np.concatenate([parameters, rows])
 
 
 # --- over arrays of points

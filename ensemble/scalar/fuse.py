@@ -16,6 +16,7 @@ from ensemble._check import kind_of, message
 from ensemble._compile.trace.broadcast import Layout, layout_of
 from ensemble._compile.trace.fingerprint import fingerprint, reads_arguments_only
 from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.numbers import literals, reads_numbers
 from ensemble._compile.trace.operations import DTYPES
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._containers import mapped
@@ -209,8 +210,11 @@ class Fused:
             if seen is None:
                 seen = graph = self._traced(arguments, arrays)
             place = (key, seen)
-        if place in self._compiled:
-            return self._compiled[place]
+        found = self._compiled.get(place)
+        if found is not None:
+            if len(self._compiled) > KEPT // 2:
+                self._compiled[place] = self._compiled.pop(place)  # used last: it stays longest
+            return found
         if not self._takes_functions and reads_arguments_only(self.original):
             self._alone, place = True, key
         compiled = self._made(self._traced(arguments, arrays) if graph is None else graph, arguments, arrays)
@@ -228,7 +232,9 @@ class Fused:
         places = [k for k, symbol in enumerate(symbols) if isinstance(symbol, Scalar)]
         from ensemble._compile.trace.fused import Compiled  # and with it Numba
 
-        return Compiled(graph, places, tuple(arrays), backend_of(*arrays.values()))
+        functions = [value for value in arguments if isinstance(value, types.FunctionType)]
+        kept = literals(self.original, *functions) if reads_numbers(self.original, *functions) else None
+        return Compiled(graph, places, tuple(arrays), backend_of(*arrays.values()), kept)
 
     def _symbols(self, arguments: Any, arrays: dict[int, Array]) -> list[Any]:
         """What the function is traced with: symbolic numbers, and static values as they are."""
@@ -348,10 +354,13 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Iterable[str] = 
     the C library's in float64; each is the same for every element and every number of samples. ``x ** n`` with a whole
     constant `n` up to 64 is repeated multiplication. There are no floating-point warnings.
 
-    Values that the function reads from outside are part of its trace: it is traced and compiled anew where one has
-    changed. Pass what changes often as an argument. Globals and closures that hold numbers, text, small arrays and
+    Values that the function reads from outside are part of its trace: it is traced anew where one has changed. Numbers
+    among them are arguments of the compiled code, so that a changed one compiles nothing, and gives the bits that it
+    gives as a constant; what decides which operations there are (the rounds of a loop, a whole exponent up to 64, a
+    condition, the table of `interp`) is compiled anew. Globals and closures that hold numbers, text, small arrays and
     lists of them are compared in some microseconds; a function that reads anything else, as an object's attribute,
-    is traced at every call, in a tenth of a millisecond.
+    is traced at every call, in a tenth of a millisecond. Functions of equal code share what is compiled. The 256 traces
+    of a function and the 512 compiled codes that were used last are kept.
 
     NumPy arrays of bool, int32, int64, float32 and float64 take the compiled kernel, on all threads where there is
     enough to do; CuPy arrays take the same written out as CUDA C++. Other libraries and dtypes call the function

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "ONE_THREAD",
     "can_call",
     "declare_python_functions",
+    "dtype_word",
     "flat_types",
     "guards_of",
     "kinds_of",
@@ -45,6 +47,15 @@ DATA, N_DIM, EXTENTS, DTYPE, FLAGS = HEADER, HEADER + 8, HEADER + 16, HEADER + 4
 """Where the parts of a NumPy array lie."""
 
 C_ORDER_ALIGNED, WRITEABLE = 0x101, 0x400
+
+KIND = HEADER + 8
+"""Where a dtype has the characters of its kind, type and byte order, a byte of flags, and its number in four bytes."""
+
+KIND_MASK = ~0xFFFF0000
+"""What of these tells native dtypes apart: kind, type, number."""
+
+ORDER_SHIFT, SWAPPED = 16, ord(">")
+"""The byte order: ``=``, ``<`` or ``|`` is native where the first byte of a number is its lowest."""
 
 ARRAYS = {
     np.dtype(name): getattr(types, "boolean" if name == "bool" else name)
@@ -74,7 +85,9 @@ def can_call() -> bool:
         return kind.from_address(id(array) + place).value
 
     return bool(
-        at(HEADER - 8, ctypes.c_int64) == id(np.ndarray)
+        sys.byteorder == "little"
+        and dtype_word(array.dtype) == ctypes.c_int64.from_address(id(array.dtype) + KIND).value & KIND_MASK
+        and at(HEADER - 8, ctypes.c_int64) == id(np.ndarray)
         and at(DATA, ctypes.c_int64) == array.ctypes.data
         and at(N_DIM, ctypes.c_int32) == 2
         and at(DTYPE, ctypes.c_int64) == id(array.dtype)
@@ -113,16 +126,24 @@ def kinds_of(arguments: Sequence[Any]) -> tuple[Any, ...] | None:
     return tuple(found)
 
 
-def guards_of(arguments: Sequence[Any]) -> list[Any]:
-    """The types of arguments and the dtypes of arrays, whose addresses `write_run` compares."""
-    found: list[Any] = []
+def dtype_word(dtype: np.dtype[Any]) -> int:
+    """What `write_run` compares of a dtype: equal for all native dtype objects of one type, however they were made."""
+    return ord(dtype.kind) | ord(dtype.char) << 8 | dtype.num << 32
+
+
+def guards_of(arguments: Sequence[Any]) -> tuple[list[int], list[type]]:
+    """What `write_run` compares: the addresses of types, and `dtype_word` of arrays; and these types, to be held."""
+    found: list[int] = []
+    held: list[type] = []
     for value in arguments:
-        found.append(type(value))
+        held.append(type(value))
+        found.append(id(type(value)))
         if isinstance(value, tuple):
-            found += guards_of(value)
+            inner, types_inside = guards_of(value)
+            found, held = found + inner, held + types_inside
         elif type(value) is np.ndarray:
-            found.append(value.dtype)
-    return found
+            found.append(dtype_word(value.dtype))
+    return found, held
 
 
 def flat_types(kinds: Sequence[Any]) -> list[Any]:
@@ -190,7 +211,10 @@ class _Arguments:
 
     def take_array(self, array: Any, kind: types.Array) -> None:
         builder = self.builder
-        self.test_guard(self.at(array, DTYPE, I64))
+        word = self.at(self.at(array, DTYPE, BYTES), KIND, I64)
+        self.test_guard(builder.and_(word, I64(KIND_MASK)))
+        order = builder.and_(builder.lshr(word, I64(ORDER_SHIFT)), I64(0xFF))
+        self.test(builder.icmp_signed("!=", order, I64(SWAPPED)))
         self.test(builder.icmp_signed("==", self.at(array, N_DIM, I32), I32(kind.ndim)))
         flags = builder.and_(self.at(array, FLAGS, I32), I32(C_ORDER_ALIGNED | WRITEABLE))
         self.test(builder.icmp_signed("==", flags, I32(C_ORDER_ALIGNED | (WRITEABLE if kind.mutable else 0))))

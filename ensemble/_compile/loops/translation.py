@@ -18,9 +18,9 @@ from ensemble._compile.loops.native_call import HEADER, declare_python_functions
 from ensemble._compile.loops.scope import Scope, TranslationError, Value, source_of
 from ensemble._compile.loops.statements import Statements
 from ensemble._compile.loops.values import I64, SIGNED
-from ensemble._compile.machine_code import Module, kept_addresses
+from ensemble._compile.machine_code import Code, Module, kept_code
 
-__all__ = ["last_loop", "loop_addresses", "loop_module"]
+__all__ = ["last_loop", "loop_code", "loop_module"]
 
 
 GENERATED = "ensemble_fuse."
@@ -98,15 +98,15 @@ def _argument(body: Statements, kind: Any, values: Any) -> Any:
     return Value(kind, next(values))
 
 
-def loop_addresses(function: Any, kinds: Sequence[Any], alone: bool) -> dict[str, int]:
-    """Where ``run`` and ``part`` of `loop_module` lie in this process; their machine code is kept on disk."""
+def loop_code(function: Any, kinds: Sequence[Any], alone: bool) -> Code:
+    """The machine code of ``run`` and ``part`` of `loop_module`, which is kept on disk."""
     numba.get_num_threads()  # starts the threads, to whose functions the code refers
     declare_python_functions()
     with global_compiler_lock:
         key = _key(function, kinds)
         text = "" if key else loop_module(function, kinds, alone)
         make = lambda: Module(text or loop_module(function, kinds, alone), (), has_loops=True)
-        return kept_addresses(key or text, make, ["run", "part"], str)
+        return kept_code(key or text, make, ["run", "part"], str)
 
 
 def _key(function: Any, kinds: Sequence[Any]) -> str:

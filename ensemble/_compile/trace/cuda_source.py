@@ -177,7 +177,7 @@ def _loaded(name: str, kind: str, mode: str, access: Access) -> str:
     return f"const {pack} x{name[1:]} = gathered<{kind}, {access.width}>({first}, {step});"
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _kernel(source: str) -> Any:
     return raw_module(source, OPTIONS).get_function("fused")
 

@@ -13,12 +13,13 @@ from ensemble._backend import array_namespace
 from ensemble._compile.device import address
 from ensemble._compile.lanes.elementwise_loop import elementwise_loop
 from ensemble._compile.lanes.library import assembly_of
-from ensemble._compile.machine_code import addresses_of, assembled
+from ensemble._compile.machine_code import KEPT, Code, assembled, code_of
 from ensemble._compile.numba import STREAMED, empty
 from ensemble._compile.trace.broadcast import FLAT, LINES, Layout, flattened
 from ensemble._compile.trace.cuda_source import launch
 from ensemble._compile.trace.elementwise import RESULT, one_span, spans
 from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.numbers import hoisted
 from ensemble._typing import Array
 
 __all__ = ["Compiled"]
@@ -28,7 +29,8 @@ THREADED_FROM = 1 << 16
 
 ALIGNED_FROM = 1 << 12
 
-NO_NUMBERS = np.zeros(0, np.int64)
+HOISTED = ("float64", "float32", "int64", "int32")
+"""Dtypes of constants that become arguments."""
 
 first_byte = c_char.from_buffer  # its address takes less than half of the time of `array.ctypes.data`
 
@@ -37,11 +39,19 @@ class Compiled:
     """The kernel of `graph`.
 
     `places` are the positions of the graph's inputs among the arguments of the function, `arrays` those of the
-    arguments that are arrays.
+    arguments that are arrays. Constants other than `kept` become arguments of the compiled code
+    (`numbers.py`); where that is None, none do.
     """
 
-    def __init__(self, graph: Graph, places: Sequence[int], arrays: tuple[int, ...], backend: str) -> None:
+    def __init__(
+        self, graph: Graph, places: Sequence[int], arrays: tuple[int, ...], backend: str, kept: frozenset[float] | None
+    ) -> None:
+        self.constant = not (graph.strong_inputs or graph.entering)
+        graph, constants = (graph, []) if kept is None else hoisted(graph, graph.n_inputs, HOISTED, kept)
         self.graph, self.backend = graph, backend
+        dtypes = graph.input_dtypes
+        first = graph.n_inputs - len(constants)
+        self._constants = {first + k: np.dtype(dtypes[first + k]).type(value) for k, value in enumerate(constants)}
         self.single = graph.structure == 0
         self._places = places
         self._threaded_from = THREADED_FROM // 8 if graph.libm else THREADED_FROM
@@ -49,15 +59,15 @@ class Compiled:
         used = graph.strong_inputs
         self._used = [(k, position) for k, position in enumerate(arrays) if self._arrays[k] in used]
         self._numbers = [place for place in used if place not in self._arrays]
+        self._filled = _words([self._constants[place] for place in self._numbers if place in self._constants])
+        """The numbers of a call where all are constants."""
         self._dtypes = [np.dtype(dtype) for dtype in graph.dtypes]
         self._entering = bool(graph.entering)
-        self.constant = not (self._used or self._numbers or self._entering)
 
     @functools.cached_property
-    def body(self) -> int:
-        """Where the C function of the graph lies in this process."""
-        loop = elementwise_loop(self.graph, [self._arrays[k] for k, _ in self._used], "elements")
-        return addresses_of(assembled([loop]), ["elements"], assembly_of)["elements"]
+    def body(self) -> Code:
+        """The machine code of the graph."""
+        return _body(self.graph, tuple([self._arrays[k] for k, _ in self._used]))
 
     def run(self, layout: Layout, arrays: dict[int, Array], arguments: Any, targets: list[Array] | None) -> list[Array]:
         """The results, written into `targets` where given."""
@@ -72,7 +82,8 @@ class Compiled:
             given = [flattened(arrays[position], layout.forms[k]) for k, position in self._used]
             if targets is not None:
                 given = [_apart(array, layout, k, outs) for array, (k, _) in zip(given, self._used, strict=True)]
-            self._compute(layout, given, self._values(arguments), [out.reshape(-1) for out in outs])
+            values = self._values(arguments) if len(self._filled) < len(self._numbers) or self._entering else [(), ()]
+            self._compute(layout, given, values, [out.reshape(-1) for out in outs])
         if targets is not None:
             for target, out in zip(targets, outs, strict=True):
                 if target is not out:
@@ -85,16 +96,14 @@ class Compiled:
             table += (addressof(first_byte(array)), array.itemsize, k)
         for out in outs:
             table += (addressof(first_byte(out)), out.itemsize, RESULT)
-        numbers = NO_NUMBERS
-        if values[0] or values[1]:
-            numbers = np.zeros(len(values[0]) + len(values[1]), np.int64)
-            for place, value in enumerate([*(value for _, value in values[0]), *values[1]]):
-                numbers[place : place + 1].view(value.dtype)[0] = value
+        numbers = self._filled
+        if len(values[0]) + len(values[1]) > len(numbers):
+            numbers = _words([*(value for _, value in values[0]), *values[1]])
         arguments = (layout.plan, np.array(table, np.int64), len(given), numbers)
         if layout.size >= self._threaded_from:
-            spans(self.body, layout.size, int(self._streams(layout, outs)), *arguments)
+            spans(self.body["elements"], layout.size, int(self._streams(layout, outs)), *arguments)
         else:
-            one_span(self.body, 0, layout.size, 0, *arguments)
+            one_span(self.body["elements"], 0, layout.size, 0, *arguments)
 
     def _streams(self, layout: Layout, outs: list[Array]) -> bool:
         """Whether results go past the caches: large, in whole cache lines, and bound by memory; masks never do.
@@ -107,7 +116,8 @@ class Compiled:
 
     def _values(self, arguments: Any) -> list[Any]:
         """NumPy scalars by their place in the graph, in order, and the numbers that enter through casts."""
-        numbers = [(place, arguments[self._places[place]]) for place in self._numbers]
+        known = self._constants
+        numbers = [(n, known[n] if n in known else arguments[self._places[n]]) for n in self._numbers]
         return [numbers, self.graph.scalars([arguments[place] for place in self._places]) if self._entering else []]
 
     def _on_device(self, layout: Layout, arrays: dict[int, Array], arguments: Any, targets: Any) -> list[Any]:
@@ -128,6 +138,20 @@ class Compiled:
             if target is not out:
                 target[...] = out
         return outs
+
+
+def _words(values: Sequence[Any]) -> np.ndarray:
+    """NumPy scalars, each in the first bytes of a word."""
+    words = np.zeros(len(values), np.int64)
+    for place, value in enumerate(values):
+        words[place : place + 1].view(value.dtype)[0] = value
+    return words
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _body(graph: Graph, arrays: tuple[int, ...]) -> Code:
+    """The machine code of a graph whose inputs `arrays` are arrays; equal graphs share it."""
+    return code_of(assembled([elementwise_loop(graph, arrays, "elements")]), ["elements"], assembly_of)
 
 
 def _disturbs(target: Any, arrays: Iterable[Any], layout: Layout) -> bool:

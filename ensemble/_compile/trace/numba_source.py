@@ -1,22 +1,21 @@
 """Graphs written out for Numba: functions of scalars and of lanes, and modules of them that are kept on disk.
 
-A module is a real file in a cache folder of the user, so that Numba's own cache keeps its machine code: a second
-process compiles nothing.
+A module exists in memory alone; its machine code is kept on disk (`kernel_cache.py`), so that a second process compiles
+nothing.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
+import linecache
 import re
 import sys
-import tempfile
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ensemble._compile.cache_folder import cache_folder, written
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.operations import INTERNAL, OPERATIONS
 
@@ -125,14 +124,12 @@ def _foundation() -> bytes:
 
 @functools.cache
 def load_module(source: str) -> Any:
-    """The module of `source`, from the cache folder; written there where it is new."""
+    """The module of `source`; its name has a digest of the source, under which its machine code is kept on disk."""
     name = "kernel_" + hashlib.blake2b(_foundation() + source.encode(), digest_size=16).hexdigest()
-    try:
-        path = written(cache_folder() / f"{name}.py", source.encode())
-    except OSError:  # no writable directory: compile for this process only
-        path = written(Path(tempfile.mkdtemp(prefix="ensemble-fuse-")) / f"{name}.py", source.encode())
-    spec = importlib.util.spec_from_file_location(f"ensemble_fuse.{name}", path)
-    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    module = types.ModuleType(f"ensemble_fuse.{name}")
+    module.__file__ = f"<{module.__name__}>"
+    # where Numba, tracebacks and `inspect` look for the source
+    linecache.cache[module.__file__] = (len(source), None, source.splitlines(True), module.__file__)
     sys.modules[module.__name__] = module  # where Numba and pickle look for it
-    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    exec(compile(source, module.__file__, "exec"), module.__dict__)
     return module

@@ -375,7 +375,7 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
     return text, capacity, shared_bytes(source, layout, capacity)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _kernel(form: FormTerms, element: Element, layout: Layout, longest: int) -> tuple[Any, int, int]:
     text, capacity, shared = assembly_source(form, element, layout, longest)
     kernel = raw_module(text, OPTIONS).get_function("assemble")

@@ -10,8 +10,9 @@ Bytes that must move (float64, S samples, E elements of k functions, Z blocks of
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +20,12 @@ import numpy as np
 from ensemble._compile.c_functions import call_part
 from ensemble._compile.lanes.graph_function import GraphFunction
 from ensemble._compile.lanes.library import assembly_of
-from ensemble._compile.machine_code import Module, assembled, kept_addresses
+from ensemble._compile.machine_code import Code, Module, assembled, kept_code
 from ensemble._compile.numba import compiled, prange
 from ensemble._compile.plain_code import PlainText, module_text
+from ensemble._compile.trace.numbers import hoisted
 from ensemble._kernels.fem.form_plan import Element, Pattern, patterns
-from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, Term, fields_of
+from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, Input, Term
 
 __all__ = ["ARRAYS", "fill_parts", "part_loop", "part_source"]
 
@@ -84,10 +86,19 @@ def indented(lines: Sequence[str], depth: int) -> str:
 
 
 class _Source:
-    """The pieces of one loop."""
+    """The pieces of one loop; constants of coefficients and factors of terms are `constants`, which the loop reads."""
 
     def __init__(self, form: FormTerms, element: Element) -> None:
-        self.form, self.cell = form, element
+        first, moved, parts = len(form.inputs), [], {}
+        for name in ("element", "point"):
+            graph, values = hoisted(getattr(form, name).graph, first + len(moved), differentiable=True)
+            parts[name] = dataclasses.replace(getattr(form, name), graph=graph)
+            moved += values
+        self.constants: list[float] = moved
+        self.moved = range(first, first + len(moved))
+        """The inputs that are `constants`."""
+        self.form, self.cell = dataclasses.replace(form, **parts), element
+        self.used_fields = form.used_fields
         self.patterns = patterns(form, element)
         self.k, self.dim = element.n_functions, element.dim
 
@@ -107,18 +118,31 @@ class _Source:
         return f"f{field}[{place}]"
 
     def numbers(self) -> list[str]:
-        """Definitions of the inputs that are one number for the domain."""
-        lines = {}
+        """Definitions of constants and of inputs that are one number for the domain, once all factors are known."""
+        lines = {p: f"a{p} = constants[{k}]" for k, p in enumerate(self.moved)}
+        lines |= {-1 - k: f"constant{k} = constants[{k}]" for k in range(len(self.constants))}
         for coefficients in (self.form.element, self.form.point):
-            for p, given in fields_of(self.form, coefficients):
+            for p, given in self.fields_of(coefficients):
                 if self.form.fields[given.field].place == "number":
                     lines[p] = f"a{p} = {self.loaded(given.field, str(given.component))}"
         return [lines[p] for p in sorted(lines)]
 
+    def fields_of(self, coefficients: Coefficients) -> Iterator[tuple[int, Input]]:
+        """The inputs of some coefficients that are fields, with their positions in the graph."""
+        for position in coefficients.graph.strong_inputs:
+            if position not in self.moved:
+                yield position, self.form.inputs[position]
+
+    def factor(self, value: float) -> str:
+        """A factor of a term: a number that is read before the loop."""
+        if value not in self.constants:
+            self.constants.append(value)
+        return f"constant{self.constants.index(value)}"
+
     def inputs(self, coefficients: Coefficients) -> list[str]:
         """Definitions of the inputs of some coefficients, within an element or at its point q."""
         lines = []
-        for p, given in fields_of(self.form, coefficients):
+        for p, given in self.fields_of(coefficients):
             kind = self.form.fields[given.field]
             if kind.place == "element":
                 lines.append(f"a{p} = {self.loaded(given.field, f'g * {kind.size} + {given.component}')}")
@@ -165,10 +189,10 @@ class _Source:
         n = self.k
         values = len(slots) - len(gradients)
         if values == 2:
-            return f"{term.factor!r} * ({2.0 / (n * (n + 1))!r} if i == j else {1.0 / (n * (n + 1))!r})"
+            return f"{self.factor(term.factor)} * ({2.0 / (n * (n + 1))!r} if i == j else {1.0 / (n * (n + 1))!r})"
         factor = term.factor / n if values else term.factor
         product = " * ".join(gradients) or "1.0"
-        return product if factor == 1.0 else f"{factor!r} * {product}"
+        return product if factor == 1.0 else f"{self.factor(factor)} * {product}"
 
     def entry(self, number: int, pattern: Pattern, at: int) -> tuple[str, int]:
         """The entry of one pattern as an expression of lanes, and where the next factors lie."""
@@ -205,7 +229,7 @@ class _Source:
     def _point_terms(self, number: int, derivative: int, terms: list[Term]) -> list[str]:
         parts, flux = [], f"flux{number}_{derivative}"
         for term in terms:
-            factors = ["scale"] if term.factor == 1.0 else ["scale", repr(term.factor)]
+            factors = ["scale"] if term.factor == 1.0 else ["scale", self.factor(term.factor)]
             factors += [self.basis("j", term.trial[1])] if term.trial else []
             scalar = f"({' * '.join(factors)})"
             parts.append(scalar if term.coefficient == CONSTANT else f"c{term.coefficient} * {scalar}")
@@ -247,12 +271,12 @@ class _Source:
             f"    node, row = nodes[soon * {self.k} + i], unknowns[soon * {self.k} + i]",
         ]
         lines += ["    prefetch(points, node * 3, 4)"] if self.cell.simplex else []
-        for field in self.form.used_fields:
+        for field in self.used_fields:
             kind = self.form.fields[field]
             if kind.place == "node":
                 lines += self._field_prefetches(field, "node", width, "    ")
         lines += ["    " + line for line in self._row_prefetches(width)]
-        for field in self.form.used_fields:
+        for field in self.used_fields:
             if self.form.fields[field].place == "element":
                 lines += self._field_prefetches(field, "near", width, "")
         return lines
@@ -303,8 +327,8 @@ ARRAYS = (
 """Arrays of `ElementTables` and of its parts, in the order of their addresses, which follow that of the scratch."""
 
 
-def part_source(form: FormTerms, element: Element, width: int, dtypes: Sequence[np.dtype]) -> tuple[str, int]:
-    """The function `fill` for tiles of `width` samples, and the numbers of scratch memory that a part needs.
+def part_source(form: FormTerms, element: Element, width: int, dtypes: Sequence[np.dtype]) -> tuple[str, _Source, int]:
+    """The function `fill` for tiles of `width` samples, its pieces, and the numbers of scratch memory of a part.
 
     `dtypes` are those of `ARRAYS`: float64 and signed integers.
     """
@@ -318,21 +342,23 @@ def part_source(form: FormTerms, element: Element, width: int, dtypes: Sequence[
         at = f"places[{k + 1}]"
         made = f"numbers_at({at})" if dtype == np.float64 else f"integers_at({at}, {8 * dtype.itemsize})"
         arrays.append(f"{name} = {made}")
-    others = [*(f"f{j}" for j in form.used_fields), *(f"out{n}" for n in range(len(form.components)))]
+    others = [*(f"f{j}" for j in form.used_fields), *(f"out{n}" for n in range(len(form.components))), "constants"]
     arrays += [f"{name} = numbers_at(places[{len(ARRAYS) + 1 + k}])" for k, name in enumerate(others)]
     simplex = element.simplex
     text = PART.format(
         arrays=indented(arrays, 1),
         clear=indented(source.clear(), 1),
         ahead=indented(source.prefetches(width), 2),
-        numbers=indented(source.numbers(), 1),
         geometry=indented(GEOMETRY.split("\n") if simplex else [], 2),
-        element=indented([*(source.evaluated(form.element, "element_coefficients") if simplex else []), *factors], 2),
+        element=indented(
+            [*(source.evaluated(source.form.element, "element_coefficients") if simplex else []), *factors], 2
+        ),
         quadrature=indented(source.quadrature(), 2),
         k=element.n_functions,
         scatter=indented(source.scatter(), 4),
+        numbers=indented(source.numbers(), 1),  # last: all factors are known
     )
-    return text, n_scratch
+    return text, source, n_scratch
 
 
 class PartLoop(NamedTuple):
@@ -341,13 +367,17 @@ class PartLoop(NamedTuple):
     address: int
     scratch: int
     """Numbers of memory that a part needs."""
+    code: Code
+    """What lies there, held while it runs."""
+    constants: np.ndarray
+    """Numbers that the loop reads: functions that differ in them alone share the code."""
 
 
 @functools.lru_cache(maxsize=1024)
 def part_loop(form: FormTerms, element: Element, width: int, dtypes: tuple[np.dtype, ...]) -> PartLoop:
     """The machine code of `part_source`."""
-    source, scratch = part_source(form, element, width, dtypes)
-    named = {"element_coefficients": form.element, "point_coefficients": form.point}
+    source, pieces, scratch = part_source(form, element, width, dtypes)
+    named = {"element_coefficients": pieces.form.element, "point_coefficients": pieces.form.point}
     bodies = {name: GraphFunction(each.graph, name, width) for name, each in named.items() if each.numbers}
     names = {"WIDTH": width, **bodies}
     written = {name: body.assembly() for name, body in bodies.items()}
@@ -359,7 +389,8 @@ def part_loop(form: FormTerms, element: Element, width: int, dtypes: tuple[np.dt
         return Module(module_text(fill, width), linked.called, (linked.text,), has_loops=True)
 
     key = "\n".join([f"{width}", source, *(body.text for body in written.values())])
-    return PartLoop(kept_addresses(key, module, ["fill"], assembly_of)["fill"], scratch)
+    code = kept_code(key, module, ["fill"], assembly_of)
+    return PartLoop(code["fill"], scratch, code, np.array(pieces.constants))
 
 
 @compiled

@@ -155,7 +155,7 @@ def symmetric_source(
     return text, shared
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _kernel(form: FormTerms, element: Element, layout: Layout, capacity: int, most_sources: int) -> tuple[Any, int]:
     text, shared = symmetric_source(form, element, layout, capacity, most_sources)
     kernel = raw_module(text, OPTIONS).get_function("assemble")

@@ -137,11 +137,11 @@ def _on_cpu(
     )  # fmt: skip
     dtypes, n_parts = tuple(array.dtype for array in arrays), first.size - 1
     given = [np.ascontiguousarray(array) for array in (*arrays, *(fields[j] for j in form.used_fields))]
-    places = np.array([0, *(array.ctypes.data for array in (*given, *made))])
+    places = np.array([0, *(array.ctypes.data for array in (*given, *made)), 0])
     for start, width in tiles(n_samples):
         loop = part_loop(form, tables.element, width, dtypes)
         scratch = empty((n_parts, loop.scratch), np.float64)
-        places[0] = scratch.ctypes.data
+        places[0], places[-1] = scratch.ctypes.data, loop.constants.ctypes.data
         fill_parts(loop.address, n_parts, places, n_samples, start)
     return made
 

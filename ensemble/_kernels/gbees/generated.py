@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
 from ensemble._compile.trace.elementwise import SCALAR_FUNCTIONS
-from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.numba_source import lanes_function, load_module, repeated_lines, scalar_function, tables
 from ensemble._compile.trace.tracer import trace
 from ensemble._kernels.gbees.frame import REAL, as_real, matrix_rows, position, velocity
@@ -45,7 +45,6 @@ __all__ = [
     "StepTerms",
     "bounds_address",
     "drift_address",
-    "hoisted",
     "layout",
     "step_of",
     "trace_bounds_at_centre",
@@ -108,21 +107,6 @@ def trace_bounds_at_centre(bounds: Callable[..., Any], n: int, n_parameters: int
         return as_real(bounds(x, s[0].__array_namespace__()))
 
     return trace(body, (REAL,) * n, (REAL,) * (at["parameters"] + n_parameters), function="Gbees")
-
-
-def hoisted(graph: Graph, first: int) -> tuple[Graph, list[float]]:
-    """The graph with its float64 constants as further inputs from number `first` on, and their values.
-
-    Drifts that differ in constants alone then share machine code. Operations and their order stay the same.
-    """
-    values: list[float] = []
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        if node.operation == "constant" and node.dtype == "float64":
-            node = Node("input", (), "float64", first + len(values))
-            values.append(float(graph.nodes[len(nodes)].value))
-        nodes.append(node)
-    return Graph(tuple(nodes), first + len(values), graph.outputs, graph.structure), values
 
 
 def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:

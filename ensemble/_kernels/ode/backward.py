@@ -17,7 +17,7 @@ from ensemble._compile.c_functions import call_rows
 from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.lanes.record_loop import reading_loop, recording_loop
-from ensemble._compile.machine_code import addresses_of, assembled
+from ensemble._compile.machine_code import Code, assembled, code_of
 from ensemble._compile.numba import compiled_procedure, inner
 from ensemble._compile.trace.graph import Graph
 from ensemble._kernels.ode.driver import NON_FINITE, fill
@@ -26,13 +26,14 @@ __all__ = ["Backward", "backward_addresses", "gradient_range"]
 
 
 class Backward(NamedTuple):
-    """Where the C functions lie in this process; 0: not there."""
+    """Where the C functions lie in this process, 0: not there; and their code, which is held while they run."""
 
     start: int
     record: int
     sweep: int
     back_start: int
     """Inputs t, y, p, cotangents of what is carried and of p; outputs those of y and p."""
+    code: Code
 
 
 @functools.lru_cache(maxsize=256)
@@ -56,8 +57,8 @@ def backward_addresses(
     }
     if back_start is not None:
         functions["back_start"] = graph_loop(back_start, "back_start", 0, width, dtype)
-    places = addresses_of(assembled(functions.values()), list(functions), assembly_of)
-    return Backward(places["start"], places["record"], places["sweep"], places.get("back_start", 0))
+    code = code_of(assembled(functions.values()), list(functions), assembly_of)
+    return Backward(code["start"], code["record"], code["sweep"], code.get("back_start"), code)
 
 
 @inner

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
-from ensemble._compile.machine_code import addresses_of, assembled
+from ensemble._compile.machine_code import Code, assembled, code_of
 from ensemble._compile.processor import register_bytes
 from ensemble._compile.trace.graph import Graph
 
@@ -23,11 +23,12 @@ MEDIUM = 1500
 
 
 class Addresses(NamedTuple):
-    """Where the C functions lie in this process; 0: not there."""
+    """Where the C functions lie in this process, 0: not there; and their code, which is held while they run."""
 
     start: int
     loop: int
     event: int
+    code: Code
 
 
 def single_width(dtype: str) -> int:
@@ -60,5 +61,5 @@ def addresses(
         for name, (graph, count) in named.items()
         if graph is not None
     }
-    places = addresses_of(assembled(functions.values()), list(functions), assembly_of)
-    return Addresses(places["start"], places["loop"], places.get("event", 0))
+    code = code_of(assembled(functions.values()), list(functions), assembly_of)
+    return Addresses(code["start"], code["loop"], code.get("event"), code)

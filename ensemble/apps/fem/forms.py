@@ -168,7 +168,8 @@ def bilinear_form(
     ----------
     integrand : callable
         Linear in `u` and in `v`; it must not branch on fields (use ``np.where``). Numbers that it reads from outside
-        are constants of the compiled loop, which is made anew when they change: pass the time of a step as a field.
+        are arguments of the compiled loop: where one has changed, the integrand is traced again and nothing compiled.
+        On a device, and for an exponent, the loop is compiled anew: pass the time of a step as a field there.
     trial, test : "scalar" or "vector"
         Vector functions have one component per axis.
     degree : int, optional

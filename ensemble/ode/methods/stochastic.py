@@ -55,7 +55,15 @@ class StochasticSystem(System):
 
     def _with(self, xp: Namespace, graph: Graph | None) -> StochasticSystem:
         options: dict[str, Any] = {"dtype": self.dtype, "graph": graph, "first_step": self.first_step}
-        return StochasticSystem(self.drift, self.diffusion, self.n, self.n_parameters, xp, **options)
+        made: StochasticSystem = self._same(
+            StochasticSystem(self.drift, self.diffusion, self.n, self.n_parameters, xp, **options)
+        )
+        return made
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The functions of the user."""
+        return (self.drift, self.diffusion)
 
     def f(self, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
         """The drift, `n` values."""
@@ -85,7 +93,7 @@ def _step(
     drift, diffusion = both.f(t, y, p), both.g(t, y, p)
     slopes = both.own_slopes(t, y, p) if milstein else [None] * both.n
     new = []
-    for i, z in enumerate(normals(count, p[-N_NUMBERS:], both.n, xp)):
+    for i, z in enumerate(normals(count, p[both.n_given - N_NUMBERS : both.n_given], both.n, xp)):
         value = y[i] + h * drift[i] + diffusion[i] * (root * z)
         slope = slopes[i]
         if slope is not None:

@@ -6,7 +6,6 @@ import pytest
 from numba.core import event
 
 from ensemble._compile.numba import compiled_serial
-from ensemble._compile.trace import numba_source
 from ensemble._kernels.gbees import grid as kernels
 from ensemble.apps.gbees import Gbees, lorenz96
 from ensemble.apps.gbees.engines import cpu as compiled_engine
@@ -179,7 +178,7 @@ class Compiled(event.Listener):
 
 def test_a_new_drift_compiles_nothing_but_itself(tmp_path, monkeypatch):
     CompiledEngine(*case(2)).advance(0.0, 0.01)
-    monkeypatch.setattr(numba_source, "cache_folder", lambda: tmp_path)  # the next module is not there yet
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))  # the next module is not there yet
     listener = Compiled()
     with event.install_listener("numba:compile", listener):
         CompiledEngine(*case(2, lambda x, t, xp, rate: (x[1] - rate * x[0], xp.cos(x[0]) - x[1]))).advance(0.0, 0.01)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.numba import thread_count
+from ensemble._compile.trace.numbers import hoisted
 from ensemble._kernels.gbees import generated
 from ensemble._kernels.gbees import grid as kernels
 from ensemble._typing import Array
@@ -273,12 +274,12 @@ class _Loops:
         )
         numbers = numbers.astype(np.float64).tolist()
         graph = generated.trace_face_velocities(problem.drift.function, n, len(parameters), rotated)
-        graph, constants = generated.hoisted(graph, n + 1 + len(numbers))
+        graph, constants = hoisted(graph, n + 1 + len(numbers))
         numbers += constants
         bounds = None
         if problem.bounds is not None:
             bounds = generated.trace_bounds_at_centre(problem.bounds, n, len(parameters), rotated)
-            bounds, constants = generated.hoisted(bounds, n + len(numbers))
+            bounds, constants = hoisted(bounds, n + len(numbers))
             numbers += constants
         self.numbers = np.array(numbers)
         dtype = np.dtype(problem.dtype).name
