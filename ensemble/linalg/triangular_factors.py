@@ -238,6 +238,10 @@ class TriangularFactors(LinearOperator):
         with np.errstate(all="ignore"):
             return factor_solve(values, self.plan, b, transposed, out)
 
+    def _with_exchanges(self, y: Any, b: Any, transposed: bool) -> Any:
+        """Solutions with those of the samples that need exchanges of rows; the solutions themselves where none does."""
+        return y
+
     def _multiply(self, x: Any, transposed: bool) -> Any:
         if self.tiles is not None and (quick := self._multiply_vector(x, transposed)) is not None:
             return quick
@@ -261,9 +265,10 @@ class TriangularFactors(LinearOperator):
             dtype = xp.float64
         count = int(np.prod(columns, dtype=np.int64))
         if own == 1:  # columns and samples alike are right-hand sides of one matrix
-            y = self._solve(contiguous(xp.reshape(samples, (n, 1, count * given)), dtype), transposed)
+            b = contiguous(xp.reshape(samples, (n, 1, count * given)), dtype)
         else:
-            y = self._solve(contiguous(xp.reshape(samples, (n, count, given)), dtype), transposed)
+            b = contiguous(xp.reshape(samples, (n, count, given)), dtype)
+        y = self._with_exchanges(self._solve(b, transposed), b, transposed)
         return wrap_like(x, xp.reshape(y, (n, *columns, max(own, given))), own, self.sample_set)
 
     def _multiply_vector(self, x: Any, transposed: bool) -> Ensemble | None:
@@ -276,7 +281,8 @@ class TriangularFactors(LinearOperator):
         assert self.tiles is not None
         b = samples[:, None, :] if given else samples[:, None, None]
         own = common_set(x.sample_set, self.sample_set) if given else self.sample_set
-        return Ensemble(solved_tiles(self.tiles, self.plan, b, transposed, None)[:, 0, :], own)
+        y = self._with_exchanges(solved_tiles(self.tiles, self.plan, b, transposed, None), b, transposed)
+        return Ensemble(y[:, 0, :], own)
 
     def _solved_at_once(self, A: Any, b: Any) -> Ensemble | None:
         """``update(A) @ b`` in one pass where nothing needs conversion, as in `_multiply_vector`; else None."""
