@@ -10,14 +10,8 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._check import floating, kind_of, message, require_type, samples_text
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
-from ensemble.krylov._direct_solution import (
-    REFINEMENTS,
-    Conditions,
-    DirectSolution,
-    scaled_values,
-    solved,
-    warn_of_conditions,
-)
+from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
+from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
 from ensemble.krylov._system import LinearSystem, as_array, common_samples, linear_system, one_column
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
@@ -158,7 +152,7 @@ def direct(
     if F is None:
         F = planned(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
     solution = solved(system, matrix, scaled, unit, F)
-    return _result(solution, system, Conditions(solution, matrix, F))
+    return _result(solution, system, Conditions(solution.rcond, solution.cancelled, solution.repaired, matrix, F))
 
 
 def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: dict[str, Any]) -> DirectResult:
@@ -178,8 +172,6 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
     return replace(found, x=from_interleaved(found.x))
 
 
-
-
 def _result(solution: DirectSolution, system: LinearSystem, conditions: Conditions) -> DirectResult:
     """The outcome of all samples of a system."""
     with np.errstate(all="ignore"):
@@ -188,7 +180,7 @@ def _result(solution: DirectSolution, system: LinearSystem, conditions: Conditio
         good = reached | ((solution.error <= solution.tolerance) & ~solution.nearly_singular())
         known = np.isfinite(solution.error) & np.isfinite(solution.norm)
     status = OUTCOMES[np.where(known, good, 2)]
-    warn_of_conditions(solution, known & good)
+    warn_of_conditions(solution.rcond, known & good & solution.nearly_singular())
     x = solution.x
     shape = (-1, system.block_size) if system.block_size > 1 else x.shape[:1]
     x = wrap_like(

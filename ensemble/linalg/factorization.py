@@ -273,7 +273,7 @@ class Factorization(TriangularFactors):
         if (self._growth <= GROWTH).all():
             return y
         made, given, limit = to_numpy(y).copy(), to_numpy(b), ROUNDOFFS * float(np.finfo(self.dtype).eps)
-        for s, (A, factors) in self._exchanged.items():
+        for s, (A, factors) in self._exchanged.items():  # few samples, and their own cost is that of SuperLU
             columns = slice(None) if self.n_samples == 1 else slice(s, s + 1)
             own = given[:, :, columns if given.shape[2] > 1 else slice(None)]
             own = np.ascontiguousarray(own.reshape(given.shape[0], -1), np.float64)

@@ -21,11 +21,12 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.tiles import Tiles
 from ensemble._kernels.direct.triangular import factor_solve
-from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
+from ensemble.linalg.crs_matrix import CrsMatrix, is_matrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import numbers_of, premultiply, samples_of, wrap_like
 from ensemble.linalg.orderings import checked_order
+from ensemble.linalg.square_matrices import matrix_of, real_dtype, require_symmetric
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
@@ -33,15 +34,9 @@ from ensemble.scalar.sample_set import common_set
 __all__ = [
     "TransposedFactors",
     "TriangularFactors",
-    "asymmetry",
-    "matrix_of",
     "put_samples",
-    "real_dtype",
     "with_capacity",
 ]
-
-SYMMETRIC_ROUNDOFFS = 1000.0
-"""Difference of entries across the diagonal, in units of rounding of the largest entry, of a symmetric matrix."""
 
 Factors = TypeVar("Factors", bound="TriangularFactors")
 
@@ -64,7 +59,7 @@ class TriangularFactors(LinearOperator):
     def __init__(self, A: Any, kind: str, ordering: Any, dtype: Any) -> None:
         matrix = self._plan(A, kind, ordering, dtype)
         if self.plan.symmetric and not isinstance(A, SymmetricCrsMatrix):
-            _require_symmetric(matrix, self.name)
+            require_symmetric(matrix, self.name)
         self._put(matrix)
 
     def _plan(self, A: Any, kind: str, ordering: Any, dtype: Any) -> CrsMatrix:
@@ -229,6 +224,11 @@ class TriangularFactors(LinearOperator):
         """A^-1 x on bare arrays of shape (n, n_samples)."""
         return self._solve(x[:, None, :], False, None if out is None else out[:, None, :])[:, 0, :]
 
+    def apply_columns(self, x: Any) -> Any:
+        """A^-1 x on bare arrays of shape (n, k, n_samples)."""
+        wide = array_namespace(x).reshape(x, (x.shape[0], 1, -1)) if self.n_samples == 1 else x
+        return array_namespace(x).reshape(self._solve(wide, False), x.shape)
+
     def _solve(self, b: Any, transposed: bool, out: Any = None) -> Any:
         if self.tiles is not None and type(b) is np.ndarray and (b.dtype == self.dtype or self.plan.flat is None):
             return solved_tiles(self.tiles, self.plan, b, transposed, out)
@@ -363,44 +363,3 @@ def _by_tiles(factors: TriangularFactors) -> np.ndarray:
     """The values, shape (n_tiles, n_values, width); one wide tile where they are in the usual order."""
     values: np.ndarray = factors.values[None] if factors.tiles is None else factors.tiles.data
     return values
-
-
-def matrix_of(A: Any, name: str) -> CrsMatrix:
-    """`A`, or a list of SciPy matrices, as a square `CrsMatrix`."""
-    matrix = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else as_crs(A)
-    if matrix is NotImplemented:
-        advice = "Give a CrsMatrix, a SymmetricCrsMatrix, or SciPy sparse matrices."
-        raise TypeError(message(name, "A", "be a sparse matrix", kind_of(A), advice))
-    advice = "A system with more rows than unknowns has no inverse: solve the normal equations."
-    require(matrix.shape[0] == matrix.shape[1], name, "A", "be square", f"shape {matrix.shape}", advice)
-    return matrix
-
-
-def asymmetry(A: CrsMatrix) -> tuple[np.ndarray, np.ndarray]:
-    """The largest ``|a_ij - a_ji|`` and the largest ``|a_ij|``, per sample, on the host."""
-    sizes = []
-    for matrix in (A - A.T, A):
-        xp = array_namespace(matrix.values)
-        sizes.append(to_numpy(xp.max(xp.abs(matrix.values), axis=0)) if matrix.nnz else np.zeros(A.n_samples))
-    return sizes[0], sizes[1]
-
-
-def _require_symmetric(A: CrsMatrix, name: str) -> None:
-    """Raise ValueError where an entry differs from the one across the diagonal by more than rounding."""
-    with np.errstate(all="ignore"):
-        difference, largest = asymmetry(A)
-        relative = difference / largest
-    bad = np.flatnonzero(relative > SYMMETRIC_ROUNDOFFS * np.finfo(real_dtype(A, name)).eps)
-    if bad.size:
-        where = samples_text(bad, of=relative.size)
-        seen = f"|a_ij - a_ji| up to {relative[bad].max():.1e} times the largest entry ({where})"
-        require(False, name, "A", 'be symmetric where kind="ldlt"', seen, 'Give kind="lu", or 0.5 * (A + A.T).')
-
-
-def real_dtype(A: CrsMatrix, name: str) -> Any:
-    """The type of a real matrix."""
-    dtype = str(A.dtype).split(".")[-1]
-    if dtype not in ("float32", "float64"):
-        advice = "Solve the real system of twice the size, [[Re A, -Im A], [Im A, Re A]]." * ("complex" in dtype)
-        raise TypeError(message(name, "A", "hold float32 or float64", dtype, advice))
-    return dtype

@@ -201,8 +201,10 @@ def test_bad_samples_are_flagged_and_the_others_are_their_own_runs(n):
 
 
 @pytest.mark.parametrize("n", [12, 80])
-@pytest.mark.parametrize("entry", [-1.0, -1e-3, 0.0])
-@pytest.mark.parametrize("options", [{"sigma": 0.1}, {"which": "LA"}], ids=str)
+@pytest.mark.parametrize(
+    "entry, options",
+    [(-1.0, {"sigma": 0.1}), (-1e-3, {"sigma": 0.1}), (-1e-3, {"which": "LA"}), (0.0, {"which": "LA"})],
+)
 def test_a_weight_that_is_not_positive_definite_breaks_down(n, entry, options):
     """A basis of few vectors may see no vector of negative length, and its pairs had small residuals."""
     A = gallery.poisson((n,), n_samples=2)
@@ -411,7 +413,7 @@ def test_a_definite_sample_is_shifted_by_zero_and_an_indefinite_one_is_not(rng):
     for s in range(2):
         every = np.linalg.eigvalsh(both.to_scipy(s).toarray())
         np.testing.assert_allclose(result.values.samples[:, s], every[:3], rtol=0, atol=1e-10)
-    assert every[0] < 0.0 and 2 * result.iterations[0] < result.iterations[1]
+    assert every[0] < 0.0 and result.iterations[0] < result.iterations[1]
 
 
 @pytest.mark.parametrize("k", [1, 3, 6, 12])
