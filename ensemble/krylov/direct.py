@@ -183,9 +183,7 @@ def _result(solution: DirectSolution, system: LinearSystem, conditions: Conditio
     warn_of_conditions(solution.rcond, known & good & solution.nearly_singular())
     x = solution.x
     shape = (-1, system.block_size) if system.block_size > 1 else x.shape[:1]
-    x = wrap_like(
-        system.like, array_namespace(x).reshape(x, (*shape, x.shape[1])), system.operator_samples, system.sample_set
-    )
+    x = wrap_like(system.like, array_namespace(x).reshape(x, (*shape, x.shape[1])), system.is_shared, system.sample_set)
     return DirectResult(
         x, status, solution.iterations, np.stack(solution.history), target, "direct", solution.norm, solution.error,
         solution.repaired, conditions,

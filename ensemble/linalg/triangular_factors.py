@@ -24,7 +24,7 @@ from ensemble._kernels.direct.triangular import factor_solve
 from ensemble.linalg.crs_matrix import CrsMatrix, is_matrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator
-from ensemble.linalg.operators import numbers_of, premultiply, samples_of, wrap_like
+from ensemble.linalg.operators import is_shared, numbers_of, premultiply, samples_of, wrap_like
 from ensemble.linalg.orderings import checked_order
 from ensemble.linalg.square_matrices import matrix_of, real_dtype, require_symmetric
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
@@ -96,7 +96,7 @@ class TriangularFactors(LinearOperator):
 
         With `b`, a device is not waited for: `_marks` may be set then, and `_settle` is yet to be called.
         """
-        self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
+        self.sample_set, self.n_samples, self.batched = A.sample_set, A.values.shape[1], A.batched
         self._matrix = A
         if has_tiles(self.plan) and type(A.values) is np.ndarray and self.n_samples > 1:
             values, x = np.ascontiguousarray(A.values, self.dtype), None
@@ -214,7 +214,7 @@ class TriangularFactors(LinearOperator):
         values = contiguous(array_namespace(self.values).take(self.values, asarray_like(places, self.values), axis=1))
         made = self._with_plan()
         made.values, made.broken, made.n_samples = values, self.broken[places], places.size
-        made._matrix = self._matrix
+        made._matrix, made.batched = self._matrix, self.batched
         made._samples = places if self._samples is None else self._samples[places]
         made.sample_set = self.sample_set and self.sample_set.take(places)
         return made
@@ -269,7 +269,7 @@ class TriangularFactors(LinearOperator):
         else:
             b = contiguous(xp.reshape(samples, (n, count, given)), dtype)
         y = self._with_exchanges(self._solve(b, transposed), b, transposed)
-        return wrap_like(x, xp.reshape(y, (n, *columns, max(own, given))), own, self.sample_set)
+        return wrap_like(x, xp.reshape(y, (n, *columns, max(own, given))), is_shared(self), self.sample_set)
 
     def _multiply_vector(self, x: Any, transposed: bool) -> Ensemble | None:
         """The product with one vector for all samples, or one for each, that needs no conversion; else None."""
@@ -320,6 +320,7 @@ class TransposedFactors(LinearOperator):
         self.T = factors
         self.shape, self.n_samples, self.dtype = factors.shape, factors.n_samples, factors.dtype
         self.sample_set, self.reference_array = factors.sample_set, factors.reference_array
+        self.batched = factors.batched
 
     def __repr__(self) -> str:
         return f"{self.T!r}.T"
