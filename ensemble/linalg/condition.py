@@ -14,6 +14,9 @@ __all__ = ["equilibrated_conditions", "inverse_norms", "one_norms", "reciprocal_
 MOST_STEPS = 5
 """Steps of the estimator at most, as in LAPACK's ``dlacn2``."""
 
+SCALING_STEPS = 200
+"""Steps of the least-squares method that finds units of rows and columns, at most."""
+
 Solve = Callable[[np.ndarray], np.ndarray]
 """The product of an inverse with vectors of shape (n, n_samples)."""
 
@@ -34,20 +37,39 @@ def reciprocal_conditions(norms: np.ndarray, solve: Solve, solve_transposed: Sol
 
 
 def equilibrated_conditions(A: CrsMatrix, solve: Solve, solve_transposed: Solve) -> np.ndarray:
-    """`reciprocal_conditions` of A with rows and then columns over the sums of their magnitudes.
+    """`reciprocal_conditions` of A with rows and columns over powers of two by which its entries are of one size.
 
-    Units of equations and unknowns do not change it. A sample with a row or column of zeros has 0.
+    Units of equations and unknowns do not change it. A is in NumPy's arrays.
     """
-    sizes, ones = CrsMatrix(A.graph, np.abs(A.values)), np.ones((A.shape[0], A.n_samples), A.dtype)
+    scales = [_scales(A, s) for s in range(A.n_samples)]
+    rows, columns = (np.stack(powers, axis=1) for powers in zip(*scales, strict=True))
+    sizes = np.ldexp(np.abs(A.values), rows[A.graph.row_of_entry] + columns[A.graph.indices])
     with np.errstate(all="ignore"):
-        rows = sizes.apply(ones).astype(np.float64)
-        columns = sizes.astype(np.float64).apply_transpose(1.0 / rows)
-        return reciprocal_conditions(
-            np.ones(A.n_samples),  # every column of that matrix has magnitudes whose sum is 1
-            lambda x: columns * solve(rows * x),
-            lambda x: rows * solve_transposed(columns * x),
+        return reciprocal_conditions(  # the inverse of R A C is C^-1 A^-1 R^-1
+            one_norms(CrsMatrix(A.graph, sizes)),
+            lambda x: np.ldexp(solve(np.ldexp(x, -rows)), -columns),
+            lambda x: np.ldexp(solve_transposed(np.ldexp(x, -columns)), -rows),
             A.shape[0],
         )
+
+
+def _scales(A: CrsMatrix, s: int) -> tuple[np.ndarray, np.ndarray]:
+    """Powers of two for rows and columns of a sample by which the logarithms of its entries are least in square [1]_.
+
+    .. [1] Curtis, Reid (1972), IMA J. Appl. Math. 10, 118-124.
+    """
+    import scipy.sparse as sp
+    from scipy.sparse.linalg import lsmr
+
+    values, n = np.abs(A.values[:, s]), A.shape[0]
+    known = np.flatnonzero(np.isfinite(values) & (values > 0.0))
+    if not known.size:
+        return np.zeros(n, np.int64), np.zeros(n, np.int64)
+    i, j, count = A.graph.row_of_entry[known], A.graph.indices[known], known.size
+    places = np.stack([i, j + n], axis=1).reshape(-1)
+    incidence = sp.csr_array((np.ones(2 * count), places, np.arange(0, 2 * count + 1, 2)), shape=(count, 2 * n))
+    powers = np.rint(-lsmr(incidence, np.log2(values[known]), maxiter=SCALING_STEPS)[0]).astype(np.int64)
+    return powers[:n], powers[n:]
 
 
 def inverse_norms(solve: Solve, solve_transposed: Solve, n: int, n_samples: int) -> np.ndarray:
