@@ -168,8 +168,8 @@ def _both_ends(A: Any, M: Any, k: int, rtol: float, max_iterations: int) -> _Sea
     negative = np.broadcast_to(without_positive(A), whole.status.shape)
     samples = np.flatnonzero(~negative)
     for which in ("LA", "SA"):
+        own, weight = A.take_samples(samples), None if M is None else M.take_samples(samples)
         if samples.size:
-            own, weight = (None if matrix is None else matrix.take_samples(samples) for matrix in (A, M))
             whole.merge(_searched(own, weight, None, which, k, rtol, max_iterations), samples)
         if which == "LA" and samples.size:
             powers = whole.pencil.exponents[samples if whole.pencil.exponents.size > 1 else 0]

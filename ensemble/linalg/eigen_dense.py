@@ -26,7 +26,7 @@ def dense_pairs(pencil: Pencil, k: int) -> tuple[np.ndarray, np.ndarray, np.ndar
         if pencil.unfit[s] or not np.isfinite([matrix, 0.0 * matrix if weight is None else weight]).all():
             continue
         try:
-            if pencil.semidefinite[s]:
+            if weight is not None and pencil.semidefinite[s]:
                 every, found = _semidefinite_pairs(matrix, weight, float(shifts[s]))
             else:
                 every, found = eigh(matrix, weight)

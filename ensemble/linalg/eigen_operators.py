@@ -165,11 +165,12 @@ class Pencil:
             first, spread = values[0], np.abs(values[0] - values[-1])
             margin = np.maximum(spread, NEAREST * float(np.finfo(self.A.dtype).eps) * self.unit)
             far = np.abs(own - first) if inverts else np.full(running.shape, np.inf)
-            wanted = running & (far > FAR * margin)
+            wanted: np.ndarray = running & (far > FAR * margin)
         if not wanted.any():
             return wanted
         self.approached = self.approached + wanted
-        moved, left = np.zeros_like(wanted), wanted
+        moved: np.ndarray = np.zeros_like(wanted)
+        left = wanted
         shifts = np.array(own, np.float64)
         for _ in range(TRIALS if inverts else MOST_TRIALS):
             trial = np.where(left, first + self.side * margin, shifts)
@@ -191,8 +192,9 @@ class Pencil:
         self.norm_shifted = _norms(self.shifted)
         self.factors = upper_factorized(self.shifted)
         with np.errstate(all="ignore"):
-            beyond: np.ndarray = (self.side * to_numpy(self.factors._pivots) < 0.0).all(axis=0)
-        return beyond & ~self.factors.broken
+            signs = self.side * to_numpy(self.factors._pivots) < 0.0
+        beyond: np.ndarray = signs.all(axis=0) & ~self.factors.broken
+        return beyond
 
     def move(self, offsets: np.ndarray) -> None:
         """Factorise the matrix of shifts that are `offsets`, one per sample, above the requested ones.

@@ -356,7 +356,8 @@ def larger_error(A: CrsMatrix, x: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The larger of the backward errors by rows and by entries, per sample of x and b, shape (n, n_samples)."""
     with np.errstate(all="ignore"):
         _, by_rows, by_entries, _ = backward_error(*A.arrays, x, b, x[:0])
-        return np.maximum(by_rows, by_entries)
+        larger: np.ndarray = np.maximum(by_rows, by_entries)
+    return larger
 
 
 def planned(A: Any, *, kind: str, ordering: Any, matching: str, dtype: Any) -> Factorization:

@@ -35,8 +35,10 @@ def backward_error(indptr, indices, values, x, b, inverse):
 
     By rows: the largest ``|r_i| / (sum_j |a_ij| max_j |x_j| + |b_i|)``, the least change, relative to the norm of each
     row and to each b_i, that makes x exact (Oettli, Prager 1964). By entries: the largest
-    ``|r_i| / (sum_j |a_ij| |x_j| + |b_i|)``, the least change relative to each entry of A and b. The last result is the
-    largest ``|inverse_i| sum_j |a_ij|``, with the reciprocal of each row's pivot; zero where `inverse` has no rows.
+    ``|r_i| / (sum_j |a_ij| |x_j| + |b_i|)``, the least change relative to each entry of A and b.
+
+    The last result is the largest ``|inverse_i| sum_j |a_ij|`` that is no NaN, with the reciprocal of each row's pivot;
+    zero where `inverse` has no rows.
     """
     xp = array_namespace(values, x)
     r = b - row_sum(indptr, indices, values, x)
@@ -50,8 +52,10 @@ def backward_error(indptr, indices, values, x, b, inverse):
         ratio = xp.where(r == 0, xp.zeros_like(r), xp.abs(r) / sizes)
         ratio = ratio + ((r - r) + (rows - rows))
         errors.append(xp.max(ratio, axis=0) if x.shape[0] else none)
-    cancelled = xp.max(xp.abs(inverse) * sums, axis=0) if inverse.shape[0] else none
-    return r, *errors, cancelled
+    if not inverse.shape[0]:
+        return r, *errors, none
+    size = xp.abs(inverse) * sums
+    return r, *errors, xp.max(xp.where(size == size, size, xp.zeros_like(size)), axis=0)
 
 
 @per_width
