@@ -809,7 +809,7 @@ CASES = {
     "factor_solve": lambda seed: factor_cases("factor_solve", seed),
     "selected_inverse": lambda seed: factor_cases("selected_inverse", seed),
     "backward_error": lambda seed: square_cases("backward_error", seed, lambda rng, n, s, dtype, width: (
-        (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype)), ())),
+        (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype), numbers(rng, (n, width), dtype)), ())),
     "affine_spmv": lambda seed: affine_cases("affine_spmv", seed, affine_vector("product"), square=False),
     "affine_spmv_dot": lambda seed: affine_cases("affine_spmv_dot", seed, affine_vector("product")),
     "affine_residual": lambda seed: affine_cases("affine_residual", seed, affine_vector("residual"), square=False),

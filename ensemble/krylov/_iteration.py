@@ -291,7 +291,7 @@ class KrylovIteration:
             x = complex_parts(x)
         if self.system.block_size > 1:
             x = array_namespace(x).reshape(x, (-1, self.system.block_size, x.shape[-1]))
-        wrapped = wrap_like(self.system.like, x, self.system.operator_samples, self.system.sample_set)
+        wrapped = wrap_like(self.system.like, x, self.system.is_shared, self.system.sample_set)
         history, target, final = (self.in_callers_units(norms) for norms in (self.history(), self.target, self.final))
         return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function, final)
 

@@ -15,7 +15,7 @@ from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.graph import Reordering
 from ensemble.linalg.linear_operator import LinearOperator
-from ensemble.linalg.operators import samples_of, set_of
+from ensemble.linalg.operators import is_shared, samples_of, set_of
 from ensemble.linalg.reordering import reordered_vectors
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -37,7 +37,8 @@ class LinearSystem:
     atol: Any
     coupled: bool
     like: Any
-    operator_samples: int
+    is_shared: bool
+    """Whether the operators hold no samples, so that a plain `b` has a plain solution."""
     sample_set: SampleSet | None
     order: Reordering | None = None
     """The order of rows in which the system is solved; None for the caller's."""
@@ -55,7 +56,7 @@ def linear_system(
     is_complex = has_complex(A, b, x0, M)
     A = as_operator(A, function, "A")
     M = Identity() if M is None else as_operator(M, function, "M")
-    b, x0 = one_column(b), one_column(x0)
+    b, x0, shared = one_column(b), one_column(x0), is_shared(A, M)
     n, given_shape = A.shape[0], getattr(b, "shape", ())
     b, x0 = (flattened(vector, n, A.block_size) for vector in (b, x0))
     block_size = int(A.block_size) if tuple(getattr(b, "shape", ())) != tuple(given_shape) else 1
@@ -81,7 +82,6 @@ def linear_system(
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
     require_one_device(function, wide["b"], A=A, M=M)
     like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
-    operator_samples = max(A.n_samples, M.n_samples)
     sets = [set_of(v) for v in (A, M, b, x0) if getattr(v, "n_samples", 1) == n_samples]
     sample_set = functools.reduce(common_set, sets, None)
     coupled = coupling == "ensemble"
@@ -92,7 +92,7 @@ def linear_system(
         wide = {name: reordered_vectors(v, order) for name, v in wide.items()}
     b, start = wide["b"], wide.get("x0")
     return LinearSystem(
-        function, A, M, b, start, rtol, atol, coupled, like, operator_samples, sample_set, order, block_size,
+        function, A, M, b, start, rtol, atol, coupled, like, shared, sample_set, order, block_size,
         is_complex,
     )  # fmt: skip
 

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import floating, kind_of, message, require_type
-from ensemble._compile.memory import empty
-from ensemble._kernels.krylov.backward_error import backward_error
-from ensemble._kernels.krylov.narrowing import narrowed_values
-from ensemble._kernels.krylov.vectors import dot
+from ensemble._backend import array_namespace
+from ensemble._check import floating, kind_of, message, require_type, samples_text
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
-from ensemble.krylov._norms import fetched, norms
+from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
+from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
 from ensemble.krylov._system import LinearSystem, as_array, common_samples, linear_system, one_column
 from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
-from ensemble.linalg.exchanges import pivoted
 from ensemble.linalg.factorization import Factorization, planned
 from ensemble.linalg.operators import samples_of, wrap_like
 from ensemble.linalg.orderings import ORDERINGS, checked_order
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
-from ensemble.scalar import Ensemble
-
-REFINEMENTS = 10  # steps at most
-
-ROUNDOFFS = 450.0
-"""Backward error, in units of rounding, above which a solution is refined or replaced: 1e-13 in float64."""
-
-FLOOR = 4.0  # backward error, in units of rounding, that refinement does not reduce
-
-BUDGET = 1 << 31  # bytes of factorisations that are held together
-
-FAR = 64  # powers of two by which values may differ from one before they are scaled to be held in float32
 
 OUTCOMES = np.array([Status.stagnated, Status.converged, Status.breakdown], dtype=object)
 """The status of a sample whose residual is large, small, not finite."""
@@ -56,12 +39,36 @@ class DirectResult(SolveResult):
 
     backward_errors: np.ndarray | None = None
     repaired: np.ndarray | None = None
+    conditions: Conditions | None = None
+
+    @property
+    def rcond(self) -> np.ndarray:
+        """Estimates of ``1 / (|A|_1 |A^-1|_1)``, shape (n_samples,): 0 for a singular sample.
+
+        By Hager's and Higham's method: an upper bound of the true number, rarely above three times it. The first
+        reading factorises A again. NaN for a sample whose matrix was not finite, or whose values in A were changed in
+        place since the solve.
+        """
+        if self.conditions is None:
+            return np.full(self.status.shape, np.nan)
+        return self.conditions.found()
+
+    def _advice(self, failed: np.ndarray) -> str:
+        """That of a `SolveResult`, or of matrices that are nearly singular."""
+        known = self.conditions
+        nearly = np.empty(0) if known is None else np.intersect1d(known.nearly_singular, failed)
+        if known is None or not nearly.size:
+            return super()._advice(failed)
+        text = f"nearly singular ({samples_text(nearly)}; rcond {known.equilibrated[nearly].min():.1e})"
+        return f" A is {text}: fix its null space, or use minres where A is symmetric and b consistent."
 
     @property
     def summary(self) -> str:
         """That of a `SolveResult`, and how many samples were solved with pivoting."""
         count = 0 if self.repaired is None else int(self.repaired.sum())
-        return super().summary + (f"; {count} solved with pivoting" if count else "")
+        text = super().summary + (f"; {count} solved with pivoting" if count else "")
+        nearly, n = np.empty(0) if self.conditions is None else self.conditions.nearly_singular, self.status.size
+        return text + (f"; nearly singular: {samples_text(nearly, of=n)}" if nearly.size else "")
 
 
 @on_every_library(symmetric=False)
@@ -145,53 +152,11 @@ def direct(
         raise TypeError(message("direct", "A", "be a sparse matrix", kind_of(A), advice))
     kind = "ldlt" if symmetric and kind == "auto" else kind
     F, number = factorization, system.b.dtype if dtype is None else floating(dtype, "direct", "dtype")
-    scaled, unit = _scaled(matrix, np.dtype(str(number).split(".")[-1]) if F is None else F.dtype)
+    scaled, unit = scaled_values(matrix, np.dtype(str(number).split(".")[-1]) if F is None else F.dtype)
     if F is None:
         F = planned(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
-    return _solved(system, matrix, scaled, unit, F).result(system)
-
-
-def _solved(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, plan: Factorization) -> _Solution:
-    """The solutions of all samples; part by part where their factorisations together would take too much memory."""
-    tile = 64 // plan.dtype.itemsize
-    size = max(BUDGET // max(plan.n_values * plan.dtype.itemsize, 1) // tile, 1) * tile
-    if scaled.n_samples <= size:
-        with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-            return _Solution(system, A, unit, *_factors_and_product(plan, scaled, system.b)).finish()
-    parts = []
-    for first in range(0, scaled.n_samples, size):
-        chosen = np.arange(first, min(first + size, scaled.n_samples))
-        rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
-        part = replace(system, b=contiguous(system.b[:, first : first + size]), rtol=rtol)
-        with np.errstate(all="ignore"):
-            made = _factors_and_product(plan, scaled.take_samples(chosen), part.b)
-            own = _Solution(part, A.take_samples(chosen), None if unit is None else unit[chosen], *made).finish()
-        del own.F, made  # before the next one is made
-        parts.append(own)
-    return _joined(parts)
-
-
-def _factors_and_product(plan: Factorization, scaled: CrsMatrix, b: Any) -> tuple[Factorization, Any, Any]:
-    """The factorisation, its product with `b` and the norms of `b`; None for what is left to another pass."""
-    if not isinstance(b, np.ndarray) or plan.dtype.itemsize == b.dtype.itemsize:
-        return *plan._update_and_apply(scaled, b), None
-    norm = _norms(b, fetched(dot(b, b, None))[0])
-    unit = _power_of_two(norm)
-    narrow = _narrow(b, unit, plan.dtype)
-    F, x = plan._update_and_apply(scaled, narrow)
-    return F, np.multiply(F.apply(narrow) if x is None else x, unit, out=empty(b.shape, b.dtype)), norm
-
-
-def _power_of_two(norm: np.ndarray) -> np.ndarray:
-    """The power of two next to each norm; 1 for norms that have none."""
-    exponent = np.where(np.isfinite(norm) & (norm > 0.0), np.frexp(norm)[1] - 1, 0)
-    return np.ldexp(1.0, exponent)
-
-
-def _narrow(r: np.ndarray, unit: np.ndarray, dtype: Any) -> np.ndarray:
-    """``r / unit`` in another type."""
-    narrow: np.ndarray = np.divide(r, unit, out=empty(r.shape, dtype), casting="same_kind")
-    return narrow
+    solution = solved(system, matrix, scaled, unit, F)
+    return _result(solution, system, Conditions(solution.rcond, solution.cancelled, solution.repaired, matrix, F))
 
 
 def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: dict[str, Any]) -> DirectResult:
@@ -211,189 +176,19 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
     return replace(found, x=from_interleaved(found.x))
 
 
-def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
-    """`A` over powers of two, one per sample, by which its values fit into float32; None for no such powers.
-
-    In float32 already where no power is needed and its values are in NumPy's arrays.
-    """
-    if dtype != np.float32 or A.values.dtype.itemsize == 4 or not A.nnz:
-        return A, None
-    xp, narrow = array_namespace(A.values), None
+def _result(solution: DirectSolution, system: LinearSystem, conditions: Conditions) -> DirectResult:
+    """The outcome of all samples of a system."""
     with np.errstate(all="ignore"):
-        if isinstance(A.values, np.ndarray):
-            narrow, largest = narrowed_values(A.values, empty(A.values.shape, np.float32))
-        else:
-            largest = to_numpy(xp.maximum(xp.max(A.values, axis=0), -xp.min(A.values, axis=0)))
-    exponent = np.where(np.isfinite(largest) & (largest > 0.0), np.frexp(largest)[1], 0)
-    far = np.abs(exponent) > FAR
-    if far.any():
-        # Other samples keep the bits of their own run.
-        unit = np.ldexp(1.0, np.where(far, np.minimum(exponent, 1023), 0))
-        return A / Ensemble(asarray_like(unit, A.values)), unit
-    return (A if narrow is None else CrsMatrix(A.graph, Ensemble(narrow, A.sample_set))), None
-
-
-class _Solution:
-    """Solutions of all samples, with their residuals and backward errors."""
-
-    def __init__(self, system: LinearSystem, A: CrsMatrix, unit: Any, F: Factorization, x: Any, norm_b: Any) -> None:
-        """`x` is the product of `F`, the factorisation of A over `unit`, with b, whose norms are `norm_b`, or None."""
-        self.system, self.A, self.F, self.b = system, A, F, system.b
-        self.unit = None if unit is None else asarray_like(unit, system.b)
-        n_samples = self.b.shape[1]
-        self.tolerance = ROUNDOFFS * _limits(self.b.dtype)[0]
-        if x is None:
-            self.norm_b = _norms(self.b, fetched(dot(self.b, self.b, None))[0])
-            self.x = self.solve(self.b, self.norm_b)
-            self.r, self.error, self.norm = self.judged(self.x)
-        else:
-            self.x = x if self.unit is None else x / self.unit
-            squares = [dot(self.b, self.b, None)] if norm_b is None else []
-            marks = [] if F._marks is None else [F._marks]
-            self.r, self.error, self.norm, *there = self.judged(self.x, *squares, *marks)
-            self.norm_b = _norms(self.b, there[0]) if norm_b is None else norm_b
-            if marks and F._settle(there[-1], self.x):
-                self.r, self.error, self.norm = self.judged(self.x)
-        self.iterations = np.zeros(n_samples, np.int64)
-        self.repaired = np.zeros(n_samples, bool)
-        self.history = [self.norm.copy()]
-
-    def solve(self, r: Any, norm: np.ndarray) -> Any:
-        """The product of the inverse that the factorisation stands for with `r`, whose norms are given."""
-        x = self.F.apply(r) if self.F.dtype.itemsize == r.dtype.itemsize else self.solve_scaled(r, norm)
-        return x if self.unit is None else x / self.unit
-
-    def solve_scaled(self, r: Any, norm: np.ndarray) -> Any:
-        """The same in the type of the factorisation, of `r` over the power of two next to its norm."""
-        with np.errstate(all="ignore"):
-            unit = asarray_like(_power_of_two(norm), r)
-            if isinstance(r, np.ndarray):
-                return np.multiply(self.F.apply(_narrow(r, unit, self.F.dtype)), unit, out=empty(r.shape, r.dtype))
-            xp = array_namespace(r)
-            narrow = contiguous(xp.astype(r / unit, getattr(xp, self.F.dtype.name)))
-            return xp.astype(self.F.apply(narrow), r.dtype) * unit
-
-    def judged(self, x: Any, *others: Any) -> tuple[Any, ...]:
-        """The residual of `x`, its backward errors and norms, and `others` on the host."""
-        r, error = backward_error(*self.A.arrays, x, self.b)
-        error, squares, *others_there = fetched(error, dot(r, r, None), *others)
-        return r, error, _norms(r, squares), *others_there
-
-    def finish(self) -> _Solution:
-        """These solutions as good as they get."""
-        self.refine()
-        self.refined = len(self.history)
-        self.repair()
-        return self
-
-    def refine(self) -> None:
-        """Add corrections while they halve the residual of a sample that is not yet small enough."""
-        xp = array_namespace(self.x)
-        active = self.unfinished() & np.isfinite(self.error)
-        for _ in range(REFINEMENTS):
-            if not active.any():
-                return
-            corrected = self.solve(self.r, self.norm)
-            corrected += self.x
-            r, error, norm = self.judged(corrected)
-            better = active & (norm < self.norm) & np.isfinite(error)
-            if not better.all():
-                chosen = asarray_like(better, self.x)
-                corrected, r = xp.where(chosen, corrected, self.x), xp.where(chosen, r, self.r)
-            self.x, self.r = corrected, r
-            going_on = better & (norm <= 0.5 * self.norm)
-            self.norm, self.error = np.where(better, norm, self.norm), np.where(better, error, self.error)
-            self.iterations += active
-            self.history.append(self.norm.copy())
-            active = going_on & self.unfinished()
-
-    def unfinished(self) -> np.ndarray:
-        """Samples with a backward error or a residual that refinement may still reduce."""
-        reducible = self.error > FLOOR / ROUNDOFFS * self.tolerance
-        large: np.ndarray = self.norm > self.system.rtol * self.norm_b
-        wanted: np.ndarray = (self.error > self.tolerance) | (large & reducible)
-        return wanted
-
-    def repair(self) -> None:
-        """Solve the samples whose backward error is too large by themselves, with exchanges of rows."""
-        bad = np.flatnonzero(~(self.error <= self.tolerance))
-        if not bad.size:
-            return
-        values = to_numpy(self.A.take_samples(bad).values)
-        for i, s in enumerate(bad.tolist()):
-            own = values[:, i if values.shape[1] > 1 else 0]
-            b = to_numpy(self.b[:, s])
-            if not (np.isfinite(own).all() and np.isfinite(b).all()):
-                continue
-            x = _with_pivoting(self.A.to_scipy(s), b)
-            if x is None:
-                continue
-            self.repaired[s] = True
-            wide = asarray_like(np.ascontiguousarray(x[:, None]), self.x)
-            matrix, own_b = self.A.take_samples([s]), contiguous(self.b[:, s : s + 1])
-            r, error = backward_error(*matrix.arrays, wide, own_b)
-            error = float(to_numpy(error)[0])
-            if error < self.error[s] or not np.isfinite(self.error[s]):
-                self.x[:, s], self.r[:, s] = wide[:, 0], r[:, 0]
-                self.error[s], self.norm[s] = error, _norms(r, fetched(dot(r, r, None))[0])[0]
-        self.history.append(self.norm.copy())
-
-    def result(self, system: LinearSystem) -> DirectResult:
-        """The outcome of all samples of a system."""
-        with np.errstate(all="ignore"):
-            target = system.rtol * self.norm_b
-            good = (self.error <= self.tolerance) | (self.norm <= target)
-            known = np.isfinite(self.error) & np.isfinite(self.norm)
-        status = OUTCOMES[np.where(known, good, 2)]
-        shape = (-1, system.block_size) if system.block_size > 1 else self.x.shape[:1]
-        x = array_namespace(self.x).reshape(self.x, (*shape, self.x.shape[1]))
-        x = wrap_like(system.like, x, system.operator_samples, system.sample_set)
-        return DirectResult(
-            x, status, self.iterations, np.stack(self.history), target, "direct", self.norm, self.error, self.repaired
-        )
-
-
-def _joined(parts: list[_Solution]) -> _Solution:
-    """The solutions of neighbouring samples as one."""
-    joined, steps = parts[0], max(part.refined for part in parts)
-    repaired = any(len(part.history) > part.refined for part in parts)  # which has a last row for all
-    for part in parts:
-        norms = part.history[: part.refined]
-        part.history = norms + [norms[-1]] * (steps - part.refined) + [part.history[-1]] * repaired
-    joined.x = array_namespace(joined.x).concat([part.x for part in parts], axis=1)
-    joined.history = [np.concatenate(norms) for norms in zip(*(part.history for part in parts), strict=True)]
-    for name in ("error", "iterations", "repaired", "norm_b", "norm"):
-        setattr(joined, name, np.concatenate([getattr(part, name) for part in parts]))
-    return joined
-
-
-def _with_pivoting(A: Any, b: np.ndarray) -> np.ndarray | None:
-    """The solution by SuperLU with one refinement, None for a singular matrix."""
-    lu = pivoted(A)
-    if lu is None:
-        return None
-    x = lu.solve(b)
-    refined: np.ndarray = x + lu.solve(b - A @ x)
-    return refined
-
-
-@functools.cache
-def _limits(dtype: Any) -> tuple[float, float, float]:
-    """The rounding of a type of real numbers, and the norms between which squares stay in its range."""
-    limits = np.finfo(str(dtype).split(".")[-1])
-    eps, least, most = float(limits.eps), float(limits.smallest_normal), float(limits.max)
-    return eps, float(np.sqrt(least)) / eps, float(np.sqrt(most)) / 2.0
-
-
-def _norms(r: Any, squares: np.ndarray) -> np.ndarray:
-    """2-norms per sample, float64 on the host, of vectors whose `squares` may have left the range of numbers."""
-    if not r.shape[0]:
-        return np.zeros(r.shape[1])
-    plain: np.ndarray = np.sqrt(squares)
-    _, low, high = _limits(r.dtype)
-    if low < plain.min() and plain.max() < high:  # false where one is NaN
-        return plain
-    xp, odd = array_namespace(r), ~((plain > low) & (plain < high))
-    largest = xp.max(xp.abs(r), axis=0)
-    unit = xp.where((largest > 0) & xp.isfinite(largest), largest, xp.ones_like(largest))
-    return np.where(odd, norms(r / unit) * np.asarray(to_numpy(unit), np.float64), plain)
+        target = system.rtol * solution.norm_b
+        reached = solution.norm <= target
+        good = reached | ((solution.error <= solution.tolerance) & ~solution.nearly_singular())
+        known = np.isfinite(solution.error) & np.isfinite(solution.norm)
+    status = OUTCOMES[np.where(known, good, 2)]
+    warn_of_conditions(solution.rcond, known & good & solution.nearly_singular())
+    x = solution.x
+    shape = (-1, system.block_size) if system.block_size > 1 else x.shape[:1]
+    x = wrap_like(system.like, array_namespace(x).reshape(x, (*shape, x.shape[1])), system.is_shared, system.sample_set)
+    return DirectResult(
+        x, status, solution.iterations, np.stack(solution.history), target, "direct", solution.norm, solution.error,
+        solution.repaired, conditions,
+    )  # fmt: skip

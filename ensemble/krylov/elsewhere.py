@@ -180,7 +180,7 @@ class _Call:
             options["M"], options["rtol"], options["atol"] or 0.0, self.options.get("max_iterations", 1),
             self.options.get("coupling", "independent"),
         )  # fmt: skip
-        plain = not isinstance(system.like, Ensemble) and system.operator_samples == 1
+        plain = not isinstance(system.like, Ensemble) and system.is_shared
         return plain, system.sample_set, (system.b.shape[0], system.b.shape[1])
 
 

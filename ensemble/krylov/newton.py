@@ -184,4 +184,4 @@ def _checked_reference(reference: Any, norm: np.ndarray) -> np.ndarray:
 
 def _like(u0: Any, r: Any, samples: Any) -> Any:
     """`samples` in the type of the caller's functions: Ensemble if start or residual is one."""
-    return wrap_like(r if samples_of(r).shape[-1] > samples_of(u0).shape[-1] else u0, samples, 1)
+    return wrap_like(r if samples_of(r).shape[-1] > samples_of(u0).shape[-1] else u0, samples, True)

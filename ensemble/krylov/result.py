@@ -92,12 +92,17 @@ class SolveResult:
         counts = {outcome: int(np.sum(self.status[failed] == outcome)) for outcome in Status}
         ended = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count)
         ratio = f", {norms[worst] / self.target[worst]:.1e} times that" if self.target[worst] > 0.0 else ""
-        advice = " A residual that stagnated is as small as rounding allows: ask for no smaller rtol or atol."
         raise SolveError(
             f"{self.solver}: {failed.size} of {n} samples did not converge in "
             f"{int(self.iterations[failed].max())} iterations ({samples_text(failed, of=n)}; {ended}; worst residual "
-            f"{norms[worst]:.1e}, target {self.target[worst]:.1e}{ratio})." + advice * bool(counts[Status.stagnated])
+            f"{norms[worst]:.1e}, target {self.target[worst]:.1e}{ratio}).{self._advice(failed)}"
         )
+
+    def _advice(self, failed: np.ndarray) -> str:
+        """What to do about the samples that failed; with a space before it."""
+        if not (self.status[failed] == Status.stagnated).any():
+            return ""
+        return " A residual that stagnated is as small as rounding allows: ask for no smaller rtol or atol."
 
 
 class TracedResult(SolveResult):

@@ -123,7 +123,7 @@ class WarmStart:
             taken = take_samples(self._solutions, asarray_like(neighbours[rank], x), None)
             weight = asarray_like(weights[rank : rank + 1].astype(x.dtype), x)
             basis_add(weight, taken[None, :, :], x)
-        return wrap_like(points, x, 1)
+        return wrap_like(points, x, True)
 
     def _checked_points(self, points: Any, function: str) -> np.ndarray:
         """Inputs as float64 on the host, shape (n_inputs, n_samples)."""

@@ -122,7 +122,7 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     @property
     def mean(self) -> CrsMatrix:
         """A_0, the matrix of coefficients zero, shared by all samples."""
-        return CrsMatrix(self.graph, self.terms[:, :1])
+        return CrsMatrix(self.graph, self.terms[:, 0])
 
     def with_coefficients(self, coefficients: Any) -> AffineMatrix:
         """The matrices of other coefficients on the same terms, an Ensemble or array of shape (m,)."""

@@ -17,8 +17,8 @@ from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows,
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_matrix
 from ensemble.linalg.elements import assembly_of, element_samples, two_sizes
 from ensemble.linalg.graph import CrsGraph, OnGraph
-from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import entry_values, multiply, premultiply, set_of
+from ensemble.linalg.linear_operator import MatrixOperator, inherited
+from ensemble.linalg.operators import entry_values, has_sample_axis, multiply, premultiply, set_of
 from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -79,6 +79,7 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         self.sample_set = set_of(values)
         wanted = f"have shape (nnz, r, c) or (nnz, r, c, n_samples), nnz = {getattr(graph, 'nnz', 0)}"
+        self.batched = has_sample_axis(values, 3)
         values = entry_values("BcrsMatrix", graph, values, 3, wanted, "A CrsMatrix holds single numbers.")
         requirement = "hold one row, one column and one sample or more"
         require(min(values.shape[1:]) > 0, "BcrsMatrix", "values", requirement, f"shape {tuple(values.shape)}")
@@ -115,7 +116,9 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         source[(place * r + p) * c + q] = np.arange(graph.nnz)
         values = placed(matrix.values, source)
         shape = (keys.size, r, c, matrix.n_samples)
-        return cls(blocks, Ensemble(array_namespace(values).reshape(values, shape), matrix.sample_set))
+        return inherited(
+            cls(blocks, Ensemble(array_namespace(values).reshape(values, shape), matrix.sample_set)), matrix
+        )
 
     @classmethod
     def from_scipy(cls, matrices: Any, block_shape: tuple[int, int] | int | None = None) -> BcrsMatrix:
@@ -161,14 +164,16 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
             require(rows % r == 0 and columns % c == 0, name, "shape", f"be multiples of {(r, c)}", tuple(shape))
             shape = rows // r, columns // c
         assembly = assembly_of(dofs, shape, name)
-        return cls(assembly.graph, Ensemble(assembly.matrix_values(samples), set_of(matrices)))
+        made = cls(assembly.graph, Ensemble(assembly.matrix_values(samples), set_of(matrices)))
+        made.batched = has_sample_axis(matrices, 5)
+        return made
 
     def to_crs(self) -> CrsMatrix:
         """The same matrix with a column index for every scalar entry."""
         graph, places = self.graph.expanded(*self.block_shape)
         places = self.graph.array_on(self.values, f"expanded {self.block_shape}", places)
         values = array_namespace(self.values).take(self.flat_values, places, axis=0)
-        return CrsMatrix(graph, Ensemble(values, self.sample_set))
+        return inherited(CrsMatrix(graph, Ensemble(values, self.sample_set)), self)
 
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i` as a ``scipy.sparse.bsr_array`` in memory of its own; a shared matrix answers for every sample."""
@@ -237,15 +242,16 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """The same matrix with values of another type; itself where that is its type."""
         if dtype == self.dtype:
             return self
-        return BcrsMatrix(
-            self.graph, Ensemble(array_namespace(self.values).astype(self.values, dtype), self.sample_set)
-        )
+        values = array_namespace(self.values).astype(self.values, dtype)
+        return inherited(BcrsMatrix(self.graph, Ensemble(values, self.sample_set)), self)
 
     def to(self, like: Any) -> BcrsMatrix:
         """This matrix with its values in the library and on the device of the array `like`."""
         if is_array(like) and type(like) is type(self.values):
             return self
-        return BcrsMatrix(self.graph, Ensemble(asarray_like(to_numpy(self.values), like), self.sample_set))
+        return inherited(
+            BcrsMatrix(self.graph, Ensemble(asarray_like(to_numpy(self.values), like), self.sample_set)), self
+        )
 
     def eliminate_zeros(self) -> BcrsMatrix:
         """The matrix without the blocks that are zero in every sample, on another graph; itself if there is none."""
@@ -254,7 +260,7 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         if kept.all():
             return self
         values = xp.take(self.values, asarray_like(np.flatnonzero(kept), self.values), axis=0)
-        return BcrsMatrix(self.graph.subgraph(kept), Ensemble(values, self.sample_set))
+        return inherited(BcrsMatrix(self.graph.subgraph(kept), Ensemble(values, self.sample_set)), self)
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no block is stored."""
@@ -277,13 +283,12 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         graph, own, given = united(self.graph, other.graph)
         first = _placed_blocks(self.values, own)
         second = _placed_blocks(asarray_like(other.values, self.values), given)
-        return BcrsMatrix(
-            graph, Ensemble(computed(operator.add, first, second), common_set(self.sample_set, other.sample_set))
-        )
+        values = Ensemble(computed(operator.add, first, second), common_set(self.sample_set, other.sample_set))
+        return inherited(BcrsMatrix(graph, values), self, other)
 
     def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> BcrsMatrix:
         values = computed(operation, self.values, per_sample(factor, self.values))
-        return BcrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set)))
+        return inherited(BcrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set))), self)
 
     # --- products
     def apply(self, x: Any, out: Any = None) -> Any:
@@ -353,7 +358,7 @@ class TransposedBcrsMatrix(TransposedMatrix):
         indptr, indices, _ = A.graph.transposed
         xp, graph = array_namespace(A.values), CrsGraph.unchecked(indptr, indices, A.graph.shape[::-1])
         values = xp.take(A.values, A.graph.transposed_arrays_on(A.values)[2], axis=0)
-        return BcrsMatrix(graph, Ensemble(xp.permute_dims(values, (0, 2, 1, 3)), self.sample_set))
+        return inherited(BcrsMatrix(graph, Ensemble(xp.permute_dims(values, (0, 2, 1, 3)), self.sample_set)), A)
 
 
 def block_sizes(block_shape: Any, name: str) -> tuple[int, int]:

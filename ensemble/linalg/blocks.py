@@ -12,6 +12,7 @@ from ensemble._backend import array_namespace, asarray_like
 from ensemble._check import integer, kind_of, message, require
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.linear_operator import inherited
 from ensemble.linalg.operators import set_of
 from ensemble.linalg.selection import Selection, moved_values
 from ensemble.scalar import Ensemble
@@ -66,14 +67,15 @@ def kron(A: Any, B: Any) -> CrsMatrix:
         identity = CrsGraph(np.arange(n + 1), np.arange(n), (n, n))
         graphs = (matrix.graph, identity) if inner else (identity, matrix.graph)
         whole, *entries = matrix.graph.kept(("kron", inner, n), lambda: _kron_graph(*graphs))
-        return CrsMatrix(whole, Ensemble(moved_values(matrix.values, entries[not inner]), matrix.sample_set))
+        values = moved_values(matrix.values, entries[not inner])
+        return inherited(CrsMatrix(whole, Ensemble(values, matrix.sample_set)), matrix)
     counts = {first.n_samples, second.n_samples} - {1}
     require(len(counts) < 2, "kron", "A and B", "have the same n_samples, or 1", sorted(counts))
     key = ("kron", weakref.ref(second.graph))
     whole, left, right = first.graph.kept(key, lambda: _kron_graph(first.graph, second.graph))
     others = asarray_like(second.values, first.values)
     values = moved_values(first.values, left) * moved_values(others, right)
-    return CrsMatrix(whole, Ensemble(values, common_set(first.sample_set, second.sample_set)))
+    return inherited(CrsMatrix(whole, Ensemble(values, common_set(first.sample_set, second.sample_set))), first, second)
 
 
 def _factor(given: Any) -> Any:
@@ -152,7 +154,7 @@ def block(blocks: Any) -> CrsMatrix:
     wide = [xp.broadcast_to(xp.astype(part, dtype, copy=False), (part.shape[0], n_samples)) for part in parts]
     values = moved_values(xp.concat(wide, axis=0), entries)
     sets: list[SampleSet | None] = [set_of(matrix) for matrix in matrices if matrix.n_samples == n_samples]
-    return CrsMatrix(whole, Ensemble(values, functools.reduce(common_set, sets, None)))
+    return inherited(CrsMatrix(whole, Ensemble(values, functools.reduce(common_set, sets, None))), *matrices)
 
 
 def _checked_blocks(blocks: Any) -> tuple[list[tuple[int, int, CrsMatrix]], list[int], list[int]]:

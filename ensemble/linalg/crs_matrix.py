@@ -1,4 +1,7 @@
-"""`CrsMatrix`: one graph, one value per entry and sample."""
+"""`CrsMatrix`: one graph, one value per entry and sample.
+
+Longer than 400 lines: a matrix and its transpose refer to each other.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows,
 from ensemble.linalg.elements import assembly_of, element_samples, summed_coordinates
 from ensemble.linalg.entries import Entries
 from ensemble.linalg.graph import CrsGraph, OnGraph
-from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import entry_values, multiply, premultiply, set_of
+from ensemble.linalg.linear_operator import MatrixOperator, inherited
+from ensemble.linalg.operators import entry_values, has_sample_axis, multiply, premultiply, set_of
+from ensemble.linalg.scipy_matrices import require_valid
 from ensemble.linalg.selection import Selectable, moved_values
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -73,6 +77,7 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         self.sample_set = set_of(values)
         wanted = f"have one row per stored entry (nnz = {getattr(graph, 'nnz', 0)})"
+        self.batched = has_sample_axis(values, 1)
         values = entry_values("CrsMatrix", graph, values, 1, wanted)
         require(values.shape[1] > 0, "CrsMatrix", "values", "hold one sample or more", f"shape {tuple(values.shape)}")
         self.graph = graph
@@ -99,6 +104,7 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
                 seen = f"shape {m.shape}" if good else kind_of(m)
                 raise TypeError(message(name, "matrices", "be SciPy sparse matrices with two axes", seen))
             require_unmasked(m, name, "matrices")
+            require_valid(m, name)
             if m.dtype.kind not in "biufc":
                 raise TypeError(message(name, "matrices", "hold numbers", f"dtype {m.dtype}"))
             dtype = np.float64 if m.dtype.kind in "biu" else np.result_type(m.dtype, np.float32)
@@ -112,7 +118,8 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         first = given[0]
         alike = all(np.array_equal(m.indptr, first.indptr) and np.array_equal(m.indices, first.indices) for m in given)
         if alike:
-            return cls(CrsGraph(first.indptr, first.indices, shape), np.stack([m.data for m in given], axis=1))
+            values = np.stack([m.data for m in given], axis=1) if many else first.data
+            return cls(CrsGraph(first.indptr, first.indices, shape), values)
         union = sum(sp.csr_array((np.ones(m.nnz), m.indices, m.indptr), shape=shape) for m in given)
         union.sort_indices()
         graph = CrsGraph(union.indptr, union.indices, shape)
@@ -137,7 +144,9 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
                [2., 0.]])
         """
         graph, summed = summed_coordinates(rows, cols, values, shape, "CrsMatrix.from_coo")
-        return cls(graph, Ensemble(summed, set_of(values)))
+        made = cls(graph, Ensemble(summed, set_of(values)))
+        made.batched = has_sample_axis(values, 1)
+        return made
 
     @classmethod
     def from_elements(cls, dofs: Any, matrices: Any, shape: tuple[int, int] | None = None) -> CrsMatrix:
@@ -166,7 +175,9 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """
         assembly = assembly_of(dofs, shape, "CrsMatrix.from_elements")
         summed = assembly.matrix_values(element_samples(matrices, 3, "CrsMatrix.from_elements"))
-        return cls(assembly.graph, Ensemble(summed, set_of(matrices)))
+        made = cls(assembly.graph, Ensemble(summed, set_of(matrices)))
+        made.batched = has_sample_axis(matrices, 3)
+        return made
 
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i` as a ``scipy.sparse.csr_array`` in memory of its own; a shared matrix answers for every sample."""
@@ -190,20 +201,24 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
             return self
         places = places_of(samples, self.n_samples, "CrsMatrix.take_samples")
         chosen = vectors.take_samples(self.values, asarray_like(places, self.values), None)
-        return CrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places)))
+        return inherited(
+            CrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places))), self
+        )
 
     def astype(self, dtype: Any) -> CrsMatrix:
         """The same matrix with values of another type; itself where that is its type."""
         if dtype == self.dtype:
             return self
         values = array_namespace(self.values).astype(self.values, dtype)
-        return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
+        return inherited(CrsMatrix(self.graph, Ensemble(values, self.sample_set)), self)
 
     def to(self, like: Any) -> CrsMatrix:
         """This matrix with its values in the library and on the device of the array `like`."""
         if is_array(like) and type(like) is type(self.values):
             return self
-        return CrsMatrix(self.graph, Ensemble(asarray_like(to_numpy(self.values), like), self.sample_set))
+        return inherited(
+            CrsMatrix(self.graph, Ensemble(asarray_like(to_numpy(self.values), like), self.sample_set)), self
+        )
 
     def eliminate_zeros(self) -> CrsMatrix:
         """The matrix without the entries that are zero in every sample, on a graph of its own; itself if there is none.
@@ -214,7 +229,7 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         if kept.all():
             return self
         values = moved_values(self.values, np.flatnonzero(kept))
-        return CrsMatrix(self.graph.subgraph(kept), Ensemble(values, self.sample_set))
+        return inherited(CrsMatrix(self.graph.subgraph(kept), Ensemble(values, self.sample_set)), self)
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
@@ -247,11 +262,11 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         graph, own, given = united(self.graph, other.graph)
         own_values, others = placed(self.values, own), placed(asarray_like(other.values, self.values), given)
         values = computed(operator.add, own_values, others)
-        return CrsMatrix(graph, Ensemble(values, common_set(self.sample_set, other.sample_set)))
+        return inherited(CrsMatrix(graph, Ensemble(values, common_set(self.sample_set, other.sample_set))), self, other)
 
     def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> CrsMatrix:
         values = computed(operation, self.values, per_sample(factor, self.values))
-        return CrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set)))
+        return inherited(CrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set))), self)
 
     # --- products
     def apply(self, x: Any, out: Any = None) -> Any:
@@ -300,7 +315,7 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         values = galerkin.product_values(
             self.graph.arrays_on(a), a, other.graph.arrays_on(b), b, graph.arrays_on(a), None
         )
-        return CrsMatrix(graph, Ensemble(values, common_set(self.sample_set, other.sample_set)))
+        return inherited(CrsMatrix(graph, Ensemble(values, common_set(self.sample_set, other.sample_set))), self, other)
 
     @property
     def T(self) -> TransposedMatrix:
@@ -384,6 +399,11 @@ class TransposedMatrix(Selectable, MatrixArithmetic, MatrixOperator):
         """The transpose with its zeros, an Ensemble of shape (n_rows, n_columns)."""
         return self.T.toarray().mT  # type: ignore[no-any-return]
 
+    @property
+    def batched(self) -> bool:  # type: ignore[override]
+        """Whether the values of the matrix came with an axis of samples."""
+        return bool(self.T.batched)
+
     def __repr__(self) -> str:
         return f"{self.T!r}.T"
 
@@ -447,4 +467,4 @@ class TransposedMatrix(Selectable, MatrixArithmetic, MatrixOperator):
         indptr, indices, _ = self.T.graph.transposed
         values, graph = self.T.values, CrsGraph.unchecked(indptr, indices, self.shape)
         values = array_namespace(values).take(values, self.T.graph.transposed_arrays_on(values)[2], axis=0)
-        return CrsMatrix(graph, Ensemble(values, self.sample_set))
+        return inherited(CrsMatrix(graph, Ensemble(values, self.sample_set)), self.T)

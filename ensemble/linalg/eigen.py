@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, one_of, positive, require, samples_text
+from ensemble._check import integer, one_of, positive, require
 from ensemble._kernels.krylov.basis import scale
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.linalg.bridge.host import refuse
-from ensemble.linalg.eigen_operators import Pencil, dense_pairs
+from ensemble.linalg.eigen_dense import dense_pairs
+from ensemble.linalg.eigen_operators import Pencil, above, without_positive
+from ensemble.linalg.eigen_result import EigenResult
 from ensemble.linalg.operators import set_of
-from ensemble.linalg.outcomes import SolveError, Status
-from ensemble.linalg.ritz import RitzBasis, combined, products
+from ensemble.linalg.outcomes import Status
+from ensemble.linalg.ritz import RitzBasis, combined, products, signs_of
 from ensemble.linalg.square_matrices import matrix_of, real_dtype
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -44,58 +45,6 @@ START = 20_231
 """Seed of the starting vectors, which are the same for all samples."""
 
 
-@dataclass(frozen=True, repr=False)
-class EigenResult:
-    """Eigenpairs of every sample, and how good they are.
-
-    Attributes
-    ----------
-    values : Ensemble, shape (k,)
-        Ascending in every sample.
-    vectors : Ensemble, shape (n, k)
-        ``x^T M x = 1``. The first component of at least half the largest magnitude is positive.
-    residual_norms : array, shape (k, n_samples)
-        2-norms of ``A x - value M x``.
-    status : array of Status, shape (n_samples,)
-        Of the sample's pairs together.
-    iterations : array of int, shape (n_samples,)
-        Bases that were built; 0 where small matrices were treated as dense.
-    target : array, shape (k, n_samples)
-        What the residual norms had to reach.
-    """
-
-    values: Ensemble
-    vectors: Ensemble
-    residual_norms: np.ndarray
-    status: np.ndarray
-    iterations: np.ndarray
-    target: np.ndarray
-
-    @property
-    def converged(self) -> np.ndarray:
-        """True for each sample all of whose pairs reached their targets, shape (n_samples,)."""
-        converged: np.ndarray = self.status == Status.converged
-        return converged
-
-    def __repr__(self) -> str:
-        failed = np.flatnonzero(~self.converged)
-        text = f"EigenResult({self.values.shape[0]} pairs: {self.status.size - failed.size} of {self.status.size} "
-        return f"{text}samples converged{f'; not: {samples_text(failed)}' if failed.size else ''})"
-
-    def raise_if_failed(self) -> EigenResult:
-        """This result, or `SolveError` naming the samples with a pair that did not converge."""
-        failed = np.flatnonzero(~self.converged)
-        if not failed.size:
-            return self
-        counts = {outcome: int(np.sum(self.status[failed] == outcome)) for outcome in Status}
-        ended = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count)
-        advice = "Give sigma near the values wanted, or allow more iterations."
-        raise SolveError(
-            f"{NAME}: {failed.size} of {self.status.size} samples have pairs that did not converge "
-            f"({samples_text(failed, of=self.status.size)}; {ended}). {advice}"
-        )
-
-
 def eigsh(
     A: Any,
     k: int = 6,
@@ -108,13 +57,15 @@ def eigsh(
 ) -> EigenResult:
     """The k eigenpairs ``A x = value M x`` of every sample that `which` names.
 
-    A is symmetric, M symmetric positive definite.
+    A is symmetric, M symmetric positive definite; with `sigma` M may be singular (unknowns without mass), and the pairs
+    are those of finite value.
 
-    With `sigma`, or for "SM" and "SA" where there is no M, ``A - sigma M`` is factorised for all samples together and
-    its inverse spans the spaces that the pairs are taken from [1]_: few steps, whatever the gaps between the values.
-    Otherwise products with A do (and solutions with M, where there is one). Once the pairs have converged, another
-    start is tried beside them, so that the copies of a multiple value are found. Matrices of few rows are treated as
-    dense.
+    ``A - sigma M`` is factorised for all samples together and its inverse spans the spaces that the pairs are taken
+    from [1]_: few steps, whatever the gaps between the values.
+    The ends of the spectrum ("LA", "SA", and "LM" by both) are found by shifts beyond them: Gershgorin's bound, or with
+    M the largest or smallest Ritz value, from which shifts come nearer as Ritz values settle; the signs of the pivots
+    of ``A - sigma M`` tell that no eigenvalue lies beyond. Once the pairs have converged, another start is tried beside
+    them, so that the copies of a multiple value are found. Matrices of few rows are treated as dense.
 
     Every sample has the start vectors, the steps and so the bits of its own run. A pair is accepted by its residual.
     Where the shift is an eigenvalue, or all but one, another shift near it is factorised; the pairs are still those
@@ -131,8 +82,8 @@ def eigsh(
         The pairs nearest to it are wanted.
     which : {"LM", "SM", "LA", "SA"}
         Largest or smallest in magnitude, largest or smallest algebraically; of ``1 / (value - sigma)`` with `sigma`,
-        where "LM" is the only choice. "SM" is ``sigma=0``. For "SA" without M the shift is 0 where all pivots of A
-        are above 1e-8 of its norm, elsewhere a lower bound of the values by Gershgorin's circles.
+        where "LM" is the only choice. "SM" is ``sigma=0``. For "SA" without M the first shift is 0 where all pivots of
+        A are above 1e-8 of its norm.
     rtol : float, optional
         A pair has converged where the 2-norm of its residual is at most ``rtol * (|A| + |value| |M|) |x|``, with the
         largest sums of rows for the norms of A and M; 1e-12 by default, and 1e-5 for float32.
@@ -143,7 +94,8 @@ def eigsh(
     -------
     EigenResult
         The status is "breakdown" where a number is not finite, ``A - sigma M`` has a zero pivot, A or M differs from
-        its transpose by more than `rtol` of its norm, or M is not positive definite.
+        its transpose by more than `rtol` of its norm, M is not positive definite (with `sigma`: has a negative
+        eigenvalue), or there are fewer than k finite values.
 
     Raises
     ------
@@ -185,18 +137,46 @@ def eigsh(
     integer(max_iterations, NAME, "max_iterations", minimum=1)
     rtol = (1e-12 if dtype == np.float64 else 1e-5) if rtol is None else positive(rtol, NAME, "rtol", zero=True)
     A, M = A.astype(dtype), None if M is None else M.astype(dtype)
-    pencil = Pencil(A, M, sigma, which, NAME, rtol)
-    search = _Search(pencil, k, rtol)
     with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-        if n <= 2 * search.capacity:
-            search.treat_as_dense()
+        if which == "LM" and sigma is None and n > 2 * _Search.rows(k, False):
+            search = _both_ends(A, M, k, rtol, max_iterations)
         else:
-            search.iterate(max_iterations)
+            search = _searched(A, M, sigma, which, k, rtol, max_iterations)
     sets: list[SampleSet | None] = [set_of(thing) for thing in (A, M, sigma) if thing is not None]
     together = None
     for found in sets:
         together = common_set(together, found)
     return search.result(together)
+
+
+def _searched(A: Any, M: Any, sigma: Any, which: str, k: int, rtol: float, max_iterations: int) -> _Search:
+    """The search for pairs of all samples, done."""
+    search = _Search(Pencil(A, M, sigma, which, NAME, rtol), k, rtol)
+    if A.shape[0] <= 2 * search.capacity:
+        search.treat_as_dense()
+    else:
+        search.iterate(max_iterations)
+    return search
+
+
+def _both_ends(A: Any, M: Any, k: int, rtol: float, max_iterations: int) -> _Search:
+    """The pairs of largest magnitude: those of the upper end, of the lower end, or of both, per sample.
+
+    The lower end is searched where the pivots of a shifted matrix do not tell that all values are above it.
+    """
+    whole = _Search(Pencil(A, M, None, "LM", NAME, rtol), k, rtol)
+    negative = np.broadcast_to(without_positive(A), whole.status.shape)
+    samples = np.flatnonzero(~negative)
+    for which in ("LA", "SA"):
+        if samples.size:
+            own, weight = A.take_samples(samples), None if M is None else M.take_samples(samples)
+            whole.merge(_searched(own, weight, None, which, k, rtol, max_iterations), samples)
+        if which == "LA" and samples.size:
+            powers = whole.pencil.exponents[samples if whole.pencil.exponents.size > 1 else 0]
+            bounds = -np.ldexp(np.min(np.abs(whole.values[:, samples]), axis=0), powers)
+            samples = samples[~above(own, weight, bounds)]
+        samples = np.union1d(samples, np.flatnonzero(negative))
+    return whole
 
 
 class _Search:
@@ -211,8 +191,9 @@ class _Search:
         self.pencil, self.k, self.rtol = pencil, k, rtol
         n, count = pencil.n, pencil.n_samples
         self.kept = k + GUARDS
-        self.capacity = self.kept + max(BLOCKS[pencil.inverts], -(-k // BLOCK)) * BLOCK
+        self.capacity = self.rows(k, pencil.inverts)
         dtype = pencil.A.dtype
+        self.lowest = n * float(np.finfo(dtype).eps)  # values of an inverse, by the largest, that count as zero
         self.spare = np.random.default_rng(START).standard_normal((self.capacity + 2 * BLOCK, n)).astype(dtype)
         self.values, self.vectors = np.full((k, count), np.nan), np.full((n, k, count), np.nan, dtype)
         self.residuals, self.target = np.full((k, count), np.nan), np.full((k, count), np.nan)
@@ -220,12 +201,38 @@ class _Search:
         self.iterations = np.zeros(count, np.int64)
         self.active = np.arange(count)
 
+    @staticmethod
+    def rows(k: int, inverts: bool) -> int:
+        """Vectors of a basis for k pairs."""
+        return k + GUARDS + max(BLOCKS[inverts], -(-k // BLOCK)) * BLOCK
+
+    def merge(self, other: _Search, samples: np.ndarray) -> None:
+        """Take the pairs of largest magnitude of this search, which may have none, and of another of some samples."""
+        for i, s in enumerate(samples.tolist()):
+            self.iterations[s] += other.iterations[i]
+            if np.isnan(self.values[:, s]).all() and not self.iterations[s] > other.iterations[i]:
+                chosen = np.arange(self.k)
+                values, vectors = other.values[:, i], other.vectors[:, :, i]
+                residuals, target = other.residuals[:, i], other.target[:, i]
+                self.status[s] = other.status[i]
+            else:
+                values = np.concatenate([self.values[:, s], other.values[:, i]])
+                vectors = np.concatenate([self.vectors[:, :, s], other.vectors[:, :, i]], axis=1)
+                residuals = np.concatenate([self.residuals[:, s], other.residuals[:, i]])
+                target = np.concatenate([self.target[:, s], other.target[:, i]])
+                best = np.argsort(-np.abs(values), kind="stable")[: self.k]
+                chosen = best[np.argsort(values[best], kind="stable")]
+                if other.status[i] != Status.converged:
+                    self.status[s] = other.status[i]
+            self.values[:, s], self.vectors[:, :, s] = values[chosen], vectors[:, chosen]
+            self.residuals[:, s], self.target[:, s] = residuals[chosen], target[chosen]
+
     # --- the two ways
     def treat_as_dense(self) -> None:
         """All pairs of every sample, of which the k wanted ones are kept."""
         values, vectors, bad = dense_pairs(self.pencil, self.k)
         for x in vectors:
-            x *= _signs(x)
+            x *= signs_of(x)
         self.accept(values, vectors, *self.residuals_of(self.pencil, values, vectors), bad, np.zeros_like(bad))
         good = np.all(self.residuals <= self.target, axis=0)
         self.status[:] = Status.stagnated
@@ -238,17 +245,24 @@ class _Search:
         others = np.repeat(self.spare[-BLOCK:, :, None], count, axis=2)
         kept = operated = others[:0]
         following, seen = np.repeat(self.spare[:BLOCK, :, None], count, axis=2), np.full((self.k, count), np.nan)
+        if pencil.semidefinite.any():
+            spanned = pencil.operate(following, products(pencil.M, following))
+            following = np.where(pencil.semidefinite, spanned, following)
         left = np.zeros(count, bool)  # samples in which the block continues no Krylov space of the kept vectors
         held = np.zeros(count, bool)  # samples whose noted pairs have converged, with the values `seen`
         before = np.full(count, np.inf)  # the largest residual in units of what it may be
         made = pencil.settle(functools.partial(self.improved, pencil, kept, operated, following))
         for iteration in range(1, max_iterations + 1):
-            _, kept, operated, following, bad = (
+            found, kept, operated, following, bad = (
                 made if iteration == 1 else self.improved(pencil, kept, operated, following)
             )
             self.iterations[self.active] = iteration
-            values, vectors, order = self.rayleigh_quotients(pencil, kept[: self.k])
-            values, vectors, residuals, target = self.polished(pencil, values, vectors, kept[: self.k], before)
+            block = kept[: self.k]
+            if pencil.semidefinite.any():  # what M maps to zero is not in the range of the inverse
+                block = np.where(pencil.semidefinite, operated[: self.k], block)
+                bad = bad | pencil.semidefinite & (np.abs(found[self.k - 1]) <= self.lowest * np.abs(found[0]))
+            values, vectors, order = self.rayleigh_quotients(pencil, block)
+            values, vectors, residuals, target = self.polished(pencil, values, vectors, block, before)
             before = np.max(residuals / target, axis=0)
             bad = bad | pencil.unfit
             same = self.unchanged(pencil, values, seen)
@@ -262,16 +276,21 @@ class _Search:
             going_on = np.flatnonzero(~ended & ~bad)
             if not going_on.size:
                 return
-            following[:, :, left] = _worst(operated, order, residuals / target)[:, :, left]
+            following[:, :, left] = worst_first(operated, order, residuals / target)[:, :, left]
             following[:, :, good] = others[:, :, good]
+            worst = worst_first(kept, order, residuals / target)
             left |= good
             seen = np.where(good, values, seen)
             if going_on.size < self.active.size:
                 self.active, pencil, seen = self.active[going_on], pencil.take_samples(going_on), seen[:, going_on]
                 left, held, before = left[going_on], held[going_on], before[going_on]
-                kept, operated, following, others = (
-                    np.ascontiguousarray(array[:, :, going_on]) for array in (kept, operated, following, others)
+                kept, operated, following, others, worst = (
+                    np.ascontiguousarray(array[:, :, going_on]) for array in (kept, operated, following, others, worst)
                 )
+            moved = pencil.approach(found[:, going_on], ~held)
+            if moved.any():
+                operated = np.where(moved, pencil.operate(kept, products(pencil.M, kept)), operated)
+                following = np.where(moved, pencil.operate(worst, products(pencil.M, worst)), following)
 
     def unchanged(self, pencil: Pencil, values: np.ndarray, before: np.ndarray) -> np.ndarray:
         """The samples whose values are those that another start was tried beside, to their accuracy."""
@@ -311,7 +330,7 @@ class _Search:
         vectors = np.take_along_axis(block, order[:, None, :], axis=0)
         lengths = np.sqrt(np.take_along_axis(squares, order, axis=0))
         for x, length in zip(vectors, lengths, strict=True):
-            scale((_signs(x) / length).astype(x.dtype), x)
+            scale((signs_of(x) / length).astype(x.dtype), x)
         return np.take_along_axis(values, order, axis=0), vectors, order
 
     def polished(
@@ -369,18 +388,10 @@ class _Search:
         return EigenResult(values, vectors, residuals, self.status, self.iterations, target)
 
 
-def _worst(operated: np.ndarray, order: np.ndarray, quality: np.ndarray) -> np.ndarray:
+def worst_first(operated: np.ndarray, order: np.ndarray, quality: np.ndarray) -> np.ndarray:
     """The operator times `BLOCK` kept vectors, those of the worst pairs first; `order` are the numbers of the pairs."""
     k, count = quality.shape
     places = np.repeat(np.arange(max(k, BLOCK))[:, None], count, axis=1)
     places[:k] = np.take_along_axis(order, np.argsort(-quality, axis=0, kind="stable"), axis=0)
     chosen: np.ndarray = np.take_along_axis(operated, places[:BLOCK, None, :], axis=0)
     return chosen
-
-
-def _signs(x: np.ndarray) -> np.ndarray:
-    """The sign, per sample, of the first component of at least half the largest magnitude; 1 where there is none."""
-    size = np.abs(x)
-    first = np.argmax(size >= 0.5 * size.max(axis=0), axis=0)
-    signs: np.ndarray = np.where(np.take_along_axis(x, first[None, :], axis=0)[0] < 0.0, -1.0, 1.0)
-    return signs

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ensemble._backend import to_numpy
 from ensemble._check import finite, message, require
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.diagonal import Diagonal
@@ -17,7 +18,7 @@ from ensemble.linalg.ritz import products
 from ensemble.linalg.square_matrices import asymmetry
 from ensemble.scalar import Ensemble
 
-__all__ = ["Pencil", "dense_pairs"]
+__all__ = ["BELOW", "SINGULAR_WEIGHT", "Pencil", "above", "without_positive"]
 
 _Found = TypeVar("_Found", bound=tuple[np.ndarray, ...])
 
@@ -41,11 +42,29 @@ GRADED_ROUNDOFFS = 4.0
 SINGULAR = 2e-3
 """Largest value of an inverse, by the norm of A and in units of one by rounding, of a shift that is an eigenvalue."""
 
+FAR = 3.0
+"""Distance of a shift from the values wanted, by the spread of those that are kept, from which on it is moved."""
+
+NEAREST = 1e4
+"""Units of rounding of the norm of A that a shift keeps at least from the values wanted."""
+
+TRIALS, MOST_TRIALS, MOST_APPROACHES = 2, 25, 12
+"""Shifts tried at most where there is a shift already, and where there is none; times that one is moved at most."""
+
 CLEAR = 1e-8
 """Least pivot, by the norm of A, of a matrix that counts as positive definite."""
 
+SINGULAR_WEIGHT = 1000.0
+"""Units of rounding of the norm of M below which an eigenvalue of M counts as zero."""
+
 ROUNDOFFS = 16.0
 """Backward error of a solution with the shifted matrix, in units of rounding, above which it is corrected."""
+
+
+PER_SAMPLE = (
+    "norm_A", "norm_M", "norm_shifted", "shifts", "offsets", "unit", "unfit", "approached", "semidefinite"
+)  # fmt: skip
+"""Attributes of a `Pencil` that are arrays with one entry per sample, or one for all."""
 
 
 class Pencil:
@@ -58,6 +77,8 @@ class Pencil:
         self.exponents = _exponents(A)
         if self.exponents.any():
             A = CrsMatrix(A.graph, Ensemble(np.ldexp(A.values, -self.exponents), A.sample_set))
+        if M is not None and (M.graph.diagonal_entries < 0).any():  # unknowns without mass, whose zeros are not stored
+            M = as_crs(M + 0.0 * Diagonal(np.ones(M.shape[0], M.dtype)))
         self.A, self.M, self.which, self.rtol = A, M, which, rtol
         self.n = A.shape[0]
         shift = _checked_shift(sigma, name)
@@ -71,14 +92,19 @@ class Pencil:
             self.norm_A, self.norm_M = _norms(A), np.ones(1) if M is None else _norms(M)
             self.unit = np.where(self.norm_A > 0.0, self.norm_A, 1.0) / self.norm_M  # of shifts
             factors = None if M is None else upper_factorized(M)
+            self.semidefinite = np.broadcast_to(
+                self._semidefinite(factors, sigma is not None or which == "SM"), self.n_samples
+            ).copy()
             known = np.isfinite(shift.samples) if isinstance(shift, Ensemble) else True
             self.unfit = np.broadcast_to(self._unfit(factors, rtol) | ~np.asarray(known), self.n_samples).copy()
-            bound = which == "SA" and M is None and sigma is None
-            self.refines = not bound  # definite matrices need no exchanges
+            self.side = {"LA": 1.0, "SA": -1.0}.get(which, 0.0) if sigma is None else 0.0
+            bound = self.side != 0.0 and M is None
+            self.refines = self.side == 0.0  # definite matrices need no exchanges
+            self.approached = np.zeros(self.n_samples, np.int64)
             if which == "SM":
                 shift = 0.0
             elif bound:
-                shift = Ensemble(self._shift_below(A))
+                shift = Ensemble(self._shift_beyond(A))
             self.shift = shift
             self.shifted: CrsMatrix | None = None
             self.norm_shifted, self.shifts, self.offsets = np.ones(1), np.zeros(1), np.zeros(1)
@@ -89,25 +115,86 @@ class Pencil:
             else:
                 self.factors = factors
 
+    def _semidefinite(self, factors: Factorization | None, allowed: bool) -> np.ndarray:
+        """Samples whose M is singular, up to rounding, and has no negative eigenvalue; where these are `allowed`."""
+        if factors is None or not allowed or self.M is None:
+            return np.zeros(1, bool)
+        rounding = float(np.finfo(self.A.dtype).eps) * self.norm_M
+        singular = ~(factors._least_pivot() > self.n * rounding)
+        if not singular.any():
+            return singular
+        above = self.M + Ensemble((SINGULAR_WEIGHT * rounding).astype(self.M.dtype)) * Diagonal(
+            np.ones(self.n, self.M.dtype)
+        )
+        definite: np.ndarray = singular & (upper_factorized(as_crs(above))._least_pivot() > 0.0)
+        return definite
+
     def _unfit(self, factors: Factorization | None, rtol: float) -> np.ndarray:
-        """Samples whose A or M is not symmetric to `rtol`, or whose M is not positive definite by its LDL^T."""
+        """Samples whose A or M is not symmetric to `rtol`, or whose M is not positive (semi)definite by its LDL^T."""
         least = max(rtol, ROUNDOFFS * float(np.finfo(self.A.dtype).eps))
         unfit = asymmetry(self.A)[0] > least * self.norm_A
         if factors is not None:
             assert self.M is not None
-            unfit = unfit | (asymmetry(self.M)[0] > least * self.norm_M) | ~(factors._least_pivot() > 0.0)
+            indefinite = ~(factors._least_pivot() > 0.0) & ~self.semidefinite[: factors.n_samples]
+            unfit = unfit | (asymmetry(self.M)[0] > least * self.norm_M) | indefinite
         return unfit
 
-    def _shift_below(self, A: CrsMatrix) -> np.ndarray:
-        """A number below all eigenvalues, per sample: 0 where all pivots are clearly positive, else Gershgorin's bound.
+    def _shift_beyond(self, A: CrsMatrix) -> np.ndarray:
+        """A number beyond all eigenvalues on the side that is wanted, per sample, by Gershgorin's circles.
 
-        Zero is nearer to the eigenvalues, so that fewer steps are needed.
+        Below them it is 0 where all pivots are clearly positive: that is nearer, so that fewer steps are needed.
         """
+        if self.side > 0.0:
+            return -_lower_bound(-1.0 * A, self.norm_A)
         bound = _lower_bound(A, self.norm_A)
-        if not (bound < 0.0).any() or (A.graph.diagonal_entries < 0).any():  # a zero on the diagonal is no such pivot
-            return bound
-        least = upper_factorized(A)._least_pivot()
-        return np.where((bound < 0.0) & (least > CLEAR * self.norm_A), 0.0, bound).astype(A.dtype)
+        return np.where((bound < 0.0) & clearly_positive(A, self.norm_A), 0.0, bound).astype(A.dtype)
+
+    def approach(self, found: np.ndarray, running: np.ndarray) -> np.ndarray:
+        """Move the shifts of `running` samples next to the values wanted; which were moved.
+
+        `found` are Ritz values of the operator, the best first. A shift is beyond all eigenvalues where the pivots of
+        the shifted matrix have one sign, by Sylvester's law; one that is not goes part of the way back, and stays where
+        it was after `TRIALS`. Products with A are replaced by an inverse so.
+        """
+        running = running & (self.approached < MOST_APPROACHES) & np.isfinite(found).all(axis=0)
+        if self.side == 0.0 or not running.any():
+            return np.zeros_like(running)
+        inverts, own = self.inverts, np.broadcast_to(self.shifts + self.offsets, running.shape)
+        with np.errstate(all="ignore"):
+            values = own + 1.0 / found if inverts else found
+            first, spread = values[0], np.abs(values[0] - values[-1])
+            margin = np.maximum(spread, NEAREST * float(np.finfo(self.A.dtype).eps) * self.unit)
+            far = np.abs(own - first) if inverts else np.full(running.shape, np.inf)
+            wanted: np.ndarray = running & (far > FAR * margin)
+        if not wanted.any():
+            return wanted
+        self.approached = self.approached + wanted
+        moved: np.ndarray = np.zeros_like(wanted)
+        left = wanted
+        shifts = np.array(own, np.float64)
+        for _ in range(TRIALS if inverts else MOST_TRIALS):
+            trial = np.where(left, first + self.side * margin, shifts)
+            beyond = self._factorize(trial)
+            shifts = np.where(left & beyond, trial, shifts)
+            moved, left = moved | (left & beyond), left & ~beyond
+            if not left.any():
+                break
+            margin = np.sqrt(margin * far) if inverts else 4.0 * margin
+        if left.any():
+            self._factorize(shifts)
+        self.shifts, self.offsets = shifts, np.zeros_like(shifts)
+        return moved
+
+    def _factorize(self, shifts: np.ndarray) -> np.ndarray:
+        """Factorise the matrix shifted by `shifts`; which of these are beyond all eigenvalues on the side wanted."""
+        weight = Diagonal(np.ones(self.n, self.A.dtype)) if self.M is None else self.M
+        self.shifted = as_crs(self.A - Ensemble(shifts.astype(self.A.dtype)) * weight)
+        self.norm_shifted = _norms(self.shifted)
+        self.factors = upper_factorized(self.shifted)
+        with np.errstate(all="ignore"):
+            signs = self.side * to_numpy(self.factors._pivots) < 0.0
+        beyond: np.ndarray = signs.all(axis=0) & ~self.factors.broken
+        return beyond
 
     def move(self, offsets: np.ndarray) -> None:
         """Factorise the matrix of shifts that are `offsets`, one per sample, above the requested ones.
@@ -118,10 +205,8 @@ class Pencil:
         broken = np.zeros(1, bool)
         for factor in (0.0, 1.0, 3.0):
             self.offsets = np.where(broken, offsets + factor * further, offsets if factor == 0.0 else self.offsets)
-            weight = Diagonal(np.ones(self.n, self.A.dtype)) if self.M is None else self.M
-            self.shifted = as_crs(self.A - Ensemble((self.shifts + self.offsets).astype(self.A.dtype)) * weight)
-            self.norm_shifted = _norms(self.shifted)
-            self.factors = upper_factorized(self.shifted)
+            self._factorize(self.shifts + self.offsets)
+            assert self.factors is not None
             broken = self.factors.broken
             if not broken.any():
                 return
@@ -169,7 +254,7 @@ class Pencil:
         for name in ("A", "M", "shifted", "factors"):
             own = getattr(self, name)
             setattr(made, name, None if own is None else own.take_samples(samples))
-        for name in ("norm_A", "norm_M", "norm_shifted", "offsets", "unit", "unfit"):
+        for name in PER_SAMPLE:
             own = getattr(self, name)
             setattr(made, name, own if own.size == 1 else own[samples])
         made.n_samples = samples.size
@@ -185,43 +270,59 @@ class Pencil:
         return self._refined(found, images) if self.refines else found
 
     def _refined(self, found: np.ndarray, images: np.ndarray) -> np.ndarray:
-        """Solutions with the shifted matrix, with a correction in the samples whose residual is large."""
+        """Solutions with the shifted matrix, with a correction in the samples whose residual is large.
+
+        Where that does not suffice because entries grew in the elimination, factors with exchanges give them.
+        """
+        large, defects = self._inaccurate(found, images)
+        if not large.any():
+            return found
+        assert self.factors is not None
+        found = np.where(large, found + self._solve(defects), found)
+        lossy = large & self.factors.lossy
+        if lossy.any() and (lossy & self._inaccurate(found, images)[0]).any():
+            solved = self.factors @ Ensemble(np.ascontiguousarray(images.transpose(1, 0, 2)))
+            found = np.where(lossy, solved.samples.transpose(1, 0, 2), found)
+        return found
+
+    def _inaccurate(self, found: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Samples with a large residual, and the residuals."""
         defects = images - products(self.shifted, found)
         size = (self.norm_shifted * np.abs(found).max(axis=1) + np.abs(images).max(axis=1)).astype(found.dtype)
         large = np.any(np.abs(defects).max(axis=1) > ROUNDOFFS * np.finfo(found.dtype).eps * size, axis=0)
-        return np.where(large, found + self._solve(defects), found) if large.any() else found
+        return np.asarray(large), defects
 
     def _solve(self, vectors: np.ndarray) -> np.ndarray:
-        """The inverse of the factorised matrix times all vectors in one pass."""
+        """The inverse of the factorised matrix, by an elimination without exchanges, times all vectors in one pass."""
         assert self.factors is not None
-        solved = self.factors @ Ensemble(np.ascontiguousarray(vectors.transpose(1, 0, 2)))
-        return np.ascontiguousarray(solved.samples.transpose(1, 0, 2))
+        solved = self.factors.apply_columns(np.ascontiguousarray(vectors.transpose(1, 0, 2)))
+        return np.ascontiguousarray(solved.transpose(1, 0, 2))
 
 
-def dense_pairs(pencil: Pencil, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The k wanted pairs by dense algebra, one sample after the other: values, vectors, and bad samples."""
-    from scipy.linalg import LinAlgError, eigh
+def clearly_positive(A: CrsMatrix, norm: np.ndarray) -> np.ndarray:
+    """Samples all of whose pivots are positive and above `CLEAR` of the norm of A."""
+    if (A.graph.diagonal_entries < 0).any():  # a zero on the diagonal is no such pivot
+        return np.zeros(A.n_samples, bool)
+    with np.errstate(all="ignore"):
+        clear: np.ndarray = upper_factorized(A)._least_pivot() > CLEAR * norm
+    return clear
 
-    n, count, A, M = pencil.n, pencil.n_samples, pencil.A, pencil.M
-    values, vectors = np.full((k, count), np.nan), np.full((k, n, count), np.nan, A.dtype)
-    shift = pencil.shift
-    shifts = np.broadcast_to(shift.samples if isinstance(shift, Ensemble) else np.array([shift or 0.0]), count)
-    for s in range(count):
-        matrix = A.to_scipy(s).toarray()
-        weight = None if M is None else M.to_scipy(s).toarray()
-        if pencil.unfit[s] or not np.isfinite([matrix, 0.0 * matrix if weight is None else weight]).all():
-            continue
-        try:
-            every, found = eigh(matrix, weight)
-        except LinAlgError:  # M is not positive definite
-            continue
-        if pencil.inverts:
-            goodness = -np.abs(every - shifts[s])
-        else:
-            goodness = {"LM": np.abs(every), "LA": every, "SA": -every}[pencil.which]
-        chosen = np.sort(np.argsort(-goodness, kind="stable")[:k])
-        values[:, s], vectors[:, :, s] = every[chosen], found[:, chosen].T
-    return values, vectors, np.isnan(values).any(axis=0)
+
+def without_positive(A: CrsMatrix) -> np.ndarray:
+    """Samples that have no positive eigenvalue, as far as Gershgorin's circles and pivots tell."""
+    opposite = -1.0 * A
+    with np.errstate(all="ignore"):
+        found: np.ndarray = (_lower_bound(opposite, np.zeros(1)) >= 0.0) | clearly_positive(opposite, _norms(A))
+    return found
+
+
+def above(A: CrsMatrix, M: CrsMatrix | None, bounds: np.ndarray) -> np.ndarray:
+    """Samples all of whose eigenvalues are above the bounds given, one per sample, by the signs of pivots."""
+    weight = Diagonal(np.ones(A.shape[0], A.dtype)) if M is None else M
+    with np.errstate(all="ignore"):
+        factors = upper_factorized(as_crs(A - Ensemble(bounds.astype(A.dtype)) * weight))
+        found: np.ndarray = factors._least_pivot() > 0.0
+    return found
 
 
 def _checked_shift(sigma: Any, name: str) -> Any:

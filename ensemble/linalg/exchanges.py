@@ -8,11 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ensemble._kernels.direct.elimination import Elimination
-
 __all__ = [
     "LARGE_GROWTH",
-    "element_growth",
     "parity",
     "pivoted",
     "pivoted_determinant",
@@ -33,33 +30,6 @@ SWEEPS = 5
 """Sweeps over rows and columns that work out scales."""
 
 
-def element_growth(values: np.ndarray, plan: Elimination) -> np.ndarray:
-    """The size of ``|L| |U|`` by that of ``L U``, row by row, the largest per sample; NaN where a value is not finite.
-
-    An estimate from products with two vectors [1]_: the backward error of an elimination is this times rounding.
-
-    .. [1] Higham (2002), Accuracy and Stability of Numerical Algorithms, 2nd ed., section 9.3.
-    """
-    n, n_samples = plan.diagonal.size, values.shape[1]
-    growth = np.ones(n_samples)
-    rng = np.random.default_rng(40_961)
-    v = rng.uniform(1.0, 2.0, (n, 2)) * rng.choice([-1.0, 1.0], (n, 2))
-    row, left_row = (np.repeat(np.arange(n), np.diff(starts)) for starts in (plan.upper_starts, plan.lower_starts))
-    above = (plan.diagonal + 1 - plan.upper_starts[:-1])[row] + np.arange(row.size)
-    below = (plan.first[:-1] - plan.lower_starts[:-1])[left_row] + np.arange(left_row.size)
-    for s in range(n_samples if n else 0):
-        inverse = values[plan.diagonal, s][:, None].astype(np.float64)
-        U = sp.csr_array((values[above, s], plan.upper, plan.upper_starts), shape=(n, n))
-        total, size = U @ v + v / inverse, abs(U) @ np.abs(v) + np.abs(v / inverse)
-        if plan.symmetric:  # L^T is D^-1 U
-            total, size = total + U.T @ (total * inverse), size + abs(U).T @ (size * np.abs(inverse))
-        else:
-            L = sp.csr_array((values[below, s], plan.lower, plan.lower_starts), shape=(n, n))
-            total, size = total + L @ total, size + abs(L) @ size
-        growth[s] = (size.max(axis=1) / np.abs(total).max(axis=1)).max()
-    return growth
-
-
 class PivotedFactors(NamedTuple):
     """SuperLU's factors of a matrix whose rows and columns are multiplied by powers of two."""
 
@@ -67,12 +37,19 @@ class PivotedFactors(NamedTuple):
     rows: np.ndarray
     columns: np.ndarray
 
-    def solve(self, b: np.ndarray) -> np.ndarray:
-        """The solution for a right-hand side of shape (n,), or those for its columns."""
+    def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
+        """The solution for a right-hand side of shape (n,), or those for its columns; with A^T if `transposed`."""
         shape = (-1, *[1] * (b.ndim - 1))
-        y = self.lu.solve(np.ldexp(b, self.rows.reshape(shape)))
-        x: np.ndarray = np.ldexp(y, self.columns.reshape(shape))
+        before, after = (self.columns, self.rows) if transposed else (self.rows, self.columns)
+        y = self.lu.solve(np.ldexp(b, before.reshape(shape)), "T" if transposed else "N")
+        x: np.ndarray = np.ldexp(y, after.reshape(shape))
         return x
+
+    def refined(self, A: Any, b: np.ndarray, transposed: bool = False) -> np.ndarray:
+        """The solution of ``A x = b``, A the matrix that was factorised, with one step of refinement."""
+        matrix, x = A.T if transposed else A, self.solve(b, transposed)
+        refined: np.ndarray = x + self.solve(b - matrix @ x, transposed)
+        return refined
 
 
 def pivoted(A: Any) -> PivotedFactors | None:

@@ -12,25 +12,34 @@ import scipy.sparse as sp
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import one_of, require
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.growth import element_growth
 from ensemble._kernels.direct.inverse import selected_inverse
+from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.linalg.bridge import factors as bridge
 from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.exchanges import (
     LARGE_GROWTH,
-    element_growth,
+    PivotedFactors,
     parity,
+    pivoted,
     pivoted_determinant,
     pivoted_inertia,
     pivoted_inverse,
 )
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.orderings import ORDERINGS, elimination_of, entries_in, filled_graph, matched_rows
+from ensemble.linalg.orderings import ORDERINGS, elimination_of, entries_in, filled_graph, matched_rows, mean_weights
 from ensemble.linalg.triangular_factors import TriangularFactors
 from ensemble.scalar import Ensemble
 
 NAME = "Factorization"
+
+GROWTH = 100.0
+"""Growth of entries up to which products with a factorisation are not judged."""
+
+ROUNDOFFS = 450.0
+"""Backward error of a product, in units of rounding, above which a sample of larger growth is solved with exchanges."""
 
 
 class Factorization(TriangularFactors):
@@ -63,9 +72,12 @@ class Factorization(TriangularFactors):
     Attributes
     ----------
     broken : array of bool, shape (n_samples,)
-        Samples with a pivot that is zero or a value that is not finite; all their solutions are NaN.
+        Samples with a pivot that is zero or a value that is not finite. `apply` gives NaN for them.
     lossy : array of bool, shape (n_samples,)
-        Samples that are broken, or whose pivots are so small that solutions have few digits.
+        Samples that are broken, or whose entries grew so much that elimination without exchanges lost a third of all
+        digits. Products and `solve` are judged by their backward errors where entries grew more than hundredfold, and
+        take SuperLU's factors where these are large. A is kept for that: such a solution is NaN where A is singular
+        or not finite, or its values were changed in place since.
     multiply_adds : int
         Multiplications that one sample's factorisation takes.
     n_values : int
@@ -115,7 +127,9 @@ class Factorization(TriangularFactors):
 
     def _plan_for(self, A: CrsMatrix, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         if self._matching == "mean" and not symmetric:
-            return elimination_of(A.graph, False, matched_rows(A.graph, NAME, _mean_weights(A)), ordering)
+            return elimination_of(
+                A.graph, False, matched_rows(A.graph, NAME, mean_weights(host_matrix(A, NAME))), ordering
+            )
         return super()._plan_for(A, symmetric, ordering)
 
     # --- other values on the graph
@@ -123,7 +137,8 @@ class Factorization(TriangularFactors):
         """x in ``A x = b`` for other values on the same graph: ``update(A) @ b`` without a factorisation that is kept.
 
         The same bits, in one pass over the samples: the values of a few samples at a time are worked out, used and
-        overwritten. A sample whose factorisation breaks is NaN.
+        overwritten. A sample whose backward error is above 450 units of rounding goes the other way, and is solved
+        with exchanges where its entries grew.
 
         Parameters
         ----------
@@ -148,7 +163,15 @@ class Factorization(TriangularFactors):
         array([15. ,  7.5])
         """
         quick = self._solved_at_once(A, b)
-        return self.update(A) @ b if quick is None else quick
+        if quick is None:
+            return self.update(A) @ b
+        x, given = quick.samples, b.samples if type(b) is Ensemble else np.repeat(b[:, None], quick.n_samples, axis=1)
+        limit = ROUNDOFFS * float(np.finfo(self.dtype).eps)
+        doubtful = np.flatnonzero(~(larger_error(A, x, given) <= limit))
+        if doubtful.size:  # by way of the values, which tell whether exchanges are needed
+            some = Ensemble(np.ascontiguousarray(given[:, doubtful]))
+            x[:, doubtful] = (self.update(A.take_samples(doubtful)) @ some).samples
+        return quick
 
     # --- determinants
     @property
@@ -181,6 +204,14 @@ class Factorization(TriangularFactors):
         signs = self._replaced(found, lambda A: pivoted_determinant(A)[0])
         return Ensemble(signs if self.source is None else asarray_like(signs, self.source.values), self.sample_set)
 
+    def _reciprocal_pivots(self) -> Any:
+        """Reciprocals of the pivots in the order of the rows of A, shape (n, n_samples), in an array of their own."""
+        places = self.plan.diagonal[np.argsort(self.plan.rows)]
+        if self.tiles is not None:
+            return self.tiles.rows(places)
+        values = self.values
+        return array_namespace(values).take(values, asarray_like(places, values), axis=0)
+
     def _least_pivot(self) -> np.ndarray:
         """The least of the pivots, shape (n_samples,); NaN for a broken sample."""
         with np.errstate(all="ignore"):
@@ -209,16 +240,61 @@ class Factorization(TriangularFactors):
     def lossy(self) -> np.ndarray:
         """True for the samples in which elimination without exchanges broke down or lost a third of all digits or more.
 
-        Solutions have few digits there; `ensemble.krylov.direct` solves these samples with exchanges.
+        Products solve these samples with exchanges of rows; `apply` does not.
         """
-        pivots = to_numpy(self._pivots)
-        lossy = np.array(self.broken)
-        doubtful = np.flatnonzero(~lossy & ~((pivots > 0.0).all(axis=0) & self.plan.symmetric))
-        if doubtful.size:
-            with np.errstate(all="ignore"):
-                growth = element_growth(self._values_of(doubtful), self.plan)
-            lossy[doubtful] = ~(growth <= float(np.finfo(self.dtype).eps) ** -LARGE_GROWTH)
+        lossy: np.ndarray = ~(self._growth <= float(np.finfo(self.dtype).eps) ** -LARGE_GROWTH)
         return lossy
+
+    @cached_property
+    def _growth(self) -> np.ndarray:
+        """The growth of entries per sample; 1 of LDL^T with positive pivots, infinite for a broken sample."""
+        pivots, growth = to_numpy(self._pivots), np.ones(self.n_samples)
+        doubtful = ~self.broken & ~((pivots > 0.0).all(axis=0) & self.plan.symmetric)
+        if doubtful.any():
+            values = to_numpy(self.values) if self.tiles is None else self.tiles
+            growth[doubtful] = element_growth(values, self.plan, self._entries())[doubtful]
+        growth[self.broken] = np.inf
+        return growth
+
+    def _entries(self) -> np.ndarray | None:
+        """The values of the matrix that was factorised, on the host; None where it is not known."""
+        if self._matrix is None:
+            return None
+        values: np.ndarray = to_numpy(self._matrix.values)
+        return values if self._samples is None or values.shape[1] == 1 else values[:, self._samples]
+
+    @cached_property
+    def _exchanged(self) -> dict[int, tuple[Any, PivotedFactors | None]]:
+        """The matrix, and its factors with exchanges, of each sample that may need them; None for what is not known."""
+        found: dict[int, tuple[Any, PivotedFactors | None]] = {}
+        doubtful = np.flatnonzero(~(self._growth <= GROWTH))
+        values = self._values_of(doubtful) if doubtful.size else np.empty((0, 0))
+        for i, s in enumerate(doubtful.tolist()):
+            A = self._matrix_of(s, values[:, i])
+            found[s] = A, None if A is None else pivoted(A)
+        return found
+
+    def _with_exchanges(self, y: Any, b: Any, transposed: bool) -> Any:
+        """Solutions of shape (n, k, n_samples), with exchanges those that growth of entries made inaccurate.
+
+        `b` has the shape of y, or one sample for all. NaN where a sample needs exchanges and its matrix is not known.
+        """
+        if (self._growth <= GROWTH).all():
+            return y
+        made, given, limit = to_numpy(y).copy(), to_numpy(b), ROUNDOFFS * float(np.finfo(self.dtype).eps)
+        for s, (A, factors) in self._exchanged.items():  # few samples, and their own cost is that of SuperLU
+            columns = slice(None) if self.n_samples == 1 else slice(s, s + 1)
+            own = given[:, :, columns if given.shape[2] > 1 else slice(None)]
+            own = np.ascontiguousarray(own.reshape(given.shape[0], -1), np.float64)
+            x = np.ascontiguousarray(made[:, :, columns].reshape(own.shape), np.float64)
+            if A is not None:
+                matrix = CrsMatrix.from_scipy(A.T if transposed else A)
+                bad = ~(larger_error(matrix, x, own) <= limit)
+            else:
+                bad = np.ones(x.shape[1], bool)
+            x[:, bad] = np.nan if factors is None else factors.refined(A, own[:, bad], transposed)
+            made[:, :, columns] = x.reshape(made[:, :, columns].shape)
+        return asarray_like(made, y)
 
     def _replaced(self, found: Any, one: Callable[[Any], Any], unknown: float = np.nan) -> Any:
         """`found`, samples in its last axis, with ``one(matrix)`` for the samples that need exchanges."""
@@ -291,6 +367,14 @@ class Factorization(TriangularFactors):
         return CrsMatrix(self.graph, self._inverse_at(self.graph.indices.astype(np.int64), self.graph.row_of_entry))
 
 
+def larger_error(A: CrsMatrix, x: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The larger of the backward errors by rows and by entries, per sample of x and b, shape (n, n_samples)."""
+    with np.errstate(all="ignore"):
+        _, by_rows, by_entries, _ = backward_error(*A.arrays, x, b, x[:0])
+        larger: np.ndarray = np.maximum(by_rows, by_entries)
+    return larger
+
+
 def planned(A: Any, *, kind: str, ordering: Any, matching: str, dtype: Any) -> Factorization:
     """What the graph of `A` decides, without numbers: its `update` makes factorisations."""
     made = object.__new__(Factorization)
@@ -302,23 +386,3 @@ def planned(A: Any, *, kind: str, ordering: Any, matching: str, dtype: Any) -> F
 def upper_factorized(A: CrsMatrix) -> Factorization:
     """LDL^T of the entries on and above the diagonal, whatever lies below it."""
     return planned(A, kind="ldlt", ordering="auto", matching="graph", dtype=None).update(A)
-
-
-def _mean_weights(A: CrsMatrix) -> np.ndarray:
-    """1 + log of the largest mean magnitude of the column over that of the entry, from samples that are finite.
-
-    An entry that is always zero weighs more than any choice of others.
-    """
-    values = np.abs(to_numpy(host_matrix(A, NAME).values))
-    with np.errstate(all="ignore"):
-        finite = np.all(np.isfinite(values), axis=0)
-        size = np.log(values[:, finite] if finite.any() else np.ones_like(values))
-        largest = size.max(axis=1, initial=-np.inf)
-        mean = largest + np.log(np.mean(np.exp(size - largest[:, None]), axis=1))
-    known = np.isfinite(mean)
-    most = np.full(A.shape[1], -np.inf)
-    np.maximum.at(most, A.graph.indices[known].astype(np.intp), mean[known])
-    weights = np.zeros(A.nnz)
-    weights[known] = 1.0 + most[A.graph.indices[known]] - mean[known]
-    weights[~known] = 1.0 + A.shape[0] * weights.max(initial=0.0)
-    return weights

@@ -9,6 +9,7 @@ from ensemble._check import require
 from ensemble._kernels.multigrid import galerkin as kernels
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.linear_operator import inherited
 
 
 class GalerkinProduct:
@@ -48,4 +49,4 @@ class GalerkinProduct:
         if place not in self._tasks:
             self._tasks[place] = kernels.galerkin_tasks(A.values, a, p, ap, restriction, c)
         values = kernels.galerkin_values(a, A.values, p, P.values, ap, restriction, self._tasks[place], c, out)
-        return CrsMatrix(self.graph, values)
+        return inherited(CrsMatrix(self.graph, values), A, P)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import copy
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +27,9 @@ class LinearOperator:
     ----------
     shape : tuple of int
     n_samples : int
+    batched : bool
+        Whether values were given with an axis of samples: products with plain arrays are Ensembles then, of one sample
+        too. Where it is False, `n_samples` of 1 means shared by all samples, and such products are plain.
     block_size : int
         Components of an unknown: vectors may have an axis of them, shape (n / block_size, block_size).
     dtype : data type or None
@@ -44,6 +48,7 @@ class LinearOperator:
 
     shape: Any
     n_samples: Any = 1
+    batched: bool = False
     block_size: Any = 1
     dtype: Any = None
     sample_set: SampleSet | None = None
@@ -104,8 +109,12 @@ class LinearOperator:
         return None
 
     def sample(self, i: int) -> Any:
-        """Sample `i` alone."""
-        return self.take_samples(np.array([sample_number(i, self.n_samples, type(self).__name__)]))
+        """Sample `i` alone, no batch."""
+        made = self.take_samples(np.array([sample_number(i, self.n_samples, type(self).__name__)]))
+        if getattr(made, "batched", False):
+            made = copy.copy(made)
+            made.batched = False
+        return made
 
     # --- what `scipy.sparse.linalg.aslinearoperator` looks for
     def matvec(self, x: Any) -> Any:
@@ -135,6 +144,15 @@ class MatrixOperator(LinearOperator):
     def rmatmat(self, x: Any) -> Any:
         """The product of the adjoint with the columns of `x`, shape (n, k); one sample, as for `matvec`."""
         return (one_sample(self, "rmatmat").T @ x.conj()).conj()
+
+
+_Operator = TypeVar("_Operator", bound=LinearOperator)
+
+
+def inherited(made: _Operator, *sources: Any) -> _Operator:
+    """`made`, batched where one of the operators that it was worked out from is."""
+    made.batched = any(getattr(source, "batched", False) for source in sources)
+    return made
 
 
 def one_sample(operator: Any, method: str) -> Any:

@@ -71,19 +71,30 @@ def entry_values(name: str, graph: Any, values: Any, axes: int, requirement: str
     return samples
 
 
+def has_sample_axis(values: Any, axes: int) -> bool:
+    """Whether a plain array of values of `axes` axes came with one of samples: a batch, of one sample too."""
+    ndim = getattr(values, "ndim", None)
+    return not isinstance(values, Ensemble) and (np.ndim(values) if ndim is None else ndim) == axes + 1
+
+
 def set_of(x: Any) -> SampleSet | None:
     """The sample set of an ensemble or an operator, None where there is none."""
     return x.sample_set if isinstance(x, Ensemble | LinearOperator) else None
 
 
-def wrap_like(x: Any, samples: Any, n_samples: int, sample_set: SampleSet | None = None) -> Any:
-    """`samples` as what the operands call for: plain if `x` is plain and the operator is shared, else an Ensemble.
+def is_shared(*operators: Any) -> bool:
+    """Whether products of the operators with plain arrays are plain: none holds samples, a batch of one included."""
+    return all(operator.n_samples == 1 and not getattr(operator, "batched", False) for operator in operators)
 
-    `n_samples` and `sample_set` are the operator's.
+
+def wrap_like(x: Any, samples: Any, shared: bool, sample_set: SampleSet | None = None) -> Any:
+    """`samples` as what the operands call for: plain if `x` is plain and the operator `shared`, else an Ensemble.
+
+    `sample_set` is the operator's.
     """
     if isinstance(x, Ensemble):
         return Ensemble(samples, common_set(x.sample_set, sample_set))
-    return samples[..., 0] if n_samples == 1 else Ensemble(samples, sample_set)
+    return samples[..., 0] if shared else Ensemble(samples, sample_set)
 
 
 def multiply(operator: Any, x: Any, name: str) -> Any:
@@ -111,7 +122,7 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
         wide = xp.broadcast_to(xp.reshape(samples, (n, n_columns, given)), (n, n_columns, n_samples))
         parts = [operator.apply(contiguous(wide[:, j, :], dtype)) for j in range(n_columns)]
         y = xp.stack(parts, axis=1) if parts else xp.zeros((rows, 0), dtype=dtype)
-    return wrap_like(x, xp.reshape(y, (rows, *columns, n_samples)), own, set_of(operator))
+    return wrap_like(x, xp.reshape(y, (rows, *columns, n_samples)), is_shared(operator), set_of(operator))
 
 
 def _meeting(operator: Any, samples: Any, name: str) -> tuple[Any, Any]:

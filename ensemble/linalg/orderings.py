@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import (
     reverse_cuthill_mckee,
 )
 
+from ensemble._backend import to_numpy
 from ensemble._check import array_of, message, require
 from ensemble._kernels.direct import elimination as kernels
 from ensemble._kernels.direct.elimination import Elimination
@@ -30,6 +31,7 @@ __all__ = [
     "entries_in",
     "filled_graph",
     "matched_rows",
+    "mean_weights",
     "unfilled_elimination_of",
 ]
 
@@ -317,3 +319,23 @@ def entries_in(graph: FilledGraph, plan: Elimination, rows: np.ndarray, columns:
     there = keys[found] == wanted if m else np.zeros(wanted.size, bool)
     places = np.where(there, n + found + m * (i > j), -1)
     return np.where(i == j, i, places)
+
+
+def mean_weights(A: Any) -> np.ndarray:
+    """1 + log of the largest mean magnitude of the column over that of the entry, from samples that are finite.
+
+    An entry that is always zero weighs more than any choice of others.
+    """
+    values = np.abs(to_numpy(A.values))
+    with np.errstate(all="ignore"):
+        finite = np.all(np.isfinite(values), axis=0)
+        size = np.log(values[:, finite] if finite.any() else np.ones_like(values))
+        largest = size.max(axis=1, initial=-np.inf)
+        mean = largest + np.log(np.mean(np.exp(size - largest[:, None]), axis=1))
+    known = np.isfinite(mean)
+    most = np.full(A.shape[1], -np.inf)
+    np.maximum.at(most, A.graph.indices[known].astype(np.intp), mean[known])
+    weights = np.zeros(A.nnz)
+    weights[known] = 1.0 + most[A.graph.indices[known]] - mean[known]
+    weights[~known] = 1.0 + A.shape[0] * weights.max(initial=0.0)
+    return weights

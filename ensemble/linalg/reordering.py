@@ -8,6 +8,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
 from ensemble.linalg.graph import CrsGraph, Reordering
+from ensemble.linalg.linear_operator import inherited
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 
@@ -19,9 +20,9 @@ def reordered_matrix(A: Any, old: CrsGraph, new: Reordering) -> Any:
     if isinstance(A, SymmetricCrsMatrix):
         above = np.flatnonzero(new.graph.indices >= new.graph.row_of_entry)
         values = taken_rows(A.values, old.upper.entries[new.entries[above]])
-        return SymmetricCrsMatrix(new.graph, Ensemble(values, A.sample_set))
+        return inherited(SymmetricCrsMatrix(new.graph, Ensemble(values, A.sample_set)), A)
     values = taken_rows(A.values, new.graph.array_on(A.values, "entries", new.entries))
-    return type(A)(new.graph, Ensemble(values, A.sample_set))
+    return inherited(type(A)(new.graph, Ensemble(values, A.sample_set)), A)
 
 
 def reordered_vectors(x: Any, new: Reordering, out: Any = None) -> Any:

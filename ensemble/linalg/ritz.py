@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._kernels.krylov.basis import TOGETHER, basis_add, basis_dots, block_add, block_dots, scale
 from ensemble._kernels.krylov.vectors import dot
 
-__all__ = ["RitzBasis", "combined", "products"]
+__all__ = ["RitzBasis", "combined", "products", "signs_of"]
 
 DEPENDENT = 100.0
 """Units of rounding of its length that must be left of a vector once the basis is subtracted from it."""
@@ -135,3 +135,11 @@ def combined(basis: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
 def products(A: Any, vectors: np.ndarray) -> np.ndarray:
     """A times each vector of shape (n, n_samples); the vectors themselves where A is None."""
     return vectors if A is None else np.stack([A.apply(np.ascontiguousarray(v)) for v in vectors])
+
+
+def signs_of(x: np.ndarray) -> np.ndarray:
+    """The sign, per sample, of the first component of at least half the largest magnitude; 1 where there is none."""
+    size = np.abs(x)
+    first = np.argmax(size >= 0.5 * size.max(axis=0), axis=0)
+    signs: np.ndarray = np.where(np.take_along_axis(x, first[None, :], axis=0)[0] < 0.0, -1.0, 1.0)
+    return signs

@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like
 from ensemble._check import array_of, message, places_of
 from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.linear_operator import inherited
 from ensemble.scalar import Ensemble
 
 __all__ = ["Selectable", "Selection", "moved_values"]
@@ -85,7 +86,7 @@ class Selectable:
             return A
         key = ("selection", *(None if places is None else places.tobytes() for places in (rows, columns)))
         chosen: Selection = graph.kept(key, lambda: _selection(graph, rows, columns))
-        return type(A)(chosen.graph, Ensemble(moved_values(A.values, chosen.entries), A.sample_set))
+        return inherited(type(A)(chosen.graph, Ensemble(moved_values(A.values, chosen.entries), A.sample_set)), A)
 
 
 def moved_values(values: Any, entries: np.ndarray) -> Any:

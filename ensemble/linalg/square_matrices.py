@@ -1,4 +1,4 @@
-"""Checked matrices of factorisations and eigenvalue problems: square, of real numbers, symmetric."""
+"""Checked matrices of factorisations and eigenproblems: square, real, symmetric."""
 
 from __future__ import annotations
 

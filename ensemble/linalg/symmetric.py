@@ -16,8 +16,16 @@ from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows,
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.graph import CrsGraph, OnGraph
-from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import multiply, numbers_of, premultiply, set_of, shape_text, with_sample_axis
+from ensemble.linalg.linear_operator import MatrixOperator, inherited
+from ensemble.linalg.operators import (
+    has_sample_axis,
+    multiply,
+    numbers_of,
+    premultiply,
+    set_of,
+    shape_text,
+    with_sample_axis,
+)
 from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -69,6 +77,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         wanted = f"have one row per entry on and above the diagonal ({n_stored}) and a sample or more"
         self.sample_set = set_of(values)
         values = values if isinstance(values, Ensemble) else numbers_of(values, name, "values")
+        self.batched = has_sample_axis(values, 1)
         seen, values = shape_text(values), with_sample_axis(values, 1, name, "values", wanted, advice)
         require(values.shape[0] == n_stored and values.shape[1] > 0, name, "values", wanted, seen, advice)
         self.graph, self.values = graph, contiguous(values)
@@ -88,7 +97,8 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         rows = A.graph.row_of_entry
         above = A.graph.indices >= rows
         first[entries[above]] = np.flatnonzero(above)
-        matrix = cls(A.graph, Ensemble(xp.take(A.values, asarray_like(first, A.values), axis=0), A.sample_set))
+        upper = Ensemble(xp.take(A.values, asarray_like(first, A.values), axis=0), A.sample_set)
+        matrix: SymmetricCrsMatrix = inherited(cls(A.graph, upper), A)
         other = xp.take(matrix.values, asarray_like(entries, A.values), axis=0)
         alike = (A.values == other) | ((A.values != A.values) & (other != other))
         if not bool(xp.all(alike)):
@@ -101,7 +111,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
 
     def to_crs(self) -> CrsMatrix:
         """The same matrix with every entry stored."""
-        return CrsMatrix(self.graph, Ensemble(kernels.expanded(*self.arrays)[2], self.sample_set))
+        return inherited(CrsMatrix(self.graph, Ensemble(kernels.expanded(*self.arrays)[2], self.sample_set)), self)
 
     def eliminate_zeros(self) -> SymmetricCrsMatrix:
         """The matrix without the off-diagonal entries that are zero in every sample; itself if there is none."""
@@ -111,7 +121,9 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         if kept.all():
             return self
         values = array_namespace(self.values).take(self.values, asarray_like(np.flatnonzero(kept), self.values), axis=0)
-        return SymmetricCrsMatrix(self.graph.subgraph(kept[entries]), Ensemble(values, self.sample_set))
+        return inherited(
+            SymmetricCrsMatrix(self.graph.subgraph(kept[entries]), Ensemble(values, self.sample_set)), self
+        )
 
     # --- arithmetic
     def _plus(self, other: Any) -> Any:
@@ -122,7 +134,9 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None
     ) -> SymmetricCrsMatrix:
         values = computed(operation, self.values, per_sample(factor, self.values))
-        return SymmetricCrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set)))
+        return inherited(
+            SymmetricCrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set))), self
+        )
 
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i` as a ``scipy.sparse.csr_array``, every entry stored."""
@@ -164,12 +178,14 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
             return self
         places = places_of(samples, self.n_samples, "SymmetricCrsMatrix.take_samples")
         chosen = vectors.take_samples(self.values, asarray_like(places, self.values), None)
-        return SymmetricCrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places)))
+        return inherited(
+            SymmetricCrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places))), self
+        )
 
     def astype(self, dtype: Any) -> SymmetricCrsMatrix:
         """The same matrix in values of another type; itself if they have that type."""
         values = array_namespace(self.values).astype(self.values, dtype, copy=False)
-        return SymmetricCrsMatrix(self.graph, Ensemble(values, self.sample_set))
+        return inherited(SymmetricCrsMatrix(self.graph, Ensemble(values, self.sample_set)), self)
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,)."""

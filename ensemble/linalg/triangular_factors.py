@@ -26,7 +26,7 @@ from ensemble.linalg.bridge.host import host_view, is_elsewhere
 from ensemble.linalg.crs_matrix import CrsMatrix, is_matrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator
-from ensemble.linalg.operators import numbers_of, premultiply, samples_of, wrap_like
+from ensemble.linalg.operators import is_shared, numbers_of, premultiply, samples_of, wrap_like
 from ensemble.linalg.orderings import checked_order
 from ensemble.linalg.square_matrices import matrix_of, real_dtype, require_symmetric
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
@@ -97,7 +97,7 @@ class TriangularFactors(LinearOperator):
 
         With `b`, a device is not waited for: `_marks` may be set then, and `_settle` is yet to be called.
         """
-        self.sample_set, self.n_samples = A.sample_set, A.values.shape[1]
+        self.sample_set, self.n_samples, self.batched = A.sample_set, A.values.shape[1], A.batched
         self.source, A = source_and_host(A, self.name)
         self._matrix = A
         if A is self.source:
@@ -224,7 +224,7 @@ class TriangularFactors(LinearOperator):
         values = contiguous(array_namespace(self.values).take(self.values, asarray_like(places, self.values), axis=1))
         made = self._with_plan()
         made.values, made.broken, made.n_samples = values, self.broken[places], places.size
-        made._matrix = self._matrix
+        made._matrix, made.batched = self._matrix, self.batched
         made._samples = places if self._samples is None else self._samples[places]
         made.sample_set = self.sample_set and self.sample_set.take(places)
         return made
@@ -234,6 +234,11 @@ class TriangularFactors(LinearOperator):
         """A^-1 x on bare arrays of shape (n, n_samples)."""
         return self._solve(x[:, None, :], False, None if out is None else out[:, None, :])[:, 0, :]
 
+    def apply_columns(self, x: Any) -> Any:
+        """A^-1 x on bare arrays of shape (n, k, n_samples)."""
+        wide = array_namespace(x).reshape(x, (x.shape[0], 1, -1)) if self.n_samples == 1 else x
+        return array_namespace(x).reshape(self._solve(wide, False), x.shape)
+
     def _solve(self, b: Any, transposed: bool, out: Any = None) -> Any:
         if self.tiles is not None and type(b) is np.ndarray and (b.dtype == self.dtype or self.plan.flat is None):
             return solved_tiles(self.tiles, self.plan, b, transposed, out)
@@ -242,6 +247,10 @@ class TriangularFactors(LinearOperator):
             b = contiguous(array_namespace(b).broadcast_to(b, (*b.shape[:2], values.shape[1])))
         with np.errstate(all="ignore"):
             return factor_solve(values, self.plan, b, transposed, out)
+
+    def _with_exchanges(self, y: Any, b: Any, transposed: bool) -> Any:
+        """Solutions with those of the samples that need exchanges of rows; the solutions themselves where none does."""
+        return y
 
     def _multiply(self, x: Any, transposed: bool) -> Any:
         if self.source is not None or is_elsewhere(x):
@@ -268,10 +277,11 @@ class TriangularFactors(LinearOperator):
             dtype = xp.float64
         count = int(np.prod(columns, dtype=np.int64))
         if own == 1:  # columns and samples alike are right-hand sides of one matrix
-            y = self._solve(contiguous(xp.reshape(samples, (n, 1, count * given)), dtype), transposed)
+            b = contiguous(xp.reshape(samples, (n, 1, count * given)), dtype)
         else:
-            y = self._solve(contiguous(xp.reshape(samples, (n, count, given)), dtype), transposed)
-        return wrap_like(x, xp.reshape(y, (n, *columns, max(own, given))), own, self.sample_set)
+            b = contiguous(xp.reshape(samples, (n, count, given)), dtype)
+        y = self._with_exchanges(self._solve(b, transposed), b, transposed)
+        return wrap_like(x, xp.reshape(y, (n, *columns, max(own, given))), is_shared(self), self.sample_set)
 
     def _multiply_vector(self, x: Any, transposed: bool) -> Ensemble | None:
         """The product with one vector for all samples, or one for each, that needs no conversion; else None."""
@@ -283,7 +293,8 @@ class TriangularFactors(LinearOperator):
         assert self.tiles is not None
         b = samples[:, None, :] if given else samples[:, None, None]
         own = common_set(x.sample_set, self.sample_set) if given else self.sample_set
-        return Ensemble(solved_tiles(self.tiles, self.plan, b, transposed, None)[:, 0, :], own)
+        y = self._with_exchanges(solved_tiles(self.tiles, self.plan, b, transposed, None), b, transposed)
+        return Ensemble(y[:, 0, :], own)
 
     def _solved_at_once(self, A: Any, b: Any) -> Ensemble | None:
         """``update(A) @ b`` in one pass where nothing needs conversion, as in `_multiply_vector`; else None."""
@@ -321,6 +332,7 @@ class TransposedFactors(LinearOperator):
         self.T = factors
         self.shape, self.n_samples, self.dtype = factors.shape, factors.n_samples, factors.dtype
         self.sample_set, self.reference_array = factors.sample_set, factors.reference_array
+        self.batched = factors.batched
 
     def __repr__(self) -> str:
         return f"{self.T!r}.T"
@@ -328,6 +340,10 @@ class TransposedFactors(LinearOperator):
     def apply(self, x: Any, out: Any = None) -> Any:
         """A^-T x on bare arrays of shape (n, n_samples)."""
         return self.T._solve(x[:, None, :], True, None if out is None else out[:, None, :])[:, 0, :]
+
+    def sample(self, i: int) -> TransposedFactors:
+        """That of sample `i` alone, no batch."""
+        return TransposedFactors(self.T.sample(i))
 
     def take_samples(self, samples: Any) -> TransposedFactors:
         """That of the samples named."""

@@ -37,7 +37,7 @@ def nonsymmetric(n, n_samples, seed, spread=3.0, density=0.15):
         off = sp.csr_array((rng.uniform(-1.0, 1.0, pattern.nnz), pattern.indices, pattern.indptr), shape=(n, n))
         rows = np.asarray(abs(off).sum(axis=1)).reshape(-1)
         matrices.append(off + sp.diags_array((0.6 + spread * s / n_samples) * rows + 0.1))
-    return CrsMatrix.from_scipy(matrices)
+    return CrsMatrix.from_scipy(matrices if n_samples > 1 else matrices[0])
 
 
 def convection(n, peclet, n_samples=1):

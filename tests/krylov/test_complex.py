@@ -34,7 +34,7 @@ def matrices(n_samples, hermitian, seed=40961):
         a = a + (a.conj().T if hermitian else sp.csr_array((N, N)))
         size = np.asarray(abs(a).sum(axis=1)).reshape(-1)
         made.append(a + sp.diags_array((size + 1.0) * (1.0 if hermitian else np.exp(0.3j))))
-    return CrsMatrix.from_scipy(made)
+    return CrsMatrix.from_scipy(made if n_samples > 1 else made[0])
 
 
 def exact(A, b):

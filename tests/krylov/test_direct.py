@@ -43,12 +43,13 @@ def normwise(A, x, b):
 def test_the_compiled_backward_error_has_the_bits_of_its_reference(n_samples, shared, rng):
     A = weak_family(20, 1 if shared else n_samples, 0.5)
     x, b = rng.standard_normal((2, 20, n_samples))
+    inverse = rng.standard_normal((20, A.n_samples))
     for compiled, expected in zip(
-        backward_error(*A.arrays, x, b), backward_error.reference(*A.arrays, x, b), strict=True
+        backward_error(*A.arrays, x, b, inverse), backward_error.reference(*A.arrays, x, b, inverse), strict=True
     ):
         np.testing.assert_array_equal(compiled, expected)
     x[3, 0] = np.nan
-    assert np.isnan(backward_error(*A.arrays, x, b)[1]).tolist() == [True] + [False] * (n_samples - 1)
+    assert np.isnan(backward_error(*A.arrays, x, b, inverse)[1]).tolist() == [True] + [False] * (n_samples - 1)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 1.0, 2.0])
@@ -111,7 +112,7 @@ def test_singular_and_undefined_samples_are_flagged_alone(form):
 def test_a_nearly_singular_matrix_has_a_small_backward_error(rng):
     n = 30
     left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
-    A = sp.csr_array(left * np.logspace(0, -15, n) @ right)
+    A = sp.csr_array(left * np.logspace(0, -13, n) @ right)
     b = rng.standard_normal(n)
     result = direct(A, b)
     assert result.converged.all() and result.backward_errors[0] <= 1e-13
@@ -137,7 +138,7 @@ def test_norms_of_parts_are_noted_in_the_same_rows(monkeypatch):
     values[diagonal[:20], 10] *= 1e-13
     A = CrsMatrix(A.graph, values)
     together = direct(A, np.ones(40), rtol=1e-15)
-    monkeypatch.setattr(import_module("ensemble.krylov.direct"), "BUDGET", 1)
+    monkeypatch.setattr(import_module("ensemble.krylov._direct_solution"), "BUDGET", 1)
     parts = direct(A, np.ones(40), rtol=1e-15)
     assert together.repaired[0] and not together.iterations[0] and together.iterations.max() > 1
     np.testing.assert_array_equal(parts.residual_norms, together.residual_norms)
@@ -175,7 +176,7 @@ def test_float32_factors_reach_float64_accuracy(form):
 
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_the_norm_of_the_right_hand_side_is_taken_once(dtype, monkeypatch):
-    module, b, taken = import_module("ensemble.krylov.direct"), np.ones((40, 3)), []
+    module, b, taken = import_module("ensemble.krylov._direct_solution"), np.ones((40, 3)), []
     b[7, 1] = 1e-200
     dot = module.dot
     monkeypatch.setattr(module, "dot", lambda x, y, out: taken.append(np.array_equal(x, b)) or dot(x, y, out))
@@ -191,7 +192,7 @@ def test_samples_that_are_solved_part_by_part_have_the_same_bits(dtype, size, mo
     made = []
     put = Factorization._put
     monkeypatch.setattr(Factorization, "_put", lambda F, A, b: made.append(A.n_samples) or put(F, A, b))
-    monkeypatch.setattr(import_module("ensemble.krylov.direct"), "BUDGET", 1)
+    monkeypatch.setattr(import_module("ensemble.krylov._direct_solution"), "BUDGET", 1)
     parts = direct(A, b, dtype=dtype, rtol=rtol)
     assert made == [size] * (37 // size) + [37 % size]
     np.testing.assert_array_equal(parts.x.samples, together.x.samples)

@@ -19,7 +19,7 @@ A = gallery.poisson((7, 7), 5)
 )
 def test_the_size_of_b_changes_nothing(solve, dtype, powers, rng):
     b = rng.uniform(0.5, 1.0, (49, 1)).astype(dtype)
-    matrix, rtol = CrsMatrix(A.graph, A.values[:, :1].astype(dtype)), 1e-9 if dtype is np.float64 else 1e-4
+    matrix, rtol = CrsMatrix(A.graph, A.values[:, 0].astype(dtype)), 1e-9 if dtype is np.float64 else 1e-4
     alone = solve(matrix, b[:, 0], rtol=rtol)
     scales = np.ldexp(np.ones(5, dtype), powers)
     seen = []

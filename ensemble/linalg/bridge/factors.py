@@ -21,7 +21,7 @@ from ensemble.linalg.bridge.rules import rules_of
 from ensemble.linalg.bridge.system import HostSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.operators import samples_of, set_of, wrap_like
+from ensemble.linalg.operators import is_shared, samples_of, set_of, wrap_like
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
 
@@ -94,7 +94,7 @@ def product(F: Any, x: Any, transposed: bool) -> Any:
     flat = xp.reshape(given, (given.shape[0], -1, given.shape[-1]))
     made = [_column(F, system, values, flat[:, j, :]) for j in range(flat.shape[1])]
     y = xp.reshape(xp.stack(made, axis=1), (F.shape[0], *columns, n_samples))
-    return wrap_like(x, y, F.n_samples, common_set(set_of(x), F.sample_set))
+    return wrap_like(x, y, is_shared(F), common_set(set_of(x), F.sample_set))
 
 
 def _column(F: Any, system: HostSystem, values: Any, b: Any) -> Any:

@@ -1,0 +1,165 @@
+"""Reciprocal condition numbers of the matrices of a direct solve, from their factorisations, per sample."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._check import samples_text
+from ensemble._compile.memory import empty
+from ensemble._kernels.krylov.backward_error import backward_error
+from ensemble._kernels.krylov.narrowing import narrowed_values
+from ensemble.linalg.condition import equilibrated_conditions, one_norms, reciprocal_conditions
+from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.exchanges import PivotedFactors, pivoted
+from ensemble.linalg.factorization import Factorization
+from ensemble.scalar import Ensemble
+
+FAR = 64
+"""Powers of two by which values may differ from one before they are scaled to be held in float32."""
+
+UNEVEN = 10.0
+"""Backward error by entries over that by rows, and over the unit of rounding, from which on refinement reduces it."""
+
+
+@functools.cache
+def limits_of(dtype: Any) -> tuple[float, float, float]:
+    """The rounding of a type of real numbers, and the norms between which squares stay in its range."""
+    limits = np.finfo(str(dtype).split(".")[-1])
+    eps, least, most = float(limits.eps), float(limits.smallest_normal), float(limits.max)
+    return eps, float(np.sqrt(least)) / eps, float(np.sqrt(most)) / 2.0
+
+
+def scaled_values(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
+    """`A` over powers of two, one per sample, by which its values fit into float32; None for no such powers.
+
+    In float32 already where no power is needed and its values are in NumPy's arrays.
+    """
+    if dtype != np.float32 or A.values.dtype.itemsize == 4 or not A.nnz:
+        return A, None
+    xp, narrow = array_namespace(A.values), None
+    with np.errstate(all="ignore"):
+        if isinstance(A.values, np.ndarray):
+            narrow, largest = narrowed_values(A.values, empty(A.values.shape, np.float32))
+        else:
+            largest = to_numpy(xp.maximum(xp.max(A.values, axis=0), -xp.min(A.values, axis=0)))
+    exponent = np.where(np.isfinite(largest) & (largest > 0.0), np.frexp(largest)[1], 0)
+    far = np.abs(exponent) > FAR
+    if far.any():
+        # Other samples keep the bits of their own run.
+        unit = np.ldexp(1.0, np.where(far, np.minimum(exponent, 1023), 0))
+        return A / Ensemble(asarray_like(unit, A.values)), unit
+    return (A if narrow is None else CrsMatrix(A.graph, Ensemble(narrow, A.sample_set))), None
+
+
+def reciprocal_pivots(F: Factorization, unit: Any, like: Any) -> Any:
+    """Those of F times `unit`, the matrix that F stands for, in the type of the array `like`, shape (n, n_samples)."""
+    found, xp = F._reciprocal_pivots(), array_namespace(like)
+    found = found if found.dtype == like.dtype else xp.astype(found, like.dtype)
+    return found if unit is None else found / unit
+
+
+def estimated(
+    F: Factorization, A: CrsMatrix, unit: np.ndarray | None, samples: np.ndarray, equilibrated: bool
+) -> np.ndarray:
+    """Reciprocal condition numbers of the samples named of A, from F, the factorisation of A over `unit`.
+
+    From factors with exchanges where those in float32 do not tell.
+    """
+    chosen = samples if A.n_samples > 1 else samples[:1]
+    own, some = F.take_samples(chosen), A.take_samples(chosen).to(np.empty(0))
+    like, scale = own.reference_array, 1.0 if unit is None else unit[chosen]
+
+    def solve(operator: Any) -> Any:
+        return lambda x: to_numpy(operator.apply(asarray_like(x.astype(F.dtype), like))).astype(np.float64) / scale
+
+    with np.errstate(all="ignore"):
+        found = _conditions(some, solve(own), solve(own.T), equilibrated)
+    if F.dtype.itemsize < A.values.dtype.itemsize:
+        for i in np.flatnonzero(~(found > UNEVEN * A.shape[0] * limits_of(F.dtype)[0])).tolist():
+            found[i] = pivoted_condition(some.take_samples([i]), pivoted(some.to_scipy(i)), equilibrated)
+    return found if A.n_samples > 1 else np.repeat(found, samples.size)
+
+
+def _conditions(A: CrsMatrix, solve: Any, solve_transposed: Any, equilibrated: bool) -> np.ndarray:
+    if equilibrated:
+        return equilibrated_conditions(A, solve, solve_transposed)
+    return reciprocal_conditions(one_norms(A), solve, solve_transposed, A.shape[0])
+
+
+def pivoted_condition(A: CrsMatrix, factors: PivotedFactors | None, equilibrated: bool) -> float:
+    """The reciprocal condition number of a matrix of one sample from its factors with exchanges; 0 without any."""
+    if factors is None:
+        return 0.0
+    A = A.to(np.empty(0))
+    return float(_conditions(A, factors.solve, lambda x: factors.solve(x, True), equilibrated)[0])
+
+
+class Conditions:
+    """Reciprocal condition numbers of all samples of a solve, worked out when asked.
+
+    A is factorised anew for that, so that a result holds no factorisation. The number of a sample whose values in A
+    were changed in place since is NaN: it shows in `cancelled`.
+    """
+
+    def __init__(
+        self, equilibrated: np.ndarray, cancelled: np.ndarray, repaired: np.ndarray, A: CrsMatrix, plan: Factorization
+    ) -> None:
+        self.n_samples, self.cancelled, self.repaired = equilibrated.size, cancelled, repaired
+        self.equilibrated = equilibrated
+        self.nearly_singular = np.flatnonzero(equilibrated < limits_of(A.values.dtype)[0])
+        self.A, self.plan = A, plan._with_plan()
+        self.known: np.ndarray | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.found()
+        return {name: value for name, value in vars(self).items() if name not in ("A", "plan")}
+
+    def found(self) -> np.ndarray:
+        """The numbers of all samples, shape (n_samples,)."""
+        if self.known is None:
+            known = self._worked_out()
+            self.known = known if known.size == self.n_samples else np.repeat(known, self.n_samples)
+            del self.A, self.plan
+        return self.known
+
+    def _worked_out(self) -> np.ndarray:
+        A, values = self.A, self.A.values
+        scaled, unit = scaled_values(A, self.plan.dtype)
+        with np.errstate(all="ignore"):
+            F = self.plan.update(scaled)
+            nothing = asarray_like(np.zeros((A.shape[0], A.n_samples), A.dtype), values)
+            inverse = reciprocal_pivots(F, None if unit is None else asarray_like(unit, values), values)
+            cancelled = to_numpy(backward_error(*A.arrays, nothing, nothing, inverse)[3])
+            found = estimated(F, A, unit, np.arange(A.n_samples), False)
+        before = self.cancelled if A.n_samples > 1 else self.cancelled[:1]
+        same = (cancelled == before) | (np.isnan(cancelled) & np.isnan(before))
+        host = A.to(np.empty(0))
+        for s in np.flatnonzero(F.broken | self.repaired[: A.n_samples]).tolist():
+            if np.isfinite(host.values[:, s]).all():
+                own = host.take_samples([s])
+                found[s] = pivoted_condition(own, pivoted(own.to_scipy()), False)
+            else:
+                found[s] = np.nan
+        return np.where(same, found, np.nan)
+
+
+def warn_of_conditions(rcond: np.ndarray, converged: np.ndarray) -> None:
+    """Warn where samples that converged are singular to working precision."""
+    from scipy.linalg import LinAlgWarning
+
+    nearly = np.flatnonzero(converged)
+    if nearly.size:
+        n = rcond.size
+        warnings.warn(
+            f"direct: A must be far from singular; got a nearly singular matrix in {nearly.size} of {n} samples "
+            f"({samples_text(nearly, of=n)}; rcond {rcond[nearly].min():.1e}). Their solutions may have no "
+            "correct digit. Fix the null space (apply_dirichlet for one unknown), or use minres for a symmetric matrix "
+            "and a consistent right-hand side.",
+            LinAlgWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,105 @@
+"""Condition estimates of direct solves, nearly singular samples, and refinement of small components."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.linalg import LinAlgWarning
+
+from ensemble.gallery import poisson
+from ensemble.krylov import SolveError, Status, direct
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
+from ensemble.scalar import Ensemble
+
+EPS = np.finfo(np.float64).eps
+
+
+def neumann(m):
+    """The Laplacian of an m x m grid with free edges: constants are its null space."""
+    d = sp.diags_array([-np.ones(m - 1), np.r_[1.0, 2 * np.ones(m - 2), 1.0], -np.ones(m - 1)], offsets=[-1, 0, 1])
+    return sp.csr_array(sp.kronsum(d, d))
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+@pytest.mark.parametrize("dtype", [None, "float32"])
+@pytest.mark.parametrize("scale", [1.0, 1e-150, 1e150])
+def test_a_forgotten_boundary_condition_is_no_solution(kind, dtype, scale):
+    A, b = neumann(20), np.random.default_rng(0).standard_normal(400)
+    result = direct([scale * A, 2 * A, A + 0.1 * sp.eye_array(400)], b, kind=kind, dtype=dtype)
+    assert result.converged.tolist() == [False, False, True]
+    assert (result.rcond[:2] < EPS).all() and result.rcond[2] > 1e-4
+    if dtype is None:
+        assert result.status[0] is Status.stagnated
+        assert "nearly singular: samples 0, 1" in repr(result)
+        with pytest.raises(SolveError, match=r"A is nearly singular \(samples 0, 1; rcond .*null space"):
+            result.raise_if_failed()
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_consistent_singular_system_converges_with_a_warning(symmetric):
+    A = neumann(12)
+    b = A @ np.random.default_rng(1).standard_normal(144)
+    matrix = CrsMatrix.from_scipy([A, A + sp.eye_array(144)])
+    with pytest.warns(LinAlgWarning, match=r"nearly singular matrix in 1 of 2 samples \(sample 0; rcond \d"):
+        result = direct(SymmetricCrsMatrix.from_crs(matrix) if symmetric else matrix, b)
+    assert result.converged.all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("power", [0, 6, 12])
+def test_the_estimate_is_within_a_factor_of_ten(seed, power):
+    rng, n = np.random.default_rng(70_000 + seed), 25
+    left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+    A = left * np.logspace(0, -power, n) @ right
+    found = direct([sp.csr_array(A), sp.csr_array(3 * A.T)], rng.standard_normal(n)).rcond
+    for value, matrix in zip(found, (A, A.T), strict=True):
+        exact = 1.0 / np.linalg.cond(matrix, 1)
+        assert 0.99 * exact <= value <= 10.0 * exact
+
+
+def test_units_of_rows_and_columns_make_no_matrix_singular():
+    rng = np.random.default_rng(70_010)
+    A = poisson((12, 12)).to_scipy()
+    rows, columns = (np.ldexp(1.0, rng.integers(-200, 200, 144)) for _ in range(2))
+    result = direct(sp.csr_array(sp.diags_array(rows) @ A @ sp.diags_array(columns)), rows)
+    assert result.converged.all() and result.backward_errors.max() < 1e-13  # and no warning, which would be an error
+    np.testing.assert_allclose(result.x * columns, direct(A, np.ones(144)).x, rtol=1e-12)
+
+
+def test_each_sample_has_the_condition_of_its_own_run():
+    rng = np.random.default_rng(70_011)
+    A = poisson((6, 6), n_samples=5)
+    A = CrsMatrix(A.graph, A.values * np.exp(rng.standard_normal(A.values.shape)))
+    together = direct(A, np.ones(36)).rcond
+    for s in range(5):
+        assert direct(A.sample(s), np.ones(36)).rcond[0] == together[s]
+    shared = direct(A.sample(2), Ensemble(rng.standard_normal((36, 4)))).rcond
+    np.testing.assert_array_equal(shared, np.full(4, together[2]))
+
+
+def test_values_changed_in_place_and_broken_samples_have_no_condition():
+    A = poisson((5, 5), n_samples=3)
+    values = A.values.copy()
+    values[0, 2] = np.nan
+    A = CrsMatrix(A.graph, values)
+    result = direct(A, np.ones(25))
+    A.values[4, 1] *= 1.5
+    assert np.isnan(result.rcond).tolist() == [False, True, True]
+    again = pickle.loads(pickle.dumps(direct(A, np.ones(25))))
+    assert again.rcond[1] > 0.0 and again.conditions.known is not None
+
+
+def test_small_components_are_as_accurate_as_large_ones():
+    """Unknowns from 1 to 1e-12: the residual by rows was small, and the small ones had no digits."""
+    rng, n = np.random.default_rng(70_012), 60
+    A = poisson((n,)).to_scipy() + sp.random_array((n, n), density=0.05, rng=rng)
+    exact = np.logspace(0, -12, n)[rng.permutation(n)]
+    graph = CrsMatrix.from_scipy(sp.csr_array(A)).graph
+    matrices = [sp.csr_array(A), sp.csr_array(A * rng.uniform(0.5, 2.0))]
+    b = np.stack([m @ exact for m in matrices], axis=1)
+    result = direct(CrsMatrix(graph, np.stack([m.data for m in matrices], axis=1)), Ensemble(b))
+    for s, matrix in enumerate(matrices):
+        x = result.x.samples[:, s]
+        entries = np.abs(b[:, s] - matrix @ x) / (abs(matrix) @ np.abs(x) + np.abs(b[:, s]))
+        assert entries.max() <= 10 * EPS
