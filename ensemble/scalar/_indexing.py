@@ -12,11 +12,12 @@ from ensemble._backend import as_index, assigned, is_array, to_numpy
 from ensemble._check import message, require_one_library
 from ensemble._typing import Array
 from ensemble.scalar._memory import follow
-from ensemble.scalar._operators import NUMBERS, plain_array
+from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.divergence.policy import agreed, as_scalars, failure, split
 from ensemble.scalar.ensemble import Ensemble, as_array, entry_or_view, view, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.namespace import samples_of, set_of
+from ensemble.scalar.plain_arrays import plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
 

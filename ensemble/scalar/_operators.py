@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array
-from ensemble._check import kind_of, message, require_one_library
+from ensemble._check import message, require_one_library
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._memory import MemoryToken, refill
 from ensemble.scalar.divergence.policy import as_scalars, failure, in_run
+from ensemble.scalar.plain_arrays import plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = [
-    "NUMBERS", "Operators", "array_power", "is_foreign", "mismatch", "operand", "plain_array",
-    "plain_arrays", "power", "promoted", "shape_error", "weak_beside", "wrapped",
+    "NUMBERS", "Operators", "array_power", "is_foreign", "mismatch", "operand",
+    "power", "promoted", "shape_error", "weak_beside", "wrapped",
 ]  # fmt: skip
 
 NUMBERS = frozenset((bool, int, float, complex))
@@ -54,29 +55,6 @@ def is_foreign(value: Any) -> bool:
     if own is None or own is np.ndarray.__array_ufunc__ or isinstance(value, Operators):
         return False
     return not type(value).__module__.startswith("cupy")
-
-
-def plain_array(value: Any, function: str, argument: str) -> Any:
-    """`value`; an array of a subclass of NumPy's as a plain one over the same memory.
-
-    Masked arrays and matrices are refused: a mask would be lost, and products of matrices are others.
-    """
-    if not isinstance(value, np.ndarray) or type(value) is np.ndarray:
-        return value
-    if isinstance(value, np.ma.MaskedArray | np.matrix):
-        masked = isinstance(value, np.ma.MaskedArray)
-        advice = "Use np.ma.filled(x, np.nan), or en.where with the mask." if masked else "Use np.asarray(x)."
-        raise TypeError(message(function, argument, "be arrays or numbers", kind_of(value), advice))
-    return np.asarray(value)
-
-
-def plain_arrays(tree: Any, function: str) -> Any:
-    """The arguments `tree` of NumPy's `function` with plain arrays alone."""
-    if type(tree) is dict:
-        return {key: plain_arrays(value, function) for key, value in tree.items()}
-    if type(tree) in (list, tuple):
-        return type(tree)(plain_arrays(value, function) for value in tree)
-    return plain_array(tree, f"np.{function}", "operands")
 
 
 def right_operand(samples: Array, other: Any) -> Any:

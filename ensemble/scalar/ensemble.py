@@ -26,9 +26,10 @@ from ensemble._check import (
 )
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._memory import MemoryToken, follow, refill
-from ensemble.scalar._operators import NUMBERS, plain_array, plain_arrays
+from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.divergence.policy import call_under_policy, failure_of_sample, one_bool, one_number
 from ensemble.scalar.interop.methods import Methods
+from ensemble.scalar.plain_arrays import plain_array, plain_arrays
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 

@@ -15,8 +15,8 @@ import numpy as np
 from ensemble._backend import base_of, is_array
 from ensemble._check import integer, kind_of, message, one_of, require, require_one_library
 from ensemble._typing import Namespace
-from ensemble.scalar._operators import plain_array
 from ensemble.scalar.ensemble import Ensemble, wrap
+from ensemble.scalar.plain_arrays import plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
 

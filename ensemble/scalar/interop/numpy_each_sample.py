@@ -118,9 +118,9 @@ class _Calls:
     found : list of Ensemble
         The ensembles among the arguments, each once.
     columns : list of lists of arrays
-        Of each target, its values after the call, sample by sample.
+        Values of each target after the call, sample by sample.
     views : dict
-        Of results that are views of an argument, by their number and by sample: which argument, which entries.
+        Results that are views of an argument, by number and sample: which argument, which entries.
     arrays_without_axes : set of int
         The results that NumPy gives as arrays without axes and not as scalars.
     gave_target : bool

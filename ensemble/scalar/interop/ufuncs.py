@@ -16,7 +16,6 @@ from ensemble.scalar._operators import (
     array_power,
     is_foreign,
     operand,
-    plain_array,
     power,
     refill,
     shape_error,
@@ -25,6 +24,7 @@ from ensemble.scalar._operators import (
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
+from ensemble.scalar.plain_arrays import plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
 
