@@ -244,7 +244,8 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     @property
     def graph_arrays(self) -> tuple[Any, Any]:
         """(indptr, indices) where the values live."""
-        return self.graph.arrays_on(self.values)
+        found: tuple[Any, Any] = self.graph.arrays_on(self.values)
+        return found
 
     @property
     def transposed_arrays(self) -> tuple[Any, Any, Any, Any]:
@@ -354,12 +355,12 @@ class TransposedMatrix(Selectable, MatrixArithmetic, MatrixOperator):
         return int(self.T.nnz)
 
     @property
-    def n_samples(self) -> int:  # type: ignore[override]
+    def n_samples(self) -> int:
         """How many samples it holds; 1 means shared by all."""
         return int(self.T.n_samples)
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         """The type of the values."""
         return self.T.dtype
 

@@ -120,7 +120,7 @@ class Pencil:
         if factors is None or not allowed or self.M is None:
             return np.zeros(1, bool)
         rounding = float(np.finfo(self.A.dtype).eps) * self.norm_M
-        singular = ~(factors._least_pivot() > self.n * rounding)
+        singular: np.ndarray = ~(factors._least_pivot() > self.n * rounding)
         if not singular.any():
             return singular
         above = self.M + Ensemble((SINGULAR_WEIGHT * rounding).astype(self.M.dtype)) * Diagonal(

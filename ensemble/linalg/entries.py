@@ -128,8 +128,8 @@ class Entries:
         one = xp.ones((length, self.values.shape[1]), dtype=self.values.dtype)
         one = asarray_like(one, self.values)
         if along_columns:
-            return Ensemble(self.apply_transpose(one), self.sample_set)  # type: ignore[attr-defined]
-        rows = self.apply(one)  # type: ignore[attr-defined]
+            return Ensemble(self.apply_transpose(one), self.sample_set)
+        rows = self.apply(one)
         if axis is not None:
             return Ensemble(rows, self.sample_set)
         return Ensemble(vectors.dot(xp.ones_like(rows), rows, None), self.sample_set)
@@ -169,9 +169,9 @@ class Entries:
         if isinstance(other, list | tuple):
             other = np.asarray(other)
         if not isinstance(other, Ensemble) and not is_array(other):
-            return self * other  # type: ignore[operator]
+            return self * other
         if other.ndim == 0:
-            return self * other  # type: ignore[operator]
+            return self * other
         samples = other.samples if isinstance(other, Ensemble) else other[..., None]
         shape = tuple(samples.shape[:-1])
         n_rows, n_columns = self.shape

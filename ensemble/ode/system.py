@@ -72,7 +72,8 @@ class System:
 
     def _with(self, xp: Namespace, graph: Graph | None) -> System:
         """The same system with another namespace or graph."""
-        return self._same(System(self.function, self.n, self.n_parameters, xp, dtype=self.dtype, graph=graph))
+        made: System = self._same(System(self.function, self.n, self.n_parameters, xp, dtype=self.dtype, graph=graph))
+        return made
 
     def _same(self, other: Any) -> Any:
         """`other`, made of the arguments of this system, with what is not among them."""

@@ -138,7 +138,7 @@ def refuse_foreign_equality(samples: Array, other: Any) -> None:
     kind = type(other)
     of_python = kind.__module__.partition(".")[0] in sys.stdlib_module_names
     never_equal = samples.ndim == 1 and (other is None or isinstance(other, str | bytes))
-    if of_python and not never_equal and kind.__eq__ is not object.__eq__ and in_run():
+    if of_python and not never_equal and kind.__eq__ is not object.__eq__ and in_run():  # type: ignore[comparison-overlap]
         raise failure(TypeError(message("Ensemble", "operands of ==", "be numbers or arrays", kind.__name__)))
 
 

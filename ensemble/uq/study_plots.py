@@ -109,8 +109,8 @@ class StudyPlots:
             y = self._result.samples(name) if name in self._result.names else inputs[name]
             values[name] = np.asarray(y.samples)
         figure = plot_scatter(values, figure=figure)
-        for name, labels in categories.items():
-            name_places(figure.axes, list(values).index(name), len(values), labels)
+        for name, texts in categories.items():
+            name_places(figure.axes, list(values).index(name), len(values), texts)
         return figure
 
     def field(self, name: str | None = None, **options: Any) -> Any:

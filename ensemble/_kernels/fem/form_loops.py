@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,7 +89,8 @@ class _Source:
     """The pieces of one loop; constants of coefficients and factors of terms are `constants`, which the loop reads."""
 
     def __init__(self, form: FormTerms, element: Element) -> None:
-        first, moved, parts = len(form.inputs), [], {}
+        first, parts = len(form.inputs), {}
+        moved: list[Any] = []
         for name in ("element", "point"):
             graph, values = hoisted(getattr(form, name).graph, first + len(moved), differentiable=True)
             parts[name] = dataclasses.replace(getattr(form, name), graph=graph)

@@ -420,4 +420,5 @@ def _sample_set(n_samples: int, *operands: Any) -> Any:
 
 def _directly(A: Any, r: Any, *, rtol: float, M: None = None, **options: Any) -> SolveResult:
     """`direct`, given the options of a Krylov method, of which it needs `rtol` alone."""
-    return direct(A, r, rtol=rtol)
+    solved: SolveResult = direct(A, r, rtol=rtol)
+    return solved

@@ -174,7 +174,8 @@ def choose_results(by_recursion: Array, recursion: FilterResult, scanned: Filter
     if all(flag is None for flag in flags):
         return FilterResult(series=scanned.series, **parts)
     none = array_namespace(by_recursion).zeros_like(by_recursion)
-    roots = select_series(by_recursion, *(none if flag is None else flag for flag in flags), 0)
+    first, second = (none if flag is None else flag for flag in flags)
+    roots = select_series(by_recursion, first, second, 0)
     return FilterResult(series=scanned.series, by_roots=roots, **parts)
 
 

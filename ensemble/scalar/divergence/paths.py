@@ -69,7 +69,7 @@ class Follower(Decider):
         self.least = least
         self.package = package
         self.known: list[Exception] = []
-        self.heard: BaseException | None = None
+        self.heard: Exception | None = None
         self.decisions = task.decisions
         self.followed = np.arange(task.ids.size)
         self.deferred: list[Task] = []
@@ -114,7 +114,7 @@ class Follower(Decider):
 
     def hear(self, error: BaseException, n_samples: int) -> None:
         if n_samples in (1, self.ids.size):
-            self.heard = error
+            self.heard = error if isinstance(error, Exception) else RuntimeError(str(error))
 
     def forget(self) -> None:
         """Drop the exceptions of a run that has ended: their tracebacks refer to the frame that holds this."""

@@ -152,11 +152,11 @@ class Methods(Protocols):
     def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
         """Write `values` at places of the flattened array."""
         if not self.is_value:
-            np.put(self, indices, values, mode)  # type: ignore[call-overload]
+            np.put(self, indices, values, mode)  # type: ignore[arg-type]
 
     def partition(self, kth: Any, axis: int = -1) -> None:
         """Put each sample in the order of ``numpy.partition``, in place."""
-        self[...] = np.partition(self, kth, axis)  # type: ignore[index, call-overload]
+        self[...] = np.partition(self, kth, axis)
 
     def transpose(self, *axes: Any) -> Self:
         """The visible axes in the order `axes`, backwards without them: a view."""
@@ -173,11 +173,11 @@ class Methods(Protocols):
     def fill(self, value: Any) -> None:
         """Write one value into every entry; a value without axes stays as it is, as NumPy's scalars do."""
         if not self.is_value:
-            self[...] = value  # type: ignore[index]
+            self[...] = value
 
     def sort(self, axis: int = -1) -> None:
         """Put each sample in its own order, in place."""
-        self[...] = self._lifted("sort", axis=axis)  # type: ignore[index]
+        self[...] = self._lifted("sort", axis=axis)
 
     def item(self, *place: Any) -> Self:
         """One entry as a 0-d ensemble; of an ensemble with one entry, that entry."""
@@ -274,7 +274,7 @@ class Methods(Protocols):
             text = message(name, "x", "have no axis", f"shape {self._visible()}", f"Use xp.{name}(x).")
             raise TypeError(text)
         if as_scalars(self.samples):  # code that runs as if for one sample counts on Python's own int
-            return function(float(self))  # type: ignore[arg-type, return-value]
+            return function(float(self))  # type: ignore[return-value]
         xp = self.__array_namespace__()
         values = self._lifted(name) if self._base().isdtype(self.samples.dtype, "real floating") else self
         array = to_numpy(values.samples)
@@ -289,7 +289,7 @@ class Methods(Protocols):
         return values._lifted("astype", xp.int64)
 
     def __round__(self, digits: int | None = None) -> Self:
-        return self._as_integer(round) if digits is None else self.round(digits)  # type: ignore[attr-defined]
+        return self._as_integer(round) if digits is None else self.round(digits)
 
     def __floor__(self) -> Self:
         return self._as_integer(math.floor)

@@ -11,13 +11,13 @@ from ensemble._backend import is_array
 from ensemble._check import kind_of, message, require_one_library
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
+from ensemble.scalar._memory import refill
 from ensemble.scalar._operators import NUMBERS as PYTHON_NUMBERS
 from ensemble.scalar._operators import (
     array_power,
     is_foreign,
     operand,
     power,
-    refill,
     shape_error,
     weak_beside,
 )

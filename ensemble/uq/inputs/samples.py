@@ -214,8 +214,9 @@ def labels_of(samples: Any, name: str) -> tuple[Any, ...] | None:
     drawn: Mapping[str, Any] = vars(samples).get("_variables", {})
     described: Mapping[str, Any] = vars(samples).get("described", {})  # of a stored study
     description = drawn[name].description() if name in drawn else described.get(name)
-    is_categorical = isinstance(description, Mapping) and description.get("kind") == "categorical"
-    return tuple(description["labels"]) if is_categorical else None
+    if not isinstance(description, Mapping) or description.get("kind") != "categorical":
+        return None
+    return tuple(description["labels"])
 
 
 def differing(samples: Any, variables: Mapping[str, Variable]) -> list[str]:

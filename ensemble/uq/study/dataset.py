@@ -81,7 +81,8 @@ def with_labels(places: np.ndarray, labels: tuple[Any, ...] | None) -> np.ndarra
     if not labels:
         return places
     texts = any(isinstance(label, str) for label in labels)
-    return np.array([str(label) for label in labels] if texts else labels)[places]
+    named: np.ndarray = np.array([str(label) for label in labels] if texts else labels)[places]
+    return named
 
 
 def _dims(name: str, ndim: int) -> tuple[str, ...]:

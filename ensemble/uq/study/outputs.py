@@ -45,7 +45,7 @@ class CallError(TypeError):
 class Raised(str):
     """The reason of a failure by the exception of a sample, which it keeps."""
 
-    __slots__ = ("error",)
+    error: Exception
 
     def __new__(cls, error: Exception) -> Raised:
         """The type and the text of the exception."""

@@ -267,7 +267,7 @@ def _norms(U: Array) -> Array:
 
 
 def _tiny(U: Array) -> float:
-    return 8 * U.shape[-2] * float(array_namespace(U).finfo(U.dtype).eps)
+    return 8.0 * int(U.shape[-2]) * float(array_namespace(U).finfo(U.dtype).eps)
 
 
 def _lengths(N: Array, free: Array) -> Array:
@@ -303,7 +303,7 @@ def _floor(N: Array) -> float:
     Columns of N are independent. Where their Gram matrix does not show it, the split of a posterior along free
     directions is inexact; what follows from fixed directions does not depend on it.
     """
-    return 8 * N.shape[-1] * float(array_namespace(N).finfo(N.dtype).eps)
+    return 8.0 * int(N.shape[-1]) * float(array_namespace(N).finfo(N.dtype).eps)
 
 
 def _inverse_root(N: Array, free: Array) -> Array:

@@ -82,7 +82,8 @@ def _start(series: Series) -> Array:
 
 
 def _update(series: Series, k: int, m: Array, U: Array) -> tuple[Array, Array, Array]:
-    return update_factor(*(series.at(name, k) for name in "HRd"), series.y[k, ...], m, U)
+    H, R, d = (series.at(name, k) for name in "HRd")
+    return update_factor(H, R, d, series.y[k, ...], m, U)
 
 
 def update_factor(
