@@ -16,7 +16,7 @@ from ensemble._compile.device import current_device, device_array
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 from ensemble.scalar.ensemble import wrap
-from ensemble.scalar.namespace import samples_of, set_of
+from ensemble.scalar.namespace import common_count, set_of
 
 __all__ = [
     "ARGUMENTS",
@@ -48,7 +48,7 @@ def stacked(value: Any, name: str) -> Ensemble:
     """A vector of samples, from an array, an Ensemble or a list of numbers and Ensembles."""
     if isinstance(value, list | tuple) and any(isinstance(part, Ensemble) for part in value):
         parts = [number(part, f"{name}[{k}]") for k, part in enumerate(value)]
-        n_samples = samples_of(NAME, *parts)
+        n_samples = common_count(NAME, *parts)
         given = [part.samples for part in value if isinstance(part, Ensemble)]
         xp = array_namespace(*given)
         dtype = xp.result_type(*given)  # plain numbers take it, as they do beside arrays

@@ -47,7 +47,7 @@ from ensemble.ode.stops import checked_stops
 from ensemble.ode.system import System
 from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
-from ensemble.scalar.namespace import samples_of, set_of
+from ensemble.scalar.namespace import common_count, set_of
 
 __all__ = ["Given", "problem_of", "result_of", "run", "solve"]
 
@@ -228,7 +228,7 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     atol = stacked([o.atol] if alone else o.atol, "atol")
     stops, jumps, change = checked_stops(o.stops, o.at_stops, y0.shape[0])
     every = [y0, p, t_eval, atol, stops, *([] if jumps is None else [jumps]), *numbers.values()]
-    n_samples, sample_set = samples_of(NAME, *every), set_of(*every)
+    n_samples, sample_set = common_count(NAME, *every), set_of(*every)
     like = next((each.samples for each in every if backend_of(each.samples) == "cuda"), None)
     if like is None:
         one_of(o.backend, ("numpy", "cupy"), NAME, "backend")

@@ -120,11 +120,16 @@ def set_of(*values: Any) -> SampleSet | None:
 
 
 def samples_of(function: str, *values: Any) -> int:
-    """The common number of samples of the ensembles among `values`; 1 where all are shared."""
+    """The common number of samples of the ensembles among `values`, of one array library; 1 where all are shared."""
     ensembles = [value for value in values if type(value) is Ensemble]
-    counts = {value.samples.shape[-1] for value in ensembles} - {1}
     if len({type(value.samples) for value in ensembles}) > 1:
         require_one_library(function, "operands", *(value.samples for value in ensembles))
+    return common_count(function, *ensembles)
+
+
+def common_count(function: str, *values: Any) -> int:
+    """The common number of samples of the ensembles among `values`, of any library; 1 where all are shared."""
+    counts = {value.samples.shape[-1] for value in values if type(value) is Ensemble} - {1}
     if len(counts) > 1:
         seen = " and ".join(str(n) for n in sorted(counts))
         raise ValueError(message(function, "operands", "have one number of samples, or be shared", f"{seen} samples"))
