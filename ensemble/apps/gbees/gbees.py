@@ -13,6 +13,7 @@ import numpy as np
 
 from ensemble._backend import asarray_like
 from ensemble._check import finite, one_of, require
+from ensemble._interrupts import checked, held
 from ensemble._typing import Array
 from ensemble.apps.gbees.analysis import distribution, marginals
 from ensemble.apps.gbees.cells import Cells
@@ -184,7 +185,8 @@ class Gbees:
         until : float
         callback : callable, optional
             Called at intervals with (time, cells stored, cell-steps so far), sums over samples where there are many;
-            may raise to interrupt: grid and `time` are then those of a complete step.
+            may raise to interrupt: grid and `time` are then those of a complete step. Ctrl-C is taken at the same
+            places, with or without a callback; another call goes on with the bits of an undisturbed run.
 
         Returns
         -------
@@ -206,7 +208,8 @@ class Gbees:
         until = float(until)
         seen = f"{until} at time {self.time}"
         require(bool(np.isfinite(until)) and until >= self.time, "Gbees.advance", "until", "not lie in the past", seen)
-        steps = self._runs.advance(until, callback)
+        with held():  # Ctrl-C is taken between steps
+            steps = self._runs.advance(until, checked(callback))
         for text in self._runs.mass_warnings():
             warnings.warn(text, GridWarning, stacklevel=2)
         return steps
@@ -258,12 +261,13 @@ class Gbees:
         m = y.shape[0] if y.shape else 1
         noises = [noise_of(R.sample(i), m, "Gbees.update") for i in range(R.n_samples)]
         one_of(likelihood, ("auto", "point", "cell"), "Gbees.update", "likelihood")
-        self._split(common_samples("Gbees.update", y=y, R=R))
 
         def reweight(run: GridRun, i: int) -> float:
             return run.update(h, np.atleast_1d(y.sample(i)), noises[i if R.n_samples > 1 else 0], likelihood)
 
-        return self._runs.numbers(reweight)
+        with held():
+            self._split(common_samples("Gbees.update", y=y, R=R))
+            return self._runs.numbers(reweight)
 
     def update_likelihood(self, log_likelihood: Callable[..., Array]) -> Array:
         """Bayes' rule for any measurement.
@@ -283,7 +287,8 @@ class Gbees:
         ValueError
             `GridError` if the likelihood is zero on the whole grid, or NaN; the grid is then unchanged.
         """
-        return self._runs.numbers(lambda run, i: run.update_likelihood(log_likelihood))
+        with held():
+            return self._runs.numbers(lambda run, i: run.update_likelihood(log_likelihood))
 
     def _split(self, n_samples: int | None) -> None:
         """Replicate a run without samples for `n_samples` samples."""

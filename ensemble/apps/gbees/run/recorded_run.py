@@ -14,6 +14,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._files import write_arrays
+from ensemble._interrupts import held
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.gbees import Gbees
@@ -190,6 +191,10 @@ class RecordedRun:
             As `Gbees.advance` and `Gbees.update`. The checkpoint, if any, is written before.
         """
         _check.require(until is None or until == until, "RecordedRun.run", "until", "be a number", until)
+        with held():  # Ctrl-C is taken between steps: position, records and grid belong together
+            return self._run(until, callback)
+
+    def _run(self, until: float | None, callback: Callback | None) -> SavedRun:
         try:
             while not self.done and (until is None or self.stops[self.next].time <= until):
                 self.advance_to_stop(self.stops[self.next], callback)
