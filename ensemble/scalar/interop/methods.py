@@ -234,7 +234,7 @@ class Methods(Protocols):
         if self.samples.shape[-1] == 1 < n_samples:
             self._widen(n_samples)
         part = value.samples if lifted else np.asarray(value)[..., None]
-        getattr(self.samples, name)[...] = part
+        setattr(self.samples, name, part)  # of real values, NumPy refuses an imaginary part
         refill(self._memory_token)
         self.sample_set = common_set(self.sample_set, value.sample_set if lifted else None)
 
