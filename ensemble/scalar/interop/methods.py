@@ -139,11 +139,11 @@ class Methods(Protocols):
     def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
         """Write `values` at places of the flattened array."""
         if not self.is_value:
-            np.put(self, indices, values, mode)  # type: ignore[call-overload]
+            np.put(self, indices, values, mode)  # type: ignore[arg-type]
 
     def partition(self, kth: Any, axis: int = -1) -> None:
         """Put each sample in the order of ``numpy.partition``, in place."""
-        self[...] = np.partition(self, kth, axis)  # type: ignore[index, call-overload]
+        self[...] = np.partition(self, kth, axis)  # type: ignore[index]
 
     def transpose(self, *axes: Any) -> Self:
         """The visible axes in the order `axes`, backwards without them: a view."""

@@ -223,7 +223,8 @@ def _meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: s
     """Each grid holds the entries of one array: a copy, or what NumPy gives as a view."""
     lifted = [_lifted(array) for array in arrays]
     samples_of("np.meshgrid", *lifted)
-    grids = np.meshgrid(*(entries(x) for x in lifted), copy=copy, sparse=sparse, indexing=indexing)
+    options: dict[str, Any] = {"copy": copy, "sparse": sparse, "indexing": indexing}
+    grids = np.meshgrid(*(entries(x) for x in lifted), **options)
     return type(grids)(of_entries(grid, x) for grid, x in zip(grids, lifted, strict=True))
 
 
