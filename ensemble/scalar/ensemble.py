@@ -369,8 +369,7 @@ def view(x: Ensemble, samples: Array) -> Ensemble:
     y = wrap(kept, x.sample_set)
     if kept is not samples:
         if type(kept) is np.ndarray and np.may_share_memory(samples, x.samples):
-            followed: Ensemble = follow(x, y, lambda memory: np.copyto(memory, samples))
-            return followed
+            return follow(x, y, lambda memory: np.copyto(memory, samples))
         return y if y.ndim else as_array(y)
     if x._memory_token is None:
         x._memory_token = MemoryToken()

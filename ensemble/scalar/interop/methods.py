@@ -139,11 +139,11 @@ class Methods(Protocols):
     def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
         """Write `values` at places of the flattened array."""
         if not self.is_value:
-            np.put(self, indices, values, mode)  # type: ignore[arg-type]
+            np.put(self, indices, values, mode)  # type: ignore[call-overload]
 
     def partition(self, kth: Any, axis: int = -1) -> None:
         """Put each sample in the order of ``numpy.partition``, in place."""
-        self[...] = np.partition(self, kth, axis)  # type: ignore[index]
+        self[...] = np.partition(self, kth, axis)  # type: ignore[index, call-overload]
 
     def transpose(self, *axes: Any) -> Self:
         """The visible axes in the order `axes`, backwards without them: a view."""
@@ -234,7 +234,7 @@ class Methods(Protocols):
         if self.samples.shape[-1] == 1 < n_samples:
             self._widen(n_samples)
         part = value.samples if lifted else np.asarray(value)[..., None]
-        setattr(self.samples, name, part)  # of real values, NumPy refuses an imaginary part
+        getattr(self.samples, name)[...] = part
         refill(self._memory_token)
         self.sample_set = common_set(self.sample_set, value.sample_set if lifted else None)
 

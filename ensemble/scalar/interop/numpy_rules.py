@@ -223,8 +223,7 @@ def _meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: s
     """Each grid holds the entries of one array: a copy, or what NumPy gives as a view."""
     lifted = [_lifted(array) for array in arrays]
     samples_of("np.meshgrid", *lifted)
-    options: dict[str, Any] = {"copy": copy, "sparse": sparse, "indexing": indexing}
-    grids = np.meshgrid(*(entries(x) for x in lifted), **options)
+    grids = np.meshgrid(*(entries(x) for x in lifted), copy=copy, sparse=sparse, indexing=indexing)
     return type(grids)(of_entries(grid, x) for grid, x in zip(grids, lifted, strict=True))
 
 
