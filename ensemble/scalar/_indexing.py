@@ -81,6 +81,10 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     if one_entry and len(getattr(plain, "shape", ())) > 1:
         seen = f"shape {tuple(plain.shape[:-1])}"
         raise ValueError(message("Ensemble", "a value assigned to one entry", "have no axis", seen))
+    n_axes = getattr(items[0], "ndim", 0) if len(items) == 1 and _is_mask(items[0]) else 0
+    if 0 < n_axes == x.ndim and type(x.samples) is np.ndarray and len(getattr(plain, "shape", ())) > 2:
+        requirement = "have no axis or one where a boolean index names its places"
+        raise TypeError(message("Ensemble", "an assigned value", requirement, f"shape {tuple(plain.shape[:-1])}"))
     items, reversed_axes = _forward(x, items)
     if reversed_axes:
         flip = x._base().flip

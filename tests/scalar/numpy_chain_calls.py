@@ -134,7 +134,7 @@ WRITES = {
     "put": lambda x: np.put(x, [0, -1], [1.0, 2.0]),
     "put_along_axis": lambda x: np.put_along_axis(x, np.argmax(x, axis=-1, keepdims=True), -1.0, -1),
     "flat": lambda x: x.flat.__setitem__(slice(0, 2), 0.125),
-    "negative out": lambda x: np.negative(x, out=x),
+    "negative out": lambda x: np.multiply(x, -1.0, out=x),
     "add.at": lambda x: np.add.at(x, [0, 0], 1.0),
     "x.T =": lambda x: x.T.__setitem__(..., 0.5),
     "row": lambda x: x.__setitem__(0, x[-1]),

@@ -231,7 +231,7 @@ class Methods(Protocols):
     def _part(self, name: str) -> Self:
         part = self._lifted(name)
         if self.is_value:
-            part._memory_token = None  # a value as well
+            part.samples, part._memory_token = part.samples.copy(), None  # a value as well
             return part
         if name == "zeros_like" or not isinstance(self.samples, np.ndarray):
             return read_only(part)

@@ -317,6 +317,12 @@ def _common_type(ns: EnsembleNamespace, *arrays: Any) -> Any:
     return np.common_type(*(x.samples if isinstance(x, Ensemble) else x for x in arrays))
 
 
+def _isin(ns: EnsembleNamespace, element: Any, test_elements: Any, *options: Any, **more: Any) -> Any:
+    given = signature_of(np.isin).bind(element, test_elements, *options, **more).arguments
+    found = (x if isinstance(x, Ensemble | int) else ns.asarray(x) for x in (element, test_elements))
+    return as_array(ns.isin(*found, invert=bool(given.get("invert", False))))  # NumPy gives no scalar
+
+
 def _broadcast_arrays(ns: EnsembleNamespace, *arrays: Any, subok: bool = False) -> Any:
     arrays = ns.broadcast_arrays(*(x if isinstance(x, Ensemble) else ns.asarray(x) for x in arrays))
     return type(arrays)(as_array(x) for x in arrays)
@@ -324,6 +330,7 @@ def _broadcast_arrays(ns: EnsembleNamespace, *arrays: Any, subok: bool = False) 
 
 SPECIAL: dict[str, Callable[..., Any]] = {
     "broadcast_arrays": _broadcast_arrays,
+    "isin": _isin,
     "dot": _dot,
     "linalg.norm": _norm,
     "where": _where,

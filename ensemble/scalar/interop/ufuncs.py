@@ -240,6 +240,9 @@ def _at(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any])
     if not isinstance(x, Ensemble):
         seen, advice = kind_of(x), "A plain array cannot hold samples."
         raise TypeError(message(name, "the array written to", "be an Ensemble", seen, advice))
+    if isinstance(x.samples, np.ndarray) and not x.samples.flags.writeable:  # some of NumPy's loops do not look
+        seen = "a part that cannot be written to"
+        raise ValueError(message(name, "the array written to", "not be read-only", seen, "Write into x.copy()."))
     keys = [item for item in (key if isinstance(key, tuple) else (key,)) if isinstance(item, Ensemble)]
     n_samples = samples_of(name, x, *keys, *values)
     if x.is_shared and n_samples > 1:
