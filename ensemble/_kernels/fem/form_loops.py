@@ -90,7 +90,7 @@ class _Source:
 
     def __init__(self, form: FormTerms, element: Element) -> None:
         first, parts = len(form.inputs), {}
-        moved: list[Any] = []
+        moved: list[float] = []
         for name in ("element", "point"):
             graph, values = hoisted(getattr(form, name).graph, first + len(moved), differentiable=True)
             parts[name] = dataclasses.replace(getattr(form, name), graph=graph)
