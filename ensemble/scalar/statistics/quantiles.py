@@ -146,7 +146,7 @@ def tail_factor(skewness: Any, n: float, n_units: float, level: float) -> Any:
     Parameters
     ----------
     skewness : real array
-        Of the samples; its sign does not count.
+        Third standardised moment of the samples; its sign does not count.
     n, n_units : float
         Samples, and independent units that the error comes from: the samples, or replicates of them.
     level : float in (0, 1)

@@ -524,7 +524,7 @@ class UqResult:
         return self.ids % self.sampler.n_replicates if self.sampler.n_replicates > 1 else None
 
     def _interval_of_mean(self, name: str, level: float) -> ConfidenceInterval:
-        """Of the mean, from the spread of samples or of replicates, and the skewness of the samples."""
+        """The interval of the mean, from the spread of samples or replicates, and the skewness of the samples."""
         moments, total = self._summary(name).moments, self._summary(name).total()
         n = effective_count(self.weights, self.ids.size)
         if len(moments) > 1:
@@ -541,7 +541,7 @@ class UqResult:
         return skewed(total.mean(), error, skewness, n, len(moments), level, least)
 
     def _interval_of_variance(self, name: str, level: float) -> ConfidenceInterval:
-        """Of the variance about the true mean, as the mean of squares about the mean of all samples."""
+        """The interval of the variance, as of the mean of squares about the mean of all samples."""
         moments, total = self._summary(name).moments, self._summary(name).total()
         mean, square = total.mean(), np.asarray(_var(total, 0.0))
         n, least = effective_count(self.weights, self.ids.size), np.asarray(0.0)
@@ -607,7 +607,7 @@ class UqResult:
         return skewness, fourth, of_squares
 
     def _interval_of_share(self, name: str, level: float, condition: Any) -> ConfidenceInterval:
-        """Of a probability; from histograms that of independent samples over the bounds, which is wider."""
+        """The interval of a probability; from histograms the wider one of independent samples over the bounds."""
         if self._histograms.get(name) is not None and isinstance(condition, str):
             _, least, most = self._share(name, condition)
             n = self.ids.size
@@ -616,7 +616,7 @@ class UqResult:
         return share_of_units(hits, self.weights, self._replicates, level)
 
     def _interval_of_quantile(self, name: str, level: float, q: float) -> ConfidenceInterval:
-        """Of a quantile; from histograms that of independent samples, by the width of a bin longer on both sides."""
+        """The interval of a quantile; from histograms that of independent samples, a bin longer on both sides."""
         self._refuse_signed("confidence_interval")
         if self._histograms.get(name) is None:
             samples = self._read(name, self.ids, "confidence_interval")
