@@ -215,7 +215,7 @@ def quantile_of_units(
     return ConfidenceInterval(*ends)
 
 
-def binomial(hits: Any, n: float, level: float) -> ConfidenceInterval:
+def binomial(hits: Any, n: Any, level: float) -> ConfidenceInterval:
     """The interval of a probability from `hits` in `n` independent samples [1]_; `n` may be an array, too.
 
     References
