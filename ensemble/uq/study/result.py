@@ -597,7 +597,9 @@ class UqResult:
                 if ids.size:
                     z = (self._read(name, ids, "confidence_interval") - mean[..., None]) / scale[..., None]
                     w = 1.0 if weights is None else weights[ids]
-                    sums += np.stack([(w * z**order).sum(axis=-1) for order in (2, 3, 4, 6)])
+                    square = z * z  # products, as powers take ten times as long
+                    powers = (square, square * z, square * square, (square * z) ** 2)
+                    sums += np.stack([(w * power).sum(axis=-1) for power in powers])
             second, third, fourth, sixth = sums / (self.ids.size if self.weights is None else self.weights.sum())
         spread = fourth - second**2
         with np.errstate(divide="ignore", invalid="ignore"):
