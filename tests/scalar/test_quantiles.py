@@ -19,6 +19,7 @@ from ensemble.scalar import (
     sample_std,
     sample_var,
 )
+from ensemble.scalar.statistics.quantiles import tail_factor
 
 LEVELS = [0.0, 0.1, 0.25, 0.5, 0.9, 1.0]
 
@@ -43,11 +44,23 @@ def test_nan_stays_in_its_entry():
     np.testing.assert_array_equal(sample_quantile(x, 0.5, method="inverted_cdf"), [np.nan, 2.0])
 
 
-def test_an_interval_is_students(x):
+def test_an_interval_is_students_and_longer_on_the_side_of_the_long_tail(x):
     low, high = sample_confidence_interval(x, 0.9)
     values = to_numpy(x.samples)
-    expected = scipy.stats.t.interval(0.9, 4, np.mean(values, axis=-1), scipy.stats.sem(values, axis=-1))
-    np.testing.assert_allclose([to_numpy(low), to_numpy(high)], expected, rtol=1e-12)
+    mean, skewness = np.mean(values, axis=-1), scipy.stats.skew(values, axis=-1)
+    expected = scipy.stats.t.interval(0.9, 4, mean, scipy.stats.sem(values, axis=-1))
+    longer = tail_factor(np.abs(skewness), 5, 5, 0.9)
+    np.testing.assert_allclose(to_numpy(low), mean - (mean - expected[0]) * np.where(skewness < 0.0, longer, 1.0))
+    np.testing.assert_allclose(to_numpy(high), mean + (expected[1] - mean) * np.where(skewness > 0.0, longer, 1.0))
+
+
+@pytest.mark.parametrize("factor", [1.0, -1e-3])
+def test_an_interval_holds_the_mean_of_a_lognormal(factor):
+    """Student's alone holds it in 0.89 of the cases; 4000 have a standard deviation of 0.0035."""
+    draws = factor * np.random.default_rng(57).lognormal(size=(4000, 64))
+    low, high = sample_confidence_interval(Ensemble(draws))
+    exact = factor * np.exp(0.5)
+    assert np.mean((low < exact) & (exact < high)) > 0.93
 
 
 def test_an_interval_holds_the_mean_as_often_as_it_says():

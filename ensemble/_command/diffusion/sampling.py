@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from ensemble.uq.study.intervals import values_interval
+
 __all__ = ["MOST_SOBOL_TERMS", "Estimate", "estimate", "uniform_points"]
 
 MOST_SOBOL_TERMS = stats.qmc.Sobol.MAXDIM
@@ -54,14 +56,11 @@ def estimate(response: np.ndarray, numbers: np.ndarray, sampler: str) -> Estimat
         return Estimate(np.nan, np.nan, np.nan, np.nan, "no sample")
     mean = float(response.mean())
     std = float(response.std(ddof=1)) if n > 1 else np.nan
-    independent = response
-    method = f"t-interval of {n} independent samples"
+    method, replicate = f"t-interval of {n} independent samples", None
     if sampler == "sobol":
         replicate = numbers % REPLICATES
-        independent = np.array([response[replicate == r].mean() for r in np.unique(replicate)])
-        method = f"t-interval of {independent.size} independent scrambles"
-    if independent.size < 2:
+        method = f"t-interval of {np.unique(replicate).size} independent scrambles"
+    if np.unique(numbers if replicate is None else replicate).size < 2:
         return Estimate(mean, std, np.nan, np.nan, "one sample gives no interval")
-    spread = independent.std(ddof=1) / np.sqrt(independent.size)
-    half = float(stats.t.ppf(0.975, independent.size - 1) * spread)
-    return Estimate(mean, std, mean - half, mean + half, method)
+    low, high = values_interval(response, replicate, 0.95)
+    return Estimate(mean, std, float(low), float(high), method)

@@ -11,7 +11,7 @@ from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.statistics.moments import effective_count, scaled
 from ensemble.scalar.statistics.statistics import floating, sample_mean, sample_std, weighed
 
-__all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile"]
+__all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile", "tail_factor"]
 
 
 def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
@@ -138,6 +138,10 @@ def _interpolated(xp: Namespace, ordered: Array, place: Array, level: float) -> 
     return xp.where(hit, a, (1.0 - share) * low + share * high)
 
 
+TAIL_AT_95 = 0.7384
+"""``(2 z**2 + 1) / (6 z)`` at a level of 0.95, at which the factor was set."""
+
+
 class ConfidenceInterval(NamedTuple):
     """An interval for every entry."""
 
@@ -145,8 +149,35 @@ class ConfidenceInterval(NamedTuple):
     high: Any
 
 
+def tail_factor(skewness: Any, n: float, n_units: float, level: float) -> Any:
+    """By how much the half-width of Student's interval of a mean grows on the side of the long tail, 1 or more.
+
+    Samples that lack the tail have both a mean on the near side and too small a deviation. To first order the error
+    of a Student interval is proportional to ``(2 z**2 + 1) / 6`` times the skewness over the root of the number of
+    independent units [1]_. The skewness is itself too small in few samples: the factor 0.7 + 8 / sqrt(n) is set by
+    measured coverage (``python -m benchmarks coverage``).
+
+    Parameters
+    ----------
+    skewness : real array
+        Third standardised moment of the samples; its sign does not count.
+    n, n_units : float
+        Samples, and independent units that the error comes from: the samples, or replicates of them.
+    level : float in (0, 1)
+
+    References
+    ----------
+    .. [1] Hall (1992), On the removal of skewness by transformation, J. R. Statist. Soc. B 54(1), 221-228.
+    """
+    from scipy.special import ndtri
+
+    z = float(ndtri(0.5 + 0.5 * level))
+    at_level = (2.0 * z * z + 1.0) / (6.0 * z) / TAIL_AT_95
+    return 1.0 + abs(skewness) * (at_level * (0.7 + min(8.0 / math.sqrt(n), n / 64.0)) / math.sqrt(n_units))
+
+
 def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceInterval:
-    """The interval that holds the true mean with probability `level`, by Student's t.
+    """The interval that holds the true mean with probability `level` or more, by Student's t.
 
     Parameters
     ----------
@@ -168,8 +199,10 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
     Notes
     -----
     ``mean ± t * std / sqrt(n)`` with ``ddof=1`` and n - 1 degrees of freedom; n is the count that equal weights would
-    need, as in `sample_var`. It is exact for independent normal samples and right for many independent ones of any
-    kind. Samples of a Sobol sequence are not independent: their mean is closer to the exact value than the interval
+    need, as in `sample_var`. The half-width is longer on the side of the long tail, in proportion to the skewness of
+    the samples. Of independent samples it holds the mean as often as it says within 2 %, or more often, for normal to
+    lognormal samples (s = 1) from n = 64 on. Samples of a Sobol sequence are not independent: their mean is closer to
+    the exact value than the interval
     suggests.
 
     Examples
@@ -181,7 +214,7 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
     """
     from scipy.special import stdtrit
 
-    _, samples, weights = weighed(x, "sample_confidence_interval", ordered=True)
+    xp, samples, weights = weighed(x, "sample_confidence_interval", ordered=True)
     require(
         0.0 < level < 1.0, "sample_confidence_interval", "level", "be in (0, 1)", level, "Divide percentages by 100."
     )
@@ -190,5 +223,13 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
         return ConfidenceInterval(mean, mean)
     n = effective_count(weights, samples.shape[-1])
     require(n > 1.0, "sample_confidence_interval", "x", "have samples worth more than one", f"{n:.6g}")
-    half = sample_std(x, ddof=1.0) * float(stdtrit(n - 1.0, 0.5 + 0.5 * level) / math.sqrt(n))
-    return ConfidenceInterval(mean - half, mean + half)
+    std = sample_std(x, ddof=1.0)
+    half = std * float(stdtrit(n - 1.0, 0.5 + 0.5 * level) / math.sqrt(n))
+    deviations = (samples - mean[..., None]) / xp.where(std > 0.0, std, xp.ones_like(std))[..., None]
+    share = 1.0 / samples.shape[-1] if weights is None else weights / weights.sum()
+    second, third = (xp.sum(deviations**order * share, axis=-1) for order in (2, 3))
+    skewness = third / xp.where(second > 0.0, second, xp.ones_like(second)) ** 1.5
+    longer = tail_factor(xp.where(xp.isfinite(skewness), skewness, xp.zeros_like(skewness)), n, n, level)
+    return ConfidenceInterval(
+        mean - xp.where(skewness < 0.0, half * longer, half), mean + xp.where(skewness > 0.0, half * longer, half)
+    )

@@ -1,13 +1,16 @@
-"""How well Markov chains have mixed: autocorrelation time and R-hat."""
+"""How well Markov chains have mixed: autocorrelation time, R-hat, and the directions that the chains span."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.fft
 
-__all__ = ["autocorrelation_time", "split_r_hat"]
+__all__ = ["autocorrelation_time", "n_spanned", "split_r_hat", "status_of", "thinnest_direction"]
 
 MAX_CHAINS = 256
+STEPS_PER_TIME = 50.0
+"""Steps, in autocorrelation times, from which the estimate of that time is trusted."""
+MAX_R_HAT = 1.05
 WINDOW = 5.0
 """The sum of autocorrelations ends at the first lag of this many autocorrelation times."""
 
@@ -59,3 +62,50 @@ def split_r_hat(chain: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio: np.ndarray = np.sqrt((half - 1) / half + between / within)
     return ratio
+
+
+def n_spanned(z: np.ndarray, least: float = 0.0, epsilon: float = 2.0**-52) -> tuple[int, np.ndarray]:
+    """The dimension of the plane through points of shape (n_quantities, n_points), and which quantities are constant.
+
+    It is the rank of the points about their mean, each quantity in units of its own spread, so that neither units nor
+    offsets count. A direction counts as none if its spread is below `least` times that of the widest one, or if it may
+    come from the rounding of the points to numbers of relative distance `epsilon`.
+    """
+    size = np.abs(z).max(axis=1)
+    deviations = z - z[:, :1]
+    deviations -= deviations.mean(axis=1, keepdims=True)
+    spread = np.abs(deviations).max(axis=1)
+    rounding = 4.0 * epsilon * size
+    constant = (spread <= rounding) | (z == z[:, :1]).all(axis=1)
+    moving = ~constant
+    if not moving.any():
+        return 0, constant
+    scaled = deviations[moving] / spread[moving, None]
+    values = np.linalg.svd(scaled, compute_uv=False)
+    blur = np.linalg.norm(rounding[moving] / spread[moving]) * np.sqrt(z.shape[1])
+    return int(np.count_nonzero(values > max(least * values[0], blur))), constant
+
+
+def thinnest_direction(chain: np.ndarray) -> np.ndarray:
+    """The combination of quantities, in units of their spread, that varies least: shape (n_steps, 1, n_chains).
+
+    Quantities may mix well each for itself while one combination of them has not: chains that began near a plane.
+    """
+    mean, std = chain.mean(axis=(0, 2)), chain.std(axis=(0, 2))
+    scaled = (chain - mean[:, None]) / np.where(std > 0.0, std, 1.0)[:, None]
+    covariance = np.tensordot(scaled, scaled, axes=((0, 2), (0, 2)))
+    direction = np.linalg.eigh(covariance)[1][:, 0]
+    thinnest: np.ndarray = np.einsum("tks,k->ts", scaled, direction)[:, None]
+    return thinnest
+
+
+def status_of(used: np.ndarray, times: np.ndarray, r_hat: np.ndarray) -> str:
+    """How the chains after the burn-in ended: `McmcResult.status`."""
+    n_germs = used.shape[1]
+    if n_spanned(used[-1])[0] < n_germs:
+        return "subspace"
+    mixed = len(used) >= STEPS_PER_TIME * times.max() and r_hat.max() <= MAX_R_HAT
+    if mixed and n_germs > 1:
+        thin = thinnest_direction(used)
+        mixed = len(used) >= STEPS_PER_TIME * autocorrelation_time(thin)[0] and split_r_hat(thin)[0] <= MAX_R_HAT
+    return "converged" if mixed else "short"

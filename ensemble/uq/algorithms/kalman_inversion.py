@@ -29,9 +29,10 @@ class InversionResult(AlgorithmResult):
     Attributes
     ----------
     status : str
-        "converged": the tempering reached 1, the posterior; "max_iterations": it ended before, and the samples are
-        those of a likelihood to the power `temperature`; "failed": fewer than two forward runs of an iteration
-        succeeded.
+        "converged": the tempering reached 1, the posterior; "subspace": it did, with no more samples than coordinates,
+        so that `covariance` is zero in the directions that the samples do not span; "max_iterations": it ended before,
+        and the samples are those of a likelihood to the power `temperature`; "failed": fewer than two forward runs of
+        an iteration succeeded.
     samples : InputSamples, or Ensemble of shape (n_germs,) where `inputs` was an integer
     germs : ndarray, shape (n_germs, n_samples)
         The same in standard-normal coordinates.
@@ -126,7 +127,8 @@ def kalman_inversion(
     inputs : Inputs or int
         The prior; n stands for n independent standard normals.
     n_samples : int
-        Samples; updates stay in their span.
+        Samples, more than there are coordinates: updates stay in the plane through them, and of fewer samples the
+        covariance has directions of zero variance, which the status "subspace" and a warning say.
     update : {"stochastic", "transform"}
         "stochastic": observations perturbed per sample [1]_. "transform": the symmetric square root [2]_, which has no
         such noise: mean and covariance are the Kalman formula's for the sample moments.
@@ -202,8 +204,11 @@ def kalman_inversion(
         temperatures.append(temperature)
         misfits.append(float(misfit.mean()))
         if temperature == 1.0:
-            status = "converged"
+            status = "converged" if z.shape[1] > evaluations.n_germs else "subspace"
             break
+    if status != "failed" and z.shape[1] <= evaluations.n_germs:
+        seen = f"{z.shape[1]} samples span {max(z.shape[1] - 1, 0)} of {evaluations.n_germs} coordinates"
+        _check.warn_caller(f"{name}: {seen}, and the covariance is zero in the others. Raise n_samples.")
     return InversionResult(
         status, evaluations.argument(z), z, temperature, np.array(temperatures), np.array(misfits),
         evaluations.n_evaluations, evaluations.n_failed, n_redrawn, seed,

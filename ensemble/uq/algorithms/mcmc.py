@@ -11,7 +11,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._compile.memory import empty
 from ensemble.scalar import Ensemble
-from ensemble.uq.algorithms.chain_statistics import autocorrelation_time, split_r_hat
+from ensemble.uq.algorithms.chain_statistics import autocorrelation_time, n_spanned, split_r_hat, status_of
 from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator, seed_or_entropy
 from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.inputs.inputs import Inputs
@@ -22,9 +22,8 @@ PRIORS = ("inputs", "flat")
 BLOCK = 64
 """Steps whose random numbers are drawn at once, from a generator of their own."""
 MAX_START_ROUNDS = 100
-STEPS_PER_TIME = 50.0
-"""Steps, in autocorrelation times, from which the estimate of that time is trusted."""
-MAX_R_HAT = 1.05
+THINNEST_START = 1e-8
+"""Spread of the chains' starts in a direction, over that of the widest, from which on the direction counts."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,10 @@ class McmcResult(AlgorithmResult):
     Attributes
     ----------
     status : str
-        "converged": at least 50 autocorrelation times of steps, and R-hat at most 1.05, for every coordinate; "short":
-        fewer steps than that, or chains that differ; more steps follow with ``mcmc(..., start=result)``.
+        "converged": at least 50 autocorrelation times of steps, and R-hat at most 1.05, for every coordinate and for
+        the combination of coordinates that varies least; "short": fewer steps than that, or chains that differ; more
+        steps follow with ``mcmc(..., start=result)``; "subspace": the chains lie in a plane of fewer dimensions than
+        there are coordinates, which no move leaves: start anew.
     chain : Ensemble, shape (n_steps, n_germs), n_chains samples
         Standard-normal coordinates, or those of the density where the prior is flat.
     log_density : Ensemble, shape (n_steps,)
@@ -152,7 +153,8 @@ def mcmc(
     start : array, shape (n_chains, n_germs), or McmcResult, optional
         Standard-normal coordinates; by default drawn from the prior (standard normals where it is flat). A result is
         continued: `n_steps` more steps, the same numbers as one run of all steps. It also determines `n_chains`,
-        `seed`, `prior` and `stretch`.
+        `seed`, `prior` and `stretch`. Points must not lie in a plane of fewer than n_germs dimensions (a line, one
+        fixed coordinate, few distinct points), as no move leaves it; units and offsets of coordinates do not matter.
     prior : {"inputs", "flat"}
         "flat": the function is the whole log density, on R^n; `inputs` is then n.
     stretch : float, above 1
@@ -172,7 +174,8 @@ def mcmc(
     Raises
     ------
     ValueError
-        If an argument is out of range, or a starting point has no finite density.
+        If an argument is out of range, a starting point has no finite density, or the starting points lie in a plane
+        of fewer dimensions than there are coordinates.
 
     References
     ----------
@@ -222,9 +225,8 @@ def mcmc(
     _check.require(burn_in < total, "mcmc", "burn_in", f"be less than the {total} steps", burn_in)
     used = chain[burn_in:]
     times, r_hat = autocorrelation_time(used), split_r_hat(used)
-    mixed = len(used) >= STEPS_PER_TIME * times.max() and r_hat.max() <= MAX_R_HAT
     return McmcResult(
-        "converged" if mixed else "short", Ensemble(chain), Ensemble(history), burn_in, accepted / total, times, r_hat,
+        status_of(used, times, r_hat), Ensemble(chain), Ensemble(history), burn_in, accepted / total, times, r_hat,
         evaluated, failed, seed, evaluations, {"prior": prior, "stretch": stretch},
     )  # fmt: skip
 
@@ -260,6 +262,8 @@ def _starting_points(density: _Density, start: Any, n_chains: int | None, seed: 
     _check.require(enough, "mcmc", "n_chains", f"be even and at least {2 * n_germs}", n_chains, advice)
     if start is None:
         z = normal_points(seed, 0, 0, n_chains, n_germs)
+    else:
+        _check_span(z, start)
     log_density = density(z).copy()
     bad = np.flatnonzero(~np.isfinite(log_density))
     advice = "Start the chains where the likelihood is not zero."
@@ -274,6 +278,27 @@ def _starting_points(density: _Density, start: Any, n_chains: int | None, seed: 
     needed = f"have a finite value somewhere in {MAX_START_ROUNDS} draws of the prior per chain"
     _check.require(not bad.size, "mcmc", "log_likelihood", needed, f"none for {bad.size} chains", "Give start.")
     return z, log_density
+
+
+def _check_span(z: np.ndarray, start: Any) -> None:
+    """Raise unless starting points, shape (n_germs, n_chains), are finite and span all coordinates.
+
+    A move is along a line through two chains, so that chains never leave the plane through their starts.
+    """
+    n_germs = len(z)
+    bad = int(np.count_nonzero(~np.isfinite(z).all(axis=0)))
+    _check.require(bad == 0, "mcmc", "start", "be finite", f"{bad} chains with NaN or infinity")
+    dtype = getattr(start, "dtype", None)  # numbers of single precision are rounded to that
+    epsilon = float(np.finfo(dtype).eps) if isinstance(dtype, np.dtype) and dtype.kind == "f" else 2.0**-52
+    found, constant = n_spanned(z, THINNEST_START, max(epsilon, 2.0**-52))
+    seen = f"points that span {found}"
+    if constant.any():
+        fixed = ", ".join(map(str, np.flatnonzero(constant)[:8])) + (", ..." if constant.sum() > 8 else "")
+        seen += f", the same number for all chains in coordinate {fixed}"
+    elif (distinct := len(np.unique(z, axis=1).T)) <= n_germs:
+        seen += f", {distinct} distinct ones of {z.shape[1]}"
+    advice = "Chains stay in the plane through their starts: add noise of the posterior's spread to each coordinate."
+    _check.require(found == n_germs, "mcmc", "start", f"span all {n_germs} coordinates", seen, advice)
 
 
 def _run(

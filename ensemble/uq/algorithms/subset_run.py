@@ -99,6 +99,8 @@ def _next_level(
     """
     z, distances, n_steps = run.z[:, seeds], run.distances[seeds], run.distances.size // seeds.size
     spread, centre, families = z.std(axis=1, keepdims=True), z.mean(axis=1, keepdims=True), run.families[seeds]
+    same = (z == z[:, :1]).all(axis=1, keepdims=True)
+    spread = np.where(same, 1.0, spread)  # copies of one seed: no move of their spread would ever leave it
     states, found, accepted = [z], [distances], 0.0
     for k in range(1, n_steps):
         sigma = np.minimum(scale * spread, 1.0)

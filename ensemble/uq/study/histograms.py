@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ensemble.uq.study.intervals import jump_of
+
 __all__ = ["Histograms"]
 
 MEMORY = 2**28
@@ -162,6 +164,27 @@ class Histograms:
         """The smallest and the largest sample; 0 where there is none."""
         seen = self.high >= self.low
         return np.where(seen, self.low, 0.0), np.where(seen, self.high, 0.0)
+
+    def moments(self, mean: np.ndarray, std: np.ndarray, orders: tuple[int, ...]) -> list[np.ndarray]:
+        """Mean powers of ``(value - mean) / std`` of every entry, with each sample in the middle of its bin."""
+        share = self.counts / np.maximum(self.counts.sum(axis=-1, keepdims=True), 1)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            middle = np.ldexp(self.first[:, None] + np.arange(self.n_bins) + 0.5, self.exponents[:, None])
+            middle = np.clip(middle, self.low[:, None], self.high[:, None])
+            if self.whole:
+                middle = np.where(self.exponents[:, None] <= 0, np.floor(middle), middle)
+            scaled = np.where(share > 0.0, (middle - mean[:, None]) / std[:, None], 0.0)
+            return [(share * scaled**order).sum(axis=-1) for order in orders]
+
+    def jumps(self, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The largest jump that each entry may have, and that of its squares about `mean`, from the filled bins."""
+        places = np.arange(self.n_bins)
+        filled = np.maximum.accumulate(np.where(self.counts > 0, places, -1), axis=-1)
+        start = np.argmax(self.counts > 0, axis=-1)[:, None]
+        filled = np.maximum(filled, start)  # an empty bin counts as one more sample of the filled one before
+        values = np.ldexp(self.first[:, None] + filled + 0.0, self.exponents[:, None])
+        changes = np.diff(values, axis=-1) * np.abs(values[:, 1:] + values[:, :-1] - 2.0 * mean[:, None])
+        return jump_of(values, self.counts.astype(np.float64)), changes.max(axis=-1)
 
     def width(self) -> np.ndarray:
         """The width of the bins of every entry: the bound on the error of its quantiles."""

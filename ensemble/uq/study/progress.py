@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ensemble._progress import SECONDS_BETWEEN_LINES, Display
-from ensemble.uq.study.intervals import student
+from ensemble.uq.study.intervals import is_independent, values_interval
 from ensemble.uq.study.table import interval_text
 
 if TYPE_CHECKING:
@@ -75,18 +75,12 @@ class StudyProgress(Display):
     def _interval(self) -> str:
         """By the rule of the result, from the samples so far."""
         values = self.plan.first_entries()
+        ids = np.flatnonzero(np.isfinite(values))
         replicates = self.plan.sampler.n_replicates
-        if replicates > 1:
-            parts = [values[r::replicates] for r in range(replicates)]
-            parts = [part[np.isfinite(part)] for part in parts]
-            if not all(part.size for part in parts):
-                return ""
-            values = np.array([part.mean() for part in parts])
-        elif getattr(self.plan.sampler, "name", "") == "monte_carlo":
-            values = values[np.isfinite(values)]
-        else:
+        numbers = ids % replicates if replicates > 1 else None
+        if numbers is None and not is_independent(self.plan.sampler):
             return ""
-        if values.size < 2:
+        if ids.size < 2 or (numbers is not None and np.unique(numbers).size < replicates):
             return ""
-        low, high = student(values.mean(), values.std(ddof=1), values.size, 0.95)
+        low, high = values_interval(values[ids], numbers, 0.95)
         return interval_text(float(low), float(high))

@@ -21,7 +21,20 @@ from ensemble.scalar import (
 from ensemble.scalar.statistics.moments import effective_count, exact_mean
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
 from ensemble.uq.study.conditions import Condition, holds, threshold_of
-from ensemble.uq.study.intervals import binomial, check_level, is_independent, order_statistics, student
+from ensemble.uq.study.histograms import Histograms
+from ensemble.uq.study.intervals import (
+    binomial,
+    check_level,
+    is_independent,
+    jump_of,
+    order_statistics,
+    quantile_of_units,
+    share_of_units,
+    skewed,
+    standard_error,
+    unseen,
+    variance,
+)
 from ensemble.uq.study.streams import Summary, block_size
 from ensemble.uq.study.table import table
 
@@ -30,6 +43,9 @@ if TYPE_CHECKING:
     from ensemble.uq.study.stored_study import StoredStudy
 
 __all__ = ["Probability", "UqResult", "without_interval"]
+
+MOST_SORTED = 2**28
+"""Bytes of an output that are sorted for an interval."""
 
 
 class Probability(NamedTuple):
@@ -426,7 +442,7 @@ class UqResult:
         condition: Condition | None = None,
         q: float | None = None,
     ) -> ConfidenceInterval:
-        """The interval that holds the true value with probability `level`.
+        """The interval that holds the true value with probability `level` or more.
 
         Parameters
         ----------
@@ -451,15 +467,20 @@ class UqResult:
 
         Notes
         -----
-        Independent samples: Student's t for the mean; Clopper and Pearson's interval for a probability; two order
-        statistics for a quantile; none for variances. Samplers with replicates: the statistic of all samples, and
-        Student's t of the spread of the independent statistics of each replicate [1]_. A probability that all
-        replicates agree on has the interval of independent samples, which is wider. Quadrature rules have no interval.
+        The interval holds the true value at least as often as it says, within 2 % (table of measured coverage in the
+        page on propagation). Mean: Student's t of the samples, or of the means of the replicates [1]_, longer on the
+        side of the long tail. Variance: of its logarithm, as the mean of squares. Probability: Clopper and Pearson's
+        interval of independent samples; Student's of the shares of the replicates, and where all agree the former,
+        which is wider. Quantile: two order statistics of independent samples; of replicates or weights, the quantiles
+        of all samples at ``q ± t * error`` of their share [2]_. An end is infinite where too few samples are beyond
+        it. From histograms, quantiles and probabilities have the interval of independent samples. Quadrature rules
+        have none.
 
         References
         ----------
         .. [1] Owen (2013), Monte Carlo theory, methods and examples, section 17.2: replicated randomized quasi-Monte
            Carlo.
+        .. [2] Woodruff (1952), J. Am. Statist. Assoc. 47(260), 635-646.
         """
         function = "UqResult.confidence_interval"
         self._named(name, "confidence_interval")
@@ -473,9 +494,20 @@ class UqResult:
         count = self.ids.size
         require(count > 1, function, "the study", "have two samples or more", count)
         require(not reason, function, "the sampler", "give independent samples or replicates", reason)
-        if self.sampler.n_replicates > 1:
-            return self._of_replicates(name, level, of, condition, q)
-        return self._of_samples(name, level, of, condition, q)
+        if of == "mean":
+            return self._interval_of_mean(name, level)
+        if of == "probability":
+            return self._interval_of_share(name, level, condition)
+        if of == "quantile":
+            level_q = float(real_array(q, function, "q", "be in [0, 1]"))
+            require(0.0 <= level_q <= 1.0, function, "q", "be in [0, 1]", q, "Divide percentages by 100.")
+            return self._interval_of_quantile(name, level, level_q)
+        replicates, fewest = self.sampler.n_replicates, min(m.count for m in self._summary(name).moments)
+        requirement = f"have two samples in each of {replicates} replicates for of={of!r}"
+        advice = "Take more samples, or fewer replicates."
+        require(fewest > 1, function, "the study", requirement, f"{fewest} in one", advice)
+        low, high = self._interval_of_variance(name, level)
+        return ConfidenceInterval(low, high) if of == "var" else ConfidenceInterval(np.sqrt(low), np.sqrt(high))
 
     def no_interval(self) -> str:
         """Why there is no confidence interval; an empty text where there is one."""
@@ -486,59 +518,118 @@ class UqResult:
         missing = replicates - np.unique(self.ids % replicates).size
         return reason or (f"{missing} of {replicates} replicates without a sample" if missing else "")
 
-    def _of_samples(self, name: str, level: float, of: str, condition: Any, q: Any) -> ConfidenceInterval:
-        """From independent samples."""
-        function = "UqResult.confidence_interval"
-        n = effective_count(self.weights, self.ids.size)
-        if of == "mean":
-            total = self._summary(name).total()
-            return student(total.mean()[()], _var(total, 1.0) ** 0.5, n, level)
-        if of == "probability":
-            _, least, most = self._share(name, condition)
-            return ConfidenceInterval(binomial(least * n, n, level).low, binomial(most * n, n, level).high)
-        advice = "Use replicates: sampler=uq.Sobol(replicates=8)."
-        require(of == "quantile", function, "of", "be 'mean', 'probability' or 'quantile' here", repr(of), advice)
-        require(self.weights is None, function, "weights", "be equal for a quantile", "different ones")
-        low, high = order_statistics(self.ids.size, float(q), level)
-        if self._histograms.get(name) is not None:
-            levels = np.clip(np.array([low, high]) / max(1, self.ids.size - 1), 0.0, 1.0)
-            ends = self.quantile(name, levels)
-        else:
-            ordered = np.sort(self._read(name, self.ids, "confidence_interval"), axis=-1).astype(np.float64)
-            ends = [ordered[..., max(low, 0)], ordered[..., min(high, self.ids.size - 1)]]
-        return ConfidenceInterval(
-            np.where(low < 0, -np.inf, ends[0])[()], np.where(high >= self.ids.size, np.inf, ends[1])[()]
-        )
+    @property
+    def _replicates(self) -> np.ndarray | None:
+        """The number of each sample's replicate, for the samples of the statistics; None of independent samples."""
+        return self.ids % self.sampler.n_replicates if self.sampler.n_replicates > 1 else None
 
-    def _of_replicates(self, name: str, level: float, of: str, condition: Any, q: Any) -> ConfidenceInterval:
-        """From the statistics of independent replicates."""
-        n_replicates = self.sampler.n_replicates
-        if of in ("mean", "var", "std"):
-            moments = self._summary(name).moments
-            function, fewest = "UqResult.confidence_interval", min(m.count for m in moments)
-            advice = "Take more samples, or fewer replicates."
-            requirement = f"have two samples in each of {n_replicates} replicates for of={of!r}"
-            require(of == "mean" or fewest > 1, function, "the study", requirement, f"{fewest} in one", advice)
-            values = [m.mean() if of == "mean" else _var(m, 1.0) ** (1.0 if of == "var" else 0.5) for m in moments]
+    def _interval_of_mean(self, name: str, level: float) -> ConfidenceInterval:
+        """The interval of the mean, from the spread of samples or replicates, and the skewness of the samples."""
+        moments, total = self._summary(name).moments, self._summary(name).total()
+        n = effective_count(self.weights, self.ids.size)
+        if len(moments) > 1:
+            means = np.stack([m.mean() for m in moments], axis=-1)
+            error = standard_error(means, np.array([m.weight for m in moments]))
+        elif self.weights is None:
+            error = _var(total, 1.0) ** 0.5 / np.sqrt(n)
         else:
+            error = standard_error(self._read(name, self.ids, "confidence_interval"), self.weights)
+        skewness = self._standard_moments(name)[0]
+        if len(moments) == 1:
+            return skewed(total.mean(), error, skewness, n, n, level)
+        least = unseen(self._jumps(name)[0], n, len(moments), level)
+        return skewed(total.mean(), error, skewness, n, len(moments), level, least)
+
+    def _interval_of_variance(self, name: str, level: float) -> ConfidenceInterval:
+        """The interval of the variance, as of the mean of squares about the mean of all samples."""
+        moments, total = self._summary(name).moments, self._summary(name).total()
+        mean, square = total.mean(), np.asarray(_var(total, 0.0))
+        n, least = effective_count(self.weights, self.ids.size), np.asarray(0.0)
+        _, fourth, skewness = self._standard_moments(name)
+        if len(moments) > 1:
+            sizes = np.array([m.weight for m in moments])
+            squares = np.stack([_var(m, 0.0) + (m.mean() - mean) ** 2 for m in moments], axis=-1)
+            of_mean = standard_error(np.stack([m.mean() for m in moments], axis=-1), sizes)
+            error, units = standard_error(squares, sizes), float(len(moments))
+            least = unseen(self._jumps(name)[1], n, len(moments), level)
+        else:
+            of_mean, units = np.sqrt(square / (n - 1.0)), n
+            error = square * np.sqrt(np.maximum(fourth - 1.0, 0.0) / (n - 1.0))
+        return variance(square + of_mean**2, error, skewness, n, units, level, least)
+
+    def _jumps(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The largest jump that the output may have (`jump_of`), and that of its squares about the mean.
+
+        Of fields of more than 256 MB from histograms, to the width of a bin.
+        """
+        mean, (shape, dtype) = np.asarray(self.mean(name)), self._layout[name]
+        histograms = self._histograms.get(name)
+        if histograms is None and mean.size * self.ids.size * 8 <= MOST_SORTED:
+            ordered = np.sort(self._read(name, self.ids, "confidence_interval").astype(np.float64), axis=-1)
+            gaps = np.diff(ordered, axis=-1)
+            with np.errstate(over="ignore", invalid="ignore"):
+                changes = gaps * np.abs(ordered[..., 1:] + ordered[..., :-1] - 2.0 * mean[..., None])
+            return jump_of(ordered), changes.max(axis=-1)
+        if histograms is None:
+            histograms = Histograms(mean.size, whole=dtype.kind in "biu")
+            block = block_size(shape, dtype)
+            for first in range(0, self.ids.size, block):
+                part = self._read(name, self.ids[first : first + block], "confidence_interval")
+                histograms.add(part.reshape(mean.size, -1))
+        jump, change = histograms.jumps(mean.reshape(-1))
+        return jump.reshape(shape), change.reshape(shape)
+
+    def _standard_moments(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Skewness, mean fourth power in units of the deviation, and skewness of the squares; zeros of constants.
+
+        From histograms each sample is in the middle of its bin.
+        """
+        mean, std = np.asarray(self.mean(name)), np.sqrt(np.asarray(_var(self._summary(name).total(), 0.0)))
+        scale = np.where(std > 0.0, std, 1.0)
+        if self._histograms.get(name) is not None:
+            found = self._histograms[name].moments(mean.reshape(-1), scale.reshape(-1), (2, 3, 4, 6))
+            second, third, fourth, sixth = (value.reshape(mean.shape) for value in found)
+        else:
+            sums = np.zeros((4, *mean.shape))
+            weights, block = self._all_inputs.weights, block_size(*self._layout[name])
+            for first in range(0, self.n, block):
+                ids = self.ids[np.searchsorted(self.ids, first) : np.searchsorted(self.ids, first + block)]
+                if ids.size:
+                    z = (self._read(name, ids, "confidence_interval") - mean[..., None]) / scale[..., None]
+                    w = 1.0 if weights is None else weights[ids]
+                    square = z * z  # products, as powers take ten times as long
+                    powers = (square, square * z, square * square, (square * z) ** 2)
+                    sums += np.stack([(w * power).sum(axis=-1) for power in powers])
+            second, third, fourth, sixth = sums / (self.ids.size if self.weights is None else self.weights.sum())
+        spread = fourth - second**2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            cube = sixth - 3.0 * second * fourth + 2.0 * second**3
+            of_squares = np.where(spread > 1e-12, cube / np.where(spread > 1e-12, spread, 1.0) ** 1.5, 0.0)
+            skewness = np.where(second > 0.0, third / np.where(second > 0.0, second, 1.0) ** 1.5, 0.0)
+        return skewness, fourth, of_squares
+
+    def _interval_of_share(self, name: str, level: float, condition: Any) -> ConfidenceInterval:
+        """The interval of a probability; from histograms the wider one of independent samples over the bounds."""
+        if self._histograms.get(name) is not None and isinstance(condition, str):
+            _, least, most = self._share(name, condition)
+            n = self.ids.size
+            return ConfidenceInterval(binomial(least * n, n, level).low, binomial(most * n, n, level).high)
+        hits = holds(condition, self._read(name, self.ids, "probability"), "UqResult.probability")
+        return share_of_units(hits, self.weights, self._replicates, level)
+
+    def _interval_of_quantile(self, name: str, level: float, q: float) -> ConfidenceInterval:
+        """The interval of a quantile; from histograms that of independent samples, a bin longer on both sides."""
+        self._refuse_signed("confidence_interval")
+        if self._histograms.get(name) is None:
             samples = self._read(name, self.ids, "confidence_interval")
-            parts = [samples[..., self.ids % n_replicates == r] for r in range(n_replicates)]
-            if of == "probability":
-                values = [holds(condition, part, "UqResult.confidence_interval").mean(axis=-1) for part in parts]
-            else:
-                values = [sample_quantile(Ensemble(part), q) for part in parts]
-        each = np.stack(values, axis=-1)
-        if of == "probability":
-            whole = self.probability(name, condition).value
-        else:  # of all samples: its bias is smaller than that of the mean over replicates
-            whole = self.quantile(name, q) if of == "quantile" else getattr(self, of)(name)
-        low, high = student(whole, each.std(axis=-1, ddof=1)[()], n_replicates, level)
-        if of == "probability":
-            wide = binomial(whole * self.ids.size, self.ids.size, level)
-            agree = np.all(each == each[..., :1], axis=-1)
-            low = np.where(agree, wide.low, np.clip(low, 0.0, 1.0))[()]
-            high = np.where(agree, wide.high, np.clip(high, 0.0, 1.0))[()]
-        return ConfidenceInterval(low, high)
+            return quantile_of_units(samples, q, self.weights, self._replicates, level)
+        n = self.ids.size
+        low, high = order_statistics(n, q, level)
+        ends = self.quantile(name, np.clip(np.array([low, high]) / max(1, n - 1), 0.0, 1.0))
+        width = self._histograms[name].width().reshape(self._layout[name][0])
+        first = np.maximum(ends[0] - width, self.minimum(name))
+        last = np.minimum(ends[1] + width, self.maximum(name))
+        return ConfidenceInterval(np.where(low < 0, -np.inf, first)[()], np.where(high >= n, np.inf, last)[()])
 
     # --- several outputs
     def covariance(self, a: str, b: str | None = None) -> Any:
