@@ -138,7 +138,8 @@ class CompiledEngine:
             except BaseException:
                 self._undo_growth()
                 raise
-            if callback is not None and len(self.taken) > reported:
+            # inside a step the grid has cells of the next one already, which a checkpoint must not hold
+            if callback is not None and len(self.taken) > reported and not self._get("GROWTH_BEGUN"):
                 reported = len(self.taken)
                 callback(self._get("ELAPSED"), self.n_cells, int(self.taken.cells.sum()))
         if callback is not None and len(self.taken) > reported:
