@@ -47,7 +47,7 @@ def _source_digest(function: Any) -> str:
         return ""
 
 
-class KernelCache(_Cache):  # type: ignore[misc]
+class KernelCache(_Cache):
     """The overloads of one function."""
 
     def __init__(self, function: Any) -> None:
@@ -92,7 +92,9 @@ class KernelCache(_Cache):  # type: ignore[misc]
         """Nothing: kernels of other sources have other names."""
 
 
-class _CFunction(CFunc):  # type: ignore[misc]
+class _CFunction(CFunc):
+    _pyfunc: Any
+
     def enable_caching(self) -> None:
         self._cache = KernelCache(self._pyfunc)
 
