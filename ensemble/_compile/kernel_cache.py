@@ -93,8 +93,10 @@ class KernelCache(_Cache):
 
 
 class _CFunction(CFunc):
+    _pyfunc: Any
+
     def enable_caching(self) -> None:
-        self._cache = KernelCache(self._pyfunc)  # type: ignore[attr-defined]
+        self._cache = KernelCache(self._pyfunc)
 
 
 def cached(dispatcher: Any) -> Any:

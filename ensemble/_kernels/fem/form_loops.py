@@ -89,14 +89,12 @@ class _Source:
     """The pieces of one loop; constants of coefficients and factors of terms are `constants`, which the loop reads."""
 
     def __init__(self, form: FormTerms, element: Element) -> None:
-        first, parts = len(form.inputs), {}
-        moved: list[float] = []
+        first, parts, self.constants = len(form.inputs), {}, list[float]()
         for name in ("element", "point"):
-            graph, values = hoisted(getattr(form, name).graph, first + len(moved), differentiable=True)
+            graph, values = hoisted(getattr(form, name).graph, first + len(self.constants), differentiable=True)
             parts[name] = dataclasses.replace(getattr(form, name), graph=graph)
-            moved += values
-        self.constants: list[float] = moved
-        self.moved = range(first, first + len(moved))
+            self.constants += values
+        self.moved = range(first, first + len(self.constants))
         """The inputs that are `constants`."""
         self.form, self.cell = dataclasses.replace(form, **parts), element
         self.used_fields = form.used_fields
