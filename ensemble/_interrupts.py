@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import os
+import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["checked", "held", "take"]
+__all__ = ["apart", "checked", "held", "take"]
+
+Result = TypeVar("Result")
 
 
 class _Held:
@@ -66,6 +71,71 @@ def take() -> None:
     if _HELD.came and _HELD.handler is not None:
         _HELD.came = False
         _HELD.handler(signal.SIGINT, None)
+
+
+class _Call:
+    """A call that another thread makes: what it gave, and whether it should end."""
+
+    def __init__(self, call: Callable[[Callable[[], bool]], Any]) -> None:
+        self.call: Any = call
+        self.context = contextvars.copy_context()
+        self.done, self.stop = threading.Lock(), threading.Event()
+        self.done.acquire()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def make(self) -> None:
+        """Make the call; nothing of it is kept but the result."""
+        try:
+            self.result = self.context.run(self.call, self.stop.is_set)
+        except BaseException as error:
+            self.error = error
+        self.call = self.context = None  # type: ignore[assignment]
+        self.done.release()
+
+
+_IDLE: list[queue.SimpleQueue[_Call]] = []
+"""Threads without work, by the queues that they wait at."""
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_IDLE.clear)
+
+
+def _work(calls: queue.SimpleQueue[_Call]) -> None:
+    while True:
+        calls.get().make()
+        _IDLE.append(calls)
+
+
+def apart(call: Callable[[Callable[[], bool]], Result]) -> Result:
+    """What ``call(stopped)`` returns, made in another thread so that Ctrl-C is heard while compiled code runs.
+
+    Compiled code that is running ends by itself; ``stopped()`` is then True, so that no more of it is begun. What it
+    writes must be new memory. Outside of the main thread, and where SIGINT has no handler of Python, the call is made
+    here.
+    """
+    here = threading.current_thread() is not threading.main_thread()
+    if here or not callable(signal.getsignal(signal.SIGINT)):
+        return call(lambda: False)
+    try:
+        calls = _IDLE.pop()
+    except IndexError:
+        calls = queue.SimpleQueue()
+        threading.Thread(target=_work, args=(calls,), name="ensemble-compiled", daemon=True).start()
+    made = _Call(call)
+    calls.put(made)
+    try:
+        made.done.acquire()
+    except BaseException:
+        made.stop.set()
+        raise
+    if made.error is not None:
+        try:
+            raise made.error
+        finally:
+            made.error = None  # it refers to this frame
+    found: Result = made.result
+    return found
 
 
 def checked(callback: Callable[..., Any] | None) -> Callable[..., Any]:

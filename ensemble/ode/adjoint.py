@@ -12,6 +12,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, backend_of, is_array
 from ensemble._check import kind_of, message, require
 from ensemble._compile.numba import thread_count
+from ensemble._interrupts import apart
 from ensemble._kernels.ode.backward import Backward, backward_addresses, gradient_range
 from ensemble._kernels.ode.generated import single_width
 from ensemble._progress import Display
@@ -203,23 +204,26 @@ def _backward(problem: Problem, steps: Steps, weights: Array, progress: bool) ->
     n_rows = max(bodies.rows.size + 1 + n, 1 + 2 * size + 3 * k)
     capacity = max(RECORD // (steps.n_entry * width), 16)
 
-    def part(first: int) -> int:
+    def part(first: int, stopped: Callable[[], bool]) -> int:
         last = min(first + CHUNK, S)
         rows, back_rows = (aligned(count, width, dtype) for count in (n_rows, size + 2 * k))
         record = aligned(capacity * steps.n_entry, width, dtype).reshape(capacity, steps.n_entry, width)
         for begin in range(first, last, width):
+            if stopped():
+                break
             gradient_range(begin, min(begin + width, last), code[:4], places, table, shared, varying, t_eval, weights,
                            solution.y, solution.t, solution.status, solution.n_steps, solution.n_rejected, by_y0, by_p,
                            rows, back_rows, record)  # fmt: skip
         return last - first
 
-    with (
-        Display(quiet=not progress, total=S, unit="sample") as display,
-        ThreadPoolExecutor(thread_count()) as pool,
-    ):
-        for count in pool.map(part, range(0, S, CHUNK)):
-            if display.bar is not None:
-                display.bar.update(count)
+    def every_part(stopped: Callable[[], bool]) -> None:
+        with ThreadPoolExecutor(thread_count()) as pool:
+            for count in pool.map(lambda first: part(first, stopped), range(0, S, CHUNK)):
+                if display.bar is not None:
+                    display.bar.update(count)
+
+    with Display(quiet=not progress, total=S, unit="sample") as display:
+        apart(every_part)
     return solution, by_y0, by_p
 
 

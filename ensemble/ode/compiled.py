@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._interrupts import apart
 from ensemble._kernels.ode.driver import solve_range
 from ensemble._kernels.ode.generated import addresses, width_of
 from ensemble._typing import Array
@@ -205,21 +207,23 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
         return last - first
 
     starts, done, threads = range(0, S, CHUNK), 0, thread_count()
-    if threads == 1 or len(starts) == 1:
-        for first in starts:
-            done += part(first)
-            if callback is not None:
-                callback(done)
-        return solution
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for count in pool.map(part, starts):
+
+    def every_part(stopped: Callable[[], bool]) -> None:
+        nonlocal done
+        with contextlib.ExitStack() as ends:
+            results: Iterator[int] = map(part, starts)
+            if threads > 1 and len(starts) > 1:
+                pool = ends.enter_context(ThreadPoolExecutor(threads))
+                ends.callback(pool.shutdown, cancel_futures=True)
+                results = pool.map(lambda first: 0 if stopped() else part(first), starts)
+            for count in results:
                 done += count
                 if callback is not None:
                     callback(done)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+                if stopped():
+                    return
+
+    apart(every_part)
     return solution
 
 
