@@ -38,13 +38,14 @@ MAX_ENTRIES = 64
 class Watch:
     """The errors that code caught, without naming them, in the call of a model."""
 
-    frame: FrameType
+    frame: FrameType | None
     errors: list[BaseException] = field(default_factory=list)
 
     def raise_first(self) -> None:
         """Raise the first error of samples that differ, which the model has caught; nothing without one."""
         if self.errors:
-            raise self.errors[0]
+            first, self.errors = self.errors[0], []
+            raise first
 
 
 watch_in_force: ContextVar[Watch | None] = ContextVar("watch", default=None)
@@ -59,6 +60,7 @@ def watched(frame: FrameType) -> Iterator[Watch]:
         yield watch
     finally:
         watch_in_force.reset(token)
+        watch.frame = None  # a local variable of it refers to this
 
 
 def note_handler(error: BaseException, frame: FrameType | None) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ensemble._backend import prototype
 from ensemble._check import message, samples_text
+from ensemble._errors import kept
 from ensemble._sample_numbers import numbered_samples
 from ensemble.scalar import DivergenceError, RunResult
 from ensemble.scalar.divergence.swallowed import watched
@@ -117,7 +118,7 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
         raise SampleError(f"{text} on_failure='mask' leaves them out, 'retry' runs each alone.") from cause
     outcome = Outcome(outputs, failed, reasons, by_value)
     if len(errors) == n and len({reason_of(error) for error in errors.values()}) == 1:
-        outcome.error, outcome.alike = errors[0], reason_of(errors[0])
+        outcome.error, outcome.alike = kept(errors[0]), reason_of(errors[0])
     return outcome
 
 
@@ -125,7 +126,7 @@ def _all_failed(n: int, error: Exception) -> Outcome:
     failed, reasons = np.ones(n, bool), dict.fromkeys(range(n), reason_of(error))
     memory = isinstance(error, MemoryError)
     raised, alike = type(error).__qualname__, reason_of(error) if n == 1 else ""  # together says nothing of each
-    return Outcome({}, failed, reasons, out_of_memory=memory, raised=raised, alike=alike, error=error)
+    return Outcome({}, failed, reasons, out_of_memory=memory, raised=raised, alike=alike, error=kept(error))
 
 
 def reason_of(error: Exception) -> str:

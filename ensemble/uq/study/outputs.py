@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import kind_of, message
+from ensemble._errors import kept
 from ensemble.scalar import Ensemble
 from ensemble.scalar.divergence.regroup import SampleList
 
@@ -50,7 +51,7 @@ class Raised(str):
     def __new__(cls, error: Exception) -> Raised:
         """The type and the text of the exception."""
         self = super().__new__(cls, f"{type(error).__name__}: {error}".strip(": "))
-        self.error = error
+        self.error = kept(error)
         return self
 
     def __reduce__(self) -> Any:
