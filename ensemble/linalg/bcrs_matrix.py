@@ -79,8 +79,8 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         self.sample_set = set_of(values)
         wanted = f"have shape (nnz, r, c) or (nnz, r, c, n_samples), nnz = {getattr(graph, 'nnz', 0)}"
-        self.batched = has_sample_axis(values, 3)
-        values = entry_values("BcrsMatrix", graph, values, 3, wanted, "A CrsMatrix holds single numbers.")
+        entries = entry_values("BcrsMatrix", graph, values, 3, wanted, "A CrsMatrix holds single numbers.")
+        self.batched, values = has_sample_axis(values, 3), entries
         requirement = "hold one row, one column and one sample or more"
         require(min(values.shape[1:]) > 0, "BcrsMatrix", "values", requirement, f"shape {tuple(values.shape)}")
         self.graph = graph

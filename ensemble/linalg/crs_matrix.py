@@ -77,8 +77,8 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         self.sample_set = set_of(values)
         wanted = f"have one row per stored entry (nnz = {getattr(graph, 'nnz', 0)})"
-        self.batched = has_sample_axis(values, 1)
-        values = entry_values("CrsMatrix", graph, values, 1, wanted)
+        entries = entry_values("CrsMatrix", graph, values, 1, wanted)
+        self.batched, values = has_sample_axis(values, 1), entries
         require(values.shape[1] > 0, "CrsMatrix", "values", "hold one sample or more", f"shape {tuple(values.shape)}")
         self.graph = graph
         self.values = contiguous(values)

@@ -33,6 +33,12 @@ STORE_SUBSCR = dis.opmap["STORE_SUBSCR"]
 
 MAX_ENTRIES = 64
 
+# What runs code that it has not written: it shows an error, and goes on with other code, not with a value.
+RUNNERS = frozenset(
+    ["IPython", "_pytest", "asyncio", "bdb", "code", "concurrent", "doctest", "ipykernel", "pluggy", "pytest", "runpy"]
+    + ["threading", "unittest"]
+)
+
 
 @dataclass
 class Watch:
@@ -73,7 +79,10 @@ def note_handler(error: BaseException, frame: FrameType | None) -> None:
     if frame is not None and frame.f_code.co_code[frame.f_lasti] == STORE_SUBSCR:
         kinds += [ValueError, TypeError]  # what NumPy makes of it where an entry of an array is assigned
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).startswith("ensemble."):  # catches it on purpose, or passes it on
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] in RUNNERS and watch is None:
+            return
+        if name.startswith("ensemble."):  # catches it on purpose, or passes it on
             if watch is not None and frame is watch.frame:
                 watch.errors.append(error)  # where the model returns, something that has no source has caught it
             return
