@@ -34,10 +34,8 @@ STORE_SUBSCR = dis.opmap["STORE_SUBSCR"]
 MAX_ENTRIES = 64
 
 # What runs code that it has not written: it shows an error, and goes on with other code, not with a value.
-RUNNERS = frozenset(
-    ["IPython", "_pytest", "asyncio", "bdb", "code", "concurrent", "doctest", "ipykernel", "pluggy", "pytest", "runpy"]
-    + ["threading", "unittest"]
-)
+RUNNERS = {"IPython", "_pytest", "asyncio", "bdb", "code", "concurrent", "doctest", "ipykernel", "pluggy", "pytest"}
+RUNNERS |= {"runpy", "threading", "unittest"}
 
 
 @dataclass

@@ -58,14 +58,7 @@ def test_filtered_states_and_likelihoods_are_those_of_statsmodels(name, method):
     close(got.covariance[start:], np.moveaxis(found.filtered_state_cov, -1, 0)[start:], 100 * tolerance)
 
 
-def undecided(name, method):
-    """A case whose smoother calls its first 17 steps `failed`: they are off by 0.09 there, the filter is right."""
-    reason = "the smoother of an exact diffuse start says `failed` where states of seasonal models are known exactly"
-    marks = [pytest.mark.xfail(strict=True, reason=reason)] if name == "diffuse SARIMAX" else []
-    return pytest.param(name, method, marks=marks)
-
-
-@pytest.mark.parametrize("name, method", [undecided(*pair) for pair in PAIRS])
+@pytest.mark.parametrize("name, method", PAIRS)
 def test_smoothed_states_are_those_of_statsmodels(name, method):
     other, params, found = at_start(name)
     model = LinearGaussianModel.from_statsmodels(other, params)

@@ -106,11 +106,13 @@ class DiffuseState:
     def predicted(self, F: Array, Q: Array, u: Array) -> DiffuseState:
         """One transition on."""
         xp = array_namespace(F, self.whole)
-        U = triangle(product(F, self.U), semidefinite_factor(Q))
+        moved = product(F, self.U)
+        known = _norms(moved) <= _tiny(moved) * _times(xp.abs(F), _norms(self.U))  # exactly: what is left is rounding
+        U = triangle(xp.where(known[..., None], 0.0 * moved, moved), semidefinite_factor(Q))
         reach = product(xp.abs(F), xp.abs(self.whole))
         m, B, whole = _times(F, self.m) + u, product(F, self.B), product(F, self.whole)
-        moved = replace(self, m=m, U=U, B=B, whole=whole, reach=reach, age=self.age + 1)
-        return replace(moved, B=moved._without_rounding(B, self.sizes))
+        state = replace(self, m=m, U=U, B=B, whole=whole, reach=reach, age=self.age + 1)
+        return replace(state, B=state._without_rounding(B, self.sizes))
 
     def updated(self, H: Array, R: Array, d: Array, y: Array) -> tuple[DiffuseState, Array, Array]:
         """The state given `y`, the gain, and the limit of the log-density of `y`."""
@@ -132,13 +134,13 @@ class DiffuseState:
         """
         xp, n = array_namespace(H, R, self.U, self.B), H.shape[-2]
         rows, noise = _decorrelated(R)
-        H = product(rows, H)
+        H, terms = product(rows, H), product(xp.abs(rows), xp.abs(H))
         state, size = self, _norms(self.U)
         gain: Any = None
         logs, inverses = [], []
         for i in range(n):
-            h, row = H[..., i, :], rows[..., i, :]
-            state, K, log, inverse, moved = state._entry(h, noise[..., i], size, semidefinite)
+            h, reach, row = H[..., i, :], terms[..., i, :], rows[..., i, :]
+            state, K, log, inverse, moved = state._entry(h, reach, noise[..., i], size, semidefinite)
             size = size + moved
             step = K[..., :, None] * row[..., None, :]
             gain = step if gain is None else gain + step
@@ -151,18 +153,19 @@ class DiffuseState:
         return Update(state, gain, rows, xp.stack(logs, axis=-1), xp.stack(inverses, axis=-1))
 
     def _entry(
-        self, h: Array, r: Array, size: Array, semidefinite: bool
+        self, h: Array, terms: Array, r: Array, size: Array, semidefinite: bool
     ) -> tuple[DiffuseState, Array, Array, Array, Array]:
         """The state given one entry, its gain, the logarithm of its variance, one over it, and by what U has moved.
 
-        `size` is that of the terms of the rows of U, whose rounding they have.
+        `h` and the rows of U have the rounding of the sums that they are: over `terms`, and over terms of `size`.
         """
         xp = array_namespace(h, self.U, self.B, self.N)
         zero, one, nan = (xp.asarray(v, dtype=self.U.dtype) for v in (0.0, 1.0, float("nan")))
         a = _times(self.U.mT, h)
         finite = _sum(a * a) + r
-        lost = finite <= (_tiny(self.U) * _sum(xp.abs(h) * size)) ** 2
-        chosen, pivot, ratios, unclear = self._choice(h)
+        margin = 16.0 if semidefinite else 1.0  # there, leaving out one that is rounding is no error
+        lost = finite <= (margin * _tiny(self.U) * _sum(terms * size)) ** 2
+        chosen, pivot, ratios, unclear = self._choice(h, terms)
         fix = xp.any(chosen, axis=-1)
         state = self._eliminated(chosen, pivot, ratios)
         known = xp.where(lost, one, finite)
@@ -194,7 +197,7 @@ class DiffuseState:
         rounded = xp.abs(B) <= self._rounding(product(self.reach, sizes))
         return xp.where(rounded, 0.0 * B, B)
 
-    def _choice(self, h: Array) -> tuple[Array, Array, Array, Array]:
+    def _choice(self, h: Array, terms: Array) -> tuple[Array, Array, Array, Array]:
         """The column that an entry fixes, as a row of bools; its g; all g over that; where this cannot be told.
 
         Of the columns that it decides, the one of the largest g per length in the coordinates of A.
@@ -202,8 +205,7 @@ class DiffuseState:
         xp = array_namespace(h, self.B, self.N)
         zero, one = (xp.asarray(v, dtype=self.B.dtype) for v in (0.0, 1.0))
         g = _times(self.B.mT, h)
-        terms = _times(self.sizes.mT, _times(self.reach.mT, xp.abs(h)))
-        bound = self._rounding(terms)
+        bound = self._rounding(_times(self.sizes.mT, _times(self.reach.mT, terms)))
         there = xp.logical_and(self.free > 0, xp.abs(g) > bound)
         decided = xp.logical_and(there, xp.abs(g) > DECIDED * bound)
         length = xp.sqrt(_sum(xp.moveaxis(self.N * self.N, -2, -1)))
