@@ -107,8 +107,7 @@ class DiffuseState:
         """One transition on."""
         xp = array_namespace(F, self.whole)
         moved = product(F, self.U)
-        known = _norms(moved) <= _tiny(moved) * _times(xp.abs(F), _norms(self.U))  # exactly: what is left is rounding
-        U = triangle(xp.where(known[..., None], 0.0 * moved, moved), semidefinite_factor(Q))
+        U = triangle(_without_known(moved, _times(xp.abs(F), _norms(self.U))), semidefinite_factor(Q))
         reach = product(xp.abs(F), xp.abs(self.whole))
         m, B, whole = _times(F, self.m) + u, product(F, self.B), product(F, self.whole)
         state = replace(self, m=m, U=U, B=B, whole=whole, reach=reach, age=self.age + 1)
@@ -147,9 +146,7 @@ class DiffuseState:
             rows = rows - _later(xp, _times(H, K), i)[..., :, None] * row[..., None, :]
             logs.append(log)
             inverses.append(inverse)
-        U = triangle(state.U)
-        lost = _norms(U) <= _tiny(U) * size  # a component that is known exactly
-        state = replace(state, U=xp.where(lost[..., None], 0.0 * U, U))
+        state = replace(state, U=_without_known(triangle(state.U), size))
         return Update(state, gain, rows, xp.stack(logs, axis=-1), xp.stack(inverses, axis=-1))
 
     def _entry(
@@ -270,6 +267,12 @@ def _norms(U: Array) -> Array:
 
 def _tiny(U: Array) -> float:
     return 8.0 * int(U.shape[-2]) * float(array_namespace(U).finfo(U.dtype).eps)
+
+
+def _without_known(U: Array, size: Array) -> Array:
+    """U with zeros in the rows of components that are known exactly: rounding of sums over terms of `size`."""
+    known = _norms(U) <= _tiny(U) * size
+    return array_namespace(U).where(known[..., None], 0.0 * U, U)
 
 
 def _lengths(N: Array, free: Array) -> Array:
