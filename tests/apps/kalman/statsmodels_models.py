@@ -127,14 +127,20 @@ MODELS = {
 }  # fmt: skip
 
 
+def updated(model):
+    """The first guess of the parameters, which the model has from here on."""
+    params = np.asarray(model.start_params, float)
+    model.update(params)
+    return params
+
+
 @functools.cache
 def at_start(name):
     """The model at its first guess of the parameters, its parameters, and the smoother's results of statsmodels."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = MODELS[name]()
-        params = np.asarray(model.start_params, float)
-        model.update(params)
+        params = updated(model)
         with np.errstate(all="ignore"):
             found = model.ssm.smooth()
     return model, params, found

@@ -7,7 +7,7 @@ import pytest
 
 from ensemble.apps.kalman import LinearGaussianModel, OnlineFilter, forecast, kalman_filter, rts_smoother
 from tests.apps.kalman.models import close
-from tests.apps.kalman.statsmodels_models import _macro, api, gapped, macro
+from tests.apps.kalman.statsmodels_models import _macro, api, gapped, macro, updated
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -65,8 +65,7 @@ def found(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = ZOO[name]()
-        params = np.asarray(model.start_params, float)
-        model.update(params)
+        params = updated(model)
         with np.errstate(all="ignore"):
             if name == "recursive least squares":
                 return model, None, model.ssm.smooth()
