@@ -45,8 +45,8 @@ def arrays_in(result):
     seen, pending, found = set(), [result], []
     while pending:
         x = pending.pop()
-        if id(x) in seen or isinstance(x, types.ModuleType | type | types.FrameType):
-            continue
+        if id(x) in seen or issubclass(type(x), types.ModuleType | type | types.FrameType | weakref.ProxyType):
+            continue  # `isinstance` asks what a proxy stands for, which may be gone
         seen.add(id(x))
         if isinstance(x, np.ndarray):
             found += [weakref.ref(x)] if x.nbytes > LARGE else []
