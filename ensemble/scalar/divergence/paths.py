@@ -69,7 +69,7 @@ class Follower(Decider):
         self.least = least
         self.package = package
         self.known: list[Exception] = []
-        self.heard: BaseException | None = None
+        self.heard: Exception | None = None
         self.decisions = task.decisions
         self.followed = np.arange(task.ids.size)
         self.deferred: list[Task] = []
@@ -113,7 +113,7 @@ class Follower(Decider):
         return self.refused(error)
 
     def hear(self, error: BaseException, n_samples: int) -> None:
-        if n_samples in (1, self.ids.size):
+        if n_samples in (1, self.ids.size) and isinstance(error, Exception):
             self.heard = error
 
     def refuse(self, error: Exception) -> None:

@@ -84,5 +84,5 @@ def result_of_traced(call: Callable[[], Any], n_samples: int, x: Ensemble) -> Ru
     ids = np.arange(n_samples)
     value = _called_once(call, x)
     refuse_lazy(value)
-    groups = [(Group(ids, (), ids.size),)]
+    groups: list[tuple[Group, ...]] = [(Group(ids, (), ids.size),)]
     return RunResult(value, {}, n_samples, 1, ids.size, "ensembles", {}, [(ids, value)], None, groups)
