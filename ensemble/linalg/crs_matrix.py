@@ -324,7 +324,7 @@ def as_crs(matrix: Any) -> Any:
     return CrsMatrix.from_scipy(matrix) if hasattr(matrix, "tocsr") else NotImplemented
 
 
-class TransposedMatrix(TransposedEntries, Selectable, MatrixArithmetic, MatrixOperator):
+class TransposedMatrix(TransposedEntries, Selectable, MatrixArithmetic, MatrixOperator):  # type: ignore[override]
     """``A.T`` of a `CrsMatrix`: nothing is copied, and most of what a matrix can do is passed on to it."""
 
     __array_ufunc__ = None

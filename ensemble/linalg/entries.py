@@ -353,4 +353,4 @@ def _as_entries(matrix: Any, kind: type) -> Any:
         return matrix
     if hasattr(matrix, "_stored"):
         return matrix._stored()
-    return kind.from_scipy(matrix)
+    return kind.from_scipy(matrix)  # type: ignore[attr-defined]
