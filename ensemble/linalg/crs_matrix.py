@@ -18,7 +18,7 @@ from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
 from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.elements import assembly_of, element_samples, summed_coordinates
-from ensemble.linalg.entries import Entries
+from ensemble.linalg.entries import Entries, TransposedEntries
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
 from ensemble.linalg.operators import entry_values, has_sample_axis, multiply, premultiply, set_of
@@ -340,7 +340,7 @@ def as_crs(matrix: Any) -> Any:
     return CrsMatrix.from_scipy(matrix) if hasattr(matrix, "tocsr") else NotImplemented
 
 
-class TransposedMatrix(Selectable, MatrixArithmetic, MatrixOperator):
+class TransposedMatrix(TransposedEntries, Selectable, MatrixArithmetic, MatrixOperator):  # type: ignore[override]
     """``A.T`` of a `CrsMatrix`: nothing is copied, and most of what a matrix can do is passed on to it."""
 
     __array_ufunc__ = None
@@ -348,62 +348,6 @@ class TransposedMatrix(Selectable, MatrixArithmetic, MatrixOperator):
     def __init__(self, matrix: Any) -> None:
         self.T = matrix
         self.shape = matrix.shape[::-1]
-
-    @property
-    def nnz(self) -> int:
-        """The number of stored entries."""
-        return int(self.T.nnz)
-
-    @property
-    def n_samples(self) -> int:
-        """How many samples it holds; 1 means shared by all."""
-        return int(self.T.n_samples)
-
-    @property
-    def dtype(self) -> Any:
-        """The type of the values."""
-        return self.T.dtype
-
-    @property
-    def sample_set(self) -> SampleSet | None:  # type: ignore[override]
-        """That of the matrix."""
-        found: SampleSet | None = self.T.sample_set
-        return found
-
-    @property
-    def real(self) -> Any:
-        """The transpose of the real parts."""
-        return self.T.real.T
-
-    @property
-    def imag(self) -> Any:
-        """The transpose of the imaginary parts."""
-        return self.T.imag.T
-
-    def __abs__(self) -> Any:
-        return abs(self.T).T
-
-    def sum(self, axis: int | None = None) -> Ensemble:
-        """The sum of all entries, of each column (``axis=0``) or of each row (``axis=1``)."""
-        total: Ensemble = self._stored().sum(axis)
-        return total
-
-    def multiply(self, other: Any) -> Any:
-        """The product entry by entry, as that of a `CrsMatrix`."""
-        return self._stored().multiply(other)
-
-    def setdiag(self, values: Any, k: int = 0) -> None:
-        """Write numbers on a diagonal of this matrix, and so of the one that it is the transpose of."""
-        self.T.setdiag(values, -operator.index(k))
-
-    def toarray(self) -> Ensemble:
-        """The transpose with its zeros, an Ensemble of shape (n_rows, n_columns)."""
-        return self.T.toarray().mT  # type: ignore[no-any-return]
-
-    @property
-    def batched(self) -> bool:  # type: ignore[override]
-        """Whether the values of the matrix came with an axis of samples."""
-        return bool(self.T.batched)
 
     def __repr__(self) -> str:
         return f"{self.T!r}.T"

@@ -16,7 +16,7 @@ from ensemble.scalar import Ensemble
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
 
-__all__ = ["Entries"]
+__all__ = ["Entries", "TransposedEntries"]
 
 
 OF_SCIPY = {
@@ -46,7 +46,7 @@ OF_SCIPY = {
 class Entries:
     """Base of `CrsMatrix`: methods that read or write single entries."""
 
-    graph: Any
+    graph: CrsGraph
     values: Any
     sample_set: SampleSet | None
     shape: Any
@@ -270,6 +270,70 @@ class Entries:
         positions[np.searchsorted(graph.keys, keys)] = graph.nnz + np.arange(keys.size)
         self.values = xp.take(xp.concat([whole, new]), asarray_like(positions, whole), axis=0)
         self.graph, self.sample_set = graph, sample_set
+
+
+class TransposedEntries:
+    """Base of `TransposedMatrix`: what it passes on to the matrix."""
+
+    T: Any
+    _stored: Any
+
+    @property
+    def nnz(self) -> int:
+        """The number of stored entries."""
+        return int(self.T.nnz)
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples it holds; 1 means shared by all."""
+        return int(self.T.n_samples)
+
+    @property
+    def dtype(self) -> Any:
+        """The type of the values."""
+        return self.T.dtype
+
+    @property
+    def sample_set(self) -> SampleSet | None:
+        """That of the matrix."""
+        found: SampleSet | None = self.T.sample_set
+        return found
+
+    @property
+    def batched(self) -> bool:
+        """Whether the values of the matrix came with an axis of samples."""
+        return bool(self.T.batched)
+
+    @property
+    def real(self) -> Any:
+        """The transpose of the real parts."""
+        return self.T.real.T
+
+    @property
+    def imag(self) -> Any:
+        """The transpose of the imaginary parts."""
+        return self.T.imag.T
+
+    def __abs__(self) -> Any:
+        return abs(self.T).T
+
+    def sum(self, axis: int | None = None) -> Ensemble:
+        """The sum of all entries, of each column (``axis=0``) or of each row (``axis=1``)."""
+        total: Ensemble = self._stored().sum(axis)
+        return total
+
+    def multiply(self, other: Any) -> Any:
+        """The product entry by entry, as that of a `CrsMatrix`."""
+        return self._stored().multiply(other)
+
+    def setdiag(self, values: Any, k: int = 0) -> None:
+        """Write numbers on a diagonal of this matrix, and so of the one that it is the transpose of."""
+        self.T.setdiag(values, -operator.index(k))
+
+    def toarray(self) -> Ensemble:
+        """The transpose with its zeros, an Ensemble of shape (n_rows, n_columns)."""
+        dense: Ensemble = self.T.toarray().mT
+        return dense
 
 
 def _products(a: Any, b: Any) -> Any:

@@ -15,7 +15,7 @@ import dis
 import sys
 import threading
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from ensemble.scalar.divergence.handler_code import HAS_EVENTS, is_caught_at
@@ -129,9 +129,20 @@ def judging(traces: bool) -> Iterator[None]:
 def _trace(frame: FrameType, event: str, argument: Any) -> Any:
     """The function for `sys.settrace`."""
     frame.f_trace_lines = False
-    if event == "exception" and is_caught_at(frame.f_code, frame.f_lasti):
+    if event == "exception" and is_caught_at(frame.f_code, frame.f_lasti) and not _is_of_this_library(frame):
         _judge(argument[1], argument[2])
     return _trace if frame.f_code.co_exceptiontable else None
+
+
+def _on_caught(code: CodeType, offset: int, error: BaseException) -> None:
+    """The function for `sys.monitoring`."""
+    if not _is_of_this_library(sys._getframe(1)):
+        judge(error)
+
+
+def _is_of_this_library(frame: FrameType) -> bool:
+    """Whether `frame` is one of those that catch exceptions of samples on purpose, and of the run itself."""
+    return str(frame.f_globals.get("__name__", "")).startswith("ensemble.")
 
 
 class _Events:
@@ -160,7 +171,7 @@ class _Events:
         self._tool = free[0]
         monitoring.use_tool_id(self._tool, "ensemble.run")
         event = monitoring.events.EXCEPTION_HANDLED
-        monitoring.register_callback(self._tool, event, lambda code, offset, error: judge(error))
+        monitoring.register_callback(self._tool, event, _on_caught)
         monitoring.set_events(self._tool, event)
 
 
