@@ -13,9 +13,9 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, select, store, zeros
-from ensemble._compile.numba import ROW_BLOCK, compiled, per_width, prange, tiles
+from ensemble._compile.numba import compiled, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
+from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = ["TOGETHER", "basis_add", "basis_dots", "block_add", "block_dots", "scale"]
@@ -45,13 +45,13 @@ def basis_dots(basis: Array, w: Array, out: Array) -> Array:
 @per_width
 def _basis_dots(width: int) -> Any:
     @compiled
-    def loop(basis, w, partials, n_rows, n_samples, first):
+    def loop(basis, w, partials, bounds, n_rows, n_samples, first):
         n_vectors = partials.shape[1] // n_samples
         for block in prange(partials.shape[0]):
             for k in range(n_vectors):  # a block of w stays in cache for all vectors
                 inner = zeros(w, width)
                 vector = np.int64(k) * n_rows * n_samples
-                for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+                for i in range(bounds[block], bounds[block + 1]):
                     here = np.int64(i) * n_samples + first
                     inner = inner + load(basis, vector + here, width) * load(w, here, width)
                 store(partials.reshape(-1), (block * n_vectors + k) * n_samples + first, inner)
@@ -62,9 +62,9 @@ def _basis_dots(width: int) -> Any:
 @basis_dots.register("numba")
 def _(basis: Array, w: Array, out: Array) -> Array:
     n_vectors, n_rows, n_samples = basis.shape
-    partials = partial_sums(n_rows, n_vectors * n_samples, w.dtype)
+    partials, bounds = row_blocks(n_rows, n_vectors * n_samples, w.dtype)
     for first, width in tiles(n_samples):
-        _basis_dots(width)(basis.reshape(-1), w.reshape(-1), partials, n_rows, n_samples, first)
+        _basis_dots(width)(basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows, n_samples, first)
     return into(out, ordered_sum(partials).reshape(n_vectors, n_samples))
 
 
@@ -88,9 +88,9 @@ def basis_add(h: Array, basis: Array, w: Array) -> Array:
 @per_width
 def _basis_add(width: int) -> Any:
     @compiled
-    def loop(h, basis, w, partials, n_rows, n_samples, first):
+    def loop(h, basis, w, partials, bounds, n_rows, n_samples, first):
         for block in prange(partials.shape[0]):
-            start, stop = block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)
+            start, stop = bounds[block], bounds[block + 1]
             for k in range(h.size // n_samples):
                 factor = load(h, k * n_samples + first, width)
                 moving = factor != zeros(h, width)
@@ -111,9 +111,9 @@ def _basis_add(width: int) -> Any:
 @basis_add.register("numba")
 def _(h: Array, basis: Array, w: Array) -> Array:
     n_rows, n_samples = w.shape
-    partials = partial_sums(n_rows, n_samples, w.dtype)
+    partials, bounds = row_blocks(n_rows, n_samples, w.dtype)
     for first, width in tiles(n_samples):
-        _basis_add(width)(h.reshape(-1), basis.reshape(-1), w.reshape(-1), partials, n_rows, n_samples, first)
+        _basis_add(width)(h.reshape(-1), basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows, n_samples, first)
     return ordered_sum(partials)
 
 
@@ -144,12 +144,11 @@ def block_dots(basis: Array, block: Array, out: Array) -> Array:
 @per_width
 def _block_dots(width: int) -> Any:
     @compiled
-    def loop(basis, w, partials, n_vectors, n_block, q, n_rows, n_samples, first):
-        n_blocks = (n_rows + ROW_BLOCK - 1) // ROW_BLOCK
-        for block in prange(n_blocks):
+    def loop(basis, w, partials, bounds, n_vectors, n_block, q, n_rows, n_samples, first):
+        for block in prange(bounds.size - 1):
             length, q1, q2 = n_rows * n_samples, min(q + 1, n_block - 1), min(q + 2, n_block - 1)
-            end = min((np.int64(block) + 1) * ROW_BLOCK, n_rows)
-            for start in range(np.int64(block) * ROW_BLOCK, end, ROWS):
+            end = bounds[block + 1]
+            for start in range(bounds[block], end, ROWS):
                 stop = min(start + ROWS, end)
                 for k in range(n_vectors):
                     row = (np.int64(block) * n_vectors + k) * n_block
@@ -172,12 +171,12 @@ def _block_dots(width: int) -> Any:
 @block_dots.register("numba")
 def _(basis: Array, block: Array, out: Array) -> Array:
     n_vectors, n_rows, n_samples = basis.shape
-    partials = partial_sums(n_rows, n_vectors * block.shape[0] * n_samples, block.dtype)
+    partials, bounds = row_blocks(n_rows, n_vectors * block.shape[0] * n_samples, block.dtype)
     for q in range(0, block.shape[0], TOGETHER):
         for first, width in tiles(n_samples, NARROW):
             _block_dots(width)(
-                basis.reshape(-1), block.reshape(-1), partials.reshape(-1), n_vectors, block.shape[0], q, n_rows,
-                n_samples, first,
+                basis.reshape(-1), block.reshape(-1), partials.reshape(-1), bounds, n_vectors, block.shape[0], q,
+                n_rows, n_samples, first,
             )  # fmt: skip
     return into(out, ordered_sum(partials).reshape(n_vectors, block.shape[0], n_samples))
 

@@ -12,9 +12,9 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, select, store, zeros
-from ensemble._compile.numba import ROW_BLOCK, compiled, per_width, prange, tiles
+from ensemble._compile.numba import compiled, per_width, prange, tiles
 from ensemble._compile.registry import kernel
-from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
+from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = ["bicgstab_direction", "bicgstab_update", "dot_and_square"]
@@ -39,10 +39,10 @@ def dot_and_square(x: Array, y: Array) -> tuple[Array, Array]:
 @per_width
 def _dot_and_square(width: int) -> Any:
     @compiled
-    def loop(x, y, partials, n_rows, n_samples, first):
+    def loop(x, y, partials, bounds, n_samples, first):
         for block in prange(partials.shape[0]):
             inner, square = zeros(x, width), zeros(x, width)
-            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for i in range(bounds[block], bounds[block + 1]):
                 here = np.int64(i) * n_samples + first
                 a, b = load(x, here, width), load(y, here, width)
                 inner = inner + a * b
@@ -56,9 +56,9 @@ def _dot_and_square(width: int) -> Any:
 @dot_and_square.register("numba")
 def _(x: Array, y: Array) -> tuple[Array, Array]:
     n_rows, n_samples = x.shape
-    partials = partial_sums(n_rows, 2 * n_samples, x.dtype)
+    partials, bounds = row_blocks(n_rows, 2 * n_samples, x.dtype)
     for first, width in tiles(n_samples):
-        _dot_and_square(width)(x.reshape(-1), y.reshape(-1), partials, n_rows, n_samples, first)
+        _dot_and_square(width)(x.reshape(-1), y.reshape(-1), partials, bounds, n_samples, first)
     sums = ordered_sum(partials)
     return sums[:n_samples], sums[n_samples:]
 
@@ -89,12 +89,12 @@ def bicgstab_update(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r
 @per_width
 def _bicgstab_update(width: int) -> Any:
     @compiled
-    def loop(omega, shadow, z, t, x, r, partials, n_rows, n_samples, first):
+    def loop(omega, shadow, z, t, x, r, partials, bounds, n_samples, first):
         for block in prange(partials.shape[0]):
             step = load(omega, first, width)
             moving = step != zeros(omega, width)
             square, inner = zeros(x, width), zeros(x, width)
-            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for i in range(bounds[block], bounds[block + 1]):
                 here = np.int64(i) * n_samples + first
                 old_x, old_r = load(x, here, width), load(r, here, width)
                 store(x, here, select(moving, old_x + step * load(z, here, width), old_x))
@@ -111,10 +111,10 @@ def _bicgstab_update(width: int) -> Any:
 @bicgstab_update.register("numba")
 def _(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r: Array) -> tuple[Array, Array]:
     n_rows, n_samples = x.shape
-    partials = partial_sums(n_rows, 2 * n_samples, x.dtype)
+    partials, bounds = row_blocks(n_rows, 2 * n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (shadow, z, t, x, r)]
     for first, width in tiles(n_samples):
-        _bicgstab_update(width)(omega, *flat, partials, n_rows, n_samples, first)
+        _bicgstab_update(width)(omega, *flat, partials, bounds, n_samples, first)
     sums = ordered_sum(partials)
     return sums[:n_samples], sums[n_samples:]
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile.lanes.types import load, select, store, zeros
-from ensemble._compile.numba import ROW_BLOCK, compiled, per_width, prange, tiles
+from ensemble._compile.numba import compiled, per_width, prange, tiles
 from ensemble._compile.registry import kernel
-from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
+from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = ["lanczos_step", "minres_update"]
@@ -71,14 +71,14 @@ def minres_update(h: Array, z: Array, w: Array, p: Array, x: Array, v: Array, r:
 @per_width
 def _minres_update(width: int) -> Any:
     @compiled
-    def loop(h, z, w, p, x, v, r, partials, n_rows, n_samples, first):
+    def loop(h, z, w, p, x, v, r, partials, bounds, n_samples, first):
         for block in prange(partials.shape[0]):
             nothing = zeros(x, width)
             scale, second = load(h, first, width), load(h, n_samples + first, width)
             third, step = load(h, 2 * n_samples + first, width), load(h, 3 * n_samples + first, width)
             shrink, share = load(h, 4 * n_samples + first, width), load(h, 5 * n_samples + first, width)
             inner = nothing
-            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for i in range(bounds[block], bounds[block + 1]):
                 here = np.int64(i) * n_samples + first
                 new = scale * load(z, here, width)
                 new = select(second != nothing, new - second * load(w, here, width), new)
@@ -97,8 +97,8 @@ def _minres_update(width: int) -> Any:
 @minres_update.register("numba")
 def _(h: Array, z: Array, w: Array, p: Array, x: Array, v: Array, r: Array) -> Array:
     n_rows, n_samples = x.shape
-    partials = partial_sums(n_rows, n_samples, x.dtype)
+    partials, bounds = row_blocks(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (h, z, w, p, x, v, r)]
     for first, width in tiles(n_samples):
-        _minres_update(width)(*flat, partials, n_rows, n_samples, first)
+        _minres_update(width)(*flat, partials, bounds, n_samples, first)
     return ordered_sum(partials)

@@ -10,9 +10,9 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._compile.lanes.arithmetic import absolute, convert
 from ensemble._compile.lanes.types import load, select, store, zeros
-from ensemble._compile.numba import ROW_BLOCK, compiled, per_width, prange, tiles
+from ensemble._compile.numba import compiled, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.sparse.crs import partial_sums
+from ensemble._kernels.sparse.row_sums import largest_of_blocks, row_blocks
 
 __all__ = ["narrowed_values"]
 
@@ -32,10 +32,10 @@ def narrowed_values(values, out):
 @per_width
 def _narrowed(width):
     @compiled
-    def loop(values, out, partials, n_rows, n_samples, first):
+    def loop(values, out, partials, bounds, n_samples, first):
         for block in prange(partials.size // n_samples):
             most = zeros(values, width)
-            for k in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for k in range(bounds[block], bounds[block + 1]):
                 here = np.int64(k) * n_samples + first
                 entry = load(values, here, width)
                 size = absolute(entry)
@@ -49,7 +49,7 @@ def _narrowed(width):
 @narrowed_values.register("numba")
 def _(values, out):
     n_rows, n_samples = values.shape
-    partials = partial_sums(n_rows, n_samples, values.dtype)
+    partials, bounds = row_blocks(n_rows, n_samples, values.dtype)
     for first, width in tiles(n_samples):
-        _narrowed(width)(values.reshape(-1), out.reshape(-1), partials.reshape(-1), n_rows, n_samples, first)
-    return out, partials.max(axis=0, initial=0)
+        _narrowed(width)(values.reshape(-1), out.reshape(-1), partials.reshape(-1), bounds, n_samples, first)
+    return out, largest_of_blocks(partials)

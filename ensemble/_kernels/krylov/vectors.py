@@ -13,9 +13,9 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, select, store, zeros
-from ensemble._compile.numba import ROW_BLOCK, compiled, output, per_width, prange, tiles
+from ensemble._compile.numba import compiled, output, per_width, prange, tiles
 from ensemble._compile.registry import KERNELS, into, kernel
-from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
+from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = ["cg_direction", "cg_update", "copy_chosen", "dot", "put_samples", "take_samples"]
@@ -40,10 +40,10 @@ def dot(x: Array, y: Array, out: Array) -> Array:
 @per_width
 def _dot(width: int) -> Any:
     @compiled
-    def loop(x, y, partials, n_rows, n_samples, first):
+    def loop(x, y, partials, bounds, n_samples, first):
         for block in prange(partials.shape[0]):
             inner = zeros(x, width)
-            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for i in range(bounds[block], bounds[block + 1]):
                 here = np.int64(i) * n_samples + first
                 inner = inner + load(x, here, width) * load(y, here, width)
             store(partials.reshape(-1), block * n_samples + first, inner)
@@ -56,9 +56,9 @@ def _(x: Array, y: Array, out: Array) -> Array:
     n_rows, n_samples = x.shape
     if x.dtype != y.dtype or x.dtype.kind != "f":
         return dot.reference(x, y, out)
-    partials = partial_sums(n_rows, n_samples, x.dtype)
+    partials, bounds = row_blocks(n_rows, n_samples, x.dtype)
     for first, width in tiles(n_samples):
-        _dot(width)(x.reshape(-1), y.reshape(-1), partials, n_rows, n_samples, first)
+        _dot(width)(x.reshape(-1), y.reshape(-1), partials, bounds, n_samples, first)
     return into(out, ordered_sum(partials))
 
 
@@ -88,12 +88,12 @@ def cg_update(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
 @per_width
 def _cg_update(width: int) -> Any:
     @compiled
-    def loop(alpha, p, q, x, r, partials, n_rows, n_samples, first):
+    def loop(alpha, p, q, x, r, partials, bounds, n_samples, first):
         for block in prange(partials.shape[0]):
             step = load(alpha, first, width)
             moving = step != zeros(alpha, width)
             inner = zeros(x, width)
-            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for i in range(bounds[block], bounds[block + 1]):
                 here = np.int64(i) * n_samples + first
                 old_x, old_r = load(x, here, width), load(r, here, width)
                 store(x, here, select(moving, old_x + step * load(p, here, width), old_x))
@@ -108,10 +108,10 @@ def _cg_update(width: int) -> Any:
 @cg_update.register("numba")
 def _(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
     n_rows, n_samples = x.shape
-    partials = partial_sums(n_rows, n_samples, x.dtype)
+    partials, bounds = row_blocks(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (p, q, x, r)]
     for first, width in tiles(n_samples):
-        _cg_update(width)(alpha, *flat, partials, n_rows, n_samples, first)
+        _cg_update(width)(alpha, *flat, partials, bounds, n_samples, first)
     return ordered_sum(partials)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, splat, store, stream, zeros
-from ensemble._compile.numba import ROW_BLOCK, compiled, output, per_width, prange, streams, tiles
+from ensemble._compile.numba import compiled, output, per_width, prange, streams, tiles
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums, row_product, row_sum, scattered
+from ensemble._kernels.sparse.crs import row_product, row_sum, scattered
+from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
 
 __all__ = ["chebyshev_first", "chebyshev_last", "chebyshev_start", "chebyshev_step", "power_step"]
 
@@ -184,12 +185,11 @@ def power_step(indptr, indices, values, dinv, q, scale, out):
 @per_width
 def _power_step(width, shared, prefetch_x):
     @compiled
-    def loop(indptr, indices, values, dinv, q, scale, z, quotients, squares, past_cache, n_samples, first):
-        n_rows = indptr.size - 1
+    def loop(indptr, indices, values, dinv, q, scale, z, quotients, squares, bounds, past_cache, n_samples, first):
         for block in prange(quotients.shape[0]):
             quotient, square = zeros(values, width), zeros(values, width)
             factor = load(scale, first, width)
-            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for i in range(bounds[block], bounds[block + 1]):
                 total = row_product(
                     indptr, indices, values, q, i, n_samples, first, shared, prefetch_x, zeros(values, width)
                 )
@@ -213,12 +213,12 @@ def _(indptr, indices, values, dinv, q, scale, out):
     n_rows, n_samples = q.shape
     out = output(out, q.shape, q.dtype)
     shared = values.shape[1] != n_samples
-    quotients, squares = (partial_sums(n_rows, n_samples, q.dtype) for _ in range(2))
+    (quotients, bounds), (squares, _) = (row_blocks(n_rows, n_samples, q.dtype) for _ in range(2))
     flat = [array.reshape(-1) for array in (values, dinv, q, scale, out)]
     prefetch_x = scattered(indptr, indices, q)
     for first, width in tiles(n_samples):
         _power_step(width, shared, prefetch_x)(
-            indptr, indices, *flat, quotients, squares, streams(out), n_samples, first
+            indptr, indices, *flat, quotients, squares, bounds, streams(out), n_samples, first
         )
     return out, ordered_sum(quotients), ordered_sum(squares)
 

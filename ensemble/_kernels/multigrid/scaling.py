@@ -16,10 +16,11 @@ from ensemble._backend import array_namespace
 from ensemble._compile import cuda
 from ensemble._compile.lanes.arithmetic import absolute, convert
 from ensemble._compile.lanes.types import load, select, splat, store, stream, zeros
-from ensemble._compile.numba import ROW_BLOCK, compiled, per_width, prange, streams, tiles
+from ensemble._compile.numba import compiled, per_width, prange, streams, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.krylov.vectors import dot
-from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums, row_product, row_sum
+from ensemble._kernels.sparse.crs import row_product, row_sum
+from ensemble._kernels.sparse.row_sums import block_sums, largest_of_blocks, ordered_sum, row_blocks
 
 __all__ = ["entry_units", "narrowed", "scaled_finish", "scaled_start"]
 
@@ -78,10 +79,10 @@ LARGEST_EXPONENT = {4: 126, 8: 1022}
 @per_width
 def _largest(width):
     @compiled
-    def loop(x, partials, n_rows, n_samples, first):
+    def loop(x, partials, bounds, n_samples, first):
         for block in prange(partials.size // n_samples):
             most = zeros(x, width)
-            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for i in range(bounds[block], bounds[block + 1]):
                 size = absolute(load(x, np.int64(i) * n_samples + first, width))
                 most = select(size > most, size, most)  # a comparison with NaN is false
             store(partials, block * n_samples + first, most)
@@ -92,10 +93,10 @@ def _largest(width):
 @entry_units.register("numba")
 def _(r, unit, out):
     n_rows, n_samples = r.shape
-    partials = partial_sums(n_rows, n_samples, r.dtype)
+    partials, bounds = row_blocks(n_rows, n_samples, r.dtype)
     for first, width in tiles(n_samples):
-        _largest(width)(r.reshape(-1), partials.reshape(-1), n_rows, n_samples, first)
-    return into(out, units_from(partials.max(axis=0, initial=0), unit))
+        _largest(width)(r.reshape(-1), partials.reshape(-1), bounds, n_samples, first)
+    return into(out, units_from(largest_of_blocks(partials), unit))
 
 
 @entry_units.register("cuda")
@@ -223,13 +224,12 @@ def scaled_finish(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r,
 def _finish(width, shared):
     @compiled
     def loop(
-        scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out, partials, past_cache, n_samples, first,
-        scaled,
+        scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out, partials, bounds, past_cache, n_samples,
+        first, scaled,
     ):  # fmt: skip
-        n_rows = indptr.size - 1
         for block in prange(partials.size // n_samples):
             inner = zeros(out, width)
-            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for i in range(bounds[block], bounds[block + 1]):
                 total = row_product(
                     indptr, indices, values, x, i, n_samples, first, shared, False, zeros(values, width)
                 )
@@ -256,12 +256,12 @@ def _(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out):
     n_rows, n_samples = x.shape
     out = np.empty(r.shape, r.dtype) if out is None else out
     shared = values.shape[1] != n_samples
-    partials = partial_sums(n_rows, n_samples, r.dtype)
+    partials, bounds = row_blocks(n_rows, n_samples, r.dtype)
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, r, out, partials)]
     for first, width in tiles(n_samples):
         _finish(width, shared)(
-            (b if scale is None else scale).reshape(-1), leave, indptr, indices, *flat, streams(out), n_samples, first,
-            scale is not None,
+            (b if scale is None else scale).reshape(-1), leave, indptr, indices, *flat, bounds, streams(out), n_samples,
+            first, scale is not None,
         )  # fmt: skip
     return out, ordered_sum(partials)
 

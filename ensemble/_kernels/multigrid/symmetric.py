@@ -38,7 +38,8 @@ from ensemble._compile.numba import (
 from ensemble._compile.registry import kernel
 from ensemble._kernels.multigrid import relaxation, scaling
 from ensemble._kernels.sparse import crs as sparse
-from ensemble._kernels.sparse.crs import U, ordered_sum, partial_sums
+from ensemble._kernels.sparse.crs import U
+from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble._typing import Array
 
 __all__ = [
@@ -247,7 +248,8 @@ def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
     leave, r = (x if array is None else array for array in (leave, r))
     out = output(out, x.shape, r.dtype)
     shared = values.shape[1] != n_samples
-    sums, squares = (partial_sums(n_rows if kind >= DOT else 0, n_samples, r.dtype) for _ in range(2))
+    n_blocks = SERIAL.bounds(n_rows).size - 1 if kind >= DOT else 0
+    sums, squares = (np.zeros((n_blocks, n_samples), r.dtype) for _ in range(2))
     n_chunks = chunks_of(n_rows)
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, leave, r, out)]
     for first, width in tiles(n_samples):
@@ -324,7 +326,7 @@ def _(graph, values, x, b, graph_p, restriction, p, r, out):
 @symmetric_spmv_dot.register("numba")
 def _(graph, values, x, out):
     out, sums, _ = _run(DOT, graph, values, x, x, x, x, x, x, out)
-    return out, ordered_sum(sums)
+    return out, SERIAL.total(sums)
 
 
 @symmetric_chebyshev_first.register("numba")
@@ -346,10 +348,10 @@ def _(graph, values, dinv, b, x, a, c, w, out):
 @symmetric_finish.register("numba")
 def _(leave, graph, values, dinv, b, x, a, c, w, r, out):
     out, sums, _ = _run(FINISH, graph, values, dinv, b, x, a, c, w, out, leave, r)
-    return out, ordered_sum(sums)
+    return out, SERIAL.total(sums)
 
 
 @symmetric_power_step.register("numba")
 def _(graph, values, dinv, q, scale, out):
     out, sums, squares = _run(POWER, graph, values, dinv, q, q, scale, scale, q, out)
-    return out, ordered_sum(sums), ordered_sum(squares)
+    return out, SERIAL.total(sums), SERIAL.total(squares)

@@ -22,7 +22,6 @@ from ensemble._compile.lanes.arithmetic import REGISTER_BYTES, add_terms, combin
 from ensemble._compile.lanes.types import load, prefetch, splat, store, stream, zeros
 from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import (
-    ROW_BLOCK,
     WIDTHS,
     compiled,
     output,
@@ -35,8 +34,8 @@ from ensemble._compile.numba import (
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.krylov.vectors import dot_partials
 from ensemble._kernels.sparse import affine_mma
-from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
 from ensemble._kernels.sparse.fma import fma
+from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = [
@@ -179,11 +178,10 @@ def affine_spmv_dot(indptr, indices, terms, coefficients, x, out):
 @per_width
 def _spmv_dot(width, n_terms):
     @compiled
-    def loop(indptr, indices, terms, coefficients, x, y, partials, past_cache, n_samples, first):
-        n_rows = indptr.size - 1
+    def loop(indptr, indices, terms, coefficients, x, y, partials, bounds, past_cache, n_samples, first):
         for block in prange(partials.size // n_samples):
             inner = zeros(terms, width)
-            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for i in range(bounds[block], bounds[block + 1]):
                 sums = term_product(indptr, indices, terms, x, i, n_samples, first, zero_sums(terms, width, n_terms))
                 total = combine(sums, coefficients, first, n_samples)
                 here = np.int64(i) * n_samples + first
@@ -216,10 +214,10 @@ def _(indptr, indices, terms, coefficients, x, out):
     n_rows, n_samples = x.shape
     n_terms = terms.shape[1]
     out = output(out, x.shape, x.dtype)
-    partials = partial_sums(n_rows, n_samples, x.dtype)
+    partials, bounds = row_blocks(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (terms, coefficients, x, out, partials)]
     for first, width in tiles(n_samples, widest(n_terms, x.itemsize)):
-        _spmv_dot(width, n_terms)(indptr, indices, *flat, streams(out), n_samples, first)
+        _spmv_dot(width, n_terms)(indptr, indices, *flat, bounds, streams(out), n_samples, first)
     return out, ordered_sum(partials)
 
 

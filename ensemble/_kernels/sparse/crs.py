@@ -15,10 +15,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._compile import cuda
-from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import load, prefetch, splat, store, stream, zeros
 from ensemble._compile.numba import (
-    ROW_BLOCK,
     compiled,
     compiled_serial,
     inner,
@@ -30,6 +28,7 @@ from ensemble._compile.numba import (
     tiles,
 )
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = ["diagonal", "residual", "spmv", "spmv_add", "spmv_dot", "spmv_transpose"]
@@ -47,22 +46,6 @@ def row_sum(indptr, indices, values, x):
         term = xp.take(values, k, axis=0) * xp.take(x, xp.take(indices, k), axis=0)
         y = xp.where(asarray_like(live[:, None], values), y + term, y)
     return y
-
-
-def block_sums(terms: Array) -> Array:
-    """The sum over rows in blocks of `ROW_BLOCK`, the blocks added in order: one value a sample."""
-    xp = array_namespace(terms)
-    n_rows, n_samples = terms.shape
-    n_blocks = -(-n_rows // ROW_BLOCK)
-    padding = xp.zeros((n_blocks * ROW_BLOCK - n_rows, n_samples), dtype=terms.dtype)
-    blocks = xp.reshape(xp.concat([terms, padding]), (n_blocks, ROW_BLOCK, n_samples))
-    partials = xp.zeros((n_blocks, n_samples), dtype=terms.dtype)
-    for i in range(min(n_rows, ROW_BLOCK)):
-        partials = partials + blocks[:, i, :]
-    total = xp.zeros((n_samples,), dtype=terms.dtype)
-    for block in range(n_blocks):
-        total = total + partials[block, :]
-    return total
 
 
 WIDE_ENTRY = 128
@@ -146,23 +129,6 @@ def scattered_few_samples(indptr, indices, values, x):
     """As `scattered`, for a product of one or two samples, where the stream of values drives `x` from the cache."""
     outgrown = x.nbytes > CACHE_BYTES // 4 and values.nbytes > 4 * CACHE_BYTES
     return outgrown and bool(far_columns(indptr, indices))
-
-
-@compiled_serial
-def ordered_sum(partials):
-    """The sum of the rows of `partials`, first to last, whatever the number of columns."""
-    total = new(partials.shape[1], partials.dtype)
-    for s in range(partials.shape[1]):
-        total[s] = 0
-    for block in range(partials.shape[0]):
-        for s in range(partials.shape[1]):
-            total[s] += partials[block, s]
-    return total
-
-
-def partial_sums(n_rows, n_samples, dtype):
-    """Zeros for one partial sum of each row block."""
-    return np.zeros((-(-n_rows // ROW_BLOCK), n_samples), dtype)
 
 
 # --- products
@@ -382,11 +348,10 @@ def spmv_dot(indptr, indices, values, x, out):
 @per_width
 def _spmv_dot(width, shared, prefetch_x):
     @compiled
-    def loop(indptr, indices, values, x, y, partials, past_cache, n_samples, first):
-        n_rows = indptr.size - 1
+    def loop(indptr, indices, values, x, y, partials, bounds, past_cache, n_samples, first):
         for block in prange(partials.shape[0]):
             inner = zeros(values, width)
-            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+            for i in range(bounds[block], bounds[block + 1]):
                 total = row_product(
                     indptr, indices, values, x, i, n_samples, first, shared, prefetch_x, zeros(values, width)
                 )
@@ -404,10 +369,9 @@ def _spmv_dot(width, shared, prefetch_x):
 @per_width
 def _few_sample_dot(width, prefetch_x):
     @compiled
-    def loop(indptr, indices, values, x, y, partials):
-        n_rows = indptr.size - 1
+    def loop(indptr, indices, values, x, y, partials, bounds):
         for block in prange(partials.shape[0]):
-            low, high = block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)
+            low, high = bounds[block], bounds[block + 1]
             product = few_sample_rows(
                 indptr, indices, values, x, x, y, width, prefetch_x, np.int64(DOT), low, high, zeros(values, width)
             )
@@ -418,17 +382,19 @@ def _few_sample_dot(width, prefetch_x):
 
 @spmv_dot.register("numba")
 def _(indptr, indices, values, x, out):
-    n_rows, n_samples = x.shape
-    out = output(out, x.shape, x.dtype)
+    n_rows, n_samples = indptr.size - 1, x.shape[1]
+    out = output(out, (n_rows, n_samples), x.dtype)
     shared = values.shape[1] != n_samples
-    partials = partial_sums(n_rows, n_samples, x.dtype)
+    partials, bounds = row_blocks(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (values, x, out)]
     if n_samples <= FEW_SAMPLES and not shared:
-        _few_sample_dot(n_samples, scattered_few_samples(indptr, indices, values, x))(indptr, indices, *flat, partials)
+        _few_sample_dot(n_samples, scattered_few_samples(indptr, indices, values, x))(
+            indptr, indices, *flat, partials, bounds
+        )
         return out, ordered_sum(partials)
     prefetch_x = scattered(indptr, indices, x)
     for first, width in tiles(n_samples):
-        _spmv_dot(width, shared, prefetch_x)(indptr, indices, *flat, partials, streams(out), n_samples, first)
+        _spmv_dot(width, shared, prefetch_x)(indptr, indices, *flat, partials, bounds, streams(out), n_samples, first)
     return out, ordered_sum(partials)
 
 

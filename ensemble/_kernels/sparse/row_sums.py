@@ -1,0 +1,130 @@
+"""Sums, maxima and truth values over the rows of vectors, shape (n, n_samples): one value per sample.
+
+A kernel adds the terms of a block of rows; the sums of the blocks are added here. `SERIAL` cuts rows into blocks of
+`ROW_BLOCK` and adds the blocks in order, so that the sum depends on nothing but the number of rows. Where vectors are
+distributed over processes, another `RowSums` is in force: it cuts blocks that do not depend on the number of processes
+and combines the blocks of all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._compile.allocation import new
+from ensemble._compile.numba import ROW_BLOCK, compiled_serial
+from ensemble._typing import Array
+
+__all__ = [
+    "SERIAL", "RowSums", "block_sums", "largest_of_blocks", "ordered_sum", "row_blocks", "rows_in_force", "summed_by",
+]  # fmt: skip
+
+
+@compiled_serial
+def added_in_order(partials):
+    """The sum of the rows of `partials`, first to last, whatever the number of columns."""
+    total = new(partials.shape[1], partials.dtype)
+    for s in range(partials.shape[1]):
+        total[s] = 0
+    for block in range(partials.shape[0]):
+        for s in range(partials.shape[1]):
+            total[s] += partials[block, s]
+    return total
+
+
+@functools.lru_cache(maxsize=64)
+def _even_bounds(n_rows: int) -> np.ndarray:
+    bounds = np.minimum(np.arange(0, n_rows + ROW_BLOCK, ROW_BLOCK, dtype=np.int64), n_rows)
+    bounds.flags.writeable = False
+    return bounds
+
+
+class RowSums:
+    """How the rows of a vector are cut into blocks and what combines the blocks: here, those of this process alone."""
+
+    def bounds(self, n_rows: int) -> np.ndarray:
+        """The first row of each block and the number of rows, int64, shape (n_blocks + 1,)."""
+        return _even_bounds(n_rows)
+
+    def total(self, partials: np.ndarray) -> np.ndarray:
+        """The sum over all blocks of `partials`, shape (n_blocks, n_columns), for each column."""
+        return added_in_order(partials)  # type: ignore[no-any-return]
+
+    def largest(self, values: np.ndarray) -> np.ndarray:
+        """The largest of `values` over all processes, entry by entry; NaN does not count."""
+        return values
+
+    def smallest(self, values: np.ndarray) -> np.ndarray:
+        """The smallest of `values` over all processes, entry by entry; NaN does not count."""
+        return -self.largest(-values)
+
+    def any(self, flags: np.ndarray) -> np.ndarray:
+        """Which of `flags` are true on some process."""
+        return flags
+
+    def agreed(self, values: Any) -> Any:
+        """`values` of the first process: what decides must be the same everywhere, whatever the processors round."""
+        return values
+
+
+SERIAL = RowSums()
+
+_IN_FORCE: ContextVar[RowSums] = ContextVar("rows", default=SERIAL)
+
+
+def rows_in_force() -> RowSums:
+    """How rows are summed in this thread."""
+    return _IN_FORCE.get()
+
+
+@contextmanager
+def summed_by(rows: RowSums) -> Iterator[None]:
+    """Sum rows by `rows` in this thread until the block ends."""
+    token = _IN_FORCE.set(rows)
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(token)
+
+
+def row_blocks(n_rows: int, n_columns: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Zeros for one partial sum of each block of rows, and the bounds of the blocks."""
+    bounds = _IN_FORCE.get().bounds(n_rows)
+    return np.zeros((bounds.size - 1, n_columns), dtype), bounds
+
+
+def ordered_sum(partials: np.ndarray) -> np.ndarray:
+    """The sum of the partial sums of all blocks, one value for each column."""
+    return _IN_FORCE.get().total(partials)
+
+
+def largest_of_blocks(partials: np.ndarray) -> np.ndarray:
+    """The largest of the partial maxima of all blocks, zero or above, one value for each column."""
+    most: np.ndarray = partials.max(axis=0, initial=0)
+    return _IN_FORCE.get().largest(most)
+
+
+def block_sums(terms: Array) -> Array:
+    """The sum over rows in blocks, as kernels add them: one value a sample."""
+    xp, rows = array_namespace(terms), _IN_FORCE.get()
+    n_rows, n_samples = terms.shape
+    if rows is not SERIAL:
+        parts = [added_in_order(terms[a:b, :]) for a, b in itertools.pairwise(rows.bounds(n_rows))]
+        return rows.total(np.reshape(parts, (len(parts), n_samples)).astype(terms.dtype))
+    n_blocks = -(-n_rows // ROW_BLOCK)
+    padding = xp.zeros((n_blocks * ROW_BLOCK - n_rows, n_samples), dtype=terms.dtype)
+    blocks = xp.reshape(xp.concat([terms, padding]), (n_blocks, ROW_BLOCK, n_samples))
+    partials = xp.zeros((n_blocks, n_samples), dtype=terms.dtype)
+    for i in range(min(n_rows, ROW_BLOCK)):
+        partials = partials + blocks[:, i, :]
+    total = xp.zeros((n_samples,), dtype=terms.dtype)
+    for block in range(n_blocks):
+        total = total + partials[block, :]
+    return total
