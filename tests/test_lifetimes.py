@@ -23,6 +23,9 @@ LARGE = 16000
 OF_OTHERS = {"fem: scikit-fem"}
 """Cases that hold objects of libraries which refer to each other: a mesh of scikit-fem and its mapping."""
 
+COMPILERS = ("numba", "llvmlite", "ensemble._compile")
+"""Where the classes of compiled code begin."""
+
 
 def of_library(x):
     """Whether an object, a function or a frame is of the library."""
@@ -47,6 +50,8 @@ def arrays_in(result):
         x = pending.pop()
         if id(x) in seen or issubclass(type(x), types.ModuleType | type | types.FrameType | weakref.ProxyType):
             continue  # `isinstance` asks what a proxy stands for, which may be gone
+        if type(x).__module__.startswith(COMPILERS):  # code: what it refers to belongs to the process
+            continue
         seen.add(id(x))
         if isinstance(x, np.ndarray):
             found += [weakref.ref(x)] if x.nbytes > LARGE else []
