@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._backend import array_namespace, asarray_like
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import vectors
 from ensemble._typing import Array
 from ensemble.krylov._complex import complex_parts
-from ensemble.krylov._norms import norms, units_of
+from ensemble.krylov._norms import any_row, norms, units_of
 from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
@@ -43,6 +43,9 @@ class KrylovIteration:
     scratch: tuple[str, ...] = ()
     """Names of those that do not; the last is free between iterations."""
 
+    multiplied: tuple[str, ...] = ("x",)
+    """Names of those that A is applied to: they have room for what its products need beside them."""
+
     parts: tuple[str, ...] = ("iterate",)
     """Methods that make up one iteration, in their order; a device solve may end after any of them."""
 
@@ -68,7 +71,7 @@ class KrylovIteration:
             unit = asarray_like(self.unit.astype(self.b.dtype), self.b)
             self.b, x0, atol = self.b / unit, None if x0 is None else x0 / unit, atol / self.unit
             norm_b = norms(self.b)
-        self.x, self.r = empty_like(self.b), empty_like(self.b)
+        self.x, self.r = self.A.space.vector(self.b), empty_like(self.b)
         zero = self.zero_samples(norm_b)
         self.x0 = x0 if x0 is None or not zero.any() else with_zeros(x0, zero)
         self.x[...] = 0.0 if x0 is None else self.x0
@@ -109,7 +112,7 @@ class KrylovIteration:
         """Which samples of b are all zeros: their solution is zero, whatever x0 is."""
         if norm_b.all():
             return np.zeros(norm_b.size, bool)
-        zero: np.ndarray = (norm_b == 0.0) & ~to_numpy(array_namespace(self.b).any(self.b != 0.0, axis=0))
+        zero: np.ndarray = (norm_b == 0.0) & ~any_row(self.b != 0.0)
         return zero
 
     def residual(self, out: Array, x: Array = None) -> Array:
@@ -230,7 +233,7 @@ class KrylovIteration:
         samples = self.samples[running]
         rate = np.log(norm[running] / self.initial[samples]) / iterations[running]
         ahead = np.log(self.target[samples] / norm[running]) / rate
-        return bool(np.any((rate >= 0.0) | (ahead >= WORTH_COMPACTING)))
+        return bool(self.A.space.agreed(np.any((rate >= 0.0) | (ahead >= WORTH_COMPACTING))))
 
     def compact(self, kept: np.ndarray) -> None:
         """Reduce vectors, matrix and preconditioner to the samples at the places `kept`."""
@@ -244,10 +247,13 @@ class KrylovIteration:
         else:
             vectors.put_samples(self.x, asarray_like(self.samples, self.x), self.wide_x)
         self.A, self.M = self.A.take_samples(kept), self.M.take_samples(kept)
+        like = vectors.take_samples(self.r, places, None)
         for name in self.vectors:
-            setattr(self, name, vectors.take_samples(getattr(self, name), places, None))
+            room = self.A.space.vector(like) if name in self.multiplied else None
+            setattr(self, name, vectors.take_samples(getattr(self, name), places, room))
         for name in self.scratch:
-            setattr(self, name, empty_like(self.x))
+            room = self.A.space.vector(like) if name in self.multiplied else empty_like(like)
+            setattr(self, name, room)
         self.samples, self.active = self.samples[kept], self.active[kept]
         self.workspace = self.M.workspace(kept.size)
 
@@ -301,7 +307,7 @@ class KrylovIteration:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             scaled = x * unit
             left = scaled / unit
-            changed = to_numpy(xp.any(left != x, axis=0)) & (self.status == Status.converged)
+            changed = any_row(left != x) & (self.status == Status.converged)
             if changed.any():
                 norm = norms(self.system.A.residual(left, self.system.b / unit, empty_like(x)))
                 missed = changed & ~(norm <= self.target)

@@ -6,6 +6,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.sparse.row_sums import space_in_force
 from ensemble._typing import Array
 from ensemble.krylov._complex import squared_parts
 
@@ -28,15 +29,26 @@ def units_of(b: Array, norm: np.ndarray, coupled: bool) -> np.ndarray | None:
     odd = ~((norm >= low) & (norm <= high))
     if not odd.any():
         return None
-    xp = array_namespace(b)
-    largest = to_numpy(xp.max(xp.abs(b), axis=0)).astype(np.float64) if b.shape[0] else np.zeros(b.shape[1])
-    known = np.isfinite(largest) & (largest > 0.0)
+    most = largest(b)
+    known = np.isfinite(most) & (most > 0.0)
     if coupled:
-        largest = np.full_like(largest, largest[known].max(initial=0.0))
-        odd, known = np.full_like(odd, odd[known].any()), largest > 0.0
+        most = np.full_like(most, most[known].max(initial=0.0))
+        odd, known = np.full_like(odd, odd[known].any()), most > 0.0
     if not (odd & known).any():
         return None
-    return np.where(odd & known, np.ldexp(1.0, np.frexp(largest)[1] - 1), 1.0)
+    return np.where(odd & known, np.ldexp(1.0, np.frexp(most)[1] - 1), 1.0)
+
+
+def largest(vectors: Array) -> np.ndarray:
+    """The largest magnitude of each sample, float64 on the host; zero without rows."""
+    xp = array_namespace(vectors)
+    most = to_float64(xp.max(xp.abs(vectors), axis=0)) if vectors.shape[0] else np.zeros(vectors.shape[1])
+    return space_in_force().largest(most)
+
+
+def any_row(flags: Array) -> np.ndarray:
+    """Which samples have a row where `flags`, shape (n, n_samples), is true."""
+    return space_in_force().any(to_numpy(array_namespace(flags).any(flags, axis=0)))
 
 
 def to_float64(values: Array) -> np.ndarray:

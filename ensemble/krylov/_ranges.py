@@ -17,7 +17,7 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._typing import Array
 from ensemble.krylov._iteration import with_zeros
-from ensemble.krylov._norms import to_float64
+from ensemble.krylov._norms import largest
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg import Identity
 from ensemble.linalg.linear_operator import LinearOperator
@@ -51,7 +51,7 @@ def in_other_units(system: LinearSystem, failed: np.ndarray) -> tuple[LinearSyst
 
     None for no such samples. Where samples cannot be taken out, the others stay, with right-hand sides of zero.
     """
-    if system.coupled or not failed.any() or not system.b.shape[0]:
+    if system.coupled or not failed.any() or not system.A.shape[0]:
         return None
     numbers, takes = np.arange(failed.size), system.A.takes_samples and system.M.takes_samples
     if takes:
@@ -99,12 +99,6 @@ def units_of_products(system: LinearSystem) -> np.ndarray:
             break
     even = np.clip(exponent + exponent % 2, 2 - limits.maxexp, limits.maxexp - 2)
     return np.where(known & (np.abs(exponent) > 3 * limits.maxexp // 8), np.ldexp(1.0, -even), 1.0)
-
-
-def largest(vectors: Array) -> np.ndarray:
-    """The largest magnitude of each sample."""
-    xp = array_namespace(vectors)
-    return to_float64(xp.max(xp.abs(vectors), axis=0))
 
 
 def like_vectors(values: np.ndarray, vectors: Array) -> Array:

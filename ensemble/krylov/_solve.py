@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._kernels.sparse.row_sums import SERIAL, in_space
 from ensemble.krylov._device import DeviceLoop, runs_on_device
-from ensemble.krylov._iteration import KrylovIteration
+from ensemble.krylov._iteration import KrylovIteration, stop_requested
 from ensemble.krylov._ranges import in_other_units
 from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult
@@ -24,8 +25,8 @@ def solve(
 
     Samples that failed because the range of numbers is too small for their products are solved again in other units.
     """
-    state = make(system)
-    with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
+    with np.errstate(all="ignore"), in_space(system.A.space):  # a broken sample's arithmetic concerns no other
+        state = make(system)
         iterate(state, max_iterations, compact, callback)
         other = in_other_units(system, state.failed()) if max_iterations else None
         if other is not None:
@@ -33,7 +34,7 @@ def solve(
             again = make(part)
             iterate(again, max_iterations, compact, callback and for_all_samples(callback, state, again, samples))
             state.take_over(again, samples)
-    return state.result()
+        return state.result()
 
 
 def iterate(state: KrylovIteration, max_iterations: int, compact: bool, callback: Callback | None) -> None:
@@ -61,6 +62,13 @@ def for_all_samples(
     return call
 
 
+def answer_of(callback: Callback, iteration: int, state: KrylovIteration) -> Any:
+    """What `callback` returns; where one process asks for the end, all end."""
+    with in_space(SERIAL):  # its own sums are those of this process
+        answer = callback(iteration, state.in_callers_units(state.latest))
+    return bool(state.A.space.any(np.array(stop_requested(answer))))
+
+
 def solve_on_host(state: KrylovIteration, max_iterations: int, may_compact: bool, callback: Callback | None) -> None:
     """Iterate until no sample runs; each decision is taken as soon as its inner product is known."""
     scalars = state.scalars = state.host_scalars(max_iterations)
@@ -75,7 +83,7 @@ def solve_on_host(state: KrylovIteration, max_iterations: int, may_compact: bool
             continue
         scalars.end_iteration(may_compact)
         if callback is not None:
-            state.stop(callback(scalars.steps, state.in_callers_units(state.latest)))
+            state.stop(answer_of(callback, scalars.steps, state))
         samples = state.samples
         if may_compact and state.should_compact(state.latest[samples], state.iterations[samples], state.active):
             kept = np.flatnonzero(state.active)

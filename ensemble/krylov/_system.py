@@ -57,13 +57,17 @@ def linear_system(
     A = as_operator(A, function, "A")
     M = Identity() if M is None else as_operator(M, function, "M")
     b, x0, shared = one_column(b), one_column(x0), is_shared(A, M)
-    n, given_shape = A.shape[0], getattr(b, "shape", ())
+    n, given_shape = A.local_shape[0], getattr(b, "shape", ())
     b, x0 = (flattened(vector, n, A.block_size) for vector in (b, x0))
     block_size = int(A.block_size) if tuple(getattr(b, "shape", ())) != tuple(given_shape) else 1
     advice = "Solve the normal equations or use lsmr."
     require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {tuple(A.shape)}", advice)
     require(
-        isinstance(M, Identity) or tuple(M.shape) == (n, n), function, "M", f"have shape {(n, n)}", f"shape {M.shape}"
+        isinstance(M, Identity) or tuple(M.local_shape) == (n, n),
+        function,
+        "M",
+        f"have shape {tuple(A.shape)}",
+        f"shape {M.shape}",
     )
     integer(max_iterations, function, "max_iterations", minimum=0)
     one_of(coupling, ("independent", "ensemble"), function, "coupling")

@@ -108,6 +108,7 @@ class BicgstabIteration(KrylovIteration):
 
     vectors = ("b", "x", "r", "p", "v", "shadow")
     scratch = ("y", "t")
+    multiplied = ("x", "y")
     parts = ("first_half", "second_half")  # many a solve ends in the middle of an iteration
     p: Array
     v: Array
@@ -117,8 +118,9 @@ class BicgstabIteration(KrylovIteration):
 
     def __init__(self, system: LinearSystem) -> None:
         super().__init__(system)
-        for name in ("p", "v", "shadow", "y", "t"):
+        for name in ("p", "v", "shadow", "t"):
             setattr(self, name, empty_like(self.b))
+        self.y = self.A.space.vector(self.b)
         for vector in (self.shadow, self.p):
             self.copy(self.active, self.r, vector)
 

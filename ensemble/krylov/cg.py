@@ -113,13 +113,14 @@ class CgIteration(KrylovIteration):
 
     vectors: tuple[str, ...] = ("b", "x", "r", "p")
     scratch = ("z",)
+    multiplied = ("x", "p")
     p: Array
     z: Array
     q: Array = None
 
     def __init__(self, system: LinearSystem, flexible: bool) -> None:
         super().__init__(system)
-        self.p, self.z = empty_like(self.b), empty_like(self.b)
+        self.p, self.z = self.A.space.vector(self.b), empty_like(self.b)
         if flexible:
             self.q, self.vectors = empty_like(self.b), (*self.vectors, "q")
 

@@ -117,7 +117,7 @@ def gmres(
     """
     system = linear_system("gmres", A, b, x0, M, rtol, atol, max_iterations, coupling)
     restart = integer(restart, "gmres", "restart", minimum=1)
-    restart = min(restart, max(system.b.shape[0], 1), max(max_iterations, 1))
+    restart = min(restart, max(system.A.shape[0], 1), max(max_iterations, 1))
     make = partial(GmresIteration, restart=restart, flexible=flexible)
     return solve(make, system, max_iterations, compact, callback)
 

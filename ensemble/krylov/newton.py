@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import integer, kind_of, message, positive, require
 from ensemble._compile.memory import empty_like
+from ensemble._kernels.sparse.row_sums import SERIAL, in_space
 from ensemble.krylov._norms import norms
 from ensemble.krylov.cg import cg
 from ensemble.krylov.result import SolveResult, Status
@@ -118,6 +119,7 @@ def newton(
     iterations, linear = np.zeros(n_samples, np.int64), np.zeros(n_samples, np.int64)
     active = np.ones(n_samples, bool)
     target: Any = None
+    matrix, space = None, SERIAL
     history: list[np.ndarray] = []
     with np.errstate(all="ignore"):
         for step in range(max_iterations + 1):
@@ -125,7 +127,11 @@ def newton(
             if samples.shape != u.shape:
                 samples = xp.broadcast_to(samples, u.shape)
             samples = contiguous(samples)  # of the same shape NumPy would give a read-only array: other kernels
-            norm = norms(samples)
+            if step == 0 and max_iterations:  # its space is that of the residuals
+                matrix = jacobian(_like(u0, r, u))
+                space = getattr(matrix, "space", SERIAL)
+            with in_space(space):
+                norm = norms(samples)
             if target is None:
                 target = np.maximum(rtol * _checked_reference(reference, norm), atol)
             history.append(np.where(active, norm, history[-1]) if history else norm)
@@ -137,7 +143,8 @@ def newton(
             if step == max_iterations or not active.any():
                 break
             right = samples if active.all() else xp.where(asarray_like(active, u), samples, xp.zeros_like(samples))
-            result = solver(jacobian(_like(u0, r, u)), _like(u0, r, right))
+            matrix = matrix if step == 0 else jacobian(_like(u0, r, u))
+            result = solver(matrix, _like(u0, r, right))
             if not isinstance(result, SolveResult):
                 raise TypeError(message("newton", "solver", "return a SolveResult", kind_of(result)))
             count, advice = result.status.size, "Give u0 as an Ensemble of that many samples."

@@ -291,6 +291,10 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """b - A x on bare arrays, in one pass over A."""
         return crs.residual(*self.arrays, x, b, out)
 
+    def add_product(self, x: Any, out: Any) -> Any:
+        """out += A x on bare arrays."""
+        return crs.spmv_add(*self.arrays, x, out)
+
     def apply_transpose(self, x: Any, out: Any = None) -> Any:
         """A^T x on bare arrays; the values are read where they stand, in a fixed order."""
         return crs.spmv_transpose(*self.transposed_arrays, x, out)

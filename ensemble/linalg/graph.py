@@ -345,6 +345,10 @@ class OnGraph:
         """An array in the library and on the device of this matrix."""
         return self.values
 
+    def with_values(self, values: Any) -> Any:
+        """A matrix with other values on the same graph."""
+        return type(self)(self.graph, values)  # type: ignore[call-arg]
+
 
 class UpperTriangle(NamedTuple):
     """Where a symmetric matrix keeps its values: the entries on and above the diagonal, row by row.

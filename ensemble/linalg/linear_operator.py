@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._check import require, sample_number
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.sparse.row_sums import SERIAL, Space
 from ensemble._typing import Array
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class LinearOperator:
         Whether there is `apply_dot_partials`.
     takes_samples : bool
         Whether there is `take_samples`, so that a solver may take finished samples out.
+    space : Space
+        How sums over rows of its vectors are taken: over the rows of this process, or over those of all processes.
+    local_shape : tuple of int
+        Rows and columns that this process holds of vectors of `shape`.
     """
 
     shape: Any
@@ -56,11 +61,22 @@ class LinearOperator:
     queues_kernels = False
     has_partial_dots = False
     takes_samples = True
+    space: Space = SERIAL
+
+    @property
+    def local_shape(self) -> tuple[int, int]:
+        """Rows and columns that this process holds of vectors of `shape`."""
+        n_rows, n_columns = self.shape
+        return n_rows, n_columns
 
     # --- products
     def apply(self, x: Array, out: Array = None) -> Array:
         """The product with `x`, in `out` or a new array."""
         raise NotImplementedError
+
+    def whole(self, x: Array) -> Array:
+        """`x` with what products read of it: behind it the rows that other processes own."""
+        return x
 
     def apply_dot(self, x: Array, out: Array = None) -> tuple[Array, Array]:
         """The product with `x`, and the inner products of `x` with it, one per sample."""

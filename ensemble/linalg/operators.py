@@ -106,7 +106,7 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
     if not is_array(x) and not isinstance(x, Ensemble | list | tuple):
         return NotImplemented
     x = x if isinstance(x, Ensemble) else numbers_of(x, f"{name} @", "x")
-    (rows, n), own, samples = operator.shape, operator.n_samples, samples_of(x)
+    (rows, n), own, samples = getattr(operator, "local_shape", operator.shape), operator.n_samples, samples_of(x)
     require(
         samples.ndim > 1 and samples.shape[0] == n, f"{name} @", "x",
         f"have {n} rows (the matrix has shape {tuple(operator.shape)})", f"shape {tuple(samples.shape[:-1])}",

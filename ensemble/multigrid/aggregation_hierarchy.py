@@ -10,13 +10,14 @@ import numpy as np
 from ensemble._backend import asarray_like, library_and_device
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import dot, put_samples, take_samples
+from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
-from ensemble.multigrid.coarse import CoarseSolver
+from ensemble.multigrid.coarse import CoarseSolver, coarse_solver_of
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
 from ensemble.multigrid.gauss_seidel import GaussSeidel, GaussSeidelSmoother
-from ensemble.multigrid.hierarchy import Hierarchy, entry_by_entry, require_graph, stored_matrix
+from ensemble.multigrid.hierarchy import Hierarchy, entry_by_entry, require_same_graph, stored_matrix
 from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.precision import in_single_precision, relative_energy, single_precision_serves
 from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
@@ -42,6 +43,10 @@ class Plan:
     galerkin: GalerkinProduct
     strong: StrongGraph | None = None
     smoothing: dict[Any, Any] = field(default_factory=dict)
+
+    def coarse_matrix(self, level: Level, damping: float, old: Any, with_energy: bool) -> Any:
+        """Prolongator and Galerkin matrix of `level`; see `coarse_matrix`."""
+        return coarse_matrix(level, damping, old, with_energy)
 
     def prolongator(self, A: Any, dinv: Array, omega: Array, out: Array) -> CrsMatrix:
         """The smoothed prolongator for the values of `A`."""
@@ -100,7 +105,7 @@ class AggregationHierarchy(Hierarchy):
         return self.level_table(heading, "  lambda_max", entries)
 
     def workspace(self, n_samples: int) -> Workspace:
-        return Workspace([level.A.shape[0] for level in self.levels], n_samples, self.reference_array)
+        return Workspace([level.A for level in self.levels], n_samples)
 
     def apply(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
         workspace = self.workspace_for(r, workspace)
@@ -112,7 +117,8 @@ class AggregationHierarchy(Hierarchy):
 
     def precondition_dot(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
         if r.dtype == self.dtype and self.precision.unit is None:
-            return dot(r, self.apply(r, out, workspace), None)
+            with in_space(self.space):
+                return dot(r, self.apply(r, out, workspace), None)
         workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
@@ -131,7 +137,8 @@ class AggregationHierarchy(Hierarchy):
             if workspace.double is None:
                 workspace.double = hierarchy.workspace(samples.size)
             part = hierarchy.apply(take_samples(r, places, None), None, workspace.double)
-            inner = dot(r, put_samples(part, places, out), None)
+            with in_space(self.space):
+                inner = dot(r, put_samples(part, places, out), None)
         return out, inner
 
     def unit_for(self, r: Array) -> Any:
@@ -170,7 +177,7 @@ class AggregationHierarchy(Hierarchy):
     def update(self, A: Any) -> AggregationHierarchy:
         """As `Hierarchy.update`; aggregates, the near-nullspace and the symbolic Galerkin products are kept."""
         A = stored_matrix(A, "Hierarchy.update", blocks=isinstance(self.levels[0].A, BcrsMatrix))
-        require_graph(A, self.levels[0].A.graph, "Hierarchy.update", "smoothed_aggregation")
+        require_same_graph(A, self.levels[0].A, "Hierarchy.update", "smoothed_aggregation")
         plan = self.levels[0].plan
         by_rows = isinstance(self.smoother, GaussSeidel) or (plan is not None and plan.strong is not None)
         if by_rows and isinstance(A, SymmetricCrsMatrix):
@@ -188,7 +195,8 @@ class AggregationHierarchy(Hierarchy):
             return
         energies = [level.energy for level in self.levels if level.energy is not None]
         amplified = None if self.coarse is None else self.coarse.amplification(self.levels[-1].A)
-        samples = np.flatnonzero(~single_precision_serves(self.precision.fits, energies, amplified))
+        serves = self.space.agreed(single_precision_serves(self.precision.fits, energies, amplified))
+        samples = np.flatnonzero(~serves)
         if not samples.size:
             return
         part = A if samples.size == self.n_samples else A.take_samples(samples)
@@ -206,11 +214,11 @@ class AggregationHierarchy(Hierarchy):
         last = len(self.levels) - 1
         for k, level in enumerate(self.levels):
             if k == last and self.coarse is not None:
-                self.coarse = CoarseSolver(level.A)
+                self.coarse = coarse_solver_of(level.A)
                 break
             fill_level(level, self.smoother)
             if level.plan is not None:
-                self.levels[k + 1].A = coarse_matrix(
+                self.levels[k + 1].A = level.plan.coarse_matrix(
                     level, self.damping, self.levels[k + 1].A, self.precision.fits is not None
                 )
 
@@ -240,7 +248,7 @@ def finest_matrix(A: Any, precision: Precision) -> tuple[Any, Precision]:
         narrow, unit, fits = in_single_precision(A)
         return narrow, Precision(requested, unit, fits if requested is None else None)
     if requested is not None:
-        A = type(A)(A.graph, A.values.astype(requested, copy=False))
+        A = A.with_values(A.values.astype(requested, copy=False))
     return A, Precision(requested)
 
 

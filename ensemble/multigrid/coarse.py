@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
@@ -122,6 +125,12 @@ class CoarseSolver:
         if self.others.size:
             largest[self.others] = amplification(A.take_samples(self.others), self.inverse)
         return largest
+
+
+@functools.singledispatch
+def coarse_solver_of(A: Any) -> Any:
+    """The direct solver of a coarsest matrix; matrices over several processes register their own."""
+    return CoarseSolver(A)
 
 
 def has_symmetric_graph(A: CrsMatrix) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._backend import array_namespace
-from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.scaling import entry_units, scaled_finish, scaled_start
 from ensemble._kernels.multigrid.symmetric import symmetric_finish
+from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
-from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import BcrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.cycle import Workspace, coarse_correction, v_cycle
 from ensemble.multigrid.relaxation import ChebyshevSmoother
 
@@ -27,12 +27,13 @@ def converted_v_cycle(
     """
     level = levels[0]
     if workspace.b[0] is None:
-        workspace.b[0], workspace.x[0] = (empty_like(workspace.swap[0]) for _ in range(2))
+        workspace.b[0], workspace.x[0] = (level.A.space.vector(workspace.swap[0]) for _ in range(2))
     b, x, swap, w = workspace.b[0], workspace.x[0], workspace.swap[0], workspace.scratch[0]
     if unit is None:
         enter = leave = array_namespace(r).ones_like(r[0])
     else:
-        enter, leave = entry_units(r, unit, None)
+        with in_space(level.A.space):
+            enter, leave = entry_units(r, unit, None)
     smoother = level.smoother
     if not isinstance(smoother, ChebyshevSmoother):  # no first and last step that convert
         b[...] = enter * r if scale is None else scale * (enter * r)
@@ -40,15 +41,17 @@ def converted_v_cycle(
         out[...] = x if scale is None else scale * x
         if unit is not None:
             out[...] = leave * out
-        return out, dot(r, out, None)
+        with in_space(level.A.space):
+            return out, dot(r, out, None)
     scaled_start(scale, enter, r, smoother.dinv, smoother.steps(r.shape[1])[0][1], b, swap)
     here = smoother.smooth(b, None, swap, x, w, begun=True)
     coarse_correction(levels, coarse, b, here, w, workspace, 0)
 
     def finish(x: Array, a: Array, c: Array, w: Array) -> tuple[Any, Any]:
         A = level.A
-        if isinstance(A, CrsMatrix):
-            inner = scaled_finish(scale, leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)[1]
+        if hasattr(A, "arrays") and not isinstance(A, SymmetricCrsMatrix | BcrsMatrix):
+            with in_space(A.space):
+                inner = scaled_finish(scale, leave, *A.arrays, smoother.dinv, b, A.whole(x), a, c, w, r, out)[1]
             return out, inner
         if isinstance(A, SymmetricCrsMatrix) and scale is None:
             inner = symmetric_finish(leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)[1]
@@ -60,7 +63,8 @@ def converted_v_cycle(
         for factor in (scale, None if unit is None else leave):
             if factor is not None:  # in place: a recorded solve must not allocate
                 array_namespace(out).multiply(factor, out, out=out)
-        return out, dot(r, out, None)
+        with in_space(A.space):
+            return out, dot(r, out, None)
 
     finished: tuple[Any, Any] = smoother.smooth(b, here, here, x if here is swap else swap, w, finish=finish)
     return finished

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._compile.memory import empty_like
-from ensemble._kernels.sparse.crs import spmv_add, spmv_transpose
 from ensemble._typing import Array
 from ensemble.linalg import SymmetricCrsMatrix
 
@@ -13,12 +12,13 @@ from ensemble.linalg import SymmetricCrsMatrix
 class Workspace:
     """The vectors one V-cycle needs on each level; one per thread of control, so that hierarchies can be shared."""
 
-    def __init__(self, sizes: list[int], n_samples: int, values: Array) -> None:
-        """Vectors of `n_samples`, of the type and on the device of the matrix `values`."""
+    def __init__(self, matrices: list[Any], n_samples: int) -> None:
+        """Vectors of `n_samples` for the matrices of the levels, of their type and on their device."""
         self.n_samples = n_samples
+        likes = [empty_like(A.reference_array, (A.local_shape[0], n_samples)) for A in matrices]
 
         def vectors() -> list[Any]:
-            return [empty_like(values, (n, n_samples)) for n in sizes]
+            return [A.space.vector(like) for A, like in zip(matrices, likes, strict=True)]
 
         self.swap, self.scratch = vectors(), vectors()
         self.b, self.x = [[None, *vectors()[1:]] for _ in range(2)]
@@ -51,6 +51,6 @@ def coarse_correction(levels: Any, coarse: Any, b: Array, x: Array, w: Array, wo
     if isinstance(A, SymmetricCrsMatrix):
         A.restricted_residual(x, b, P, w, workspace.b[k + 1])
     else:
-        spmv_transpose(*P.transposed_arrays, A.residual(x, b, w), workspace.b[k + 1])
+        P.apply_transpose(A.residual(x, b, w), workspace.b[k + 1])
     v_cycle(levels, coarse, workspace.b[k + 1], workspace.x[k + 1], workspace, k + 1)
-    spmv_add(*P.arrays, workspace.x[k + 1], x)
+    P.add_product(workspace.x[k + 1], x)

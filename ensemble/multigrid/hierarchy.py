@@ -55,6 +55,16 @@ class Hierarchy(LinearOperator, ABC):
         return n_rows, n_columns
 
     @property
+    def local_shape(self) -> tuple[int, int]:
+        n_rows, n_columns = self.levels[0].A.local_shape
+        return n_rows, n_columns
+
+    @property
+    def space(self) -> Any:
+        """That of the vectors of the finest level."""
+        return self.levels[0].A.space
+
+    @property
     def n_samples(self) -> int:
         """Samples held; 1 is shared by every sample."""
         return int(self.levels[0].A.n_samples)
@@ -145,7 +155,7 @@ def stored_matrix(
     matrix = host_matrix(as_operator(A, function, "A"), function)
     if isinstance(matrix, BcrsMatrix):
         return matrix if blocks else matrix.to_crs()
-    if not isinstance(matrix, CrsMatrix | SymmetricCrsMatrix):
+    if not isinstance(matrix, CrsMatrix | SymmetricCrsMatrix) and not hasattr(matrix, "require_same_places"):
         raise TypeError(message(function, "A", requirement, kind_of(A), advice))
     return matrix
 
@@ -160,6 +170,14 @@ def require_square_and_real(A: Any, function: str) -> None:
     require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {A.shape}")
     if not array_namespace(A.values).isdtype(A.dtype, "real floating"):
         raise TypeError(message(function, "A", "be real", f"dtype {A.dtype}"))
+
+
+def require_same_graph(A: Any, other: Any, function: str, builder: str) -> None:
+    """Refuse a matrix whose entries do not stand where those of `other` do."""
+    if not isinstance(other, CrsMatrix | BcrsMatrix | SymmetricCrsMatrix):
+        other.require_same_places(A, function, builder)
+        return
+    require_graph(A, other.graph, function, builder)
 
 
 def require_graph(A: Any, graph: CrsGraph, function: str, builder: str) -> None:

@@ -17,6 +17,7 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid.measures import too_small
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble._kernels.sparse.crs import spmv_transpose
+from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
 
@@ -48,12 +49,13 @@ def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     xp = array_namespace(A.values)
     diagonal = A.diagonal().samples  # a new array: its memory is used for the absolute values
     size = xp.abs(diagonal, out=diagonal)
-    units = entry_units(size, asarray_like(np.ones(A.n_samples), A.values), None)[0]
-    unit, fits = to_numpy(units), ~too_small(size, units, 1.0 / LARGEST_RATIO)
+    with in_space(A.space):
+        units = entry_units(size, asarray_like(np.ones(A.n_samples), A.values), None)[0]
+    unit, fits = to_numpy(units), ~A.space.any(too_small(size, units, 1.0 / LARGEST_RATIO))
     wide = A.flat_values if isinstance(A, BcrsMatrix) else A.values
     values = empty_like(wide, dtype=xp.float32)
     narrowed(wide, units, values)
-    return A.with_flat_values(values) if isinstance(A, BcrsMatrix) else type(A)(A.graph, values), unit, fits
+    return A.with_flat_values(values) if isinstance(A, BcrsMatrix) else A.with_values(values), unit, fits
 
 
 def relative_energy(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:

@@ -14,7 +14,7 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid import relaxation as kernels
 from ensemble._kernels.multigrid.measures import reciprocal
 from ensemble._typing import Array
-from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import CrsMatrix
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,13 @@ def largest_eigenvalue(A: Any, dinv: Array, iterations: int = 10) -> np.ndarray:
 
     A fixed number of steps from a fixed start, so that no sample's estimate depends on another's.
     """
-    n_samples = A.n_samples
+    n_samples, n_local = A.n_samples, A.local_shape[0]
     start, xp = start_vector(A.shape[0]), array_namespace(A.values)
-    q, z = (empty_like(A.values, (A.shape[0], n_samples)) for _ in range(2))
-    q[...] = A.graph.array_on(A.values, f"power method {A.shape[0]}", start[:, None])
+    q, z = (A.space.vector(empty_like(A.values, (n_local, n_samples))) for _ in range(2))
+    q[...] = asarray_like(start[A.space.first : A.space.first + n_local, None], A.values)
     scale = asarray_like(np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype), A.values)
     quotient = scale
-    has_step = isinstance(A, SymmetricCrsMatrix | BcrsMatrix)
-    step = A.power_step if has_step else functools.partial(kernels.power_step, *A.arrays)
+    step = getattr(A, "power_step", None) or functools.partial(kernels.power_step, *A.arrays)
     for _ in range(iterations):
         _, quotient, square = step(dinv, q, scale, z)
         with np.errstate(all="ignore"):
@@ -128,15 +127,15 @@ class ChebyshevSmoother:
 
     def first(self, b: Array, x: Array, c: Array, w: Array, out: Array) -> Any:
         """w = c D^-1 (b - A x), and x + w to `out`."""
-        return kernels.chebyshev_first(*self._level, b, x, c, w, out)
+        return kernels.chebyshev_first(*self._level, b, self.A.whole(x), c, w, out)
 
     def step(self, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Any:
         """w = a w + c D^-1 (b - A x), and x + w to `out`."""
-        return kernels.chebyshev_step(*self._level, b, x, a, c, w, out)
+        return kernels.chebyshev_step(*self._level, b, self.A.whole(x), a, c, w, out)
 
     def last(self, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Any:
         """x + a w + c D^-1 (b - A x) to `out`."""
-        return kernels.chebyshev_last(*self._level, b, x, a, c, w, out)
+        return kernels.chebyshev_last(*self._level, b, self.A.whole(x), a, c, w, out)
 
     @property
     def _level(self) -> tuple[Any, ...]:

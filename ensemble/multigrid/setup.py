@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,11 @@ from ensemble.multigrid.aggregation_hierarchy import (
     Plan,
     Precision,
     SmootherOption,
-    coarse_matrix,
     fill_level,
     finest_matrix,
 )
 from ensemble.multigrid.candidates import improved_candidates
-from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver, is_coarsest
+from ensemble.multigrid.coarse import LARGEST_DENSE, coarse_solver_of, is_coarsest
 from ensemble.multigrid.gauss_seidel import GaussSeidel
 from ensemble.multigrid.hierarchy import Hierarchy, entry_by_entry, require_square_and_real, stored_matrix
 from ensemble.multigrid.jacobi import Jacobi
@@ -164,16 +164,20 @@ def smoothed_aggregation(
         require(matrix.block_shape == (own, own), name, "A", "have square blocks", matrix.block_shape)
         require(block_size in (1, own), name, "block_size", f"be {own}, that of A", block_size)
         block_size = own
-    n, graph = matrix.shape[0], matrix.graph
+    own_options = getattr(matrix, "require_options", None)
+    if own_options is not None:
+        own_options(name, strength=strength, improve_candidates=improve_candidates, reorder=reorder is True,
+                    smoother=isinstance(smoother, GaussSeidel))  # fmt: skip
+    n, graph = matrix.local_shape[0], getattr(matrix, "graph", None)
     require_options(n, block_size, coarse_size, max_levels, improve_candidates, smoother, damping)
     B = near_nullspace_of(near_nullspace, n, block_size)
     strength = strength_of(strength, matrix, block_size)
     by_rows = isinstance(smoother, GaussSeidel) or strength is not None or improve_candidates
-    if not isinstance(matrix, CrsMatrix) and by_rows:
+    if isinstance(matrix, BcrsMatrix | SymmetricCrsMatrix) and by_rows:
         matrix = matrix.to_crs()
         graph = matrix.graph
     blocks = isinstance(matrix, BcrsMatrix)
-    order = order_of(graph, 1 if blocks else block_size, reorder, name)
+    order = None if graph is None else order_of(graph, 1 if blocks else block_size, reorder, name)
     if order is not None and blocks:
         order = order.of_blocks(block_size)
     if order is not None:
@@ -187,7 +191,7 @@ def smoothed_aggregation(
     )  # fmt: skip
     direct = levels[-1].smoother is None
     hierarchy = AggregationHierarchy(
-        levels, CoarseSolver(levels[-1].A) if direct else None, smoother, damping, precision
+        levels, coarse_solver_of(levels[-1].A) if direct else None, smoother, damping, precision
     )
     hierarchy.hold_in_double(matrix)
     return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
@@ -235,23 +239,53 @@ def build_levels(
     while len(levels) < max_levels and levels[-1].A.shape[0] >= (1 if coarse_size is None else coarse_size):
         level = levels[-1]
         decisive = matrix if len(levels) == 1 else level.A
-        strong = None if strength is None else StrongGraph(decisive, strength, B, block_size)
-        aggregates, count = aggregates_of(decisive, block_size, strong)
+        coarsening = coarsening_of(decisive, B, block_size, strength)
         block_size = B.shape[1]  # a coarse node has one unknown per near-nullspace vector
-        coarse_rows = count * B.shape[1]
+        coarse_rows = coarsening.coarse_rows
         if coarse_size is None and is_coarsest([level.A.nnz for level in levels], level.A.shape[0], coarse_rows):
             break
         fill_level(level, smoother)
         if not 0 < coarse_rows < level.A.shape[0]:
             break
-        T, B = tentative_prolongator(aggregates, count, B)
-        graph = entry_by_entry(level.A).graph
-        graph_p = prolongator_graph(graph if strong is None or strong.graph is None else strong.graph, T.graph)
-        level.plan = Plan(aggregates, T, graph_p, GalerkinProduct(graph, graph_p), strong)
-        levels.append(Level(coarse_matrix(level, damping, None, with_energy)))
+        level.plan, B = coarsening.plan(level.A)
+        levels.append(Level(level.plan.coarse_matrix(level, damping, None, with_energy)))
     if levels[-1].smoother is None and levels[-1].A.shape[0] > LARGEST_DENSE:
         fill_level(levels[-1], smoother)
     return levels
+
+
+@functools.singledispatch
+def coarsening_of(A: Any, B: np.ndarray, block_size: int, strength: Any) -> Any:
+    """The `Coarsening` of a level by the values of `A`; matrices over several processes register their own."""
+    return Coarsening(A, B, block_size, strength)
+
+
+class Coarsening:
+    """The aggregates of a level, and how many rows the next level has.
+
+    Parameters
+    ----------
+    A : CrsMatrix, BcrsMatrix or SymmetricCrsMatrix
+        Its values decide, where values do.
+    B : array, shape (n, k)
+        The near-nullspace.
+    block_size : int
+        Rows of a node.
+    strength : strength of connection or None
+    """
+
+    def __init__(self, A: Any, B: np.ndarray, block_size: int, strength: Any) -> None:
+        self.B = B
+        self.strong = None if strength is None else StrongGraph(A, strength, B, block_size)
+        self.aggregates, self.count = aggregates_of(A, block_size, self.strong)
+        self.coarse_rows = self.count * B.shape[1]
+
+    def plan(self, A: Any) -> tuple[Plan, np.ndarray]:
+        """The graph work for the matrix `A` of the level, and the near-nullspace of the next."""
+        T, B = tentative_prolongator(self.aggregates, self.count, self.B)
+        graph, strong = entry_by_entry(A).graph, self.strong
+        graph_p = prolongator_graph(graph if strong is None or strong.graph is None else strong.graph, T.graph)
+        return Plan(self.aggregates, T, graph_p, GalerkinProduct(graph, graph_p), strong), B
 
 
 def near_nullspace_of(vectors: Any, n: int, block_size: int = 1) -> np.ndarray:

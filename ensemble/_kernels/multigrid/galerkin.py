@@ -35,6 +35,7 @@ from ensemble._kernels.sparse.product_graphs import ROW_CHUNK, SLAB_ROWS, U, sla
 from ensemble._typing import Array
 
 __all__ = [
+    "add_galerkin_values",
     "galerkin_values",
     "product_values",
     "smooth_prolongator",
@@ -298,14 +299,24 @@ def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
 
 @galerkin_values.register("numba")
 def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
-    n_samples = max(values.shape[1], p.shape[1])
+    out = output(out, (graph_c[1].size, max(values.shape[1], p.shape[1])), values.dtype)
+    out[...] = 0
+    add_galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, graph_c[0].size - 1, out)
+    return out
+
+
+def add_galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, n_columns, out):
+    """Add what some fine rows make of P^T A P to `out`, on the CPU; fine rows in pieces, each after the rows before it.
+
+    Rows of `graph_a` and `graph_ap` are those of the piece; `restriction` refers to them, and its entries to `p`.
+    Rows of `graph_p` are the columns of `graph_a`. The coarse matrix has `n_columns` columns.
+    """
+    n_samples = out.shape[1]
     shared_a, shared_p = values.shape[1] != n_samples, p.shape[1] != n_samples
     indptr_ap, indices_ap = graph_ap
     _, indices_r, entries_r = restriction
     starts, rows, begins, ends = tasks
-    n_fine, n_coarse = indptr_ap.size - 1, graph_c[0].size - 1
-    out = output(out, (graph_c[1].size, n_samples), values.dtype)
-    out[...] = 0
+    n_fine = indptr_ap.size - 1
     edges = [*range(0, n_fine, SLAB_ROWS), n_fine]
     longest = max((int(indptr_ap[e]) - int(indptr_ap[b]) for b, e in itertools.pairwise(edges)), default=0)
     for first, width in tiles(n_samples):
@@ -313,11 +324,10 @@ def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
         for slab, (begin, end) in enumerate(itertools.pairwise(edges)):
             _product_rows(width, shared_a, shared_p)(
                 *graph_a[:2], graph_a[-1], values.reshape(-1), *graph_p, p.reshape(-1), indptr_ap, indices_ap, buffer,
-                n_coarse, begin, end, width, 0, n_samples, first, len(graph_a) == 3,
+                n_columns, begin, end, width, 0, n_samples, first, len(graph_a) == 3,
             )  # fmt: skip
             _restrict_slab(width, shared_p)(
                 rows, begins, ends, starts[slab], starts[slab + 1], indices_r, entries_r, p.reshape(-1),
-                indptr_ap, indices_ap, buffer, np.int64(indptr_ap[begin]), *graph_c, out.reshape(-1), n_coarse,
+                indptr_ap, indices_ap, buffer, np.int64(indptr_ap[begin]), *graph_c, out.reshape(-1), n_columns,
                 n_samples, first,
             )  # fmt: skip
-    return out

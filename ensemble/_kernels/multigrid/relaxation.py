@@ -121,7 +121,7 @@ def _chebyshev_step(width, shared, kind, prefetch_x):
 
 def _run_chebyshev(kind, indptr, indices, values, dinv, b, x, a, c, w, out):
     n_samples = x.shape[1]
-    w, out = output(w, x.shape, x.dtype), output(out, x.shape, x.dtype)
+    w, out = output(w, b.shape, x.dtype), output(out, b.shape, x.dtype)
     shared = values.shape[1] != n_samples
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, out)]
     prefetch_x = scattered(indptr, indices, x)
@@ -131,8 +131,8 @@ def _run_chebyshev(kind, indptr, indices, values, dinv, b, x, a, c, w, out):
 
 
 def _chebyshev_on_device(kind, indptr, indices, values, dinv, b, x, a, c, w, out):
-    n_rows, n_samples = x.shape
-    w, out = cuda.output(w, x, x.shape), cuda.output(out, x, x.shape)
+    n_rows, n_samples = b.shape
+    w, out = cuda.output(w, x, b.shape), cuda.output(out, x, b.shape)
     shared = values.shape[1] != n_samples
     layout = cuda.layout_of(n_samples, b, x, a, c, w, out, *(() if shared else (values, dinv)))
     arguments = (indptr, indices, values, dinv, b, x, a, c, w, out)
@@ -210,8 +210,8 @@ def _power_step(width, shared, prefetch_x):
 
 @power_step.register("numba")
 def _(indptr, indices, values, dinv, q, scale, out):
-    n_rows, n_samples = q.shape
-    out = output(out, q.shape, q.dtype)
+    n_rows, n_samples = indptr.size - 1, q.shape[1]
+    out = output(out, (n_rows, n_samples), q.dtype)
     shared = values.shape[1] != n_samples
     (quotients, bounds), (squares, _) = (row_blocks(n_rows, n_samples, q.dtype) for _ in range(2))
     flat = [array.reshape(-1) for array in (values, dinv, q, scale, out)]
@@ -225,8 +225,8 @@ def _(indptr, indices, values, dinv, q, scale, out):
 
 @power_step.register("cuda")
 def _(indptr, indices, values, dinv, q, scale, out):
-    n_rows, n_samples = q.shape
-    out = cuda.output(out, q, q.shape)
+    n_rows, n_samples = indptr.size - 1, q.shape[1]
+    out = cuda.output(out, q, (n_rows, n_samples))
     shared = values.shape[1] != n_samples
     layout = cuda.layout_of(n_samples, q, scale, out, *(() if shared else (values, dinv)))
     arguments = (indptr, indices, values, dinv, q, scale, out)

@@ -253,7 +253,7 @@ def _finish(width, shared):
 
 @scaled_finish.register("numba")
 def _(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out):
-    n_rows, n_samples = x.shape
+    n_rows, n_samples = b.shape
     out = np.empty(r.shape, r.dtype) if out is None else out
     shared = values.shape[1] != n_samples
     partials, bounds = row_blocks(n_rows, n_samples, r.dtype)
@@ -268,7 +268,7 @@ def _(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out):
 
 @scaled_finish.register("cuda")
 def _(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out):
-    n_rows, n_samples = x.shape
+    n_rows, n_samples = b.shape
     out = cuda.output(out, r, r.shape)
     shared = values.shape[1] != n_samples
     samples = (b, x, a, c, w, *(() if shared else (values, dinv)))

@@ -406,8 +406,8 @@ def _(indptr, indices, values, x, out):
 
 def spmv_dot_partials(indptr: Array, indices: Array, values: Array, x: Array, out: Array) -> tuple[Array, Array]:
     """On a device: A x and the partial sums of x . A x, which whoever reads them adds up."""
-    n_rows, n_samples = x.shape
-    out = cuda.output(out, x, x.shape)
+    n_rows, n_samples = indptr.size - 1, x.shape[1]
+    out = cuda.output(out, x, (n_rows, n_samples))
     shared = values.shape[1] != n_samples
     layout = cuda.layout_of(n_samples, x, out, *(() if shared else (values,)))
     if layout.lanes <= STAGED_LANES and not shared:  # the staged product and a pass of its own are faster than one pass

@@ -2,7 +2,7 @@
 
 A kernel adds the terms of a block of rows; the sums of the blocks are added here. `SERIAL` cuts rows into blocks of
 `ROW_BLOCK` and adds the blocks in order, so that the sum depends on nothing but the number of rows. Where vectors are
-distributed over processes, another `RowSums` is in force: it cuts blocks that do not depend on the number of processes
+distributed over processes, another `Space` is in force: it cuts blocks that do not depend on the number of processes
 and combines the blocks of all of them.
 """
 
@@ -19,11 +19,12 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile.allocation import new
+from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import ROW_BLOCK, compiled_serial
 from ensemble._typing import Array
 
 __all__ = [
-    "SERIAL", "RowSums", "block_sums", "largest_of_blocks", "ordered_sum", "row_blocks", "rows_in_force", "summed_by",
+    "SERIAL", "Space", "block_sums", "in_space", "largest_of_blocks", "ordered_sum", "row_blocks", "space_in_force",
 ]  # fmt: skip
 
 
@@ -46,8 +47,14 @@ def _even_bounds(n_rows: int) -> np.ndarray:
     return bounds
 
 
-class RowSums:
-    """How the rows of a vector are cut into blocks and what combines the blocks: here, those of this process alone."""
+class Space:
+    """The vectors of one problem: how their rows are cut into blocks, and what combines the sums of the blocks.
+
+    This one is that of vectors which one process holds whole.
+    """
+
+    first = 0
+    """Number of the first row that this process holds."""
 
     def bounds(self, n_rows: int) -> np.ndarray:
         """The first row of each block and the number of rows, int64, shape (n_blocks + 1,)."""
@@ -69,25 +76,29 @@ class RowSums:
         """Which of `flags` are true on some process."""
         return flags
 
+    def vector(self, like: Array) -> Array:
+        """Unwritten memory for a vector of the shape, type and library of `like`, with room for what products need."""
+        return empty_like(like)
+
     def agreed(self, values: Any) -> Any:
         """`values` of the first process: what decides must be the same everywhere, whatever the processors round."""
         return values
 
 
-SERIAL = RowSums()
+SERIAL = Space()
 
-_IN_FORCE: ContextVar[RowSums] = ContextVar("rows", default=SERIAL)
+_IN_FORCE: ContextVar[Space] = ContextVar("space", default=SERIAL)
 
 
-def rows_in_force() -> RowSums:
-    """How rows are summed in this thread."""
+def space_in_force() -> Space:
+    """The space of the vectors whose rows this thread sums."""
     return _IN_FORCE.get()
 
 
 @contextmanager
-def summed_by(rows: RowSums) -> Iterator[None]:
-    """Sum rows by `rows` in this thread until the block ends."""
-    token = _IN_FORCE.set(rows)
+def in_space(space: Space) -> Iterator[None]:
+    """Sum rows over `space` in this thread until the block ends."""
+    token = _IN_FORCE.set(space)
     try:
         yield
     finally:
@@ -113,11 +124,11 @@ def largest_of_blocks(partials: np.ndarray) -> np.ndarray:
 
 def block_sums(terms: Array) -> Array:
     """The sum over rows in blocks, as kernels add them: one value a sample."""
-    xp, rows = array_namespace(terms), _IN_FORCE.get()
+    xp, space = array_namespace(terms), _IN_FORCE.get()
     n_rows, n_samples = terms.shape
-    if rows is not SERIAL:
-        parts = [added_in_order(terms[a:b, :]) for a, b in itertools.pairwise(rows.bounds(n_rows))]
-        return rows.total(np.reshape(parts, (len(parts), n_samples)).astype(terms.dtype))
+    if space is not SERIAL:
+        parts = [added_in_order(terms[a:b, :]) for a, b in itertools.pairwise(space.bounds(n_rows))]
+        return space.total(np.reshape(parts, (len(parts), n_samples)).astype(terms.dtype))
     n_blocks = -(-n_rows // ROW_BLOCK)
     padding = xp.zeros((n_blocks * ROW_BLOCK - n_rows, n_samples), dtype=terms.dtype)
     blocks = xp.reshape(xp.concat([terms, padding]), (n_blocks, ROW_BLOCK, n_samples))

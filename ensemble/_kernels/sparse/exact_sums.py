@@ -1,0 +1,135 @@
+"""Exact sums of floating-point numbers, in any order: each number is added to integer digits of a fixed place.
+
+A double is an integer of 53 bits times a power of two from 2^-1074 on. It is cut into digits of `DIGIT_BITS` bits whose
+places are fixed, and digits are added as int64. Integer sums do not depend on their order, so digits of several
+processes may be added by one all-reduce; the rounded total is that of the exact sum. Infinities and NaN are counted.
+
+The digits of one sum have shape (`ROW_LENGTH`,): `DIGITS` digits, the lowest first, and the numbers of NaN, +infinity
+and -infinity.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._compile.numba import compiled_serial
+
+__all__ = ["ROW_LENGTH", "add_numbers", "domain_sums", "rounded"]
+
+DIGIT_BITS = 40
+DIGITS = 54
+"""2^-1074 to 2^1024 are 2098 bits; two more digits hold the carries of 2^23 numbers."""
+
+ROW_LENGTH = DIGITS + 3
+MASK = (1 << DIGIT_BITS) - 1
+FRACTION = (1 << 52) - 1
+
+
+@compiled_serial
+def domain_sums(partials, starts, sums):
+    """Write the sums of rows ``starts[d]`` to ``starts[d + 1]`` of `partials`, in order, to row d of `sums`."""
+    for d in range(starts.size - 1):
+        for s in range(partials.shape[1]):
+            sums[d, s] = 0.0
+        for block in range(starts[d], starts[d + 1]):
+            for s in range(partials.shape[1]):
+                sums[d, s] += partials[block, s]
+
+
+@compiled_serial
+def add_numbers(bits, digits):
+    """Add numbers, given by their bits as int64, shape (n, n_columns), to `digits`, shape (n_columns, `ROW_LENGTH`).
+
+    At most 2^22 numbers may be added before `carried` is called.
+    """
+    for i in range(bits.shape[0]):
+        for s in range(bits.shape[1]):
+            word = bits[i, s]
+            fraction = word & FRACTION
+            exponent = (word >> 52) & 2047
+            if exponent == 2047:
+                place = DIGITS if fraction != 0 else (DIGITS + 1 if word > 0 else DIGITS + 2)
+                digits[s, place] += 1
+                continue
+            if exponent > 0:
+                fraction |= 1 << 52
+                exponent -= 1
+            place, shift = exponent // DIGIT_BITS, exponent % DIGIT_BITS
+            low = (fraction & ((1 << (DIGIT_BITS - shift)) - 1)) << shift
+            rest = fraction >> (DIGIT_BITS - shift)
+            middle, high = rest & MASK, rest >> DIGIT_BITS
+            if word < 0:
+                low, middle, high = -low, -middle, -high
+            digits[s, place] += low
+            digits[s, place + 1] += middle
+            digits[s, place + 2] += high
+
+
+@compiled_serial
+def _magnitude(digits, s):
+    """Carry the digits of sum `s` so that each is from 0 to `MASK`; returns whether the sum was negative."""
+    carry = 0
+    for k in range(DIGITS):
+        value = digits[s, k] + carry
+        carry = value >> DIGIT_BITS
+        digits[s, k] = value & MASK
+    if carry >= 0:
+        return False
+    borrow = 1  # two's complement: the magnitude is the complement plus one
+    for k in range(DIGITS):
+        value = (MASK - digits[s, k]) + borrow
+        borrow = value >> DIGIT_BITS
+        digits[s, k] = value & MASK
+    return True
+
+
+@compiled_serial
+def _windows(digits, words, exponents, signs):
+    """The leading 64 bits of each sum's magnitude, the last one set where lower bits are, and the power of two."""
+    for s in range(digits.shape[0]):
+        signs[s] = -1.0 if _magnitude(digits, s) else 1.0
+        top = DIGITS - 1
+        while top > 0 and digits[s, top] == 0:
+            top -= 1
+        length, value = 0, digits[s, top]
+        while value > 0:
+            value >>= 1
+            length += 1
+        if top == 0 or top * DIGIT_BITS + length <= 63:  # a whole number of the smallest unit
+            words[s] = digits[s, 0] + (digits[s, 1] << DIGIT_BITS if top > 0 else 0)
+            exponents[s] = -1074
+            continue
+        # 62 bits: `room` bits of the digits below the top one
+        room = 62 - length
+        word, left, k = digits[s, top], room, top - 1
+        while left >= DIGIT_BITS and k >= 0:
+            word = (word << DIGIT_BITS) | digits[s, k]
+            left -= DIGIT_BITS
+            k -= 1
+        lost = False
+        if left > 0 and k >= 0:
+            word = (word << left) | (digits[s, k] >> (DIGIT_BITS - left))
+            lost = (digits[s, k] & ((1 << (DIGIT_BITS - left)) - 1)) != 0
+            left, k = 0, k - 1
+        while k >= 0 and not lost:
+            lost = digits[s, k] != 0
+            k -= 1
+        words[s] = word | 1 if lost else word
+        exponents[s] = top * DIGIT_BITS + length - 62 - 1074 + left
+
+
+def rounded(digits: np.ndarray) -> np.ndarray:
+    """The sums that `digits`, shape (n_sums, `ROW_LENGTH`), stand for, each rounded once: float64, shape (n_sums,).
+
+    The digits are changed. A sum beyond all numbers is infinite.
+    """
+    n_sums = digits.shape[0]
+    words, exponents, signs = np.zeros(n_sums, np.int64), np.zeros(n_sums, np.int64), np.ones(n_sums)
+    _windows(digits, words, exponents, signs)
+    with np.errstate(all="ignore"):
+        total = signs * np.ldexp(words.astype(np.float64), exponents)
+        nan, above, below = (digits[:, DIGITS + k] > 0 for k in range(3))
+        total[above] = np.inf
+        total[below] = -np.inf
+        total[nan | (above & below)] = np.nan
+    return total

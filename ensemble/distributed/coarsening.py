@@ -1,0 +1,270 @@
+"""Smoothed aggregation over ranks: aggregates within domains, and coarse matrices with the bits of one rank.
+
+A coarse row is summed over ascending fine rows, as on one rank. Its rank therefore gets the fine rows that it takes
+part in from their owners, and the rows of the prolongator that those couple to. Coarse domains are unions of
+consecutive domains, and belong to the rank of the first: coarse levels sit on fewer ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._kernels.multigrid import galerkin
+from ensemble._kernels.multigrid.aggregation import aggregate, coupled_rows
+from ensemble._kernels.sparse.crs import spmv_transpose
+from ensemble._kernels.sparse.product_graphs import product_graph, slab_tasks, transpose_graph
+from ensemble.distributed.layout import RowLayout
+from ensemble.distributed.matrix import RankMatrix
+from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
+from ensemble.distributed.row_fetch import RowFetch
+from ensemble.distributed.transfer import RankProlongator, TransposePlan
+from ensemble.linalg import CrsGraph
+from ensemble.multigrid.aggregation import node_graph
+from ensemble.multigrid.tentative import tentative_prolongator
+
+__all__ = ["RankCoarsening"]
+
+SMALLEST_DOMAIN = 64
+"""Rows of a coarse domain, on average, below which pairs of domains are joined: aggregates do not cross domains."""
+
+
+class RankCoarsening:
+    """The aggregates of a level over ranks, and how many rows the next level has.
+
+    Parameters
+    ----------
+    A : RankMatrix, square
+    B : array, shape (n_local, k)
+        The near-nullspace on this rank's rows.
+    block_size : int
+        Rows of a node; domains begin with a node.
+    """
+
+    def __init__(self, A: RankMatrix, B: np.ndarray, block_size: int) -> None:
+        self.B, layout = B, A.rows
+        member, count, domain = aggregates_within_domains(A, block_size)
+        first, last = layout.rank_domains[layout.comm.rank], layout.rank_domains[layout.comm.rank + 1]
+        sizes = np.zeros(layout.n_domains, np.int64)
+        sizes[first:last] = np.bincount(domain - first, minlength=last - first) * B.shape[1]
+        self.sizes = all_sum(layout.comm, sizes)
+        self.aggregates, self.count = member, count
+        self.first = int(self.sizes[:first].sum())
+        self.coarse_rows = int(self.sizes.sum())
+
+    def plan(self, A: RankMatrix) -> tuple[RankPlan, np.ndarray]:
+        """The graph work for the matrix `A` of the level, and the near-nullspace of the next on this rank's rows."""
+        coarse = A.rows.joined(self.sizes, SMALLEST_DOMAIN)
+        T, B = tentative_prolongator(self.aggregates, self.count, self.B)
+        rows = self.first + np.arange(B.shape[0])
+        return RankPlan(A, T, self.first, coarse), to_owners(coarse, rows, B)
+
+
+def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarray, int, np.ndarray]:
+    """The aggregate of each local row, -1 for boundary rows; how many there are; the domain of each.
+
+    Aggregates are numbered domain by domain.
+    """
+    layout, n = A.rows, A.rows.n_local
+    rows = np.repeat(np.arange(n), np.diff(A.indptr))
+    bounds = layout.local_domain_offsets + layout.first
+    own = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
+    inside = (A.numbers >= bounds[:-1][own][rows]) & (A.numbers < bounds[1:][own][rows])
+    before = np.concatenate([[0], np.cumsum(inside)]).astype(np.int32 if inside.size < 2**31 else np.int64)
+    graph = CrsGraph.unchecked(before[A.indptr], A.indices[inside], (n, n))
+    coupled = coupled_rows((A.indptr, A.indices), A.values)
+    included = coupled.reshape(-1, block_size).any(axis=1)
+    nodes = (graph.indptr, graph.indices) if block_size == 1 else node_graph(graph, block_size)
+    member, count = aggregate(nodes[0], nodes[1], included)
+    domain = np.zeros(count, np.int64)
+    taken = np.flatnonzero(member >= 0)
+    domain[member[taken]] = own[::block_size][taken]
+    order = np.argsort(domain, kind="stable")
+    place = np.empty(count, np.int32)
+    place[order] = np.arange(count)
+    member[taken] = place[member[taken]]
+    if block_size > 1:
+        member = np.where(coupled, np.repeat(member, block_size), np.int32(-1))
+    return member, count, domain[order] + layout.rank_domains[layout.comm.rank]
+
+
+def to_owners(layout: RowLayout, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Rows of `values`, whose ascending numbers are `rows`, at the ranks that own them, in order."""
+    cuts = np.searchsorted(rows, layout.offsets)
+    return np.concatenate(
+        exchanged_arrays(layout.comm, [values[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)])
+    )
+
+
+class Piece:
+    """Some fine rows of A in ascending order, and what a rank's coarse rows take from them.
+
+    Parameters
+    ----------
+    graph_a : (indptr, indices)
+        The rows; columns are rows of `graph_p`.
+    graph_p : (indptr, numbers)
+        Rows of P with numbers of coarse columns.
+    own : array of int
+        The row of `graph_p` of each row of the piece.
+    coarse : RowLayout
+    """
+
+    def __init__(self, graph_a: Any, graph_p: Any, own: np.ndarray, coarse: RowLayout) -> None:
+        self.graph_a, self.indptr_p, self.numbers, self.own = graph_a, graph_p[0], graph_p[1], own
+        lengths = (self.indptr_p[own + 1] - self.indptr_p[own]).astype(np.int64)
+        ends = np.cumsum(lengths)
+        within = np.arange(int(ends[-1]) if ends.size else 0) - np.repeat(ends - lengths, lengths)
+        entries = np.repeat(self.indptr_p[own], lengths) + within
+        columns = self.numbers[entries] - coarse.first
+        mine = (columns >= 0) & (columns < coarse.n_local)
+        counts = np.concatenate([[0], np.cumsum(mine)])
+        indptr = counts[np.concatenate([[0], ends])]
+        indptr_r, rows, places = transpose_graph(indptr, columns[mine].astype(np.int64), coarse.n_local)
+        self.restriction = indptr_r, rows, entries[mine][places]
+        self.tasks = slab_tasks(indptr_r, rows, own.size)
+
+    def number_columns(self, columns: np.ndarray) -> None:
+        """Number the coarse columns of P and A P by their places in `columns`."""
+        self.graph_p = self.indptr_p, np.searchsorted(columns, self.numbers).astype(np.int32)
+        self.graph_ap = product_graph(*self.graph_a, *self.graph_p, columns.size)
+
+    def restricted_graph(self, columns: np.ndarray) -> np.ndarray:
+        """The entries of the coarse rows that this piece reaches, as row * n_columns + column, ascending."""
+        indptr, indices = product_graph(*self.restriction[:2], *self.graph_ap, columns.size)
+        rows = np.repeat(np.arange(indptr.size - 1, dtype=np.int64), np.diff(indptr))
+        return rows * columns.size + indices
+
+
+class RankPlan:
+    """What one level over ranks needs for the next one besides values.
+
+    Parameters
+    ----------
+    A : RankMatrix
+    T : CrsMatrix, shape (n_local, aggregates of this rank times k)
+        The tentative prolongator of this rank's rows.
+    first : int
+        Number of the first coarse row made of them.
+    coarse : RowLayout
+        Of the next level.
+    """
+
+    strong = None
+
+    def __init__(self, A: RankMatrix, T: Any, first: int, coarse: RowLayout) -> None:
+        self.coarse, self.T, self.rows = coarse, T, A.rows
+        self.coarse_numbers = first + np.arange(T.shape[1])
+        self._tentative(A, T, first)
+        indptr, indices = product_graph(A.indptr, A.indices, self.graph_t[0], self.graph_t[1], self.used.size)
+        inside = np.diff(T.graph.indptr) > 0
+        length = np.diff(indptr)
+        kept = np.zeros_like(indptr)
+        np.cumsum(np.where(inside, length, 0), out=kept[1:])
+        self.graph_p = kept, indices[np.repeat(inside, length)]
+        self.numbers = self.used[self.graph_p[1]]
+        self.transpose: TransposePlan | None = None
+        self.pieces: list[Piece] = []
+
+    def _tentative(self, A: RankMatrix, T: Any, first: int) -> None:
+        """T on this rank's rows and behind them the ghosts, its columns numbered by their places in `used`."""
+        n, k = A.rows.n_local, int(np.diff(T.graph.indptr).max(initial=0))
+        k = int(self.rows.space.largest(np.array([float(k)]))[0])
+        whole = np.zeros((n + A.halo.n_ghosts, 1 + k))
+        whole[:n, 0] = -1.0
+        taken = np.flatnonzero(np.diff(T.graph.indptr))
+        if k:
+            whole[taken, 0] = first + T.graph.indices[T.graph.indptr[taken]]
+            whole[taken, 1:] = T.values[:, 0].reshape(-1, k)
+        A.halo.exchange(whole)
+        taken = np.flatnonzero(whole[:, 0] >= 0)
+        columns = (whole[taken, 0].astype(np.int64)[:, None] + np.arange(k)).reshape(-1)
+        self.used = np.unique(columns)
+        counts = np.zeros(whole.shape[0], np.int64)
+        counts[taken] = k
+        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        self.graph_t = indptr, np.searchsorted(self.used, columns).astype(np.int32)
+        self.tentative = np.ascontiguousarray(whole[taken, 1:]).reshape(-1, 1)
+
+    # --- values
+    def coarse_matrix(self, level: Any, damping: float, old: Any, with_energy: bool) -> RankMatrix:
+        """Set the prolongator of `level` and return the Galerkin matrix of its values."""
+        A = level.A
+        with np.errstate(all="ignore"):
+            omega = (damping / level.lambda_max).astype(A.dtype)
+        kept = (
+            level.P if level.P is not None and level.P.n_samples == A.n_samples and level.P.dtype == A.dtype else None
+        )
+        values = galerkin.smooth_prolongator(
+            (A.indptr, A.indices), A.values, level.smoother.dinv, omega, self.graph_t,
+            self.tentative.astype(A.dtype, copy=False), self.graph_p, None, None if kept is None else kept.values,
+        )  # fmt: skip
+        if self.transpose is None:
+            P = RankMatrix(self.rows, self.coarse, self.graph_p[0], self.numbers, values)
+            self.transpose = TransposePlan(P)
+            self._first = RankProlongator.made(P, self.transpose)
+            self._find_pieces(A, P)
+        level.P = RankProlongator.made(self._first.with_values(values), self.transpose, self._first)
+        coarse = self._galerkin(A, level.P)
+        level.energy = self._relative_energy(A, coarse) if with_energy else None
+        return coarse
+
+    def _find_pieces(self, A: RankMatrix, P: RankMatrix) -> None:
+        """Fine rows of this and of other ranks that this rank's coarse rows are made of."""
+        comm, layout, coarse = A.rows.comm, A.rows, self.coarse
+        self.ghost_rows = RowFetch(layout, P.indptr, P.numbers, A.halo.ghosts)
+        indptr_p = np.concatenate([P.indptr, P.indptr[-1] + self.ghost_rows.indptr[1:]])
+        numbers = np.concatenate([P.numbers, self.ghost_rows.numbers])
+        here = Piece((A.indptr, A.indices), (indptr_p, numbers), np.arange(layout.n_local), coarse)
+        owner = coarse.owner_of(P.numbers)
+        rows = np.repeat(np.arange(layout.n_local), np.diff(P.indptr))
+        wanted = [np.unique(rows[owner == r]) + layout.first if r != comm.rank else rows[:0] for r in range(comm.size)]
+        theirs = np.concatenate(exchanged(comm, wanted))
+        self.pieces, self.fetches = [], []
+        for part, position in ((theirs[theirs < layout.first], 0), (theirs[theirs >= layout.first], 1)):
+            fetch_a = RowFetch(layout, A.indptr, A.numbers, part)
+            reach = np.union1d(fetch_a.numbers, part)
+            fetch_p = RowFetch(layout, P.indptr, P.numbers, reach)
+            graph_a = fetch_a.indptr, np.searchsorted(reach, fetch_a.numbers).astype(np.int32)
+            piece = Piece(graph_a, (fetch_p.indptr, fetch_p.numbers), np.searchsorted(reach, part), coarse)
+            self.fetches.append((fetch_a, fetch_p))
+            self.pieces.append(piece)
+            if position == 0:
+                self.pieces.append(here)
+        columns = np.unique(np.concatenate([piece.numbers for piece in self.pieces]))
+        for piece in self.pieces:
+            piece.number_columns(columns)
+        keys = np.unique(np.concatenate([piece.restricted_graph(columns) for piece in self.pieces]))
+        rows, indices = np.divmod(keys, max(columns.size, 1))
+        indptr = np.searchsorted(rows, np.arange(coarse.n_local + 1))
+        self.graph_c = indptr.astype(np.int32 if keys.size < 2**31 else np.int64), indices.astype(np.int32)
+        self.columns = columns
+
+    def _galerkin(self, A: RankMatrix, P: RankMatrix) -> RankMatrix:
+        """The Galerkin matrix on this rank's coarse rows."""
+        n_samples = max(A.n_samples, P.n_samples)
+        out = np.zeros((self.graph_c[1].size, n_samples), A.dtype)
+        below, above = ((a.values(A.values), p.values(P.values)) for a, p in self.fetches)
+        own = A.values, np.concatenate([P.values, self.ghost_rows.values(P.values)])
+        for piece, (a, p) in zip(self.pieces, (below, own, above), strict=True):
+            if piece.own.size:
+                galerkin.add_galerkin_values(
+                    piece.graph_a, a, piece.graph_p, p, piece.graph_ap, piece.restriction, piece.tasks, self.graph_c,
+                    self.columns.size, out,
+                )  # fmt: skip
+        numbers = self.columns[self.graph_c[1]]
+        if getattr(self, "_coarse", None) is None:
+            self._coarse = RankMatrix(self.coarse, self.coarse, self.graph_c[0], numbers, out)
+        return self._coarse.with_values(out)  # type: ignore[no-any-return]
+
+    def _relative_energy(self, A: RankMatrix, coarse: RankMatrix) -> np.ndarray:
+        """As `multigrid.precision.relative_energy`, over the coarse rows of all ranks."""
+        squares = self.T.values.astype(A.dtype) ** 2
+        alone = spmv_transpose(*self.T.graph.transposed, squares, A.diagonal().samples, None)
+        alone = to_owners(self.coarse, self.coarse_numbers, alone)
+        own = coarse.diagonal().samples
+        with np.errstate(all="ignore"):
+            ratio = np.where(alone == 0, np.ones_like(alone), own / alone)
+        smallest = np.min(ratio, axis=0, initial=1.0).astype(np.float64)
+        return self.coarse.space.smallest(smallest)

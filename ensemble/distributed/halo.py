@@ -1,0 +1,82 @@
+"""Rows of a vector that other ranks own: one message per neighbour and exchange, whatever the number of samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._typing import Array
+from ensemble.distributed.messages import exchanged
+
+__all__ = ["Halo"]
+
+TAG = 20731
+
+
+class Halo:
+    """Which rows of other ranks a rank reads, and which of its rows others read.
+
+    Parameters
+    ----------
+    comm : communicator
+    offsets : array of int64, shape (size + 1,)
+        The first row of each rank.
+    ghosts : array of int64, shape (n_ghosts,), ascending
+        Numbers of the rows that this rank reads from others.
+
+    Attributes
+    ----------
+    ghosts : array of int64
+    n_local, n_ghosts : int
+    receives : list of (rank, first, last)
+        Rows ``first:last`` of the ghosts come from `rank`.
+    sends : list of (rank, rows)
+        Local rows that go to `rank`, int64.
+    """
+
+    def __init__(self, comm: Any, offsets: np.ndarray, ghosts: np.ndarray) -> None:
+        self.comm, self.ghosts = comm, ghosts
+        rank = comm.rank
+        self.first = int(offsets[rank])
+        self.n_local, self.n_ghosts = int(offsets[rank + 1] - offsets[rank]), ghosts.size
+        cuts = np.searchsorted(ghosts, offsets)
+        asked = [ghosts[cuts[r] : cuts[r + 1]] for r in range(comm.size)]
+        self.receives = [(r, int(cuts[r]), int(cuts[r + 1])) for r in range(comm.size) if cuts[r + 1] > cuts[r]]
+        wanted = exchanged(comm, asked)
+        self.sends = [(r, rows - self.first) for r, rows in enumerate(wanted) if rows.size]
+        self._buffers: dict[Any, list[np.ndarray]] = {}
+
+    def numbers(self, columns: np.ndarray) -> np.ndarray:
+        """Places of rows, by their numbers, among the rows of this rank and behind them its ghosts."""
+        inside = (columns >= self.first) & (columns < self.first + self.n_local)
+        return np.where(inside, columns - self.first, self.n_local + np.searchsorted(self.ghosts, columns))
+
+    def start(self, whole: Array) -> list[Any]:
+        """Begin an exchange: `whole` has this rank's rows and, behind them, room for the ghosts; returns requests."""
+        if not self.receives and not self.sends:
+            return []
+        tail = whole[self.n_local :]
+        requests = [self.comm.Irecv(tail[a:b], source=r, tag=TAG) for r, a, b in self.receives]
+        for buffer, (r, rows) in zip(self._send_buffers(whole), self.sends, strict=True):
+            np.take(whole, rows, axis=0, out=buffer, mode="clip")  # the other modes copy once more
+            requests.append(self.comm.Isend(buffer, dest=r, tag=TAG))
+        return requests
+
+    def exchange(self, whole: Array) -> Array:
+        """Fill the ghost rows of `whole` from their owners; returns `whole`."""
+        requests = self.start(whole)
+        if requests:
+            finish(requests)
+        return whole
+
+    def _send_buffers(self, whole: Array) -> list[np.ndarray]:
+        key = whole.shape[1:], whole.dtype
+        if key not in self._buffers:
+            self._buffers[key] = [np.empty((rows.size, *whole.shape[1:]), whole.dtype) for _, rows in self.sends]
+        return self._buffers[key]
+
+
+def finish(requests: list[Any]) -> None:
+    """Wait until all messages of an exchange have arrived and left."""
+    type(requests[0]).Waitall(requests)

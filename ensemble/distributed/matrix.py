@@ -1,0 +1,329 @@
+"""Sparse matrices over ranks: each rank has its rows, and reads the rows of vectors that they couple to from others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import message, require
+from ensemble._kernels.krylov import vectors
+from ensemble._kernels.multigrid import relaxation
+from ensemble._kernels.sparse import crs
+from ensemble._kernels.sparse.row_sums import in_space
+from ensemble._typing import Array
+from ensemble.distributed.halo import Halo
+from ensemble.distributed.layout import RowLayout
+from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
+from ensemble.linalg import CrsMatrix
+from ensemble.linalg.crs_matrix import as_crs
+from ensemble.linalg.linear_operator import MatrixOperator, inherited
+from ensemble.linalg.operators import multiply
+from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import SampleSet
+
+__all__ = ["DistributedCrsMatrix", "RankMatrix"]
+
+
+class RankMatrix(MatrixOperator):
+    """The rows of a sparse matrix that a rank holds.
+
+    Attributes
+    ----------
+    rows, columns : RowLayout
+        Of the vectors that the matrix gives and takes.
+    indptr : array of int32 or int64, shape (n_local + 1,)
+    numbers : array of int64, shape (nnz_local,)
+        The column of each entry in domain order, ascending within a row: the order in which a row is summed.
+    indices : array of int32, shape (nnz_local,)
+        The same column among the rows of this rank and, behind them, its ghosts.
+    values : array, shape (nnz_local, n_samples)
+    halo : Halo
+        The exchange of the columns that other ranks own.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(
+        self, rows: RowLayout, columns: RowLayout, indptr: np.ndarray, numbers: np.ndarray, values: np.ndarray,
+        halo: Halo | None = None, indices: np.ndarray | None = None, sample_set: SampleSet | None = None,
+    ) -> None:  # fmt: skip
+        self.rows, self.columns, self.indptr, self.numbers, self.values = rows, columns, indptr, numbers, values
+        if halo is None or indices is None:
+            outside = (numbers < columns.first) | (numbers >= columns.first + columns.n_local)
+            halo = Halo(columns.comm, columns.offsets, np.unique(numbers[outside]))
+            indices = halo.numbers(numbers).astype(np.int32)
+        self.halo, self.indices, self.sample_set = halo, indices, sample_set
+        columns.space.make_room(halo.n_ghosts)
+        self.space = rows.space
+        self.shape = (rows.n, columns.n)
+        self._nnz: int | None = None
+        self._diagonal: np.ndarray | None = None
+
+    # --- what it is
+    def __repr__(self) -> str:
+        ranks = self.rows.comm.size
+        return (
+            f"{type(self).__name__}(shape={self.shape}, n_samples={self.n_samples}, {self.dtype}, "
+            f"{self.rows.n_local} rows of rank {self.rows.comm.rank} of {ranks}, {self.rows.n_domains} domains)"
+        )
+
+    @property
+    def local_shape(self) -> tuple[int, int]:
+        return self.rows.n_local, self.columns.n_local
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]
+        """How many samples it holds; 1 means shared by all."""
+        return int(self.values.shape[1])
+
+    @property
+    def dtype(self) -> Any:  # type: ignore[override]
+        """The type of the values."""
+        return self.values.dtype
+
+    @property
+    def reference_array(self) -> Array:  # type: ignore[override]
+        """An array of the library that products are computed in."""
+        return self.values
+
+    @property
+    def nnz(self) -> int:
+        """Stored entries of all ranks; the first call sums over them."""
+        if self._nnz is None:
+            self._nnz = int(all_sum(self.rows.comm, np.array([self.numbers.size], np.int64))[0])
+        return self._nnz
+
+    @property
+    def arrays(self) -> tuple[Any, Any, Any]:
+        """(indptr, indices, values): what every kernel on the rows of this rank begins with."""
+        return self.indptr, self.indices, self.values
+
+    def diagonal(self) -> Ensemble:
+        """The entries of the main diagonal in this rank's rows; zero where none is stored."""
+        if self._diagonal is None:
+            rows = np.repeat(np.arange(self.rows.n_local), np.diff(self.indptr))
+            on = np.flatnonzero(self.numbers - self.rows.first == rows)
+            self._diagonal = np.full(self.rows.n_local, -1, np.int64)
+            self._diagonal[rows[on]] = on
+        return Ensemble(crs.diagonal(self._diagonal, self.values, None), self.sample_set)
+
+    # --- what a hierarchy asks for
+    def require_options(self, function: str, **options: Any) -> None:
+        """Refuse options of set-ups that matrices over ranks do not have."""
+        for name, value in options.items():
+            given = value is not None and value is not False and value != 0
+            advice = "Gather the matrix, or set the option on one process."
+            require(not given, function, name, "have its default for a distributed matrix", value, advice)
+
+    def require_same_places(self, A: Any, function: str, builder: str) -> None:
+        """Refuse a matrix whose entries do not stand where those of this one do."""
+        same = isinstance(A, RankMatrix) and A.rows.n_local == self.rows.n_local
+        same = same and np.array_equal(A.indptr, self.indptr) and np.array_equal(A.numbers, self.numbers)
+        wanted = "have the graph the hierarchy was built for"
+        different = bool(self.space.any(np.array(not same)))
+        require(not different, function, "A", wanted, repr(A), f"Build a new one with {builder}.")
+
+    # --- other matrices on the same rows and columns
+    def with_values(self, values: np.ndarray, sample_set: SampleSet | None = None) -> Any:
+        """The matrix with other values at the same places."""
+        made = RankMatrix(
+            self.rows, self.columns, self.indptr, self.numbers, values, self.halo, self.indices, sample_set
+        )
+        made._nnz, made._diagonal = self._nnz, self._diagonal
+        return inherited(made, self)
+
+    def take_samples(self, samples: Any) -> Any:
+        """The matrix of the samples named, in that order; a shared matrix is its own answer."""
+        if self.n_samples == 1:
+            return self
+        samples = np.asarray(samples)
+        part = vectors.take_samples(self.values, samples, None)
+        return self.with_values(part, self.sample_set and self.sample_set.take(samples))
+
+    def astype(self, dtype: Any) -> Any:
+        """The same matrix with values of another type; itself where that is its type."""
+        return self if dtype == self.dtype else self.with_values(self.values.astype(dtype), self.sample_set)
+
+    # --- products
+    def whole(self, x: Array) -> Array:
+        """`x` and behind it the ghost rows, as their owners have them."""
+        return self.halo.exchange(self.columns.space.with_ghosts(x, self.halo.n_ghosts))
+
+    def apply(self, x: Array, out: Array = None) -> Array:
+        """A x on bare arrays, shape (n_local, n_samples)."""
+        return crs.spmv(*self.arrays, self.whole(x), out)
+
+    def apply_dot(self, x: Array, out: Array = None) -> tuple[Array, Array]:
+        """A x, and the inner product of x with it over the rows of all ranks."""
+        with in_space(self.space):
+            y, inner = crs.spmv_dot(*self.arrays, self.whole(x), out)
+        return y, inner
+
+    def residual(self, x: Array, b: Array, out: Array = None) -> Array:
+        """b - A x on bare arrays."""
+        return crs.residual(*self.arrays, self.whole(x), b, out)
+
+    def add_product(self, x: Array, out: Array) -> Array:
+        """out += A x on bare arrays."""
+        return crs.spmv_add(*self.arrays, self.whole(x), out)
+
+    def power_step(self, dinv: Array, q: Array, scale: Array, out: Array) -> tuple[Array, Array, Array]:
+        """One step of the power method for D^-1 A, with its quotient and square over the rows of all ranks."""
+        with in_space(self.space):
+            found: tuple[Array, Array, Array] = relaxation.power_step(*self.arrays, dinv, self.whole(q), scale, out)
+        return found
+
+    def __matmul__(self, x: Any) -> Any:
+        return multiply(self, x, type(self).__name__)
+
+    # --- the transpose
+    @property
+    def T(self) -> RankMatrix:  # type: ignore[override]
+        """The transpose, stored by rows: entries are sent to the ranks of their columns."""
+        comm = self.rows.comm
+        rows = np.repeat(self.rows.first + np.arange(self.rows.n_local), np.diff(self.indptr))
+        owner = self.columns.owner_of(self.numbers)
+        order = np.argsort(owner, kind="stable")
+        cuts = np.searchsorted(owner[order], np.arange(comm.size + 1))
+        parts = [order[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        new_rows = np.concatenate(exchanged(comm, [self.numbers[k] for k in parts])) - self.columns.first
+        new_columns = np.concatenate(exchanged(comm, [rows[k] for k in parts]))
+        values = np.concatenate(exchanged_arrays(comm, [self.values[k] for k in parts]))
+        order = np.lexsort((new_columns, new_rows))
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(new_rows, minlength=self.columns.n_local))])
+        made = RankMatrix(
+            self.columns, self.rows, indptr.astype(self.indptr.dtype), new_columns[order],
+            np.ascontiguousarray(values[order]), sample_set=self.sample_set,
+        )  # fmt: skip
+        return inherited(made, self)
+
+
+class DistributedCrsMatrix(RankMatrix):
+    """A sparse matrix over the ranks of a partition, a `LinearOperator` of global shape (n, n).
+
+    Parameters
+    ----------
+    partition : Partition
+    local : CrsMatrix, shape (n_local, n)
+        The rows of this rank, ``partition.rows`` in that order, with the caller's column numbers.
+
+    Raises
+    ------
+    ValueError
+        If `local` does not have the rows of this rank, or n columns; or ranks differ in samples or type.
+
+    Notes
+    -----
+    A row is summed in domain order of its columns. Every rank must make the same calls.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ensemble import distributed
+    >>> from ensemble.gallery import poisson
+    >>> partition = distributed.Partition(400, distributed.serial())
+    >>> A = distributed.DistributedCrsMatrix(partition, poisson((20, 20)))
+    >>> (A @ np.ones(400)).shape
+    (400,)
+    """
+
+    def __init__(self, partition: Any, local: CrsMatrix) -> None:
+        name = "DistributedCrsMatrix"
+        local = as_crs(local)
+        if local is NotImplemented:
+            raise TypeError(message(name, "local", "be a CrsMatrix or a SciPy sparse matrix", type(local).__name__))
+        wanted = (partition.n_local, partition.n)
+        problem = "" if tuple(local.shape) == wanted else message(name, "local", f"have shape {wanted}", local.shape)
+        if not problem and not isinstance(local.values, np.ndarray):
+            problem = message(name, "local", "have NumPy arrays", type(local.values).__name__)
+        partition.require_agreement(problem, (local.n_samples, str(local.dtype)), name, "local")
+        numbers = partition.number_of(local.graph.indices.astype(np.int64))
+        rows = np.repeat(np.arange(partition.n_local), np.diff(local.graph.indptr))
+        ascending = bool(np.all((np.diff(numbers) > 0) | (np.diff(rows) > 0)))
+        self._order = None if ascending else np.lexsort((numbers, rows))
+        self.partition = partition
+        super().__init__(
+            partition.layout, partition.layout, local.graph.indptr,
+            numbers if self._order is None else numbers[self._order], self._ordered(local.values),
+            sample_set=local.sample_set,
+        )  # fmt: skip
+        self.batched = local.batched
+
+    def _ordered(self, values: np.ndarray) -> np.ndarray:
+        return values if self._order is None else np.ascontiguousarray(values[self._order])
+
+    def update(self, values: Any) -> DistributedCrsMatrix:
+        """Replace the values, in place; `values` has the order of those that the matrix was made of.
+
+        Parameters
+        ----------
+        values : array or Ensemble, shape (nnz_local,) or (nnz_local, n_samples)
+        """
+        samples = values.samples if isinstance(values, Ensemble) else np.asarray(values)
+        samples = samples[:, None] if samples.ndim == 1 else samples
+        fits = samples.ndim == 2 and samples.shape[0] == self.numbers.size
+        require(fits, "DistributedCrsMatrix.update", "values", f"have {self.numbers.size} rows", samples.shape)
+        self.values = self._ordered(np.ascontiguousarray(samples))
+        self.sample_set = getattr(values, "sample_set", None)
+        return self
+
+    @classmethod
+    def scatter(cls, A: Any, partition: Any, root: int = 0) -> DistributedCrsMatrix:
+        """The matrix that `root` has whole, over the ranks of `partition`; A is None elsewhere.
+
+        Parameters
+        ----------
+        A : CrsMatrix or SciPy sparse matrix, shape (n, n), on `root`
+        partition : Partition
+        root : int
+        """
+        comm = partition.comm
+        rows = comm.gather(partition.rows, root=root)
+        parts: Any = None
+        if comm.rank == root:
+            A = as_crs(A)
+            parts = [rows_of(A, own) for own in rows]
+        indptr, indices, values, batched, sample_set = comm.scatter(parts, root=root)
+        from ensemble.linalg import CrsGraph
+
+        local = CrsMatrix(
+            CrsGraph.unchecked(indptr, indices, (partition.n_local, partition.n)), Ensemble(values, sample_set)
+        )
+        local.batched = batched
+        return cls(partition, local)
+
+    @classmethod
+    def from_petsc(cls, matrix: Any, domains: int | None = None) -> DistributedCrsMatrix:
+        """The matrix of a petsc4py ``Mat`` of type "aij", whose rows stay where they are if domains allow it.
+
+        Rows go to the ranks of a `Partition` by "rows" of PETSc's communicator.
+        """
+        from ensemble.distributed.partition import Partition
+        from ensemble.linalg import CrsGraph
+
+        comm = matrix.getComm().tompi4py()
+        n = int(matrix.getSize()[0])
+        partition = Partition(n, comm, domains=domains, method="rows")
+        first, last = (int(k) for k in matrix.getOwnershipRange())
+        indptr, indices, values = (np.asarray(a) for a in matrix.getValuesCSR())
+        owner = partition.owner_of(np.arange(first, last))
+        cuts = np.searchsorted(owner, np.arange(comm.size + 1))
+        lengths = np.diff(indptr)
+        spans = [(indptr[a], indptr[b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        counts = np.concatenate(
+            exchanged(comm, [lengths[a:b].astype(np.int64) for a, b in zip(cuts[:-1], cuts[1:], strict=True)])
+        )
+        columns = np.concatenate(exchanged(comm, [indices[a:b].astype(np.int64) for a, b in spans]))
+        entries = np.concatenate(exchanged(comm, [values[a:b] for a, b in spans]))
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32 if entries.size < 2**31 else np.int64)
+        graph = CrsGraph.unchecked(starts, columns.astype(np.int32), (partition.n_local, n))
+        return cls(partition, CrsMatrix(graph, entries))
+
+
+def rows_of(A: CrsMatrix, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, SampleSet | None]:
+    """(indptr, indices, values) of some rows of a matrix, and what its values came with."""
+    lengths = np.diff(A.graph.indptr)[rows]
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    entries = np.repeat(A.graph.indptr[:-1][rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
+    return indptr.astype(A.graph.indptr.dtype), A.graph.indices[entries], A.values[entries], A.batched, A.sample_set

@@ -1,0 +1,80 @@
+"""The calls of MPI that this package makes: reductions, exchanges between all ranks, and non-blocking messages.
+
+`comm` is an mpi4py communicator or `serial()`. mpi4py is imported where a communicator of several ranks is used, never
+before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["all_largest", "all_sum", "exchanged", "exchanged_arrays", "from_first", "gathered"]
+
+
+def all_sum(comm: Any, array: np.ndarray) -> np.ndarray:
+    """Add the arrays of all ranks, entry by entry, in place; returns `array`. Of integers the order does not matter."""
+    if comm.size > 1:
+        from mpi4py import MPI
+
+        comm.Allreduce(MPI.IN_PLACE, array, MPI.SUM)
+    return array
+
+
+def all_largest(comm: Any, array: np.ndarray) -> np.ndarray:
+    """Replace each entry by the largest of all ranks, in place; returns `array`."""
+    if comm.size > 1:
+        from mpi4py import MPI
+
+        comm.Allreduce(MPI.IN_PLACE, array, MPI.MAX)
+    return array
+
+
+def from_first(comm: Any, value: Any) -> Any:
+    """The object that rank 0 has, on every rank."""
+    return value if comm.size == 1 else comm.bcast(value)
+
+
+def exchanged(comm: Any, parts: list[np.ndarray]) -> list[np.ndarray]:
+    """What every rank has for this one: ``parts[r]`` goes to rank r. Arrays of one type, each of one axis."""
+    if comm.size == 1:
+        return [parts[0].copy()]
+    counts = np.array([part.size for part in parts], np.int64)
+    theirs = np.empty_like(counts)
+    comm.Alltoall(counts, theirs)
+    flat = np.concatenate(parts) if parts else np.zeros(0)
+    received = np.empty(int(theirs.sum()), flat.dtype)
+    dtype = _mpi_type(flat.dtype)
+    comm.Alltoallv([flat, (counts, _starts(counts)), dtype], [received, (theirs, _starts(theirs)), dtype])
+    return np.split(received, np.cumsum(theirs)[:-1])
+
+
+def exchanged_arrays(comm: Any, parts: list[np.ndarray]) -> list[np.ndarray]:
+    """As `exchanged`, for arrays of shape (n, n_columns), n_columns the same everywhere."""
+    width = parts[0].shape[1]
+    return [part.reshape(-1, width) for part in exchanged(comm, [np.ascontiguousarray(p).reshape(-1) for p in parts])]
+
+
+def gathered(comm: Any, part: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
+    """The rows of all ranks, in the order of ranks, on every rank; `offsets`: the first row of each rank, if known."""
+    if comm.size == 1:
+        return part
+    part = np.ascontiguousarray(part)
+    if offsets is None:
+        offsets = np.concatenate([[0], np.cumsum(comm.allgather(part.shape[0]))])
+    whole = np.empty((int(offsets[-1]), *part.shape[1:]), part.dtype)
+    counts = np.diff(offsets) * int(np.prod(part.shape[1:]))
+    dtype = _mpi_type(part.dtype)
+    comm.Allgatherv([part, part.size, dtype], [whole, (counts, _starts(counts)), dtype])
+    return whole
+
+
+def _starts(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)[:-1]])
+
+
+def _mpi_type(dtype: np.dtype) -> Any:
+    from mpi4py.util.dtlib import from_numpy_dtype
+
+    return from_numpy_dtype(dtype)

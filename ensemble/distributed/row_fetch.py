@@ -1,0 +1,56 @@
+"""Rows of a distributed matrix that another rank owns: their graph once, their values at every set-up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._typing import Array
+from ensemble.distributed.layout import RowLayout
+from ensemble.distributed.messages import exchanged, exchanged_arrays
+
+__all__ = ["RowFetch"]
+
+
+class RowFetch:
+    """Copies of matrix rows, by their numbers, from the ranks that own them.
+
+    Parameters
+    ----------
+    layout : RowLayout
+        Of the rows of the matrix.
+    indptr, numbers : arrays
+        The graph of this rank's rows: each entry has the number of its column.
+    wanted : array of int64, ascending
+        Rows that this rank asks for.
+
+    Attributes
+    ----------
+    indptr, numbers : arrays of int64
+        The graph of the rows that were asked for, in their order.
+    """
+
+    def __init__(self, layout: RowLayout, indptr: np.ndarray, numbers: np.ndarray, wanted: np.ndarray) -> None:
+        self.comm = comm = layout.comm
+        cuts = np.searchsorted(wanted, layout.offsets)
+        asked = exchanged(comm, [wanted[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)])
+        starts = indptr.astype(np.int64)
+        self._entries, lengths = [], []
+        for rows in asked:
+            rows = rows - layout.first
+            length = starts[rows + 1] - starts[rows]
+            ends = np.cumsum(length)
+            within = np.arange(int(ends[-1]) if ends.size else 0) - np.repeat(ends - length, length)
+            self._entries.append(np.repeat(starts[rows], length) + within)
+            lengths.append(length)
+        got = np.concatenate(exchanged(comm, lengths))
+        self.indptr = np.concatenate([[0], np.cumsum(got)])
+        self.numbers = np.concatenate(exchanged(comm, [numbers[entries] for entries in self._entries]))
+
+    def values(self, values: Array) -> Array:
+        """The values of those rows, shape (entries, n_samples), of the matrix whose own rows have `values`."""
+        if self.comm.size == 1 and not self._entries[0].size:
+            return np.empty((0, values.shape[1]), values.dtype)
+        parts: list[Any] = [values[entries] for entries in self._entries]
+        return np.concatenate(exchanged_arrays(self.comm, parts))

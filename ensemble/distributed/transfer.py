@@ -1,0 +1,76 @@
+"""Prolongators over ranks, with their transposes stored by rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._kernels.krylov import vectors
+from ensemble._typing import Array
+from ensemble.distributed.matrix import RankMatrix
+from ensemble.distributed.messages import exchanged, exchanged_arrays
+
+__all__ = ["RankProlongator", "TransposePlan"]
+
+
+class TransposePlan:
+    """The graph of the transpose of a distributed matrix, by rows, and where its values come from."""
+
+    def __init__(self, P: RankMatrix) -> None:
+        self.comm = comm = P.rows.comm
+        rows = np.repeat(P.rows.first + np.arange(P.rows.n_local), np.diff(P.indptr))
+        owner = P.columns.owner_of(P.numbers)
+        self._parts = sent = [np.flatnonzero(owner == r) for r in range(comm.size)]
+        new_rows = np.concatenate(exchanged(comm, [P.numbers[k] for k in sent])) - P.columns.first
+        columns = np.concatenate(exchanged(comm, [rows[k] for k in sent]))
+        self.order = np.lexsort((columns, new_rows))
+        self.numbers = columns[self.order]
+        counts = np.bincount(new_rows, minlength=P.columns.n_local)
+        self.indptr = np.concatenate([[0], np.cumsum(counts)]).astype(
+            np.int32 if self.numbers.size < 2**31 else np.int64
+        )
+
+    def values(self, values: Array) -> Array:
+        """The values of the transpose, in its order."""
+        if self.comm.size == 1:
+            return np.take(values, self._parts[0][self.order], axis=0)
+        sent = exchanged_arrays(self.comm, [values[k] for k in self._parts])
+        return np.take(np.concatenate(sent), self.order, axis=0)
+
+
+class RankProlongator(RankMatrix):
+    """A prolongator over ranks: products with it, and with its transpose, which is stored by rows.
+
+    Attributes
+    ----------
+    restriction : RankMatrix
+        The transpose.
+    """
+
+    restriction: RankMatrix
+
+    @classmethod
+    def made(cls, P: RankMatrix, plan: TransposePlan, old: RankProlongator | None = None) -> RankProlongator:
+        """`P` with its transpose by `plan`; halos of `old`, on the same graph, serve again."""
+        new = cls(P.rows, P.columns, P.indptr, P.numbers, P.values, P.halo, P.indices)
+        values = plan.values(P.values)
+        if old is None:
+            new.restriction = RankMatrix(P.columns, P.rows, plan.indptr, plan.numbers, values)
+        else:
+            new.restriction = old.restriction.with_values(values)
+        return new
+
+    def apply_transpose(self, x: Array, out: Array = None) -> Array:
+        """P^T x on bare arrays, each coarse row summed over ascending fine rows."""
+        return self.restriction.apply(x, out)
+
+    def take_samples(self, samples: Any) -> Any:
+        """The prolongator of the samples named."""
+        if self.n_samples == 1:
+            return self
+        samples = np.asarray(samples)
+        part = vectors.take_samples(self.values, samples, None)
+        new = type(self)(self.rows, self.columns, self.indptr, self.numbers, part, self.halo, self.indices)
+        new.restriction = self.restriction.take_samples(samples)
+        return new
