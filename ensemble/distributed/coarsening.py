@@ -7,6 +7,7 @@ consecutive domains, and belong to the rank of the first: coarse levels sit on f
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def to_owners(layout: RowLayout, rows: np.ndarray, values: np.ndarray) -> np.nda
     """Rows of `values`, whose ascending numbers are `rows`, at the ranks that own them, in order."""
     cuts = np.searchsorted(rows, layout.offsets)
     return np.concatenate(
-        exchanged_arrays(layout.comm, [values[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)])
+        exchanged_arrays(layout.comm, [values[a:b] for a, b in itertools.pairwise(cuts)])
     )
 
 
@@ -193,9 +194,9 @@ class RankPlan:
         A = level.A
         with np.errstate(all="ignore"):
             omega = (damping / level.lambda_max).astype(A.dtype)
-        kept = (
-            level.P if level.P is not None and level.P.n_samples == A.n_samples and level.P.dtype == A.dtype else None
-        )
+        kept = level.P
+        if kept is not None and (kept.n_samples, kept.dtype) != (A.n_samples, A.dtype):
+            kept = None
         values = galerkin.smooth_prolongator(
             (A.indptr, A.indices), A.values, level.smoother.dinv, omega, self.graph_t,
             self.tentative.astype(A.dtype, copy=False), self.graph_p, None, None if kept is None else kept.values,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -186,7 +187,7 @@ class RankMatrix(MatrixOperator):
         owner = self.columns.owner_of(self.numbers)
         order = np.argsort(owner, kind="stable")
         cuts = np.searchsorted(owner[order], np.arange(comm.size + 1))
-        parts = [order[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        parts = [order[a:b] for a, b in itertools.pairwise(cuts)]
         new_rows = np.concatenate(exchanged(comm, [self.numbers[k] for k in parts])) - self.columns.first
         new_columns = np.concatenate(exchanged(comm, [rows[k] for k in parts]))
         values = np.concatenate(exchanged_arrays(comm, [self.values[k] for k in parts]))
@@ -310,9 +311,9 @@ class DistributedCrsMatrix(RankMatrix):
         owner = partition.owner_of(np.arange(first, last))
         cuts = np.searchsorted(owner, np.arange(comm.size + 1))
         lengths = np.diff(indptr)
-        spans = [(indptr[a], indptr[b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        spans = [(indptr[a], indptr[b]) for a, b in itertools.pairwise(cuts)]
         counts = np.concatenate(
-            exchanged(comm, [lengths[a:b].astype(np.int64) for a, b in zip(cuts[:-1], cuts[1:], strict=True)])
+            exchanged(comm, [lengths[a:b].astype(np.int64) for a, b in itertools.pairwise(cuts)])
         )
         columns = np.concatenate(exchanged(comm, [indices[a:b].astype(np.int64) for a, b in spans]))
         entries = np.concatenate(exchanged(comm, [values[a:b] for a, b in spans]))

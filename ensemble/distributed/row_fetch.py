@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ class RowFetch:
     def __init__(self, layout: RowLayout, indptr: np.ndarray, numbers: np.ndarray, wanted: np.ndarray) -> None:
         self.comm = comm = layout.comm
         cuts = np.searchsorted(wanted, layout.offsets)
-        asked = exchanged(comm, [wanted[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)])
+        asked = exchanged(comm, [wanted[a:b] for a, b in itertools.pairwise(cuts)])
         starts = indptr.astype(np.int64)
         self._entries, lengths = [], []
         for rows in asked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from typing import Any
 
@@ -37,7 +38,7 @@ class RankSpace(Space):
         self.comm, self.first = comm, first
         self.n_local = int(domain_offsets[-1])
         self._ghosts = 0
-        starts = [np.arange(a, b, ROW_BLOCK) for a, b in zip(domain_offsets[:-1], domain_offsets[1:], strict=True)]
+        starts = [np.arange(a, b, ROW_BLOCK) for a, b in itertools.pairwise(domain_offsets)]
         self._starts = np.concatenate([[0], np.cumsum([s.size for s in starts])]).astype(np.int64)
         self._bounds = np.concatenate([*starts, [self.n_local]]).astype(np.int64)
         self._rooms: dict[int, tuple[Any, Array]] = {}

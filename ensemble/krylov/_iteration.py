@@ -303,7 +303,6 @@ class KrylovIteration:
 
     def in_callers_range(self, x: Array, unit: Array) -> Array:
         """The solutions in the caller's units; where these cannot hold one, its status and norm are of what is left."""
-        xp = array_namespace(x)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             scaled = x * unit
             left = scaled / unit
