@@ -54,7 +54,7 @@ ENVIRONMENT = {
 }  # fmt: skip
 
 
-class RanksFailed(AssertionError):
+class RanksFailedError(AssertionError):
     """A rank raised, ended early or did not end; the message has what each rank and the launcher wrote."""
 
 
@@ -80,7 +80,7 @@ def run_on_ranks(function: Callable[..., Any] | str, ranks: int, *arguments: Any
         code, written = _ended(command, settings, limit + GRACE)
         values = [Path(folder, f"value-{rank}") for rank in range(ranks)]
         if code != 0 or not all(path.exists() for path in values):
-            raise RanksFailed(_report(name, ranks, code, written, Path(folder)))
+            raise RanksFailedError(_report(name, ranks, code, written, Path(folder)))
         return [pickle.loads(path.read_bytes()) for path in values]
 
 
@@ -121,7 +121,7 @@ def main(name: str) -> None:
     from mpi4py import MPI
 
     comm, folder = MPI.COMM_WORLD, os.environ.get(FOLDER)
-    said = open(Path(folder, f"said-{comm.rank}"), "w") if folder else sys.stderr
+    said = open(Path(folder, f"said-{comm.rank}"), "w") if folder else sys.stderr  # noqa: SIM115  open to the end
     faulthandler.enable(said)
     if LIMIT in os.environ:
         faulthandler.dump_traceback_later(float(os.environ[LIMIT]), exit=True, file=said)

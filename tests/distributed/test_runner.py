@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.distributed.runner import RanksFailed
+from tests.distributed.runner import RanksFailedError
 
 
 def total(comm, add=0):
@@ -54,21 +54,21 @@ def test_ranks_have_one_thread_and_the_widths_of_the_tests(mpi):
 
 def test_an_exception_on_one_rank_ends_all_and_is_shown(mpi):
     start = time.monotonic()
-    with pytest.raises(RanksFailed, match="(?s)rank 1: Traceback.*ArithmeticError: the cause on rank 1"):
+    with pytest.raises(RanksFailedError, match=r"(?s)rank 1: Traceback.*ArithmeticError: the cause on rank 1"):
         mpi(raise_on_one, 3, 1, limit=50.0)
     assert time.monotonic() - start < 40.0
 
 
 def test_a_rank_that_hangs_is_ended_and_shows_where_it_stood(mpi):
-    with pytest.raises(RanksFailed, match="(?s)rank 1: Timeout.*in wait_on_one"):
+    with pytest.raises(RanksFailedError, match=r"(?s)rank 1: Timeout.*in wait_on_one"):
         mpi(wait_on_one, 2, 1, limit=6.0)
 
 
 def test_a_rank_that_ends_without_an_exception_is_a_failure(mpi):
-    with pytest.raises(RanksFailed, match="rank 1: returned nothing"):
+    with pytest.raises(RanksFailedError, match="rank 1: returned nothing"):
         mpi(end_on_one, 2, 1, limit=20.0)
 
 
 def test_a_warning_on_a_rank_is_a_failure(mpi):
-    with pytest.raises(RanksFailed, match="RuntimeWarning: of a rank"):
+    with pytest.raises(RanksFailedError, match="RuntimeWarning: of a rank"):
         mpi(warn, 1)
