@@ -64,6 +64,7 @@ __all__ = [
     "apps",
     "cond",
     "count_samples",
+    "distributed",
     "divergence",
     "divide",
     "dot",
@@ -107,7 +108,7 @@ __all__ = [
     "xp",
 ]
 
-SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "ode", "quadrature", "uq")
+SUBPACKAGES = ("apps", "distributed", "gallery", "krylov", "linalg", "multigrid", "ode", "quadrature", "uq")
 """What is imported when it is first used: kernels, and with them Numba and SciPy."""
 
 LATE = {

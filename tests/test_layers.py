@@ -20,9 +20,10 @@ LAYERS = {
     "scalar": 3,
     "linalg": 4,
     "krylov": 5, "multigrid": 5, "ode": 5, "quadrature": 5, "uq": 5,
-    "apps": 6, "gallery": 6,
-    "_command": 7, "__init__": 7,
-    "__main__": 8,
+    "distributed": 6,
+    "apps": 7, "gallery": 7,
+    "_command": 8, "__init__": 8,
+    "__main__": 9,
 }  # fmt: skip
 
 SOURCES = sorted(ROOT.rglob("*.py"))
@@ -196,6 +197,8 @@ NUMBA = {
         ("array_api_compat", {"_backend.py"}),
         ("meshio", {"apps/fem/mesh_files.py"}),
         ("skfem", {"apps/fem/interop.py"}),
+        ("mpi4py", set()),
+        ("pymetis", {"distributed/graph_partition.py"}),
     ],
 )
 def test_one_door_to_each_library(module, users):
@@ -216,7 +219,7 @@ def test_files_above_400_lines_say_why():
     assert [name for name in sorted(long) if "Longer than 400 lines" not in texts[name][:1500]] == []
 
 
-HEAVY = ("array_api_compat.numpy", "llvmlite", "matplotlib", "numba", "pandas", "scipy", "tqdm")
+HEAVY = ("array_api_compat.numpy", "llvmlite", "matplotlib", "mpi4py", "numba", "pandas", "scipy", "tqdm")
 
 
 @pytest.mark.parametrize("arguments", [["-c", "import ensemble"], ["-m", "ensemble", "--help"]], ids=str)

@@ -32,6 +32,7 @@ __all__ = [
     "filled_graph",
     "matched_rows",
     "mean_weights",
+    "symmetric_pattern",
     "unfilled_elimination_of",
 ]
 
@@ -108,7 +109,7 @@ def matched_rows(graph: CrsGraph, function: str, weights: np.ndarray | None = No
     return chosen
 
 
-def _symmetric_pattern(rows: np.ndarray, columns: np.ndarray, n: int) -> sp.csr_array:
+def symmetric_pattern(rows: np.ndarray, columns: np.ndarray, n: int) -> sp.csr_array:
     """The graph of A + A^T without its diagonal, columns ascending."""
     off = rows != columns
     ones = np.ones(int(off.sum()), np.int8)
@@ -120,7 +121,7 @@ def _symmetric_pattern(rows: np.ndarray, columns: np.ndarray, n: int) -> sp.csr_
 
 def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int, ordering: str) -> np.ndarray:
     """The order of that name, or the one of fewer multiply-adds, with the postorder of its elimination tree."""
-    pattern = _symmetric_pattern(rows, columns, n)
+    pattern = symmetric_pattern(rows, columns, n)
     if ordering == BAND:  # as it is: a postorder may widen it
         return _band_order(pattern.indptr, pattern.indices)
     methods = [ORDERINGS[ordering]] if ordering != "auto" else [minimum_degree, nested_dissection][: 1 + (n >= LARGE)]
@@ -128,7 +129,7 @@ def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int, ordering: 
     for method in methods:
         order = method(pattern.indptr, pattern.indices)
         place = _inverse(order)
-        moved = _symmetric_pattern(place[rows], place[columns], n)
+        moved = symmetric_pattern(place[rows], place[columns], n)
         parent = kernels.elimination_tree(moved.indptr, moved.indices)
         length = kernels.row_lengths(moved.indptr, moved.indices, parent)
         count = int(np.sum(length * (length + 1)) // 2)
@@ -161,7 +162,7 @@ def elimination_of(
     i, j, entries = _moved_entries(graph, symmetric, pivots, ordering)
     entries = entries if sources is None else sources[entries]
     orders = pivots[ordering], ordering
-    moved = _symmetric_pattern(i, j, n)
+    moved = symmetric_pattern(i, j, n)
     upper = kernels.filled(moved.indptr, moved.indices, kernels.elimination_tree(moved.indptr, moved.indices))
     lower = _transposed(upper[0], upper[1], n)
     count = kernels.count_multiply_adds(lower[1], upper[0], symmetric)
@@ -294,7 +295,7 @@ def filled_graph(plan: Elimination) -> FilledGraph:
     starts, columns = plan.upper_starts, plan.upper
     if not plan.symmetric:
         both = np.concatenate([row, left_row]), np.concatenate([plan.upper, plan.lower]).astype(np.int64)
-        moved = _symmetric_pattern(*both, n)
+        moved = symmetric_pattern(*both, n)
         parent = kernels.elimination_tree(moved.indptr, moved.indices)
         starts, columns = kernels.filled(moved.indptr, moved.indices, parent)
     keys = np.repeat(line, np.diff(starts)) * n + columns

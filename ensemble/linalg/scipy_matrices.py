@@ -11,7 +11,7 @@ from ensemble._check import require
 __all__ = ["require_valid"]
 
 
-def require_valid(matrix: Any, name: str) -> None:
+def require_valid(matrix: Any, name: str, argument: str = "matrices") -> None:
     """Raise ValueError where the index arrays of a SciPy matrix point outside of it.
 
     SciPy's conversions follow such arrays into memory that is not theirs, which ends the process. Nothing is changed,
@@ -21,8 +21,8 @@ def require_valid(matrix: Any, name: str) -> None:
     if kind == "coo":
         for axis, (coordinates, size) in enumerate(zip(matrix.coords, matrix.shape, strict=True)):
             inside = not coordinates.size or (coordinates.min() >= 0 and coordinates.max() < size)
-            require(inside, name, "matrices", f"have coordinates from 0 to {size - 1} in axis {axis}", "others")
-            require(coordinates.size == matrix.data.size, name, "matrices", "have coordinates for each value", "fewer")
+            require(inside, name, argument, f"have coordinates from 0 to {size - 1} in axis {axis}", "others")
+            require(coordinates.size == matrix.data.size, name, argument, "have coordinates for each value", "fewer")
     if kind not in ("csr", "csc", "bsr"):
         return
     rows, columns = matrix.shape if kind != "csc" else matrix.shape[::-1]
@@ -36,7 +36,7 @@ def require_valid(matrix: Any, name: str) -> None:
         seen = f"indptr[{falls[0]}] = {indptr[falls[0]]} before indptr[{falls[0] + 1}] = {indptr[falls[0] + 1]}"
     ascending = indptr.size == rows + 1 and not falls.size and indptr[0] == 0 and indptr[-1] <= stored
     text = f"have {rows + 1} ascending indptr from 0 to at most {stored}, the entries stored"
-    require(bool(ascending), name, "matrices", text, seen)
+    require(bool(ascending), name, argument, text, seen)
     used = indices[: indptr[-1]]
     inside = not used.size or (used.min() >= 0 and used.max() < columns)
-    require(inside, name, "matrices", f"have indices from 0 to {columns - 1}", "others")
+    require(inside, name, argument, f"have indices from 0 to {columns - 1}", "others")

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._compile.numba import compiled_serial, inner
 from ensemble._kernels.direct.minimum_degree import minimum_degree
+from ensemble._kernels.sparse.breadth_first import far_vertex, levels
 
 __all__ = ["nested_dissection"]
 
@@ -24,45 +25,6 @@ PASSES, PATIENCE = 6, 60
 """Searches for a smaller separator, and moves of one without success."""
 
 FIRST, SECOND, BETWEEN = 0, 1, 2
-
-
-@inner
-def _levels(indptr, indices, start, part_of, part, level, queue):
-    """Breadth-first search inside one part; returns the number of vertices met, and of levels."""
-    queue[0] = start
-    level[start] = 0
-    count, at = 1, 0
-    while at < count:
-        v = queue[at]
-        at += 1
-        for p in range(indptr[v], indptr[v + 1]):
-            w = indices[p]
-            if part_of[w] == part and level[w] < 0:
-                level[w] = level[v] + 1
-                queue[count] = w
-                count += 1
-    return count, level[queue[count - 1]] + 1
-
-
-@inner
-def _far_vertex(indptr, indices, start, part_of, part, level, queue):
-    """A vertex at an end of a long path; its levels are in `level`. Returns it with what `_levels` returns."""
-    count, depth = _levels(indptr, indices, start, part_of, part, level, queue)
-    for _ in range(8):
-        end, least = queue[count - 1], np.int64(1) << 60
-        for k in range(count - 1, -1, -1):
-            v = queue[k]
-            if level[v] < depth - 1:
-                break
-            if indptr[v + 1] - indptr[v] <= least:
-                end, least = v, indptr[v + 1] - indptr[v]
-        for k in range(count):
-            level[queue[k]] = -1
-        _, deeper = _levels(indptr, indices, end, part_of, part, level, queue)
-        if deeper <= depth:
-            return end, count, deeper
-        depth = deeper
-    return queue[0], count, depth
 
 
 @inner
@@ -203,7 +165,7 @@ def _apart(indptr, indices, low, high, order, part_of, part, level, queue, side)
         level[order[k]] = -1
     for k in range(low, high):
         if level[order[k]] < 0:
-            count, _ = _levels(indptr, indices, order[k], part_of, part, level, queue)
+            count, _ = levels(indptr, indices, order[k], part_of, part, level, queue)
             to = FIRST if sizes[0] <= sizes[1] else SECOND
             sizes[to] += count
             for t in range(count):
@@ -231,7 +193,7 @@ def _dissect(indptr, indices):
         part += 1
         for k in range(low, high):
             part_of[order[k]], level[order[k]] = part, -1
-        _, count, n_levels = _far_vertex(indptr, indices, order[low], part_of, part, level, queue)
+        _, count, n_levels = far_vertex(indptr, indices, order[low], part_of, part, level, queue)
         if count < high - low:
             _apart(indptr, indices, low, high, order, part_of, part, level, queue, side)
         elif n_levels < 4:

@@ -1,0 +1,210 @@
+"""Which rows of a problem each rank holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import array_of, message, require
+from ensemble.distributed.agreement import agreement, require_communicator
+from ensemble.distributed.arguments import Request, agreed_method, checked_request
+from ensemble.distributed.bisection import coordinate_order
+from ensemble.distributed.domains import domain_offsets, rank_domains
+from ensemble.distributed.graph_partition import graph_order
+from ensemble.distributed.transfers import gather_rows, scatter_rows
+
+__all__ = ["Partition"]
+
+PIECE = 1 << 27
+"""Numbers that rank 0 sends to the others in one message: counts of MPI have 31 bits."""
+
+
+class Partition:
+    """Cut the rows of a problem into domains, and give each rank consecutive domains.
+
+    Number and shape of the domains depend on the problem alone, never on the number of ranks. What depends on a cut
+    depends on domains only, so that all numbers of ranks give the same bits. In *domain order* rows are sorted by
+    domain, and by the caller's number within a domain. A rank has one range of it.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    comm : communicator of mpi4py, or `serial()`
+        All its ranks call this together, with equal arguments.
+    domains : int, optional
+        1 and above; more than `n` are cut to `n`. Default: the power of two that comes nearest to 2048 rows in each.
+    graph : CrsGraph, SciPy matrix or (indptr, indices), shape (n, n), optional
+        Which rows are coupled. On every rank, or on rank 0 with None elsewhere.
+    coordinates : array, shape (n, d), optional
+        Where each row lies, in any unit. On every rank, or on rank 0 with None elsewhere.
+    method : {"auto", "rows", "graph", "coordinates"}
+        "rows": a domain is a range of rows. "coordinates": recursive bisection at right angles to the longest
+        axis [1]_. "graph": METIS [2]_ where `pymetis` is installed, else recursive bisection by breadth-first search.
+        "auto": by coordinates where they are given, else by the graph where it is given, else by rows.
+
+    Attributes
+    ----------
+    n, domains : int
+    comm : the communicator
+    method : str
+        The one that was used.
+    domain_offsets : array of int64, shape (domains + 1,)
+        Where each domain begins, in domain order. Where there are 512 rows in each domain or more, all sizes but the
+        last are multiples of 512, the blocks of sums over rows; METIS chooses other sizes.
+    rank_domains : array of int64, shape (size + 1,)
+        The first domain of each rank.
+    offsets : array of int64, shape (size + 1,)
+        The first row of each rank, in domain order.
+    first, n_local : int
+        The first row and the number of rows of this rank. With more ranks than domains some ranks have none.
+    local_domain_offsets : array of int64
+        Where each domain of this rank begins among its rows, and their end.
+    rows : array of int64, shape (n_local,)
+        The caller's numbers of this rank's rows, in domain order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On every rank alike, also where only one of them has a wrong argument.
+
+    Notes
+    -----
+    Rank 0 decides on the cut and sends it to the others: their mathematical libraries may round differently. METIS and
+    the search cut differently: to reproduce bits elsewhere, have `pymetis` installed in both places or in none.
+
+    References
+    ----------
+    .. [1] Berger, Bokhari (1987), IEEE Trans. Comput. C-36, 570-580.
+    .. [2] Karypis, Kumar (1998), SIAM J. Sci. Comput. 20, 359-392.
+
+    Examples
+    --------
+    >>> from ensemble.distributed import Partition, serial
+    >>> partition = Partition(6, serial(), domains=2, coordinates=[[0.0], [5.0], [1.0], [4.0], [2.0], [3.0]])
+    >>> partition.rows
+    array([0, 2, 4, 1, 3, 5])
+    >>> partition.gather(partition.scatter([10, 11, 12, 13, 14, 15]))
+    array([10, 11, 12, 13, 14, 15])
+    """
+
+    def __init__(
+        self,
+        n: int,
+        comm: Any,
+        domains: int | None = None,
+        graph: Any = None,
+        coordinates: Any = None,
+        method: str = "auto",
+    ) -> None:
+        require_communicator(comm, "Partition")
+        with agreement(comm):
+            request = checked_request(n, domains, graph, coordinates, method)
+        self.n, self.comm = request.n, comm
+        self.method = agreed_method(request, comm)
+        order, self.domain_offsets = _cut(request, self.method, comm)
+        self.domains = self.domain_offsets.size - 1
+        self.rank_domains = rank_domains(self.domain_offsets, comm.size)
+        self.offsets = self.domain_offsets[self.rank_domains]
+        self.first, end = (int(row) for row in self.offsets[comm.rank : comm.rank + 2])
+        self.n_local = end - self.first
+        begin, behind = self.rank_domains[comm.rank : comm.rank + 2]
+        self.local_domain_offsets = self.domain_offsets[begin : behind + 1] - self.first
+        self._order, self._numbers = order, None if order is None else np.empty(self.n, np.int64)
+        if order is not None:
+            self._numbers[order] = np.arange(self.n)
+        self.rows = self.caller_of(np.arange(self.first, end))
+
+    def __repr__(self) -> str:
+        ranks = f"rank={self.comm.rank} of {self.comm.size}"
+        return f"Partition(n={self.n}, domains={self.domains}, method={self.method!r}, {ranks})"
+
+    def number_of(self, callers: Any) -> np.ndarray:
+        """The numbers in domain order of rows with the caller's numbers `callers`, an array of int."""
+        return _taken(self._numbers, _places(callers, self.n, "Partition.number_of", "callers"))
+
+    def caller_of(self, numbers: Any) -> np.ndarray:
+        """The caller's numbers of rows with the numbers in domain order `numbers`, an array of int."""
+        return _taken(self._order, _places(numbers, self.n, "Partition.caller_of", "numbers"))
+
+    def owner_of(self, numbers: Any) -> np.ndarray:
+        """The ranks of rows with the numbers in domain order `numbers`, an array of int."""
+        places = _places(numbers, self.n, "Partition.owner_of", "numbers")
+        return np.searchsorted(self.offsets, places, side="right") - 1
+
+    def scatter(self, x: Any, root: int = 0) -> Any:
+        """Send each rank its rows of vectors that one rank has.
+
+        Parameters
+        ----------
+        x : array of NumPy, shape (n, ...), or Ensemble of shape (n, ...)
+            On `root`, in the caller's order; not used on other ranks, where it may be None.
+        root : int
+            The same on every rank.
+
+        Returns
+        -------
+        array, shape (n_local, ...), or Ensemble of shape (n_local, ...)
+            A copy, in domain order. An ensemble has the sample set of `x`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On every rank, if `x` on `root` is no array or ensemble of numbers on the host with `n` rows.
+        """
+        return scatter_rows(x, self, root)
+
+    def gather(self, x: Any, root: int = 0) -> Any:
+        """Put together on one rank vectors of which each rank has its rows.
+
+        Parameters
+        ----------
+        x : array of NumPy, shape (n_local, ...), or Ensemble of shape (n_local, ...)
+            In domain order; of one kind, data type and sample set on all ranks.
+        root : int
+            The same on every rank.
+
+        Returns
+        -------
+        array, shape (n, ...), or Ensemble of shape (n, ...), or None
+            In the caller's order on `root`, None on the other ranks.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On every rank, if `x` on one of them has other rows than its own, or differs from the others.
+        """
+        return gather_rows(x, self, root)
+
+
+def _cut(request: Request, method: str, comm: Any) -> tuple[np.ndarray | None, np.ndarray]:
+    """The caller's rows in domain order, None for the caller's order, and where each domain begins."""
+    if method == "rows" or request.domains < 2:
+        return None, domain_offsets(request.n, request.domains)
+    order, offsets = np.empty(request.n, np.int64), None
+    with agreement(comm):
+        if comm.rank == 0 and method == "graph":
+            order, offsets = graph_order(request.graph, request.domains)
+        elif comm.rank == 0:
+            offsets = domain_offsets(request.n, request.domains)
+            order = coordinate_order(request.coordinates, offsets)
+    offsets = comm.bcast(offsets, root=0)
+    for begin in range(0, request.n, PIECE):
+        comm.Bcast(order[begin : begin + PIECE], root=0)
+    return order, offsets
+
+
+def _places(values: Any, n: int, function: str, argument: str) -> np.ndarray:
+    """Row numbers as int64, or an error where they are none."""
+    places = array_of(values, function, argument, "be integers")
+    if places.dtype.kind not in "iu" and places.size:
+        raise TypeError(message(function, argument, "be integers", f"dtype {places.dtype}"))
+    inside = not places.size or (places.min() >= 0 and places.max() < n)
+    seen = f"{places.min()} ... {places.max()}" if places.size else ""
+    require(bool(inside), function, argument, f"be from 0 to {n - 1}", seen)
+    return places.astype(np.int64)
+
+
+def _taken(numbers: np.ndarray | None, places: np.ndarray) -> np.ndarray:
+    return places if numbers is None else numbers[places]
