@@ -93,9 +93,7 @@ def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarra
 def to_owners(layout: RowLayout, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Rows of `values`, whose ascending numbers are `rows`, at the ranks that own them, in order."""
     cuts = np.searchsorted(rows, layout.offsets)
-    return np.concatenate(
-        exchanged_arrays(layout.comm, [values[a:b] for a, b in itertools.pairwise(cuts)])
-    )
+    return np.concatenate(exchanged_arrays(layout.comm, [values[a:b] for a, b in itertools.pairwise(cuts)]))
 
 
 class Piece:

@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import kind_of, message, require
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import relaxation
 from ensemble._kernels.sparse import crs
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
+from ensemble.distributed.agreement import agreement, require_same
 from ensemble.distributed.halo import Halo
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
-from ensemble.linalg import CrsMatrix
+from ensemble.distributed.partition import Partition
+from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.crs_matrix import as_crs
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
 from ensemble.linalg.operators import multiply
@@ -231,14 +233,15 @@ class DistributedCrsMatrix(RankMatrix):
 
     def __init__(self, partition: Any, local: CrsMatrix) -> None:
         name = "DistributedCrsMatrix"
-        local = as_crs(local)
-        if local is NotImplemented:
-            raise TypeError(message(name, "local", "be a CrsMatrix or a SciPy sparse matrix", type(local).__name__))
-        wanted = (partition.n_local, partition.n)
-        problem = "" if tuple(local.shape) == wanted else message(name, "local", f"have shape {wanted}", local.shape)
-        if not problem and not isinstance(local.values, np.ndarray):
-            problem = message(name, "local", "have NumPy arrays", type(local.values).__name__)
-        partition.require_agreement(problem, (local.n_samples, str(local.dtype)), name, "local")
+        with agreement(partition.comm):
+            given, local = local, as_crs(local)
+            if local is NotImplemented or not isinstance(local.values, np.ndarray):
+                wanted = "be a CrsMatrix of NumPy arrays or a SciPy sparse matrix"
+                raise TypeError(message(name, "local", wanted, kind_of(given)))
+            shape = (partition.n_local, partition.n)
+            require(tuple(local.shape) == shape, name, "local", f"have shape {shape}", tuple(local.shape))
+        kinds = partition.comm.allgather((local.n_samples, str(local.dtype)))
+        require_same(kinds, name, "(samples, type) of local")
         numbers = partition.number_of(local.graph.indices.astype(np.int64))
         rows = np.repeat(np.arange(partition.n_local), np.diff(local.graph.indptr))
         ascending = bool(np.all((np.diff(numbers) > 0) | (np.diff(rows) > 0)))
@@ -286,8 +289,6 @@ class DistributedCrsMatrix(RankMatrix):
             A = as_crs(A)
             parts = [rows_of(A, own) for own in rows]
         indptr, indices, values, batched, sample_set = comm.scatter(parts, root=root)
-        from ensemble.linalg import CrsGraph
-
         local = CrsMatrix(
             CrsGraph.unchecked(indptr, indices, (partition.n_local, partition.n)), Ensemble(values, sample_set)
         )
@@ -300,9 +301,6 @@ class DistributedCrsMatrix(RankMatrix):
 
         Rows go to the ranks of a `Partition` by "rows" of PETSc's communicator.
         """
-        from ensemble.distributed.partition import Partition
-        from ensemble.linalg import CrsGraph
-
         comm = matrix.getComm().tompi4py()
         n = int(matrix.getSize()[0])
         partition = Partition(n, comm, domains=domains, method="rows")
@@ -312,9 +310,7 @@ class DistributedCrsMatrix(RankMatrix):
         cuts = np.searchsorted(owner, np.arange(comm.size + 1))
         lengths = np.diff(indptr)
         spans = [(indptr[a], indptr[b]) for a, b in itertools.pairwise(cuts)]
-        counts = np.concatenate(
-            exchanged(comm, [lengths[a:b].astype(np.int64) for a, b in itertools.pairwise(cuts)])
-        )
+        counts = np.concatenate(exchanged(comm, [lengths[a:b].astype(np.int64) for a, b in itertools.pairwise(cuts)]))
         columns = np.concatenate(exchanged(comm, [indices[a:b].astype(np.int64) for a, b in spans]))
         entries = np.concatenate(exchanged(comm, [values[a:b] for a, b in spans]))
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32 if entries.size < 2**31 else np.int64)

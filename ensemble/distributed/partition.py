@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ensemble._backend import contiguous
 from ensemble._check import array_of, message, require
+from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.sparse.row_sums import in_space
 from ensemble.distributed.agreement import agreement, require_communicator
 from ensemble.distributed.arguments import Request, agreed_method, checked_request
 from ensemble.distributed.bisection import coordinate_order
 from ensemble.distributed.domains import domain_offsets, rank_domains
 from ensemble.distributed.graph_partition import graph_order
+from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.transfers import gather_rows, scatter_rows
+from ensemble.linalg.operators import samples_of, set_of
+from ensemble.scalar import Ensemble
 
 __all__ = ["Partition"]
 
@@ -120,6 +127,39 @@ class Partition:
         ranks = f"rank={self.comm.rank} of {self.comm.size}"
         return f"Partition(n={self.n}, domains={self.domains}, method={self.method!r}, {ranks})"
 
+    @cached_property
+    def layout(self) -> RowLayout:
+        """The rows of each rank and the space of their vectors, for matrices on this partition."""
+        return RowLayout(self.comm, self.domain_offsets, self.rank_domains)
+
+    def dot(self, x: Any, y: Any) -> Any:
+        """Return the inner product of two distributed vectors over the rows of all ranks, one value per sample.
+
+        Parameters
+        ----------
+        x, y : array or Ensemble, shape (n_local,)
+            Real, of one type.
+
+        Returns
+        -------
+        Ensemble of shape (), or a number for arrays
+            The sum of the domains' sums, rounded once: the same bits on every number of ranks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ensemble.distributed import Partition, serial
+        >>> partition = Partition(3, serial())
+        >>> partition.dot(np.ones(3), np.array([1.0, 2.0, 3.0]))
+        6.0
+        """
+        return _inner(self, x, y, "Partition.dot")
+
+    def norm(self, x: Any) -> Any:
+        """Return the 2-norm of a distributed vector over the rows of all ranks, one value per sample; see `dot`."""
+        square = _inner(self, x, x, "Partition.norm")
+        return square.__array_namespace__().sqrt(square) if isinstance(square, Ensemble) else float(np.sqrt(square))
+
     def number_of(self, callers: Any) -> np.ndarray:
         """The numbers in domain order of rows with the caller's numbers `callers`, an array of int."""
         return _taken(self._numbers, _places(callers, self.n, "Partition.number_of", "callers"))
@@ -176,6 +216,21 @@ class Partition:
             On every rank, if `x` on one of them has other rows than its own, or differs from the others.
         """
         return gather_rows(x, self, root)
+
+
+def _inner(partition: Partition, x: Any, y: Any, function: str) -> Any:
+    """The inner products of two distributed vectors."""
+    bare = [samples_of(vector) for vector in (x, y)]
+    with agreement(partition.comm):
+        for name, samples in zip("xy", bare, strict=True):
+            require(samples.shape[:-1] == (partition.n_local,), function, name, f"have shape ({partition.n_local},)",
+                    f"shape {samples.shape[:-1]}")  # fmt: skip
+    n_samples, dtype = max(samples.shape[1] for samples in bare), np.result_type(*bare, np.float32)
+    wide = [contiguous(np.broadcast_to(samples, (partition.n_local, n_samples)), dtype) for samples in bare]
+    with in_space(partition.layout.space):
+        inner = dot(*wide, None)
+    found = next((vector for vector in (x, y) if isinstance(vector, Ensemble)), None)
+    return float(inner[0]) if found is None else Ensemble(inner, set_of(found))
 
 
 def _cut(request: Request, method: str, comm: Any) -> tuple[np.ndarray | None, np.ndarray]:

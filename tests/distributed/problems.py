@@ -1,28 +1,53 @@
-"""Boxes of nodes and their graphs, and measures of a cut."""
+"""Problems for several ranks, made alike on each: matrices, right-hand sides, and digests of solutions."""
+
+import hashlib
 
 import numpy as np
 import scipy.sparse as sp
 
-
-def box(cells):
-    """Coordinates of the (cells + 1)^3 nodes of a unit box, and the 27-point graph between them."""
-    nodes = cells + 1
-    axes = np.meshgrid(*[np.arange(nodes) / cells] * 3, indexing="ij")
-    line = sp.diags_array([np.ones(nodes - 1), np.ones(nodes), np.ones(nodes - 1)], offsets=[-1, 0, 1])
-    return np.stack(axes, axis=-1).reshape(-1, 3), sp.csr_array(sp.kron(sp.kron(line, line), line))
+import ensemble as en
+from ensemble.distributed import DistributedCrsMatrix, Partition
+from ensemble.gallery import poisson
+from ensemble.linalg import CrsMatrix
 
 
-def random_graph(n, entries, seed):
-    """A symmetric graph of about `entries` random couplings, which need not be connected."""
+def box(cells: int, n_samples: int, seed: int = 3, spread: float = 0.0) -> tuple[CrsMatrix, np.ndarray]:
+    """A Poisson matrix on a cube with coefficients of each sample's own, and the coordinates of its rows."""
+    A = poisson((cells, cells, cells))
     rng = np.random.default_rng(seed)
-    i, j = rng.integers(0, n, (2, entries))
-    half = sp.coo_array((np.ones(entries), (i, j)), shape=(n, n))
-    return sp.csr_array(half + half.T)
+    n = A.shape[0]
+    factors = np.exp(spread * rng.standard_normal((n, n_samples)))
+    rows = A.graph.row_of_entry
+    values = A.values * np.sqrt(factors[rows] * factors[A.graph.indices])
+    at = np.stack(np.meshgrid(*[np.arange(cells)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+    return CrsMatrix(A.graph, values), at.astype(float)
 
 
-def halo_rows(graph, owner):
-    """Rows that ranks need of others, summed over the ranks; `owner` is the rank of each row."""
-    entries = sp.coo_array(graph)
-    here, there = owner[entries.coords[0]], owner[entries.coords[1]]
-    foreign = here != there
-    return np.unique(here[foreign].astype(np.int64) * graph.shape[0] + entries.coords[1][foreign]).size
+def shuffled(A: CrsMatrix, seed: int = 5) -> CrsMatrix:
+    """`A` with its unknowns numbered at random."""
+    order = np.random.default_rng(seed).permutation(A.shape[0])
+    return CrsMatrix.from_scipy([sp.csr_array(A.to_scipy(i)[order][:, order]) for i in range(A.n_samples)])
+
+
+def right_hand_side(n: int, n_samples: int, seed: int = 7) -> np.ndarray:
+    """Random numbers, shape (n, n_samples)."""
+    return np.random.default_rng(seed).standard_normal((n, n_samples))
+
+
+def distributed_system(comm, A: CrsMatrix, b: np.ndarray, domains=None, **cut):
+    """The partition, and matrix and right-hand side over it, of what every rank has whole."""
+    partition = Partition(A.shape[0], comm, domains, **cut)
+    root = comm.rank == 0
+    whole = DistributedCrsMatrix.scatter(A if root else None, partition)
+    return partition, whole, partition.scatter(en.Ensemble(np.ascontiguousarray(b)) if root else None)
+
+
+def digest(partition, result) -> str:
+    """A digest of solution, iterations, statuses and history, on rank 0; the same on every number of ranks."""
+    x = partition.gather(result.x)
+    if x is None:
+        return ""
+    found = hashlib.md5(np.ascontiguousarray(x.samples).tobytes())
+    for part in (result.iterations, np.ascontiguousarray(result.residual_norms), [str(s) for s in result.status]):
+        found.update(repr(part.tolist() if hasattr(part, "tolist") else part).encode())
+    return found.hexdigest()
