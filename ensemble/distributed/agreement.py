@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ensemble._check import kind_of, message, require
+from ensemble.distributed.messages import meet
 
 __all__ = ["agreement", "require_communicator", "require_same"]
 
@@ -27,6 +28,7 @@ def agreement(comm: Any) -> Iterator[None]:
         yield
     except Exception as error:
         own = error
+    meet(comm)
     raised = comm.allgather(None if own is None else (type(own), str(own)))
     rank = next((rank for rank, found in enumerate(raised) if found is not None), None)
     if rank is None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._typing import Array
-from ensemble.distributed.messages import exchanged
+from ensemble.distributed.messages import exchanged, finish
 
 __all__ = ["Halo"]
 
@@ -67,7 +67,7 @@ class Halo:
         """Fill the ghost rows of `whole` from their owners; returns `whole`."""
         requests = self.start(whole)
         if requests:
-            finish(requests)
+            finish(*requests)
         return whole
 
     def _send_buffers(self, whole: Array) -> list[np.ndarray]:
@@ -75,8 +75,3 @@ class Halo:
         if key not in self._buffers:
             self._buffers[key] = [np.empty((rows.size, *whole.shape[1:]), whole.dtype) for _, rows in self.sends]
         return self._buffers[key]
-
-
-def finish(requests: list[Any]) -> None:
-    """Wait until all messages of an exchange have arrived and left."""
-    type(requests[0]).Waitall(requests)

@@ -6,11 +6,37 @@ before.
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-__all__ = ["all_largest", "all_sum", "exchanged", "exchanged_arrays", "from_first", "gathered"]
+__all__ = ["all_largest", "all_sum", "exchanged", "exchanged_arrays", "finish", "from_first", "gathered", "meet"]
+
+
+SPINS = 64
+"""Tests of a message before the processor is offered to others: about the time of a short message."""
+
+
+def finish(*requests: Any) -> None:
+    """Wait until all messages have arrived and left, so that Ctrl-C is heard and waiting ranks leave their processor.
+
+    A blocking wait of MPI does neither: where more ranks run than there are processors, ranks that wait would hold up
+    those that they wait for.
+    """
+    test = requests[0].Test if len(requests) == 1 else partial(type(requests[0]).Testall, list(requests))
+    for _ in range(SPINS):
+        if test():
+            return
+    while not test():
+        os.sched_yield()
+
+
+def meet(comm: Any) -> None:
+    """Wait as `finish` does until all ranks are here: a call of MPI that blocks is short then."""
+    if comm.size > 1:
+        finish(comm.Ibarrier())
 
 
 def all_sum(comm: Any, array: np.ndarray) -> np.ndarray:
@@ -18,7 +44,7 @@ def all_sum(comm: Any, array: np.ndarray) -> np.ndarray:
     if comm.size > 1:
         from mpi4py import MPI
 
-        comm.Allreduce(MPI.IN_PLACE, array, MPI.SUM)
+        finish(comm.Iallreduce(MPI.IN_PLACE, array, MPI.SUM))
     return array
 
 
@@ -27,12 +53,13 @@ def all_largest(comm: Any, array: np.ndarray) -> np.ndarray:
     if comm.size > 1:
         from mpi4py import MPI
 
-        comm.Allreduce(MPI.IN_PLACE, array, MPI.MAX)
+        finish(comm.Iallreduce(MPI.IN_PLACE, array, MPI.MAX))
     return array
 
 
 def from_first(comm: Any, value: Any) -> Any:
     """The object that rank 0 has, on every rank."""
+    meet(comm)
     return value if comm.size == 1 else comm.bcast(value)
 
 
@@ -42,11 +69,12 @@ def exchanged(comm: Any, parts: list[np.ndarray]) -> list[np.ndarray]:
         return [parts[0].copy()]
     counts = np.array([part.size for part in parts], np.int64)
     theirs = np.empty_like(counts)
-    comm.Alltoall(counts, theirs)
+    finish(comm.Ialltoall(counts, theirs))
     flat = np.concatenate(parts) if parts else np.zeros(0)
     received = np.empty(int(theirs.sum()), flat.dtype)
     dtype = _mpi_type(flat.dtype)
-    comm.Alltoallv([flat, (counts, _starts(counts)), dtype], [received, (theirs, _starts(theirs)), dtype])
+    sent, got = [flat, (counts, _starts(counts)), dtype], [received, (theirs, _starts(theirs)), dtype]
+    finish(comm.Ialltoallv(sent, got))
     return np.split(received, np.cumsum(theirs)[:-1])
 
 
@@ -62,11 +90,12 @@ def gathered(comm: Any, part: np.ndarray, offsets: np.ndarray | None = None) -> 
         return part
     part = np.ascontiguousarray(part)
     if offsets is None:
+        meet(comm)
         offsets = np.concatenate([[0], np.cumsum(comm.allgather(part.shape[0]))])
     whole = np.empty((int(offsets[-1]), *part.shape[1:]), part.dtype)
     counts = np.diff(offsets) * int(np.prod(part.shape[1:]))
     dtype = _mpi_type(part.dtype)
-    comm.Allgatherv([part, part.size, dtype], [whole, (counts, _starts(counts)), dtype])
+    finish(comm.Iallgatherv([part, part.size, dtype], [whole, (counts, _starts(counts)), dtype]))
     return whole
 
 
