@@ -15,12 +15,13 @@ import numpy as np
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.multigrid.aggregation import aggregate, coupled_rows
 from ensemble._kernels.sparse.crs import spmv_transpose
-from ensemble._kernels.sparse.product_graphs import product_graph, slab_tasks, transpose_graph
+from ensemble._kernels.sparse.product_graphs import entries_between, product_graph, slab_tasks, transpose_graph
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.matrix import RankMatrix
 from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
 from ensemble.distributed.row_fetch import RowFetch
-from ensemble.distributed.transfer import RankProlongator, TransposePlan
+from ensemble.distributed.transfer import RankProlongator
+from ensemble.distributed.transpose import TransposePlan
 from ensemble.linalg import CrsGraph
 from ensemble.multigrid.aggregation import node_graph
 from ensemble.multigrid.tentative import tentative_prolongator
@@ -68,12 +69,9 @@ def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarra
     Aggregates are numbered domain by domain.
     """
     layout, n = A.rows, A.rows.n_local
-    rows = np.repeat(np.arange(n), np.diff(A.indptr))
-    bounds = layout.local_domain_offsets + layout.first
+    bounds = layout.local_domain_offsets
     own = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
-    inside = (A.numbers >= bounds[:-1][own][rows]) & (A.numbers < bounds[1:][own][rows])
-    before = np.concatenate([[0], np.cumsum(inside)]).astype(np.int32 if inside.size < 2**31 else np.int64)
-    graph = CrsGraph.unchecked(before[A.indptr], A.indices[inside], (n, n))
+    graph = CrsGraph.unchecked(*entries_between(A.indptr, A.indices, bounds[:-1][own], bounds[1:][own]), (n, n))
     coupled = coupled_rows((A.indptr, A.indices), A.values)
     included = coupled.reshape(-1, block_size).any(axis=1)
     nodes = (graph.indptr, graph.indices) if block_size == 1 else node_graph(graph, block_size)
@@ -179,7 +177,8 @@ class RankPlan:
         A.halo.exchange(whole)
         taken = np.flatnonzero(whole[:, 0] >= 0)
         columns = (whole[taken, 0].astype(np.int64)[:, None] + np.arange(k)).reshape(-1)
-        self.used = np.unique(columns)
+        outside = (columns < first) | (columns >= first + T.shape[1])
+        self.used = np.union1d(first + np.arange(T.shape[1]), columns[outside])
         counts = np.zeros(whole.shape[0], np.int64)
         counts[taken] = k
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
@@ -201,7 +200,7 @@ class RankPlan:
         )  # fmt: skip
         if self.transpose is None:
             P = RankMatrix(self.rows, self.coarse, self.graph_p[0], self.numbers, values)
-            self.transpose = TransposePlan(P)
+            self.transpose = TransposePlan(P.rows, P.columns, P.indptr, P.numbers)
             self._first = RankProlongator.made(P, self.transpose)
             self._find_pieces(A, P)
         level.P = RankProlongator.made(self._first.with_values(values), self.transpose, self._first)
@@ -231,10 +230,12 @@ class RankPlan:
             self.pieces.append(piece)
             if position == 0:
                 self.pieces.append(here)
-        columns = np.unique(np.concatenate([piece.numbers for piece in self.pieces]))
+        fetched = [self.ghost_rows.numbers, *(fetch_p.numbers for _, fetch_p in self.fetches)]
+        columns = np.union1d(self.used, np.concatenate(fetched))
         for piece in self.pieces:
             piece.number_columns(columns)
-        keys = np.unique(np.concatenate([piece.restricted_graph(columns) for piece in self.pieces]))
+        found = [piece.restricted_graph(columns) for piece in self.pieces if piece.own.size]
+        keys = found[0] if len(found) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
         rows, indices = np.divmod(keys, max(columns.size, 1))
         indptr = np.searchsorted(rows, np.arange(coarse.n_local + 1))
         self.graph_c = indptr.astype(np.int32 if keys.size < 2**31 else np.int64), indices.astype(np.int32)

@@ -16,8 +16,9 @@ from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_same
 from ensemble.distributed.halo import Halo
 from ensemble.distributed.layout import RowLayout
-from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
+from ensemble.distributed.messages import all_sum, exchanged
 from ensemble.distributed.partition import Partition
+from ensemble.distributed.transpose import TransposePlan
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.crs_matrix import as_crs
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
@@ -184,21 +185,9 @@ class RankMatrix(MatrixOperator):
     @property
     def T(self) -> RankMatrix:  # type: ignore[override]
         """The transpose, stored by rows: entries are sent to the ranks of their columns."""
-        comm = self.rows.comm
-        rows = np.repeat(self.rows.first + np.arange(self.rows.n_local), np.diff(self.indptr))
-        owner = self.columns.owner_of(self.numbers)
-        order = np.argsort(owner, kind="stable")
-        cuts = np.searchsorted(owner[order], np.arange(comm.size + 1))
-        parts = [order[a:b] for a, b in itertools.pairwise(cuts)]
-        new_rows = np.concatenate(exchanged(comm, [self.numbers[k] for k in parts])) - self.columns.first
-        new_columns = np.concatenate(exchanged(comm, [rows[k] for k in parts]))
-        values = np.concatenate(exchanged_arrays(comm, [self.values[k] for k in parts]))
-        order = np.lexsort((new_columns, new_rows))
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(new_rows, minlength=self.columns.n_local))])
-        made = RankMatrix(
-            self.columns, self.rows, indptr.astype(self.indptr.dtype), new_columns[order],
-            np.ascontiguousarray(values[order]), sample_set=self.sample_set,
-        )  # fmt: skip
+        plan = TransposePlan(self.rows, self.columns, self.indptr, self.numbers)
+        values = plan.values(self.values)
+        made = RankMatrix(self.columns, self.rows, plan.indptr, plan.numbers, values, sample_set=self.sample_set)
         return inherited(made, self)
 
 

@@ -9,34 +9,9 @@ import numpy as np
 from ensemble._kernels.krylov import vectors
 from ensemble._typing import Array
 from ensemble.distributed.matrix import RankMatrix
-from ensemble.distributed.messages import exchanged, exchanged_arrays
+from ensemble.distributed.transpose import TransposePlan
 
-__all__ = ["RankProlongator", "TransposePlan"]
-
-
-class TransposePlan:
-    """The graph of the transpose of a distributed matrix, by rows, and where its values come from."""
-
-    def __init__(self, P: RankMatrix) -> None:
-        self.comm = comm = P.rows.comm
-        rows = np.repeat(P.rows.first + np.arange(P.rows.n_local), np.diff(P.indptr))
-        owner = P.columns.owner_of(P.numbers)
-        self._parts = sent = [np.flatnonzero(owner == r) for r in range(comm.size)]
-        new_rows = np.concatenate(exchanged(comm, [P.numbers[k] for k in sent])) - P.columns.first
-        columns = np.concatenate(exchanged(comm, [rows[k] for k in sent]))
-        self.order = np.lexsort((columns, new_rows))
-        self.numbers = columns[self.order]
-        counts = np.bincount(new_rows, minlength=P.columns.n_local)
-        self.indptr = np.concatenate([[0], np.cumsum(counts)]).astype(
-            np.int32 if self.numbers.size < 2**31 else np.int64
-        )
-
-    def values(self, values: Array) -> Array:
-        """The values of the transpose, in its order."""
-        if self.comm.size == 1:
-            return np.take(values, self._parts[0][self.order], axis=0)
-        sent = exchanged_arrays(self.comm, [values[k] for k in self._parts])
-        return np.take(np.concatenate(sent), self.order, axis=0)
+__all__ = ["RankProlongator"]
 
 
 class RankProlongator(RankMatrix):

@@ -9,7 +9,9 @@ import numpy as np
 from ensemble._compile.allocation import new
 from ensemble._compile.numba import compiled, compiled_procedure, prange
 
-__all__ = ["ROW_CHUNK", "SLAB_ROWS", "product_graph", "slab_tasks", "transpose_graph"]
+__all__ = [
+    "ROW_CHUNK", "SLAB_ROWS", "by_rows", "entries_between", "product_graph", "slab_tasks", "transpose_graph",
+]  # fmt: skip
 
 SLAB_ROWS = 1024
 """Fine rows of one slab of A P on the CPU."""
@@ -42,6 +44,31 @@ def _transpose_graph(indptr, indices, new_indptr, place, new_indices, entries):
             place[indices[k]] += 1
             new_indices[t] = i
             entries[t] = k
+
+
+def by_rows(rows: np.ndarray, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """(indptr, order): entries sorted by their `rows`, each row's in the order in which they are given."""
+    wide = np.int32 if rows.size < 2**31 else np.int64
+    indptr, _, order = transpose_graph(np.arange(rows.size + 1, dtype=wide), rows, n_rows)
+    return indptr, order
+
+
+def entries_between(indptr: Any, indices: Any, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The graph of the entries of row i whose column is from ``low[i]`` to below ``high[i]``."""
+    new_indptr, new_indices = np.zeros_like(indptr), np.empty_like(indices)
+    _entries_between(indptr, indices, low, high, new_indptr, new_indices)
+    return new_indptr, new_indices[: new_indptr[-1]]
+
+
+@compiled_procedure
+def _entries_between(indptr, indices, low, high, new_indptr, new_indices):
+    place = 0
+    for i in range(indptr.size - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            if indices[k] >= low[i] and indices[k] < high[i]:
+                new_indices[place] = indices[k]
+                place += 1
+        new_indptr[i + 1] = place
 
 
 @compiled

@@ -1,0 +1,49 @@
+"""The transpose of a matrix over ranks, stored by rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._kernels.sparse.product_graphs import by_rows
+from ensemble._typing import Array
+from ensemble.distributed.layout import RowLayout
+from ensemble.distributed.messages import exchanged, exchanged_arrays
+
+__all__ = ["TransposePlan"]
+
+
+class TransposePlan:
+    """The graph of the transpose of a distributed matrix, by rows, and where its values come from.
+
+    Parameters
+    ----------
+    rows, columns : RowLayout
+        Of the matrix.
+    indptr, numbers : arrays
+        The graph of this rank's rows, with numbers of columns.
+
+    Attributes
+    ----------
+    indptr, numbers : arrays
+        The graph of this rank's rows of the transpose: columns ascend.
+    """
+
+    def __init__(self, rows: RowLayout, columns: RowLayout, indptr: np.ndarray, numbers: np.ndarray) -> None:
+        self.comm = comm = rows.comm
+        row_of_entry = np.repeat(rows.first + np.arange(rows.n_local), np.diff(indptr))
+        if comm.size == 1:
+            self._parts = [np.zeros(0, np.int64)]
+            new_rows, new_columns = numbers, row_of_entry
+        else:
+            owner = columns.owner_of(numbers)
+            self._parts = [np.flatnonzero(owner == r) for r in range(comm.size)]
+            new_rows = np.concatenate(exchanged(comm, [numbers[k] for k in self._parts])) - columns.first
+            new_columns = np.concatenate(exchanged(comm, [row_of_entry[k] for k in self._parts]))
+        self.indptr, self._order = by_rows(new_rows, columns.n_local)  # ranks come in order, and rows of each
+        self.numbers = new_columns[self._order]
+
+    def values(self, values: Array) -> Array:
+        """The values of the transpose, in its order."""
+        if self.comm.size > 1:
+            values = np.concatenate(exchanged_arrays(self.comm, [values[k] for k in self._parts]))
+        return np.take(values, self._order, axis=0)
