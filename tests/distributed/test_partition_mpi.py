@@ -43,7 +43,13 @@ def cuts(comm):
 
 def round_trips(comm):
     """What each cut gives this rank, and the vectors that root has after a round trip in several messages."""
-    transfers.ROUND_BYTES, partition.PIECE = 20_000, 700
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfers, "ROUND_BYTES", 20_000)
+        patch.setattr(partition, "PIECE", 700)
+        return _round_trips(comm)
+
+
+def _round_trips(comm):
     found = []
     for each in cuts(comm):
         root = comm.size - 1
