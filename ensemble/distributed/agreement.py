@@ -33,10 +33,10 @@ def agreement(comm: Any) -> Iterator[None]:
     rank = next((rank for rank, found in enumerate(raised) if found is not None), None)
     if rank is None:
         return
-    error = own if own is not None and rank == comm.rank else _unpacked(*raised[rank])
+    shown = own if own is not None and rank == comm.rank else _unpacked(*raised[rank])
     if comm.size > 1:
-        error.add_note(f"Raised on rank {rank} of {comm.size}.")
-    raise error
+        shown.add_note(f"Raised on rank {rank} of {comm.size}.")
+    raise shown
 
 
 def _packed(error: Exception) -> tuple[bytes, str, str]:

@@ -39,6 +39,9 @@ def test_each_rank_has_the_domains_with_their_middle_in_its_share(sizes, ranks):
     bounds = rank_domains(offsets, ranks)
     assert bounds.size == ranks + 1 and bounds[0] == 0 and bounds[-1] == len(sizes) and np.all(np.diff(bounds) >= 0)
     if sum(sizes):
+        middles = (offsets[:-1] + offsets[1:]).tolist()
+        chosen = [min(middle * ranks // (2 * sum(sizes)), ranks - 1) for middle in middles]
+        assert chosen == np.repeat(np.arange(ranks), np.diff(bounds)).tolist()
         loads = np.diff(offsets[bounds])
         assert loads.max() <= sum(sizes) / ranks + max(sizes)
 
@@ -47,6 +50,11 @@ def test_each_rank_has_the_domains_with_their_middle_in_its_share(sizes, ranks):
 @pytest.mark.parametrize("domains", range(1, 30))
 def test_ranks_of_equal_domains_have_the_least_largest_load(domains, ranks):
     assert np.diff(rank_domains(np.arange(domains + 1) * 512, ranks)).max() == -(-domains // ranks)
+
+
+def test_shares_of_very_many_rows_are_exact():
+    bounds = rank_domains(domain_offsets(2**61, 1000), 999)
+    assert bounds.tolist() == [-(-(2000 * r - 999) // 1998) if r else 0 for r in range(999)] + [1000]
 
 
 def test_global_numbers_have_64_bits():
