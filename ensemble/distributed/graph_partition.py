@@ -21,13 +21,15 @@ METIS_LIMIT = 2**31 - 1
 def graph_order(graph: CrsGraph, domains: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows in the order of their domains, and where each domain begins, both int64.
 
-    METIS chooses the sizes of its domains itself; a domain without rows is left out. By breadth-first search they are
-    those of `domain_offsets`.
+    METIS chooses the sizes of its domains itself. Where it leaves domains without rows, as it does for few rows in
+    each, and where it is not installed, the cut is by breadth-first search with the sizes of `domain_offsets`.
     """
     pattern = symmetric_pattern(graph.row_of_entry, graph.indices, graph.shape[0])
     indptr, indices = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int64)
     if importlib.util.find_spec("pymetis") is not None and indices.size < METIS_LIMIT and domains > 1:
-        return metis_order(indptr, indices, domains)
+        order, offsets = metis_order(indptr, indices, domains)
+        if np.all(np.diff(offsets) > 0):
+            return order, offsets
     offsets = domain_offsets(graph.shape[0], domains)
     return breadth_first_order(indptr, indices, offsets), offsets
 
@@ -71,7 +73,6 @@ def metis_order(indptr: np.ndarray, indices: np.ndarray, domains: int) -> tuple[
 
     adjacency = getattr(pymetis, "CSRAdjacency", None)  # since 2025.2; the names of the arrays go in 2027
     graph = {"adjacency": adjacency(indptr, indices)} if adjacency else {"xadj": indptr, "adjncy": indices}
-    found = np.asarray(pymetis.part_graph(domains, **graph)[1], np.int64)
-    _, domain_of = np.unique(found, return_inverse=True)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(domain_of))]).astype(np.int64)
+    domain_of = np.asarray(pymetis.part_graph(domains, **graph)[1], np.int64)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(domain_of, minlength=domains))]).astype(np.int64)
     return np.argsort(domain_of, kind="stable").astype(np.int64), offsets

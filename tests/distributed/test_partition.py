@@ -212,6 +212,25 @@ def test_domains_of_a_search_have_a_halo_below_2_2_times_that_of_coordinates(dom
     assert halos[1] < 2.2 * halos[0]
 
 
+GRAPHS = {
+    "no entries": sp.csr_array((300, 300)),
+    "diagonal": sp.eye_array(300, format="csr"),
+    "path": sp.diags_array([np.ones(299)] * 2, offsets=[-1, 1], shape=(300, 300)),
+    "star": sp.csr_array(sp.coo_array((np.ones(299), (np.zeros(299, int), np.arange(1, 300))), shape=(300, 300))),
+    "all entries": sp.csr_array(np.ones((120, 120))),
+}
+
+
+@pytest.mark.parametrize("domains", [2, 7, 60, 119])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_extreme_graphs_have_as_many_domains_as_are_needed(name, domains):
+    """METIS leaves domains empty where there are few rows for each."""
+    n = GRAPHS[name].shape[0]
+    partition = Partition(n, serial(), domains=domains, graph=GRAPHS[name])
+    assert partition.domains == domains and np.diff(partition.domain_offsets).min() > 0
+    assert np.array_equal(np.sort(partition.rows), np.arange(n))
+
+
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_consecutive_domains_of_metis_are_compact(ranks):
     """The halo of ranks with several domains each, beside that of one domain for each rank."""

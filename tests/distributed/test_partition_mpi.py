@@ -75,6 +75,37 @@ def test_ranks_have_the_cut_of_one_rank_and_vectors_come_back(mpi, ranks):
         assert parts[-1][0] == expected
 
 
+def random_problem(seed):
+    """n and the arguments of a partition; graphs and points, few and many domains."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([0, 1, 7, 200, 2600]))
+    domains = [None, 1, int(rng.integers(1, 40))][int(rng.integers(3))]
+    points = rng.integers(0, 6, (n, 2)).astype(float)
+    graph = random_graph(n, 2 * n, seed) if n else None
+    return n, [{}, {"coordinates": points}, {"graph": graph}][int(rng.integers(3))] | {"domains": domains}
+
+
+def random_cuts(comm, cases):
+    found = []
+    for seed in range(cases):
+        n, arguments = random_problem(seed)
+        each = Partition(n, comm, **arguments)
+        whole = np.arange(n) * 7 + seed
+        back = each.gather(each.scatter(whole, seed % comm.size), (seed + 1) % comm.size)
+        assert (back is None) == (comm.rank != (seed + 1) % comm.size) and (back is None or np.array_equal(back, whole))
+        found.append((each.rows, each.domain_offsets))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks, cases", [(3, 200), (8, 100)])
+def test_random_problems_have_one_cut_on_any_number_of_ranks(mpi, ranks, cases):
+    found = mpi(random_cuts, ranks, cases, limit=300.0)
+    for seed, (rows, offsets) in enumerate(random_cuts(serial(), cases)):
+        assert np.array_equal(np.concatenate([of_rank[seed][0] for of_rank in found]), rows)
+        assert all(np.array_equal(of_rank[seed][1], offsets) for of_rank in found)
+
+
 def bad_partition(comm, rank):
     """Calls in which one rank has a wrong argument, or another one than the others."""
     mine = comm.rank == rank
