@@ -40,6 +40,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
+START = 120.0
+"""Seconds in which Python and MPI start on all ranks, beside other work."""
+
 GRACE = 3.0
 """Seconds beyond the limit in which the ranks show where they stand; then they are ended."""
 
@@ -92,13 +95,15 @@ class Ranks:
         number, self.calls = self.calls, self.calls + 1
         _write(self.folder / f"task-{number}", (name, arguments, limit))
         values = [self.folder / f"value-{number}-{rank}" for rank in range(self.size)]
-        end = time.monotonic() + limit + GRACE
-        while not all(path.exists() for path in values):
-            code = self.process.poll()
-            if code is not None or time.monotonic() > end:
-                self.close()
-                raise RanksFailedError(self._report(name, code, values))
-            time.sleep(0.003)
+        started = [self.folder / f"said-{rank}" for rank in range(self.size)]
+        for paths, seconds in ((started, START), (values, limit + GRACE)):
+            end = time.monotonic() + seconds
+            while not all(path.exists() for path in paths):
+                code = self.process.poll()
+                if code is not None or time.monotonic() > end:
+                    self.close()
+                    raise RanksFailedError(self._report(name, code, values))
+                time.sleep(0.003)
         found = [pickle.loads(path.read_bytes()) for path in values]
         for path in values:
             path.unlink()
@@ -187,8 +192,6 @@ def _write(path: Path, value: Any) -> None:
 
 def function_of(name: str) -> Callable[..., Any]:
     """The function "module:function"."""
-    from tests import conftest  # noqa: F401  the settings of the other tests, so that kernels on disk serve
-
     module, _, path = name.partition(":")
     found = importlib.import_module(module)
     for part in path.split("."):
@@ -246,6 +249,8 @@ def serve(folder: Path, parent: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Wait for functions, or run the one that is named."""
+    from tests import conftest  # noqa: F401  the settings of the other tests, so that kernels on disk serve
+
     if len(arguments) == 2:
         serve(Path(arguments[0]), int(arguments[1]))
         return
