@@ -46,7 +46,7 @@ from ensemble.scalar import (
 )
 
 if TYPE_CHECKING:
-    from ensemble import apps, gallery, krylov, linalg, multigrid, ode, quadrature, uq
+    from ensemble import apps, distributed, gallery, krylov, linalg, multigrid, ode, quadrature, uq
     from ensemble.scalar import xp
     from ensemble.uq import Categorical, Inputs, fields, plan, propagate, sobol_indices, vectorize
 

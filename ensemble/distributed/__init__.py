@@ -3,6 +3,6 @@
 from ensemble.distributed import coarse  # noqa: F401  # set-ups of hierarchies find matrices over ranks
 from ensemble.distributed.matrix import DistributedCrsMatrix
 from ensemble.distributed.partition import Partition
-from ensemble.distributed.serial import SerialCommunicator, serial
+from ensemble.distributed.serial import serial
 
-__all__ = ["DistributedCrsMatrix", "Partition", "SerialCommunicator", "serial"]
+__all__ = ["DistributedCrsMatrix", "Partition", "serial"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +22,8 @@ def agreement(comm: Any) -> Iterator[None]:
     Raises
     ------
     Exception
-        Of the type and the text that it had on the rank where it was raised; a note names that rank.
+        Of the type and the text that it had on the rank where it was raised, RuntimeError where that cannot be made
+        from its arguments on another one; a note names the rank.
     """
     own: Exception | None = None
     try:
@@ -29,24 +31,35 @@ def agreement(comm: Any) -> Iterator[None]:
     except Exception as error:
         own = error
     meet(comm)
-    raised = comm.allgather(None if own is None else (type(own), str(own)))
+    raised = comm.allgather(None if own is None else _packed(own))
     rank = next((rank for rank, found in enumerate(raised) if found is not None), None)
     if rank is None:
         return
-    kind, text = raised[rank]
-    error = own if own is not None and rank == comm.rank else _made(kind, text)
+    shown = own if own is not None and rank == comm.rank else _unpacked(*raised[rank])
     if comm.size > 1:
-        error.add_note(f"Raised on rank {rank} of {comm.size}.")
-    raise error
+        shown.add_note(f"Raised on rank {rank} of {comm.size}.")
+    raise shown
 
 
-def _made(kind: type[Exception], text: str) -> Exception:
-    """An exception of that type and text; RuntimeError where the type takes other arguments."""
+def _packed(error: Exception) -> tuple[bytes, str, str]:
+    """An exception as bytes, none where it cannot be pickled, with the name of its type and its text."""
     try:
-        error = kind(text)
+        packed = pickle.dumps((type(error), error.args))
+    except Exception:  # of a class that stands in a function, or with an argument that cannot be pickled
+        packed = b""
+    return packed, type(error).__name__, str(error)
+
+
+def _unpacked(packed: bytes, name: str, text: str) -> Exception:
+    """The exception again, or a RuntimeError with its name and text where it cannot be made from its arguments."""
+    try:
+        kind, arguments = pickle.loads(packed)
+        error = kind(*arguments)
+        if str(error) == text:
+            return error  # type: ignore[no-any-return]
     except Exception:
-        error = None  # type: ignore[assignment]
-    return error if error is not None and str(error) == text else RuntimeError(f"{kind.__name__}: {text}")
+        pass
+    return RuntimeError(f"{name}: {text}")
 
 
 def require_communicator(comm: Any, function: str) -> None:
@@ -60,5 +73,5 @@ def require_same(values: list[Any], function: str, argument: str) -> None:
     """Raise ValueError unless `values`, one of each rank and known to all, are equal."""
     other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
     if other is not None:
-        seen = f"{values[0]!r} on rank 0, {values[other]!r} on rank {other}"
+        seen = f"{values[0]} on rank 0, {values[other]} on rank {other}"
         require(False, function, argument, "be the same on every rank", seen)

@@ -33,14 +33,16 @@ def domain_offsets(n: int, domains: int) -> np.ndarray:
     """
     if n < BLOCK * domains:
         return _shares(n, domains)
-    return np.minimum(BLOCK * _shares(-(-n // BLOCK), domains), n)
+    offsets: np.ndarray = np.minimum(BLOCK * _shares(-(-n // BLOCK), domains), n)
+    return offsets
 
 
 def _shares(count: int, parts: int) -> np.ndarray:
     """The bounds of nearly equal shares: ``floor(k count / parts)`` for k from 0 to `parts`."""
     whole, rest = divmod(count, parts)
-    k = np.arange(parts + 1, dtype=np.int64)
-    return k * whole + k * rest // parts
+    k: np.ndarray = np.arange(parts + 1, dtype=np.int64)
+    bounds: np.ndarray = k * whole + k * rest // parts
+    return bounds
 
 
 def rank_domains(offsets: np.ndarray, size: int) -> np.ndarray:
@@ -48,6 +50,11 @@ def rank_domains(offsets: np.ndarray, size: int) -> np.ndarray:
 
     A share is an equal range of rows. With more ranks than domains some ranks have none.
     """
-    n, twice = max(int(offsets[-1]), 1), offsets[:-1] + offsets[1:]
-    rank = np.minimum(twice * size // (2 * n), size - 1)
-    return np.searchsorted(rank, np.arange(size + 1)).astype(np.int64)
+    domains = offsets.size - 1
+    middle = offsets[:-1] + offsets[1:]  # twice, as the shares: integers
+    whole, rest = divmod(2 * max(int(offsets[-1]), 1), size)
+    rank = np.arange(size + 1, dtype=np.int64)
+    share = rank * whole - (-rank * rest // size)  # rounded up
+    first = np.searchsorted(middle, share).astype(np.int64)
+    first[-1] = domains
+    return first

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
 
 import numpy as np
 
@@ -22,13 +21,15 @@ METIS_LIMIT = 2**31 - 1
 def graph_order(graph: CrsGraph, domains: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows in the order of their domains, and where each domain begins, both int64.
 
-    METIS chooses the sizes of its domains itself; a domain without rows is left out. By breadth-first search they are
-    those of `domain_offsets`.
+    METIS chooses the sizes of its domains itself. Where it leaves domains without rows, as it does for few rows in
+    each, and where it is not installed, the cut is by breadth-first search with the sizes of `domain_offsets`.
     """
     pattern = symmetric_pattern(graph.row_of_entry, graph.indices, graph.shape[0])
     indptr, indices = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int64)
     if importlib.util.find_spec("pymetis") is not None and indices.size < METIS_LIMIT and domains > 1:
-        return metis_order(indptr, indices, domains)
+        order, offsets = metis_order(indptr, indices, domains)
+        if np.all(np.diff(offsets) > 0):
+            return order, offsets
     offsets = domain_offsets(graph.shape[0], domains)
     return breadth_first_order(indptr, indices, offsets), offsets
 
@@ -62,51 +63,16 @@ def breadth_first_order(indptr: np.ndarray, indices: np.ndarray, offsets: np.nda
 
 
 def metis_order(indptr: np.ndarray, indices: np.ndarray, domains: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same by METIS, and the offsets that follow. Domains that follow one another touch where they can."""
+    """The same by METIS, and the offsets that follow.
+
+    The numbers of METIS are kept: they come from recursive bisection, so that ranges of them are compact. A walk from
+    domain to neighbouring domain has more of them touch the next one (60 of 63 on a box, 51 by METIS), yet the halo of
+    2 to 16 ranks was 9 to 25 % larger.
+    """
     import pymetis
 
     adjacency = getattr(pymetis, "CSRAdjacency", None)  # since 2025.2; the names of the arrays go in 2027
     graph = {"adjacency": adjacency(indptr, indices)} if adjacency else {"xadj": indptr, "adjncy": indices}
     domain_of = np.asarray(pymetis.part_graph(domains, **graph)[1], np.int64)
-    _, domain_of = np.unique(domain_of, return_inverse=True)
-    place = _walk(_domain_graph(indptr, indices, domain_of))
-    domain_of = place[domain_of]
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(domain_of))]).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(domain_of, minlength=domains))]).astype(np.int64)
     return np.argsort(domain_of, kind="stable").astype(np.int64), offsets
-
-
-def _domain_graph(indptr: np.ndarray, indices: np.ndarray, domain_of: np.ndarray) -> Any:
-    """Entry (p, q): how many entries of the graph join domains p and q; the diagonal is empty."""
-    import scipy.sparse as sp
-
-    p, q = np.repeat(domain_of, np.diff(indptr)), domain_of[indices]
-    off, count = p != q, int(domain_of.max(initial=-1)) + 1
-    ones = np.ones(int(off.sum()), np.int64)
-    return sp.csr_array((ones, (p[off], q[off])), shape=(count, count))
-
-
-def _walk(graph: Any) -> np.ndarray:
-    """The place of each domain in a walk: next comes a neighbour of the last one, that with most entries to the walk.
-
-    Where all neighbours of the last domain are in the walk already, the next one is a neighbour of the latest domain
-    that has others, and the first domain of the graph where none has.
-    """
-    count = graph.shape[0]
-    place, bound = np.full(count, -1, np.int64), np.zeros(count, np.int64)
-    walk: list[int] = []
-    for step in range(count):
-        following = -1
-        while walk and following < 0:
-            near = graph.indices[graph.indptr[walk[-1]] : graph.indptr[walk[-1] + 1]]
-            near = np.sort(near[place[near] < 0])
-            if near.size:
-                following = int(near[np.argmax(bound[near])])
-            else:
-                walk.pop()
-        if following < 0:
-            following = int(np.flatnonzero(place < 0)[0])
-        place[following] = step
-        walk.append(following)
-        row = slice(graph.indptr[following], graph.indptr[following + 1])
-        bound[graph.indices[row]] += graph.data[row]
-    return place

@@ -19,6 +19,7 @@ from ensemble.distributed.graph_partition import graph_order
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.transfers import gather_rows, scatter_rows
 from ensemble.linalg.operators import samples_of, set_of
+from ensemble.linalg.orderings import inverse_order
 from ensemble.scalar import Ensemble
 
 __all__ = ["Partition"]
@@ -118,9 +119,7 @@ class Partition:
         self.n_local = end - self.first
         begin, behind = self.rank_domains[comm.rank : comm.rank + 2]
         self.local_domain_offsets = self.domain_offsets[begin : behind + 1] - self.first
-        self._order, self._numbers = order, None if order is None else np.empty(self.n, np.int64)
-        if order is not None:
-            self._numbers[order] = np.arange(self.n)
+        self._order, self._numbers = order, None if order is None else inverse_order(order)
         self.rows = self.caller_of(np.arange(self.first, end))
 
     def __repr__(self) -> str:
@@ -130,7 +129,7 @@ class Partition:
     @cached_property
     def layout(self) -> RowLayout:
         """The rows of each rank and the space of their vectors, for matrices on this partition."""
-        return RowLayout(self.comm, self.domain_offsets, self.rank_domains)
+        return RowLayout(self.comm.Dup(), self.domain_offsets, self.rank_domains)
 
     def dot(self, x: Any, y: Any) -> Any:
         """Return the inner product of two distributed vectors over the rows of all ranks, one value per sample.
@@ -239,9 +238,9 @@ def _cut(request: Request, method: str, comm: Any) -> tuple[np.ndarray | None, n
         return None, domain_offsets(request.n, request.domains)
     order, offsets = np.empty(request.n, np.int64), None
     with agreement(comm):
-        if comm.rank == 0 and method == "graph":
+        if comm.rank == 0 and method == "graph" and request.graph is not None:
             order, offsets = graph_order(request.graph, request.domains)
-        elif comm.rank == 0:
+        elif comm.rank == 0 and request.coordinates is not None:
             offsets = domain_offsets(request.n, request.domains)
             order = coordinate_order(request.coordinates, offsets)
     offsets = comm.bcast(offsets, root=0)

@@ -68,9 +68,9 @@ def gather_rows(x: Any, partition: Any, root: int) -> Any:
 
 
 def _root(root: Any, comm: Any, function: str) -> int:
-    root = integer(root, function, "root", minimum=0)
-    require(root < comm.size, function, "root", f"be below the number of ranks ({comm.size})", root)
-    return root
+    number = integer(root, function, "root", minimum=0)
+    require(number < comm.size, function, "root", f"be below the number of ranks ({comm.size})", number)
+    return number
 
 
 def _values_of(x: Any, function: str) -> tuple[np.ndarray, tuple[bool, str, tuple[int, ...], Any]]:

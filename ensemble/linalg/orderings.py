@@ -30,6 +30,7 @@ __all__ = [
     "elimination_of",
     "entries_in",
     "filled_graph",
+    "inverse_order",
     "matched_rows",
     "mean_weights",
     "symmetric_pattern",
@@ -61,7 +62,7 @@ def _band_order(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
         return given
     pattern = sp.csr_matrix((np.ones(indices.size, np.int8), indices, indptr), shape=(n, n))
     found: np.ndarray = reverse_cuthill_mckee(pattern, symmetric_mode=True).astype(np.int64)
-    place = _inverse(found)
+    place = inverse_order(found)
     return found if np.abs(place[rows] - place[indices]).max() < np.abs(rows - indices).max() else given
 
 
@@ -128,7 +129,7 @@ def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int, ordering: 
     found = []
     for method in methods:
         order = method(pattern.indptr, pattern.indices)
-        place = _inverse(order)
+        place = inverse_order(order)
         moved = symmetric_pattern(place[rows], place[columns], n)
         parent = kernels.elimination_tree(moved.indptr, moved.indices)
         length = kernels.row_lengths(moved.indptr, moved.indices, parent)
@@ -156,7 +157,7 @@ def elimination_of(
     """
     n = graph.shape[0]
     if isinstance(ordering, str):
-        place = _inverse(pivots)
+        place = inverse_order(pivots)
         rows, columns = place[graph.row_of_entry], graph.indices.astype(np.int64)
         ordering = _elimination_order(rows, columns, n, ordering)
     i, j, entries = _moved_entries(graph, symmetric, pivots, ordering)
@@ -206,7 +207,7 @@ def _transposed(starts: np.ndarray, columns: np.ndarray, n: int) -> tuple[np.nda
     return new_starts.astype(starts.dtype), new_columns, entries.astype(starts.dtype)
 
 
-def _inverse(order: np.ndarray) -> np.ndarray:
+def inverse_order(order: np.ndarray) -> np.ndarray:
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     return place
@@ -218,8 +219,8 @@ def _moved_entries(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: 
     if symmetric:
         above = rows <= columns
         rows, columns, entries = rows[above], columns[above], entries[above]
-    place = _inverse(order)
-    i, j = place[_inverse(pivots)[rows]], place[columns]
+    place = inverse_order(order)
+    i, j = place[inverse_order(pivots)[rows]], place[columns]
     return (np.minimum(i, j), np.maximum(i, j), entries) if symmetric else (i, j, entries)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble.distributed import SerialCommunicator
+from ensemble.distributed.serial import SerialCommunicator
 
 
 class FakeCommunicator(SerialCommunicator):

@@ -1,4 +1,4 @@
-"""Runs a function of a test module on several ranks of MPI.
+"""Runs functions of test modules on several ranks of MPI.
 
 In a test, with the fixture `mpi` of this folder's conftest::
 
@@ -8,17 +8,21 @@ In a test, with the fixture `mpi` of this folder's conftest::
     def test_every_rank_has_the_total(mpi):
         assert mpi(total, 3, 10) == [33, 33, 33]
 
-The function stands in a module of tests, its arguments and values can be pickled. What it raises on one rank ends all
+The function stands in a module of tests; its arguments and values can be pickled. What it raises on one rank ends all
 ranks and is shown with the traceback of each rank that failed; at the time limit each rank shows where it stands.
+Ranks are started once for all calls with their number, since Python and MPI take seconds to start, and again after a
+failure; a function must leave modules as they were. With ``fresh=True`` they run one function and end.
 The same from a shell: ``mpiexec -n 3 python -m tests.distributed.runner tests.distributed.test_runner:total``.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import importlib
 import importlib.util
+import itertools
 import os
 import pickle
 import shutil
@@ -26,6 +30,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -34,14 +40,14 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
-FOLDER = "ENSEMBLE_TEST_MPI_FOLDER"
-"""The variable of the environment that names the folder for arguments, values and tracebacks."""
+START = 120.0
+"""Seconds in which Python and MPI start on all ranks, beside other work."""
 
-LIMIT = "ENSEMBLE_TEST_MPI_LIMIT"
-"""The variable of the environment with the seconds after which a rank shows where it stands and ends."""
+GRACE = 3.0
+"""Seconds beyond the limit in which the ranks show where they stand; then they are ended."""
 
-GRACE = 10.0
-"""Seconds that the launcher may take, beyond the limit, to end what a rank left behind."""
+KEPT_RANKS, MOST_CALLS = 8, 500
+"""Ranks that wait for further calls, together, and their calls; MPICH has 2,048 communicators."""
 
 ENVIRONMENT = {
     **{f"{name}_NUM_THREADS": "1" for name in ("NUMBA", "OMP", "OPENBLAS", "MKL")},
@@ -65,87 +71,197 @@ def launcher() -> str | None:
     return shutil.which("mpiexec", path=os.path.dirname(sys.executable)) or shutil.which("mpiexec")
 
 
-def run_on_ranks(function: Callable[..., Any] | str, ranks: int, *arguments: Any, limit: float = 60.0) -> list[Any]:
+class Ranks:
+    """Processes of MPI that wait for functions to run.
+
+    Messages are files of a folder: ``task-K`` for all ranks, ``value-K-R`` and ``said-R`` of rank R. A rank that waits
+    in a message of MPI would use a core.
+    """
+
+    def __init__(self, size: int) -> None:
+        program = launcher()
+        assert program is not None, "no mpiexec or no mpi4py"
+        self.size, self.calls = size, 0
+        self.folder = Path(tempfile.mkdtemp(prefix="ensemble-ranks-"))
+        command = [program, "-n", str(size), sys.executable, "-m", "tests.distributed.runner", str(self.folder)]
+        with open(self.folder / "written", "w") as written:
+            self.process = subprocess.Popen(
+                [*command, str(os.getpid())], cwd=ROOT, env={**os.environ, **ENVIRONMENT}, stdin=subprocess.DEVNULL,
+                stdout=written, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def call(self, name: str, arguments: tuple[Any, ...], limit: float) -> list[Any]:
+        """What the function `name` returned on each rank."""
+        number, self.calls = self.calls, self.calls + 1
+        _write(self.folder / f"task-{number}", (name, arguments, limit))
+        values = [self.folder / f"value-{number}-{rank}" for rank in range(self.size)]
+        started = [self.folder / f"said-{rank}" for rank in range(self.size)]
+        for paths, seconds in ((started, START), (values, limit + GRACE)):
+            end = time.monotonic() + seconds
+            while not all(path.exists() for path in paths):
+                code = self.process.poll()
+                if code is not None or time.monotonic() > end:
+                    self.close()
+                    raise RanksFailedError(self._report(name, code, values))
+                time.sleep(0.003)
+        found = [pickle.loads(path.read_bytes()) for path in values]
+        for path in values:
+            path.unlink()
+        return found
+
+    def close(self) -> None:
+        """End the ranks, those that wait by themselves."""
+        (self.folder / "end").touch()
+        for end in (lambda: None, self.process.terminate, self._kill):
+            end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(GRACE)
+                break
+        self._kill()  # what the launcher left behind
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _report(self, name: str, code: int | None, values: list[Path]) -> str:
+        """What a failed run has to say, the tracebacks of its ranks first."""
+        ending = "did not end" if code is None else f"ended with status {code}"
+        lines = [f"{name} on {self.size} ranks {ending}"]
+        for rank, value in enumerate(values):
+            said = self.folder / f"said-{rank}"
+            text = said.read_text(errors="replace").strip() if said.exists() else "did not start"
+            lines.append(f"--- rank {rank}: {text or ('returned' if value.exists() else 'returned nothing')}")
+        written = (self.folder / "written").read_text(errors="replace").strip()
+        return "\n".join([*lines, "--- written by all:", written[-6000:]])
+
+
+WAITING: dict[int, Ranks] = {}
+"""Ranks that wait for further calls, by their number; those used last come last."""
+
+
+def run_on_ranks(
+    function: Callable[..., Any] | str, ranks: int, *arguments: Any, limit: float = 60.0, fresh: bool = False
+) -> list[Any]:
     """What ``function(comm, *arguments)`` returned on each of `ranks` ranks, in the order of ranks.
 
     `function` is a function of a module, or its name "module:function". After `limit` seconds all ranks are ended.
     """
     name = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
-    program = launcher()
-    assert program is not None, "no mpiexec or no mpi4py"
-    with tempfile.TemporaryDirectory(prefix="ensemble-ranks-") as folder:
-        Path(folder, "arguments").write_bytes(pickle.dumps(arguments))
-        command = [program, "-n", str(ranks), sys.executable, "-m", "tests.distributed.runner", name]
-        settings = {**os.environ, **ENVIRONMENT, FOLDER: folder, LIMIT: str(limit)}
-        code, written = _ended(command, settings, limit + GRACE)
-        values = [Path(folder, f"value-{rank}") for rank in range(ranks)]
-        if code != 0 or not all(path.exists() for path in values):
-            raise RanksFailedError(_report(name, ranks, code, written, Path(folder)))
-        return [pickle.loads(path.read_bytes()) for path in values]
-
-
-def _ended(command: list[str], settings: dict[str, str], limit: float) -> tuple[int | None, str]:
-    """The exit status of a command (None: ended here at the limit) and what it wrote."""
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=settings, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace", start_new_session=True,
-    )  # fmt: skip
+    found = None if fresh else WAITING.pop(ranks, None)
+    if found is None:
+        while WAITING and sum(WAITING) + ranks > KEPT_RANKS:
+            _remove(next(iter(WAITING)))
+        found = Ranks(ranks)
     try:
-        written, _ = process.communicate(timeout=limit)
-        return process.returncode, written
-    except subprocess.TimeoutExpired:
-        process.terminate()  # mpiexec ends its ranks, which may stand in sessions of their own
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    written, _ = process.communicate()
-    return None, written
+        values = found.call(name, arguments, limit)
+    except BaseException:
+        _discard(found)
+        raise
+    if fresh or found.calls == MOST_CALLS:
+        _discard(found)
+    else:
+        WAITING[ranks] = found
+    return values
 
 
-def _report(name: str, ranks: int, code: int | None, written: str, folder: Path) -> str:
-    """What a failed run has to say, the tracebacks of its ranks first."""
-    ending = "did not end" if code is None else f"ended with status {code}"
-    lines = [f"{name} on {ranks} ranks {ending}"]
-    for rank in range(ranks):
-        state = "returned" if (folder / f"value-{rank}").exists() else "returned nothing"
-        said = folder / f"said-{rank}"
-        text = said.read_text(errors="replace").strip() if said.exists() else ""
-        lines.append(f"--- rank {rank}: {text or (state if said.exists() else 'did not start')}")
-    return "\n".join([*lines, "--- written by all:", written.strip()[-6000:]])
+def _discard(ranks: Ranks) -> None:
+    ranks.close()
+    shutil.rmtree(ranks.folder, ignore_errors=True)
 
 
-def main(name: str) -> None:
-    """Run one rank."""
+def _remove(size: int) -> None:
+    _discard(WAITING.pop(size))
+
+
+@atexit.register
+def end_all() -> None:
+    """End all ranks that wait."""
+    for size in list(WAITING):
+        _remove(size)
+
+
+def _write(path: Path, value: Any) -> None:
+    """A file that is there as a whole or not at all."""
+    part = path.with_name(f"part-of-{path.name}")
+    part.write_bytes(pickle.dumps(value))
+    part.rename(path)
+
+
+# --- on each rank
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """The function "module:function"."""
+    module, _, path = name.partition(":")
+    found = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[return-value]
+
+
+def tasks(folder: Path, parent: int) -> Any:
+    """The tasks that come into a folder, until a file says that it is the end or the parent is gone."""
+    for number in itertools.count():
+        path = folder / f"task-{number}"
+        for turn in itertools.count():
+            if path.exists():
+                break
+            if (folder / "end").exists() or not folder.exists() or (turn % 500 == 499 and not _lives(parent)):
+                return
+            time.sleep(0.003)
+        yield number, *pickle.loads(path.read_bytes())
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def serve(folder: Path, parent: int) -> None:
+    """Run what comes into a folder, as one rank."""
     from mpi4py import MPI
 
-    comm, folder = MPI.COMM_WORLD, os.environ.get(FOLDER)
-    said = open(Path(folder, f"said-{comm.rank}"), "w") if folder else sys.stderr  # noqa: SIM115  open to the end
-    faulthandler.enable(said)
-    if LIMIT in os.environ:
-        faulthandler.dump_traceback_later(float(os.environ[LIMIT]), exit=True, file=said)
-    try:
-        arguments = pickle.loads(Path(folder, "arguments").read_bytes()) if folder else ()
-        from tests import conftest  # noqa: F401  the settings of the other tests, so that kernels on disk serve
+    world = MPI.COMM_WORLD
+    with open(folder / f"said-{world.rank}", "w") as said:
+        faulthandler.enable(said)
+        for number, name, arguments, limit in tasks(folder, parent):
+            faulthandler.dump_traceback_later(limit, file=said)
+            last = threading.Timer(limit + 2 * GRACE, os._exit, (1,))  # where nobody else ends this rank
+            last.daemon = True
+            last.start()
+            try:
+                comm = world.Dup()  # not freed: the next one would receive what a function has left behind
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")  # as for the other tests
+                    value = function_of(name)(comm, *arguments)
+                _write(folder / f"value-{number}-{world.rank}", value)
+            except BaseException:
+                traceback.print_exc(file=said)
+                said.flush()
+                world.Abort(1)
+            faulthandler.cancel_dump_traceback_later()
+            last.cancel()
+        faulthandler.disable()
 
-        module, _, path = name.partition(":")
-        function = importlib.import_module(module)
-        for part in path.split("."):
-            function = getattr(function, part)
-        warnings.simplefilter("error")  # as for the other tests
-        value = function(comm, *arguments)
-        if folder:
-            part = Path(folder, f"part-{comm.rank}")
-            part.write_bytes(pickle.dumps(value))
-            part.rename(Path(folder, f"value-{comm.rank}"))
-        comm.Barrier()  # no rank ends before the others: an abort of theirs would hide behind it
+
+def main(arguments: list[str]) -> None:
+    """Wait for functions, or run the one that is named."""
+    from tests import conftest  # noqa: F401  the settings of the other tests, so that kernels on disk serve
+
+    if len(arguments) == 2:
+        serve(Path(arguments[0]), int(arguments[1]))
+        return
+    from mpi4py import MPI
+
+    try:
+        function_of(arguments[0])(MPI.COMM_WORLD)
     except BaseException:
-        traceback.print_exc(file=said)
-        said.flush()
-        comm.Abort(1)
-    faulthandler.cancel_dump_traceback_later()
+        traceback.print_exc()
+        MPI.COMM_WORLD.Abort(1)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.distributed.runner import RanksFailedError
+from tests.distributed.runner import RanksFailedError, end_all
 
 
 def total(comm, add=0):
@@ -46,6 +46,42 @@ def test_values_come_in_the_order_of_ranks(mpi):
     assert mpi(total, 3, 10) == [(0, 33), (1, 33), (2, 33)]
 
 
+def process_number(comm):
+    return os.getpid()
+
+
+def test_ranks_are_started_once_unless_fresh_ones_are_needed(mpi):
+    first = mpi(process_number, 2)
+    assert mpi(process_number, 2) == first
+    assert set(mpi(process_number, 2, fresh=True)).isdisjoint(first)
+    assert mpi(process_number, 2) == first
+
+
+def leave_a_message(comm):
+    comm.isend("left behind", dest=1 - comm.rank)
+
+
+def receive(comm):
+    request = comm.isend("right", dest=1 - comm.rank)
+    found = comm.recv(source=1 - comm.rank)
+    request.wait()
+    return found
+
+
+def test_a_message_left_behind_does_not_reach_the_next_function(mpi):
+    mpi(leave_a_message, 2)
+    assert mpi(receive, 2) == ["right", "right"]
+
+
+def test_processes_end_with_the_ranks(mpi):
+    processes = mpi(process_number, 2)
+    end_all()
+    end = time.monotonic() + 20.0
+    while any(os.path.exists(f"/proc/{number}") for number in processes) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(os.path.exists(f"/proc/{number}") for number in processes)
+
+
 def test_ranks_have_one_thread_and_the_widths_of_the_tests(mpi):
     from ensemble._compile import numba
 
@@ -60,8 +96,9 @@ def test_an_exception_on_one_rank_ends_all_and_is_shown(mpi):
 
 
 def test_a_rank_that_hangs_is_ended_and_shows_where_it_stood(mpi):
+    mpi(process_number, 2)  # imports belong to the start
     with pytest.raises(RanksFailedError, match=r"(?s)rank 1: Timeout.*in wait_on_one"):
-        mpi(wait_on_one, 2, 1, limit=6.0)
+        mpi(wait_on_one, 2, 1, limit=2.0)
 
 
 def test_a_rank_that_ends_without_an_exception_is_a_failure(mpi):

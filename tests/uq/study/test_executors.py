@@ -1,6 +1,5 @@
 """Groups on threads, processes, Dask and MPI: the bits of the serial run, also when workers die."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 import ensemble as en
 from ensemble.uq.study.executors import is_worker_failure, n_deaths
+from tests.distributed import runner
 from tests.uq.study.models import INPUTS, DyingBeam, beam, failing_above, same_bits, slow_beam
 
 ROOT = Path(__file__).parents[3]
@@ -210,14 +210,13 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_mpi_gives_the_bits_of_the_serial_run(tmp_path):
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    if not mpiexec.exists() or importlib.util.find_spec("mpi4py") is None:
+    mpiexec = runner.launcher()
+    if mpiexec is None:
         pytest.skip("mpi4py or mpiexec is not installed")
     (tmp_path / "program.py").write_text(MPI_PROGRAM)
-    command = [mpiexec, "--allow-run-as-root", "--oversubscribe", "-n", "3", sys.executable, "-m", "mpi4py.futures"]
-    done = subprocess.run(
-        [*command, tmp_path / "program.py"], capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
-    )
+    command = [mpiexec, "-n", "3", sys.executable, "-m", "mpi4py.futures", tmp_path / "program.py"]
+    settings = {**os.environ, **runner.ENVIRONMENT}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False, env=settings)
     assert done.returncode == 0 and done.stdout.split()[-1] == "True", done.stderr[-3000:]
 
 
