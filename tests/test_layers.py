@@ -98,7 +98,7 @@ def test_imports_go_down(path):
 USERS = {
     "dense": {"linalg"},
     "direct": {"linalg"},
-    "multigrid": {"multigrid", "linalg"},
+    "multigrid": {"multigrid", "linalg", "distributed"},
     "fem": {"apps/fem", "gallery"},
     "kalman": {"apps/kalman"},
     "gbees": {"apps/gbees"},
