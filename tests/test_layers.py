@@ -19,7 +19,7 @@ LAYERS = {
     "_kernels": 2,
     "scalar": 3,
     "linalg": 4,
-    "krylov": 5, "multigrid": 5, "ode": 5, "quadrature": 5, "uq": 5,
+    "krylov": 5, "multigrid": 5, "ode": 5, "quadrature": 5, "uq": 5, "distributed": 5,
     "apps": 6, "gallery": 6,
     "_command": 7, "__init__": 7,
     "__main__": 8,

@@ -154,7 +154,7 @@ class GroupScheduler:
         self.workers, self.on_failure, self.backend = workers, on_failure, backend
         self.probe: Any = False
         self.ends_alike = False
-        local = isinstance(workers.executor, ThreadPoolExecutor)
+        local = isinstance(workers.executor, ThreadPoolExecutor) or getattr(workers.executor, "takes_model", False)
         self.work: Callable[..., Outcome] = evaluate if local else run_pickled
         self.model = model if local else pickled(model)
         self.dask: DaskWorkers | None = None
