@@ -58,6 +58,8 @@ class Dispatcher:
     def __init__(self, mail: Mail, roots: list[int], in_advance: int) -> None:
         self.mail, self.roots = mail, roots
         self._max_workers = len(roots)
+        self.most_in_flight = len(roots) + in_advance * (len(roots) - 1)
+        self.news = threading.Event()
         self._most = {root: 1 if root == 0 else 1 + in_advance for root in roots}
         self._running: dict[int, deque[Future[Any]]] = {root: deque() for root in roots}
         self._pending: deque[tuple[Future[Any], bytes]] = deque()
@@ -74,6 +76,7 @@ class Dispatcher:
             if self._stopped is not None:
                 raise self._stopped
             self._pending.append((future, task))
+        self.news.set()
         return future
 
     # --- the thread that talks to the other groups

@@ -54,7 +54,7 @@ class Group:
     comm : communicator
         That of the group, for the model.
     mail : Mail
-        Of a copy of it.
+        Messages of a copy of it.
     seconds : float
         Time in which the other ranks leave the model after one has raised in it.
     """

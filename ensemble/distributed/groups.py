@@ -286,7 +286,8 @@ def exchanging(dispatcher: Dispatcher) -> Iterator[None]:
     def talk() -> None:
         while not over.is_set():
             if not dispatcher.exchange():
-                over.wait(PAUSE)
+                dispatcher.news.wait(PAUSE)
+                dispatcher.news.clear()
 
     thread = threading.Thread(target=talk, name="ensemble-groups", daemon=True)
     thread.start()

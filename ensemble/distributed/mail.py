@@ -96,8 +96,8 @@ class Ended:
         return cls(picklable(error), name, text, trace, rank_text(), not isinstance(error, Exception))
 
     def raised(self) -> BaseException:
-        """The exception, or a RuntimeError that says the same."""
-        return self.error if self.error is not None else RuntimeError(f"{self.name}: {self.text}")
+        """The exception, or a RuntimeError of the same name that says the same."""
+        return self.error if self.error is not None else type(self.name, (RuntimeError,), {})(self.text)
 
     def from_another_rank(self) -> BaseException:
         """`raised` with a note on where it was raised and how, and an attribute `raised_on`."""

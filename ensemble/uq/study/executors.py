@@ -160,7 +160,7 @@ class GroupScheduler:
         self.dask: DaskWorkers | None = None
         self._connect()
         self.n_parallel = workers.count()
-        self.most = 2 * self.n_parallel
+        self.most = getattr(workers.executor, "most_in_flight", 2 * self.n_parallel)
         self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.in_flight: dict[Any, tuple[Group, int]] = {}
         self.run_alone: deque[tuple[Group, int]] = deque()
