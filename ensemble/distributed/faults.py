@@ -61,18 +61,21 @@ def kept_with(comm: Any) -> dict[str, Any]:
     return found
 
 
+def mpi() -> Any:
+    """The module `mpi4py.MPI`, which whoever has a communicator has imported."""
+    return sys.modules["mpi4py.MPI"]
+
+
 def has_threads() -> bool:
     """Whether several threads of a process may call MPI at the same time."""
-    from mpi4py import MPI
-
+    MPI = mpi()
     return bool(MPI.Query_thread() >= MPI.THREAD_MULTIPLE)
 
 
 def rank_text() -> str:
     """This process by its number in the whole job, as "rank 2 of 4"."""
-    from mpi4py import MPI
-
-    return f"rank {MPI.COMM_WORLD.Get_rank()} of {MPI.COMM_WORLD.Get_size()}"
+    world = mpi().COMM_WORLD
+    return f"rank {world.Get_rank()} of {world.Get_size()}"
 
 
 # --- exceptions
@@ -131,8 +134,7 @@ def end_all(error: BaseException, show: Callable[[], Any] | str, why: str = "", 
     rank : str
         The rank with the cause; default: the attribute `raised_on` of the error, or this one.
     """
-    from mpi4py import MPI
-
+    MPI = mpi()
     if MPI.Is_finalized() or not _ENDING.acquire(blocking=False):
         if callable(show):
             show()

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from ensemble._check import integer, kind_of, message, positive, require
+from ensemble._check import integer, message, positive, require
 from ensemble.distributed import faults
+from ensemble.distributed.agreement import require_communicator, require_same
 from ensemble.distributed.dispatch import INTERRUPT, OUTCOME, TASK, Dispatcher, carried_out, packed
 from ensemble.distributed.group_calls import Group, ModelOfGroup, begin, finish
 from ensemble.distributed.mail import Ended, Mail, pickled
@@ -75,9 +76,7 @@ def groups(comm: Any, ranks_per_group: int, *, seconds: float = 5.0) -> Groups:
     >>> round(float(result.mean("tip")), 3)
     1.0
     """
-    if not callable(getattr(comm, "Get_size", None)):
-        wanted, advice = "be a communicator of mpi4py", "distributed.serial() is one rank without MPI."
-        raise TypeError(message("groups", "comm", wanted, kind_of(comm), advice))
+    require_communicator(comm, "groups")
     n_ranks = comm.Get_size()
     per_group = integer(ranks_per_group, "groups", "ranks_per_group", minimum=1)
     advice = f"Start a multiple of {per_group} ranks, or choose a number that divides {n_ranks}."
@@ -145,7 +144,9 @@ class Groups:
         """
         if self.n_ranks == 1:
             return study(lambda x: model(x, self.comm), None)
-        require_same(self.mail.comm.allgather(dict(arguments)))
+        found = self.mail.comm.allgather(dict(arguments))
+        for name in arguments:
+            require_same([one.get(name) for one in found], "propagate", name)
         self.group.model = model
         try:
             ending = self._lead(study) if self.rank == 0 else self._follow()
@@ -296,11 +297,3 @@ def exchanging(dispatcher: Dispatcher) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def require_same(found: list[dict[str, str]]) -> None:
-    """Raise ValueError where ranks have other arguments than rank 0; on every rank."""
-    for rank, one in enumerate(found):
-        for name, text in found[0].items():
-            seen = f"{text} on rank 0 and {one.get(name)} on rank {rank}"
-            require(one.get(name) == text, "propagate", name, "be the same on every rank", seen)

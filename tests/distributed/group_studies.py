@@ -10,29 +10,16 @@ import threading
 import time
 
 import numpy as np
+import pytest
 from scipy import stats
 
 import ensemble as en
 from ensemble.distributed.groups import groups
+from ensemble.uq.store.store import Store
 
 INPUTS = en.Inputs(load=stats.norm(1.0, 0.2), stiffness=stats.lognorm(0.1, scale=3.0))
 SEED, N, SIZE = 40961, 256, 16
 SERIAL_STUDY = {"n": N, "seed": SEED, "ensemble_size": SIZE, "progress": False}
-
-
-class One:
-    """A communicator of one rank without MPI."""
-
-    rank, size = 0, 1
-
-    def Get_rank(self):
-        return 0
-
-    def Get_size(self):
-        return 1
-
-    def allreduce(self, value, op=None):
-        return value
 
 
 def model(x, comm):
@@ -75,7 +62,7 @@ def dividing(load, here, comm):
     return {"y": load * 2.0}
 
 
-class NeverPickled(Exception):
+class NeverPickledError(Exception):
     """An exception that no other process can read."""
 
     def __init__(self, a, b):
@@ -85,7 +72,7 @@ class NeverPickled(Exception):
 def refusing(x, comm):
     found = model(x, comm)
     if 20 in x.ids and comm.rank == comm.size - 1:
-        raise NeverPickled("this", "that")
+        raise NeverPickledError("this", "that")
     return found
 
 
@@ -98,10 +85,10 @@ def summary(result):
     return digest.hexdigest(), result.n_done, result.n_failed, sorted(result.reasons), means, intervals
 
 
-def error_of(study):
-    """The error of a study: its type and its text."""
+def error_of(work, workers, settings):
+    """The error of a study: its type, its text, its notes and how many samples were done."""
     try:
-        study()
+        run(work, workers, settings)
     except BaseException as error:
         done = getattr(getattr(error, "result", None), "n_done", None)
         return type(error).__name__, str(error), "\n".join(getattr(error, "__notes__", ())), done
@@ -129,17 +116,16 @@ def failures(comm, per_group):
     """Studies whose model fails on one rank of a group."""
     workers, found = groups(comm, per_group), {}
     for how in ("mark", "nan", "raise", "run", "root"):
-        for on_failure in ("mark", "raise") if how in ("nan", "root") else ("mask", "retry"):
-            settings = SERIAL_STUDY | {"on_failure": "mask" if on_failure == "mark" else on_failure}
-            work = functools.partial(failing, how)
-            found[how, on_failure] = error_of(lambda: found.__setitem__(how, run(work, workers, settings)))
-            found[how, on_failure] = found[how, on_failure] or found[how]
-    for how in ("name", "local", "interrupt", "exit"):
         work = functools.partial(failing, how)
-        found[how] = error_of(lambda: run(work, workers, SERIAL_STUDY))
+        found[how] = run(work, workers, SERIAL_STUDY | {"on_failure": "mask"})
+        if how in ("raise", "run"):
+            found[how, "retry"] = run(work, workers, SERIAL_STUDY | {"on_failure": "retry"})
+    work = functools.partial(failing, "nan")
+    found["may not fail"] = error_of(work, workers, SERIAL_STUDY | {"on_failure": "raise"})
+    for how in ("name", "local", "interrupt", "exit"):
+        found[how] = error_of(functools.partial(failing, how), workers, SERIAL_STUDY)
     found["pickle"] = run(refusing, workers, SERIAL_STUDY)
-    other = SERIAL_STUDY | {"n": N + comm.rank}
-    found["n"] = error_of(lambda: run(model, workers, other))
+    found["n"] = error_of(model, workers, SERIAL_STUDY | {"n": N + comm.rank})
     found["after"] = run(model, workers, SERIAL_STUDY)
     return found
 
@@ -151,13 +137,12 @@ def run(work, workers, settings):
 
 def stored(comm, per_group, path, n, resume):
     """A study with a store that only rank 0 may touch."""
-    if comm.rank:
-        from ensemble.uq.store.store import Store
-
-        Store.create = Store.open = None
-    result = en.propagate(
-        model, INPUTS, executor=groups(comm, per_group), store=path, resume=resume, **(SERIAL_STUDY | {"n": n})
-    )
+    settings = SERIAL_STUDY | {"n": n, "store": path, "resume": resume}
+    with pytest.MonkeyPatch.context() as patch:
+        if comm.rank:
+            patch.setattr(Store, "create", None)
+            patch.setattr(Store, "open", None)
+        result = en.propagate(model, INPUTS, executor=groups(comm, per_group), **settings)
     return summary(result)
 
 

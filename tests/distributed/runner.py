@@ -1,0 +1,262 @@
+"""Runs functions of test modules on several ranks of MPI.
+
+In a test, with the fixture `mpi` of this folder's conftest::
+
+    def total(comm, add):
+        return comm.allreduce(comm.rank + add)
+
+    def test_every_rank_has_the_total(mpi):
+        assert mpi(total, 3, 10) == [33, 33, 33]
+
+The function stands in a module of tests; its arguments and values can be pickled. What it raises on one rank ends all
+ranks and is shown with the traceback of each rank that failed; at the time limit each rank shows where it stands.
+Ranks are started once for all calls with their number, since Python and MPI take seconds to start, and again after a
+failure; a function must leave modules as they were. With ``fresh=True`` they run one function and end.
+The same from a shell: ``mpiexec -n 3 python -m tests.distributed.runner tests.distributed.test_runner:total``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import importlib
+import importlib.util
+import itertools
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+GRACE = 3.0
+"""Seconds beyond the limit in which the ranks show where they stand; then they are ended."""
+
+KEPT_RANKS, MOST_CALLS = 8, 500
+"""Ranks that wait for further calls, together, and their calls; MPICH has 2,048 communicators."""
+
+ENVIRONMENT = {
+    **{f"{name}_NUM_THREADS": "1" for name in ("NUMBA", "OMP", "OPENBLAS", "MKL")},
+    # More ranks than cores, and the user root of a container: Open MPI 4 and 5 refuse both unless told.
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}  # fmt: skip
+
+
+class RanksFailedError(AssertionError):
+    """A rank raised, ended early or did not end; the message has what each rank and the launcher wrote."""
+
+
+def launcher() -> str | None:
+    """The path of `mpiexec`, that beside this Python first; None without one or without mpi4py."""
+    if importlib.util.find_spec("mpi4py") is None:
+        return None
+    return shutil.which("mpiexec", path=os.path.dirname(sys.executable)) or shutil.which("mpiexec")
+
+
+class Ranks:
+    """Processes of MPI that wait for functions to run.
+
+    Messages are files of a folder: ``task-K`` for all ranks, ``value-K-R`` and ``said-R`` of rank R. A rank that waits
+    in a message of MPI would use a core.
+    """
+
+    def __init__(self, size: int) -> None:
+        program = launcher()
+        assert program is not None, "no mpiexec or no mpi4py"
+        self.size, self.calls = size, 0
+        self.folder = Path(tempfile.mkdtemp(prefix="ensemble-ranks-"))
+        command = [program, "-n", str(size), sys.executable, "-m", "tests.distributed.runner", str(self.folder)]
+        with open(self.folder / "written", "w") as written:
+            self.process = subprocess.Popen(
+                [*command, str(os.getpid())], cwd=ROOT, env={**os.environ, **ENVIRONMENT}, stdin=subprocess.DEVNULL,
+                stdout=written, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def call(self, name: str, arguments: tuple[Any, ...], limit: float) -> list[Any]:
+        """What the function `name` returned on each rank."""
+        number, self.calls = self.calls, self.calls + 1
+        _write(self.folder / f"task-{number}", (name, arguments, limit))
+        values = [self.folder / f"value-{number}-{rank}" for rank in range(self.size)]
+        end = time.monotonic() + limit + GRACE
+        while not all(path.exists() for path in values):
+            code = self.process.poll()
+            if code is not None or time.monotonic() > end:
+                self.close()
+                raise RanksFailedError(self._report(name, code, values))
+            time.sleep(0.003)
+        found = [pickle.loads(path.read_bytes()) for path in values]
+        for path in values:
+            path.unlink()
+        return found
+
+    def close(self) -> None:
+        """End the ranks, those that wait by themselves."""
+        (self.folder / "end").touch()
+        for end in (lambda: None, self.process.terminate, self._kill):
+            end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(GRACE)
+                break
+        self._kill()  # what the launcher left behind
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _report(self, name: str, code: int | None, values: list[Path]) -> str:
+        """What a failed run has to say, the tracebacks of its ranks first."""
+        ending = "did not end" if code is None else f"ended with status {code}"
+        lines = [f"{name} on {self.size} ranks {ending}"]
+        for rank, value in enumerate(values):
+            said = self.folder / f"said-{rank}"
+            text = said.read_text(errors="replace").strip() if said.exists() else "did not start"
+            lines.append(f"--- rank {rank}: {text or ('returned' if value.exists() else 'returned nothing')}")
+        written = (self.folder / "written").read_text(errors="replace").strip()
+        return "\n".join([*lines, "--- written by all:", written[-6000:]])
+
+
+WAITING: dict[int, Ranks] = {}
+"""Ranks that wait for further calls, by their number; those used last come last."""
+
+
+def run_on_ranks(
+    function: Callable[..., Any] | str, ranks: int, *arguments: Any, limit: float = 60.0, fresh: bool = False
+) -> list[Any]:
+    """What ``function(comm, *arguments)`` returned on each of `ranks` ranks, in the order of ranks.
+
+    `function` is a function of a module, or its name "module:function". After `limit` seconds all ranks are ended.
+    """
+    name = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
+    found = None if fresh else WAITING.pop(ranks, None)
+    if found is None:
+        while WAITING and sum(WAITING) + ranks > KEPT_RANKS:
+            _remove(next(iter(WAITING)))
+        found = Ranks(ranks)
+    try:
+        values = found.call(name, arguments, limit)
+    except BaseException:
+        _discard(found)
+        raise
+    if fresh or found.calls == MOST_CALLS:
+        _discard(found)
+    else:
+        WAITING[ranks] = found
+    return values
+
+
+def _discard(ranks: Ranks) -> None:
+    ranks.close()
+    shutil.rmtree(ranks.folder, ignore_errors=True)
+
+
+def _remove(size: int) -> None:
+    _discard(WAITING.pop(size))
+
+
+@atexit.register
+def end_all() -> None:
+    """End all ranks that wait."""
+    for size in list(WAITING):
+        _remove(size)
+
+
+def _write(path: Path, value: Any) -> None:
+    """A file that is there as a whole or not at all."""
+    part = path.with_name(f"part-of-{path.name}")
+    part.write_bytes(pickle.dumps(value))
+    part.rename(path)
+
+
+# --- on each rank
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """The function "module:function"."""
+    from tests import conftest  # noqa: F401  the settings of the other tests, so that kernels on disk serve
+
+    module, _, path = name.partition(":")
+    found = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[return-value]
+
+
+def tasks(folder: Path, parent: int) -> Any:
+    """The tasks that come into a folder, until a file says that it is the end or the parent is gone."""
+    for number in itertools.count():
+        path = folder / f"task-{number}"
+        for turn in itertools.count():
+            if path.exists():
+                break
+            if (folder / "end").exists() or not folder.exists() or (turn % 500 == 499 and not _lives(parent)):
+                return
+            time.sleep(0.003)
+        yield number, *pickle.loads(path.read_bytes())
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def serve(folder: Path, parent: int) -> None:
+    """Run what comes into a folder, as one rank."""
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    with open(folder / f"said-{world.rank}", "w") as said:
+        faulthandler.enable(said)
+        for number, name, arguments, limit in tasks(folder, parent):
+            faulthandler.dump_traceback_later(limit, file=said)
+            last = threading.Timer(limit + 2 * GRACE, os._exit, (1,))  # where nobody else ends this rank
+            last.daemon = True
+            last.start()
+            try:
+                comm = world.Dup()  # not freed: the next one would receive what a function has left behind
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")  # as for the other tests
+                    value = function_of(name)(comm, *arguments)
+                _write(folder / f"value-{number}-{world.rank}", value)
+            except BaseException:
+                traceback.print_exc(file=said)
+                said.flush()
+                world.Abort(1)
+            faulthandler.cancel_dump_traceback_later()
+            last.cancel()
+        faulthandler.disable()
+
+
+def main(arguments: list[str]) -> None:
+    """Wait for functions, or run the one that is named."""
+    if len(arguments) == 2:
+        serve(Path(arguments[0]), int(arguments[1]))
+        return
+    from mpi4py import MPI
+
+    try:
+        function_of(arguments[0])(MPI.COMM_WORLD)
+    except BaseException:
+        traceback.print_exc()
+        MPI.COMM_WORLD.Abort(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
