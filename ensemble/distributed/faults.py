@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from importlib.metadata import version
@@ -32,6 +33,9 @@ SECONDS_FOR_OTHERS = 0.5
 
 SECONDS_FOR_ABORT = 3.0
 """Time after which a rank ends all ranks although a lower one has said that it will."""
+
+SECONDS_FOR_LAUNCHER = 0.25
+"""Time in which the launcher passes the message on: it may drop what it has not read when the ranks are ended."""
 
 MOST_TOLD = 4096
 """Ranks that a failing one tells at most."""
@@ -109,7 +113,10 @@ def is_interactive() -> bool:
 
 def _of_process(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """End all ranks by an exception of the main thread."""
-    end_all(error, lambda: _PREVIOUS["process"](kind, error, trace))
+    previous = _PREVIOUS["process"]
+    is_pythons = previous is sys.__excepthook__
+    text = "".join(traceback.format_exception(kind, error, trace)) if is_pythons else ""
+    end_all(error, text if is_pythons else lambda: previous(kind, error, trace))
 
 
 def _of_thread(arguments: Any) -> None:
@@ -138,12 +145,15 @@ def end_all(error: BaseException, show: Callable[[], Any] | str, why: str = "", 
     if MPI.Is_finalized() or not _ENDING.acquire(blocking=False):
         if callable(show):
             show()
+        elif MPI.Is_finalized():
+            sys.stderr.write(show)
         return
     with contextlib.suppress(Exception):
         sys.stdout.flush()
     try:
         if not _is_told_by_lower_rank(MPI):
             _write(error, show, why, rank or getattr(error, "raised_on", "") or rank_text())
+            time.sleep(SECONDS_FOR_LAUNCHER)
     finally:
         MPI.COMM_WORLD.Abort(INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
 

@@ -29,6 +29,15 @@ def model(x, comm):
     return {"tip": y, "u": en.Ensemble(np.stack([y.samples, y.samples * x.load.samples]))}
 
 
+LONG_STUDY = {"n": 2048, "seed": SEED, "ensemble_size": 4, "progress": False}
+
+
+def slow_model(x, comm):
+    """`model`, which takes a while on several ranks; one ensemble after the other on one."""
+    time.sleep(0.02 if comm.size > 1 or hasattr(comm, "Get_attr") else 0.0)
+    return model(x, comm)
+
+
 def failing(how, x, comm):
     """A model that fails on the last rank of a group: samples 20 and 21, or the ensemble of sample 20."""
     here, places = comm.rank == comm.size - 1, np.flatnonzero(np.isin(x.ids, [20, 21]))

@@ -209,7 +209,9 @@ def propagate(
         Runs groups elsewhere: anything with ``submit(function, *arguments)`` that returns futures (a pool of
         `concurrent.futures`, a client of Dask, ``mpi4py.futures.MPIPoolExecutor``); a function that makes one; or a
         number of processes. Where a worker dies, its groups are run again, which needs one of the latter two for pools
-        that break as a whole. A group during which workers died three times has failed.
+        that break as a whole. A group during which workers died three times has failed. ``distributed.groups(comm, 4)``
+        runs each group on four ranks of MPI: `model` then takes a communicator, too, and every rank calls `propagate`
+        and gets the result.
     keep : {None, "all", "statistics"}
         Whether the result has every sample, or moments and histograms alone. None: all, unless they take above 1 GiB.
         Samples with weights are kept always.
