@@ -7,7 +7,8 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any
 
 from ensemble.distributed.mail import Ended, Mail, Message, pickled
@@ -63,6 +64,7 @@ class Dispatcher:
         self._most = {root: 1 if root == 0 else 1 + in_advance for root in roots}
         self._running: dict[int, deque[Future[Any]]] = {root: deque() for root in roots}
         self._pending: deque[tuple[Future[Any], bytes]] = deque()
+        self._open: set[Future[Any]] = set()
         self._own: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stopped: BaseException | None = None
@@ -76,6 +78,7 @@ class Dispatcher:
             if self._stopped is not None:
                 raise self._stopped
             self._pending.append((future, task))
+            self._open.add(future)
         self.news.set()
         return future
 
@@ -99,12 +102,10 @@ class Dispatcher:
         """A group with least tasks that takes one more, and the next task."""
         with self._lock:
             while self._pending:
-                root = min(self.roots, key=lambda one: (len(self._running[one]), one == 0))
-                if len(self._running[root]) >= self._most[root]:
-                    free = [one for one in self.roots if len(self._running[one]) < self._most[one]]
-                    if not free:
-                        return None
-                    root = min(free, key=lambda one: len(self._running[one]))
+                free = [root for root in self.roots if len(self._running[root]) < self._most[root]]
+                if not free:
+                    return None
+                root = min(free, key=lambda one: (len(self._running[one]), one == 0))
                 future, task = self._pending.popleft()
                 if future.set_running_or_notify_cancel():
                     self._running[root].append(future)
@@ -125,12 +126,12 @@ class Dispatcher:
         """Give the oldest task of a group its value, or its exception."""
         with self._lock:
             future = self._running[root].popleft()
-        if future.done():  # the study has been stopped
-            return
-        if returned:
-            future.set_result(value)
-        else:
-            future.set_exception(value)
+        with suppress(InvalidStateError):  # the study has been stopped
+            if returned:
+                future.set_result(value)
+            else:
+                future.set_exception(value)
+        self._open.discard(future)
 
     # --- the main thread
     def own_task(self, seconds: float) -> bytes | None:
@@ -155,9 +156,8 @@ class Dispatcher:
             if self._stopped is not None:
                 return
             self._stopped = error
-            futures = [future for future, _ in self._pending]
             self._pending.clear()
-            futures += [future for running in self._running.values() for future in running]
-        for future in futures:
-            if not future.done():
+            futures, self._open = self._open, set()
+        for future in futures:  # also one whose outcome an interrupt has kept from it
+            with suppress(InvalidStateError):
                 future.set_exception(error)

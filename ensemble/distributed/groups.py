@@ -110,11 +110,12 @@ class Groups:
         kept = faults.kept_with(comm)
         if "mail" not in kept:
             kept["mail"] = Mail(comm.Dup())
-        if ("groups", per_group) not in kept:  # communicators are few, and freed by none
+        name = f"groups of {per_group}"
+        if name not in kept:  # communicators are few, and freed by none
             part = comm.Split(self.rank // per_group, self.rank)
-            kept["groups", per_group] = part, Mail(part.Dup())
+            kept[name] = part, Mail(part.Dup())
         self.mail: Mail = kept["mail"]
-        self.group_comm, group_mail = kept["groups", per_group]
+        self.group_comm, group_mail = kept[name]
         self.group = Group(self.group_comm, group_mail, seconds)
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ensemble as en
+from ensemble.distributed.dispatch import Dispatcher, carried_out
 from ensemble.distributed.groups import groups
 from ensemble.distributed.serial import serial
 from tests.distributed import group_studies as studies
@@ -172,7 +173,7 @@ def test_ranks_that_are_left_over_are_refused(ranks_per_group):
 @pytest.mark.parametrize(
     "arguments, error, text",
     [
-        ((4, 1), TypeError, "comm must be a communicator of mpi4py; got"),
+        ((4, 1), TypeError, "comm must be a communicator of mpi4py or distributed.serial"),
         ((ONE, 0), ValueError, "ranks_per_group must be"),
         ((ONE, 1.5), TypeError, "ranks_per_group must be"),
     ],
@@ -180,6 +181,36 @@ def test_ranks_that_are_left_over_are_refused(ranks_per_group):
 def test_arguments_of_groups_are_checked(arguments, error, text):
     with pytest.raises(error, match=text):
         groups(*arguments)
+
+
+class NoMail:
+    """Messages of a single group."""
+
+    def look(self):
+        return None
+
+
+def test_an_interrupt_ends_the_study_also_where_it_hits_between_an_outcome_and_its_future():
+    dispatcher = Dispatcher(NoMail(), [0], 0)
+    futures = [dispatcher.submit(sum, (1, 2)) for _ in range(2)]
+    dispatcher.exchange()
+    assert carried_out(dispatcher.own_task(0.0)) == (True, 3)
+    dispatcher._running[0].popleft()  # as `settle` does before it gives the future its value
+    dispatcher.stop(KeyboardInterrupt())
+    assert [type(future.exception(timeout=1.0)) for future in futures] == 2 * [KeyboardInterrupt]
+    with pytest.raises(KeyboardInterrupt):
+        dispatcher.submit(sum, (1, 2))
+
+
+def test_tasks_go_to_the_groups_that_have_fewest():
+    sent = []
+    mail = NoMail()
+    mail.send = lambda root, kind, task: sent.append(root)
+    dispatcher = Dispatcher(mail, [0, 2, 4], 1)
+    for _ in range(6):
+        dispatcher.submit(sum, (1, 2))
+    dispatcher.exchange()
+    assert sent == [2, 4, 2, 4] and dispatcher.own_task(0.0) is not None and dispatcher.own_task(0.0) is None
 
 
 def test_seconds_must_be_positive():

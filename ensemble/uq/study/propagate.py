@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import math
@@ -310,10 +309,15 @@ def carried_out(
     back on one of them, and gives the result on all.
     """
     if callable(getattr(executor, "take_part", None)):
-        settings = {"auto": auto, "on_failure": on_failure, "backend": backend}
-        lead = functools.partial(carried_out, make_study, progress=progress, seconds=seconds, target=target, **settings)
-        compared = texts_of({"model": model, **settings, **(arguments or {})})
-        return executor.take_part(model, lambda own, workers: lead(own, executor=workers), compared)
+        compared = {"model": model, "on_failure": on_failure, "backend": backend, **(arguments or {})}
+        return executor.take_part(
+            model,
+            lambda own, workers: carried_out(
+                make_study, own, auto=auto, on_failure=on_failure, backend=backend, progress=progress,
+                executor=workers, seconds=seconds, target=target,
+            ),
+            texts_of(compared),
+        )  # fmt: skip
     runner: Serial | GroupScheduler = Serial(model, on_failure or "mask", backend)
     if executor is not None:
         runner = GroupScheduler(workers_of(executor), model, on_failure or "mask", backend)
