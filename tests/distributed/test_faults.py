@@ -179,7 +179,7 @@ def hit(process, folder, ranks, number, rng):
     while not all(path.exists() for path in paths):
         assert process.poll() is None and time.monotonic() < until, process.communicate()[0]
         time.sleep(0.01)
-    time.sleep(rng.uniform(0.0, 0.4))
+    time.sleep(rng.uniform(0.0, 0.5))
     pid = int(rng.choice(paths).read_text())
     for path in paths:
         path.unlink()
@@ -233,9 +233,8 @@ def resumed(stores):
 
 def test_kills_and_exceptions_anywhere_hang_nothing_and_lose_no_bits(tmp_path):
     n_ended, stores = battery(tmp_path, 3, 52361)
-    assert n_ended >= 4 and 0 < en.uq.open_study(stores[0]).n_done < studies.LONG_STUDY["n"]
     found, expected = resumed(stores)
-    assert found == [expected]
+    assert n_ended >= 4 and found == len(stores) * [expected]
 
 
 @pytest.mark.slow
