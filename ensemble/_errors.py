@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import copy
 import os
+import pickle
 from typing import TypeVar
 
-__all__ = ["again", "kept"]
+__all__ = ["ProgramError", "again", "kept", "picklable"]
 
 E = TypeVar("E", bound=BaseException)
+
+
+class ProgramError(ValueError):
+    """An error of a program, which it would make with any samples."""
+
 
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -50,6 +56,15 @@ def again(error: E) -> E:
     other.__cause__, other.__context__ = error.__cause__, error.__context__
     other.__suppress_context__ = error.__suppress_context__
     return other
+
+
+def picklable(error: E | None) -> E | None:
+    """An exception if it can be sent to another process, else None."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever the reduction of a class of the user's raises
+        return None
+    return error
 
 
 def _place(error: BaseException) -> str:

@@ -95,6 +95,8 @@ COMMAND = re.compile(
     rf"\b(?:python -m benchmarks ([a-z][\w-]*)|(ensemble (?:{SUBCOMMANDS})\b))([^`\n]*(?:\n[^`\n]+(?=`))?)"
 )
 OF_OTHERS = {"--fmad": "nvcc", "--max-examples": "Hypothesis"}
+OF_OTHERS |= dict.fromkeys(("--nodes", "--ntasks-per-node", "--cpus-per-task", "--constraint", "--time"), "sbatch")
+OF_OTHERS |= {"--signal": "sbatch", "--open-mode": "sbatch", "--kill-on-bad-exit": "srun", "--cpu-bind": "srun"}
 """Options of other programs that our pages name."""
 
 

@@ -15,6 +15,7 @@ from ensemble.distributed.agreement import agreement, require_communicator
 from ensemble.distributed.arguments import Request, agreed_method, checked_request
 from ensemble.distributed.bisection import coordinate_order
 from ensemble.distributed.domains import domain_offsets, rank_domains
+from ensemble.distributed.faults import agree, watch
 from ensemble.distributed.graph_partition import graph_order
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.transfers import gather_rows, scatter_rows
@@ -107,6 +108,8 @@ class Partition:
         method: str = "auto",
     ) -> None:
         require_communicator(comm, "Partition")
+        watch(comm)
+        agree(comm)
         with agreement(comm):
             request = checked_request(n, domains, graph, coordinates, method)
         self.n, self.comm = request.n, comm

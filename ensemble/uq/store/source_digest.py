@@ -28,6 +28,9 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, np.gen
 VALUES = (*PLAIN, tuple, np.ndarray)
 """Attributes of classes whose values count, beside the source: a program may set them."""
 
+OF_RANKS = ("ensemble.distributed", "mpi4py")
+"""Packages of objects that say which process of a parallel program they are of; a study goes on on other numbers."""
+
 KNOWN = {
     "scipy.sparse": ("shape", "data", "indices", "indptr", "coords", "offsets"),
     "scipy.stats": (
@@ -250,7 +253,7 @@ class Walk:
                 return
         told: Any = type(value).__repr__
         text = repr(value) if told is not object.__repr__ else ""
-        if " at 0x" not in text and not module.startswith(("builtins", "functools", *KNOWN)):
+        if " at 0x" not in text and not module.startswith(("builtins", "functools", *OF_RANKS, *KNOWN)):
             self.parts.append(f"{name}: {text}")
 
     def _visit_state(self, name: str, value: Any) -> None:

@@ -423,7 +423,12 @@ class Store:
                 yield ids, outputs, self._index.failed[ids]
 
     def inputs(self) -> dict[str, np.ndarray]:
-        """The compacted values of the inputs, each (\\*shape, n); NaN (0, False) for samples not compacted yet."""
+        """The compacted values of the inputs, each (\\*shape, n); NaN (0, False) for samples not compacted yet.
+
+        Empty where no sample is compacted: closing a study without samples writes arrays without chunks.
+        """
+        if not np.any(self._index.done & (self._index.record_of < 0)):
+            return {}
         return compaction.read_coordinates(self.path, self.outputs, self.n, self._checksums)
 
     def compact(self, inputs: Mapping[str, np.ndarray] | None = None) -> None:

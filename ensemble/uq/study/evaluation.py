@@ -12,7 +12,7 @@ import numpy as np
 
 from ensemble._backend import prototype
 from ensemble._check import message, samples_text
-from ensemble._errors import kept
+from ensemble._errors import ProgramError, kept
 from ensemble._sample_numbers import numbered_samples
 from ensemble.scalar import DivergenceError, RunResult
 from ensemble.scalar.divergence.swallowed import watched
@@ -32,7 +32,7 @@ from ensemble.uq.study.outputs import (
 
 __all__ = ["SampleError", "evaluate"]
 
-ERRORS_OF_PROGRAMS = (OutputError, CallError, UnknownInputError, NameError, ImportError, SyntaxError, DivergenceError)
+ERRORS_OF_PROGRAMS = (ProgramError, CallError, UnknownInputError, NameError, ImportError, SyntaxError, DivergenceError)
 """Errors that do not depend on the choice of samples; one sample alone never raises `DivergenceError`."""
 
 

@@ -154,13 +154,13 @@ class GroupScheduler:
         self.workers, self.on_failure, self.backend = workers, on_failure, backend
         self.probe: Any = False
         self.ends_alike = False
-        local = isinstance(workers.executor, ThreadPoolExecutor)
+        local = isinstance(workers.executor, ThreadPoolExecutor) or getattr(workers.executor, "takes_model", False)
         self.work: Callable[..., Outcome] = evaluate if local else run_pickled
         self.model = model if local else pickled(model)
         self.dask: DaskWorkers | None = None
         self._connect()
         self.n_parallel = workers.count()
-        self.most = 2 * self.n_parallel
+        self.most = getattr(workers.executor, "most_in_flight", 2 * self.n_parallel)
         self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.in_flight: dict[Any, tuple[Group, int]] = {}
         self.run_alone: deque[tuple[Group, int]] = deque()

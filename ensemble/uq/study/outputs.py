@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import kind_of, message
-from ensemble._errors import kept
+from ensemble._errors import ProgramError, kept, picklable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.divergence.regroup import SampleList
 
@@ -35,7 +34,7 @@ RESERVED = ("sample", "done", "failed", "sample_weight", "zarr.json")
 """Names of arrays that a store and a dataset have beside the outputs."""
 
 
-class OutputError(ValueError):
+class OutputError(ProgramError):
     """A model returned outputs of the wrong kind, shape or type: an error of the program, not of a sample."""
 
 
@@ -81,15 +80,6 @@ class Outcome:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"error": picklable(self.error)}
-
-
-def picklable(error: Exception | None) -> Exception | None:
-    """An exception if it can be sent to another process, else None."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # whatever the reduction of a class of the user's raises
-        return None
-    return error
 
 
 def _refuse(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> OutputError:

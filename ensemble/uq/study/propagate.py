@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from os import PathLike
 from typing import Any, Literal
@@ -206,7 +208,9 @@ def propagate(
         Runs groups elsewhere: anything with ``submit(function, *arguments)`` that returns futures (a pool of
         `concurrent.futures`, a client of Dask, ``mpi4py.futures.MPIPoolExecutor``); a function that makes one; or a
         number of processes. Where a worker dies, its groups are run again, which needs one of the latter two for pools
-        that break as a whole. A group during which workers died three times has failed.
+        that break as a whole. A group during which workers died three times has failed. ``distributed.groups(comm, 4)``
+        runs each group on four ranks of MPI: `model` then takes a communicator, too, and every rank calls `propagate`
+        and gets the result.
     keep : {None, "all", "statistics"}
         Whether the result has every sample, or moments and histograms alone. None: all, unless they take above 1 GiB.
         Samples with weights are kept always.
@@ -264,6 +268,11 @@ def propagate(
     result: UqResult = carried_out(
         make_study, model, auto=ensemble_size == "auto", on_failure=on_failure, backend=backend, progress=progress,
         executor=executor, seconds=seconds, target=goal,
+        arguments={
+            "inputs": inputs, "n": n, "ensemble_size": ensemble_size, "sampler": sampler, "seed": seed,
+            "group_by": group_by, "store": store, "resume": resume, "keep": keep, "target": target, "max_n": max_n,
+            "max_seconds": max_seconds,
+        },
     )  # fmt: skip
     return result
 
@@ -292,8 +301,23 @@ def carried_out(
     executor: Any,
     seconds: float = math.inf,
     target: Target | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The result of a study whose arguments are checked: all its groups through the model."""
+    """The result of a study whose arguments are checked: all its groups through the model.
+
+    An executor with `take_part` is called on every process of a parallel program, with the same arguments: it calls
+    back on one of them, and gives the result on all.
+    """
+    if callable(getattr(executor, "take_part", None)):
+        compared = {"model": model, "on_failure": on_failure, "backend": backend, **(arguments or {})}
+        return executor.take_part(
+            model,
+            lambda own, workers: carried_out(
+                make_study, own, auto=auto, on_failure=on_failure, backend=backend, progress=progress,
+                executor=workers, seconds=seconds, target=target,
+            ),
+            texts_of(compared),
+        )  # fmt: skip
     runner: Serial | GroupScheduler = Serial(model, on_failure or "mask", backend)
     if executor is not None:
         runner = GroupScheduler(workers_of(executor), model, on_failure or "mask", backend)
@@ -316,6 +340,20 @@ def carried_out(
     finally:
         runner.close()
     return result
+
+
+def texts_of(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Arguments as texts that are equal in processes that have been given the same."""
+    texts = {}
+    for name, value in arguments.items():
+        if isinstance(value, Inputs):
+            digest = hashlib.sha256(json.dumps(value.description(), sort_keys=True, default=str).encode())
+            texts[name] = f"{', '.join(value.names)} ({digest.hexdigest()[:12]})"
+        elif value is None or isinstance(value, bool | int | float | str | PathLike):
+            texts[name] = str(value)
+        else:  # its text may have an address, and a model what belongs to its process
+            texts[name] = str(getattr(value, "__qualname__", type(value).__qualname__))
+    return texts
 
 
 def proof_of(study: Plan) -> Any:

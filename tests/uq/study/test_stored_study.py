@@ -65,6 +65,22 @@ def test_a_running_study_is_read(tmp_path):
         assert read.mean("load") == study.result().mean("load")
 
 
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_study_that_was_closed_without_a_sample_is_read_and_goes_on(tmp_path, name):
+    function, sampler, n = SAMPLERS[name]
+    settings = {"sampler": sampler, "seed": 5, "store": tmp_path / "run.zarr"}
+    for resume in (False, True):
+        with en.plan(INPUTS, n, resume=resume, **settings):
+            pass
+        assert en.uq.open_study(tmp_path / "run.zarr").n_done == 0
+    with en.plan(INPUTS, n, resume=True, **settings) as study:
+        for group in study.groups(16):
+            study.tell(group, function(group.samples))
+    read = en.uq.open_study(tmp_path / "run.zarr")
+    assert read.n_done == read.n
+    np.testing.assert_array_equal(read.inputs["load"].samples, study.samples.take(read.ids)["load"].samples)
+
+
 def test_what_is_no_store_is_refused(tmp_path):
     with pytest.raises(ValueError, match="be a stored study"):
         en.uq.open_study(tmp_path)
