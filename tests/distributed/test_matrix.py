@@ -9,7 +9,7 @@ from ensemble.distributed import DistributedCrsMatrix, Partition, serial
 from ensemble.krylov import cg
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import GaussSeidel, smoothed_aggregation
-from tests.distributed.problems import box, digest, distributed_system, right_hand_side, shuffled
+from tests.distributed.systems import box, digest, distributed_system, right_hand_side, shuffled
 
 
 def unsymmetric(n=150, n_samples=3, seed=4):

@@ -10,8 +10,8 @@ import ensemble as en
 from ensemble.distributed import Partition, graph_partition, serial, transfers
 from ensemble.distributed.bisection import coordinate_order
 from ensemble.distributed.domains import default_domains, domain_offsets, rank_domains
+from tests.distributed.boxes import box, halo_rows, random_graph
 from tests.distributed.fakes import FakeCommunicator, every_rank
-from tests.distributed.problems import box, halo_rows, random_graph
 
 
 @given(st.integers(0, 10**12), st.integers(1, 400))

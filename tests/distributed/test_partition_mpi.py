@@ -6,7 +6,7 @@ import pytest
 import ensemble as en
 from ensemble.distributed import Partition, partition, serial, transfers
 from ensemble.distributed.agreement import agreement
-from tests.distributed.problems import random_graph
+from tests.distributed.boxes import random_graph
 
 N = 3000
 COORDINATES = np.random.default_rng(51713).random((N, 3))
