@@ -16,6 +16,16 @@ class FakeCommunicator(SerialCommunicator):
     def allgather(self, sendobj: Any) -> list[Any]:
         return super().allgather(sendobj) * self.size
 
+    def Ibarrier(self) -> Arrived:
+        return Arrived()
+
+
+class Arrived:
+    """A message that has arrived."""
+
+    def Test(self) -> bool:
+        return True
+
 
 def every_rank(size: int) -> list[FakeCommunicator]:
     """The communicators of `size` ranks."""
