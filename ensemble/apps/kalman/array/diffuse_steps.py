@@ -28,6 +28,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.square_root import semidefinite_factor, triangle
@@ -208,13 +210,8 @@ class DiffuseState:
         length = xp.sqrt(_sum(xp.moveaxis(self.N * self.N, -2, -1)))
         score = xp.where(decided, xp.abs(g) / xp.where(decided, length, one), -one)
         best = xp.max(score, axis=-1, keepdims=True)
-        chosen: list[Array] = []
-        for j in range(g.shape[-1]):
-            first = xp.logical_and(decided[..., j], score[..., j] == best[..., 0])
-            for earlier in chosen:
-                first = xp.logical_and(first, xp.logical_not(earlier))
-            chosen.append(first)
-        column = xp.stack(chosen, axis=-1)
+        largest = xp.logical_and(decided, score == best)
+        column = xp.logical_and(largest, xp.cumulative_sum(xp.astype(largest, xp.int64), axis=-1) == 1)
         fix = xp.any(column, axis=-1)
         pivot = xp.where(fix, _sum(xp.where(column, g, zero)), one)
         ratios = xp.where(xp.logical_and(self.free > 0, fix[..., None]), g / pivot[..., None], zero)
@@ -246,6 +243,9 @@ def _times(A: Array, x: Array) -> Array:
 
 def _sum(a: Array) -> Array:
     """The sum over the last axis, in order, so that it has the same bits in every stack."""
+    if type(a) is np.ndarray:
+        summed: np.ndarray = np.cumsum(a, axis=-1)[..., -1]
+        return summed
     total = a[..., 0]
     for i in range(1, a.shape[-1]):
         total = total + a[..., i]
