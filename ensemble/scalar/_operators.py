@@ -26,6 +26,8 @@ __all__ = [
 NUMBERS = frozenset((bool, int, float, complex))
 """Python's own numbers keep their type: the array's dtype decides, not theirs."""
 
+SEQUENCES = (list, tuple)
+
 
 def operand(samples: Array, other: Any) -> Any:
     """A plain operand in the form that broadcasts against `samples`, or NotImplemented."""
@@ -143,27 +145,28 @@ def refuse_foreign_equality(samples: Array, other: Any) -> None:
 
 
 def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
-    compares = operation in (operator.eq, operator.ne)
+    compares, multiplies = operation in (operator.eq, operator.ne), operation is operator.mul
 
     def method(self: Operators, other: Any) -> Any:
-        sample_set = self.sample_set
+        sample_set, left = self.sample_set, self.samples
         if isinstance(other, Operators):
-            right = weak_beside(other.samples, self.samples.dtype) if other._is_weak else other.samples
-            if type(right) is not type(self.samples):
-                require_one_library("Ensemble", "operands", self.samples, right)
+            right = weak_beside(other.samples, left.dtype) if other._is_weak else other.samples
+            if type(right) is not type(left):
+                require_one_library("Ensemble", "operands", left, right)
             if other.sample_set is not sample_set:
                 sample_set = common_set(sample_set, other.sample_set)
+        elif type(other) in NUMBERS:
+            right = other
         else:
-            right = right_operand(self.samples, other)
+            right = right_operand(left, other)
             if right is NotImplemented:
                 if compares:
-                    refuse_foreign_equality(self.samples, other)
+                    refuse_foreign_equality(left, other)
                 elif hasattr(other, "tocsr"):
                     return PROTOCOLS.beside_sparse(operation, self, other, reflected)
                 return NotImplemented
-            if operation is operator.mul and isinstance(other, list | tuple) and self.samples.ndim == 1 and in_run():
+            if multiplies and isinstance(other, SEQUENCES) and left.ndim == 1 and in_run():
                 raise failure(TypeError("a list times a number"))  # which one sample of a float refuses
-        left = self.samples
         if type(left) is not np.ndarray:
             left, right = promoted(left, right)
         try:
@@ -241,21 +244,23 @@ def _in_place(
     operation: Callable[[Any, Any], Any], plain: Callable[[Operators, Any], Any]
 ) -> Callable[[Any, Any], Any]:
     def method(self: Operators, other: Any) -> Any:
-        if self.is_value:
+        left = self.samples
+        if left.ndim == 1 and self.is_value:
             return plain(self, other)  # a scalar of NumPy: the name gets another value, the value does not change
         sample_set = self.sample_set
         if isinstance(other, Operators):
-            sample_set = common_set(sample_set, other.sample_set)
-            right = weak_beside(other.samples, self.samples.dtype) if other._is_weak else other.samples
-            if type(right) is not type(self.samples):
-                require_one_library("Ensemble", "operands", self.samples, right)
-            if right.shape[-1] > self.samples.shape[-1] == 1:
+            if other.sample_set is not sample_set:
+                sample_set = common_set(sample_set, other.sample_set)
+            right = weak_beside(other.samples, left.dtype) if other._is_weak else other.samples
+            if type(right) is not type(left):
+                require_one_library("Ensemble", "operands", left, right)
+            if left.shape[-1] == 1 and right.shape[-1] > 1:
                 self._widen(right.shape[-1])
         else:
-            right = right_operand(self.samples, other)
+            right = right_operand(left, other)
             if right is NotImplemented:
                 return NotImplemented
-        if type(self.samples) is not np.ndarray:
+        if type(left) is not np.ndarray:
             _, right = promoted(self.samples, right)
         try:
             self.samples = operation(self.samples, right)

@@ -209,3 +209,27 @@ def test_xarray_gives_one_number_where_all_samples_agree():
         np.asarray(agreed)
     result = run(lambda v: 1.0 if xarray.DataArray(v) > 1.0 else 0.0, Ensemble(np.array([1.0, 2.0])))
     np.testing.assert_array_equal(result.value.samples, [0.0, 1.0])
+
+
+def test_attributes_of_samples_are_no_attributes_of_ensembles():
+    x = Ensemble(np.ones((3, 4)))
+    for name in ("ctypes", "hex", "as_integer_ratio", "nbytes_of_nothing"):
+        assert not hasattr(x, name) and not hasattr(Ensemble, name) and name not in dir(x)
+        with pytest.raises(AttributeError, match=f"'Ensemble' object has no attribute '{name}'"):
+            getattr(x, name)
+    assert not hasattr(Ensemble, "__getattr__")  # with one, the interpreter caches no attribute of the class
+    result = run(
+        lambda v: (v.hex() if hasattr(v, "hex") else None, getattr(v, "magnitude", 0)), Ensemble(np.arange(4.0))
+    )
+    assert [result.sample(s) for s in range(4)] == [(np.float64(s).hex(), 0) for s in range(4)]
+
+
+def test_an_attribute_that_no_sample_has_is_refused_in_the_words_of_a_sample():
+    def words(v):
+        try:
+            return v.magnitude
+        except AttributeError as error:
+            return str(error)
+
+    result = run(words, Ensemble(np.arange(4.0)), loop=False)
+    assert result.n_runs == 1 and result.sample(2) == "'numpy.float64' object has no attribute 'magnitude'"

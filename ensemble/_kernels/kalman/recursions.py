@@ -301,8 +301,11 @@ class FilterStep:
         """Predict, unless `predict` is false, and update by `y`: the logarithm of its density."""
         self._run(*self._before, predict, *self._after)
         total = self._quadratic[0]
-        with np.errstate(all="ignore"):
+        if min(self._pivots.tolist()) > 0.0:  # nothing to warn of: the context takes longer than the step
             np.log(self._pivots, out=self._logs)
+        else:
+            with np.errstate(all="ignore"):
+                np.log(self._pivots, out=self._logs)
         for log in self._logs.tolist():
             total = total + log
         return float(total * -0.5)

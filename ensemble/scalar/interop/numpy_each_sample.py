@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -63,11 +64,24 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
+@functools.cache
+def _first_written(function: Callable[..., Any]) -> float:
+    """The place of the first argument that says what is written to; infinity where none of them has a place."""
+    try:
+        parameters = signature_of(function).parameters.values()
+    except (TypeError, ValueError):  # no signature is known
+        return math.inf
+    by_place = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return min((by_place.index(name) for name in ("out", "copy") if name in by_place), default=math.inf)
+
+
 def written_arguments(function: Any, arguments: Any, options: Any) -> dict[str, Any]:
     """The arguments that the call changes, by the names of NumPy's parameters."""
     if function in WRITE_TO:
         name = WRITE_TO[function]
         return {name: arguments[0] if arguments else options.get(name)}
+    if options.keys().isdisjoint(("out", "copy")) and len(arguments) <= _first_written(function):
+        return {}
     try:
         given = signature_of(function).bind(*arguments, **options).arguments
     except (TypeError, ValueError):  # no signature is known, or the call does not fit and the function raises the error

@@ -43,11 +43,12 @@ N_ARRAYS: dict[Function, int] = {np.where: 3, np.clip: 3, np.isclose: 5, np.angl
 def elementwise(function: Function) -> Function:
     """Rule: the arguments by position are arrays or numbers that broadcast; the result is a new array."""
     name, n_arrays = function.__name__, N_ARRAYS.get(function, 1)
+    is_where = function is np.where
 
     def lifted(*values: Any, **options: Any) -> Any:
         if len(values) > n_arrays:
             raise NotByRuleError("an option by place")
-        if len(values) == 1 and function is np.where:
+        if is_where and len(values) == 1:
             raise NotByRuleError("the places of entries that are not zero: the arrays do not broadcast")
         arrays: list[Array] = []
         sample_set = None
@@ -70,7 +71,8 @@ def elementwise(function: Function) -> Function:
             raise
         if type(result) is np.ndarray and result.dtype.kind in "biufc":
             lifted_result = wrap(packed(result), sample_set)
-            return as_array(lifted_result) if function is np.where else lifted_result  # NumPy's `where` gives no scalar
+            # NumPy's `where` gives no scalar.
+            return as_array(lifted_result) if is_where and result.ndim == 1 else lifted_result
         return result_of(result, sample_set, name)
 
     return lifted

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ensemble._backend import array_namespace, backend_of
+import numpy as np
+
+from ensemble._backend import COMPILED_DTYPES, array_namespace, backend_of
 from ensemble._kernels.kalman.step import known_part, least_pivot, lost_part
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
@@ -50,7 +52,8 @@ def product(A: Array, B: Array) -> Array:
 
     Libraries of linear algebra choose an order by the number and the memory of the matrices.
     """
-    if backend_of(*(a.samples if isinstance(a, Ensemble) else a for a in (A, B))) != "numba":
+    plain = type(A) is type(B) is np.ndarray and A.dtype in COMPILED_DTYPES and B.dtype in COMPILED_DTYPES
+    if not plain and backend_of(*(a.samples if isinstance(a, Ensemble) else a for a in (A, B))) != "numba":
         return A @ B
     total = A[..., :, 0, None] * B[..., 0, None, :]
     for k in range(1, A.shape[-1]):
@@ -192,18 +195,31 @@ def ldl_solve(
         logs.append(xp.log(pivot))
         return one / pivot
 
-    rows = [xp.concat([A[..., i, :], B[..., i, :]], axis=-1) for i in range(n)]
-    inverses = [inverse[..., None] for inverse in _eliminate(rows, invert)]
+    reduced, pivots = _eliminate(xp.concat([A, B], axis=-1), invert)
+    inverses = xp.stack(pivots, axis=-1)[..., None]
     log_det = sum(logs, start=xp.zeros_like(A[..., 0, 0]))
-    white = [row[..., n:] for row in rows]
-    weighted = [row * inverse for row, inverse in zip(white, inverses, strict=True)]
-    solved: list[Array] = [None] * n
+    white = reduced[..., :, n:]
+    solved = _substituted(reduced, white, inverses)
+    return white, white * inverses, solved, log_det
+
+
+def _substituted(reduced: Array, white: Array, inverses: Array) -> Array:
+    """The solutions from the eliminated rows, their terms subtracted one after the other."""
+    n = white.shape[-2]
+    if type(white) is np.ndarray:
+        solved = np.empty_like(white)
+        for j in range(n - 1, -1, -1):
+            terms = reduced[..., j, j + 1 : n, None] * solved[..., j + 1 :, :]
+            right = np.subtract.reduce(np.concatenate([white[..., j : j + 1, :], terms], axis=-2), axis=-2)
+            solved[..., j, :] = right * inverses[..., j, :]
+        return solved
+    rows: list[Array] = [None] * n
     for j in range(n - 1, -1, -1):
-        right = white[j]
+        right = white[..., j, :]
         for i in range(j + 1, n):
-            right = right - rows[j][..., i, None] * solved[i]
-        solved[j] = right * inverses[j]
-    return *(xp.stack(parts, axis=-2) for parts in (white, weighted, solved)), log_det
+            right = right - reduced[..., j, i, None] * rows[i]
+        rows[j] = right * inverses[..., j, :]
+    return array_namespace(white).stack(rows, axis=-2)
 
 
 def is_singular(A: Array, scale: Array | None = None) -> Array:
@@ -217,19 +233,20 @@ def is_singular(A: Array, scale: Array | None = None) -> Array:
         found[0] = xp.logical_or(found[0], lost)
         return one / xp.where(lost, one, pivot)
 
-    _eliminate([A[..., i, :] for i in range(A.shape[-1])], invert)
+    _eliminate(A, invert)
     return found[0]
 
 
-def _eliminate(rows: list[Array], invert: Callable[[Array, int], Array]) -> list[Array]:
-    """Eliminate below the diagonal, in place; the inverse pivots, which ``invert(pivot, j)`` computes."""
-    inverses = []
-    for j in range(len(rows)):
-        inverse = invert(rows[j][..., j], j)
+def _eliminate(A: Array, invert: Callable[[Array, int], Array]) -> tuple[Array, list[Array]]:
+    """A without what lies below the diagonal; the inverse pivots, which ``invert(pivot, j)`` computes."""
+    xp, inverses = array_namespace(A), []
+    for j in range(A.shape[-2]):
+        inverse = invert(A[..., j, j], j)
         inverses.append(inverse)
-        for i in range(j + 1, len(rows)):
-            rows[i] = rows[i] - (rows[i][..., j] * inverse)[..., None] * rows[j]
-    return inverses
+        below = A[..., j + 1 :, :]
+        below = below - (below[..., :, j] * inverse[..., None])[..., :, None] * A[..., j, None, :]
+        A = xp.concat([A[..., : j + 1, :], below], axis=-2)
+    return A, inverses
 
 
 def _is_rounding(pivot: Array, A: Array, scale: Array | None, j: int) -> Array:
