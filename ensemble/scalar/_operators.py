@@ -13,7 +13,7 @@ from ensemble._backend import is_array
 from ensemble._check import message, require_one_library
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._memory import MemoryToken, refill
-from ensemble.scalar.divergence.policy import as_scalars, failure, in_run
+from ensemble.scalar.divergence.policy import as_scalars, conversion_failure, failure, in_run
 from ensemble.scalar.plain_arrays import plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -339,11 +339,8 @@ class Operators:
 
     def __hash__(self) -> int:
         # Not by value, even where all samples agree: a table that outlives a run must not hold an ensemble as key.
-        raise failure(
-            TypeError(
-                message("hash", "x", "be one plain value", "an unhashable type, Ensemble", "Use x.sample(i)[()].")
-            )
-        )
+        text = message("hash", "x", "be one plain value", "an unhashable type, Ensemble", "Use x.sample(i)[()].")
+        raise conversion_failure(TypeError(text), 1)
 
     def __divmod__(self, other: Any) -> Any:
         quotient = self.__floordiv__(other)

@@ -29,7 +29,7 @@ from ensemble.scalar.divergence.handler_code import HAS_EVENTS, catches, with_ca
 from ensemble.scalar.divergence.python_float import PythonFloat, lifted
 from ensemble.scalar.divergence.reachable import ARRAY_API_LIBRARIES, catches_elsewhere, package_of
 from ensemble.scalar.divergence.scalar_code import stored_outside
-from ensemble.scalar.divergence.side_effects import codes_in, names_in
+from ensemble.scalar.divergence.side_effects import codes_in, contents_of, names_in
 from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["CapturedValues"]
@@ -221,11 +221,7 @@ def _values_of_names(f: FunctionType) -> Iterator[Any]:
             yield scope[name]
         elif name in inner:
             yield inner[name]
-    for cell in f.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not yet filled
-            continue
+    yield from contents_of(f)
     yield from f.__defaults__ or ()
     yield from (f.__kwdefaults__ or {}).values()
 
