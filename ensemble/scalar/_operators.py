@@ -130,6 +130,10 @@ def weak_beside(samples: Any, *dtypes: Any) -> Any:
     return samples.astype(np.empty(0, found).real.dtype, copy=False) if found.kind in "fc" else samples
 
 
+def _never_equal(other: Any) -> bool:
+    return other is None or isinstance(other, str | bytes)
+
+
 def refuse_foreign_equality(samples: Array, other: Any) -> None:
     """Raise in code that runs as if for one sample, where ``x == other`` would be False for want of a rule.
 
@@ -137,7 +141,7 @@ def refuse_foreign_equality(samples: Array, other: Any) -> None:
     """
     kind = type(other)
     of_python = kind.__module__.partition(".")[0] in sys.stdlib_module_names
-    never_equal = samples.ndim == 1 and (other is None or isinstance(other, str | bytes))
+    never_equal = samples.ndim == 1 and _never_equal(other)
     if of_python and not never_equal and kind.__eq__ is not object.__eq__ and in_run():  # type: ignore[comparison-overlap]
         raise failure(TypeError(message("Ensemble", "operands of ==", "be numbers or arrays", kind.__name__)))
 
@@ -157,6 +161,8 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
             right = right_operand(self.samples, other)
             if right is NotImplemented:
                 if compares:
+                    if type(self.samples) is np.ndarray and self.samples.ndim > 1 and _never_equal(other):
+                        return _result(self, np.full_like(self.samples, operation is operator.ne, bool), sample_set)
                     refuse_foreign_equality(self.samples, other)
                 elif hasattr(other, "tocsr"):
                     return PROTOCOLS.beside_sparse(operation, self, other, reflected)

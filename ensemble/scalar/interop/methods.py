@@ -7,6 +7,7 @@ the same name on the ensemble, so it is lifted where the function is and refused
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
@@ -16,7 +17,7 @@ from ensemble._backend import library_of, to_numpy
 from ensemble._check import kind_of, message, one_of, require, samples_text
 from ensemble.scalar._memory import follow, refill
 from ensemble.scalar._operators import wrapped
-from ensemble.scalar.divergence.policy import as_scalars, failure
+from ensemble.scalar.divergence.policy import as_scalars, failure, in_run
 from ensemble.scalar.interop.flat import Flat
 from ensemble.scalar.interop.protocols import Protocols
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -180,25 +181,28 @@ class Methods(Protocols):
         self[...] = self._lifted("sort", axis=axis)
 
     def item(self, *place: Any) -> Self:
-        """One entry as a 0-d ensemble; of an ensemble with one entry, that entry."""
+        """One entry as a 0-d ensemble; of an ensemble with one entry, that entry. Inside `run` a number of Python."""
         shape = self._visible()
         if not place:
             requirement = "have one entry"
             require(math.prod(shape) == 1, "item", "x", requirement, f"shape {shape}", "Name the entry: x.item(i).")
-            return self.reshape(()).copy()
+            return PROTOCOLS.python_number(self.reshape(()).copy())  # type: ignore[no-any-return]
         if len(place) == 1 and isinstance(place[0], tuple):
             place = place[0]
+        place = tuple(k if isinstance(k, Methods) and not k._visible() else operator.index(k) for k in place)
         x = self
         if len(place) == 1 and len(shape) > 1:  # the number of the entry, rows first
             x = self.reshape(-1)
         else:
             require(len(place) == len(shape), "item", "x.item(i, ...)", f"have {len(shape)} indices", len(place))
         entry: Self = x[place]  # type: ignore[index]
-        return entry.copy()
+        return PROTOCOLS.python_number(entry.copy())  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
-        """Nested lists of 0-d ensembles."""
-        return [part.tolist() for part in self] if self._visible() else self.copy()  # type: ignore[attr-defined]
+        """Nested lists of 0-d ensembles, inside `run` of numbers of Python."""
+        if not self._visible():
+            return PROTOCOLS.python_number(self.copy())
+        return [part.tolist() for part in self]  # type: ignore[attr-defined]
 
     @property
     def itemsize(self) -> int:
@@ -261,7 +265,11 @@ class Methods(Protocols):
     conjugate = conj
 
     def is_integer(self) -> Self:
-        """Where a value has no fractional part."""
+        """Where a value has no fractional part. Arrays have no such method."""
+        if in_run() and (
+            self._visible() or not self._base().isdtype(self.samples.dtype, ("real floating", "integral"))
+        ):
+            raise AttributeError("one sample has no attribute 'is_integer'")
         if not self._base().isdtype(self.samples.dtype, "real floating"):
             return self._lifted("ones_like", dtype=self.__array_namespace__().bool)
         integers: Self = self._lifted("isfinite") & (self._lifted("trunc") == self)
@@ -289,6 +297,8 @@ class Methods(Protocols):
         return values._lifted("astype", xp.int64)
 
     def __round__(self, digits: int | None = None) -> Self:
+        if in_run() and self._visible():
+            raise TypeError("type numpy.ndarray doesn't define __round__ method")
         return self._as_integer(round) if digits is None else self.round(digits)
 
     def __floor__(self) -> Self:

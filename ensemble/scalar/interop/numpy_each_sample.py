@@ -98,7 +98,7 @@ def on_each_sample(
     result = each_sample(ns, name, lambda *plain: next(results), *calls.found)
     for target, column in zip(targets, calls.columns, strict=True):
         _write(target, column, n_samples, calls.found)
-    if isinstance(result, tuple) and not result:
+    if calls.gave_nothing:
         return None
     if calls.gave_target:
         return targets[0]
@@ -123,8 +123,8 @@ class _Calls:
         Results that are views of an argument, by number and sample: which argument, which entries.
     arrays_without_axes : set of int
         The results that NumPy gives as arrays without axes and not as scalars.
-    gave_target : bool
-        Whether the result is the argument written to.
+    gave_target, gave_nothing : bool
+        Whether the result is the argument written to, or None.
     """
 
     def __init__(self, name: str, function: Any, arguments: Any, options: Any, targets: list[Ensemble]) -> None:
@@ -136,7 +136,7 @@ class _Calls:
         self.columns: list[list[np.ndarray]] = [[] for _ in targets]
         self.views: dict[int, dict[int, Any]] = {}
         self.arrays_without_axes: set[int] = set()
-        self.gave_target = False
+        self.gave_target = self.gave_nothing = False
 
     def call(self, s: int) -> Any:
         """The function on sample `s`; an empty tuple for None."""
@@ -146,6 +146,7 @@ class _Calls:
             column.append(plain[target])
             self.gave_target |= result is plain[target]
         if result is None:
+            self.gave_nothing = True
             return ()
         parts = result if isinstance(result, list | tuple) else [result]
         for k, part in enumerate(parts):
