@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,15 @@ def weak_beside(samples: Any, *dtypes: Any) -> Any:
     return samples.astype(np.empty(0, found).real.dtype, copy=False) if found.kind in "fc" else samples
 
 
+def _sequence(samples: Array, other: Any) -> Any:
+    """The array that NumPy compares with for a range, a memory view or another sequence of numbers, or None."""
+    numeric = type(samples) is np.ndarray and getattr(type(other), "__array_ufunc__", None) is None
+    if not numeric or not (hasattr(other, "__array__") or isinstance(other, Sequence | memoryview | array.array)):
+        return None
+    value = np.asarray(other)
+    return value if value.ndim and value.dtype.kind in "biufc" else None
+
+
 def _never_equal(other: Any) -> bool:
     return other is None or isinstance(other, str | bytes)
 
@@ -163,6 +173,8 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
                 if compares:
                     if type(self.samples) is np.ndarray and self.samples.ndim > 1 and _never_equal(other):
                         return _result(self, np.full_like(self.samples, operation is operator.ne, bool), sample_set)
+                    if (right := _sequence(self.samples, other)) is not None:
+                        return method(self, right)
                     refuse_foreign_equality(self.samples, other)
                 elif hasattr(other, "tocsr"):
                     return PROTOCOLS.beside_sparse(operation, self, other, reflected)

@@ -25,6 +25,7 @@ from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import namespace_of, samples_of, set_of
+from ensemble.scalar.plain_arrays import array_like
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["RULES", "NotByRuleError"]
@@ -260,7 +261,7 @@ def _full_like(
     n_samples = samples_of("np.full_like", x, fill_value)
     visible = x.shape if shape is None else _as_shape(shape)
     result = np.empty((*visible, n_samples), dtype=x.dtype if dtype is None else dtype)
-    np.copyto(result, samples_in(fill_value), casting="unsafe")
+    np.copyto(result, samples_in(array_like(fill_value)), casting="unsafe")
     return as_array(wrap(result, set_of(x, fill_value)))
 
 
