@@ -74,13 +74,13 @@ def _method(name: str) -> Callable[..., Any]:
         function = _compress
 
     def method(self: Methods, *arguments: Any, **options: Any) -> Any:
+        if "dim" in options or "keepdim" in options or _is_of_a_tensor(self, name, arguments):
+            return _as_of_a_tensor(self, name, arguments, options)
         if reduces and not options and len(arguments) < 2:  # what NumPy's function computes, without its overhead
             samples = self.samples
             if type(samples) is np.ndarray and samples.ndim == 2 and (not arguments or arguments[0] in (None, 0)):
                 return wrapped(type(self), getattr(samples, name)(axis=0), self.sample_set)
             return getattr(self.__array_namespace__(), name)(self, axis=arguments[0] if arguments else None)
-        if "dim" in options or "keepdim" in options:  # a tensor's method, with its keywords and results
-            return _as_of_a_tensor(self, name, arguments, options)
         corrected = name in ("std", "var") and type(self.samples).__module__.startswith("torch")
         if corrected and len(arguments) < 4 and not options.keys() & {"ddof", "correction"}:
             options["ddof"] = 1  # as a tensor's own method has it
@@ -91,11 +91,22 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _is_of_a_tensor(x: Methods, name: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether PyTorch's method of that name, with arguments by position, means something else than NumPy's."""
+    if not arguments or type(x.samples) is np.ndarray or library_of(x.samples) != "torch":
+        return False
+    return name in ("max", "min", "repeat") or type(arguments[0]) is bool or type(arguments[-1]) is bool
+
+
 def _as_of_a_tensor(x: Methods, name: str, arguments: Any, options: dict[str, Any]) -> Any:
     """The method of PyTorch's tensors, whose arguments are named `dim` and `keepdim`."""
     if library_of(x.samples) != "torch":
         seen = f"{sorted(options)} for samples of {library_of(x.samples)}"
         raise TypeError(message(f"Ensemble.{name}", "arguments", "be axis and keepdims", seen))
+    if name == "repeat":
+        sizes = arguments[0] if len(arguments) == 1 and not isinstance(arguments[0], int) else arguments
+        require(len(sizes) >= len(x._visible()), "Ensemble.repeat", "sizes", "have a number for each axis", sizes)
+        return x._lifted("tile", tuple(sizes))
     import torch
 
     return PROTOCOLS.call_torch_function(getattr(torch, name), (x, *arguments), options)
@@ -161,6 +172,8 @@ class Methods(Protocols):
 
     def transpose(self, *axes: Any) -> Self:
         """The visible axes in the order `axes`, backwards without them: a view."""
+        if len(axes) == 2 and type(self.samples) is not np.ndarray and library_of(self.samples) == "torch":
+            return np.swapaxes(self, *axes)  # type: ignore[no-any-return, call-overload]  # as of a tensor
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         backwards = tuple(reversed(range(len(self._visible()))))
         return self._lifted("permute_dims", order or backwards)
@@ -176,9 +189,12 @@ class Methods(Protocols):
         if not self.is_value:
             self[...] = value
 
-    def sort(self, axis: int = -1) -> None:
-        """Put each sample in its own order, in place."""
+    def sort(self, axis: int = -1) -> Any:
+        """Put each sample in its own order, in place; of tensors, give values and places, as their method does."""
+        if type(self.samples) is not np.ndarray and library_of(self.samples) == "torch":
+            return _as_of_a_tensor(self, "sort", (axis,), {})
         self[...] = self._lifted("sort", axis=axis)
+        return None
 
     def item(self, *place: Any) -> Self:
         """One entry as a 0-d ensemble; of an ensemble with one entry, that entry. Inside `run` a number of Python."""
