@@ -186,7 +186,7 @@ def _is_mask(item: Any) -> bool:
 def _plain(item: Any) -> Any:
     has_dtype = isinstance(item, Ensemble) or (is_array(item) and len(item.shape))
     if has_dtype and not (_is_mask(item) or "int" in str(item.dtype)):
-        # NumPy's rule for every library: a float is no place, and cutting it would choose one without a word.
+        # NumPy's rule for every library: a float is no index; rounding it down would choose an entry without an error.
         seen, advice = f"dtype {item.dtype}", "If the values are whole numbers, convert them first: i.astype(int)."
         raise IndexError(message("Ensemble", "an index", "hold integers or bools", seen, advice))
     if isinstance(item, Ensemble):
