@@ -204,3 +204,28 @@ def test_flat_takes_neither_new_axes_nor_bools(place):
 
 def test_the_gradient_of_a_value_is_an_empty_tuple():
     assert np.gradient(NUMBERS["float64"]) == np.gradient(np.float64(1.0)) == ()
+
+
+def as_new_array(call):
+    def f(v):
+        call(v)
+        return v
+
+    return f
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        as_new_array(lambda v: np.copyto(v, 5.0)),
+        as_new_array(lambda v: np.putmask(v, v > 1.0, [7.0])),
+        as_new_array(lambda v: np.place(v, v > 1.0, [7.0])),
+        as_new_array(lambda v: np.add(v, 1.0, out=v)),
+        as_new_array(lambda v: np.clip(v, 0.0, 1.0, out=v)),
+        as_new_array(lambda v: np.add.at(v, (), 7.0)),
+        as_new_array(lambda v: np.fill_diagonal(v, 7.0)),
+        as_new_array(lambda v: v.__setitem__(..., 7.0)),
+    ],
+)
+def test_a_value_is_no_array_to_write_into(f):
+    assert_as_alone(f, NUMBERS["float64"])

@@ -16,7 +16,7 @@ from ensemble.scalar._memory import follow, refill
 from ensemble.scalar.divergence.policy import failure
 from ensemble.scalar.ensemble import Ensemble, as_array
 from ensemble.scalar.interop.methods import read_only
-from ensemble.scalar.interop.ufuncs import unsupported
+from ensemble.scalar.interop.ufuncs import refuse_value, unsupported
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.namespace import EnsembleNamespace, samples_of
 from ensemble.scalar.sample_set import common_set
@@ -92,6 +92,8 @@ def on_each_sample(
         return None  # NumPy makes an array of a scalar, and writes into that
     if function is np.nan_to_num and targets and targets[0].is_value:
         raise ValueError(message(name, "copy", "be True for a value without axes", False))
+    for target in targets:
+        refuse_value(name, target)
     calls = _Calls(name, function, arguments, options, targets)
     n_samples = samples_of(name, *calls.found)
     results = iter(_results(name, calls.call, n_samples))
