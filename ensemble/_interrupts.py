@@ -108,7 +108,7 @@ def _work(calls: queue.SimpleQueue[_Call]) -> None:
 
 
 def apart(call: Callable[[Callable[[], bool]], Result]) -> Result:
-    """What ``call(stopped)`` returns, made in another thread so that Ctrl-C is heard while compiled code runs.
+    """What ``call(stopped)`` returns, made in another thread, so that Ctrl-C has an effect while compiled code runs.
 
     Compiled code that is running ends by itself; ``stopped()`` is then True, so that no more of it is begun. What it
     writes must be new memory. Outside of the main thread, and where SIGINT has no handler of Python, the call is made

@@ -17,7 +17,7 @@ from ensemble.scalar.divergence.policy import agreed, as_scalars, failure, split
 from ensemble.scalar.ensemble import Ensemble, as_array, entry_or_view, view, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.namespace import samples_of, set_of
-from ensemble.scalar.plain_arrays import plain_array
+from ensemble.scalar.plain_arrays import array_like, plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
 
@@ -65,6 +65,8 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     items = items_of(x, key)
     if isinstance(value, list | tuple):
         value = x.__array_namespace__().asarray(value)
+    elif type(x.samples) is np.ndarray:
+        value = array_like(value)
     ensembles = [item for item in (*items, value) if isinstance(item, Ensemble)]
     n_samples = max((e.n_samples for e in ensembles), default=1)
     if x.n_samples == 1 < n_samples:
@@ -200,7 +202,7 @@ def _plain(item: Any) -> Any:
         return item  # the common cases
     has_dtype = isinstance(item, Ensemble) or (is_array(item) and len(item.shape))
     if has_dtype and _kind(item) not in ("b", "i"):
-        # NumPy's rule for every library: a float is no place, and cutting it would choose one without a word.
+        # NumPy's rule for every library: a float is no index; rounding it down would choose an entry without an error.
         seen, advice = f"dtype {item.dtype}", "If the values are whole numbers, convert them first: i.astype(int)."
         raise IndexError(message("Ensemble", "an index", "hold integers or bools", seen, advice))
     if isinstance(item, Ensemble):

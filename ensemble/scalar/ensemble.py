@@ -30,7 +30,7 @@ from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.divergence.policy import call_under_policy, failure_of_sample, one_bool, one_number
 from ensemble.scalar.interop.methods import Methods
 from ensemble.scalar.interop.sample_attributes import know_attributes_of
-from ensemble.scalar.plain_arrays import plain_array, plain_arrays
+from ensemble.scalar.plain_arrays import array_like, plain_array, plain_arrays
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 
@@ -466,7 +466,7 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
         raise TypeError(message("from_samples", "samples", "be plain arrays or numbers", "an Ensemble", advice))
     first = next((column for column in columns if is_array(column)), None)
     base = base_of(np.empty(0) if first is None else first)
-    columns = [plain_array(column, "from_samples", "samples") for column in columns]
+    columns = [plain_array(array_like(column), "from_samples", "samples") for column in columns]
     columns = [column if is_array(column) else base.asarray(column) for column in columns]
     require_one_library("from_samples", "samples", *columns)
     shapes = {tuple(column.shape) for column in columns}

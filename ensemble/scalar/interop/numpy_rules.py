@@ -21,10 +21,18 @@ from ensemble.scalar._memory import refill
 from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
 from ensemble.scalar.interop.numpy_each_sample import signature_of
-from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs
+from ensemble.scalar.interop.ufuncs import (
+    first_ensemble,
+    refuse_value,
+    result_of,
+    samples_in,
+    taken_outputs,
+    written_to_outputs,
+)  # fmt: skip
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import namespace_of, samples_of, set_of
+from ensemble.scalar.plain_arrays import array_like
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["RULES", "NotByRuleError"]
@@ -262,7 +270,7 @@ def _full_like(
     n_samples = samples_of("np.full_like", x, fill_value)
     visible = x.shape if shape is None else _as_shape(shape)
     result = np.empty((*visible, n_samples), dtype=x.dtype if dtype is None else dtype)
-    np.copyto(result, samples_in(fill_value), casting="unsafe")
+    np.copyto(result, samples_in(array_like(fill_value)), casting="unsafe")
     return as_array(wrap(result, set_of(x, fill_value)))
 
 
@@ -329,6 +337,7 @@ def _ordered(function: Function) -> Function:
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     if not isinstance(dst, Ensemble):
         raise NotByRuleError("a plain array written to")
+    refuse_value("np.copyto", dst)
     n_samples, sample_set = samples_of("np.copyto", dst, src, where), set_of(dst, src, where)
     if dst.is_shared and n_samples > 1:
         dst._widen(n_samples)

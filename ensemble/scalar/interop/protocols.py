@@ -15,7 +15,12 @@ from ensemble._check import message, require
 from ensemble._typing import Array
 from ensemble.scalar._memory import MemoryToken
 from ensemble.scalar._operators import Operators
-from ensemble.scalar.divergence.policy import agreed, failure, require_one_text, split
+from ensemble.scalar.divergence.policy import (
+    agreed,
+    conversion_failure,
+    require_one_text,
+    split,
+)
 from ensemble.scalar.interop.sample_attributes import SampleAttributes
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
@@ -93,7 +98,7 @@ class Protocols(Operators, SampleAttributes):
             return np.asarray(number(self))
         known = _what_converts(frame)
         text = PROTOCOLS.refusal() if known is None else message("Ensemble", *CONVERSION, *known)
-        raise failure(TypeError(text), self.samples.shape[-1])
+        raise conversion_failure(TypeError(text), self.samples.shape[-1])
 
     def __dlpack__(
         self,

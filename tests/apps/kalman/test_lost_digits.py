@@ -1,4 +1,4 @@
-"""Where covariances lose too many digits, a series goes by square roots or says so; others keep their bits."""
+"""Where covariances lose too many digits, a series goes by square roots or has failed; others keep their bits."""
 
 import numpy as np
 import pytest
