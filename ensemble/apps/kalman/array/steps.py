@@ -189,7 +189,8 @@ def ldl_solve(
             lost = _is_rounding(pivot, A, scale, j)
             return xp.where(lost, zero, one / xp.where(lost, one, pivot))
         least = zero if terms is None else lost_part(_name(A)) * terms[..., j]
-        pivot = xp.where(pivot > least, pivot, nan) if floor is None else xp.where(pivot < floor, floor * one, pivot)
+        good = xp.logical_and(pivot > least, pivot > zero)  # terms of lost covariances may be negative
+        pivot = xp.where(good, pivot, nan) if floor is None else xp.where(pivot < floor, floor * one, pivot)
         logs.append(xp.log(pivot))
         return one / pivot
 
