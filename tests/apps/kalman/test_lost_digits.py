@@ -1,4 +1,4 @@
-"""Where covariances lose too many digits, a series goes by square roots or says so; others keep their bits."""
+"""Series whose covariances lose too many digits go by square roots or fail; all others keep their bits."""
 
 import numpy as np
 import pytest
