@@ -111,13 +111,14 @@ def update(
     M = symmetric(P - times(white[..., :-1].mT, weighted[..., :-1]))
     log_density = -0.5 * (quadratic + log_det + n_observed * LOG_2PI)
     covariance = corrected(M, H, R, K, times)
-    known = xp.linalg.diagonal(covariance) <= known_part(P.shape[-1], _name(P)) * xp.linalg.diagonal(P)
+    before, variance = xp.linalg.diagonal(P), xp.linalg.diagonal(covariance)
+    exact = xp.any(xp.linalg.diagonal(R) <= 0, axis=-1)
+    rest = xp.eye(P.shape[-1], dtype=P.dtype) - times(K, H)
+    bound = lost_part(_name(P)) * (P.shape[-1] * apply(rest * rest, before, times))
+    lost = xp.logical_and(xp.any(variance < bound, axis=-1), xp.logical_not(exact))
+    known = xp.logical_and(variance <= known_part(P.shape[-1], _name(P)) * before, exact[..., None])
     known = xp.logical_and(known[..., None], xp.eye(P.shape[-1], dtype=xp.bool))
     covariance = xp.where(known, 0.0 * covariance, covariance)
-    left = 1.0 - xp.linalg.diagonal(times(K, H))
-    variance, bound = xp.linalg.diagonal(covariance), lost_part(_name(P)) * left * left * xp.linalg.diagonal(P)
-    lost = xp.any(xp.logical_and(variance > 0, variance <= bound), axis=-1)
-    lost = xp.logical_and(lost, xp.all(xp.linalg.diagonal(R) > 0, axis=-1))
     log_density = xp.where(lost, log_density + float("nan"), log_density)
     return m + apply(K, innovation, times), covariance, log_density
 
@@ -191,7 +192,8 @@ def ldl_solve(
             lost = _is_rounding(pivot, A, scale, j)
             return xp.where(lost, zero, one / xp.where(lost, one, pivot))
         least = zero if terms is None else lost_part(_name(A)) * terms[..., j]
-        pivot = xp.where(pivot > least, pivot, nan) if floor is None else xp.where(pivot < floor, floor * one, pivot)
+        good = xp.logical_and(pivot > least, pivot > zero)  # terms of lost covariances may be negative
+        pivot = xp.where(good, pivot, nan) if floor is None else xp.where(pivot < floor, floor * one, pivot)
         logs.append(xp.log(pivot))
         return one / pivot
 
