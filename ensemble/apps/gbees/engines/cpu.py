@@ -31,8 +31,8 @@ __all__ = ["CompiledEngine"]
 RECORDS = 1024
 """Steps that one call of compiled code can record."""
 
-BUDGET = 1 << 23
-"""Cell-steps, times dimensions, between two calls of `callback`: some tenths of a second."""
+BUDGET = 1 << 21
+"""Cell-steps, times dimensions, between two calls of `callback`: a tenth of a second or two."""
 
 SMALL = 1 << 14
 """Cells up to which one thread is faster than several."""
