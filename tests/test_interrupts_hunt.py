@@ -1,7 +1,10 @@
 """SIGINT at random moments of every long call, and at every line of calls that change what they belong to."""
 
+import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 
 import ensemble as en
+from ensemble._compile.numba import compiled_arrays
 from ensemble.apps import kalman
 from ensemble.krylov import WarmStart
 from tests.interrupt_cases import CASES, begun, leaves, linear, quiet, same
@@ -191,3 +195,141 @@ def test_a_grid_goes_on_after_an_update_that_was_taken_back():
         each.update(lambda x, xp: x[2], 20.0, 4.0)
         each.advance(0.025)
     assert same(sorted(run.state().items()), sorted(whole.state().items()))
+
+
+GRID = """
+drift = "model.py:lorenz"
+mean = [-11.5, -10.0, 9.5]
+covariance = [1.0, 1.0, 1.0]
+span = 0.4
+records = 3
+threshold = 2e-6
+[[measurements]]
+coordinates = [2]
+y = 20.0
+R = 4.0
+span = 0.1
+"""
+
+MODEL = """
+import numpy as np
+import ensemble as en
+from scipy import stats
+
+inputs = en.Inputs(a=stats.norm(1.0, 0.2), s=stats.lognorm(0.1, scale=3.0))
+
+def lorenz(x, t, xp):
+    return 10.0 * (x[1] - x[0]), x[0] * (28.0 - x[2]) - x[1], x[0] * x[1] - 8.0 / 3.0 * x[2]
+
+def line(x):
+    total = x.a
+    for _ in range(300):
+        total = total * 0.999 + 0.001 * x.s
+    return {"line": total * np.linspace(0.0, 1.0, 50), "sum": total}
+"""
+
+COMMANDS = {
+    "gbees": (["gbees", "grid.toml", "--factor", "1.5", "--out", "out.npz"], ["--resume"], "out.npz"),
+    "study": (["run", "model.py:line", "-n", "2048", "--store", "study"], None, "study"),
+}
+
+
+def files_of(path):
+    """The bytes of a file, or of all files of a folder, the notes of the command aside."""
+    if path.is_file():
+        with np.load(path) as found:
+            return leaves({name: found[name] for name in found.files})
+    found = sorted(p for p in path.rglob("*") if p.is_file() and "origin" not in p.name)
+    return leaves([(str(p.relative_to(path)), p.read_bytes()) for p in found])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_that_are_interrupted_ten_times_end_with_the_bits_of_undisturbed_ones(name, tmp_path):
+    words, again, result = COMMANDS[name]
+    environment = {**os.environ, "PYTHONPATH": str(Path(LIBRARY).parent)}
+    rng = np.random.default_rng(5)
+
+    def begin(folder, words):
+        folder.mkdir(exist_ok=True)
+        (folder / "grid.toml").write_text(GRID)
+        (folder / "model.py").write_text(MODEL)
+        command = [sys.executable, "-c", HEARD, *words, "--quiet"]
+        return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+
+    for _ in range(2):  # the second one has everything compiled
+        started = time.perf_counter()
+        assert begin(tmp_path / "whole", words).wait() == 0
+        seconds = time.perf_counter() - started
+        files = files_of(tmp_path / "whole" / result)
+        if name == "study":
+            (tmp_path / "whole").rename(tmp_path / f"whole{_}")
+    heard = []
+    while len(heard) < 10:
+        folder, here = tmp_path / f"part{len(heard)}", words
+        status = 130
+        while status == 130:
+            process = begin(folder, here)
+            time.sleep(rng.uniform(0.5 * seconds, seconds))
+            process.send_signal(signal.SIGINT)
+            sent = time.perf_counter()
+            status = process.wait()
+            if status in (130, -signal.SIGINT):
+                heard.append(time.perf_counter() - sent)
+                status = 130
+            kept = (folder / "grid.checkpoint.npz").exists() if again else (folder / "study").exists()
+            here = words if not kept else [*words, *again] if again else ["resume", "study"]
+        assert status == 0
+        found = files_of(folder / result)
+        assert len(found) == len(files) and same(found, files)
+    assert max(heard) < 2.0  # with the end of the process
+
+
+HEARD = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from ensemble.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@compiled_arrays
+def halves(x):
+    return x[: x.size // 2].copy(), x[x.size // 2 :].copy()
+
+
+def test_compiled_functions_that_return_arrays_raise_what_the_handler_raised():
+    inside = []
+
+    def late(number, frame):
+        if inside:
+            inside.clear()
+            raise TimeoutError
+
+    x, stopped = np.arange(10.0), threading.Event()
+    assert halves(x)[1].size == 5
+    before = signal.signal(signal.SIGINT, late)
+    heard = 0
+
+    def ring():
+        while not stopped.wait(0.0005):
+            signal.raise_signal(signal.SIGINT)
+
+    bell = threading.Thread(target=ring)
+    try:
+        bell.start()
+        until = time.perf_counter() + 0.7
+        while time.perf_counter() < until:
+            try:
+                inside.append(True)
+                for _ in range(1000):
+                    halves(x)
+                inside.clear()
+            except TimeoutError:
+                heard += 1
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        stopped.set()
+        bell.join()
+        signal.signal(signal.SIGINT, before)
+    assert heard > 20

@@ -22,6 +22,7 @@ import numba
 import numpy as np
 from numba import prange
 from numba.core import event
+from numba.core.registry import CPUDispatcher
 
 from ensemble._compile.kernel_cache import cached, cached_c_function
 from ensemble._compile.memory import empty
@@ -35,6 +36,7 @@ __all__ = [
     "c_function",
     "compile_for",
     "compiled",
+    "compiled_arrays",
     "compiled_procedure",
     "compiled_regions",
     "compiled_serial",
@@ -83,6 +85,29 @@ def compiled_regions(function: Callable[..., Any]) -> Any:
 def compiled_serial(function: Callable[..., Any]) -> Any:
     """Compile a function that runs on the calling thread; the machine code is kept on disk."""
     return cached(_serial(function))
+
+
+class _ReturnsArrays(CPUDispatcher):  # type: ignore[misc, unused-ignore]
+    """A compiled function whose arrays Numba makes by Python code, in which a handler of a signal may raise.
+
+    Numba goes on, and Python then says "SystemError: ... returned a result with an exception set".
+    """
+
+    def __call__(self, *arguments: Any) -> Any:
+        try:
+            return super().__call__(*arguments)
+        except SystemError as error:
+            cause: BaseException = error
+            while isinstance(cause, SystemError) and cause.__cause__ is not None:
+                cause = cause.__cause__
+            raise cause from None
+
+
+def compiled_arrays(function: Callable[..., Any]) -> Any:
+    """As `compiled_serial`, for functions that return arrays: KeyboardInterrupt comes out of them as it is."""
+    made = compiled_serial(function)
+    made.__class__ = _ReturnsArrays
+    return made
 
 
 def compile_for(function: Any, *arguments: Any) -> None:

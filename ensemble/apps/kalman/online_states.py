@@ -333,10 +333,7 @@ def _observation(series: Series, y: Any) -> Array:
 
 
 class CompiledState:
-    """The state of one series as arrays of NumPy, advanced by the compiled recursion.
-
-    Copies for one step share its two places, of which the step writes the other.
-    """
+    """The state of one series, by the compiled recursion, in two places that copies share: a step writes the other."""
 
     diffuse_covariance = None
 
