@@ -239,7 +239,7 @@ def _run_loop(function, arrays, numbers, count, n_parts, n_steps, shared=None):
 
 
 def _multiply_adds(nx):
-    """Of a step, about, with what reading and writing costs."""
+    """Multiply-adds of a step, about, with what reading and writing costs."""
     return 4 * nx**3 + 30
 
 
