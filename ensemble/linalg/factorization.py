@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import one_of, require
+from ensemble._compile.numba import heard
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.growth import element_growth
 from ensemble._kernels.direct.inverse import selected_inverse
@@ -251,7 +252,9 @@ class Factorization(TriangularFactors):
         doubtful = ~self.broken & ~((pivots > 0.0).all(axis=0) & self.plan.symmetric)
         if doubtful.any():
             values = to_numpy(self.values) if self.tiles is None else self.tiles
-            growth[doubtful] = element_growth(values, self.plan, self._entries())[doubtful]
+            entries = self._entries()
+            found = heard(lambda: element_growth(values, self.plan, entries), 2 * self.plan.multiply_adds * growth.size)
+            growth[doubtful] = found[doubtful]
         growth[self.broken] = np.inf
         return growth
 
@@ -350,7 +353,7 @@ class Factorization(TriangularFactors):
     def _inverse(self) -> tuple[Any, Any]:
         graph = self.graph.kept(("filled", id(self.plan)), lambda: (self.plan, filled_graph(self.plan)))[1]
         with np.errstate(all="ignore"):
-            return graph, selected_inverse(self.values, graph, None)
+            return graph, self._heard(lambda: selected_inverse(self.values, graph, None), self.values)
 
     def _inverse_at(self, rows: np.ndarray, columns: np.ndarray) -> Ensemble:
         """Entries (row, column) of the inverse."""
