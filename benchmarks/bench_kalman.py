@@ -304,7 +304,7 @@ def small_table(rounds: int) -> list[dict[str, Any]]:
 
 def _one(step: FilterStep, y: np.ndarray) -> float:
     step.y[:] = y
-    return step()
+    return step(0)
 
 
 def main() -> None:

@@ -55,8 +55,12 @@ def numpy_namespace() -> Namespace:
 
 def array_namespace(*arrays: Any) -> Namespace:
     """The Array API namespace of `arrays`, Ensembles included."""
-    if arrays and all(type(array) is np.ndarray for array in arrays):
-        return numpy_namespace()
+    for array in arrays:
+        if type(array) is not np.ndarray:
+            break
+    else:
+        if arrays:
+            return numpy_namespace()
     for array in arrays:
         lifted = getattr(array, "__array_namespace__", None)
         if lifted is not None and hasattr(array, "n_samples"):

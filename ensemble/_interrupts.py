@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-__all__ = ["apart", "checked", "held", "take"]
+__all__ = ["apart", "checked", "ending", "held", "released", "take"]
 
 Result = TypeVar("Result")
 
@@ -54,8 +54,9 @@ def held() -> Iterator[None]:
     if not callable(handler):
         yield
         return
-    _HELD.handler, _HELD.came, _HELD.depth = handler, False, 1
+    _HELD.handler, _HELD.came = handler, False
     signal.signal(signal.SIGINT, _HELD.note)
+    _HELD.depth = 1  # only now: an interrupt until here was raised, and must not leave a depth behind
     try:
         yield
     finally:
@@ -64,6 +65,23 @@ def held() -> Iterator[None]:
         if _HELD.came:
             _HELD.came = False
             handler(signal.SIGINT, None)
+
+
+@contextlib.contextmanager
+def released() -> Iterator[None]:
+    """Take interrupts as they come, inside of a `held` block, where nothing is changed: while code is compiled."""
+    if not _HELD.depth or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler, depth = _HELD.handler, _HELD.depth
+    _HELD.depth = 0
+    signal.signal(signal.SIGINT, handler)
+    try:
+        take()
+        yield
+    finally:
+        signal.signal(signal.SIGINT, _HELD.note)
+        _HELD.handler, _HELD.depth = handler, depth
 
 
 def take() -> None:
@@ -86,12 +104,27 @@ class _Call:
 
     def make(self) -> None:
         """Make the call; nothing of it is kept but the result."""
+        _HERE.ended = self.stop.is_set
         try:
             self.result = self.context.run(self.call, self.stop.is_set)
         except BaseException as error:
             self.error = error
         self.call = self.context = None  # type: ignore[assignment]
         self.done.release()
+
+
+_HERE = threading.local()
+"""``ended``: what tells a thread that the call it makes was interrupted."""
+
+
+def ending() -> Callable[[], bool]:
+    """What tells whether the call of `apart` that this thread makes was interrupted: no more of it need be done."""
+    found: Callable[[], bool] = getattr(_HERE, "ended", _never)
+    return found
+
+
+def _never() -> bool:
+    return False
 
 
 _IDLE: list[queue.SimpleQueue[_Call]] = []
@@ -108,7 +141,7 @@ def _work(calls: queue.SimpleQueue[_Call]) -> None:
 
 
 def apart(call: Callable[[Callable[[], bool]], Result]) -> Result:
-    """What ``call(stopped)`` returns, made in another thread so that Ctrl-C is heard while compiled code runs.
+    """What ``call(stopped)`` returns, made in another thread, so that Ctrl-C has an effect while compiled code runs.
 
     Compiled code that is running ends by itself; ``stopped()`` is then True, so that no more of it is begun. What it
     writes must be new memory. Outside of the main thread, and where SIGINT has no handler of Python, the call is made

@@ -42,6 +42,8 @@ def lines():
                 seen.add(thing)
                 own = {n for c in thing.__mro__ if c.__module__.startswith("ensemble") for n in vars(c)}
                 for member in sorted(n for n in own if not n.startswith("_")):
+                    if not hasattr(thing, member):  # an attribute of samples, which an ensemble refuses
+                        continue
                     value = inspect.getattr_static(thing, member)
                     is_method = inspect.isfunction(value) or isinstance(value, (classmethod, staticmethod))
                     yield f"{path}.{member}" + (signature(getattr(thing, member)) if is_method else "")

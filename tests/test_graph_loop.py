@@ -12,6 +12,7 @@ from ensemble._compile.lanes.interleaving import interleaved, staggered
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.machine_code import assembled, code_of
 from ensemble._compile.processor import register_bytes
+from ensemble._compile.trace.graph import seldom_read
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 
@@ -136,3 +137,43 @@ def test_parts_of_a_loop_are_blocks_of_instructions(rng):
     np.testing.assert_array_equal(apart[1], together[1])
     module = assembled([graph_loop(moved, "steps", 3, register_bytes() // 8, "float64", parts)])
     assert re.findall(r"^part\d", str(machine_code._optimized(module, assembly_of)), re.MULTILINE) == ["part1", "part2"]
+
+
+def seldom(values, rate, bound):
+    """A body of a value and its record, with a choice that is seldom taken, and another one in that."""
+    total, most = values
+    xp = total.__array_namespace__()
+    new = total * rate + 0.25
+    square = new * new + rate
+    deeper = xp.seldom(new > 2.0 * bound, square * square - new, square)
+    return new, xp.seldom(new > bound, xp.maximum(most, deeper + square), most), False, new > 1e30, new - most
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("registers", [1, 2, 4])
+def test_choices_that_are_seldom_taken_have_the_numbers_of_all_others(registers, dtype, rng):
+    width = registers * register_bytes() // np.dtype(dtype).itemsize
+    graph = trace(lambda a, b, rate, bound: seldom((a, b), rate, bound), *[Scalar(dtype)] * 4, function="steps")
+    found = [len(nodes) for nodes in seldom_read(graph).values()]
+    assert len(found) == 2 and 0 < min(found) < max(found)
+    rows = rng.uniform(0.5, 1.5, (4, width)).astype(dtype)
+    for bounds in (rng.uniform(0.5, 5.0, width), np.full(width, 1e30), np.zeros(width), np.full(width, np.nan)):
+        rows[3] = bounds
+        values = [*rows]
+        for _ in range(5):
+            *carried, _, _, rest = [np.broadcast_to(v, (width,)) for v in replay(graph, values, np)]
+            values = [*carried, *rows[2:]]
+        made, lanes = run(graph, rows, width, 5, 2, 1)
+        assert made == 5
+        np.testing.assert_array_equal(lanes, np.stack([*values, rest]))
+
+
+def test_what_others_read_too_is_computed_always():
+    def body(a, b):
+        xp = a.__array_namespace__()
+        shared = a * b
+        return xp.seldom(a > b, xp.exp(shared), a), shared + 1.0
+
+    graph = trace(body, Scalar("float64"), Scalar("float64"))
+    (own,) = seldom_read(graph).values()
+    assert [graph.nodes[k].operation for k in own] == ["exp"]

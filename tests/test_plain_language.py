@@ -11,7 +11,7 @@ PAGES += [*(ROOT / "docs").rglob("*.md"), *(ROOT / "ensemble").rglob("*.md")]
 SOURCES = sorted(path for path in (ROOT / "ensemble").rglob("*") if path.suffix in (".py", ".cu", ".cuh"))
 
 WORDS = [
-    "votes?", "voted", "party|parties", "houses?", "says so", "brought near", "house-?keeping",
+    "votes?", "voted", "party|parties", "houses?", "says? so", "without a word", "brought near", "house-?keeping",
     "eject(?:s|ed)?", "stitch(?:es|ed)?", "touchy", "a sample sees", "keeps the books", "kin", "cared for",
     "complain(?:s|ts?)?", "g(?:i|a)ves? up", "believed",
 ]  # fmt: skip

@@ -16,27 +16,32 @@ import gc
 import importlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
 from numba import prange
 from numba.core import event
+from numba.core.registry import CPUDispatcher
 
 from ensemble._compile.kernel_cache import cached, cached_c_function
 from ensemble._compile.memory import empty
 from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, one_thread, procedure, work_sharing
+from ensemble._interrupts import apart
 
 __all__ = [
     "ROW_BLOCK",
     "WIDTHS",
     "array_at",
     "c_function",
+    "compile_for",
     "compiled",
+    "compiled_arrays",
     "compiled_procedure",
     "compiled_regions",
     "compiled_serial",
     "empty",
+    "heard",
     "inner",
     "one_thread",
     "output",
@@ -80,6 +85,37 @@ def compiled_regions(function: Callable[..., Any]) -> Any:
 def compiled_serial(function: Callable[..., Any]) -> Any:
     """Compile a function that runs on the calling thread; the machine code is kept on disk."""
     return cached(_serial(function))
+
+
+class _ReturnsArrays(CPUDispatcher):  # type: ignore[misc, unused-ignore]
+    """A compiled function whose arrays Numba makes by Python code, in which a handler of a signal may raise.
+
+    Numba goes on, and Python then says "SystemError: ... returned a result with an exception set".
+    """
+
+    def __call__(self, *arguments: Any) -> Any:
+        try:
+            return super().__call__(*arguments)
+        except SystemError as error:
+            cause: BaseException = error
+            while isinstance(cause, SystemError) and cause.__cause__ is not None:
+                cause = cause.__cause__
+            raise cause from None
+
+
+def compiled_arrays(function: Callable[..., Any]) -> Any:
+    """As `compiled_serial`, for functions that return arrays: KeyboardInterrupt comes out of them as it is."""
+    made = compiled_serial(function)
+    made.__class__ = _ReturnsArrays
+    return made
+
+
+def compile_for(function: Any, *arguments: Any) -> None:
+    """Compile a function of this module for such arguments, without calling it."""
+    if isinstance(function, WorkSharing):
+        function.prepare(*arguments)
+    else:
+        function.compile(tuple(numba.typeof(argument) for argument in arguments))
 
 
 inner: Any = functools.partial(numba.njit, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
@@ -176,6 +212,37 @@ def threads_for(n_values: int) -> contextlib.AbstractContextManager[None]:
 def thread_count() -> int:
     """Threads that a kernel may use; nothing that it decides may change a bit."""
     return numba.get_num_threads()
+
+
+LONG = 1 << 27
+"""Multiply-adds of compiled code that may take more than tenths of a second."""
+
+T = TypeVar("T")
+
+
+def heard(call: Callable[[], T], work: float) -> T:
+    """What `call` returns; Ctrl-C is heard while its compiled code runs, where it is `LONG`, see `apart`.
+
+    `work` is its number of multiply-adds, about. It writes new memory alone: after an interrupt it goes on to its end.
+    """
+    if work < LONG or _one_at_a_time():
+        return call()
+    threads = numba.get_num_threads()
+
+    def on_as_many_threads(_: Callable[[], bool]) -> T:
+        numba.set_num_threads(threads)  # each thread has a number of its own
+        return call()
+
+    return apart(on_as_many_threads)
+
+
+def _one_at_a_time() -> bool:
+    """Whether Numba's threads end the process where two calls run at a time."""
+    try:
+        return numba.threading_layer() == "workqueue"
+    except ValueError:  # no loop has run on several threads yet
+        numba.np.ufunc.parallel._launch_threads()
+        return numba.threading_layer() == "workqueue"
 
 
 def tiles(n_samples: int, widest: int = WIDTHS[0]) -> Iterator[tuple[int, int]]:

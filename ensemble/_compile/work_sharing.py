@@ -77,6 +77,13 @@ class WorkSharing:
         with one_thread() if threads == ONE_THREAD and not self._alone else contextlib.nullcontext():
             return self.dispatcher(*arguments)
 
+    def prepare(self, *arguments: Any) -> None:
+        """Compile for such arguments, without a call."""
+        if kinds_of(arguments) in self._codes:
+            return
+        if (self.by_numba and not self._translated) or self._translate(arguments) is None:
+            self.dispatcher.compile(tuple(numba.typeof(argument) for argument in arguments))
+
     def address(self, *arguments: Any) -> int:
         """Where the function for arguments of these kinds lies: ``part`` of `loops.translation.loop_module`."""
         kinds = kinds_of(arguments)

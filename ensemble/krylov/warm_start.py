@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
 from ensemble._check import array_of, integer, one_of, real_array, require
 from ensemble._compile.memory import empty_like
+from ensemble._interrupts import held, take
 from ensemble._kernels.krylov.basis import basis_add
 from ensemble._kernels.krylov.vectors import put_samples, take_samples
 from ensemble.linalg.operators import numbers_of, samples_of, wrap_like
@@ -75,6 +76,10 @@ class WarmStart:
         x : Ensemble or array, shape (n,)
         converged : array of bool, shape (n_samples,), optional
             Which to keep (`SolveResult.converged`). Samples that are not finite are never kept.
+
+        Notes
+        -----
+        A call that raises, also KeyboardInterrupt, adds nothing.
         """
         new = self._checked_points(points, "add")
         solutions = samples_of(x if isinstance(x, Ensemble) else numbers_of(x, "WarmStart.add", "x"))
@@ -84,29 +89,44 @@ class WarmStart:
         xp = array_namespace(solutions)
         if not xp.isdtype(solutions.dtype, ("real floating", "complex floating")):
             solutions = xp.astype(solutions, xp.float64)
-        if self._solutions is None:
-            self._solutions = empty_like(solutions, (solutions.shape[0], self.capacity))
-        length = self._solutions.shape[0]
+        kept = self._solutions
+        if kept is None:
+            kept = empty_like(solutions, (solutions.shape[0], self.capacity))
+        length = kept.shape[0]
         require(solutions.shape[0] == length, "WarmStart.add", "x", f"have length {length}", solutions.shape[0])
         if converged is not None:
             converged = np.asarray(converged)
             converged = np.full(count, converged) if converged.ndim == 0 else converged
             shape = f"have shape ({count},)"
             require(converged.shape == (count,), "WarmStart.add", "converged", shape, f"shape {converged.shape}")
-        pair = self._solutions, solutions
+        pair = kept, solutions
         both = np.result_type(*(str(array.dtype).rpartition(".")[2] for array in pair)).name
-        self._solutions, solutions = (_as(array, both) for array in pair)
+        kept, solutions = (_as(array, both) for array in pair)
         valid = np.isfinite(new).all(axis=0) & to_numpy(xp.all(xp.isfinite(solutions), axis=0))
         chosen = np.flatnonzero(valid if converged is None else valid & converged)[-self.capacity :]
-        places = (self._added + np.arange(chosen.size)) % self.capacity
-        if len(self) < self.capacity:
-            missing = min(self.capacity, self._added + chosen.size) - len(self)
-            fill = np.full((new.shape[0], missing), np.nan)
-            self.points = np.concatenate([self.points.reshape(new.shape[0], -1), fill], axis=1)
-        self.points[:, places] = new[:, chosen]
-        taken = take_samples(solutions, asarray_like(chosen, solutions), None)
-        put_samples(taken, asarray_like(places, solutions), self._solutions)
-        self._added += int(chosen.size)
+        self._put(new[:, chosen], take_samples(solutions, asarray_like(chosen, solutions), None), kept)
+
+    def _put(self, new: np.ndarray, x: Any, kept: Any) -> None:
+        """Write solutions into `kept`, which becomes the store: all of it, or nothing where an exception comes."""
+        before, added = (self.points, self._solutions, self._added), self._added + new.shape[1]
+        places = (self._added + np.arange(new.shape[1])) % self.capacity
+        missing = max(0, min(self.capacity, added) - len(self))
+        fill = np.full((new.shape[0], missing), np.nan)
+        points = np.concatenate([self.points.reshape(new.shape[0], -1), fill], axis=1)
+        points[:, places] = new
+        at = asarray_like(places, x)
+        overwritten = take_samples(kept, at, None) if new.shape[1] > missing else None
+        try:
+            with held():
+                put_samples(x, at, kept)
+                take()
+                self.points, self._solutions, self._added = points, kept, added
+        except BaseException:
+            with held():
+                if overwritten is not None:
+                    put_samples(overwritten, at, kept)
+                self.points, self._solutions, self._added = before
+            raise
 
     def guess(self, points: Any) -> Any:
         """Starting guesses at `points` (n_inputs,): an Ensemble or array of shape (n,), None while nothing is stored.

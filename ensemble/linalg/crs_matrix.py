@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, needs_gradient, to_numpy
 from ensemble._check import kind_of, message, places_of, require, require_unmasked, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import galerkin
@@ -317,10 +317,21 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         values = asarray_like(self.values, other.values), asarray_like(other.values, self.values)
         xp = array_namespace(*values)
         a, b = (xp.astype(array, xp.result_type(*values), copy=False) for array in values)
-        values = galerkin.product_values(
-            self.graph.arrays_on(a), a, other.graph.arrays_on(b), b, graph.arrays_on(a), None
-        )
+        if needs_gradient(a) or needs_gradient(b):
+            values = self._product_with_gradient(other, graph, a, b)
+        else:
+            values = galerkin.product_values(
+                self.graph.arrays_on(a), a, other.graph.arrays_on(b), b, graph.arrays_on(a), None
+            )
         return inherited(CrsMatrix(graph, Ensemble(values, common_set(self.sample_set, other.sample_set))), self, other)
+
+    def _product_with_gradient(self, other: CrsMatrix, graph: CrsGraph, a: Any, b: Any) -> Any:
+        """The values of the product by operations that have derivatives: its terms, and a product that sums them."""
+        first, second, sums = self.graph.product_terms(other.graph, graph)
+        xp = array_namespace(a)
+        terms = xp.take(a, asarray_like(first, a), axis=0) * xp.take(b, asarray_like(second, a), axis=0)
+        ones = xp.astype(asarray_like(np.ones((first.size, 1)), terms), terms.dtype)
+        return (CrsMatrix(sums, ones) @ Ensemble(terms)).samples
 
     @property
     def T(self) -> TransposedMatrix:

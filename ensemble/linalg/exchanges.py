@@ -36,12 +36,14 @@ class PivotedFactors(NamedTuple):
     lu: Any
     rows: np.ndarray
     columns: np.ndarray
+    dtype: np.dtype
 
     def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
         """The solution for a right-hand side of shape (n,), or those for its columns; with A^T if `transposed`."""
         shape = (-1, *[1] * (b.ndim - 1))
         before, after = (self.columns, self.rows) if transposed else (self.rows, self.columns)
-        y = self.lu.solve(np.ldexp(b, before.reshape(shape)), "T" if transposed else "N")
+        right = np.ldexp(b, before.reshape(shape)).astype(self.dtype, copy=False)  # SuperLU takes no wider numbers
+        y = self.lu.solve(right, "T" if transposed else "N").astype(np.result_type(b, self.dtype), copy=False)
         x: np.ndarray = np.ldexp(y, after.reshape(shape))
         return x
 
@@ -63,7 +65,8 @@ def pivoted(A: Any) -> PivotedFactors | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MatrixRankWarning)
         try:
-            return PivotedFactors(splu(_scaled(A, rows, columns).tocsc()), rows, columns)
+            scaled = _scaled(A, rows, columns).tocsc()
+            return PivotedFactors(splu(scaled), rows, columns, scaled.dtype)
         except RuntimeError:  # "Factor is exactly singular"
             return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import one_of, require
+from ensemble._compile.numba import heard
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.growth import element_growth
 from ensemble._kernels.direct.inverse import selected_inverse
-from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.vectors import dot
+from ensemble.linalg.backward_errors import error_limit, larger_error
 from ensemble.linalg.bridge import factors as bridge
 from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.crs_matrix import CrsMatrix
@@ -38,8 +39,9 @@ NAME = "Factorization"
 GROWTH = 100.0
 """Growth of entries up to which products with a factorisation are not judged."""
 
-ROUNDOFFS = 450.0
-"""Backward error of a product, in units of rounding, above which a sample of larger growth is solved with exchanges."""
+
+N_JUDGED = 4
+"""Products of a factorisation that are judged before the growth of its entries is worked out."""
 
 
 class Factorization(TriangularFactors):
@@ -95,7 +97,6 @@ class Factorization(TriangularFactors):
     ----------
     .. [1] Amestoy, Davis, Duff (1996), SIAM J. Matrix Anal. 17, 886-905.
     .. [2] Duff, Koster (2001), SIAM J. Matrix Anal. 22, 973-996; solved by ``scipy.sparse.csgraph``.
-
     .. [3] George (1973), SIAM J. Numer. Anal. 10, 345-363; separators after Ashcraft, Liu (1998), SIAM J. Matrix Anal.
        19, 325-354.
 
@@ -114,6 +115,7 @@ class Factorization(TriangularFactors):
     """
 
     _orderings = ("auto", *ORDERINGS)
+    _n_judged = 0
 
     def __init__(
         self, A: Any, *, kind: str = "auto", ordering: Any = "auto", matching: str = "graph", dtype: Any = None
@@ -127,9 +129,8 @@ class Factorization(TriangularFactors):
 
     def _plan_for(self, A: CrsMatrix, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         if self._matching == "mean" and not symmetric:
-            return elimination_of(
-                A.graph, False, matched_rows(A.graph, NAME, mean_weights(host_matrix(A, NAME))), ordering
-            )
+            rows = matched_rows(A.graph, NAME, mean_weights(host_matrix(A, NAME)))
+            return elimination_of(A.graph, False, rows, ordering)
         return super()._plan_for(A, symmetric, ordering)
 
     # --- other values on the graph
@@ -166,8 +167,7 @@ class Factorization(TriangularFactors):
         if quick is None:
             return self.update(A) @ b
         x, given = quick.samples, b.samples if type(b) is Ensemble else np.repeat(b[:, None], quick.n_samples, axis=1)
-        limit = ROUNDOFFS * float(np.finfo(self.dtype).eps)
-        doubtful = np.flatnonzero(~(larger_error(A, x, given) <= limit))
+        doubtful = np.flatnonzero(~(larger_error(A, x, given) <= error_limit(self.dtype)))
         if doubtful.size:  # by way of the values, which tell whether exchanges are needed
             some = Ensemble(np.ascontiguousarray(given[:, doubtful]))
             x[:, doubtful] = (self.update(A.take_samples(doubtful)) @ some).samples
@@ -252,7 +252,9 @@ class Factorization(TriangularFactors):
         doubtful = ~self.broken & ~((pivots > 0.0).all(axis=0) & self.plan.symmetric)
         if doubtful.any():
             values = to_numpy(self.values) if self.tiles is None else self.tiles
-            growth[doubtful] = element_growth(values, self.plan, self._entries())[doubtful]
+            entries = self._entries()
+            found = heard(lambda: element_growth(values, self.plan, entries), 2 * self.plan.multiply_adds * growth.size)
+            growth[doubtful] = found[doubtful]
         growth[self.broken] = np.inf
         return growth
 
@@ -264,24 +266,43 @@ class Factorization(TriangularFactors):
         return values if self._samples is None or values.shape[1] == 1 else values[:, self._samples]
 
     @cached_property
-    def _exchanged(self) -> dict[int, tuple[Any, PivotedFactors | None]]:
-        """The matrix, and its factors with exchanges, of each sample that may need them; None for what is not known."""
-        found: dict[int, tuple[Any, PivotedFactors | None]] = {}
+    def _exchanged(self) -> dict[int, tuple[Any, Callable[[], PivotedFactors | None]]]:
+        """The matrix, None where it is not known, and its factors with exchanges, of each sample that may need them."""
+        found: dict[int, tuple[Any, Callable[[], PivotedFactors | None]]] = {}
         doubtful = np.flatnonzero(~(self._growth <= GROWTH))
         values = self._values_of(doubtful) if doubtful.size else np.empty((0, 0))
         for i, s in enumerate(doubtful.tolist()):
             A = self._matrix_of(s, values[:, i])
-            found[s] = A, None if A is None else pivoted(A)
+            found[s] = A, cache(partial(pivoted, A))
         return found
+
+    def _is_accurate(self, y: Any, b: Any, transposed: bool) -> bool:
+        """Whether the backward errors show that nothing is to be done, which is less work than the growth is.
+
+        After a few products the growth is: it is known then for all others.
+        """
+        if transposed or self.plan.symmetric or self._matrix is None or type(y) is not np.ndarray:
+            return False
+        self._n_judged += 1
+        values = self._entries()
+        if values is None or (self._n_judged > N_JUDGED and "_growth" not in vars(self)):
+            return False
+        A = CrsMatrix(self._matrix.graph, values.astype(np.float64, copy=False))
+        wide = np.broadcast_to(b, y.shape)
+        pairs = ((np.ascontiguousarray(a[:, j], np.float64) for a in (y, wide)) for j in range(y.shape[1]))
+        return all((larger_error(A, *pair) <= error_limit(self.dtype)).all() for pair in pairs)
 
     def _with_exchanges(self, y: Any, b: Any, transposed: bool) -> Any:
         """Solutions of shape (n, k, n_samples), with exchanges those that growth of entries made inaccurate.
 
         `b` has the shape of y, or one sample for all. NaN where a sample needs exchanges and its matrix is not known.
         """
-        if (self._growth <= GROWTH).all():
+        known = vars(self).get("_growth")
+        if known is not None and (known <= GROWTH).all():
             return y
-        made, given, limit = to_numpy(y).copy(), to_numpy(b), ROUNDOFFS * float(np.finfo(self.dtype).eps)
+        if self._is_accurate(y, b, transposed) or (self._growth <= GROWTH).all():
+            return y
+        made, given, limit = to_numpy(y).copy(), to_numpy(b), error_limit(self.dtype)
         for s, (A, factors) in self._exchanged.items():  # few samples, and their own cost is that of SuperLU
             columns = slice(None) if self.n_samples == 1 else slice(s, s + 1)
             own = given[:, :, columns if given.shape[2] > 1 else slice(None)]
@@ -292,7 +313,9 @@ class Factorization(TriangularFactors):
                 bad = ~(larger_error(matrix, x, own) <= limit)
             else:
                 bad = np.ones(x.shape[1], bool)
-            x[:, bad] = np.nan if factors is None else factors.refined(A, own[:, bad], transposed)
+            if bad.any():
+                pivots = None if A is None else factors()
+                x[:, bad] = np.nan if pivots is None else pivots.refined(A, own[:, bad], transposed)
             made[:, :, columns] = x.reshape(made[:, :, columns].shape)
         return asarray_like(made, y)
 
@@ -330,7 +353,7 @@ class Factorization(TriangularFactors):
     def _inverse(self) -> tuple[Any, Any]:
         graph = self.graph.kept(("filled", id(self.plan)), lambda: (self.plan, filled_graph(self.plan)))[1]
         with np.errstate(all="ignore"):
-            return graph, selected_inverse(self.values, graph, None)
+            return graph, self._heard(lambda: selected_inverse(self.values, graph, None), self.values)
 
     def _inverse_at(self, rows: np.ndarray, columns: np.ndarray) -> Ensemble:
         """Entries (row, column) of the inverse."""
@@ -365,14 +388,6 @@ class Factorization(TriangularFactors):
     def entries_on_host(self) -> CrsMatrix:
         """`inverse_entries` of NumPy's or CuPy's values."""
         return CrsMatrix(self.graph, self._inverse_at(self.graph.indices.astype(np.int64), self.graph.row_of_entry))
-
-
-def larger_error(A: CrsMatrix, x: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The larger of the backward errors by rows and by entries, per sample of x and b, shape (n, n_samples)."""
-    with np.errstate(all="ignore"):
-        _, by_rows, by_entries, _ = backward_error(*A.arrays, x, b, x[:0])
-        larger: np.ndarray = np.maximum(by_rows, by_entries)
-    return larger
 
 
 def planned(A: Any, *, kind: str, ordering: Any, matching: str, dtype: Any) -> Factorization:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_traced, to_numpy
 from ensemble._check import floating, kind_of, message, one_of, places_of, require, samples_text
+from ensemble._compile.numba import heard
 from ensemble._kernels.direct.by_tiles import (
     empty_tiles,
     factorized_tiles,
@@ -36,6 +38,7 @@ from ensemble.scalar.sample_set import common_set
 __all__ = ["TransposedFactors", "TriangularFactors", "put_samples", "with_capacity"]
 
 Factors = TypeVar("Factors", bound="TriangularFactors")
+Result = TypeVar("Result")
 
 
 class TriangularFactors(LinearOperator):
@@ -106,9 +109,9 @@ class TriangularFactors(LinearOperator):
         if has_tiles(self.plan) and type(A.values) is np.ndarray and self.n_samples > 1:
             values, x = np.ascontiguousarray(A.values, self.dtype), None
             if b is None:
-                self.tiles, broken = factorized_tiles(values, self.plan)
+                self.tiles, broken = self._heard(lambda: factorized_tiles(values, self.plan), values)
             else:
-                x, self.tiles, broken = solved_at_once(values, self.plan, b, False, True)
+                x, self.tiles, broken = self._heard(lambda: solved_at_once(values, self.plan, b, False, True), values)
             self.broken = broken != broken
             if self.broken.any():
                 assert self.tiles is not None
@@ -118,12 +121,17 @@ class TriangularFactors(LinearOperator):
         xp = array_namespace(A.values)
         values = contiguous(xp.astype(A.values, getattr(xp, self.dtype.name), copy=False))
         with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-            self.values, broken, x = factorized_with_solution(values, self.plan, b)
+            self.values, broken, x = self._heard(lambda: factorized_with_solution(values, self.plan, b), values)
         if x is None:
             self._settle(to_numpy(broken), None)
         else:
             self._marks = broken
         return x
+
+    def _heard(self, call: Callable[[], Result], values: Any) -> Result:
+        """A factorisation of `values`; Ctrl-C is heard while it runs on the CPU."""
+        own = type(values) is np.ndarray
+        return heard(call, self.plan.multiply_adds * values.shape[1]) if own else call()
 
     def _settle(self, marks: np.ndarray, x: Any) -> bool:
         """Put NaN into the values and into the product `x` of samples whose marks are NaN; whether there are any."""
@@ -240,13 +248,22 @@ class TriangularFactors(LinearOperator):
         return array_namespace(x).reshape(self._solve(wide, False), x.shape)
 
     def _solve(self, b: Any, transposed: bool, out: Any = None) -> Any:
-        if self.tiles is not None and type(b) is np.ndarray and (b.dtype == self.dtype or self.plan.flat is None):
-            return solved_tiles(self.tiles, self.plan, b, transposed, out)
+        tiles = self.tiles
+        if tiles is not None and type(b) is np.ndarray and (b.dtype == self.dtype or self.plan.flat is None):
+            if out is not None:
+                return solved_tiles(tiles, self.plan, b, transposed, out)
+            return self._heard_solution(lambda: solved_tiles(tiles, self.plan, b, transposed, None), b)
         values = self.values
         if values.shape[1] != 1 and b.shape[2] == 1:
             b = contiguous(array_namespace(b).broadcast_to(b, (*b.shape[:2], values.shape[1])))
         with np.errstate(all="ignore"):
-            return factor_solve(values, self.plan, b, transposed, out)
+            if out is not None or type(values) is not np.ndarray:
+                return factor_solve(values, self.plan, b, transposed, out)
+            return self._heard_solution(lambda: factor_solve(values, self.plan, b, transposed, None), b)
+
+    def _heard_solution(self, call: Callable[[], Result], b: Any) -> Result:
+        """A substitution with `b`, shape (n, k, n_samples), into new memory; Ctrl-C is heard while it runs."""
+        return heard(call, self.plan.n_values * b.shape[1] * max(b.shape[2], self.n_samples))
 
     def _with_exchanges(self, y: Any, b: Any, transposed: bool) -> Any:
         """Solutions with those of the samples that need exchanges of rows; the solutions themselves where none does."""
@@ -290,10 +307,9 @@ class TriangularFactors(LinearOperator):
         fits = type(samples) is np.ndarray and samples.shape == wanted and samples.dtype == self.dtype
         if not (fits and samples.flags.c_contiguous):
             return None
-        assert self.tiles is not None
         b = samples[:, None, :] if given else samples[:, None, None]
         own = common_set(x.sample_set, self.sample_set) if given else self.sample_set
-        y = self._with_exchanges(solved_tiles(self.tiles, self.plan, b, transposed, None), b, transposed)
+        y = self._with_exchanges(self._solve(b, transposed), b, transposed)
         return Ensemble(y[:, 0, :], own)
 
     def _solved_at_once(self, A: Any, b: Any) -> Ensemble | None:
@@ -309,7 +325,8 @@ class TriangularFactors(LinearOperator):
         ):  # fmt: skip
             return None
         own = common_set(b.sample_set, A.sample_set) if given else A.sample_set
-        return Ensemble(solved_at_once(values, self.plan, samples, not given, False)[0], own)
+        x, *_ = self._heard(lambda: solved_at_once(values, self.plan, samples, not given, False), values)
+        return Ensemble(x, own)
 
     def __matmul__(self, x: Any) -> Any:
         return self._multiply(x, False)

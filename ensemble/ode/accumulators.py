@@ -123,6 +123,9 @@ def _extension(sizes: Sizes, graph: Graph) -> Extension:
         def at(theta: Any) -> Mapping[int, Any]:
             return _Inputs(t_old + theta * h, theta, old, outputs[at_coefficients:], degree, p)
 
+        def value_at(alone: Graph, theta: Any) -> Any:
+            return replay(alone, at(theta), xp)[0]
+
         nodes, weights = lobatto(degree + 2)
         last = replay(graph, [t_old + h, *new, *p], xp)
         points = [own.carried, *(replay(graph, at(theta), xp) for theta in nodes[1:-1]), last]
@@ -131,7 +134,7 @@ def _extension(sizes: Sizes, graph: Graph) -> Extension:
         for j in range(m):
             values_here, alone = [point[j] for point in points], _output(graph, j)
             of_step = [own.unknowns[kind * m + j] for kind in range(KINDS)]
-            inner = [_largest(nodes, values_here, lambda theta: replay(alone, at(theta), xp)[0], sign, xp)  # noqa: B023
+            inner = [functools.partial(_beyond, nodes, values_here, functools.partial(value_at, alone), sign, xp)
                      for sign in (-1.0, 1.0)]  # fmt: skip
             for place, value in zip(found, _updated(of_step, values_here, weights, inner, part, xp), strict=True):
                 place.append(value)
@@ -190,34 +193,42 @@ def _output(graph: Graph, j: int) -> Graph:
     return Graph(nodes, graph.n_inputs, outputs, 0)
 
 
-def _largest(
-    nodes: Sequence[float], values: Sequence[Any], at: Callable[[Any], Any], sign: float, xp: Namespace
-) -> list[Any]:
-    """Values within a step, the largest among them to rounding (the smallest, with `sign` -1).
+def _beyond(
+    nodes: Sequence[float], values: Sequence[Any], at: Callable[[Any], Any], sign: float, xp: Any, known: Any
+) -> Any:
+    """The largest of `known` and of the values within a step, to rounding (the smallest, with `sign` -1).
 
     From the largest of the values at the nodes with its neighbours on: the vertex of the parabola through three places,
-    of which the best and its neighbours are kept.
+    of which the best and its neighbours are kept. Where the first parabola has none between them there is nothing.
     """
     a, b, c = ((xp.full_like(values[0], nodes[k]), values[k] * sign) for k in range(3))
     for k in range(2, len(nodes) - 1):
         better, near = values[k] * sign > b[1], [(nodes[i], values[i] * sign) for i in (k - 1, k, k + 1)]
         a, b, c = (_either(better, new, old, xp) for new, old in zip(near, (a, b, c), strict=True))
-    seen: list[Any] = []
-    for _ in range(ITERATIONS):
-        left, right = b[0] - a[0], c[0] - b[0]
-        rise, fall = right * (b[1] - a[1]), left * (b[1] - c[1])
-        bend = rise + fall
-        shift = 0.5 * (right * rise - left * fall) / xp.where(bend > 0.0, bend, xp.ones_like(bend))
-        place = b[0] + shift
-        known = (bend > 0.0) & (place > a[0]) & (place < c[0]) & (place != b[0])
-        place = xp.where(known, place, b[0])
-        new = (place, xp.where(known, at(place) * sign, b[1]))
-        seen.append(new[1] * sign)
+    extreme, found = xp.maximum if sign > 0.0 else xp.minimum, known
+    inside = [_vertex(a, b, c, xp)]
+    for k in range(ITERATIONS):
+        place, has_one = inside[-1]
+        new = (place, xp.where(has_one, at(place) * sign, b[1]))
+        found = extreme(found, new[1] * sign)
         left, better = new[0] < b[0], new[1] > b[1]
-        lower, inner = known & (left ^ better), _either(better, b, new, xp)
-        a, c = _either(lower, inner, a, xp), _either(known & ~(left ^ better), inner, c, xp)
+        lower, inner = has_one & (left ^ better), _either(better, b, new, xp)
+        a, c = _either(lower, inner, a, xp), _either(has_one & ~(left ^ better), inner, c, xp)
         b = _either(better, new, b, xp)
-    return seen
+        if k + 1 < ITERATIONS:
+            inside.append(_vertex(a, b, c, xp))
+    return xp.seldom(inside[0][1], found, known)
+
+
+def _vertex(a: Sequence[Any], b: Sequence[Any], c: Sequence[Any], xp: Namespace) -> tuple[Any, Any]:
+    """The place of the top of the parabola through three points, and whether it is between them; else that of `b`."""
+    left, right = b[0] - a[0], c[0] - b[0]
+    rise, fall = right * (b[1] - a[1]), left * (b[1] - c[1])
+    bend = rise + fall
+    shift = 0.5 * (right * rise - left * fall) / xp.where(bend > 0.0, bend, xp.ones_like(bend))
+    place = b[0] + shift
+    inside = (bend > 0.0) & (place > a[0]) & (place < c[0]) & (place != b[0])
+    return xp.where(inside, place, b[0]), inside
 
 
 def _either(condition: Any, first: Sequence[Any], second: Sequence[Any], xp: Namespace) -> tuple[Any, ...]:
@@ -226,17 +237,21 @@ def _either(condition: Any, first: Sequence[Any], second: Sequence[Any], xp: Nam
 
 
 def _updated(
-    before: Sequence[Any], values: Sequence[Any], weights: Sequence[float], inner: Sequence[Sequence[Any]], part: Any,
-    xp: Namespace,
+    before: Sequence[Any], values: Sequence[Any], weights: Sequence[float], inner: Sequence[Callable[[Any], Any]],
+    part: Any, xp: Any,
 ) -> list[Any]:  # fmt: skip
-    """The statistics with those of one more step, which is `part` of the time so far."""
+    """The statistics with those of one more step, which is `part` of the time so far.
+
+    Extremes within the step, which `inner` finds, are looked for where they may be new ones: a polynomial is beyond its
+    values at the points by less than half of their range, and twice that is asked for.
+    """
     mean, variance, least, most = before
     average = weighted(weights, values)
     spread = weighted(weights, [(v - average) * (v - average) for v in values])
     rise = average - mean
     variance = (1.0 - part) * (variance + part * (rise * rise)) + part * spread
-    for value in (*values, *inner[0]):
-        least = xp.minimum(least, value)
-    for value in (*values, *inner[1]):
-        most = xp.maximum(most, value)
+    low, high = (functools.reduce(extreme, values) for extreme in (xp.minimum, xp.maximum))
+    least, most, spread = xp.minimum(least, low), xp.maximum(most, high), high - low
+    least = xp.seldom(low - spread < least, inner[0](least), least)
+    most = xp.seldom(high + spread > most, inner[1](most), most)
     return [mean + part * rise, variance, least, most]

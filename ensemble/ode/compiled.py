@@ -35,6 +35,19 @@ CHUNK = 2048
 """Samples whose lanes are refilled from one queue."""
 
 
+SOON = 0.5
+"""Seconds in which a compiled call may leave an interrupt unheard."""
+
+NANOSECONDS = 2.0
+"""What an operation on a register of samples takes, about."""
+
+LIGHT = frozenset((
+    "abs", "add", "bits", "bitwise_and", "bitwise_invert", "bitwise_or", "cast", "constant", "divide", "equal", "fma",
+    "from_bits", "greater", "greater_equal", "input", "less", "less_equal", "maximum", "minimum", "multiply",
+    "negative", "not_equal", "sqrt", "subtract", "where",
+))  # fmt: skip
+
+
 class Bodies(NamedTuple):
     """The traced bodies of one system and method."""
 
@@ -223,8 +236,26 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
                 if stopped():
                     return
 
-    apart(every_part)
+    if _is_short(problem, bodies, width):
+        every_part(lambda: False)
+    else:
+        apart(every_part)
     return solution
+
+
+def _is_short(problem: Problem, bodies: Bodies, width: int) -> bool:
+    """Whether all steps that the samples may take end before anybody misses an interrupt.
+
+    Another thread takes longer than a short solve itself. So it is only there for those that may last.
+    """
+    tiles = -(-problem.n_samples // width)
+    return tiles * float(problem.n_steps.max()) * _operations(bodies.loop) * NANOSECONDS < 1e9 * SOON
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _operations(loop: Graph) -> int:
+    """The operations of a step, functions counted as what they take."""
+    return sum(1 if node.operation in LIGHT else 20 for node in loop.nodes)
 
 
 def aligned(n_rows: int, width: int, dtype: str) -> np.ndarray:

@@ -17,11 +17,14 @@ from ensemble.scalar.divergence.policy import agreed, as_scalars, failure, split
 from ensemble.scalar.ensemble import Ensemble, as_array, entry_or_view, view, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.namespace import samples_of, set_of
-from ensemble.scalar.plain_arrays import plain_array
+from ensemble.scalar.plain_arrays import array_like, plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
 
 STORE_SUBSCR = opcode.opmap["STORE_SUBSCR"]
+
+BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
+"""The types of entries of an index that are no array and have no other form."""
 
 ADVICE = "The sample axis has no index; use x.sample(i) or x.samples."
 
@@ -62,6 +65,8 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     items = items_of(x, key)
     if isinstance(value, list | tuple):
         value = x.__array_namespace__().asarray(value)
+    elif type(x.samples) is np.ndarray:
+        value = array_like(value)
     ensembles = [item for item in (*items, value) if isinstance(item, Ensemble)]
     n_samples = max((e.n_samples for e in ensembles), default=1)
     if x.n_samples == 1 < n_samples:
@@ -168,7 +173,7 @@ def items_of(x: Ensemble, key: Any) -> tuple[Any, ...]:
 def _require_masks_that_fit(x: Ensemble, items: tuple[Any, ...]) -> None:
     """Raise where a boolean index has another shape than the axes that it stands for: it never broadcasts."""
     axis = 0
-    for item in items:
+    for item in items if any(map(_is_mask, items)) else ():
         n_axes = _axes_used(item)
         fits = not (n_axes and _is_mask(item)) or tuple(item.shape) == x.shape[axis : axis + n_axes]
         if not fits and 0 not in item.shape:  # which NumPy takes: it selects nothing
@@ -178,13 +183,26 @@ def _require_masks_that_fit(x: Ensemble, items: tuple[Any, ...]) -> None:
 
 
 def _is_mask(item: Any) -> bool:
-    return isinstance(item, bool) or "bool" in str(getattr(item, "dtype", ""))
+    if type(item) in BASIC:
+        return False
+    return isinstance(item, bool) or _kind(item) == "b"
+
+
+def _kind(item: Any) -> str:
+    """What an array holds: "b" for bools, "i" for integers, another letter or none for anything else."""
+    dtype = getattr(item, "dtype", None)
+    if isinstance(dtype, np.dtype):  # whose text takes a microsecond
+        return "i" if dtype.kind == "u" else dtype.kind
+    name = str(dtype)
+    return "b" if "bool" in name else "i" if "int" in name else ""
 
 
 def _plain(item: Any) -> Any:
+    if type(item) in BASIC or (type(item) is np.ndarray and item.ndim and item.dtype.kind in "biu"):
+        return item  # the common cases
     has_dtype = isinstance(item, Ensemble) or (is_array(item) and len(item.shape))
-    if has_dtype and not (_is_mask(item) or "int" in str(item.dtype)):
-        # NumPy's rule for every library: a float is no place, and cutting it would choose one without a word.
+    if has_dtype and _kind(item) not in ("b", "i"):
+        # NumPy's rule for every library: a float is no index; rounding it down would choose an entry without an error.
         seen, advice = f"dtype {item.dtype}", "If the values are whole numbers, convert them first: i.astype(int)."
         raise IndexError(message("Ensemble", "an index", "hold integers or bools", seen, advice))
     if isinstance(item, Ensemble):
@@ -213,10 +231,14 @@ def _is_known_to_agree(x: Ensemble) -> bool:
 
 
 def _is_advanced(item: Any) -> bool:
+    if type(item) in BASIC:
+        return False
     return isinstance(item, bool) or is_array(item)
 
 
 def _axes_used(item: Any) -> int:
+    if type(item) is int or type(item) is slice:
+        return 1
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     if is_array(item) or isinstance(item, Ensemble):
@@ -259,7 +281,7 @@ def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
             raise ValueError(message("Ensemble", "an index", "have the samples of x", seen))
         n_samples = max(n_samples, index.n_samples)
     for index in indices:
-        if "bool" not in str(index.dtype):
+        if not _is_mask(index):
             continue
         counts = to_numpy(index.samples).reshape(-1, index.n_samples)
         if np.unique(np.count_nonzero(counts, axis=0)).size > 1:

@@ -11,6 +11,12 @@ import numpy as np
 __all__ = ["MemoryToken", "follow", "refill"]
 
 
+Part = tuple["weakref.ref[np.ndarray]", Callable[[np.ndarray], None]]
+
+NO_PARTS: list[Part] = []
+"""Stays empty."""
+
+
 class MemoryToken:
     """Shared by all ensembles that are views of one memory: its reference count shows whether another one exists.
 
@@ -18,15 +24,14 @@ class MemoryToken:
     another place. They are arrays of their own, which are filled anew when the memory is written to.
     """
 
-    __slots__ = ("copies", "limit")
-
-    def __init__(self) -> None:
-        self.limit = 16
-        self.copies: list[tuple[weakref.ref[np.ndarray], Callable[[np.ndarray], None]]] = []
+    # Of the class until there is a part: most ensembles get a token, and few have parts.
+    limit: int = 16
+    copies: list[Part] = NO_PARTS
 
     def in_use(self) -> bool:
         """Whether such a part exists."""
-        self.copies = [copy for copy in self.copies if copy[0]() is not None]
+        if self.copies:
+            self.copies = [copy for copy in self.copies if copy[0]() is not None]
         return bool(self.copies)
 
 
@@ -44,6 +49,8 @@ def follow(x: Any, part: Any, fill: Callable[[np.ndarray], None]) -> Any:
         refill(token)  # copies of parts of the part
 
     kept = x._memory_token
+    if kept.copies is NO_PARTS:
+        kept.copies = []
     kept.copies.append((weakref.ref(memory), fill_all))
     if len(kept.copies) > kept.limit:
         kept.in_use()  # forgets those that have gone; rarely, so that many that stay take no time

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ensemble._backend import is_array
 from ensemble._check import message, require_one_library
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._memory import MemoryToken, refill
-from ensemble.scalar.divergence.policy import as_scalars, failure, in_run
+from ensemble.scalar.divergence.policy import as_scalars, conversion_failure, failure, in_run
 from ensemble.scalar.plain_arrays import plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -25,6 +26,8 @@ __all__ = [
 
 NUMBERS = frozenset((bool, int, float, complex))
 """Python's own numbers keep their type: the array's dtype decides, not theirs."""
+
+SEQUENCES = (list, tuple)
 
 
 def operand(samples: Array, other: Any) -> Any:
@@ -130,6 +133,19 @@ def weak_beside(samples: Any, *dtypes: Any) -> Any:
     return samples.astype(np.empty(0, found).real.dtype, copy=False) if found.kind in "fc" else samples
 
 
+def _sequence(samples: Array, other: Any) -> Any:
+    """The array that NumPy compares with for a range, a memory view or another sequence of numbers, or None."""
+    numeric = type(samples) is np.ndarray and getattr(type(other), "__array_ufunc__", None) is None
+    if not numeric or not (hasattr(other, "__array__") or isinstance(other, Sequence | memoryview | array.array)):
+        return None
+    value = np.asarray(other)
+    return value if value.ndim and value.dtype.kind in "biufc" else None
+
+
+def _never_equal(other: Any) -> bool:
+    return other is None or isinstance(other, str | bytes)
+
+
 def refuse_foreign_equality(samples: Array, other: Any) -> None:
     """Raise in code that runs as if for one sample, where ``x == other`` would be False for want of a rule.
 
@@ -137,33 +153,38 @@ def refuse_foreign_equality(samples: Array, other: Any) -> None:
     """
     kind = type(other)
     of_python = kind.__module__.partition(".")[0] in sys.stdlib_module_names
-    never_equal = samples.ndim == 1 and (other is None or isinstance(other, str | bytes))
+    never_equal = samples.ndim == 1 and _never_equal(other)
     if of_python and not never_equal and kind.__eq__ is not object.__eq__ and in_run():  # type: ignore[comparison-overlap]
         raise failure(TypeError(message("Ensemble", "operands of ==", "be numbers or arrays", kind.__name__)))
 
 
 def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
-    compares = operation in (operator.eq, operator.ne)
+    compares, multiplies = operation in (operator.eq, operator.ne), operation is operator.mul
 
     def method(self: Operators, other: Any) -> Any:
-        sample_set = self.sample_set
+        sample_set, left = self.sample_set, self.samples
         if isinstance(other, Operators):
-            right = weak_beside(other.samples, self.samples.dtype) if other._is_weak else other.samples
-            if type(right) is not type(self.samples):
-                require_one_library("Ensemble", "operands", self.samples, right)
+            right = weak_beside(other.samples, left.dtype) if other._is_weak else other.samples
+            if type(right) is not type(left):
+                require_one_library("Ensemble", "operands", left, right)
             if other.sample_set is not sample_set:
                 sample_set = common_set(sample_set, other.sample_set)
+        elif type(other) in NUMBERS:
+            right = other
         else:
-            right = right_operand(self.samples, other)
+            right = right_operand(left, other)
             if right is NotImplemented:
                 if compares:
-                    refuse_foreign_equality(self.samples, other)
+                    if type(left) is np.ndarray and left.ndim > 1 and _never_equal(other):
+                        return _result(self, np.full_like(left, operation is operator.ne, bool), sample_set)
+                    if (right := _sequence(left, other)) is not None:
+                        return method(self, right)
+                    refuse_foreign_equality(left, other)
                 elif hasattr(other, "tocsr"):
                     return PROTOCOLS.beside_sparse(operation, self, other, reflected)
                 return NotImplemented
-            if operation is operator.mul and isinstance(other, list | tuple) and self.samples.ndim == 1 and in_run():
+            if multiplies and isinstance(other, SEQUENCES) and left.ndim == 1 and in_run():
                 raise failure(TypeError("a list times a number"))  # which one sample of a float refuses
-        left = self.samples
         if type(left) is not np.ndarray:
             left, right = promoted(left, right)
         try:
@@ -241,21 +262,23 @@ def _in_place(
     operation: Callable[[Any, Any], Any], plain: Callable[[Operators, Any], Any]
 ) -> Callable[[Any, Any], Any]:
     def method(self: Operators, other: Any) -> Any:
-        if self.is_value:
+        left = self.samples
+        if left.ndim == 1 and self.is_value:
             return plain(self, other)  # a scalar of NumPy: the name gets another value, the value does not change
         sample_set = self.sample_set
         if isinstance(other, Operators):
-            sample_set = common_set(sample_set, other.sample_set)
-            right = weak_beside(other.samples, self.samples.dtype) if other._is_weak else other.samples
-            if type(right) is not type(self.samples):
-                require_one_library("Ensemble", "operands", self.samples, right)
-            if right.shape[-1] > self.samples.shape[-1] == 1:
+            if other.sample_set is not sample_set:
+                sample_set = common_set(sample_set, other.sample_set)
+            right = weak_beside(other.samples, left.dtype) if other._is_weak else other.samples
+            if type(right) is not type(left):
+                require_one_library("Ensemble", "operands", left, right)
+            if left.shape[-1] == 1 and right.shape[-1] > 1:
                 self._widen(right.shape[-1])
         else:
-            right = right_operand(self.samples, other)
+            right = right_operand(left, other)
             if right is NotImplemented:
                 return NotImplemented
-        if type(self.samples) is not np.ndarray:
+        if type(left) is not np.ndarray:
             _, right = promoted(self.samples, right)
         try:
             self.samples = operation(self.samples, right)
@@ -339,11 +362,8 @@ class Operators:
 
     def __hash__(self) -> int:
         # Not by value, even where all samples agree: a table that outlives a run must not hold an ensemble as key.
-        raise failure(
-            TypeError(
-                message("hash", "x", "be one plain value", "an unhashable type, Ensemble", "Use x.sample(i)[()].")
-            )
-        )
+        text = message("hash", "x", "be one plain value", "an unhashable type, Ensemble", "Use x.sample(i)[()].")
+        raise conversion_failure(TypeError(text), 1)
 
     def __divmod__(self, other: Any) -> Any:
         quotient = self.__floordiv__(other)

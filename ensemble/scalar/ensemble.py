@@ -29,7 +29,8 @@ from ensemble.scalar._memory import MemoryToken, follow, refill
 from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.divergence.policy import call_under_policy, failure_of_sample, one_bool, one_number
 from ensemble.scalar.interop.methods import Methods
-from ensemble.scalar.plain_arrays import plain_array, plain_arrays
+from ensemble.scalar.interop.sample_attributes import know_attributes_of
+from ensemble.scalar.plain_arrays import array_like, plain_array, plain_arrays
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 
@@ -88,6 +89,7 @@ class Ensemble(Methods):
             if not valid:
                 seen = kind_of(samples)
                 raise TypeError(message("Ensemble", "samples", "be an array of an Array API library", seen, advice))
+            know_attributes_of(type(samples))
         if type(samples) is np.ndarray and samples.dtype.kind not in "biufc":
             seen = f"dtype {samples.dtype}"
             raise TypeError(message("Ensemble", "samples", "hold numbers or bools", seen, "Convert the values first."))
@@ -283,26 +285,28 @@ class Ensemble(Methods):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         # The common case in few steps: integers and slices, a number or as many samples of the same set.
-        if type(self.samples) is np.ndarray and self._is_basic(key if type(key) is tuple else (key,)):
+        samples, one = self.samples, type(key) is int or type(key) is slice
+        basic = samples.ndim > 1 if one else type(key) is tuple and self._is_basic(key)
+        if basic and type(samples) is np.ndarray:
             kind = type(value)
             if kind in NUMBERS:
-                self.samples[key] = value
+                samples[key] = value
                 if self._memory_token is not None:
                     refill(self._memory_token)
                 return
-            alike = kind is Ensemble and value.sample_set is self.sample_set and type(value.samples) is np.ndarray
-            if alike and value.samples.shape[-1] == self.samples.shape[-1] and self._fits(key, value):
-                self.samples[key] = value.samples
-                if self._memory_token is not None:
-                    refill(self._memory_token)
-                return
+            if kind is Ensemble and value.sample_set is self.sample_set:
+                given = value.samples
+                alike = type(given) is np.ndarray and given.shape[-1] == samples.shape[-1]
+                if alike and (given.ndim == 1 or type(key) is slice or self._fits(key, value)):
+                    samples[key] = given
+                    if self._memory_token is not None:
+                        refill(self._memory_token)
+                    return
         PROTOCOLS.set_item(self, key, value)
         refill(self._memory_token)
 
     def _fits(self, key: Any, value: Ensemble) -> bool:
-        """Whether `value` is one for an entry, or `key` names more than that, and no row that may be exchanged."""
-        if value.samples.ndim == 1 or type(key) is slice:
-            return True
+        """Whether `key` names more than an entry for a `value` with axes, and no row that may be exchanged."""
         if type(key) is int:
             return value._memory_token is None and self.samples.ndim > 2
         return len(key) < self.samples.ndim - 1 or slice in map(type, key)
@@ -331,7 +335,12 @@ class Ensemble(Methods):
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         for kind in types:
-            if kind is np.ndarray or issubclass(kind, Ensemble) or kind.__module__.startswith("cupy"):
+            if (
+                kind is Ensemble
+                or kind is np.ndarray
+                or issubclass(kind, Ensemble)
+                or kind.__module__.startswith("cupy")
+            ):
                 continue
             if kind.__array_function__ is not np.ndarray.__array_function__:
                 return NotImplemented  # a type that holds arrays of others, as those with units do
@@ -383,8 +392,14 @@ def view(x: Ensemble, samples: Array) -> Ensemble:
     The forms of a value are copies, as those of NumPy's scalars are. A view that cannot keep its samples contiguous is
     a copy that refuses to be written into.
     """
-    kept = packed(samples)
-    if x._memory_token is None and x.samples.ndim == 1 and x.is_value:
+    kept, token = packed(samples), x._memory_token
+    if kept is samples and (token is not None or x.samples.ndim > 1):
+        y = wrap(samples, x.sample_set)
+        if token is None:
+            x._memory_token = token = MemoryToken()
+        y._memory_token = token
+        return y
+    if token is None and x.samples.ndim == 1 and x.is_value:
         if kept is samples:
             kept = samples.copy()
         kept.flags.writeable = samples.flags.writeable  # `broadcast_to` gives what must not be written into
@@ -451,7 +466,7 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
         raise TypeError(message("from_samples", "samples", "be plain arrays or numbers", "an Ensemble", advice))
     first = next((column for column in columns if is_array(column)), None)
     base = base_of(np.empty(0) if first is None else first)
-    columns = [plain_array(column, "from_samples", "samples") for column in columns]
+    columns = [plain_array(array_like(column), "from_samples", "samples") for column in columns]
     columns = [column if is_array(column) else base.asarray(column) for column in columns]
     require_one_library("from_samples", "samples", *columns)
     shapes = {tuple(column.shape) for column in columns}

@@ -16,6 +16,7 @@ from ensemble._backend import base_of, is_array
 from ensemble._check import integer, kind_of, message, one_of, require, require_one_library
 from ensemble._typing import Namespace
 from ensemble.scalar.ensemble import Ensemble, wrap
+from ensemble.scalar.interop.sample_attributes import know_libraries
 from ensemble.scalar.plain_arrays import plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -54,6 +55,7 @@ class EnsembleNamespace:
         self.__name__ = name
         self.__array_api_version__: str = main if isinstance(main, str) else main.__array_api_version__
         self._table = table
+        know_libraries()  # a run may be the first to import one
         self.own_types: set[type] = set()  # types of arrays that are known to be the base library's
 
     def __getattr__(self, name: str) -> Any:
@@ -121,10 +123,19 @@ def set_of(*values: Any) -> SampleSet | None:
 
 def samples_of(function: str, *values: Any) -> int:
     """The common number of samples of the ensembles among `values`, of one array library; 1 where all are shared."""
-    ensembles = [value for value in values if type(value) is Ensemble]
-    if len({type(value.samples) for value in ensembles}) > 1:
-        require_one_library(function, "operands", *(value.samples for value in ensembles))
-    return common_count(function, *ensembles)
+    count, kind = 1, None
+    for value in values:
+        if type(value) is not Ensemble:
+            continue
+        samples = value.samples
+        n_samples = samples.shape[-1]
+        kind = kind or type(samples)
+        if type(samples) is not kind or (n_samples not in (count, 1) and count != 1):
+            arrays = (value.samples for value in values if type(value) is Ensemble)
+            require_one_library(function, "operands", *arrays)
+            return common_count(function, *values)
+        count = count if n_samples == 1 else n_samples
+    return count
 
 
 def common_count(function: str, *values: Any) -> int:

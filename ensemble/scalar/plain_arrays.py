@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import is_array
 from ensemble._check import kind_of, message
 
-__all__ = ["plain_array", "plain_arrays"]
+__all__ = ["array_like", "plain_array", "plain_arrays"]
 
 
 def plain_array(value: Any, function: str, argument: str) -> Any:
@@ -23,6 +24,26 @@ def plain_array(value: Any, function: str, argument: str) -> Any:
         advice = "Use np.ma.filled(x, np.nan), or en.where with the mask." if masked else "Use np.asarray(x)."
         raise TypeError(message(function, argument, "be arrays or numbers", kind_of(value), advice))
     return np.asarray(value)
+
+
+def array_like(value: Any) -> Any:
+    """The array that NumPy makes of a series, a range or another array-like, whose axes are visible ones.
+
+    Numbers, arrays of any library, ensembles and texts pass as they are. A quantity with a unit is refused by its own
+    conversion to a number.
+    """
+    if isinstance(value, bool | int | float | complex | np.generic | np.ndarray | str | bytes | None) or is_array(
+        value
+    ):
+        return value
+    if hasattr(type(value), "take_samples"):
+        return value
+    array = np.asarray(value)
+    if array.ndim:
+        return array
+    if getattr(type(value), "__array_ufunc__", None) is None:
+        return value
+    return complex(value) if array.dtype.kind == "c" else float(value)
 
 
 def plain_arrays(tree: Any, function: str) -> Any:

@@ -26,6 +26,7 @@ class ProtocolTable:
     beside_sparse: Callable[..., Any]
     sparse_product: Callable[..., Any]
     is_asked_by_scipy: Callable[[], bool]
+    python_number: Callable[..., Any]
     refusal: Callable[[], str]
     what_to_call: Callable[[], tuple[str, str] | None]
     text: Callable[..., str]

@@ -179,7 +179,7 @@ def test_newton_solves_complex_equations():
 
 # --- what is refused
 class Unnamed:
-    """A complex operator that does not say so."""
+    """A complex operator without a dtype."""
 
     shape = (4, 4)
 

@@ -58,6 +58,23 @@ def test_the_estimate_is_within_a_factor_of_ten(seed, power):
         assert 0.99 * exact <= value <= 10.0 * exact
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("unit", [1.0, 2.0**40, 2.0**-40])
+def test_samples_that_need_exchanges_have_a_condition_in_both_types(dtype, unit):
+    """The least pivot of the second is small, whatever the order of its rows; the third is singular."""
+    good, nearly, singular = np.array([[0.0, 1, 1], [1, 0, 1], [1, 1, 0]]), np.ones((3, 3)), np.ones((3, 3))
+    nearly[1, 1], nearly[2, 2] = 1.0 + 2.0 * np.sqrt(np.finfo(dtype).eps), 2.0
+    singular[2, 2] = 2.0
+    A = CrsMatrix.from_scipy([sp.csr_array(unit * a) for a in (good, nearly, singular)]).astype(dtype)
+    b = (unit * np.array([[3.0, 1, 1], [1, 2, 3], [1, 2, 3]]).T).astype(dtype)
+    together = direct(A, Ensemble(b))
+    assert together.x.dtype == dtype and together.rcond[2] == 0.0
+    for s, a in enumerate((good, nearly)):
+        assert together.converged[s] and 0.5 < together.rcond[s] * np.linalg.cond(a, 1) < 4.0
+        expected = np.linalg.solve(a.astype(dtype).astype(float), b[:, s] / unit)
+        np.testing.assert_allclose(together.x.samples[:, s], expected, rtol=1e-6 if s == 0 else 1e-2)
+
+
 def test_units_of_rows_and_columns_make_no_matrix_singular():
     rng = np.random.default_rng(70_010)
     A = poisson((12, 12)).to_scipy()

@@ -324,3 +324,16 @@ def test_products_have_gradients(transposed):
 
     assert torch.autograd.gradcheck(product, (v, x))
     assert torch.autograd.gradgradcheck(product, (v, x))
+
+
+@pytest.mark.parametrize("of_a, of_b", [(2, 2), (1, 2), (2, 1)])
+def test_products_of_matrices_have_gradients(of_a, of_b):
+    a, b = CrsGraph([0, 2, 2, 5], [0, 3, 0, 1, 3], (3, 4)), CrsGraph([0, 1, 3, 3, 5], [1, 0, 1, 0, 1], (4, 2))
+    v, w = tensor(RNG.normal(size=(5, of_a))), tensor(RNG.normal(size=(5, of_b)))
+
+    def product(v, w):
+        return (CrsMatrix(a, Ensemble(v)) @ CrsMatrix(b, Ensemble(w))).values
+
+    assert torch.autograd.gradcheck(product, (v, w), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(product, (v, w))
+    np.testing.assert_allclose(product(v, w).detach(), product(v.detach(), w.detach()), rtol=1e-14)

@@ -78,7 +78,7 @@ def test_gmres_is_exact_in_as_many_steps_as_there_are_eigenvalues(n_distinct):
 
 
 def test_a_rotation_needs_all_its_dimensions():
-    """GMRES stands still on a cyclic shift until the last step; a shorter cycle never moves, and says so."""
+    """GMRES stands still on a cyclic shift until the last step; a shorter cycle never moves: it has stagnated."""
     n = 7
     A = sp.csr_array(np.roll(np.eye(n), 1, axis=0))
     b = np.eye(n)[0]

@@ -57,7 +57,7 @@ def test_a_lost_shadow_is_replaced_by_a_new_one():
     b = np.array([1.0, 0.0])
     result = bicgstab(A, b, rtol=1e-12, max_iterations=50)
     assert result.converged[1]
-    assert result.status[0] == Status.breakdown  # <r, A r> = 0 = <A r, r>: nothing to build on, and it says so
+    assert result.status[0] == Status.breakdown  # <r, A r> = 0 = <A r, r>: no direction is left
     tilted = bicgstab(A, np.array([1.0, 0.3]), rtol=1e-12)
     assert tilted.converged.all()
 

@@ -110,6 +110,22 @@ def test_a_definite_matrix_is_not_judged(monkeypatch):
     np.testing.assert_allclose(Factorization(A) @ np.ones(3), [1e16, 1.0, 1e-16])
 
 
+@pytest.mark.parametrize("n_samples", [1, 3])
+def test_accurate_products_are_not_factorised_again(n_samples, monkeypatch):
+    import ensemble.linalg.factorization as module
+    from ensemble.gallery import poisson
+
+    monkeypatch.setattr(module, "pivoted", lambda A: pytest.fail("SuperLU is called"))
+    A = poisson((100, 100))
+    A = CrsMatrix(A.graph, A.values * np.linspace(1.0, 2.0, n_samples))
+    F, b = Factorization(A, kind="lu"), np.ones(10_000)
+    first = (F @ b).samples
+    for _ in range(module.N_JUDGED):
+        np.testing.assert_array_equal((F @ b).samples, first)
+    assert (F._growth > module.GROWTH).all()  # by chance: the estimate is from few vectors
+    np.testing.assert_array_equal(F.solve(A, b).samples, first)
+
+
 @pytest.mark.slow
 def test_2000_random_families_give_no_wrong_number():
     """Tiny pivots, units of rows and columns, near-singular samples; SuperLU with exchanges is the reference."""

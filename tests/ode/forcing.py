@@ -9,12 +9,12 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(30)
 
 
 class Forcing(NamedTuple):
-    """A force of the time and four parameters, and where it jumps or bends."""
+    """A force that depends on time and four parameters, and the times at which it jumps or bends."""
 
     u: Any
     """``u(t, p, xp)``"""
     breaks: Any
-    """``breaks(p, low, high)``: all times at which it does, within low and high or beyond."""
+    """``breaks(p, low, high)``: those times, at least all between low and high."""
 
 
 def periods(p, low, high, *fractions):

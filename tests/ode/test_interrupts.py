@@ -63,3 +63,16 @@ def test_what_is_run_apart_returns_raises_and_keeps_the_context():
     thread.start()
     thread.join()
     assert found == [thread]
+
+
+def test_a_short_solve_needs_no_other_thread(monkeypatch):
+    import ensemble.ode.compiled as module
+
+    calls = []
+    monkeypatch.setattr(module, "apart", lambda call: calls.append(call) or apart(call))
+    p = Ensemble(np.linspace(20.0, 28.0, 8)[None, :])
+    short = solve(lorenz, [1.0, 1.0, 1.0], (0.0, 1.0), p=p, max_steps=1000)
+    assert not calls
+    long = solve(lorenz, [1.0, 1.0, 1.0], (0.0, 1.0), p=p, max_steps=10_000_000)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(short.y.samples, long.y.samples)

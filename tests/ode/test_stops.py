@@ -33,6 +33,17 @@ def untraced(function):
 
 # --- found in the trace
 @pytest.mark.parametrize("method", ADAPTIVE)
+def test_masks_may_be_multiplied_and_added_as_in_numpy(method):
+    """Pulses of 2 and 3 ms in ten seconds, that an untraced function would lose."""
+
+    def f(t, y, p, xp):
+        return [((t > p[0]) * (t < p[0] + 0.002) + (t >= 8.0) * (t < 8.003)) * 1.0]
+
+    made = ode.solve(f, [0.0], (0.0, 10.0), p=[Ensemble(np.array([1.1, 5.0]))], method=method)
+    np.testing.assert_allclose(made.y.samples[0], 0.005, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ADAPTIVE)
 def test_short_infusions_are_not_lost(method):
     k = np.array([0.1, 0.2, 0.4])
     made = ode.solve(infused, [0.0], (0.0, 48.0), p=[Ensemble(k)], method=method, rtol=1e-8, atol=1e-10)

@@ -1,12 +1,15 @@
 """Arrays of NumPy's subclasses and types of other libraries beside ensembles: served, deferred to, or refused."""
 
+import array
 import operator
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray
 
-from ensemble.scalar import DivergenceError, Ensemble, from_samples, run, shared
+from ensemble.scalar import DivergenceError, Ensemble, divide, from_samples, run, shared
 
 VALUES = np.arange(1.0, 13.0).reshape(4, 3)
 RNG = np.random.default_rng(71261)
@@ -209,3 +212,99 @@ def test_xarray_gives_one_number_where_all_samples_agree():
         np.asarray(agreed)
     result = run(lambda v: 1.0 if xarray.DataArray(v) > 1.0 else 0.0, Ensemble(np.array([1.0, 2.0])))
     np.testing.assert_array_equal(result.value.samples, [0.0, 1.0])
+
+
+def test_attributes_of_samples_are_no_attributes_of_ensembles():
+    x = Ensemble(np.ones((3, 4)))
+    for name in ("ctypes", "hex", "as_integer_ratio", "nbytes_of_nothing"):
+        assert not hasattr(x, name) and not hasattr(Ensemble, name) and name not in dir(x)
+        with pytest.raises(AttributeError, match=f"'Ensemble' object has no attribute '{name}'"):
+            getattr(x, name)
+    assert not hasattr(Ensemble, "__getattr__")  # with one, the interpreter caches no attribute of the class
+    result = run(
+        lambda v: (v.hex() if hasattr(v, "hex") else None, getattr(v, "magnitude", 0)), Ensemble(np.arange(4.0))
+    )
+    assert [result.sample(s) for s in range(4)] == [(np.float64(s).hex(), 0) for s in range(4)]
+
+
+def test_an_attribute_that_no_sample_has_is_refused_in_the_words_of_a_sample():
+    def words(v):
+        try:
+            return v.magnitude
+        except AttributeError as error:
+            return str(error)
+
+    result = run(words, Ensemble(np.arange(4.0)), loop=False)
+    assert result.n_runs == 1 and result.sample(2) == "'numpy.float64' object has no attribute 'magnitude'"
+
+
+class OfOwn:
+    """An array-like: NumPy makes an array of it."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values)
+
+
+ARRAY_LIKES = {
+    "series": pd.Series,
+    "data array": xarray.DataArray,
+    "own": OfOwn,
+    "range": lambda values: range(1, len(values) + 1),
+    "array": lambda values: array.array("d", values),
+    "memory view": lambda values: memoryview(np.array(values)),
+    "list": list,
+}
+
+
+@pytest.mark.parametrize("kind", ARRAY_LIKES)
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, v: x.__setitem__(slice(None), v),
+        lambda x, v: x.__setitem__(..., v),
+        lambda x, v: x.__setitem__(x == x, v),
+        lambda x, v: x.__setitem__(Ensemble(np.array([[0, 1, 2, 0], [1, 2, 0, 2], [2, 0, 1, 1]])), v),
+        lambda x, v: np.copyto(x, np.full_like(x, v)),
+    ],
+)
+def test_axes_of_array_likes_that_are_written_are_visible_ones(kind, write):
+    make = ARRAY_LIKES[kind]
+    got, wanted = Ensemble(np.zeros((3, 4))), Ensemble(np.zeros((3, 4)))
+    write(got, make([1.0, 2.0, 3.0]))
+    write(wanted, np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(got.samples, wanted.samples)
+    for refused in got, got[0, ...]:  # four values for four samples
+        with pytest.raises((ValueError, TypeError, IndexError)):
+            write(refused, make([1.0, 2.0, 3.0, 4.0]))
+    with pytest.raises((ValueError, TypeError)):
+        got[0] = make([1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(got.samples, wanted.samples)
+
+
+@pytest.mark.parametrize("kind", sorted(ARRAY_LIKES.keys() - {"series", "data array"}))
+def test_array_likes_are_compared_entry_by_entry(kind):
+    x = Ensemble(np.array([[1.0, 2.0], [2.0, 3.0], [3.0, 3.0]]))
+    other = ARRAY_LIKES[kind]([1.0, 2.0, 3.0])
+    np.testing.assert_array_equal((x == other).samples, [[True, False], [True, False], [True, True]])
+    np.testing.assert_array_equal((x != other).samples, [[False, True], [False, True], [False, False]])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, q: x.__setitem__(0, q),
+        lambda x, q: x.fill(q),
+        lambda x, q: np.full_like(x, q),
+        lambda x, q: x.__array_namespace__().full_like(x, q),
+        lambda x, q: divide(x, q),
+        lambda x, q: from_samples([q, q]),
+    ],
+)
+def test_a_quantity_does_not_lose_its_unit_without_a_word(call):
+    pint = pytest.importorskip("pint")
+    x = Ensemble(np.ones((3, 2)))
+    with pytest.raises((pint.DimensionalityError, pint.UnitStrippedWarning)):
+        call(x, 2.0 * pint.UnitRegistry().meter)

@@ -86,6 +86,19 @@ def test_fused_functions_nest(rng):
     assert_same_bits(outer(x, y), (x * y - 1.0) * (x * 2.0 - y))
 
 
+def test_products_and_sums_of_masks_are_numpys():
+    x = np.array([-1.0, 0.0, 0.5, 1.0, 2.0, np.nan])
+    for f in (
+        lambda x: (x > 0.0) * (x < 1.0) * x,
+        lambda x: ((x <= 0.0) + (x >= 1.0)) * 2.0,
+        lambda x: True * (x > 0.0) + (x < -0.5),
+        lambda x: (x > 0.0) * (x < 2.0) * (x > 0.7),
+    ):
+        made, expected = fuse(f)(x), f(x)
+        assert made.dtype == expected.dtype
+        np.testing.assert_array_equal(made, expected)
+
+
 def test_it_keeps_name_and_text():
     assert transcendental.__name__ == "transcendental"
     assert repr(combined) == "<fused combined(x, y, z)>"
@@ -116,7 +129,7 @@ def test_an_if_names_where():
         (lambda x: x.__array_namespace__().cumulative_sum(x), "xp.cumulative_sum"),
         (lambda x: x + np.ones(3), "operands must be traced values or numbers; got an ndarray"),
         (lambda x: x & 1, "operands of bitwise_and must be integers or bools; got float64"),
-        (lambda x: (x > 0) * (x < 1), "operands of multiply must be numbers; got bool"),
+        (lambda x: (x > 0) / (x < 1), "operands of divide must be numbers; got bool"),
         (lambda x: "text", "operands must be traced values or numbers; got a str"),
         (lambda x: x.__array_namespace__().astype(x, np.complex128), "dtype complex128"),
         (lambda x: x.__array_namespace__().where(x > 0, x), "where with 2 operands"),

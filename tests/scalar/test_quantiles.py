@@ -1,5 +1,7 @@
 """Quantiles with weights, and confidence intervals, against SciPy and by counting."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -200,3 +202,33 @@ def test_statistics_of_one_sample_that_counts_are_its_values():
     np.testing.assert_array_equal(sample_quantile(x, [0.0, 1.0])[1], values[:, 0])
     with pytest.raises(ValueError, match="ddof must be smaller than the number of samples; got 1 for 1 samples"):
         sample_var(x, ddof=1)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 9, 40])
+def test_quantiles_do_not_depend_on_the_order_of_equal_samples_with_other_weights(n):
+    rng = np.random.default_rng(n)
+    for _ in range(60):
+        values, weights = rng.integers(0, 4, size=(2, n)) * 1.0, rng.integers(1, 6, size=n) * 1.0
+        order = rng.permutation(n)
+        one = sample_quantile(Ensemble(values, SampleSet(weights=weights)), LEVELS)
+        other = sample_quantile(Ensemble(values[:, order], SampleSet(weights=weights[order])), LEVELS)
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+        mirrored = sample_quantile(Ensemble(-values, SampleSet(weights=weights)), [1.0 - level for level in LEVELS])
+        np.testing.assert_allclose(mirrored, -one, rtol=1e-9, atol=1e-9)
+
+
+def test_quantiles_of_equal_samples_with_whole_weights_are_those_of_copies():
+    """Between neighbours of which one has a sample of weight 1."""
+    values, weights = np.array([2.0, 1.0, 2.0, 2.0, 3.0]), np.array([1.0, 4.0, 3.0, 2.0, 5.0])
+    x = Ensemble(values, SampleSet(weights=weights))
+    expected = np.quantile(np.repeat(values, weights.astype(int)), LEVELS)
+    np.testing.assert_allclose(sample_quantile(x, LEVELS), expected, rtol=1e-12)
+
+
+def test_quantiles_of_jax_arrays_warn_of_no_types():
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(False), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x = Ensemble(jax.numpy.asarray([1.0, 3.0]), SampleSet(weights=[1.0, 99.0]))
+        assert float(sample_quantile(x, 0.5)) == 3.0
+        assert float(sample_quantile(x, 0.5, method="inverted_cdf")) == 3.0

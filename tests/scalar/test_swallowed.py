@@ -1,10 +1,14 @@
 """Handlers that catch a DivergenceError without naming it: a warning in direct use, an error in a study."""
 
+import asyncio
+import concurrent.futures
 import contextlib
+import functools
 import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -245,3 +249,137 @@ def test_a_study_sees_a_handler_that_has_no_source():
     inputs = en.Inputs(a=stats.uniform(0.0, 1.0))
     with pytest.raises(DivergenceError):
         en.propagate(lambda x: {"y": scope["f"](x.a)}, inputs, n=16, seed=1, progress=False)
+
+
+def safe(f, default=math.inf):
+    try:
+        return f()
+    except Exception:
+        return default
+
+
+class Holder:
+    def __init__(self, x):
+        self.parts = {"x": [x]}
+
+    def value(self):
+        return compared(self.parts["x"][0])
+
+
+def only_sometimes_raises(x, strict=False):
+    try:
+        return compared(x)
+    except Exception:
+        if strict:
+            raise
+        return math.inf
+
+
+def in_a_task(x):
+    async def value():
+        return compared(x)
+
+    try:
+        return asyncio.run(value())
+    except Exception:
+        return math.inf
+
+
+IN_HELPERS = [
+    lambda x: safe(lambda: compared(x)),
+    lambda x: safe(lambda: sum(compared(each) for each in [x])),
+    lambda x: safe(lambda y=x: compared(y)),
+    lambda x: safe(functools.partial(compared, x)),
+    lambda x: safe(Holder(x).value),
+    only_sometimes_raises,
+    in_a_task,
+]
+
+
+@pytest.mark.parametrize("f", IN_HELPERS)
+def test_a_helper_that_hides_a_disagreement_is_named(f):
+    with pytest.warns(
+        RuntimeWarning, match=r"samples must agree .*`except Exception` at test_swallowed.py:\d+ catches"
+    ):
+        f(X)
+
+
+def in_a_thread(x):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        error = pool.submit(compared, x).exception()
+    return 1.0 if error is None else math.inf
+
+
+def in_a_gathered_task(x):
+    async def value():
+        return compared(x)
+
+    async def all_values():
+        return await asyncio.gather(value(), return_exceptions=True)
+
+    return math.inf if isinstance(asyncio.run(all_values())[0], Exception) else 1.0
+
+
+def called_where_no_ensemble_is(x):
+    GLOBAL["x"] = x
+    return safe(lambda: compared(GLOBAL["x"]))
+
+
+GLOBAL = {}
+
+
+@pytest.mark.parametrize("f", [*IN_HELPERS, in_a_thread, in_a_gathered_task, called_where_no_ensemble_is])
+def test_a_study_sees_a_disagreement_that_helpers_threads_and_tasks_hide(f):
+    inputs = en.Inputs(a=stats.uniform(0.0, 2.0))
+    with warnings.catch_warnings(action="error"), pytest.raises(DivergenceError):
+        en.propagate(lambda x: {"y": f(x.a)}, inputs, n=16, seed=1, progress=False)
+
+
+def test_a_disagreement_in_a_thread_of_no_study_leaves_studies_alone():
+    inputs = en.Inputs(a=stats.uniform(0.0, 2.0))
+    assert in_a_thread(X) == math.inf
+    assert en.propagate(lambda x: {"y": 2.0 * x.a}, inputs, n=16, seed=1, progress=False).n_failed == 0
+
+
+def as_an_array(x):
+    try:
+        return np.array([x, x]).sum()
+    except Exception:
+        return math.inf
+
+
+def by_a_table(x):
+    try:
+        return {300.0: 1.0}[x]
+    except Exception:
+        return math.inf
+
+
+@pytest.mark.parametrize("f", [as_an_array, by_a_table])
+def test_code_that_hides_what_only_an_ensemble_raises_is_named(f):
+    text = r"samples must be one plain value .*`except Exception` at test_swallowed.py:\d+ catches the TypeError"
+    with pytest.warns(RuntimeWarning, match=text):
+        f(X)
+    with warnings.catch_warnings(action="error"):
+        assert [run(f, X, loop=False).sample(s) for s in range(3)] == [f(v) for v in X.samples]
+
+
+def test_code_that_asks_what_a_value_is_gives_no_warning():
+    def is_hashable(x):
+        try:
+            hash(x)
+        except TypeError:
+            return False
+        return True
+
+    def raises(x):
+        try:
+            return np.asarray(x)
+        except Exception as error:
+            raise ValueError("no array") from error
+
+    with warnings.catch_warnings(action="error"):
+        assert not is_hashable(X)
+        with pytest.raises(ValueError, match="no array"):
+            raises(X)
+        assert pd.api.types.is_hashable(X) is False

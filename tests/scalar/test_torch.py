@@ -322,3 +322,28 @@ def test_decisions_have_derivatives_in_both_modes(name):
 def test_a_decision_on_mapped_values_is_refused(name):
     with pytest.raises(TypeError, match="values must be known where a decision needs them"):
         torch.vmap(lambda v: DECISIONS[name](Ensemble(v)).samples)(torch.ones(2, 3))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.repeat(2, 1),
+        lambda x: x.repeat((2, 1, 3)),
+        lambda x: x.transpose(0, 1),
+        lambda x: x.max(0)[0],
+        lambda x: x.min(1, True)[1],
+        lambda x: x.sort(0)[1],
+        lambda x: x.std(False),
+        lambda x: x.sum(0, True),
+        lambda x: x.mean(1, True),
+        lambda x: (x > 0.0).all(0, True),
+        lambda x: x.argmax(0, True),
+        lambda x: x.argsort(0, True),
+    ],
+)
+def test_methods_with_arguments_by_position_are_those_of_tensors(call):
+    x = Ensemble(torch.tensor(np.random.default_rng(5).normal(size=(2, 3, 4))))
+    before, got = x.samples.clone(), call(x)
+    for s in range(4):
+        torch.testing.assert_close(got.sample(s), call(x.sample(s)))
+    assert torch.equal(before, x.samples)

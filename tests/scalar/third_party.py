@@ -61,7 +61,7 @@ CALLS = {
     "stats.circmean": lambda x: scipy.stats.circmean(x, axis=0),
     "signal.fftconvolve": lambda x: scipy.signal.fftconvolve(x, x, axes=0),
     "spatial.Rotation": lambda x: scipy.spatial.transform.Rotation.from_rotvec(x[0, :3]).as_matrix(),
-    # these leave the Array API, and must say so
+    # these leave the Array API, and must raise an error that names it
     "signal.lfilter": lambda x: scipy.signal.lfilter([1.0, 0.5], [1.0, 0.2], x, axis=0),
     "signal.detrend": lambda x: scipy.signal.detrend(x, axis=0),
     "extra.apply_where": lambda x: xpx.apply_where(x > 0, x, lambda v: 2 * v, lambda v: -v),

@@ -15,7 +15,7 @@ from ensemble._compile.lanes.interleaving import interleaved
 from ensemble._compile.lanes.library import LaneFunction
 from ensemble._compile.machine_code import Assembly
 from ensemble._compile.processor import STACK_ALIGNMENT, register_bytes
-from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.graph import Graph, Node, seldom_read
 
 __all__ = ["Body", "copies_of", "graph_loop"]
 
@@ -84,7 +84,9 @@ class Body:
         self.called: dict[LaneFunction, None] = {}
         self.n_registers = 0
         self.parts: frozenset[int] = frozenset()
-        self.n_blocks = 0
+        self.n_blocks, self.n_branches, self.block = 0, 0, ""
+        self.seldom = seldom_read(graph)
+        self.hidden = frozenset(i for nodes in self.seldom.values() for i in nodes)
 
     def type_of(self, dtype: str) -> str:
         return f"<{self.width} x {ELEMENTS[dtype]}>"
@@ -137,13 +139,38 @@ class Body:
         values, begins = self.values, False
         for k, node in enumerate(self.graph.nodes):
             begins = begins or k in self.parts
-            if not values[k] and (chosen is None or k in chosen):
+            if not values[k] and k not in self.hidden and (chosen is None or k in chosen):
                 if begins and chosen is not None:
                     self.n_blocks += 1
-                    self.lines += [f"  br label %part{self.n_blocks}", f"part{self.n_blocks}:"]
+                    self.go_on(f"part{self.n_blocks}")
                 begins = False
-                values[k] = inputs[node.value] if node.operation == "input" else self.result(node)
+                values[k] = inputs[node.value] if node.operation == "input" else self.chosen(k)
         return [values[k] for k in self.graph.outputs]
+
+    def go_on(self, block: str) -> None:
+        """End a block of instructions and begin one of this name."""
+        self.lines += [f"  br label %{block}", f"{block}:"]
+        self.block = block
+
+    def chosen(self, k: int) -> str:
+        """The value of node k; of one whose condition seldom holds, by a branch that a lane takes where it does."""
+        node, own = self.graph.nodes[k], self.seldom.get(k)
+        if not own:
+            return self.result(node)
+        self.n_branches += 1
+        name = f"seldom{self.n_branches}"
+        self.go_on(name)
+        mask, second = self.values[node.inputs[0]], self.values[node.inputs[2]]
+        some = self.add(f"icmp ne {self.packed([mask])}, 0")
+        self.lines += [f"  br i1 {some}, label %{name}.own, label %{name}.end", f"{name}.own:"]
+        self.block = f"{name}.own"
+        inner = {i for place in own for i in self.seldom.get(place, ())}
+        for place in own:
+            if not self.values[place] and place not in inner:
+                self.values[place] = self.chosen(place)
+        taken, last = self.selected(node.dtype, mask, self.values[node.inputs[1]], second), self.block
+        self.go_on(f"{name}.end")
+        return self.add(f"phi {self.type_of(node.dtype)} [{taken}, %{last}], [{second}, %{name}]")
 
     def write(self, values: list[str], first: int) -> None:
         """Store outputs, of which `first` is the number of the first, behind the inputs."""
@@ -175,7 +202,7 @@ class Body:
         for other in [*others, self.add(f"icmp sge i64 {made}, %limit")]:
             ends = self.add(f"or i1 {ends}, {other}")
         self.lines += [f"  br i1 {ends}, label %write, label %evaluate", "write:"]
-        last = f"%part{self.n_blocks}" if self.n_blocks else "%evaluate"
+        last = f"%{self.block or 'evaluate'}"
         phis = [
             f"  %c{k} = phi {self.vector} [{self.inputs[k]}, %entry], [{value}, {last}]"
             for k, value in enumerate(new)

@@ -13,7 +13,11 @@ import numpy as np
 from ensemble._compile.trace.operations import OPERATIONS, WEAK, Table
 from ensemble._containers import mapped
 
-__all__ = ["Graph", "Node", "ancestors", "renumbered"]
+__all__ = ["SELDOM", "Graph", "Node", "ancestors", "renumbered", "seldom_read"]
+
+
+SELDOM = "seldom"
+"""The value of a node "where" whose condition seldom holds."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,28 @@ def ancestors(nodes: Sequence[Node], chosen: Iterable[int]) -> set[int]:
         if k not in found:
             found.add(k)
             pending.extend(nodes[k].inputs)
+    return found
+
+
+def seldom_read(graph: Graph) -> dict[int, list[int]]:
+    """For each node "where" whose condition seldom holds, the nodes that its first choice alone reads, in order."""
+    chosen = [k for k, node in enumerate(graph.nodes) if node.operation == "where" and node.value == SELDOM]
+    if not chosen:
+        return {}
+    users: list[set[int]] = [set() for _ in graph.nodes]
+    for k in ancestors(graph.nodes, graph.outputs):
+        for i in graph.nodes[k].inputs:
+            users[i].add(k)
+    kept, found = set(graph.outputs), {}
+    for k in chosen:
+        condition, first, second = graph.nodes[k].inputs
+        own = {k}
+        for i in range(first, -1, -1):
+            node = graph.nodes[i]
+            reads = node.operation not in ("input", "constant") and users[i] and users[i] <= own
+            if reads and i not in kept and i not in (condition, second):
+                own.add(i)
+        found[k] = sorted(own - {k})
     return found
 
 

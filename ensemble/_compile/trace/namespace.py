@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ensemble._compile.trace.graph import SELDOM
 from ensemble._compile.trace.operations import ARRAY_API_NAMES, COMPOSED, DTYPES, OPERATIONS
 
 if TYPE_CHECKING:
@@ -73,6 +74,14 @@ class TracedNamespace:
     def astype(self, x: Any, dtype: Any, *, copy: bool = True) -> Traced:
         """`x` converted to `dtype`."""
         return self._like(x, x, dtype)
+
+    def seldom(self, condition: Any, a: Any, b: Any) -> Traced:
+        """``where(condition, a, b)``: loops on lanes compute what only `a` needs where the condition holds for one."""
+        chosen, tracer = self._operation("where")(condition, a, b), self._tracer
+        node = tracer.nodes[tracer.number(chosen)]
+        if node.operation != "where":
+            return chosen
+        return type(chosen)(tracer, tracer.add("where", node.inputs, node.dtype, SELDOM))
 
     def clip(self, x: Any, min: Any = None, max: Any = None, **names: Any) -> Traced:
         """`x`, kept between `min` and `max`."""

@@ -31,6 +31,9 @@ PLAIN = frozenset(["add", "subtract", "multiply", "divide"])
 FLOATS = frozenset(["float64", "float32"])
 """Operations on two numbers of one of these dtypes need no promotion."""
 
+OF_MASKS = {"multiply": "logical_and", "add": "logical_or"}
+"""What NumPy takes arithmetic of two bools for."""
+
 
 class Scalar:
     """A symbolic argument: one number of `dtype`, or a Python number (`pybool`, `pyint`, `pyfloat`)."""
@@ -178,6 +181,8 @@ class Tracer:
         """The value of operation `name`."""
         numbers = [self.number(value) for value in operands]
         kinds = [self.nodes[k].dtype for k in numbers]
+        if name in OF_MASKS and "bool" in kinds and set(kinds) <= {"bool", "pybool"}:
+            return self.apply(OF_MASKS[name], *operands)
         if name in PLAIN and len(numbers) == 2 and kinds[0] == kinds[1] and kinds[0] in FLOATS:
             return Traced(self, self._folded(name, (numbers[0], numbers[1]), kinds[0]))
         host = OPERATIONS[name].host

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.allocation import new, new_full
-from ensemble._compile.numba import compiled_procedure, compiled_serial, inner
+from ensemble._compile.numba import compiled_arrays, compiled_procedure, inner
 from ensemble._kernels.direct.supernodes import Supernodes
 
 __all__ = [
@@ -191,7 +191,7 @@ def count_multiply_adds(lower_columns, upper_starts, symmetric):
     return total
 
 
-@compiled_serial
+@compiled_arrays
 def reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, full_upper):
     """Which entries of a symmetric filled graph the elimination of an unsymmetric one inside of it reaches.
 

@@ -18,7 +18,7 @@ from ensemble._backend import asarray_like
 from ensemble._compile import cuda, device
 from ensemble._compile.allocation import new_full
 from ensemble._compile.memory import empty_like
-from ensemble._compile.numba import compiled_procedure, compiled_serial
+from ensemble._compile.numba import compiled_arrays, compiled_procedure
 from ensemble._kernels.direct.elimination import Elimination
 
 __all__ = [
@@ -72,7 +72,7 @@ class Tasks(NamedTuple):
 
 
 # --- lists
-@compiled_serial
+@compiled_arrays
 def _last_levels(lower_starts, lower, upper_starts, upper):
     """The level of each row, as late as the rows that need it allow, and the number of levels."""
     n = upper_starts.size - 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.numba import compiled_serial, inner
+from ensemble._compile.numba import compiled_arrays, inner
 from ensemble._kernels.direct.minimum_degree import minimum_degree
 from ensemble._kernels.sparse.breadth_first import far_vertex, levels
 
@@ -172,7 +172,7 @@ def _apart(indptr, indices, low, high, order, part_of, part, level, queue, side)
                 side[queue[t]] = to
 
 
-@compiled_serial
+@compiled_arrays
 def _dissect(indptr, indices):
     """For every vertex the number of its separator, in the order in which they are found; -1 inside of leaves."""
     n = indptr.size - 1

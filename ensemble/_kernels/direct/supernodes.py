@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_arrays
 
 __all__ = ["Supernodes", "merged_rows", "padded_columns", "supernodes_of"]
 
@@ -47,7 +47,7 @@ def merged_rows(starts: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return rows
 
 
-@compiled_serial
+@compiled_arrays
 def _merged_rows(starts, columns, limits):
     n = starts.size - 1
     first = np.empty(n + 1, np.int64)  # fundamental runs
@@ -91,7 +91,7 @@ def _merged_rows(starts, columns, limits):
     return runs
 
 
-@compiled_serial
+@compiled_arrays
 def padded_columns(starts, columns, runs):
     """(starts, columns) of the filled graph in which all rows of a run have the columns of its last row."""
     n = starts.size - 1
@@ -115,7 +115,7 @@ def padded_columns(starts, columns, runs):
     return longer, filled
 
 
-@compiled_serial
+@compiled_arrays
 def _cut(runs, widest):
     """Runs of at most `widest` rows, multiples of four of about the same length."""
     n = runs[runs.size - 1]
@@ -132,7 +132,7 @@ def _cut(runs, widest):
     return cut[: count + 1].copy()
 
 
-@compiled_serial
+@compiled_arrays
 def _columns_of(rows, starts, columns):
     """The columns right of each supernode."""
     count = rows.size - 1
@@ -147,7 +147,7 @@ def _columns_of(rows, starts, columns):
     return first, own
 
 
-@compiled_serial
+@compiled_arrays
 def _updates(rows, first, columns):
     """For each supernode, those above it that have columns among its rows, and which columns."""
     count = rows.size - 1
@@ -176,7 +176,7 @@ def _updates(rows, first, columns):
     return starts, sources
 
 
-@compiled_serial
+@compiled_arrays
 def _left_places(rows, starts, columns, lower_starts, first_value):
     """Where row ``columns[t]`` of L has its values in the columns of the supernode."""
     met = np.zeros(rows[rows.size - 1], np.int64)  # values of each row so far

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ensemble._compile.numba import compiled_procedure, compiled_serial
+from ensemble._compile.numba import compiled_arrays, compiled_procedure
 from ensemble._kernels.sparse.gather import Gather
 
 __all__ = ["SymmetricBlocks", "symmetric_blocks"]
@@ -90,7 +90,7 @@ def symmetric_blocks(
     return SymmetricBlocks(element_starts, chosen, numbers, entry_starts, entries, source_starts, sources, most)
 
 
-@compiled_serial
+@compiled_arrays
 def _elements_of_blocks(starts, incidences, k, capacity, seen, place, bounds, element_starts, chosen, local):
     """Fill where blocks of rows and their elements begin, the elements, ascending, and the place of each pair's.
 

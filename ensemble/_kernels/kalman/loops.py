@@ -162,13 +162,51 @@ def _mark_lost_pivots(
     H: Numbers, R: Numbers, P: Numbers, S: Numbers, inverses: Numbers, nx: int, ny: int, n: int, p: int
 ) -> None:
     """NaN for pivots of S that cancellation has taken digits from, and for their inverses."""
-    part = EPS * (1e6 if EPS < 1e-12 else 1e2)  # `lost_part` of step.py
+    part = EPS * (5e6 if EPS < 1e-12 else 1e2)  # `lost_part` of step.py
     for i in range(ny):
         total = 0.0
         for k in range(nx):
             total = fma(H[i * nx + k] * H[i * nx + k], P[k * n + k], total)
         if S[i * p + i] <= part * (nx * total + R[i * p + i]):
             S[i * p + i] = inverses[i] = np.nan
+
+
+@rolled
+def _mark_lost_variances(
+    H: Numbers, R: Numbers, gain: Numbers, ahead: Numbers, P: Numbers, S: Numbers, terms: Numbers, nx: int, ny: int,
+    n: int, p: int,
+) -> None:  # fmt: skip
+    """NaN in S for variances that rounding of those before, in `ahead`, has taken digits from; zero for known ones.
+
+    `terms` is work space of ny numbers.
+    """
+    known = (8 * nx * EPS) * (8 * nx * EPS)  # `known_part` of step.py
+    part = EPS * (5e6 if EPS < 1e-12 else 1e2)  # `lost_part`
+    exact = False
+    for i in range(ny):
+        exact = exact or R[i * p + i] <= 0.0
+    for i in range(ny):
+        terms[i] = 0.0
+        for b in range(nx):
+            terms[i] = fma(H[i * nx + b] * H[i * nx + b], ahead[b * n + b], terms[i])
+    for a in range(nx):
+        if exact:
+            if P[a * n + a] <= known * ahead[a * n + a]:  # rounding of what is known exactly
+                P[a * n + a] = 0.0
+            continue
+        total = ahead[a * n + a]
+        for i in range(ny):
+            total = fma(gain[i * n + a] * gain[i * n + a], terms[i], total)
+        if P[a * n + a] >= 2.0 * part * nx * (1 + ny) * total:  # by Cauchy and Schwarz no less than the bound
+            continue
+        total = 0.0
+        for b in range(nx):
+            left = 1.0 if a == b else 0.0
+            for i in range(ny):
+                left = fma(-gain[i * n + a], H[i * nx + b], left)
+            total = fma(left * left, ahead[b * n + b], total)
+        if P[a * n + a] < part * (nx * total):
+            S[0] = np.nan
 
 
 # --- a step
@@ -246,8 +284,6 @@ def _filter_series(
     mirror(P, n)
     copy_transposed(F, nx, nx, nx, Ft, n)
     converged, complete, is_loaded = False, False, False
-    known = (8 * nx * EPS) * (8 * nx * EPS)  # `known_part` of step.py
-    part = EPS * (1e6 if EPS < 1e-12 else 1e2)  # `lost_part`
     for k in range(n_steps):
         if k + 1 < n_steps:
             if by_F > 0:
@@ -294,17 +330,7 @@ def _filter_series(
             _rows_by_rows(negative, nx, G, columns, HG, HG, False, ny, n, p, False)
             product(HG, p, 1, gain, X, G, True, n, ny, ny, False)
             _add_products(gain, G, P, 2 * ny, n)
-            lossless = False
-            for i in range(ny):
-                lossless = lossless or noise[i * p + i] <= 0.0
-            for i in range(nx):
-                left = 1.0
-                for j in range(ny):
-                    left = fma(-gain[j * n + i], observed[j * nx + i], left)
-                if P[i * n + i] <= known * ahead[i * n + i]:  # rounding of what is known exactly
-                    P[i * n + i] = 0.0
-                elif not lossless and P[i * n + i] <= (left * left) * (part * ahead[i * n + i]):
-                    S[0] = np.nan
+            _mark_lost_variances(observed, noise, gain, ahead, P, S, whitened, nx, ny, n, p)
             if by_P > 0:
                 copy(P, n, nx, nx, covariance, nx)
             for i in range(ny):

@@ -21,9 +21,10 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile.lanes.types import ROW_BYTES
-from ensemble._compile.numba import empty, thread_count
+from ensemble._compile.numba import empty, heard, thread_count
 from ensemble._compile.registry import kernel
 from ensemble._compile.trace.numba_source import load_module
+from ensemble._interrupts import ending
 from ensemble._kernels.kalman import step
 from ensemble._kernels.kalman.generated import RECURSIONS, lanes_of, module_source
 from ensemble._kernels.kalman.loops import filter_workspace_size
@@ -187,7 +188,13 @@ def _run_generated(name, ny, inputs, starts, outs, predict_first):
         _with_descriptor(a, contiguous) for a, contiguous in zip(arrays, needs_contiguous, strict=True)
     ]  # copies must live
     run = module.run_threaded if n_series > width and n_series * n_steps >= THREADED else module.run
-    run(_descriptors(placed), n_series, n_steps, predict_first)
+    table = _descriptors(placed)
+
+    def whole():
+        run(table, n_series, n_steps, predict_first)
+        return placed
+
+    heard(whole, n_series * n_steps * _multiply_adds(nx))
 
 
 LOOP_MODULE = '''"""A Kalman loop for any number of states, written by ensemble; it may be deleted at any time."""
@@ -226,8 +233,14 @@ def _run_loop(function, arrays, numbers, count, n_parts, n_steps, shared=None):
 
     def run(first, last):
         loop(table, n_steps, *numbers, empty((count,), dtype), first, last)
+        return placed
 
-    _map_ranges(run, (), n_parts, n_steps)
+    heard(lambda: _map_ranges(run, (), n_parts, n_steps), n_parts * n_steps * _multiply_adds(numbers[0]))
+
+
+def _multiply_adds(nx):
+    """Multiply-adds of a step, about, with what reading and writing costs."""
+    return 4 * nx**3 + 30
 
 
 def _descriptors(placed):
@@ -268,9 +281,10 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
 class FilterStep:
     """One series, a step at a time, in arrays that are made once; nothing is checked.
 
-    The arrays `F`, `Q`, `H`, `R`, `u`, `d`, `y` of the model and the observation, and the state `m`, `P`, are written
-    in place, by the caller and by each call. Each call has the bits of that step in `filter_series`, but for gains
-    that are kept there once covariances have converged.
+    The arrays `F`, `Q`, `H`, `R`, `u`, `d`, `y` of the model and the observation are written in place by the caller.
+    `states` are two places ``(m, P)``: a call starts from one and writes the other, so that a call that is interrupted
+    leaves the state it started from. Each call has the bits of that step in `filter_series`, but for gains that are
+    kept there once covariances have converged.
 
     Parameters
     ----------
@@ -281,28 +295,44 @@ class FilterStep:
     def __init__(self, nx: int, ny: int, dtype: Any) -> None:
         shapes = {"F": (nx, nx), "Q": (nx, nx), "H": (ny, nx), "R": (ny, ny), "u": (nx,), "d": (ny,), "y": (ny,)}
         wide = {name: np.zeros((1, 1, *tail), dtype) for name, tail in shapes.items()}
-        outs = [np.zeros((1, 1, *tail), dtype) for tail in ((nx,), (nx, nx), (), (ny,))]
+        first, second = ([np.zeros((1, 1, *tail), dtype) for tail in ((nx,), (nx, nx))] for _ in range(2))
+        terms = [np.zeros((1, 1, *tail), dtype) for tail in ((), (ny,))]
         self.F, self.Q, self.H, self.R, self.u, self.d, self.y = (a[0, 0] for a in wide.values())
-        self.m, self.P, self._quadratic, self._pivots = outs[0][0, 0], outs[1][0, 0], outs[2][0], outs[3][0, 0]
+        self.states = tuple((m[0, 0], P[0, 0]) for m, P in (first, second))
+        self._quadratic, self._pivots = terms[0][0], terms[1][0, 0]
         self._logs = np.empty(ny, dtype)
-        # the state that a step ends with is the next one's start
-        self._arrays = [_with_descriptor(a, True) for a in (*wide.values(), *outs[:2], *outs)]
-        table = _descriptors(self._arrays)
+        self._arrays = [
+            [_with_descriptor(a, True) for a in (*wide.values(), *start, *end, *terms)]
+            for start, end in ((first, second), (second, first))
+        ]
+        tables = [_descriptors(arrays) for arrays in self._arrays]
         if max(nx, ny) > LARGEST:
-            work = empty((filter_workspace_size(nx, ny, ROW_BYTES // self.m.itemsize),), dtype)
+            work = empty((filter_workspace_size(nx, ny, ROW_BYTES // first[0].itemsize),), dtype)
             self._run = _compiled_loop("loops", "filter_range")
-            self._before: tuple[Any, ...] = (table, 1, nx, ny)
+            self._before: tuple[Any, ...] = tuple((table, 1, nx, ny) for table in tables)
             self._after: tuple[Any, ...] = (True, True, False, work, 0, 1)
             return
         self._run = load_module(module_source("filter", nx, ny, 1, np.dtype(dtype).name)).run
-        self._before, self._after = (table, 1, 1), ()
+        self._before, self._after = tuple((table, 1, 1) for table in tables), ()
 
-    def __call__(self, predict: bool = True) -> float:
-        """Predict, unless `predict` is false, and update by `y`: the logarithm of its density."""
-        self._run(*self._before, predict, *self._after)
+    def copied(self, place: int) -> FilterStep:
+        """Another one with the same model, and with ``states[place]`` as ``states[0]``."""
+        made = FilterStep(self.F.shape[0], self.d.shape[0], self.F.dtype)
+        for name in ("F", "Q", "H", "R", "u", "d", "y"):
+            getattr(made, name)[...] = getattr(self, name)
+        for own, other in zip(made.states[0], self.states[place], strict=True):
+            own[...] = other
+        return made
+
+    def __call__(self, start: int, predict: bool = True) -> float:
+        """Predict ``states[start]``, unless `predict` is false, and update by `y`: the logarithm of its density."""
+        self._run(*self._before[start], predict, *self._after)
         total = self._quadratic[0]
-        with np.errstate(all="ignore"):
+        if min(self._pivots.tolist()) > 0.0:  # nothing to warn of: the context takes longer than the step
             np.log(self._pivots, out=self._logs)
+        else:
+            with np.errstate(all="ignore"):
+                np.log(self._pivots, out=self._logs)
         for log in self._logs.tolist():
             total = total + log
         return float(total * -0.5)
@@ -430,7 +460,8 @@ def filter_square_root(
     mean, covariance = (empty((n_series, n_steps, *tail), dtype) for tail in ((nx,), (nx, nx)))
     terms, pivots = np.empty((n_series, n_steps)), np.empty((n_series, n_steps, ny))
     run = SquareRootRecursion(parts, bool(predict_first), rounding(nx, dtype), rooted)
-    _map_on_threads(run.filter, (mean, covariance, terms, pivots), [(s,) for s in range(n_series)], n_steps)
+    each, work = [(s,) for s in range(n_series)], n_series * n_steps * 8 * _multiply_adds(nx)
+    heard(lambda: _map_on_threads(run.filter, (mean, covariance, terms, pivots), each, n_steps), work)
     with np.errstate(all="ignore"):
         terms = -0.5 * (terms + np.sum(np.log(pivots), axis=-1))
     return mean, covariance, terms.astype(dtype, copy=False)
@@ -445,7 +476,8 @@ def smooth_square_root(
     """
     indices = np.flatnonzero(which)
     run = SquareRootRecursion(parts, bool(predict_first), rounding(mean.shape[-1], mean.dtype), rooted)
-    _map_on_threads(run.smooth, (mean, covariance), [(s, s) for s in indices], mean.shape[1])
+    each, work = [(s, s) for s in indices], indices.size * mean.shape[1] * 8 * _multiply_adds(mean.shape[-1])
+    heard(lambda: _map_on_threads(run.smooth, (mean, covariance), each, mean.shape[1]), work)
 
 
 def _map_ranges(run, arguments, n_series, n_steps):
@@ -457,12 +489,14 @@ def _map_ranges(run, arguments, n_series, n_steps):
 
 def _map_on_threads(run, arguments, each, n_steps):
     """``run(*arguments, *e)`` for all `each`, of `n_steps` steps, on threads where there is enough work."""
+    ended = ending()
     if len(each) * n_steps < THREADED or thread_count() == 1:
         for e in each:
-            run(*arguments, *e)
+            if not ended():
+                run(*arguments, *e)
         return
     with ThreadPoolExecutor(thread_count()) as pool:
-        list(pool.map(lambda e: run(*arguments, *e), each))
+        list(pool.map(lambda e: None if ended() else run(*arguments, *e), each))
 
 
 def rounding(nx: int, dtype: Any) -> float:

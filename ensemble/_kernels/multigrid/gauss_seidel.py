@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._backend import array_namespace, numbers
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, splat, store, zeros
-from ensemble._compile.numba import compiled, compiled_serial, per_width, prange, tiles
+from ensemble._compile.numba import compiled, compiled_arrays, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.crs import row_product, row_sum
 
@@ -21,7 +21,7 @@ SHARED = ("false", "true")
 CUDA = cuda.KernelModule("multigrid/gauss_seidel", [f"gauss_seidel<{shared}>" for shared in SHARED])
 
 
-@compiled_serial
+@compiled_arrays
 def greedy_colours(indptr, indices, indptr_t, indices_t):
     """The colour of each row: the lowest that no earlier row coupled to it has, in the graph or its transpose."""
     n = indptr.size - 1

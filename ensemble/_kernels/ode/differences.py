@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.numba import compiled, compiled_serial, prange, threads_for
+from ensemble._compile.numba import compiled, compiled_arrays, prange, threads_for
 from ensemble._typing import Array
 
 __all__ = ["accept", "correct", "interpolate", "norms_of_correction", "norms_of_differences", "predict", "residual"]
@@ -115,7 +115,7 @@ def _norms_of_differences(differences, order, columns, rtol, atol, out):
                 out[1, c] += upper * upper
 
 
-@compiled_serial
+@compiled_arrays
 def _changes(order, factor, real):
     """The matrices that take differences to another step length, (n_columns, 6, 6) (Shampine, Reichelt 1997)."""
     out = np.zeros((order.size, 6, 6), real.dtype)

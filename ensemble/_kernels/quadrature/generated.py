@@ -16,7 +16,7 @@ import numpy as np
 
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
-from ensemble._compile.numba import threads_for
+from ensemble._compile.numba import heard, threads_for
 from ensemble._compile.trace.elementwise import SCALAR_FUNCTIONS
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.numba_source import expression, imports_of, load_module, tables
@@ -255,13 +255,17 @@ def tensor_sums(graph: Graph, dim: int, nodes: np.ndarray, weights: np.ndarray, 
     at_once = max(1, MOST_PARTIALS // (n_blocks * n_outputs * shape.width))
     result = np.empty((n_outputs, n_samples), dtype)
     points = nodes.size**dim
-    for first in range(0, n_samples, at_once):
-        given = np.ascontiguousarray(parameters[:, first : first + at_once], dtype)
-        partials = np.empty((given.shape[1], n_blocks, n_outputs, shape.width), dtype)
-        with threads_for(points * given.shape[1] // 8):
-            run(given.shape[1] * n_blocks, nodes, lane_nodes, weights, lane_weights, given, partials.reshape(-1))
-        result[:, first : first + at_once] = added(partials, weights, shape)
-    return result
+
+    def whole() -> np.ndarray:
+        for first in range(0, n_samples, at_once):
+            given = np.ascontiguousarray(parameters[:, first : first + at_once], dtype)
+            partials = np.empty((given.shape[1], n_blocks, n_outputs, shape.width), dtype)
+            with threads_for(points * given.shape[1] // 8):
+                run(given.shape[1] * n_blocks, nodes, lane_nodes, weights, lane_weights, given, partials.reshape(-1))
+            result[:, first : first + at_once] = added(partials, weights, shape)
+        return result
+
+    return heard(whole, points * n_samples * len(graph.nodes))
 
 
 def lane_tables(nodes: np.ndarray, weights: np.ndarray, shape: Shape) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, prototype
 from ensemble._check import finite, floating, integer, one_of, positive, require
+from ensemble._compile.numba import heard
 from ensemble._kernels.oscillator import launch, steps
 from ensemble.apps.analyses.beam import checked_output, real_array
 from ensemble.scalar import Ensemble
@@ -15,6 +16,9 @@ from ensemble.scalar import Ensemble
 __all__ = ["OscillatorResponse", "oscillator"]
 
 LAYOUTS = ("samples_fastest", "times_fastest")
+
+MULTIPLY_ADDS = 60
+"""Of a step of one sample, about."""
 
 
 class OscillatorResponse(NamedTuple):
@@ -126,13 +130,16 @@ def oscillator(
     stored = (n_samples, 2, n_times) if times_fastest else (2, n_times, n_samples)
     kept = xp.empty(stored if history else (1,), dtype=dtype)
     times = 0.5 * h * np.arange(2 * n_steps + 2)  # read in pairs
-    run = launch.integrate if backend == "cupy" else steps.integrate
-    run(
+    arguments = (
         steps.Run(noise is None, bool(history)), n_steps, xp.arange(first, first + n_samples, dtype=xp.int64), seed,
         parameters, xp.asarray(np.sin(times), dtype=dtype), flat, (1, n_steps) if times_fastest else (n_samples, 1), h,
         h**-0.5 if noise_scale is None else finite(noise_scale, name, "noise_scale"), x, v, xp.reshape(kept, (-1,)),
         (n_times, 1, 2 * n_times) if times_fastest else (n_times * n_samples, n_samples, 1),
     )  # fmt: skip
+    if backend == "cupy":
+        launch.integrate(*arguments)
+    else:
+        heard(lambda: steps.integrate(*arguments), n_samples * n_steps * MULTIPLY_ADDS)
     C = checked_output(output, 2, name)
     y = state.copy() if C is None else xp.stack([float(a) * x + float(b) * v for a, b in C])
     return OscillatorResponse(Ensemble(y), Ensemble(x), Ensemble(v), kept if history else None)

@@ -219,7 +219,7 @@ class RandomDiffusion:
 
         With advection the matrix is not symmetric, and the hierarchy, made for symmetric ones, serves while the cell
         Peclet number ``a h / kappa`` is small: below 0.6 it costs no iterations, at 1 twice as many, at 1.3 ten times
-        as many; from about 2 on samples do not converge, and say so: refine the mesh.
+        as many; from about 2 on samples do not converge, as their status states: refine the mesh.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ from ensemble.apps.gbees.run.initial import EXTENT
 from ensemble.apps.gbees.run.many_runs import GridRuns
 from ensemble.apps.gbees.run.measurement import noise_of
 from ensemble.apps.gbees.run.setup import Rules, Setup
-from ensemble.apps.gbees.run.single_run import GridRun
+from ensemble.apps.gbees.run.single_run import GridRun, Weights
 
 __all__ = ["Gbees"]
 
@@ -255,6 +255,10 @@ class Gbees:
         ValueError
             If shapes do not fit or `R` is not positive definite; `GridError` if the likelihood is zero on the whole
             grid, which is then unchanged.
+
+        Notes
+        -----
+        A call that raises, also KeyboardInterrupt, changes no sample: it may be made again.
         """
         y, R = SampleValues(y, "Gbees.update", "y"), SampleValues(R, "Gbees.update", "R")
         require(len(y.shape) < 2, "Gbees.update", "y", "be a number or have shape (m,)", f"shape {y.shape}")
@@ -262,12 +266,10 @@ class Gbees:
         noises = [noise_of(R.sample(i), m, "Gbees.update") for i in range(R.n_samples)]
         one_of(likelihood, ("auto", "point", "cell"), "Gbees.update", "likelihood")
 
-        def reweight(run: GridRun, i: int) -> float:
-            return run.update(h, np.atleast_1d(y.sample(i)), noises[i if R.n_samples > 1 else 0], likelihood)
+        def weigh(run: GridRun, i: int) -> Weights:
+            return run.weighed(h, np.atleast_1d(y.sample(i)), noises[i if R.n_samples > 1 else 0], likelihood)
 
-        with held():
-            self._split(common_samples("Gbees.update", y=y, R=R))
-            return self._runs.numbers(reweight)
+        return self._runs.reweight(weigh, self._samples_with(common_samples("Gbees.update", y=y, R=R)))
 
     def update_likelihood(self, log_likelihood: Callable[..., Array]) -> Array:
         """Bayes' rule for any measurement.
@@ -287,13 +289,12 @@ class Gbees:
         ValueError
             `GridError` if the likelihood is zero on the whole grid, or NaN; the grid is then unchanged.
         """
-        with held():
-            return self._runs.numbers(lambda run, i: run.update_likelihood(log_likelihood))
+        return self._runs.reweight(lambda run, i: run.weighed_by(log_likelihood))
 
-    def _split(self, n_samples: int | None) -> None:
-        """Replicate a run without samples for `n_samples` samples."""
+    def _samples_with(self, n_samples: int | None) -> int | None:
+        """The samples of the run once it has taken a measurement of `n_samples`."""
         if n_samples is None:
-            return
+            return None
         have = self._runs.n_samples
         seen = f"{n_samples} samples for {have}"
         require(
@@ -303,7 +304,7 @@ class Gbees:
             "fit the samples of the run",
             seen,
         )
-        self._runs.replicate(max(n_samples, have or 1))
+        return max(n_samples, have or 1)
 
     # -- the distribution ----------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import message, one_of, require
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._typing import Array
+from ensemble.apps.kalman.array.agreement import differ
 from ensemble.apps.kalman.array.chunks import chunk_filter
 from ensemble.apps.kalman.array.elements import (
     Element,
@@ -232,16 +233,21 @@ def scan_filter(series: Series, scan: str, elements: Element | None = None) -> t
 
 
 def log_densities(series: Series, m: Array, P: Array) -> Array:
-    """``log p(y[k] | y[:k])`` of every step, from the filtered states of all steps."""
+    """``log p(y[k] | y[:k])`` of every step, from the filtered states of all steps.
+
+    NaN where the state of a step is not what the recursion makes of the one before it.
+    """
     xp = array_namespace(m, P)
     first = (series.m0, series.P0)
     if series.predict_first:
         first = predict(series.at("F", 0), series.at("Q", 0), series.at("u", 0), *first)
-    _, _, term = update(series.at("H", 0), series.at("R", 0), series.at("d", 0), series.y[0, ...], *first)
-    terms = xp.broadcast_to(term, series.batch)[None, ...]
+    *again, term = update(series.at("H", 0), series.at("R", 0), series.at("d", 0), series.y[0, ...], *first)
+    lost = differ(m[0, ...], P[0, ...], *again, series.at("R", 0), first[1])
+    terms = xp.broadcast_to(xp.where(lost, term + float("nan"), term), series.batch)[None, ...]
     if series.n_steps == 1:
         return terms
     F, Q, u, H, R, d = (series.each(name, slice(1, None)) for name in ("F", "Q", "u", "H", "R", "d"))
     ahead = predict(F, Q, u, m[:-1, ...], P[:-1, ...])
-    _, _, rest = update(H, R, d, series.y[1:, ...], *ahead)
+    *again, rest = update(H, R, d, series.y[1:, ...], *ahead)
+    rest = xp.where(differ(m[1:, ...], P[1:, ...], *again, R, ahead[1]), rest + float("nan"), rest)
     return xp.concat([terms, rest], axis=0)

@@ -19,7 +19,8 @@ class OnlineFilter:
     """A Kalman filter that takes observations one by one and keeps nothing but its state.
 
     Steps are those of `kalman_filter`: ``step(y)`` is ``predict()`` and ``update(y)``, where the first prediction of a
-    model whose prior is at the first observation changes nothing.
+    model whose prior is at the first observation changes nothing. A call that raises, also KeyboardInterrupt, changes
+    nothing: it may be made again.
 
     Parameters
     ----------
@@ -59,29 +60,33 @@ class OnlineFilter:
         if not isinstance(model, LinearGaussianModel):
             raise TypeError(message("OnlineFilter", "model", "be a LinearGaussianModel", kind_of(model)))
         self.model = model
+        # step and state in one attribute, which a call replaces as its last act: an exception finds it whole
         series = _parts(model)
         self._length = model.n_steps if model.is_time_varying else None
-        self.k = -1
-        self._engine: Any = state_of(series)
+        self._now: tuple[int, Any] = -1, state_of(series)
 
     def __repr__(self) -> str:
         return f"OnlineFilter(k={self.k}, {self.model!r})"
 
     @property
+    def k(self) -> int:
+        return self._now[0]
+
+    @property
     def mean(self) -> Array:
-        return self._engine.mean
+        return self._now[1].mean
 
     @property
     def covariance(self) -> Array:
-        return self._engine.covariance
+        return self._now[1].covariance
 
     @property
     def diffuse_covariance(self) -> Array | None:
-        return self._engine.diffuse_covariance
+        return self._now[1].diffuse_covariance
 
     @property
     def log_likelihood(self) -> Any:
-        return self._engine.log_likelihood
+        return self._now[1].log_likelihood
 
     def predict(self, n_steps: int = 1) -> None:
         """Advance by `n_steps` transitions without an observation.
@@ -95,10 +100,12 @@ class OnlineFilter:
         ValueError
             If the model varies in time and has no entry for a step.
         """
-        for _ in range(integer(n_steps, "OnlineFilter.predict", "n_steps", minimum=1)):
-            k = self._next("predict")
-            self._engine.predict(k)
-            self.k = k
+        n_steps = integer(n_steps, "OnlineFilter.predict", "n_steps", minimum=1)
+        k, engine = self.k, self._now[1].copied(n_steps)
+        for _ in range(n_steps):
+            k = self._after(k, "predict")
+            engine.predict(k)
+        self._now = k, engine
 
     def update(self, y: Any) -> None:
         """Condition the state on an observation of the present step.
@@ -115,22 +122,22 @@ class OnlineFilter:
         """
         k = self.k
         if k < 0 and self.model.prior_at == "first_observation":
-            k = self._next("update")
+            k = self._after(k, "update")
         if k < 0:
             require(False, "OnlineFilter", "update", "follow a prediction", "the prior", "Call predict or step first.")
-        self._engine.update(k, y)
-        self.k = k
-        self._engine = self._engine.continued()
+        engine = self._now[1].copied()
+        engine.update(k, y)
+        self._now = k, engine.continued()
 
     def step(self, y: Any) -> None:
         """Predict, then condition on the observation `y` of shape (*batch, ny)."""
-        k = self._next("step")
-        self._engine.step(k, y)
-        self.k = k
-        self._engine = self._engine.continued()
+        k, engine = self._after(self.k, "step"), self._now[1].copied()
+        engine.step(k, y)
+        self._now = k, engine.continued()
 
-    def _next(self, name: str) -> int:
-        k = self.k + 1
+    def _after(self, k: int, name: str) -> int:
+        """The step after step `k`."""
+        k += 1
         if self._length is not None and k >= self._length:
             advice = "Make a model of the steps to come whose prior is this state."
             require(False, "OnlineFilter", name, f"be called for the model's {self._length} steps", f"step {k}", advice)

@@ -8,6 +8,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import one_of
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._typing import Array
+from ensemble.apps.kalman.array.agreement import differ, solve
 from ensemble.apps.kalman.array.elements import (
     combine_filter,
     combine_smoother,
@@ -229,8 +230,10 @@ def two_filters(series: Series, scan: str) -> SmootherResult:
     end = [xp.broadcast_to(e, a.shape[1:])[None, ...] for e, a in zip(identity, elements, strict=True)]
     later = tuple(xp.concat([a[1:, ...], e], axis=0) for a, e in zip(elements, end, strict=True))
     _, _, _, eta, J = prefix_scan(combine_filter, later, algorithm=scan, identity=identity, reverse=True)
-    run = smoothed(series, result, *combine_information(m, P, eta, J))
-    by_recursion = array_namespace(terms).logical_or(has_no_elements(series), result.failed)
+    found = combine_information(m, P, eta, J)
+    run = smoothed(series, result, *found)
+    by_recursion = xp.logical_or(has_no_elements(series), result.failed)
+    by_recursion = xp.logical_or(by_recursion, _differs_from_recursion(series, m, P, *found))
     if not any_true(by_recursion):
         return run
     recursion = rts(series, "sequential", scan)
@@ -241,12 +244,24 @@ def two_filters(series: Series, scan: str) -> SmootherResult:
     )
 
 
+def _differs_from_recursion(series: Series, m: Array, P: Array, mean: Array, covariance: Array) -> Array:
+    """Whether a smoothed state of any step is not what one step of the recursion makes of the next one, shape batch."""
+    xp = array_namespace(m, P, mean)
+    if series.n_steps == 1:
+        return xp.zeros(series.batch, dtype=xp.bool)
+    F, Q, u, R = (series.each(name, slice(1, None)) for name in ("F", "Q", "u", "R"))
+    step = rts_gain(F, Q, u, m[:-1, ...], P[:-1, ...])
+    again = smooth(*step, mean[1:, ...], covariance[1:, ...])
+    found = differ(mean[:-1, ...], covariance[:-1, ...], *again, R, P[:-1, ...])
+    return xp.broadcast_to(xp.any(found, axis=0), series.batch)
+
+
 def combine_information(m: Array, P: Array, eta: Array, J: Array) -> tuple[Array, Array]:
     """The product of the filter's Gaussian and the information of all later observations."""
     xp = array_namespace(m, P)
     n = m.shape[-1]
     right = xp.concat([P, (m + apply(P, eta))[..., None]], axis=-1)
-    solved = xp.linalg.solve(xp.eye(n, dtype=m.dtype) + P @ J, right)
+    solved = solve(xp.eye(n, dtype=m.dtype) + P @ J, right)
     return solved[..., n], symmetric(solved[..., :n])
 
 

@@ -29,7 +29,7 @@ from ensemble.scalar.divergence.handler_code import HAS_EVENTS, catches, with_ca
 from ensemble.scalar.divergence.python_float import PythonFloat, lifted
 from ensemble.scalar.divergence.reachable import ARRAY_API_LIBRARIES, catches_elsewhere, package_of
 from ensemble.scalar.divergence.scalar_code import stored_outside
-from ensemble.scalar.divergence.side_effects import codes_in, names_in
+from ensemble.scalar.divergence.side_effects import codes_in, contents_of, names_in
 from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["CapturedValues"]
@@ -38,6 +38,8 @@ MAX_ENTRIES = 64
 """Entries of the largest container that is searched for ensembles."""
 
 GLOBAL_WRITES = frozenset((dis.opmap["STORE_GLOBAL"], dis.opmap["DELETE_GLOBAL"]))
+MATCH_CLASS = dis.opmap["MATCH_CLASS"]
+TYPES_OF_SAMPLES = (float, int, bool, complex, np.float64, np.float32, np.int64, np.bool, np.complex128, np.ndarray)
 SCOPE_READERS = frozenset(("globals", "locals", "eval", "exec", "vars"))
 
 
@@ -111,6 +113,7 @@ class CapturedValues:
         self.n_samples = n_samples
         self.package = _package(f)
         self.needs_substitutes = self.has_handlers = self.has_other_handlers = self.records_warnings = False
+        self.shows_types = False
         self.ensembles: list[Ensemble] = []
         self._others: dict[int, Any] = {}
         known: set[int] = set()
@@ -168,6 +171,7 @@ class CapturedValues:
             self._note_handlers(value)
             return
         self.records_warnings = self.records_warnings or any(map(records_warnings, codes_in(value.__code__)))
+        self.shows_types = self.shows_types or shows_types(value)
         if catches(value.__code__):
             self.has_handlers = True
             self.has_other_handlers = self.has_other_handlers or not can_be_copied(value.__code__)
@@ -197,6 +201,20 @@ def records_warnings(code: types.CodeType) -> bool:
     return named and "catch_warnings" in code.co_names
 
 
+def shows_types(f: FunctionType) -> bool:
+    """Whether `f` may decide by the type of a sample where no function tells it: ``x.__class__``, ``case float():``."""
+    codes = list(codes_in(f.__code__))
+    if any("__class__" in code.co_names for code in codes):
+        return True
+    names = {name for code in codes if MATCH_CLASS in code.co_code[::2] for name in code.co_names}
+    if not names:
+        return False
+    found = [value for name in names for value in (f.__globals__.get(name), getattr(builtins, name, None))]
+    modules = [value for value in found if isinstance(value, types.ModuleType)]
+    found += [getattr(module, name, None) for module in modules for name in names]
+    return any(isinstance(kind, type) and issubclass(each, kind) for kind in found for each in TYPES_OF_SAMPLES)
+
+
 def leaves_of(value: Any) -> list[Any]:
     """All values in nested containers, and containers that have no parts."""
     parts = parts_of(value)
@@ -221,11 +239,7 @@ def _values_of_names(f: FunctionType) -> Iterator[Any]:
             yield scope[name]
         elif name in inner:
             yield inner[name]
-    for cell in f.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not yet filled
-            continue
+    yield from contents_of(f)
     yield from f.__defaults__ or ()
     yield from (f.__kwdefaults__ or {}).values()
 

@@ -62,6 +62,8 @@ def is_of_samples(error: BaseException, follower: Follower, traceback: Traceback
         return True
     if any(error is known for known in follower.known):
         return True
+    if isinstance(error, AttributeError) and holds_ensemble(error.obj, 0):
+        return _is_absent_from_samples(error, follower)
     frames, places = [], []
     while traceback is not None:
         frames.append(traceback.tb_frame)
@@ -73,6 +75,19 @@ def is_of_samples(error: BaseException, follower: Follower, traceback: Traceback
         if type(error).__module__ == "builtins" and not isinstance(error, OF_TYPES):
             return True
     return not any(holds_ensemble(dict(frame.f_locals), MAX_DEPTH) for frame in frames)
+
+
+def _is_absent_from_samples(error: AttributeError, follower: Follower) -> bool:
+    """Whether the samples do not have the attribute either, which `error`, raised by Python itself, is about.
+
+    If so, `error` becomes that of a sample.
+    """
+    try:
+        getattr(follower.one_of(error.obj), error.name)
+    except AttributeError as own:
+        error.args, error.obj = own.args, own.obj
+        return True
+    return False
 
 
 def _is_own(frame: FrameType, package: str) -> bool:

@@ -10,6 +10,7 @@ from ensemble._backend import array_namespace, is_array, to_numpy
 from ensemble._check import array_of, kind_of, message, require_one_library
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.namespace import samples_of
+from ensemble.scalar.plain_arrays import array_like
 
 __all__ = ["all_samples", "any_sample", "count_samples", "divide", "where"]
 
@@ -182,7 +183,7 @@ def divide(a: Any, b: Any, *, where: Any = True, fill: Any = 0.0) -> Any:
     >>> divide(1.0, b, where=b != 0.0).samples
     array([0.5 , 0.  , 0.25])
     """
-    a, b, where, fill = (np.asarray(v) if isinstance(v, list | tuple) else v for v in (a, b, where, fill))
+    a, b, where, fill = (np.asarray(v) if isinstance(v, list | tuple) else array_like(v) for v in (a, b, where, fill))
     xp = _namespace_of(a, b, where, fill)
     samples_of("divide", a, b, where, fill)
     given = [v.samples if isinstance(v, Ensemble) else v for v in (a, b, where, fill) if not isinstance(v, np.generic)]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ensemble.scalar.divergence.policy import DECIDERS, Decider, caller, place_of, policy_in_force, records_in_force
+from ensemble.scalar.interop.sample_attributes import know_libraries
 
 __all__ = ["Decision", "Follower", "Stop", "Task", "following"]
 
@@ -103,14 +104,18 @@ class Follower(Decider):
         return Stop()
 
     def of_sample(self, operation: Callable[[Any], Any], x: Any, error: Exception) -> BaseException:
-        value = x.sample(0 if x.is_shared else int(self.followed[0]))
-        value = value[()] if isinstance(value, np.ndarray) else value
         try:
-            operation(value.item() if x._is_weak else value)
+            operation(self.one_of(x))
         except Exception as own:
             self.known.append(own)
             return own.with_traceback(None)
         return self.refused(error)
+
+    def one_of(self, x: Any) -> Any:
+        """The plain value of one followed sample of `x`."""
+        value = x.sample(0 if x.is_shared else int(self.followed[0]))
+        value = value[()] if isinstance(value, np.ndarray) else value
+        return value.item() if x._is_weak else value
 
     def hear(self, error: BaseException, n_samples: int) -> None:
         if n_samples in (1, self.ids.size):
@@ -174,6 +179,7 @@ def _other_samples(seen: int, carried: int) -> ValueError:
 @contextmanager
 def following(follower: Follower) -> Iterator[None]:
     """Put `follower` in force inside the ``with`` block."""
+    know_libraries()
     policy, records = policy_in_force.set(follower), records_in_force.set(())
     DECIDERS.append(follower)
     try:

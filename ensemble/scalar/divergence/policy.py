@@ -19,7 +19,7 @@ import numpy as np
 from ensemble._backend import is_of_tracing, to_numpy
 from ensemble._check import one_of
 from ensemble._typing import Array
-from ensemble.scalar.divergence.swallowed import note_handler
+from ensemble.scalar.divergence.swallowed import note_conversion, note_handler
 from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["Decider", "DivergenceError", "divergence"]
@@ -240,6 +240,13 @@ def failure(error: Exception, n_samples: int = 1) -> BaseException:
     for decider in DECIDERS:
         decider.hear(error, n_samples)
     return error
+
+
+def conversion_failure(error: TypeError, n_samples: int) -> BaseException:
+    """`failure` of what no ensemble can be, though each sample may: a plain array, a key."""
+    if not in_run():
+        note_conversion(error, caller())
+    return failure(error, n_samples)
 
 
 def failure_of_sample(operation: Callable[[Any], Any], x: Any, error: Exception) -> BaseException:

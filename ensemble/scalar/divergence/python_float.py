@@ -20,6 +20,7 @@ from ensemble.scalar.divergence.branching import ensembles_in
 from ensemble.scalar.divergence.paths import Follower
 from ensemble.scalar.divergence.policy import policy_in_force
 from ensemble.scalar.ensemble import Ensemble, wrap
+from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["PythonFloat", "lifted", "python_floats"]
@@ -93,6 +94,25 @@ def _of_each_sample(
     if errors:
         _raise_per_sample(errors, follower)
     return _common_value(values, follower, sample_set)
+
+
+def python_number(x: Ensemble) -> Any:
+    """What ``x.item()`` gives for each sample of a run: a number of Python; `x` itself outside of one.
+
+    Its division by zero raises, its integers have no largest one, and beside an array it has no type of its own.
+    """
+    follower = policy_in_force.get()
+    if not isinstance(follower, Follower) or isinstance(x, PythonFloat):
+        return x
+    kind = next((kind for name, kind in KINDS.items() if x._base().isdtype(x.samples.dtype, name)), None)
+    if kind is float and _is_carried(x, follower):
+        return python_floats(x.samples.astype(np.float64), x.sample_set)
+    return x if kind is None else kind(x)
+
+
+KINDS = {"bool": bool, "integral": int, "real floating": float, "complex floating": complex}
+
+PROTOCOLS.python_number = python_number
 
 
 def _raise_per_sample(errors: dict[int, Exception], follower: Follower) -> None:

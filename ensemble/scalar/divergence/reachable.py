@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ensemble.scalar.divergence.handler_code import catches
-from ensemble.scalar.divergence.side_effects import names_in
+from ensemble.scalar.divergence.side_effects import contents_of, names_in
 from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["ARRAY_API_LIBRARIES", "catches_elsewhere", "package_of"]
@@ -85,12 +84,4 @@ def _named_in(f: FunctionType) -> list[Any]:
     """The values of the global names that `f` uses, and of its closure."""
     scope = f.__globals__
     named = [scope[name] for name in set(names_in(f.__code__)) if name in scope]
-    return named + list(_contents(f))
-
-
-def _contents(f: FunctionType) -> Iterator[Any]:
-    for cell in f.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not yet filled
-            continue
+    return named + list(contents_of(f))

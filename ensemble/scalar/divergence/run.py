@@ -60,6 +60,8 @@ class _Runner:
         self.n_runs = self.work = self.n_group_runs = 0
 
     def run(self) -> None:
+        if self.captured.shows_types:
+            self.pending = [Task(np.array([s]), (), "a class pattern, x.__class__") for s in range(self.n_samples)]
         while self.pending:
             task = self.pending.pop()
             if self.loop is not None and (task.ids.size <= self.loop.max_samples or self.is_scattered(self.loop)):
@@ -248,7 +250,8 @@ def run(
     and these are run by themselves, one alone as plain numbers. So `f` is called at least once and less than twice for
     every path, and at any time at least half of the samples computed count. A path that ends in an exception takes one
     call more: one of its samples is run alone to see that it raises the same. Code that an ensemble cannot pass
-    (``np.asarray(x)``, a shape that depends on the values) is run sample by sample.
+    (``np.asarray(x)``, a shape or a type of results that depends on the values) is run sample by sample, and so is code
+    with ``x.__class__`` or ``case float():``.
 
     Functions of `math` are called once for every sample, and no group is divided. ``isinstance(x, float)``,
     ``type(x)``, ``hasattr(x, "__len__")`` and ``np.isscalar(x)`` give the result for one sample. An ensemble of the

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from ensemble._check import kind_of, message
 
 __all__ = [
-    "GENERATES", "changes", "codes_in", "names_in", "refuse_generator", "refuse_lazy",
+    "GENERATES", "changes", "codes_in", "contents_of", "names_in", "refuse_generator", "refuse_lazy",
     "snapshot",
 ]  # fmt: skip
 
@@ -83,6 +84,13 @@ def changes(before: Snapshot, after: Snapshot) -> list[str]:
         if before[name][0] is not after[name][0] or before[name][1] != after[name][1]
     ]
     return sorted(removed + new + other)
+
+
+def contents_of(f: FunctionType) -> Iterator[Any]:
+    """The values in the closure of `f`."""
+    for cell in f.__closure__ or ():
+        with contextlib.suppress(ValueError):  # not yet filled
+            yield cell.cell_contents
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:

@@ -13,21 +13,24 @@ import dis
 import functools
 import linecache
 import os
+import sysconfig
+import threading
 import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ensemble._check import message
 from ensemble.scalar.divergence.handler_code import is_caught_at
+from ensemble.scalar.divergence.side_effects import contents_of
 
-__all__ = ["Watch", "holds_ensemble", "note_handler", "watched"]
+__all__ = ["Watch", "holds_ensemble", "note_conversion", "note_handler", "watched"]
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
-WITHOUT_ENSEMBLES = (str, bytes, int, float, complex, type, ModuleType, FunctionType, CodeType)
+WITHOUT_ENSEMBLES = (str, bytes, int, float, complex, type, ModuleType, CodeType)
 
 STORE_SUBSCR = dis.opmap["STORE_SUBSCR"]
 
@@ -37,8 +40,10 @@ MAX_ENTRIES = 64
 RUNNERS = {"IPython", "_pytest", "asyncio", "bdb", "code", "concurrent", "doctest", "ipykernel", "pluggy", "pytest"}
 RUNNERS |= {"runpy", "threading", "unittest"}
 
+LIBRARY_FOLDERS = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
-@dataclass
+
+@dataclass(eq=False)
 class Watch:
     """The errors that code caught, without naming them, in the call of a model."""
 
@@ -54,15 +59,20 @@ class Watch:
 
 watch_in_force: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
+WATCHES: list[Watch] = []
+"""The watches in force in any thread."""
+
 
 @contextlib.contextmanager
 def watched(frame: FrameType) -> Iterator[Watch]:
     """Collect the errors that a model, called in `frame`, catches without naming them."""
     watch = Watch(frame)
     token = watch_in_force.set(watch)
+    WATCHES.append(watch)
     try:
         yield watch
     finally:
+        WATCHES.remove(watch)
         watch_in_force.reset(token)
         watch.frame = None  # a local variable of it refers to this
 
@@ -70,40 +80,78 @@ def watched(frame: FrameType) -> Iterator[Watch]:
 def note_handler(error: BaseException, frame: FrameType | None) -> None:
     """Warn where code that goes on with ensembles would catch `error`, raised at `frame`, without naming its type.
 
-    Inside `watched` the error is collected in place of a warning.
+    Inside `watched` the error is collected in place of a warning, whatever the handler's frame holds. So is an error of
+    another thread that no study watches: the model may have started the thread.
     """
     watch = watch_in_force.get()
+    watches = [watch] if watch is not None else WATCHES if _is_started() else []
     kinds = [type(error)]
     if frame is not None and frame.f_code.co_code[frame.f_lasti] == STORE_SUBSCR:
         kinds += [ValueError, TypeError]  # what NumPy makes of it where an entry of an array is assigned
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
-        if name.partition(".")[0] in RUNNERS and watch is None:
+        runner = name.partition(".")[0]
+        if runner in RUNNERS and not watches and runner != "asyncio":
             return
         if name.startswith("ensemble."):  # catches it on purpose, or passes it on
             if watch is not None and frame is watch.frame:
                 watch.errors.append(error)  # where the model returns, something that has no source has caught it
             return
-        handler = _handler(frame, kinds) if is_caught_at(frame.f_code, frame.f_lasti) else None
+        caught = runner not in RUNNERS and is_caught_at(frame.f_code, frame.f_lasti)
+        handler = _handler(frame, kinds) if caught else None
         if handler is not None:
             named, shown, line = handler
-            if not named and any(holds_ensemble(value, 2) for value in frame.f_locals.values()):
-                _tell(error, frame, shown, line, watch)
+            if not named and (watches or _goes_on_with_ensembles(frame)):
+                _tell(error, frame, shown, line, watches)
             return
+        frame = frame.f_back
+    for each in watches:
+        each.errors.append(error)  # where the model returns, it has not asked for the result of its thread
+
+
+def note_conversion(error: TypeError, frame: FrameType | None) -> None:
+    """Warn where an ``except Exception`` of the user's own code would catch what is raised because x is an ensemble.
+
+    Libraries try such calls to find out what a value is, and a handler that names `TypeError` is there for it.
+    """
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if is_caught_at(frame.f_code, frame.f_lasti):
+            if name.startswith("ensemble.") or frame.f_code.co_filename.startswith(LIBRARY_FOLDERS):
+                return
+            handler = _handler(frame, [TypeError])
+            if handler is not None:
+                named, shown, line = handler
+                if not named and _goes_on_with_ensembles(frame):
+                    _warn(frame, "be one plain value where code asks for it", str(error), "TypeError", shown, line)
+                return
         frame = frame.f_back
 
 
-def _tell(error: Any, frame: FrameType, shown: str, line: int, watch: Watch | None) -> None:
-    filename = frame.f_code.co_filename
-    place = f"{os.path.basename(filename)}:{line}"
-    if watch is not None:
-        error.add_note(f"`{shown}` at {place} catches this error, so that the model gave one result for all samples.")
-        watch.errors.append(error)
+def _is_started() -> bool:
+    return threading.current_thread() is not threading.main_thread()
+
+
+def _goes_on_with_ensembles(frame: FrameType) -> bool:
+    return any(holds_ensemble(value, 3) for value in frame.f_locals.values())
+
+
+def _tell(error: Any, frame: FrameType, shown: str, line: int, watches: list[Watch]) -> None:
+    if not watches:
+        where = f"different ones in `{error.expression}` at {os.path.basename(error.filename)}:{error.lineno}"
+        _warn(frame, "agree where one value is needed", where, "DivergenceError", shown, line)
         return
-    where = f"`{error.expression}` at {os.path.basename(error.filename)}:{error.lineno}"
-    seen = f"different ones in {where}, and `{shown}` at {place} catches the DivergenceError"
+    place = f"{os.path.basename(frame.f_code.co_filename)}:{line}"
+    error.add_note(f"`{shown}` at {place} catches this error, so that the model gave one result for all samples.")
+    for watch in watches:
+        watch.errors.append(error)
+
+
+def _warn(frame: FrameType, requirement: str, what: str, kind: str, shown: str, line: int) -> None:
+    filename = frame.f_code.co_filename
+    seen = f"{what}, and `{shown}` at {os.path.basename(filename)}:{line} catches the {kind}"
     advice = "What the code then gives is one result for all samples. Call it by ensemble.run(f, ...)."
-    text = message("Ensemble", "samples", "agree where one value is needed", seen, advice)
+    text = message("Ensemble", "samples", requirement, seen, advice)
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, RuntimeWarning, filename, line, registry=registry)
 
@@ -114,7 +162,13 @@ def holds_ensemble(value: Any, depth: int) -> bool:
         return True
     if not depth or isinstance(value, WITHOUT_ENSEMBLES):
         return False
-    if isinstance(value, dict):
+    if isinstance(value, MethodType):
+        return holds_ensemble(value.__self__, depth)
+    if isinstance(value, functools.partial):
+        return any(holds_ensemble(part, depth) for part in (value.func, list(value.args), value.keywords))
+    if isinstance(value, FunctionType):
+        parts = [*contents_of(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    elif isinstance(value, dict):
         parts = [*value.keys(), *value.values()]
     elif isinstance(value, list | tuple | set | frozenset):
         parts = list(value)
@@ -142,7 +196,7 @@ def _handler(frame: FrameType, kinds: list[type]) -> tuple[bool, str, int] | Non
         for handler in node.handlers:
             caught = [BaseException] if handler.type is None else _classes(frame, handler.type)
             if any(issubclass(kind, each) for each in caught for kind in kinds):
-                if any(isinstance(part, ast.Raise) for line in handler.body for part in ast.walk(line)):
+                if any(isinstance(part, ast.Raise) for part in handler.body):
                     return None  # what it raises is seen, or its next handler's business
                 return kinds[0] in caught, ast.unparse(handler).partition("\n")[0].rstrip(":"), handler.lineno
         if any(isinstance(part, ast.Return) for line in node.finalbody for part in ast.walk(line)):

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from ensemble._check import message
 from ensemble.scalar._memory import refill
 
@@ -27,6 +29,9 @@ class Flat:
         return iter(self.base.reshape(-1))
 
     def __getitem__(self, key: Any) -> Any:
+        if key is None or isinstance(key, bool | np.bool):
+            advice = "Use x.reshape(-1)[...] for a new axis."
+            raise IndexError(message("Ensemble.flat", "an index", "be an integer, a slice or an array", key, advice))
         return self.base.reshape(-1)[key].copy()
 
     def __setitem__(self, key: Any, value: Any) -> None:

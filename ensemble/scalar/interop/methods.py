@@ -7,6 +7,7 @@ the same name on the ensemble, so it is lifted where the function is and refused
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
@@ -16,7 +17,7 @@ from ensemble._backend import library_of, to_numpy
 from ensemble._check import kind_of, message, one_of, require, samples_text
 from ensemble.scalar._memory import follow, refill
 from ensemble.scalar._operators import wrapped
-from ensemble.scalar.divergence.policy import as_scalars, failure
+from ensemble.scalar.divergence.policy import as_scalars, failure, in_run
 from ensemble.scalar.interop.flat import Flat
 from ensemble.scalar.interop.protocols import Protocols
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -73,13 +74,13 @@ def _method(name: str) -> Callable[..., Any]:
         function = _compress
 
     def method(self: Methods, *arguments: Any, **options: Any) -> Any:
+        if "dim" in options or "keepdim" in options or _is_of_a_tensor(self, name, arguments):
+            return _as_of_a_tensor(self, name, arguments, options)
         if reduces and not options and len(arguments) < 2:  # what NumPy's function computes, without its overhead
             samples = self.samples
             if type(samples) is np.ndarray and samples.ndim == 2 and (not arguments or arguments[0] in (None, 0)):
                 return wrapped(type(self), getattr(samples, name)(axis=0), self.sample_set)
             return getattr(self.__array_namespace__(), name)(self, axis=arguments[0] if arguments else None)
-        if "dim" in options or "keepdim" in options:  # a tensor's method, with its keywords and results
-            return _as_of_a_tensor(self, name, arguments, options)
         corrected = name in ("std", "var") and type(self.samples).__module__.startswith("torch")
         if corrected and len(arguments) < 4 and not options.keys() & {"ddof", "correction"}:
             options["ddof"] = 1  # as a tensor's own method has it
@@ -90,11 +91,22 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _is_of_a_tensor(x: Methods, name: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether PyTorch's method of that name, with arguments by position, means something else than NumPy's."""
+    if not arguments or type(x.samples) is np.ndarray or library_of(x.samples) != "torch":
+        return False
+    return name in ("max", "min", "repeat") or type(arguments[0]) is bool or type(arguments[-1]) is bool
+
+
 def _as_of_a_tensor(x: Methods, name: str, arguments: Any, options: dict[str, Any]) -> Any:
     """The method of PyTorch's tensors, whose arguments are named `dim` and `keepdim`."""
     if library_of(x.samples) != "torch":
         seen = f"{sorted(options)} for samples of {library_of(x.samples)}"
         raise TypeError(message(f"Ensemble.{name}", "arguments", "be axis and keepdims", seen))
+    if name == "repeat":
+        sizes = arguments[0] if len(arguments) == 1 and not isinstance(arguments[0], int) else arguments
+        require(len(sizes) >= len(x._visible()), "Ensemble.repeat", "sizes", "have a number for each axis", sizes)
+        return x._lifted("tile", tuple(sizes))
     import torch
 
     return PROTOCOLS.call_torch_function(getattr(torch, name), (x, *arguments), options)
@@ -160,6 +172,8 @@ class Methods(Protocols):
 
     def transpose(self, *axes: Any) -> Self:
         """The visible axes in the order `axes`, backwards without them: a view."""
+        if len(axes) == 2 and type(self.samples) is not np.ndarray and library_of(self.samples) == "torch":
+            return np.swapaxes(self, *axes)  # type: ignore[no-any-return, call-overload]  # as of a tensor
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         backwards = tuple(reversed(range(len(self._visible()))))
         return self._lifted("permute_dims", order or backwards)
@@ -175,30 +189,36 @@ class Methods(Protocols):
         if not self.is_value:
             self[...] = value
 
-    def sort(self, axis: int = -1) -> None:
-        """Put each sample in its own order, in place."""
+    def sort(self, axis: int = -1) -> Any:
+        """Put each sample in its own order, in place; of tensors, give values and places, as their method does."""
+        if type(self.samples) is not np.ndarray and library_of(self.samples) == "torch":
+            return _as_of_a_tensor(self, "sort", (axis,), {})
         self[...] = self._lifted("sort", axis=axis)
+        return None
 
     def item(self, *place: Any) -> Self:
-        """One entry as a 0-d ensemble; of an ensemble with one entry, that entry."""
+        """One entry as a 0-d ensemble; of an ensemble with one entry, that entry. Inside `run` a number of Python."""
         shape = self._visible()
         if not place:
             requirement = "have one entry"
             require(math.prod(shape) == 1, "item", "x", requirement, f"shape {shape}", "Name the entry: x.item(i).")
-            return self.reshape(()).copy()
+            return PROTOCOLS.python_number(self.reshape(()).copy())  # type: ignore[no-any-return]
         if len(place) == 1 and isinstance(place[0], tuple):
             place = place[0]
+        place = tuple(k if isinstance(k, Methods) and not k._visible() else operator.index(k) for k in place)
         x = self
         if len(place) == 1 and len(shape) > 1:  # the number of the entry, rows first
             x = self.reshape(-1)
         else:
             require(len(place) == len(shape), "item", "x.item(i, ...)", f"have {len(shape)} indices", len(place))
         entry: Self = x[place]  # type: ignore[index]
-        return entry.copy()
+        return PROTOCOLS.python_number(entry.copy())  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
-        """Nested lists of 0-d ensembles."""
-        return [part.tolist() for part in self] if self._visible() else self.copy()  # type: ignore[attr-defined]
+        """Nested lists of 0-d ensembles, inside `run` of numbers of Python."""
+        if not self._visible():
+            return PROTOCOLS.python_number(self.copy())
+        return [part.tolist() for part in self]  # type: ignore[attr-defined]
 
     @property
     def itemsize(self) -> int:
@@ -261,7 +281,11 @@ class Methods(Protocols):
     conjugate = conj
 
     def is_integer(self) -> Self:
-        """Where a value has no fractional part."""
+        """Where a value has no fractional part. Arrays have no such method."""
+        if in_run() and (
+            self._visible() or not self._base().isdtype(self.samples.dtype, ("real floating", "integral"))
+        ):
+            raise AttributeError("one sample has no attribute 'is_integer'")
         if not self._base().isdtype(self.samples.dtype, "real floating"):
             return self._lifted("ones_like", dtype=self.__array_namespace__().bool)
         integers: Self = self._lifted("isfinite") & (self._lifted("trunc") == self)
@@ -289,6 +313,8 @@ class Methods(Protocols):
         return values._lifted("astype", xp.int64)
 
     def __round__(self, digits: int | None = None) -> Self:
+        if in_run() and self._visible():
+            raise TypeError("type numpy.ndarray doesn't define __round__ method")
         return self._as_integer(round) if digits is None else self.round(digits)
 
     def __floor__(self) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from ensemble.scalar._memory import follow, refill
 from ensemble.scalar.divergence.policy import failure
 from ensemble.scalar.ensemble import Ensemble, as_array
 from ensemble.scalar.interop.methods import read_only
-from ensemble.scalar.interop.ufuncs import unsupported
+from ensemble.scalar.interop.ufuncs import refuse_value, unsupported
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.namespace import EnsembleNamespace, samples_of
 from ensemble.scalar.sample_set import common_set
@@ -63,11 +64,24 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
+@functools.cache
+def _first_written(function: Callable[..., Any]) -> float:
+    """The place of the first argument that says what is written to; infinity where none of them has a place."""
+    try:
+        parameters = signature_of(function).parameters.values()
+    except (TypeError, ValueError):  # no signature is known
+        return math.inf
+    by_place = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return min((by_place.index(name) for name in ("out", "copy") if name in by_place), default=math.inf)
+
+
 def written_arguments(function: Any, arguments: Any, options: Any) -> dict[str, Any]:
     """The arguments that the call changes, by the names of NumPy's parameters."""
     if function in WRITE_TO:
         name = WRITE_TO[function]
         return {name: arguments[0] if arguments else options.get(name)}
+    if options.keys().isdisjoint(("out", "copy")) and len(arguments) <= _first_written(function):
+        return {}
     try:
         given = signature_of(function).bind(*arguments, **options).arguments
     except (TypeError, ValueError):  # no signature is known, or the call does not fit and the function raises the error
@@ -92,13 +106,15 @@ def on_each_sample(
         return None  # NumPy makes an array of a scalar, and writes into that
     if function is np.nan_to_num and targets and targets[0].is_value:
         raise ValueError(message(name, "copy", "be True for a value without axes", False))
+    for target in targets:
+        refuse_value(name, target)
     calls = _Calls(name, function, arguments, options, targets)
     n_samples = samples_of(name, *calls.found)
     results = iter(_results(name, calls.call, n_samples))
     result = each_sample(ns, name, lambda *plain: next(results), *calls.found)
     for target, column in zip(targets, calls.columns, strict=True):
         _write(target, column, n_samples, calls.found)
-    if isinstance(result, tuple) and not result:
+    if calls.gave_nothing:
         return None
     if calls.gave_target:
         return targets[0]
@@ -123,8 +139,8 @@ class _Calls:
         Results that are views of an argument, by number and sample: which argument, which entries.
     arrays_without_axes : set of int
         The results that NumPy gives as arrays without axes and not as scalars.
-    gave_target : bool
-        Whether the result is the argument written to.
+    gave_target, gave_nothing : bool
+        Whether the result is the argument written to, or None.
     """
 
     def __init__(self, name: str, function: Any, arguments: Any, options: Any, targets: list[Ensemble]) -> None:
@@ -136,7 +152,7 @@ class _Calls:
         self.columns: list[list[np.ndarray]] = [[] for _ in targets]
         self.views: dict[int, dict[int, Any]] = {}
         self.arrays_without_axes: set[int] = set()
-        self.gave_target = False
+        self.gave_target = self.gave_nothing = False
 
     def call(self, s: int) -> Any:
         """The function on sample `s`; an empty tuple for None."""
@@ -146,6 +162,7 @@ class _Calls:
             column.append(plain[target])
             self.gave_target |= result is plain[target]
         if result is None:
+            self.gave_nothing = True
             return ()
         parts = result if isinstance(result, list | tuple) else [result]
         for k, part in enumerate(parts):

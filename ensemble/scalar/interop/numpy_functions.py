@@ -70,12 +70,19 @@ def _lifted(ns: EnsembleNamespace, module: str, short_name: str, function: Any, 
     return _translated(ns, function, lifted, arguments, options)
 
 
+OF_NUMPY = frozenset((np.ndarray, bool, int, float, complex, str, list, tuple, type(None)))
+"""Types of arguments among which no two are arrays of different libraries."""
+
+
 def _require_one_library(function: Any, arguments: Any) -> None:
     """Raise where arguments are ensembles or arrays of several libraries."""
-    arrays = [value.samples if type(value) is Ensemble else value for value in arguments]
-    if len({type(array) for array in arrays}) > 1:
-        arrays = [array for array in arrays if not isinstance(array, np.generic)]
-        require_one_library(f"np.{function.__name__}", "operands", *arrays)
+    for value in arguments:
+        kind = type(value)
+        if kind not in OF_NUMPY and (kind is not Ensemble or type(value.samples) is not np.ndarray):
+            arrays = [value.samples if type(value) is Ensemble else value for value in arguments]
+            arrays = [array for array in arrays if not isinstance(array, np.generic)]
+            require_one_library(f"np.{function.__name__}", "operands", *arrays)
+            return
 
 
 OTHERWISE = frozenset(["linspace"])

@@ -21,10 +21,18 @@ from ensemble.scalar._memory import refill
 from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
 from ensemble.scalar.interop.numpy_each_sample import signature_of
-from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs
+from ensemble.scalar.interop.ufuncs import (
+    first_ensemble,
+    refuse_value,
+    result_of,
+    samples_in,
+    taken_outputs,
+    written_to_outputs,
+)  # fmt: skip
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import namespace_of, samples_of, set_of
+from ensemble.scalar.plain_arrays import array_like
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["RULES", "NotByRuleError"]
@@ -43,11 +51,12 @@ N_ARRAYS: dict[Function, int] = {np.where: 3, np.clip: 3, np.isclose: 5, np.angl
 def elementwise(function: Function) -> Function:
     """Rule: the arguments by position are arrays or numbers that broadcast; the result is a new array."""
     name, n_arrays = function.__name__, N_ARRAYS.get(function, 1)
+    is_where = function is np.where
 
     def lifted(*values: Any, **options: Any) -> Any:
         if len(values) > n_arrays:
             raise NotByRuleError("an option by place")
-        if len(values) == 1 and function is np.where:
+        if is_where and len(values) == 1:
             raise NotByRuleError("the places of entries that are not zero: the arrays do not broadcast")
         arrays: list[Array] = []
         sample_set = None
@@ -70,7 +79,8 @@ def elementwise(function: Function) -> Function:
             raise
         if type(result) is np.ndarray and result.dtype.kind in "biufc":
             lifted_result = wrap(packed(result), sample_set)
-            return as_array(lifted_result) if function is np.where else lifted_result  # NumPy's `where` gives no scalar
+            # NumPy's `where` gives no scalar.
+            return as_array(lifted_result) if is_where and result.ndim == 1 else lifted_result
         return result_of(result, sample_set, name)
 
     return lifted
@@ -260,7 +270,7 @@ def _full_like(
     n_samples = samples_of("np.full_like", x, fill_value)
     visible = x.shape if shape is None else _as_shape(shape)
     result = np.empty((*visible, n_samples), dtype=x.dtype if dtype is None else dtype)
-    np.copyto(result, samples_in(fill_value), casting="unsafe")
+    np.copyto(result, samples_in(array_like(fill_value)), casting="unsafe")
     return as_array(wrap(result, set_of(x, fill_value)))
 
 
@@ -327,6 +337,7 @@ def _ordered(function: Function) -> Function:
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     if not isinstance(dst, Ensemble):
         raise NotByRuleError("a plain array written to")
+    refuse_value("np.copyto", dst)
     n_samples, sample_set = samples_of("np.copyto", dst, src, where), set_of(dst, src, where)
     if dst.is_shared and n_samples > 1:
         dst._widen(n_samples)

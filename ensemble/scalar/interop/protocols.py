@@ -15,7 +15,13 @@ from ensemble._check import message, require
 from ensemble._typing import Array
 from ensemble.scalar._memory import MemoryToken
 from ensemble.scalar._operators import Operators
-from ensemble.scalar.divergence.policy import agreed, failure, failure_of_sample, require_one_text, split
+from ensemble.scalar.divergence.policy import (
+    agreed,
+    conversion_failure,
+    require_one_text,
+    split,
+)
+from ensemble.scalar.interop.sample_attributes import SampleAttributes
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 
@@ -76,7 +82,7 @@ def _what_converts(frame: FrameType | None) -> tuple[str, str] | None:
     return None
 
 
-class Protocols(Operators):
+class Protocols(Operators, SampleAttributes):
     """Base of `Ensemble`: the protocols of other libraries."""
 
     __slots__ = ()
@@ -92,7 +98,7 @@ class Protocols(Operators):
             return np.asarray(number(self))
         known = _what_converts(frame)
         text = PROTOCOLS.refusal() if known is None else message("Ensemble", *CONVERSION, *known)
-        raise failure(TypeError(text), self.samples.shape[-1])
+        raise conversion_failure(TypeError(text), self.samples.shape[-1])
 
     def __dlpack__(
         self,
@@ -126,13 +132,6 @@ class Protocols(Operators):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()
-
-    def __getattr__(self, name: str) -> Any:
-        """Raise: in code that runs as if for one sample, a float's or an array's own attribute parts the samples."""
-        error = AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        if name.startswith("__") or name in Operators.__slots__:  # Python and other libraries try these
-            raise error
-        raise failure_of_sample(lambda sample: getattr(sample, name), self, error)
 
     def __reduce__(self) -> Any:
         require_one_text(self.samples.shape[-1])

@@ -21,7 +21,7 @@ from ensemble.scalar._operators import (
     shape_error,
     weak_beside,
 )
-from ensemble.scalar.divergence.policy import agreed, split
+from ensemble.scalar.divergence.policy import agreed, failure, in_run, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.plain_arrays import plain_array
@@ -132,6 +132,13 @@ def samples_in(value: Any) -> Any:
     return value[..., None] if isinstance(value, np.ndarray) else value
 
 
+def refuse_value(name: str, target: Ensemble) -> None:
+    """Raise in code that runs as if for one sample: NumPy does not write into its scalars."""
+    if target.is_value and in_run():
+        seen = "a value without axes, as a scalar is"
+        raise failure(TypeError(message(name, "what is written to", "be an array", seen)))
+
+
 def taken_outputs(name: str, options: dict[str, Any], n_samples: int) -> tuple[Ensemble | None, ...]:
     """The ensembles that `out` names, made wide enough; `options` then holds their arrays."""
     outputs = options.pop("out", None) or ()
@@ -141,6 +148,7 @@ def taken_outputs(name: str, options: dict[str, Any], n_samples: int) -> tuple[E
         if not isinstance(output, Ensemble):
             seen, advice = kind_of(output), "A plain array cannot hold samples."
             raise TypeError(message(name, "out", "be an Ensemble", seen, advice))
+        refuse_value(name, output)
         if output.is_shared and n_samples > 1:
             output._widen(n_samples)
     if outputs:
@@ -240,6 +248,7 @@ def _at(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any])
     if not isinstance(x, Ensemble):
         seen, advice = kind_of(x), "A plain array cannot hold samples."
         raise TypeError(message(name, "the array written to", "be an Ensemble", seen, advice))
+    refuse_value(name, x)
     if isinstance(x.samples, np.ndarray) and not x.samples.flags.writeable:  # some of NumPy's loops do not look
         seen = "a part that cannot be written to"
         raise ValueError(message(name, "the array written to", "not be read-only", seen, "Write into x.copy()."))

@@ -12,6 +12,7 @@ from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
 from ensemble.scalar.lift.shapes import as_shape
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
+from ensemble.scalar.plain_arrays import array_like
 
 
 def allocation(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
@@ -40,6 +41,7 @@ def allocation_like(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 
 def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Ensemble:
     """One value everywhere; an ensemble gives each sample its own, and arrays broadcast against the visible `shape`."""
+    fill_value = array_like(fill_value)
     if isinstance(fill_value, list | tuple) or is_array(fill_value):
         fill_value = asarray(ns, fill_value)
     if not isinstance(fill_value, Ensemble):

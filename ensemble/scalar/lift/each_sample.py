@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ensemble._typing import Array
-from ensemble.scalar.divergence.policy import split
+from ensemble.scalar.divergence.policy import failure, in_run, split
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
 
@@ -37,4 +37,6 @@ def _stacked(ns: EnsembleNamespace, name: str, columns: list[Array], sample_set:
         raise split(f"the shape of {name}(x) must be the same for all samples", seen, "Use xp.where or per_sample.")
     if len(columns) == 1:
         return wrap(columns[0][..., None])
+    if in_run() and len({column.dtype for column in columns}) > 1:  # as of np.roots: real where all of them are
+        raise failure(TypeError(f"results of {name} of several types"))
     return wrap(base.stack(columns, axis=-1), sample_set)

@@ -18,7 +18,7 @@ import numpy as np
 from ensemble._check import message, require, samples_text
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import mismatch
-from ensemble.scalar.divergence.policy import Decider, failure, policy_in_force
+from ensemble.scalar.divergence.policy import Decider, failure, in_run, policy_in_force
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
@@ -76,12 +76,22 @@ def _of_matrices(ns: EnsembleNamespace, name: str, several: bool) -> Callable[..
         options = {key: _per_matrix(ns, value) for key, value in options.items()}
         call = functools.partial(_swapped, f, arguments, options)
         result = _sample_by_sample(ns, name, call, samples_first(ns, x))
+        if name in ("eig", "eigvals"):
+            _refuse_mixed_types(name, x.dtype, result[0] if several else result)
         if not several:
             return samples_last(ns, result, x.sample_set)
         return RESULTS[name](*(samples_last(ns, part, x.sample_set) for part in result))
 
     lifted.__signature__ = signature  # type: ignore[attr-defined]
     return named(lifted, name)
+
+
+def _refuse_mixed_types(name: str, dtype: Any, front: Any) -> None:
+    """Raise in code that runs as if for one sample: alone, NumPy gives real numbers where all eigenvalues are real."""
+    if not in_run() or type(front) is not np.ndarray or np.dtype(dtype).kind == "c" or front.dtype.kind != "c":
+        return
+    if np.any(np.all(front.imag == 0.0, axis=tuple(range(1, front.ndim)))):
+        raise failure(TypeError(message(name, "results", "be all real or all complex", "both")))
 
 
 def _matrices(ns: EnsembleNamespace, x: Array, name: str) -> Ensemble:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ensemble._check import array_of, message, one_of, require
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble
@@ -39,7 +41,8 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
     Notes
     -----
     Linear: between sorted samples k and k + 1 the quantile rises along a stretch of ``min(w_k, w_(k+1))`` on the axis
-    of weights; where a sample weighs more than its neighbours, the rest of its weight is a constant part. The axis
+    of weights; where a sample weighs more than its neighbours, the rest of its weight is a constant part. Of equal
+    samples the smallest weight counts there, so that their order makes no difference. The axis
     starts and ends in samples 1 and n, so levels 0 and 1 are the extremes. Equal weights leave rises alone and put
     sample k at ``(k - 1) / (n - 1)``: definition 7 of Hyndman and Fan [1]_, which is NumPy's. A sample of more than
     half of all weight is the median. Where of two neighbours one weighs 1 and all weights are whole numbers, the
@@ -86,12 +89,28 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
 
 def _weighted_line(xp: Namespace, ordered: Array, w: Array) -> tuple[Array, Array]:
     """Values and places, from 0 to 1, of a line through samples that are `ordered`: two points for each."""
-    rise = xp.minimum(w[..., :-1], w[..., 1:])
+    least = _least_of_equal(xp, ordered, w)
+    rise = xp.minimum(least[..., :-1], least[..., 1:])
     left, right = xp.concat([rise[..., :1], rise], axis=-1), xp.concat([rise, rise[..., -1:]], axis=-1)
     lengths = xp.stack([w - 0.5 * (left + right), right], axis=-1)  # of the constant part, of the rise behind it
     ends = xp.cumulative_sum(xp.reshape(lengths, (*w.shape[:-1], -1)), axis=-1, include_initial=True)[..., :-1]
     doubled = xp.reshape(xp.stack([ordered, ordered], axis=-1), (*w.shape[:-1], 2 * w.shape[-1]))
     return doubled, ends / ends[..., -1:]
+
+
+def _least_of_equal(xp: Namespace, ordered: Array, w: Array) -> Array:
+    """The smallest weight of the samples that are equal to each one, so that their order makes no difference."""
+    n, step = ordered.shape[-1], 1
+    while step < n:
+        equal = ordered[..., step:] == ordered[..., :-step]
+        if isinstance(equal, np.ndarray) and not equal.any():
+            break
+        before, after = w[..., :-step], w[..., step:]
+        low = xp.where(equal, xp.minimum(before, after), before), xp.where(equal, xp.minimum(before, after), after)
+        w = xp.concat([low[0], w[..., n - step :]], axis=-1)
+        w = xp.concat([w[..., :step], xp.minimum(w[..., step:], low[1])], axis=-1)
+        step *= 2
+    return w
 
 
 def _double(xp: Namespace, x: Ensemble) -> Array:
@@ -115,7 +134,7 @@ def _reached(xp: Namespace, ordered: Array, running: Array, level: float) -> Arr
     """The first of `ordered` at which the weights so far are `level` of all."""
     if level == 1.0:
         return ordered[..., -1]  # a small weight at the end leaves the sum of all as it is
-    below = xp.sum(xp.astype(running < level * running[..., -1:], xp.int64), axis=-1, keepdims=True)
+    below = xp.sum(xp.astype(running < level * running[..., -1:], xp.int32), axis=-1, keepdims=True)
     return xp.take_along_axis(ordered, xp.clip(below, 0, ordered.shape[-1] - 1), axis=-1)[..., 0]
 
 
@@ -124,7 +143,7 @@ def _interpolated(xp: Namespace, ordered: Array, place: Array, level: float) -> 
     if level in (0.0, 1.0):
         return ordered[..., -1 if level else 0]  # weights may differ so much that several samples have this place
     n = ordered.shape[-1]
-    above = xp.sum(xp.astype(place <= level, xp.int64), axis=-1, keepdims=True)
+    above = xp.sum(xp.astype(place <= level, xp.int32), axis=-1, keepdims=True)
     upper = xp.clip(above, 0, n - 1)
     lower = xp.clip(above - 1, 0, n - 1)
     a, b = (xp.take_along_axis(ordered, k, axis=-1)[..., 0] for k in (lower, upper))

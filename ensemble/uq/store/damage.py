@@ -1,6 +1,6 @@
 """What is left of the compacted samples of a store whose files may be missing, cut, altered or of another study.
 
-Every file of a compaction has a checksum. A sample counts as done where the masks say so and every chunk that holds its
+Every file of a compaction has a checksum. A sample counts as done where the masks mark it and each chunk that holds its
 outputs is there; of damaged files the samples are lost and run again. Files of a killed compaction are no damage: the
 journal still has every sample that it began to write.
 """

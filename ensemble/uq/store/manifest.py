@@ -17,7 +17,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._files import Replacements
 from ensemble._version import __version__
-from ensemble.uq.store.descriptions import MOST_SAMPLES, Output, described_output
+from ensemble.uq.store.descriptions import MOST_SAMPLES, RESERVED, Output, described_output
 
 __all__ = [
     "CHECKSUM", "FORMAT", "by_lines", "checked", "current_versions", "identified", "identity_of", "merged",
@@ -141,6 +141,8 @@ def require_possible(function: str, path: Path, manifest: dict[str, Any]) -> Non
             described_output(function, str(path), name, kind.get("dtype"), kind.get("shape")),
             kind.get("dims"),
         )
+        seen = f"{name!r} in {path}, which is damaged"
+        _check.require(name not in RESERVED, function, "outputs", f"be none of {', '.join(RESERVED)}", seen, RESTORE)
         named = isinstance(dims, list) and all(isinstance(dim, str) for dim in dims)
         good = dims is None or (named and len(dims) == len(output.shape))
         seen = f"{str(dims)[:80]} in {path}, which is damaged"

@@ -57,18 +57,23 @@ def jump_of(values: np.ndarray, counts: np.ndarray | None = None) -> Any:
     of the means of the groups, if that is longer: their split explains more than `TWO_GROUPS` of the variance, more
     than for one normal (0.64) or uniform (0.75) group. `counts` tells how often each value is there.
     """
-    w = np.ones(values.shape[-1]) if counts is None else counts
+    w = 1.0 if counts is None else counts  # a factor of one changes no bit
+    total = float(values.shape[-1]) if counts is None else counts.sum(axis=-1, keepdims=True)
     deviations = values - values[..., :1]
     scale = np.where(deviations[..., -1:] > 0.0, deviations[..., -1:], 1.0)
-    deviations = deviations / scale
-    deviations = deviations - (w * deviations).sum(axis=-1, keepdims=True) / w.sum(axis=-1, keepdims=True)
-    below = (np.cumsum(w, axis=-1) / w.sum(axis=-1, keepdims=True))[..., :-1]
-    sums = np.cumsum(w * deviations / w.sum(axis=-1, keepdims=True), axis=-1)[..., :-1]
-    square = (w * deviations**2).sum(axis=-1) / w.sum(axis=-1)
+    deviations /= scale
+    deviations -= (w * deviations).sum(axis=-1, keepdims=True) / total
+    reached = np.arange(1.0, values.shape[-1] + 1.0) if counts is None else np.cumsum(counts, axis=-1)
+    below = (reached / total)[..., :-1]
+    shares = below * (1.0 - below)
+    sums = np.cumsum(w * deviations / total, axis=-1)[..., :-1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        distance = np.nan_to_num(-sums / (below * (1.0 - below)), posinf=0.0, neginf=0.0)
-        between = below * (1.0 - below) * distance**2
+        distance = -sums / shares
+        if counts is not None or not np.isfinite(distance).all():
+            distance = np.nan_to_num(distance, posinf=0.0, neginf=0.0)
+        between = shares * distance**2
     best = between.argmax(axis=-1)[..., None]
+    square = (w * deviations**2).sum(axis=-1) / (total if counts is None else total[..., 0])
     split = np.take_along_axis(between, best, axis=-1)[..., 0] > TWO_GROUPS * square
     apart = np.where(split, np.take_along_axis(distance, best, axis=-1)[..., 0], 0.0)
     return np.maximum(apart, np.diff(deviations, axis=-1).max(axis=-1)) * scale[..., 0]

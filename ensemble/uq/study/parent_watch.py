@@ -1,4 +1,4 @@
-"""`end_with_parent`: workers end where the process that started them was killed and could not end them."""
+"""`end_with_parent`: workers end when the process that started them was killed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["end_with_parent"]
 
 
 def end_with_parent() -> None:
-    """Let this process end, by a signal and at once, when the process that started it has ended in whatever way.
+    """End this process as soon as the process that started it has ended, for whatever reason.
 
-    Does nothing in a process that `multiprocessing` did not start. The kernel tells by the end of a pipe of which the
-    parent holds the other end, on Linux by a signal, which needs neither a thread nor Python's lock: a worker inside
-    compiled code ends, too. `PR_SET_PDEATHSIG` would end it with the thread that started it.
+    Does nothing in a process that `multiprocessing` did not start. The parent holds one end of a pipe. When that end is
+    closed, Linux sends a signal to this process. The signal needs neither a thread nor Python's lock, so a worker
+    inside compiled code ends, too. `PR_SET_PDEATHSIG` is not used: it ends a worker with the thread that started it.
     """
     parent = multiprocessing.parent_process()
     if parent is None or parent.sentinel is None:
@@ -35,6 +35,6 @@ def end_with_parent() -> None:
 
 
 def end_after(parent: multiprocessing.process.BaseProcess) -> None:
-    """End this process after its parent: where there is no such signal, or the parent ended before it was asked for."""
+    """End this process after its parent, where there is no such signal or the parent ended before it was set."""
     parent.join()
     os._exit(1)

@@ -35,6 +35,7 @@ from ensemble.uq.study.intervals import (
     unseen,
     variance,
 )
+from ensemble.uq.study.row_blocks import by_rows, largest_change, power_sums
 from ensemble.uq.study.streams import Summary, block_size
 from ensemble.uq.study.table import table
 
@@ -534,10 +535,10 @@ class UqResult:
             error = _var(total, 1.0) ** 0.5 / np.sqrt(n)
         else:
             error = standard_error(self._read(name, self.ids, "confidence_interval"), self.weights)
-        skewness = self._standard_moments(name)[0]
+        skewness = self._standard_moments(name, 3)[0]
         if len(moments) == 1:
             return skewed(total.mean(), error, skewness, n, n, level)
-        least = unseen(self._jumps(name)[0], n, len(moments), level)
+        least = unseen(self._jump(name), n, len(moments), level)
         return skewed(total.mean(), error, skewness, n, len(moments), level, least)
 
     def _interval_of_variance(self, name: str, level: float) -> ConfidenceInterval:
@@ -545,42 +546,42 @@ class UqResult:
         moments, total = self._summary(name).moments, self._summary(name).total()
         mean, square = total.mean(), np.asarray(_var(total, 0.0))
         n, least = effective_count(self.weights, self.ids.size), np.asarray(0.0)
-        _, fourth, skewness = self._standard_moments(name)
+        _, fourth, skewness = self._standard_moments(name, 6)
         if len(moments) > 1:
             sizes = np.array([m.weight for m in moments])
             squares = np.stack([_var(m, 0.0) + (m.mean() - mean) ** 2 for m in moments], axis=-1)
             of_mean = standard_error(np.stack([m.mean() for m in moments], axis=-1), sizes)
             error, units = standard_error(squares, sizes), float(len(moments))
-            least = unseen(self._jumps(name)[1], n, len(moments), level)
+            least = unseen(self._jump(name, of_squares=True), n, len(moments), level)
         else:
             of_mean, units = np.sqrt(square / (n - 1.0)), n
             error = square * np.sqrt(np.maximum(fourth - 1.0, 0.0) / (n - 1.0))
         return variance(square + of_mean**2, error, skewness, n, units, level, least)
 
-    def _jumps(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """The largest jump that the output may have (`jump_of`), and that of its squares about the mean.
+    def _jump(self, name: str, of_squares: bool = False) -> np.ndarray:
+        """The largest jump that the output may have (`jump_of`), or that of its squares about the mean.
 
         Of fields of more than 256 MB from histograms, to the width of a bin.
         """
         mean, (shape, dtype) = np.asarray(self.mean(name)), self._layout[name]
         histograms = self._histograms.get(name)
         if histograms is None and mean.size * self.ids.size * 8 <= MOST_SORTED:
-            ordered = np.sort(self._read(name, self.ids, "confidence_interval").astype(np.float64), axis=-1)
-            gaps = np.diff(ordered, axis=-1)
-            with np.errstate(over="ignore", invalid="ignore"):
-                changes = gaps * np.abs(ordered[..., 1:] + ordered[..., :-1] - 2.0 * mean[..., None])
-            return jump_of(ordered), changes.max(axis=-1)
+            values = self._read(name, self.ids, "confidence_interval")
+            if of_squares:
+                return by_rows(largest_change, values, mean)
+            return by_rows(lambda rows: jump_of(np.sort(rows.astype(np.float64), axis=-1)), values)
         if histograms is None:
             histograms = Histograms(mean.size, whole=dtype.kind in "biu")
             block = block_size(shape, dtype)
             for first in range(0, self.ids.size, block):
                 part = self._read(name, self.ids[first : first + block], "confidence_interval")
                 histograms.add(part.reshape(mean.size, -1))
-        jump, change = histograms.jumps(mean.reshape(-1))
-        return jump.reshape(shape), change.reshape(shape)
+        return histograms.jumps(mean.reshape(-1))[of_squares].reshape(shape)
 
-    def _standard_moments(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _standard_moments(self, name: str, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Skewness, mean fourth power in units of the deviation, and skewness of the squares; zeros of constants.
+
+        Powers above `most`, 3 or 6, are left out: the last two are zeros without them.
 
         From histograms each sample is in the middle of its bin.
         """
@@ -595,11 +596,8 @@ class UqResult:
             for first in range(0, self.n, block):
                 ids = self.ids[np.searchsorted(self.ids, first) : np.searchsorted(self.ids, first + block)]
                 if ids.size:
-                    z = (self._read(name, ids, "confidence_interval") - mean[..., None]) / scale[..., None]
-                    w = 1.0 if weights is None else weights[ids]
-                    square = z * z  # products, as powers take ten times as long
-                    powers = (square, square * z, square * square, (square * z) ** 2)
-                    sums += np.stack([(w * power).sum(axis=-1) for power in powers])
+                    values = self._read(name, ids, "confidence_interval")
+                    sums += power_sums(values, mean, scale, None if weights is None else weights[ids], most)
             second, third, fourth, sixth = sums / (self.ids.size if self.weights is None else self.weights.sum())
         spread = fourth - second**2
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -4,6 +4,12 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from ensemble.apps.kalman import (
+    NonlinearGaussianModel,
+    extended_kalman_filter,
+    extended_kalman_smoother,
+    iterated_smoother,
+)
 from ensemble.apps.kalman.array.duals import SLOPES, Dual, jacobian_of
 from ensemble.scalar import Ensemble
 
@@ -85,3 +91,49 @@ def test_branches_and_unknown_functions_are_named():
     with pytest.raises(TypeError, match=r"differentiation: functions must have a known derivative; got floor\."):
         jacobian_of(lambda x, xp: [xp.floor(x[0])], points(), xp=np)
     assert repr(Dual(1.0, (None,)).count) == "1"
+
+
+GUARDED = {  # at the origin: the function, and its derivatives there
+    "sinc": (lambda x, xp: xp.where(xp.abs(x[0]) < 1e-9, 1.0, xp.sin(x[0]) / x[0]), (0.0, 0.0)),
+    "quotient": (lambda x, xp: x[1] + xp.where(x[0] == 0, 0.0, 1.0 / x[0]), (0.0, 1.0)),
+    "other way round": (lambda x, xp: xp.where(x[0] != 0, 1.0 / x[0], 2.0 * x[0]), (2.0, 0.0)),
+    "logarithm": (lambda x, xp: xp.where(x[0] > 0, x[0] * xp.log(x[0]), 3.0 * x[0]), (3.0, 0.0)),
+    "root of a maximum": (lambda x, xp: x[1] + xp.sqrt(xp.maximum(x[0], 0.0)), (0.0, 1.0)),
+    "root of a minimum": (lambda x, xp: x[1] + xp.sqrt(-xp.minimum(x[0], 0.0)), (0.0, 1.0)),
+    "root of a square": (lambda x, xp: xp.sqrt(x[0] * x[0]) + x[1], (0.0, 1.0)),
+    "power": (lambda x, xp: (x[0] * x[0]) ** 0.4 + x[1], (0.0, 1.0)),
+    "product with a root": (lambda x, xp: x[0] * xp.sqrt(x[0]), (0.0, 0.0)),
+    "length": (lambda x, xp: xp.hypot(x[0], x[1]), (0.0, 0.0)),
+    "angle": (lambda x, xp: xp.atan2(x[0], x[1]), (0.0, 0.0)),
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+@pytest.mark.parametrize("samples", [False, True])
+def test_a_factor_of_zero_beats_an_infinite_or_undefined_one(name, samples):
+    f, expected = GUARDED[name]
+    x = [np.zeros(3), np.zeros(3)]
+    x = [Ensemble(v) for v in x] if samples else x
+    with np.errstate(all="ignore"):  # of the function's own values
+        _, rows = jacobian_of(lambda x, xp: [f(x, xp)], x, xp=x[0].__array_namespace__())
+    rows = [[p.samples if isinstance(p, Ensemble) else p for p in row] for row in rows]
+    np.testing.assert_array_equal(full(rows, 3)[0], np.repeat(np.array(expected)[:, None], 3, axis=1))
+
+
+@pytest.mark.parametrize("run", [extended_kalman_filter, extended_kalman_smoother, iterated_smoother])
+def test_filters_start_where_a_guard_chooses(run):
+    model = NonlinearGaussianModel(
+        lambda x, k, xp: (x[0],),
+        lambda x, k, xp: (2.0 * x[0] + xp.where(x[0] == 0, 0.0, xp.sin(x[0]) ** 2 / x[0]),),
+        [[0.01]], [[0.1]], [0.0], [[0.1]], prior_at="first_observation",
+    )  # fmt: skip
+    smooth = NonlinearGaussianModel(
+        model.f, lambda x, k, xp: (2.0 * x[0] + xp.sin(x[0]) ** 2 / (x[0] + 1e-300),), [[0.01]], [[0.1]], [1e-9],
+        [[0.1]], prior_at="first_observation",
+    )  # fmt: skip
+    y = [[0.4], [0.5], [0.2]]
+    with np.errstate(all="ignore"):
+        found = run(model, y)
+    if run is iterated_smoother:  # the others linearise at 0, where the guard has no slope
+        np.testing.assert_allclose(found.mean, run(smooth, y).mean, rtol=1e-6)
+    assert np.isfinite(found.mean).all()

@@ -15,12 +15,17 @@ def test_steps_are_the_filter_of_the_series(size, prior_at):
     y = with_gaps(y)
     whole = kalman_filter(LinearGaussianModel(**parts, prior_at=prior_at), y)
     step = FilterStep(*size, "float64")
-    step.m[:], step.P[:] = parts["m0"], parts["P0"]
+    for place, value in zip(step.states[0], (parts["m0"], parts["P0"]), strict=True):
+        place[:] = value
     for k in range(30):
         for name in ("F", "Q", "H", "R", "u", "d"):
             getattr(step, name)[:] = parts[name][k]
         step.y[:] = y[k]
-        term = step(k > 0 or prior_at == "before")
-        np.testing.assert_array_equal(step.m, whole.mean[k])
-        np.testing.assert_array_equal(step.P, whole.covariance[k])
+        before = [a.copy() for a in step.states[k % 2]]
+        term = step(k % 2, k > 0 or prior_at == "before")
+        mean, covariance = step.states[1 - k % 2]
+        np.testing.assert_array_equal(mean, whole.mean[k])
+        np.testing.assert_array_equal(covariance, whole.covariance[k])
+        for a, same in zip(step.states[k % 2], before, strict=True):
+            np.testing.assert_array_equal(a, same)
         assert term == whole.log_likelihoods[k]

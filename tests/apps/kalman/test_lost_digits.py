@@ -1,8 +1,9 @@
-"""Where covariances lose too many digits, a series goes by square roots or says so; others keep their bits."""
+"""Series whose covariances lose too many digits go by square roots or fail; all others keep their bits."""
 
 import numpy as np
 import pytest
 
+from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import (
     LinearGaussianModel,
     NonlinearGaussianModel,
@@ -12,14 +13,16 @@ from ensemble.apps.kalman import (
     kalman_filter,
     log_likelihood,
     rts_smoother,
+    simulate,
     two_filter_smoother,
     unscented_kalman_filter,
 )
+from ensemble.apps.kalman.array.agreement import solve
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.digits import in_many_digits
 from tests.apps.kalman.models import random_parts
 
-PAIRED = np.eye(2)
+PAIRED, EPS = np.eye(2), np.finfo(float).eps
 
 
 def drifting(T=60, seed=5):
@@ -136,3 +139,131 @@ def test_the_start_of_an_iterated_smoother_loses_no_digits_either():
     np.testing.assert_allclose(sums(got.mean), sums(truth(parts, y)[2]), atol=1e-6)
     for run in (extended_kalman_filter, unscented_kalman_filter):
         np.testing.assert_allclose(run(model, y).log_likelihood, truth(parts, y)[3], rtol=1e-7)
+
+
+def alike(columns, offset, *, prior, noise, T=12, seed=11):
+    """A regression on a constant and on columns that differ little from `offset`, from a wide prior."""
+    rng = np.random.default_rng(seed)
+    X = np.concatenate([np.ones((T, 1, 1)), offset + rng.standard_normal((T, 1, columns - 1))], axis=2)
+    parts = {
+        "F": np.eye(columns),
+        "Q": np.zeros((columns, columns)),
+        "H": X,
+        "R": np.array([[noise]]),
+        "m0": np.zeros(columns),
+        "P0": prior * np.eye(columns),
+    }
+    return parts, X @ np.ones(columns) + np.sqrt(noise) * rng.standard_normal((T, 1))
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "columns, offset, prior, noise", [(2, 1e4, 1e6, 1e-9), (3, 10.0, 1e8, 1e-10), (5, 100.0, 1e10, 1e-3)]
+)
+def test_regressions_on_columns_alike_keep_their_digits(columns, offset, prior, noise, name):
+    """Each observation loses some digits of what the next one needs; a variance with none left is not zero."""
+    parts, y = alike(columns, offset, prior=prior, noise=noise)
+    mean, P, _, total = truth(parts, y)
+    got, variances = RUNS[name](LinearGaussianModel(**parts), y), np.einsum("kii->ki", P)
+    assert not bool(got.failed)
+    assert np.max(np.abs(got.mean - mean) / np.sqrt(variances)) < 1e-3
+    np.testing.assert_allclose(np.einsum("kii->ki", got.covariance), variances, rtol=1e-3)
+    assert abs(float(got.log_likelihood) - total) < 1e-3
+
+
+@pytest.mark.parametrize("columns", [5, 12])
+def test_samples_with_priors_of_all_widths_are_their_own_runs(columns):
+    parts, y = alike(columns, 100.0, prior=1.0, noise=1e-3, T=columns + 4)
+    priors = np.array([1e-2, 1e10, 1e4])
+    together = kalman_filter(LinearGaussianModel(**{**parts, "P0": Ensemble(priors) * np.eye(columns)}), y)
+    for i, prior in enumerate(priors):
+        own = {**parts, "P0": prior * np.eye(columns)}
+        alone = kalman_filter(LinearGaussianModel(**own), y)
+        np.testing.assert_array_equal(together.mean.sample(i), alone.mean)
+        _, P, _, total = truth(own, y)
+        assert abs(float(alone.log_likelihood) - total) < 1e-3
+        np.testing.assert_allclose(np.diag(alone.covariance[-1]), np.diag(P[-1]), rtol=1e-3)
+    assert bool(together.by_roots.sample(1)) and not bool(together.by_roots.sample(0))
+
+
+@pytest.mark.slow
+def test_600_regressions_with_wide_priors_agree_with_60_digits():
+    """Beyond one over the rounding of square roots, `reach`, both forms lose digits."""
+    rng, tried = np.random.default_rng(41_600), 0
+    for case in range(600):
+        columns, noise, prior = int(rng.integers(2, 6)), 10.0 ** -rng.integers(0, 13), 10.0 ** rng.integers(2, 11)
+        offset = 10.0 ** rng.integers(0, 5) * rng.integers(0, 2)
+        reach = EPS * max(offset, 1.0) * np.sqrt(prior / noise)
+        parts, y = alike(columns, offset, prior=prior, noise=noise, seed=case)
+        got = kalman_filter(LinearGaussianModel(**parts), y)
+        if reach > 1e-5 or bool(got.failed):
+            continue
+        mean, P, _, total = truth(parts, y)
+        variances = np.einsum("kii->ki", P)
+        ratio = np.abs(np.einsum("kii->ki", got.covariance) / variances - 1)
+        error = max(np.max(np.abs(got.mean - mean) / np.sqrt(variances)), np.max(ratio))
+        assert max(error, abs(float(got.log_likelihood) - total)) < 5e-3, case
+        tried += 1
+    assert tried > 300
+
+
+def partly_seen(seed):
+    """Random dynamics without growth, one to four states, sharp observations of some, from priors of 1e3 to 1e12."""
+    rng = np.random.default_rng(seed)
+    nx = 1 + seed % 4
+    F = rng.standard_normal((nx, nx))
+    L = rng.standard_normal((nx, nx)) * (rng.random((nx, nx)) < 0.7)
+    ny = int(rng.integers(1, nx + 1))
+    parts = {
+        "F": F / max(1.0, np.abs(np.linalg.eigvals(F)).max()),
+        "Q": L @ L.T * 10.0 ** rng.uniform(-6, 0) if seed % 3 else 0.0 * F,
+        "H": rng.standard_normal((ny, nx)),
+        "R": np.diag(10.0 ** rng.uniform(-6, 0, ny)),
+        "m0": np.zeros(nx),
+        "P0": 10.0 ** rng.integers(3, 13) * np.eye(nx),
+    }
+    model = LinearGaussianModel(**{**parts, "P0": np.eye(nx)})
+    return parts, np.asarray(simulate(model, 30, seed=seed).observations)
+
+
+@pytest.mark.parametrize("scan", SCANS)
+def test_scans_and_two_filters_have_the_digits_of_the_recursion(scan):
+    for seed in range(40):
+        parts, y = partly_seen(seed)
+        model = LinearGaussianModel(**parts)
+        exact = rts_smoother(model, y, form="square_root")
+        found = kalman_filter(model, y, method="scan", scan=scan)
+        two = two_filter_smoother(model, y, scan=scan)
+        for got, right in ((found, exact.filtered), (two, exact), (two.filtered, exact.filtered)):
+            assert not bool(got.failed), seed
+            variances = np.einsum("kii->ki", right.covariance)
+            scale = np.sqrt(variances) + 1e-9 * np.max(np.abs(right.mean))
+            assert np.max(np.abs(got.mean - right.mean) / scale) < 1e-3, seed
+            gaps = np.abs(np.einsum("kii->ki", got.covariance) - variances)
+            assert np.max(gaps) < 1e-4 * np.max(variances), seed
+            assert abs(float(got.log_likelihood - right.log_likelihood)) < 1e-3, seed
+
+
+@pytest.mark.parametrize("samples", [False, True])
+def test_a_singular_matrix_leaves_the_solutions_of_the_others(samples):
+    """``1 + C J`` of a step may be singular in floating point."""
+    A, b = np.stack([np.eye(2), np.ones((2, 2)), 4.0 * np.eye(2)]), np.full((3, 2, 1), 2.0)
+    if samples:  # singular in the second step of the first sample alone
+        A, b = (Ensemble(np.stack([a, other], axis=-1)) for a, other in ((A, 4.0 + 0.0 * A + np.eye(2)), (b, b)))
+    found = solve(A, b)
+    first = found.sample(0) if samples else found
+    np.testing.assert_array_equal(first[..., 0], [[2.0, 2.0], [np.nan, np.nan], [0.5, 0.5]])
+    if samples:
+        np.testing.assert_allclose(found.sample(1), 2.0 / 9.0)
+
+
+@pytest.mark.parametrize("scan", SCANS)
+def test_a_sample_that_goes_by_the_recursion_leaves_the_others_their_scan(scan):
+    for seed in (3, 5, 7, 11):
+        parts, y = partly_seen(seed)
+        priors, eye = np.array([1.0, 1e14, 1e12, 10.0]), np.eye(len(parts["m0"]))
+        for run in (two_filter_smoother, lambda m, y, scan: kalman_filter(m, y, method="scan", scan=scan)):
+            together = run(LinearGaussianModel(**{**parts, "P0": Ensemble(priors) * eye}), y, scan=scan)
+            for i, prior in enumerate(priors):
+                alone = run(LinearGaussianModel(**{**parts, "P0": prior * eye}), y, scan=scan)
+                np.testing.assert_allclose(together.mean.sample(i), alone.mean, rtol=1e-6, atol=1e-6)

@@ -90,7 +90,7 @@ def test_likelihoods_and_states_are_those_of_statsmodels(name):
 
 
 def test_constraints_that_are_seen_again_without_noise_have_no_density():
-    """Statsmodels leaves such entries out; here the series says so."""
+    """Statsmodels leaves such entries out; here the series has `failed`."""
     other = api.RecursiveLS(_macro().infl, api.add_constant(_macro()[["unemp", "tbilrate"]]),
                             constraints="unemp + tbilrate = 1")  # fmt: skip
     y = np.asarray(other.endog, float)

@@ -22,7 +22,7 @@ __device__ __forceinline__ real nearly_singular(int n) { return sizeof(real) == 
 
 // The part of its terms below which a pivot of an innovation covariance has lost too many digits: `lost_part` of `step.py`
 __device__ __forceinline__ real lost_part() {
-    return sizeof(real) == 4 ? real(1.1920928955078125e-7 * 1e2) : real(2.220446049250313e-16 * 1e6);
+    return sizeof(real) == 4 ? real(1.1920928955078125e-7 * 1e2) : real(2.220446049250313e-16 * 5e6);
 }
 
 // The part of a variance below which what an observation leaves of it is rounding: `known_part` of `step.py`

@@ -184,11 +184,16 @@ __device__ __noinline__ bool factor_innovation(const Observation& o, const State
     __syncthreads();
     bool exact = false;
     FOR(l, 0, ny) exact = exact || o.R(l, l) <= 0;
-    BLOCK_STRIDE(i, nx) {  // a variance that falls to its rounding, which the gain does not take away
-        real variance = x.P(i, i), left = 1;
+    BLOCK_STRIDE(i, nx) {  // a variance that rounding of those before takes digits from, see `lost_part` of `step.py`
+        real variance = x.P(i, i), noise = 0, total = 0;  // of two formulas for it the one that does not cancel
         FOR(l, 0, ny) variance -= g.white(l, i) * (g.inverse[l] * g.white(l, i));
-        FOR(l, 0, ny) left -= g.K(i, l) * o.H(l, i);
-        if (!exact && variance > known_part(nx) * x.P(i, i) && variance <= left * left * (lost_part() * x.P(i, i))) g.S(0, 0) = real(0) / real(0);
+        FOR(l, 0, ny) FOR(j, 0, ny) noise += g.K(i, l) * o.R(l, j) * g.K(i, j);
+        FOR(k, 0, nx) {
+            real left = i == k ? real(1) : real(0);
+            FOR(l, 0, ny) left -= g.K(i, l) * o.H(l, k);
+            total += left * left * x.P(k, k);
+        }
+        if (!exact && variance < lost_part() * (nx * total) && noise < lost_part() * (nx * total)) g.S(0, 0) = real(0) / real(0);
     }
     __syncthreads();
     return lost;

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.numba import thread_count
+from ensemble._compile.numba import compile_for, thread_count
 from ensemble._compile.trace.numbers import hoisted
+from ensemble._interrupts import released
 from ensemble._kernels.gbees import generated
 from ensemble._kernels.gbees import grid as kernels
 from ensemble._typing import Array
@@ -30,8 +31,8 @@ __all__ = ["CompiledEngine"]
 RECORDS = 1024
 """Steps that one call of compiled code can record."""
 
-BUDGET = 1 << 23
-"""Cell-steps, times dimensions, between two calls of `callback`: some tenths of a second."""
+BUDGET = 1 << 21
+"""Cell-steps, times dimensions, between two calls of `callback`: a tenth of a second or two."""
 
 SMALL = 1 << 14
 """Cells up to which one thread is faster than several."""
@@ -132,16 +133,16 @@ class CompiledEngine:
         """Steps from `time` + `elapsed` to `time` + `span`."""
         self.taken, reported = Steps.of([]), 0
         self._set(TIME=time, SPAN=span, ELAPSED=elapsed)
-        while (status := self._run_steps()) != "DONE":
-            try:
+        try:
+            while (status := self._run_steps()) != "DONE":
                 self._resolve(status, time + self._get("ELAPSED"))
-            except BaseException:
-                self._undo_growth()
-                raise
-            # inside a step the grid has cells of the next one already, which a checkpoint must not hold
-            if callback is not None and len(self.taken) > reported and not self._get("GROWTH_BEGUN"):
-                reported = len(self.taken)
-                callback(self._get("ELAPSED"), self.n_cells, int(self.taken.cells.sum()))
+                # inside a step the grid has cells of the next one already, which a checkpoint must not hold
+                if callback is not None and len(self.taken) > reported and not self._get("GROWTH_BEGUN"):
+                    reported = len(self.taken)
+                    callback(self._get("ELAPSED"), self.n_cells, int(self.taken.cells.sum()))
+        except BaseException:
+            self._undo_growth()
+            raise
         if callback is not None and len(self.taken) > reported:
             callback(span, self.n_cells, int(self.taken.cells.sum()))
         return self.taken
@@ -299,12 +300,14 @@ class _Loops:
     def advance(self, parallel: bool, grid: Array, packing: Array, *state: Any) -> int:
         """Run steps, on several threads if `parallel`; returns the status."""
         if parallel not in self.steps:
-            self.steps[parallel] = generated.step_of(*self.options, parallel)
-        if not self.addresses:
-            drift, bounds = self.traced
-            self.addresses = (
-                generated.drift_address(*drift),
-                generated.bounds_address(*bounds),
-                kernels.prune_address(drift[2]),
-            )
+            with released():  # compiling takes seconds, and changes nothing of the grid
+                drift, bounds = self.traced
+                self.addresses = (
+                    generated.drift_address(*drift),
+                    generated.bounds_address(*bounds),
+                    kernels.prune_address(drift[2]),
+                )
+                step = generated.step_of(*self.options, parallel)
+                compile_for(step, grid, packing, self.numbers, *self.addresses, *state)
+                self.steps[parallel] = step
         return self.steps[parallel](grid, packing, self.numbers, *self.addresses, *state)

@@ -12,10 +12,11 @@ import numpy as np
 
 from ensemble._check import message
 from ensemble._compile.numba import one_thread
+from ensemble._interrupts import held, released, take
 from ensemble._typing import Array
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.errors import GridError
-from ensemble.apps.gbees.run.single_run import Advance, GridRun
+from ensemble.apps.gbees.run.single_run import Advance, GridRun, Weights
 from ensemble.scalar import Ensemble
 
 __all__ = ["GridRuns"]
@@ -80,15 +81,20 @@ class GridRuns:
         """The runs that have not failed."""
         return [run for run, text in zip(self.runs, self.messages) if run is not None and text is None]
 
-    def replicate(self, n_samples: int) -> None:
-        """Replace the one run by `n_samples` copies of it."""
-        if self.n_samples == n_samples:
-            return
-        first = self.runs[0]
-        copies = n_samples - 1
-        self.runs = [first, *(None if first is None else first.copy() for _ in range(copies))]
-        self.messages = self.messages * n_samples
-        self.n_samples = n_samples
+    def _replicated(self, n_samples: int | None) -> GridRuns:
+        """`n_samples` copies of the one run, the first of which is the run itself; these runs where they have samples.
+
+        Messages are copies.
+        """
+        runs, messages, own = self.runs, list(self.messages), self.n_samples
+        if n_samples is not None and own != n_samples:
+            first = runs[0]
+            runs = [first, *(None if first is None else first.copy() for _ in range(n_samples - 1))]
+            messages, own = messages * n_samples, n_samples
+        return GridRuns(runs, messages, own)
+
+    def _become(self, other: GridRuns) -> None:
+        self.runs, self.messages, self.n_samples = other.runs, other.messages, other.n_samples
 
     # -- operations per sample -----------------------------------------------------------------------------------------
 
@@ -189,6 +195,38 @@ class GridRuns:
         results = [self._recording_failures(i, lambda run, i=i: work(run, i)) for i in range(len(self.runs))]  # type: ignore[misc]
         return self._as_ensemble([np.asarray(np.nan if value is None else value) for value in results], float)
 
+    def reweight(self, weigh: Callable[[GridRun, int], Weights], n_samples: int | None = None) -> Array:
+        """Bayes' rule in every run, or in none where an exception comes: the logarithm of the evidence per sample.
+
+        Ctrl-C is heard while `weigh` computes. A run without samples becomes `n_samples` runs where these are given.
+        """
+        before, taken_back = GridRuns(self.runs, self.messages, self.n_samples), []
+        with released():
+            made = self._replicated(n_samples)
+            each = range(len(made.runs))
+            weights = [made._recording_failures(i, lambda run, i=i: weigh(run, i)) for i in each]  # type: ignore[misc]
+        try:
+            with held():
+
+                def change(run: GridRun, i: int) -> float:
+                    take()
+                    if weights[i] is None:
+                        return float("nan")
+                    log_evidence, take_back = run.reweight(weights[i])
+                    taken_back.append(take_back)
+                    return log_evidence
+
+                found = made.numbers(change)
+                take()
+                self._become(made)
+            return found  # nothing lies between the end of `held` and the caller where an interrupt could come
+        except BaseException:
+            with held():
+                for take_back in taken_back:
+                    take_back()
+                self._become(before)
+            raise
+
     def scalars(self, work: Callable[[GridRun], float]) -> Array:
         """Like `numbers`; `work` does not take the number of the sample."""
         return self.numbers(lambda run, i: work(run))
@@ -229,22 +267,22 @@ class GridRuns:
         try:
             n_samples = int(state["n_samples"])
             have = -1 if self.n_samples is None else self.n_samples
-            if n_samples != have and have == -1:
-                self.replicate(n_samples)
-            elif n_samples != have:
+            if n_samples != have and have != -1:
                 raise ValueError(message("Gbees.restore", "state", f"have {have} samples", n_samples))
-            for i, run in enumerate(self.runs):
-                text = str(state[f"{i}/message"])
-                self.messages[i] = text or None
+            runs, messages = [], []
+            for i, run in enumerate(self.runs * n_samples if n_samples != have else self.runs):
+                messages.append(str(state[f"{i}/message"]) or None)
                 if run is not None:
                     parts = {name.partition("/")[2]: value for name, value in state.items() if name.startswith(f"{i}/")}
                     n = parts["indices"].shape[1]
                     if n != run.problem.n:
                         raise ValueError(message("Gbees.restore", "state", f"have {run.problem.n} dimensions", n))
-                    run.restore(parts, like)
+                    run = run.restored(parts, like)
+                runs.append(run)
         except KeyError as error:
             requirement = "hold all that Gbees.state gave"
             raise ValueError(message("Gbees.restore", "state", requirement, f"no entry {error}")) from None
+        self._become(GridRuns(runs, messages, None if n_samples == -1 else n_samples))
 
 
 def is_complete(run: GridRun, advance: Advance) -> bool:

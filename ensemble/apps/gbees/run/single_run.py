@@ -19,7 +19,7 @@ from ensemble.apps.gbees.run.cell_likelihood import integrate_likelihood
 from ensemble.apps.gbees.run.measurement import Noise, centres, log_likelihoods
 from ensemble.apps.gbees.run.sharpness import Sharpness, sharpness
 
-__all__ = ["Advance", "GridRun"]
+__all__ = ["Advance", "GridRun", "Weights"]
 
 MASS_LIMIT = 0.01
 """Probability lost, or added by clipping, from which on there is a warning."""
@@ -39,6 +39,17 @@ class Advance:
     def span(self) -> float:
         """The whole length."""
         return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a measurement does: weights of the cells, moments inside of them, and the cells and probabilities before."""
+
+    log_weights: Array
+    log_peak: float
+    moments: tuple[np.ndarray, np.ndarray] | None
+    indices: Array
+    probabilities: Array
 
 
 class GridRun:
@@ -111,8 +122,8 @@ class GridRun:
         self.record_advance(advance, completed=True)
         return self.engine.taken
 
-    def update(self, h: Callable[..., Array], y: np.ndarray, noise: Noise, likelihood: str = "auto") -> float:
-        """Bayes' rule for a measurement with Gaussian noise; the logarithm of its evidence."""
+    def weighed(self, h: Callable[..., Array], y: np.ndarray, noise: Noise, likelihood: str = "auto") -> Weights:
+        """What a measurement with Gaussian noise does to the cells; the run is not changed."""
         indices, p = self.engine.cells()
         sharp = sharpness(self.problem, indices, p, h, y, noise)
         axes = sharp.axes() if likelihood == "cell" or (likelihood == "auto" and sharp.is_sharp) else []
@@ -132,12 +143,11 @@ class GridRun:
                 f"{len(indices)} cells, the nearest {np.sqrt(-2.0 * nearest):.3g} standard deviations away. "
                 "Check y, or give it a larger R."
             )
-        log_evidence = self._reweight(weights, noise.log_peak)
-        if found is not None:
-            self.moments = in_space(self.problem, found.mean, found.covariance)
-            if (finer := too_narrow(self.problem, found.covariance)) is not None:
-                warnings.warn(finer, GridWarning, stacklevel=2)
-        return log_evidence
+        self._require_numbers(weights)
+        if found is not None and (finer := too_narrow(self.problem, found.covariance)) is not None:
+            warnings.warn(finer, GridWarning, stacklevel=2)
+        moments = None if found is None else in_space(self.problem, found.mean, found.covariance)
+        return Weights(weights, noise.log_peak, moments, indices, p)
 
     @property
     def mass_loss(self) -> float:
@@ -157,15 +167,16 @@ class GridRun:
         self.warning_limits[name] = 2.0 * value
         return value
 
-    def update_likelihood(self, log_likelihood: Callable[..., Array]) -> float:
-        """Bayes' rule for any likelihood; the logarithm of its evidence."""
-        indices, _ = self.engine.cells()
+    def weighed_by(self, log_likelihood: Callable[..., Array]) -> Weights:
+        """What any likelihood does to the cells; the run is not changed."""
+        indices, p = self.engine.cells()
         x = centres(self.problem, indices)
         xp = array_namespace(indices)
         weights = xp.broadcast_to(xp.asarray(log_likelihood(x, xp)), (indices.shape[0],))
-        return self._reweight(weights, 0.0)
+        self._require_numbers(weights)
+        return Weights(weights, 0.0, None, indices, p)
 
-    def _reweight(self, weights: Array, log_peak: float) -> float:
+    def _require_numbers(self, weights: Array) -> None:
         xp = array_namespace(weights)
         undefined = xp.logical_or(xp.isnan(weights), weights == xp.inf)
         if bool(xp.any(undefined)):
@@ -177,10 +188,25 @@ class GridRun:
                 f"{float(weights[cell])} at x = ({where}) and in {int(xp.count_nonzero(undefined)) - 1} other cells. "
                 "Make h, or the likelihood, a number there."
             )
-        log_evidence = self.engine.reweight(weights) + log_peak
-        self.moments = None
+
+    def update(self, h: Callable[..., Array], y: np.ndarray, noise: Noise, likelihood: str = "auto") -> float:
+        """Bayes' rule for a measurement with Gaussian noise; the logarithm of its evidence."""
+        return self.reweight(self.weighed(h, y, noise, likelihood))[0]
+
+    def reweight(self, weights: Weights) -> tuple[float, Callable[[], None]]:
+        """Bayes' rule; the logarithm of the evidence, and a function that takes it back, to the bit."""
+        engine, before = self.engine, (self.moments, self.log_evidence)
+        about = engine.velocity_time, engine.count, engine.taken, engine.report_each_step
+        log_evidence = engine.reweight(weights.log_weights) + weights.log_peak
+        self.moments = weights.moments
         self.log_evidence += log_evidence
-        return log_evidence
+
+        def take_back() -> None:
+            made = self.make(self.problem, weights.indices, weights.probabilities, about[0])
+            _, made.count, made.taken, made.report_each_step = about
+            self.engine, (self.moments, self.log_evidence) = made, before
+
+        return log_evidence, take_back
 
     def cells(self) -> Cells:
         """Every stored cell, active or not."""
@@ -212,18 +238,21 @@ class GridRun:
             "moments": np.array([]) if self.moments is None else np.vstack(self.moments),
         }
 
-    def restore(self, state: dict[str, np.ndarray], like: Array) -> None:
-        """Continue from `state`."""
+    def restored(self, state: dict[str, np.ndarray], like: Array) -> GridRun:
+        """The run of the same problem in another state."""
         time, velocity_time, log_evidence = (float(value) for value in state["times"])
         indices, p = asarray_like(state["indices"], like), asarray_like(state["probabilities"], like)
-        self.engine = self.make(self.problem, indices, p, velocity_time)
-        self.engine.count = int(state["count"])
-        self.time, self.log_evidence = time, log_evidence
+        made = object.__new__(GridRun)
+        made.problem, made.make, made.warning_limits = self.problem, self.make, dict(self.warning_limits)
+        made.engine = self.make(self.problem, indices, p, velocity_time)
+        made.engine.count = int(state["count"])
+        made.time, made.log_evidence = time, log_evidence
         interrupted = [float(value) for value in state["under_way"]]
-        self.interrupted = Advance(*interrupted) if interrupted else None
-        self.steps = Steps(*(state[f"step_{name}"] for name in ("lengths", "cells", "masses", "clipped")))
+        made.interrupted = Advance(*interrupted) if interrupted else None
+        made.steps = Steps(*(state[f"step_{name}"] for name in ("lengths", "cells", "masses", "clipped")))
         moments = np.asarray(state.get("moments", ()))
-        self.moments = (moments[0], moments[1:]) if moments.size else None
+        made.moments = (moments[0], moments[1:]) if moments.size else None
+        return made
 
 
 def in_space(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from ensemble._backend import array_namespace
 from ensemble._kernels.kalman.scan import prefix_scan
 from ensemble._typing import Array
+from ensemble.apps.kalman.array.agreement import differ
 from ensemble.apps.kalman.array.elements import Element, combine_filter, extend_filter
 from ensemble.apps.kalman.array.steps import predict, update
 from ensemble.apps.kalman.series import Series
@@ -30,14 +31,20 @@ def chunk_filter(series: Series) -> tuple[Array, Array, Array, Series | None]:
     total = _chunk_elements(series, starts, n_chunks, length)
     _, b, C, _, _ = prefix_scan(combine_filter, total, algorithm="hillis_steele")
     xp = array_namespace(b, C)
-    m, P = (xp.concat([a[:1, ...], z[:-1, ...]], axis=0) for a, z in ((starts[1], b), (starts[2], C)))
+    first = tuple(xp.concat([a[:1, ...], z[:-1, ...]], axis=0) for a, z in ((starts[1], b), (starts[2], C)))
+    m, P = first
     parts: tuple[list[Array], ...] = ([], [], [])
     for j in range(length):
         F, Q, u, H, R, d, y = _step_of_chunks(series, j, n_chunks, length)
-        m, P = predict(F, Q, u, m, P)
-        m, P, term = update(H, R, d, y, m, P)
+        m, ahead = predict(F, Q, u, m, P)
+        m, P, term = update(H, R, d, y, m, ahead)
         for kept, value in zip(parts, (m, P, xp.broadcast_to(term, (n_chunks, *series.batch))), strict=True):
             kept.append(value)
+    if n_chunks > 1:  # what a chunk ends with is what the next one starts from
+        ends = m[:-1, ...], P[:-1, ...]
+        noise = R[:-1, ...] if R.shape[0] > 1 else R
+        lost, terms = differ(*(a[1:, ...] for a in first), *ends, noise, ahead[:-1, ...]), parts[2][0]
+        parts[2][0] = xp.concat([terms[:1, ...], xp.where(lost, terms[1:, ...] + float("nan"), terms[1:, ...])], axis=0)
     whole = tuple(
         xp.reshape(xp.stack(kept, axis=1), (n_chunks * length, *kept[0].shape[1:])) for kept in parts
     )  # fmt: skip

@@ -28,6 +28,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.square_root import semidefinite_factor, triangle
@@ -164,9 +166,9 @@ class DiffuseState:
         lost = finite <= (margin * _tiny(self.U) * _sum(terms * size)) ** 2
         chosen, pivot, ratios, unclear = self._choice(h, terms)
         fix = xp.any(chosen, axis=-1)
-        state = self._eliminated(chosen, pivot, ratios)
+        state, least = self._eliminated(chosen, pivot, ratios)
         known = xp.where(lost, one, finite)
-        K = xp.where(fix[..., None], state._least_gain(self, chosen, pivot), _times(self.U, a) / known[..., None])
+        K = xp.where(fix[..., None], least, _times(self.U, a) / known[..., None])
         X = xp.where(fix[..., None], K, K / (one + xp.sqrt(xp.where(lost, zero, r / known)))[..., None])
         left_out = xp.logical_and(lost, xp.logical_not(fix))
         if semidefinite:
@@ -208,20 +210,15 @@ class DiffuseState:
         length = xp.sqrt(_sum(xp.moveaxis(self.N * self.N, -2, -1)))
         score = xp.where(decided, xp.abs(g) / xp.where(decided, length, one), -one)
         best = xp.max(score, axis=-1, keepdims=True)
-        chosen: list[Array] = []
-        for j in range(g.shape[-1]):
-            first = xp.logical_and(decided[..., j], score[..., j] == best[..., 0])
-            for earlier in chosen:
-                first = xp.logical_and(first, xp.logical_not(earlier))
-            chosen.append(first)
-        column = xp.stack(chosen, axis=-1)
+        largest = xp.logical_and(decided, score == best)
+        column = xp.logical_and(largest, xp.cumulative_sum(xp.astype(largest, xp.int64), axis=-1) == 1)
         fix = xp.any(column, axis=-1)
         pivot = xp.where(fix, _sum(xp.where(column, g, zero)), one)
         ratios = xp.where(xp.logical_and(self.free > 0, fix[..., None]), g / pivot[..., None], zero)
         return column, pivot, ratios, xp.logical_and(xp.any(there, axis=-1), xp.logical_not(fix))
 
-    def _eliminated(self, chosen: Array, pivot: Array, ratios: Array) -> DiffuseState:
-        """The state without the chosen column, which is taken out of all others."""
+    def _eliminated(self, chosen: Array, pivot: Array, ratios: Array) -> tuple[DiffuseState, Array]:
+        """The state without the chosen column, which is taken out of all others, and the gain that fixes the column."""
         xp = array_namespace(chosen, self.B, self.N)
         zero = xp.asarray(0.0, dtype=self.B.dtype)
 
@@ -234,18 +231,10 @@ class DiffuseState:
         free = xp.where(chosen, zero, self.free)
         B = self._without_rounding(without(self.B, ratios), sizes)
         N = without(self.N, ratios)
-        fixed = xp.any(chosen, axis=-1)
-        volume = xp.where(fixed, _log_volume(N, free), self.volume)
-        return replace(self, B=B, N=N, free=free, sizes=sizes, volume=volume)
-
-    def _least_gain(self, before: DiffuseState, chosen: Array, pivot: Array) -> Array:
-        """The gain of an entry that fixes the chosen column of `before`; this state has no longer that column."""
-        xp = array_namespace(chosen, self.B, self.N)
-        zero = xp.asarray(0.0, dtype=self.B.dtype)
-        b, n = (_sum(xp.where(chosen[..., None, :], a, zero)) / pivot[..., None] for a in (before.B, before.N))
-        along = _times(self.N.mT, n)
-        share, _ = _solve_gram(self.N, self.free, along)
-        return b - _times(self.B, share)
+        b, n = (_sum(xp.where(chosen[..., None, :], a, zero)) / pivot[..., None] for a in (self.B, self.N))
+        share, log_volume = _solve_gram(N, free, _times(N.mT, n))
+        volume = xp.where(xp.any(chosen, axis=-1), log_volume, self.volume)
+        return replace(self, B=B, N=N, free=free, sizes=sizes, volume=volume), b - _times(B, share)
 
 
 def _times(A: Array, x: Array) -> Array:
@@ -254,6 +243,9 @@ def _times(A: Array, x: Array) -> Array:
 
 def _sum(a: Array) -> Array:
     """The sum over the last axis, in order, so that it has the same bits in every stack."""
+    if type(a) is np.ndarray:
+        summed: np.ndarray = np.cumsum(a, axis=-1)[..., -1]
+        return summed
     total = a[..., 0]
     for i in range(1, a.shape[-1]):
         total = total + a[..., i]
@@ -292,14 +284,10 @@ def _gram(N: Array, free: Array) -> tuple[Array, Array]:
 
 
 def _solve_gram(N: Array, free: Array, right: Array) -> tuple[Array, Array]:
+    """``(N' N)^-1 right`` and ``log det N' N`` of the free columns."""
     gram, lengths = _gram(N, free)
     _, _, solved, log_det = ldl_solve(gram, (right / lengths)[..., None], floor=_floor(N))
     return solved[..., 0] / lengths, log_det + 2.0 * _sum(array_namespace(lengths).log(lengths))
-
-
-def _log_volume(N: Array, free: Array) -> Array:
-    """``log det N' N`` of the free columns."""
-    return _solve_gram(N, free, 0.0 * free)[1]
 
 
 def _floor(N: Array) -> float:

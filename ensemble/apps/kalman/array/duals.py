@@ -1,6 +1,10 @@
 """Forward derivatives: numbers that carry their partial derivatives through arithmetic and functions.
 
 Values and partials are arrays of any Array API library, or Ensembles; a partial of None is zero and costs nothing.
+
+The rules are those of `ensemble._compile.trace.derivatives`: a factor of zero makes a product zero though the other is
+infinite or NaN, `where`, `maximum` and `minimum` have the derivative of what they choose, the second operand where both
+are equal, and `hypot` and `atan2` have the derivative 0 at the origin.
 """
 
 from __future__ import annotations
@@ -8,6 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import message
@@ -76,6 +82,14 @@ class Dual:
     def __ge__(self, other: Any) -> Any:
         return self.value >= _value(other)
 
+    def __eq__(self, other: object) -> Any:
+        return self.value == _value(other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.value != _value(other)
+
+    __hash__ = None  # type: ignore[assignment]  # equal where values are, which is an array
+
     def __bool__(self) -> bool:
         advice = "Write xp.where(condition, a, b) for a branch."
         raise TypeError(message("differentiation", "a truth value", "not be asked of the state", "if or while", advice))
@@ -104,9 +118,21 @@ def _log(a: Any) -> Any:
 
 
 def _scaled(slope: Any, partial: Any) -> Any:
+    """A slope times a partial derivative; zero where either is, though the other be infinite or NaN."""
     if partial is None or slope is None:
         return None
-    return partial if isinstance(slope, float) and slope == 1.0 else slope * partial
+    if isinstance(slope, float) and slope == 1.0:
+        return partial
+    first = slope if isinstance(partial, float) else _nonzero(partial, slope)
+    return first * (partial if isinstance(slope, float) else _nonzero(slope, partial))
+
+
+def _nonzero(factor: Any, a: Any) -> Any:
+    """`a`, or zero where `factor` is zero."""
+    if isinstance(a, float):
+        return a  # finite
+    xp = array_namespace(factor, a)
+    return xp.where(factor == 0, xp.zeros((), dtype=a.dtype), a)
 
 
 def _sum(a: Any, b: Any) -> Any:
@@ -116,7 +142,8 @@ def _sum(a: Any, b: Any) -> Any:
 def _combined(a: Any, b: Any, value: Callable[..., Any], slopes: Callable[..., tuple[Any, Any]]) -> Dual:
     """A function of two operands by the chain rule."""
     x, y = _value(a), _value(b)
-    by_a, by_b = slopes(x, y)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        by_a, by_b = slopes(x, y)
     count = (a if isinstance(a, Dual) else b).count
     none = (None,) * count
     of_a = a.partials if isinstance(a, Dual) else none
@@ -130,6 +157,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "divide": lambda a, b: a / b, "pow": lambda a, b: a**b, "negative": lambda a: -a,
     "less": lambda a, b: a < b, "less_equal": lambda a, b: a <= b,
     "greater": lambda a, b: a > b, "greater_equal": lambda a, b: a >= b,
+    "equal": lambda a, b: a == b, "not_equal": lambda a, b: a != b,
 }  # fmt: skip
 
 SLOPES: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -179,7 +207,8 @@ class DualNamespace:
             x = arguments[0].value
             xp = array_namespace(x)
             y = getattr(xp, name)(x)
-            slope = SLOPES[name](xp, x, y)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                slope = SLOPES[name](xp, x, y)
             return Dual(y, tuple(_scaled(slope, p) for p in arguments[0].partials))
 
         return function
@@ -192,10 +221,12 @@ class DualNamespace:
         return _combined(a, b, lambda *_: xp.where(condition, x, y), lambda *_: (first, 1.0 - first))
 
     def maximum(self, a: Any, b: Any) -> Any:
-        return self.where(_value(a) >= _value(b), a, b)
+        x, y = _value(a), _value(b)
+        return self.where((x > y) | (x != x), a, b)
 
     def minimum(self, a: Any, b: Any) -> Any:
-        return self.where(_value(a) <= _value(b), a, b)
+        x, y = _value(a), _value(b)
+        return self.where((x < y) | (x != x), a, b)
 
     def pow(self, a: Any, b: Any) -> Any:
         return a**b
@@ -205,13 +236,15 @@ class DualNamespace:
             return self._xp.hypot(a, b)
         xp, (x, y) = _arrays(None, _value(a), _value(b))
         length = xp.hypot(x, y)
-        return _combined(a, b, lambda *_: length, lambda *_: (x / length, y / length))
+        whole = xp.where(length == 0, xp.ones((), dtype=length.dtype), length)
+        return _combined(a, b, lambda *_: length, lambda *_: (x / whole, y / whole))
 
     def atan2(self, a: Any, b: Any) -> Any:
         if not (isinstance(a, Dual) or isinstance(b, Dual)):
             return self._xp.atan2(a, b)
         xp, (y, x) = _arrays(None, _value(a), _value(b))
         square = x * x + y * y
+        square = xp.where(square == 0, xp.ones((), dtype=square.dtype), square)
         return _combined(a, b, lambda *_: xp.atan2(y, x), lambda *_: (x / square, -y / square))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
+from ensemble.apps.kalman.array.agreement import solve
 from ensemble.apps.kalman.array.steps import (
     apply,
     innovation_scale,
@@ -101,7 +102,7 @@ def combine_filter(earlier: Element, later: Element) -> Element:
     xp = array_namespace(Ai, Aj)
     n = Ai.shape[-1]
     right = xp.concat([Ai, Ci, (bi + apply(Ci, ej))[..., None]], axis=-1)
-    solved = xp.linalg.solve(xp.eye(n, dtype=Ai.dtype) + Ci @ Jj, right)
+    solved = solve(xp.eye(n, dtype=Ai.dtype) + Ci @ Jj, right)
     XA, XC, xb = solved[..., :n], solved[..., n : 2 * n], solved[..., 2 * n]
     return (
         Aj @ XA,
@@ -180,5 +181,5 @@ def advance_filter(element: Element, m: Array, P: Array) -> tuple[Array, Array]:
     A, b, C, eta, J = element
     xp, n = array_namespace(A, m), A.shape[-1]
     right = xp.concat([P, (m + apply(P, eta))[..., None]], axis=-1)
-    solved = xp.linalg.solve(xp.eye(n, dtype=m.dtype) + P @ J, right)
+    solved = solve(xp.eye(n, dtype=m.dtype) + P @ J, right)
     return apply(A, solved[..., n]) + b, symmetric(A @ solved[..., :n] @ A.mT + C)

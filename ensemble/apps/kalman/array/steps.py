@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ensemble._backend import array_namespace, backend_of
+import numpy as np
+
+from ensemble._backend import COMPILED_DTYPES, array_namespace, backend_of
 from ensemble._kernels.kalman.step import known_part, least_pivot, lost_part
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
@@ -50,7 +52,8 @@ def product(A: Array, B: Array) -> Array:
 
     Libraries of linear algebra choose an order by the number and the memory of the matrices.
     """
-    if backend_of(*(a.samples if isinstance(a, Ensemble) else a for a in (A, B))) != "numba":
+    plain = type(A) is type(B) is np.ndarray and A.dtype in COMPILED_DTYPES and B.dtype in COMPILED_DTYPES
+    if not plain and backend_of(*(a.samples if isinstance(a, Ensemble) else a for a in (A, B))) != "numba":
         return A @ B
     total = A[..., :, 0, None] * B[..., 0, None, :]
     for k in range(1, A.shape[-1]):
@@ -108,13 +111,14 @@ def update(
     M = symmetric(P - times(white[..., :-1].mT, weighted[..., :-1]))
     log_density = -0.5 * (quadratic + log_det + n_observed * LOG_2PI)
     covariance = corrected(M, H, R, K, times)
-    known = xp.linalg.diagonal(covariance) <= known_part(P.shape[-1], _name(P)) * xp.linalg.diagonal(P)
+    before, variance = xp.linalg.diagonal(P), xp.linalg.diagonal(covariance)
+    exact = xp.any(xp.linalg.diagonal(R) <= 0, axis=-1)
+    rest = xp.eye(P.shape[-1], dtype=P.dtype) - times(K, H)
+    bound = lost_part(_name(P)) * (P.shape[-1] * apply(rest * rest, before, times))
+    lost = xp.logical_and(xp.any(variance < bound, axis=-1), xp.logical_not(exact))
+    known = xp.logical_and(variance <= known_part(P.shape[-1], _name(P)) * before, exact[..., None])
     known = xp.logical_and(known[..., None], xp.eye(P.shape[-1], dtype=xp.bool))
     covariance = xp.where(known, 0.0 * covariance, covariance)
-    left = 1.0 - xp.linalg.diagonal(times(K, H))
-    variance, bound = xp.linalg.diagonal(covariance), lost_part(_name(P)) * left * left * xp.linalg.diagonal(P)
-    lost = xp.any(xp.logical_and(variance > 0, variance <= bound), axis=-1)
-    lost = xp.logical_and(lost, xp.all(xp.linalg.diagonal(R) > 0, axis=-1))
     log_density = xp.where(lost, log_density + float("nan"), log_density)
     return m + apply(K, innovation, times), covariance, log_density
 
@@ -188,22 +192,36 @@ def ldl_solve(
             lost = _is_rounding(pivot, A, scale, j)
             return xp.where(lost, zero, one / xp.where(lost, one, pivot))
         least = zero if terms is None else lost_part(_name(A)) * terms[..., j]
-        pivot = xp.where(pivot > least, pivot, nan) if floor is None else xp.where(pivot < floor, floor * one, pivot)
+        good = xp.logical_and(pivot > least, pivot > zero)  # terms of lost covariances may be negative
+        pivot = xp.where(good, pivot, nan) if floor is None else xp.where(pivot < floor, floor * one, pivot)
         logs.append(xp.log(pivot))
         return one / pivot
 
-    rows = [xp.concat([A[..., i, :], B[..., i, :]], axis=-1) for i in range(n)]
-    inverses = [inverse[..., None] for inverse in _eliminate(rows, invert)]
+    reduced, pivots = _eliminate(xp.concat([A, B], axis=-1), invert)
+    inverses = xp.stack(pivots, axis=-1)[..., None]
     log_det = sum(logs, start=xp.zeros_like(A[..., 0, 0]))
-    white = [row[..., n:] for row in rows]
-    weighted = [row * inverse for row, inverse in zip(white, inverses, strict=True)]
-    solved: list[Array] = [None] * n
+    white = reduced[..., :, n:]
+    solved = _substituted(reduced, white, inverses)
+    return white, white * inverses, solved, log_det
+
+
+def _substituted(reduced: Array, white: Array, inverses: Array) -> Array:
+    """The solutions from the eliminated rows, their terms subtracted one after the other."""
+    n = white.shape[-2]
+    if type(white) is np.ndarray:
+        solved = np.empty_like(white)
+        for j in range(n - 1, -1, -1):
+            terms = reduced[..., j, j + 1 : n, None] * solved[..., j + 1 :, :]
+            right = np.subtract.reduce(np.concatenate([white[..., j : j + 1, :], terms], axis=-2), axis=-2)
+            solved[..., j, :] = right * inverses[..., j, :]
+        return solved
+    rows: list[Array] = [None] * n
     for j in range(n - 1, -1, -1):
-        right = white[j]
+        right = white[..., j, :]
         for i in range(j + 1, n):
-            right = right - rows[j][..., i, None] * solved[i]
-        solved[j] = right * inverses[j]
-    return *(xp.stack(parts, axis=-2) for parts in (white, weighted, solved)), log_det
+            right = right - reduced[..., j, i, None] * rows[i]
+        rows[j] = right * inverses[..., j, :]
+    return array_namespace(white).stack(rows, axis=-2)
 
 
 def is_singular(A: Array, scale: Array | None = None) -> Array:
@@ -217,19 +235,20 @@ def is_singular(A: Array, scale: Array | None = None) -> Array:
         found[0] = xp.logical_or(found[0], lost)
         return one / xp.where(lost, one, pivot)
 
-    _eliminate([A[..., i, :] for i in range(A.shape[-1])], invert)
+    _eliminate(A, invert)
     return found[0]
 
 
-def _eliminate(rows: list[Array], invert: Callable[[Array, int], Array]) -> list[Array]:
-    """Eliminate below the diagonal, in place; the inverse pivots, which ``invert(pivot, j)`` computes."""
-    inverses = []
-    for j in range(len(rows)):
-        inverse = invert(rows[j][..., j], j)
+def _eliminate(A: Array, invert: Callable[[Array, int], Array]) -> tuple[Array, list[Array]]:
+    """A without what lies below the diagonal; the inverse pivots, which ``invert(pivot, j)`` computes."""
+    xp, inverses = array_namespace(A), []
+    for j in range(A.shape[-2]):
+        inverse = invert(A[..., j, j], j)
         inverses.append(inverse)
-        for i in range(j + 1, len(rows)):
-            rows[i] = rows[i] - (rows[i][..., j] * inverse)[..., None] * rows[j]
-    return inverses
+        below = A[..., j + 1 :, :]
+        below = below - (below[..., :, j] * inverse[..., None])[..., :, None] * A[..., j, None, :]
+        A = xp.concat([A[..., : j + 1, :], below], axis=-2)
+    return A, inverses
 
 
 def _is_rounding(pivot: Array, A: Array, scale: Array | None, j: int) -> Array:
