@@ -173,7 +173,7 @@ class Methods(Protocols):
     def transpose(self, *axes: Any) -> Self:
         """The visible axes in the order `axes`, backwards without them: a view."""
         if len(axes) == 2 and type(self.samples) is not np.ndarray and library_of(self.samples) == "torch":
-            return np.swapaxes(self, *axes)  # type: ignore[no-any-return, call-overload]  # as of a tensor
+            return np.swapaxes(self, *axes)  # type: ignore[return-value]  # as of a tensor
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         backwards = tuple(reversed(range(len(self._visible()))))
         return self._lifted("permute_dims", order or backwards)
