@@ -158,3 +158,17 @@ def nonzero_rows(values: Any) -> np.ndarray:
     starts, end = range(0, values.shape[0], step), values.shape[0]
     parts = [to_numpy(xp.any(values[k : min(k + step, end), ...] != 0, axis=1)) for k in starts]
     return np.concatenate([np.zeros(0, bool), *parts])
+
+
+def product_terms(a: CrsGraph, b: CrsGraph, product: CrsGraph) -> tuple[np.ndarray, np.ndarray, CrsGraph]:
+    """The terms of a product: the numbers of their entries in both factors, and the graph of a matrix of sums."""
+    counts = np.diff(b.indptr)[a.indices]
+    first = np.repeat(np.arange(a.nnz), counts)
+    starts = np.repeat(b.indptr[:-1][a.indices] - np.cumsum(counts) + counts, counts)
+    second = starts + np.arange(first.size)
+    columns = b.indices[second].astype(np.int64)
+    entry = np.searchsorted(product.keys, a.row_of_entry[first] * np.int64(product.shape[1]) + columns)
+    order = np.argsort(entry, kind="stable")
+    starts = np.searchsorted(entry[order], np.arange(product.nnz + 1))
+    sums = CrsGraph.unchecked(starts, np.arange(first.size), (product.nnz, first.size))
+    return first[order], second[order], sums

@@ -16,7 +16,15 @@ from ensemble._check import kind_of, message, places_of, require, require_unmask
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
-from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample, placed, united
+from ensemble.linalg.arithmetic import (
+    MatrixArithmetic,
+    computed,
+    nonzero_rows,
+    per_sample,
+    placed,
+    product_terms,
+    united,
+)
 from ensemble.linalg.elements import assembly_of, element_samples, summed_coordinates
 from ensemble.linalg.entries import Entries, TransposedEntries
 from ensemble.linalg.graph import CrsGraph, OnGraph
@@ -327,7 +335,7 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
 
     def _product_with_gradient(self, other: CrsMatrix, graph: CrsGraph, a: Any, b: Any) -> Any:
         """The values of the product by operations that have derivatives: its terms, and a product that sums them."""
-        first, second, sums = self.graph.product_terms(other.graph, graph)
+        first, second, sums = product_terms(self.graph, other.graph, graph)
         xp = array_namespace(a)
         terms = xp.take(a, asarray_like(first, a), axis=0) * xp.take(b, asarray_like(second, a), axis=0)
         ones = xp.astype(asarray_like(np.ones((first.size, 1)), terms), terms.dtype)

@@ -210,20 +210,6 @@ class CrsGraph:
         indptr, indices = product_graph(self.indptr, self.indices, other.indptr, other.indices, other.shape[1])
         return CrsGraph.unchecked(indptr, indices, (self.shape[0], other.shape[1]))
 
-    def product_terms(self, other: CrsGraph, product: CrsGraph) -> tuple[np.ndarray, np.ndarray, CrsGraph]:
-        """The terms of A B: the numbers of their entries of A and of B, and the graph of a matrix that sums them."""
-        counts = np.diff(other.indptr)[self.indices]
-        first = np.repeat(np.arange(self.nnz), counts)
-        starts = np.repeat(other.indptr[:-1][self.indices] - np.cumsum(counts) + counts, counts)
-        second = starts + np.arange(first.size)
-        columns = other.indices[second].astype(np.int64)
-        wanted = self.row_of_entry[first] * np.int64(product.shape[1]) + columns
-        entry = np.searchsorted(product.keys, wanted)
-        order = np.argsort(entry, kind="stable")
-        starts = np.searchsorted(entry[order], np.arange(product.nnz + 1))
-        sums = CrsGraph.unchecked(starts, np.arange(first.size), (product.nnz, first.size))
-        return first[order], second[order], sums
-
     @cached_property
     def transposed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(indptr, indices, entries) of the transpose: its entry k is entry ``entries[k]`` of this graph."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import array
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from ensemble._check import message, require_one_library
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._memory import MemoryToken, refill
 from ensemble.scalar.divergence.policy import as_scalars, conversion_failure, failure, in_run
-from ensemble.scalar.plain_arrays import plain_array
+from ensemble.scalar.plain_arrays import compared_with, never_equals, plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
 
@@ -133,19 +132,6 @@ def weak_beside(samples: Any, *dtypes: Any) -> Any:
     return samples.astype(np.empty(0, found).real.dtype, copy=False) if found.kind in "fc" else samples
 
 
-def _sequence(samples: Array, other: Any) -> Any:
-    """The array that NumPy compares with for a range, a memory view or another sequence of numbers, or None."""
-    numeric = type(samples) is np.ndarray and getattr(type(other), "__array_ufunc__", None) is None
-    if not numeric or not (hasattr(other, "__array__") or isinstance(other, Sequence | memoryview | array.array)):
-        return None
-    value = np.asarray(other)
-    return value if value.ndim and value.dtype.kind in "biufc" else None
-
-
-def _never_equal(other: Any) -> bool:
-    return other is None or isinstance(other, str | bytes)
-
-
 def refuse_foreign_equality(samples: Array, other: Any) -> None:
     """Raise in code that runs as if for one sample, where ``x == other`` would be False for want of a rule.
 
@@ -153,7 +139,7 @@ def refuse_foreign_equality(samples: Array, other: Any) -> None:
     """
     kind = type(other)
     of_python = kind.__module__.partition(".")[0] in sys.stdlib_module_names
-    never_equal = samples.ndim == 1 and _never_equal(other)
+    never_equal = samples.ndim == 1 and never_equals(other)
     if of_python and not never_equal and kind.__eq__ is not object.__eq__ and in_run():  # type: ignore[comparison-overlap]
         raise failure(TypeError(message("Ensemble", "operands of ==", "be numbers or arrays", kind.__name__)))
 
@@ -175,9 +161,9 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
             right = right_operand(left, other)
             if right is NotImplemented:
                 if compares:
-                    if type(left) is np.ndarray and left.ndim > 1 and _never_equal(other):
+                    if type(left) is np.ndarray and left.ndim > 1 and never_equals(other):
                         return _result(self, np.full_like(left, operation is operator.ne, bool), sample_set)
-                    if (right := _sequence(left, other)) is not None:
+                    if (right := compared_with(left, other)) is not None:
                         return method(self, right)
                     refuse_foreign_equality(left, other)
                 elif hasattr(other, "tocsr"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import kind_of, message
 
-__all__ = ["array_like", "plain_array", "plain_arrays"]
+__all__ = ["array_like", "compared_with", "never_equals", "plain_array", "plain_arrays"]
 
 
 def plain_array(value: Any, function: str, argument: str) -> Any:
@@ -38,12 +40,26 @@ def array_like(value: Any) -> Any:
         return value
     if hasattr(type(value), "take_samples"):
         return value
-    array = np.asarray(value)
-    if array.ndim:
-        return array
+    made = np.asarray(value)
+    if made.ndim:
+        return made
     if getattr(type(value), "__array_ufunc__", None) is None:
         return value
-    return complex(value) if array.dtype.kind == "c" else float(value)
+    return complex(value) if made.dtype.kind == "c" else float(value)
+
+
+def compared_with(samples: Any, other: Any) -> Any:
+    """The array that NumPy compares with for a range, a memory view or another sequence of numbers, or None."""
+    numeric = type(samples) is np.ndarray and getattr(type(other), "__array_ufunc__", None) is None
+    if not numeric or not (hasattr(other, "__array__") or isinstance(other, Sequence | memoryview | array.array)):
+        return None
+    value = np.asarray(other)
+    return value if value.ndim and value.dtype.kind in "biufc" else None
+
+
+def never_equals(other: Any) -> bool:
+    """Whether no number equals `other`: None and texts."""
+    return other is None or isinstance(other, str | bytes)
 
 
 def plain_arrays(tree: Any, function: str) -> Any:

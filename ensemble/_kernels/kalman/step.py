@@ -180,8 +180,8 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
     """Mean and covariance given `y`, ``r' S^-1 r``, the pivots of ``2 pi S``, 1 where missing.
 
     Then the gain, the triangle and the inverse pivots of ``S = L D L'``, and ``L^-1 r``. A pivot that cancellation has
-    taken digits from is NaN, see `lost_part`, and so is the first one where a variance has lost too many. Beside an entry
-    that is seen without noise, a variance of which rounding is left is zero. The covariance is
+    taken digits from is NaN, see `lost_part`, and so is the first one where a variance has lost too many. Beside an
+    entry that is seen without noise, a variance of which rounding is left is zero. The covariance is
     ``M = P - P H' S^-1 H P``, minus the part of Joseph's form that is zero but for the rounding errors of M: it is made
     of the residual ``G = K R - M H'``.
     """

@@ -242,12 +242,12 @@ def log_densities(series: Series, m: Array, P: Array) -> Array:
     if series.predict_first:
         first = predict(series.at("F", 0), series.at("Q", 0), series.at("u", 0), *first)
     *again, term = update(series.at("H", 0), series.at("R", 0), series.at("d", 0), series.y[0, ...], *first)
-    lost = differ(m[0, ...], P[0, ...], *again, series.at("R", 0), first[1])
+    lost = differ((m[0, ...], P[0, ...]), again, series.at("R", 0), first[1])
     terms = xp.broadcast_to(xp.where(lost, term + float("nan"), term), series.batch)[None, ...]
     if series.n_steps == 1:
         return terms
     F, Q, u, H, R, d = (series.each(name, slice(1, None)) for name in ("F", "Q", "u", "H", "R", "d"))
     ahead = predict(F, Q, u, m[:-1, ...], P[:-1, ...])
     *again, rest = update(H, R, d, series.y[1:, ...], *ahead)
-    rest = xp.where(differ(m[1:, ...], P[1:, ...], *again, R, ahead[1]), rest + float("nan"), rest)
+    rest = xp.where(differ((m[1:, ...], P[1:, ...]), again, R, ahead[1]), rest + float("nan"), rest)
     return xp.concat([terms, rest], axis=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -205,8 +206,15 @@ class SeriesState(ArrayState):
         return from_series(one, terms[:, 0].astype(np.float64), n_samples)
 
 
+RECORDED = 256
+"""Steps from the start that are kept, to be taken again on square roots. Later ones go on from covariances."""
+
+
 class GuardedState:
-    """A state by covariances, and one by factors for the series whose covariances lose too many digits."""
+    """A state by covariances, and one by factors for the series whose covariances lose too many digits.
+
+    What is lost below a wide prior shows some steps later, so the steps from the start are taken again then.
+    """
 
     diffuse_covariance = None
 
@@ -214,6 +222,9 @@ class GuardedState:
         self.state, self.series = state, series
         self.roots: Any = None
         self.lost: Any = None
+        self.start = state.mean + 0.0, state.covariance + 0.0, state.log_likelihood + 0.0
+        self.first_observation = getattr(state, "last_observation", None)
+        self.taken: list[tuple[str, Any]] | None = []
         if series.root is not None:
             lost = _is_nearly_singular(series)
             if _any(lost):
@@ -255,12 +266,20 @@ class GuardedState:
         self.state.predict(k)
         if self.roots is not None:
             self.roots.predict(k)
+        self._record("predict", k)
 
     def update(self, k: int, y: Any) -> None:
         self._guarded(lambda state: state.update(k, y))
+        self._record("update", k, y)
 
     def step(self, k: int, y: Any) -> None:
         self._guarded(lambda state: state.step(k, y))
+        self._record("step", k, y)
+
+    def _record(self, name: str, k: int, *y: Any) -> None:
+        if self.taken is not None:
+            self.taken.append((name, (k, *deepcopy(y))))  # y may be a buffer of the caller
+            self.taken = self.taken if len(self.taken) <= RECORDED else None
 
     def _guarded(self, advance: Any) -> None:
         before, self.state = self.state, self.state.copied()
@@ -281,9 +300,14 @@ class GuardedState:
         advance(self.roots)
 
     def _change_over(self, new: Array, mean: Array, covariance: Array, log_likelihood: Any, last: Any) -> None:
-        """Square roots for the series in `new`, from the state before the step."""
+        """Square roots for the series in `new`, from the start, or from the state before the step."""
+        if self.taken is not None:
+            mean, covariance, log_likelihood = self.start
+            last = self.first_observation
         roots = RootState(self.series, mean, semidefinite_factor(covariance), last)
         roots.log_likelihood = roots.log_likelihood + log_likelihood
+        for name, arguments in self.taken or ():
+            getattr(roots, name)(*arguments)
         if self.roots is not None:
             xp = array_namespace(new, roots.mean, self.roots.mean)
             for name, tail in (("mean", 1), ("covariance", 2), ("root", 2), ("log_likelihood", 0)):

@@ -252,7 +252,7 @@ def _differs_from_recursion(series: Series, m: Array, P: Array, mean: Array, cov
     F, Q, u, R = (series.each(name, slice(1, None)) for name in ("F", "Q", "u", "R"))
     step = rts_gain(F, Q, u, m[:-1, ...], P[:-1, ...])
     again = smooth(*step, mean[1:, ...], covariance[1:, ...])
-    found = differ(mean[:-1, ...], covariance[:-1, ...], *again, R, P[:-1, ...])
+    found = differ((mean[:-1, ...], covariance[:-1, ...]), again, R, P[:-1, ...])
     return xp.broadcast_to(xp.any(found, axis=0), series.batch)
 
 

@@ -83,7 +83,7 @@ def _is_absent_from_samples(error: AttributeError, follower: Follower) -> bool:
     If so, `error` becomes that of a sample.
     """
     try:
-        getattr(follower.one_of(error.obj), error.name)
+        getattr(follower.one_of(error.obj), str(error.name))
     except AttributeError as own:
         error.args, error.obj = own.args, own.obj
         return True

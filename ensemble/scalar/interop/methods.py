@@ -168,12 +168,12 @@ class Methods(Protocols):
 
     def partition(self, kth: Any, axis: int = -1) -> None:
         """Put each sample in the order of ``numpy.partition``, in place."""
-        self[...] = np.partition(self, kth, axis)
+        self[...] = np.partition(self, kth, axis)  # type: ignore[index]
 
     def transpose(self, *axes: Any) -> Self:
         """The visible axes in the order `axes`, backwards without them: a view."""
         if len(axes) == 2 and type(self.samples) is not np.ndarray and library_of(self.samples) == "torch":
-            return np.swapaxes(self, *axes)  # type: ignore[no-any-return, call-overload]  # as of a tensor
+            return np.swapaxes(self, *axes)  # type: ignore[return-value]  # as of a tensor
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         backwards = tuple(reversed(range(len(self._visible()))))
         return self._lifted("permute_dims", order or backwards)
@@ -187,13 +187,13 @@ class Methods(Protocols):
     def fill(self, value: Any) -> None:
         """Write one value into every entry; a value without axes stays as it is, as NumPy's scalars do."""
         if not self.is_value:
-            self[...] = value
+            self[...] = value  # type: ignore[index]
 
     def sort(self, axis: int = -1) -> Any:
         """Put each sample in its own order, in place; of tensors, give values and places, as their method does."""
         if type(self.samples) is not np.ndarray and library_of(self.samples) == "torch":
             return _as_of_a_tensor(self, "sort", (axis,), {})
-        self[...] = self._lifted("sort", axis=axis)
+        self[...] = self._lifted("sort", axis=axis)  # type: ignore[index]
         return None
 
     def item(self, *place: Any) -> Self:
@@ -298,7 +298,7 @@ class Methods(Protocols):
             text = message(name, "x", "have no axis", f"shape {self._visible()}", f"Use xp.{name}(x).")
             raise TypeError(text)
         if as_scalars(self.samples):  # code that runs as if for one sample counts on Python's own int
-            return function(float(self))  # type: ignore[return-value]
+            return function(float(self))  # type: ignore[arg-type, return-value]
         xp = self.__array_namespace__()
         values = self._lifted(name) if self._base().isdtype(self.samples.dtype, "real floating") else self
         array = to_numpy(values.samples)
@@ -315,7 +315,7 @@ class Methods(Protocols):
     def __round__(self, digits: int | None = None) -> Self:
         if in_run() and self._visible():
             raise TypeError("type numpy.ndarray doesn't define __round__ method")
-        return self._as_integer(round) if digits is None else self.round(digits)
+        return self._as_integer(round) if digits is None else self.round(digits)  # type: ignore[attr-defined]
 
     def __floor__(self) -> Self:
         return self._as_integer(math.floor)

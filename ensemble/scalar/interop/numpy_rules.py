@@ -20,15 +20,9 @@ from ensemble._typing import Array
 from ensemble.scalar._memory import refill
 from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
+from ensemble.scalar.interop import ufuncs
 from ensemble.scalar.interop.numpy_each_sample import signature_of
-from ensemble.scalar.interop.ufuncs import (
-    first_ensemble,
-    refuse_value,
-    result_of,
-    samples_in,
-    taken_outputs,
-    written_to_outputs,
-)  # fmt: skip
+from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import namespace_of, samples_of, set_of
@@ -337,7 +331,7 @@ def _ordered(function: Function) -> Function:
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     if not isinstance(dst, Ensemble):
         raise NotByRuleError("a plain array written to")
-    refuse_value("np.copyto", dst)
+    ufuncs.refuse_value("np.copyto", dst)
     n_samples, sample_set = samples_of("np.copyto", dst, src, where), set_of(dst, src, where)
     if dst.is_shared and n_samples > 1:
         dst._widen(n_samples)

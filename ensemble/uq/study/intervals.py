@@ -73,7 +73,7 @@ def jump_of(values: np.ndarray, counts: np.ndarray | None = None) -> Any:
             distance = np.nan_to_num(distance, posinf=0.0, neginf=0.0)
         between = shares * distance**2
     best = between.argmax(axis=-1)[..., None]
-    square = (w * deviations**2).sum(axis=-1) / (total if counts is None else total[..., 0])
+    square = (w * deviations**2).sum(axis=-1) / (total if counts is None else np.asarray(total)[..., 0])
     split = np.take_along_axis(between, best, axis=-1)[..., 0] > TWO_GROUPS * square
     apart = np.where(split, np.take_along_axis(distance, best, axis=-1)[..., 0], 0.0)
     return np.maximum(apart, np.diff(deviations, axis=-1).max(axis=-1)) * scale[..., 0]

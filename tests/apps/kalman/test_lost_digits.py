@@ -171,6 +171,30 @@ def test_regressions_on_columns_alike_keep_their_digits(columns, offset, prior, 
     assert abs(float(got.log_likelihood) - total) < 1e-3
 
 
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("samples", [False, True])
+def test_one_observation_at_a_time_keeps_the_digits_of_the_filter(samples, apart):
+    """What is lost shows some steps later; the caller's buffer may have changed by then."""
+    for seed in range(6):
+        parts, y = alike(3 + seed % 3, 100.0, prior=10.0 ** (6 + seed), noise=10.0 ** -(8 - seed), seed=seed)
+        priors = Ensemble(np.array([1e-2, 1.0])) if samples else 1.0
+        model = LinearGaussianModel(**{**parts, "P0": priors * parts["P0"]})
+        online, buffer, right = OnlineFilter(model), np.empty(1), kalman_filter(model, y, form="square_root")
+        for row in y:
+            buffer[:] = row
+            if apart:
+                online.predict()
+                online.update(buffer)
+            else:
+                online.step(buffer)
+        last = lambda a, samples=samples: a.samples[-1] if samples else np.asarray(a)[-1]
+        spread = np.sqrt(np.einsum("ii...->i...", last(right.covariance)))
+        own = online.mean.samples if samples else online.mean
+        assert np.max(np.abs(own - last(right.mean)) / spread) < 1e-3, seed
+        gap = online.log_likelihood - right.log_likelihood
+        assert np.max(np.abs(gap.samples if samples else gap)) < 1e-3, seed
+
+
 @pytest.mark.parametrize("columns", [5, 12])
 def test_samples_with_priors_of_all_widths_are_their_own_runs(columns):
     parts, y = alike(columns, 100.0, prior=1.0, noise=1e-3, T=columns + 4)

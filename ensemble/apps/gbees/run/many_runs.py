@@ -210,9 +210,10 @@ class GridRuns:
 
                 def change(run: GridRun, i: int) -> float:
                     take()
-                    if weights[i] is None:
+                    weight = weights[i]
+                    if weight is None:
                         return float("nan")
-                    log_evidence, take_back = run.reweight(weights[i])
+                    log_evidence, take_back = run.reweight(weight)
                     taken_back.append(take_back)
                     return log_evidence
 

@@ -7,6 +7,7 @@ series goes by the recursion.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from ensemble._backend import array_namespace
@@ -15,11 +16,12 @@ from ensemble._typing import Array
 __all__ = ["differ", "solve"]
 
 
-def differ(m: Array, P: Array, again_m: Array, again_P: Array, R: Array, before: Array) -> Array:
-    """Where two computations of a state differ by more than rounding: 1e-6 deviations, in float32 1e-2.
+def differ(state: Sequence[Array], other: Sequence[Array], R: Array, before: Array) -> Array:
+    """Where two computations (m, P) of a state differ by more than rounding: 1e-6 deviations, in float32 1e-2.
 
     `before` is its covariance before an observation with noise R: what an exact one leaves of that is rounding.
     """
+    (m, P), (again_m, again_P) = state, other
     xp = array_namespace(m, P, again_m, again_P)
     part = 1e-6 if xp.finfo(P.dtype).bits >= 64 else 1e-2
     rounding = 64 * m.shape[-1] * float(xp.finfo(P.dtype).eps)

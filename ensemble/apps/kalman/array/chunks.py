@@ -43,7 +43,8 @@ def chunk_filter(series: Series) -> tuple[Array, Array, Array, Series | None]:
     if n_chunks > 1:  # what a chunk ends with is what the next one starts from
         ends = m[:-1, ...], P[:-1, ...]
         noise = R[:-1, ...] if R.shape[0] > 1 else R
-        lost, terms = differ(*(a[1:, ...] for a in first), *ends, noise, ahead[:-1, ...]), parts[2][0]
+        starts = first[0][1:, ...], first[1][1:, ...]
+        lost, terms = differ(starts, ends, noise, ahead[:-1, ...]), parts[2][0]
         parts[2][0] = xp.concat([terms[:1, ...], xp.where(lost, terms[1:, ...] + float("nan"), terms[1:, ...])], axis=0)
     whole = tuple(
         xp.reshape(xp.stack(kept, axis=1), (n_chunks * length, *kept[0].shape[1:])) for kept in parts
