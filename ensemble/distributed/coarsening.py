@@ -125,13 +125,14 @@ class Piece:
     def number_columns(self, columns: np.ndarray) -> None:
         """Number the coarse columns of P and A P by their places in `columns`."""
         self.graph_p = self.indptr_p, np.searchsorted(columns, self.numbers).astype(np.int32)
-        self.graph_ap = product_graph(*self.graph_a, *self.graph_p, columns.size)
+        self.graph_ap = product_graph(self.graph_a[0], self.graph_a[1], *self.graph_p, columns.size)
 
     def restricted_graph(self, columns: np.ndarray) -> np.ndarray:
         """The entries of the coarse rows that this piece reaches, as row * n_columns + column, ascending."""
-        indptr, indices = product_graph(*self.restriction[:2], *self.graph_ap, columns.size)
+        indptr, indices = product_graph(self.restriction[0], self.restriction[1], *self.graph_ap, columns.size)
         rows = np.repeat(np.arange(indptr.size - 1, dtype=np.int64), np.diff(indptr))
-        return rows * columns.size + indices
+        keys: np.ndarray = rows * columns.size + indices
+        return keys
 
 
 class RankPlan:
@@ -249,7 +250,7 @@ class RankPlan:
         own = A.values, np.concatenate([P.values, self.ghost_rows.values(P.values)])
         for piece, (a, p) in zip(self.pieces, (below, own, above), strict=True):
             if piece.own.size:
-                galerkin.add_galerkin_values(
+                galerkin.add_galerkin_values(  # type: ignore[no-untyped-call]
                     piece.graph_a, a, piece.graph_p, p, piece.graph_ap, piece.restriction, piece.tasks, self.graph_c,
                     self.columns.size, out,
                 )  # fmt: skip

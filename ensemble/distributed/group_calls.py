@@ -186,8 +186,8 @@ def verdict_of(returned: Any, x: Any) -> Verdict:
         if array is None:
             continue
         if array.dtype.kind in "fc":
-            for place in np.flatnonzero(~np.isfinite(array).all(axis=tuple(range(1, array.ndim)))):
-                failures.setdefault(int(place), f"output {name!r} is not finite")
+            for sample in np.flatnonzero(~np.isfinite(array).all(axis=tuple(range(1, array.ndim)))):
+                failures.setdefault(int(sample), f"output {name!r} is not finite")
         kind = f"{array.dtype.str} {array.shape[1:]}".encode()
         digests[str(name)] = [hashlib.blake2b(kind + row.tobytes(), digest_size=16).digest() for row in array]
     return Verdict(None, failures, digests)

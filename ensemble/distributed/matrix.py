@@ -77,17 +77,17 @@ class RankMatrix(MatrixOperator):
         return self.rows.n_local, self.columns.n_local
 
     @property
-    def n_samples(self) -> int:  # type: ignore[override]
+    def n_samples(self) -> int:
         """How many samples it holds; 1 means shared by all."""
         return int(self.values.shape[1])
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         """The type of the values."""
         return self.values.dtype
 
     @property
-    def reference_array(self) -> Array:  # type: ignore[override]
+    def reference_array(self) -> Array:
         """An array of the library that products are computed in."""
         return self.values
 
@@ -183,7 +183,7 @@ class RankMatrix(MatrixOperator):
 
     # --- the transpose
     @property
-    def T(self) -> RankMatrix:  # type: ignore[override]
+    def T(self) -> RankMatrix:
         """The transpose, stored by rows: entries are sent to the ranks of their columns."""
         plan = TransposePlan(self.rows, self.columns, self.indptr, self.numbers)
         values = plan.values(self.values)

@@ -60,7 +60,7 @@ class Hierarchy(LinearOperator, ABC):
         return n_rows, n_columns
 
     @property
-    def space(self) -> Any:
+    def space(self) -> Any:  # type: ignore[override]
         """That of the vectors of the finest level."""
         return self.levels[0].A.space
 

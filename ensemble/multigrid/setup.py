@@ -168,7 +168,8 @@ def smoothed_aggregation(
     if own_options is not None:
         own_options(name, strength=strength, improve_candidates=improve_candidates, reorder=reorder is True,
                     smoother=isinstance(smoother, GaussSeidel))  # fmt: skip
-    n, graph = matrix.local_shape[0], getattr(matrix, "graph", None)
+    n = matrix.local_shape[0]
+    graph: Any = getattr(matrix, "graph", None)
     require_options(n, block_size, coarse_size, max_levels, improve_candidates, smoother, damping)
     B = near_nullspace_of(near_nullspace, n, block_size)
     strength = strength_of(strength, matrix, block_size)

@@ -67,7 +67,7 @@ def dot(x: Ensemble | Array, y: Ensemble | Array, over: str = "space") -> Any:
 def _kernels() -> tuple[Any, Any]:
     """The kernels of a product and of sums over rows: Numba is imported with them, when the first is computed."""
     from ensemble._kernels.krylov import vectors
-    from ensemble._kernels.sparse.crs import block_sums
+    from ensemble._kernels.sparse.row_sums import block_sums
 
     return vectors.dot, block_sums
 

@@ -62,7 +62,7 @@ class Space:
 
     def total(self, partials: np.ndarray) -> np.ndarray:
         """The sum over all blocks of `partials`, shape (n_blocks, n_columns), for each column."""
-        return added_in_order(partials)  # type: ignore[no-any-return]
+        return added_in_order(partials)
 
     def largest(self, values: np.ndarray) -> np.ndarray:
         """The largest of `values` over all processes, entry by entry; NaN does not count."""
