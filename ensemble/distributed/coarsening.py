@@ -68,10 +68,7 @@ def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarra
     Aggregates are numbered domain by domain.
     """
     layout, n = A.rows, A.rows.n_local
-    rows = np.repeat(np.arange(n), np.diff(A.indptr))
-    bounds = layout.local_domain_offsets + layout.first
-    own = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
-    inside = (A.numbers >= bounds[:-1][own][rows]) & (A.numbers < bounds[1:][own][rows])
+    own, inside = entries_within_domains(A)
     before = np.concatenate([[0], np.cumsum(inside)]).astype(np.int32 if inside.size < 2**31 else np.int64)
     graph = CrsGraph.unchecked(before[A.indptr], A.indices[inside], (n, n))
     coupled = coupled_rows((A.indptr, A.indices), A.values)
@@ -88,6 +85,14 @@ def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarra
     if block_size > 1:
         member = np.where(coupled, np.repeat(member, block_size), np.int32(-1))
     return member, count, domain[order] + layout.rank_domains[layout.comm.rank]
+
+
+def entries_within_domains(A: RankMatrix) -> tuple[np.ndarray, np.ndarray]:
+    """The domain of each local row among those of this rank, and which entries stay in the domain of their row."""
+    rows = np.repeat(np.arange(A.rows.n_local), np.diff(A.indptr))
+    bounds = A.rows.local_domain_offsets + A.rows.first
+    own = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
+    return own, (A.numbers >= bounds[:-1][own][rows]) & (A.numbers < bounds[1:][own][rows])
 
 
 def to_owners(layout: RowLayout, rows: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_same
 from ensemble.distributed.halo import Halo
 from ensemble.distributed.layout import RowLayout
-from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
+from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays, gathered
 from ensemble.distributed.partition import Partition
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.crs_matrix import as_crs
@@ -126,6 +126,29 @@ class RankMatrix(MatrixOperator):
         wanted = "have the graph the hierarchy was built for"
         different = bool(self.space.any(np.array(not same)))
         require(not different, function, "A", wanted, repr(A), f"Build a new one with {builder}.")
+
+    def gathered(self) -> CrsMatrix:
+        """The whole matrix in domain order, on every rank."""
+        comm = self.rows.comm
+        lengths = gathered(comm, np.diff(self.indptr).astype(np.int64))
+        numbers, values = gathered(comm, self.numbers), gathered(comm, self.values)
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        graph = CrsGraph.unchecked(
+            indptr.astype(np.int32 if numbers.size < 2**31 else np.int64), numbers.astype(np.int32), self.shape
+        )
+        return inherited(CrsMatrix(graph, Ensemble(values, self.sample_set)), self)
+
+    def asymmetry(self) -> np.ndarray:
+        """The largest ``|a_ij - a_ji|`` of all ranks, per sample."""
+        other, sides = self.T, []
+        for matrix in (self, other):
+            rows = np.repeat(np.arange(self.rows.n_local), np.diff(matrix.indptr))
+            sides.append(rows * self.shape[1] + matrix.numbers)
+        keys = np.union1d(*sides)
+        difference = np.zeros((keys.size, self.n_samples), self.dtype)
+        difference[np.searchsorted(keys, sides[0])] = self.values
+        difference[np.searchsorted(keys, sides[1])] -= other.values
+        return self.space.largest(np.abs(difference).max(axis=0, initial=0.0))
 
     # --- other matrices on the same rows and columns
     def with_values(self, values: np.ndarray, sample_set: SampleSet | None = None) -> Any:
@@ -294,6 +317,18 @@ class DistributedCrsMatrix(RankMatrix):
         )
         local.batched = batched
         return cls(partition, local)
+
+    def gather(self) -> CrsMatrix:
+        """The whole matrix in the caller's order, on every rank: for what takes one, as factorisations do."""
+        whole, order = self.gathered(), self.partition.number_of(np.arange(self.shape[0]))
+        indptr, numbers, values, batched, sample_set = rows_of(whole, order)
+        columns = self.partition.caller_of(numbers)
+        rows = np.repeat(np.arange(order.size), np.diff(indptr))
+        places = np.lexsort((columns, rows))
+        graph = CrsGraph.unchecked(indptr, columns[places].astype(np.int32), self.shape)
+        made = CrsMatrix(graph, Ensemble(np.ascontiguousarray(values[places]), sample_set))
+        made.batched = batched
+        return made
 
     @classmethod
     def from_petsc(cls, matrix: Any, domains: int | None = None) -> DistributedCrsMatrix:

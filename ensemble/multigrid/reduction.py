@@ -6,6 +6,7 @@ equations without fine unknowns; its inverse is approximated by a Neumann series
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +94,11 @@ class Reduction:
         return with_identity(self.R, array_namespace(total).take(total, places, axis=0))
 
     def interpolation(self, A: CrsMatrix) -> CrsMatrix:
-        """Direct interpolation from strong coarse neighbours, for each sample by its own values.
+        """Direct interpolation from strong coarse neighbours, for each sample by its own values."""
+        return with_identity(self.P, self.weights(A))
+
+    def weights(self, A: Any) -> Array:
+        """The values of the interpolation in the fine rows.
 
         A fine row i with the strong coarse columns C takes ``w_ij = -alpha_i a_ij / a_ii`` for negative entries, where
         alpha_i is the sum of all negative entries of the row over the sum of those in C; the same for positive
@@ -115,7 +120,7 @@ class Reduction:
         inverse = reciprocal(xp.take(diagonal, places, axis=0) + lumped)
         rows = self.fc.graph.array_on(fc, "rows of A_fc", self.fc.graph.row_of_entry.astype(np.intp))
         negative, positive = (xp.take(ratio * inverse, rows, axis=0) for ratio in ratios)
-        return with_identity(self.P, -fc * xp.where(fc < 0, negative, positive))
+        return -fc * xp.where(fc < 0, negative, positive)
 
     def coarse_matrix(self, A: CrsMatrix, R: CrsMatrix, P: CrsMatrix, strength: SharedStrength | None) -> CrsMatrix:
         """R A P without the entries that are small beside the diagonal."""
@@ -128,6 +133,12 @@ class Reduction:
         if self.kept_coarse.graph.nnz == self.RAP.nnz:
             return CrsMatrix(self.RAP, values)
         return CrsMatrix(self.kept_coarse.graph, taken(CrsMatrix(self.RAP, values), self.kept_coarse))
+
+
+@functools.singledispatch
+def reduction_of(A: Any, strength: SharedStrength, options: Options) -> Any:
+    """The `Reduction` of a level; matrices over several processes register their own."""
+    return Reduction(A, strength, options)
 
 
 def product(graph_a: CrsGraph, a: Array, graph_b: CrsGraph, b: Array, graph: CrsGraph) -> Any:
