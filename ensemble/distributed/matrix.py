@@ -116,8 +116,9 @@ class RankMatrix(MatrixOperator):
         """Refuse options of set-ups that matrices over ranks do not have."""
         for name, value in options.items():
             given = value is not None and value is not False and value != 0
-            advice = "Gather the matrix, or set the option on one process."
-            require(not given, function, name, "have its default for a distributed matrix", value, advice)
+            wanted = "be a Chebyshev or a Jacobi" if name == "smoother" else "have its default"
+            advice = "Give A.gather(), the whole matrix, to use it on one process."
+            require(not given, function, name, f"{wanted} for a matrix over ranks", repr(value), advice)
 
     def require_same_places(self, A: Any, function: str, builder: str) -> None:
         """Refuse a matrix whose entries do not stand where those of this one do."""
@@ -276,6 +277,13 @@ class DistributedCrsMatrix(RankMatrix):
             sample_set=local.sample_set,
         )  # fmt: skip
         self.batched = local.batched
+
+    def with_values(self, values: np.ndarray, sample_set: SampleSet | None = None) -> DistributedCrsMatrix:
+        """The matrix with other values at the same places, in the order of `values` of this one."""
+        made = object.__new__(DistributedCrsMatrix)
+        made.__dict__.update(super().with_values(values, sample_set).__dict__)
+        made.partition, made._order = self.partition, self._order
+        return made
 
     def _ordered(self, values: np.ndarray) -> np.ndarray:
         return values if self._order is None else np.ascontiguousarray(values[self._order])

@@ -18,7 +18,7 @@ from ensemble.linalg.eigen_plain import PlainPencil, require_plain
 from ensemble.linalg.eigen_result import EigenResult
 from ensemble.linalg.operators import set_of
 from ensemble.linalg.outcomes import Status
-from ensemble.linalg.ritz import RitzBasis, combined, products, signs_of
+from ensemble.linalg.ritz import RitzBasis, combined, products, signs_of, worst_first
 from ensemble.linalg.square_matrices import matrix_of, real_dtype
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -42,6 +42,9 @@ SAME = 4.0
 NEAR = 1e6
 """Pairs whose residuals do not fall, and are at most this many times what they may be, are improved without further
 directions."""
+
+START = 20_231
+"""Seed of the starting vectors, which are the same for all samples."""
 
 
 def eigsh(
@@ -197,7 +200,7 @@ class _Search:
         self.capacity = self.rows(k, pencil.inverts)
         dtype = pencil.A.dtype
         self.lowest = n * float(np.finfo(dtype).eps)  # values of an inverse, by the largest, that count as zero
-        self.spare = pencil.start_vectors(self.capacity + 2 * BLOCK)
+        self.spare = pencil.start_vectors(self.capacity + 2 * BLOCK, START)
         self.values, self.vectors = np.full((k, count), np.nan), np.full((n, k, count), np.nan, dtype)
         self.residuals, self.target = np.full((k, count), np.nan), np.full((k, count), np.nan)
         self.status = np.full(count, Status.max_iterations, dtype=object)
@@ -279,9 +282,9 @@ class _Search:
             going_on = np.flatnonzero(~ended & ~bad)
             if not going_on.size:
                 return
-            following[:, :, left] = worst_first(operated, order, residuals / target)[:, :, left]
+            following[:, :, left] = worst_first(operated, order, residuals / target, BLOCK)[:, :, left]
             following[:, :, good] = others[:, :, good]
-            worst = worst_first(kept, order, residuals / target)
+            worst = worst_first(kept, order, residuals / target, BLOCK)
             left |= good
             seen = np.where(good, values, seen)
             if going_on.size < self.active.size:
@@ -389,12 +392,3 @@ class _Search:
         values, residuals, target = (np.ldexp(found, powers) for found in (self.values, self.residuals, self.target))
         values, vectors = Ensemble(values.astype(self.vectors.dtype), sample_set), Ensemble(self.vectors, sample_set)
         return EigenResult(values, vectors, residuals, self.status, self.iterations, target)
-
-
-def worst_first(operated: np.ndarray, order: np.ndarray, quality: np.ndarray) -> np.ndarray:
-    """The operator times `BLOCK` kept vectors, those of the worst pairs first; `order` are the numbers of the pairs."""
-    k, count = quality.shape
-    places = np.repeat(np.arange(max(k, BLOCK))[:, None], count, axis=1)
-    places[:k] = np.take_along_axis(order, np.argsort(-quality, axis=0, kind="stable"), axis=0)
-    chosen: np.ndarray = np.take_along_axis(operated, places[:BLOCK, None, :], axis=0)
-    return chosen

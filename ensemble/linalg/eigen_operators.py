@@ -19,7 +19,7 @@ from ensemble.linalg.ritz import products
 from ensemble.linalg.square_matrices import asymmetry
 from ensemble.scalar import Ensemble
 
-__all__ = ["BELOW", "SINGULAR_WEIGHT", "START", "Pencil", "above", "exponents_of", "row_norms", "without_positive"]
+__all__ = ["BELOW", "SINGULAR_WEIGHT", "Pencil", "above", "exponents_of", "row_norms", "without_positive"]
 
 _Found = TypeVar("_Found", bound=tuple[np.ndarray, ...])
 
@@ -61,9 +61,6 @@ SINGULAR_WEIGHT = 1000.0
 ROUNDOFFS = 16.0
 """Backward error of a solution with the shifted matrix, in units of rounding, above which it is corrected."""
 
-
-START = 20_231
-"""Seed of the starting vectors, which are the same for all samples."""
 
 PER_SAMPLE = (
     "norm_A", "norm_M", "norm_shifted", "shifts", "offsets", "unit", "unfit", "approached", "semidefinite"
@@ -246,9 +243,9 @@ class Pencil:
             made = found()
         return made
 
-    def start_vectors(self, count: int) -> np.ndarray:
+    def start_vectors(self, count: int, seed: int) -> np.ndarray:
         """Vectors to begin with, shape (count, n)."""
-        return np.random.default_rng(START).standard_normal((count, self.n)).astype(self.A.dtype)
+        return np.random.default_rng(seed).standard_normal((count, self.n)).astype(self.A.dtype)
 
     def dense_pairs(self, found: Callable[[Pencil], _Found]) -> _Found:
         """What `found` makes of this problem: values, vectors and bad samples."""

@@ -43,10 +43,10 @@ class PlainPencil(Pencil):
         self.shift = self.shifted = self.factors = None
         self.norm_shifted, self.shifts, self.offsets = np.ones(1), np.zeros(1), np.zeros(1)
 
-    def start_vectors(self, count: int) -> np.ndarray:
+    def start_vectors(self, count: int, seed: int) -> np.ndarray:
         """Vectors to begin with, which depend on the numbers of rows alone."""
         first, n = self.A.space.first, self.A.shape[0]
-        return np.stack([scattered(q * n + first, self.n) for q in range(count)]).astype(self.A.dtype)
+        return np.stack([scattered((seed + q) * n + first, self.n) for q in range(count)]).astype(self.A.dtype)
 
     def dense_pairs(self, found: Callable[[Pencil], _Found]) -> _Found:
         """What `found` makes of the whole matrix, the vectors on the rows of this process."""

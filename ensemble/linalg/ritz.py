@@ -11,7 +11,7 @@ from ensemble._kernels.krylov.basis import TOGETHER, basis_add, basis_dots, bloc
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
 
-__all__ = ["RitzBasis", "combined", "products", "signs_of"]
+__all__ = ["RitzBasis", "combined", "products", "signs_of", "worst_first"]
 
 DEPENDENT = 100.0
 """Units of rounding of its length that must be left of a vector once the basis is subtracted from it."""
@@ -150,3 +150,12 @@ def signs_of(x: np.ndarray) -> np.ndarray:
         negative = space.any(np.any(large & (rows == first) & (x < 0.0), axis=0))
     signs: np.ndarray = np.where(negative, -1.0, 1.0)
     return signs
+
+
+def worst_first(operated: np.ndarray, order: np.ndarray, quality: np.ndarray, count: int) -> np.ndarray:
+    """The operator times `count` kept vectors, those of the worst pairs first; `order` are the numbers of the pairs."""
+    k, n_samples = quality.shape
+    places = np.repeat(np.arange(max(k, count))[:, None], n_samples, axis=1)
+    places[:k] = np.take_along_axis(order, np.argsort(-quality, axis=0, kind="stable"), axis=0)
+    chosen: np.ndarray = np.take_along_axis(operated, places[:count, None, :], axis=0)
+    return chosen

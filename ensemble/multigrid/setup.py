@@ -167,7 +167,7 @@ def smoothed_aggregation(
     own_options = getattr(matrix, "require_options", None)
     if own_options is not None:
         own_options(name, strength=strength, improve_candidates=improve_candidates, reorder=reorder is True,
-                    smoother=isinstance(smoother, GaussSeidel))  # fmt: skip
+                    smoother=smoother if isinstance(smoother, GaussSeidel) else None)  # fmt: skip
     n, graph = matrix.local_shape[0], getattr(matrix, "graph", None)
     require_options(n, block_size, coarse_size, max_levels, improve_candidates, smoother, damping)
     B = near_nullspace_of(near_nullspace, n, block_size)
