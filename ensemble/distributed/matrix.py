@@ -22,6 +22,7 @@ from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.crs_matrix import as_crs
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
 from ensemble.linalg.operators import multiply
+from ensemble.multigrid.affine import affine_matrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
@@ -325,6 +326,18 @@ class DistributedCrsMatrix(RankMatrix):
         )
         local.batched = batched
         return cls(partition, local)
+
+    def affine(self, coefficients: Any) -> Any:
+        """The affine matrix ``A_0 + sum over i of c_i A_i`` whose terms are the samples of this one.
+
+        Only the terms are stored, as in an `AffineMatrix`; `smoothed_aggregation` and `scaled_aggregation` take it.
+
+        Parameters
+        ----------
+        coefficients : Ensemble or array, shape (m,), where this matrix has m + 1 samples
+            One set of coefficients a sample; those of rank 0 are taken.
+        """
+        return affine_matrix(self, coefficients)
 
     def gather(self) -> CrsMatrix:
         """The whole matrix in the caller's order, on every rank: for what takes one, as factorisations do."""

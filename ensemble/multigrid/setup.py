@@ -147,7 +147,7 @@ def smoothed_aggregation(
     if dtype is not None:
         dtype = floating(dtype, name, "dtype")
     affine = host_matrix(as_operator(A, name, "A"), name)
-    if isinstance(affine, AffineMatrix):
+    if hasattr(affine, "with_coefficients"):  # an AffineMatrix, or one over processes
         return affine_hierarchy(
             affine, dtype, reorder, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
             max_levels=max_levels, strength=strength, improve_candidates=improve_candidates, smoother=smoother,

@@ -6,7 +6,7 @@ import pytest
 import ensemble as en
 from ensemble.distributed import DistributedCrsMatrix, Partition, serial
 from ensemble.krylov import WarmStart, anisotropy, cg, direct, group_samples, newton
-from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization, SymmetricCrsMatrix
+from ensemble.linalg import AffineMatrix, CrsMatrix, Factorization, IncompleteFactorization, SymmetricCrsMatrix
 from ensemble.multigrid import GaussSeidel, approximate_ideal_restriction, scaled_aggregation, smoothed_aggregation
 from tests.distributed.problems import box, digest, distributed_system, right_hand_side, shuffled
 
@@ -37,6 +37,26 @@ def scaled(comm, n_samples):
         found.append(digest(partition, cg(A, b, M=M)))
         found.append(digest(partition, cg(A, b, M=M.update(A.with_values(2.0 * A.values)))))
     return found
+
+
+def affine_terms(n_terms=3):
+    """A box whose samples are the terms of an affine matrix, and its coordinates."""
+    A, at = box(6, n_terms, spread=0.3)
+    return CrsMatrix(A.graph, A.values * np.array([1.0, *[0.1] * (n_terms - 1)])), at
+
+
+def affine(comm, n_samples):
+    """Hierarchies of an affine matrix, of its own and scaled, and after an update."""
+    A, at = affine_terms()
+    partition, terms, b = distributed_system(
+        comm, A, right_hand_side(A.shape[0], n_samples), domains=5, coordinates=at
+    )  # fmt: skip
+    first, second = (np.random.default_rng(k).uniform(-1.0, 1.0, (2, n_samples)) for k in (1, 2))
+    M = terms.affine(en.Ensemble(first))
+    own, single = smoothed_aggregation(M), smoothed_aggregation(M, dtype=np.float32)
+    found = [digest(partition, cg(M, b, M=P)) for P in (None, own, single, scaled_aggregation(M))]
+    other = M.with_coefficients(en.Ensemble(second))
+    return [*found, digest(partition, cg(other, b, M=own.update(other)))]
 
 
 def warm(comm, n_samples):
@@ -86,7 +106,7 @@ def reacted(comm, n_samples):
     return [(digest(partition, result), [str(status) for status in result.status]) for result in results]
 
 
-EVERY = (solved_directly, scaled, warm, grouped, reacted)
+EVERY = (solved_directly, scaled, affine, warm, grouped, reacted)
 
 
 def every(comm, n_samples):
@@ -106,7 +126,7 @@ def test_two_ranks_give_the_bits_of_one(mpi):
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_many_ranks_give_the_bits_of_one(mpi, ranks):
-    """Five parts of 2 and of 8 samples."""
+    """Six parts of 2 and of 8 samples."""
     for n_samples in (2, 8):
         assert mpi(every, ranks, n_samples, limit=600.0)[0] == every(serial(), n_samples)
 
@@ -160,6 +180,21 @@ def test_a_scaled_hierarchy_over_one_domain_takes_the_iterations_of_the_whole_ma
     assert np.all(np.abs(found.iterations - whole.iterations) <= 1)
 
 
+def test_an_affine_matrix_over_ranks_is_that_of_the_whole_terms():
+    A, _ = affine_terms()
+    coefficients = en.Ensemble(np.random.default_rng(1).uniform(-1.0, 1.0, (2, 4)))
+    whole, b = AffineMatrix(A.graph, A.values, coefficients), en.Ensemble(right_hand_side(216, 4))
+    partition = Partition(216, serial(), 1)
+    M = DistributedCrsMatrix(partition, A).affine(coefficients)
+    np.testing.assert_array_equal((M @ b).samples, (whole @ b).samples)
+    np.testing.assert_array_equal(M.diagonal().samples, whole.diagonal().samples)
+    np.testing.assert_array_equal((M.to_crs() @ b).samples, (whole.to_crs() @ b).samples)
+    spread, own = smoothed_aggregation(M), smoothed_aggregation(whole)
+    np.testing.assert_allclose((spread @ b).samples, (own @ b).samples, rtol=1e-9, atol=1e-9)
+    alone = M.take_samples([2])
+    np.testing.assert_array_equal(alone @ b.samples[:, 2], (M @ b.samples[:, 2]).samples[:, 2])
+
+
 # --- what is refused
 REFUSED = {
     "Factorization": lambda A: Factorization(A),
@@ -173,6 +208,8 @@ REFUSED = {
     "direct: factorization": lambda A: direct(A, np.ones(125), factorization=Factorization(A.gather())),
     "direct: ordering": lambda A: direct(A, np.ones(125), ordering=np.arange(125)),
     "direct: b": lambda A: direct(A, np.ones(124)),
+    "DistributedCrsMatrix.affine: coefficients": lambda A: A.affine(np.ones(3)),
+    "AffineHierarchy.update": lambda A: smoothed_aggregation(A.affine([0.1])).update(A),
     "SymmetricCrsMatrix.from_crs": lambda A: SymmetricCrsMatrix.from_crs(A),
 }
 
