@@ -1,28 +1,29 @@
-"""Reduction-based multigrid over ranks: rows are split within domains, everything else is as on one rank.
+"""Reduction-based multigrid over ranks: rows are split domain by domain, everything else is as on one rank.
 
 Restriction and coarse matrix are made where the fine rows lie, and move to the ranks of the joined coarse domains.
 """
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 
-from ensemble._kernels.multigrid.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL, split_rows
-from ensemble._kernels.sparse.product_graphs import transpose_graph
+from ensemble._kernels.multigrid.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
 from ensemble._typing import Array
-from ensemble.distributed.coarsening import SMALLEST_DOMAIN, entries_within_domains
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.matrix import RankMatrix
 from ensemble.distributed.messages import all_sum
 from ensemble.distributed.products import RankProduct, Resettlement
+from ensemble.distributed.splitting import coarse_rows_by_domains
 from ensemble.linalg import CrsGraph
 from ensemble.multigrid.reduction import Options, Reduction, reduction_of
 from ensemble.multigrid.splitting import SharedStrength, part_of
 
 __all__ = ["RankReduction"]
+
+SMALLEST_DOMAIN = 256
+"""Rows of a coarse domain, on average, below which pairs of domains are joined: borders cost iterations."""
 
 
 class RankReduction(Reduction):
@@ -36,7 +37,7 @@ class RankReduction(Reduction):
         values = strength.finite_samples(A.values)
         graph = CrsGraph.unchecked(A.indptr, A.indices, (layout.n_local, layout.n_local + A.halo.n_ghosts))
         strong = strength.strong(graph, values, OFF_DIAGONAL, options.theta)
-        self.coarse = coarse_within_domains(A, strong)
+        self.coarse = coarse_rows_by_domains(A, strong)
         self._number_coarse(A)
         self.splits = 0 < self.home.n < layout.n
         if not self.splits:
@@ -176,29 +177,6 @@ def starts_of(rows: np.ndarray, n_rows: int, dtype: Any) -> np.ndarray:
 def keys_of(indptr: np.ndarray, numbers: np.ndarray, n_columns: int) -> np.ndarray:
     """A number for each entry, ascending by rows and then by columns."""
     return np.repeat(np.arange(indptr.size - 1, dtype=np.int64), np.diff(indptr)) * n_columns + numbers
-
-
-def coarse_within_domains(A: RankMatrix, strong: np.ndarray) -> np.ndarray:
-    """True for the coarse rows of this rank: each domain is split by its own strong entries.
-
-    A fine row whose strong neighbours lie in other domains too, and none of which is coarse, becomes coarse: nothing
-    could be interpolated to it.
-    """
-    n = A.rows.n_local
-    rows = np.repeat(np.arange(n), np.diff(A.indptr))
-    inside = strong & entries_within_domains(A)[1]
-    indptr = starts_of(rows[inside], n, A.indptr.dtype)
-    indices = A.indices[inside]
-    coarse = np.zeros(n, bool)
-    for a, b in itertools.pairwise(A.rows.local_domain_offsets):
-        own = indptr[a : b + 1] - indptr[a], indices[indptr[a] : indptr[b]] - np.int32(a)
-        coarse[a:b] = split_rows(*own, *transpose_graph(*own, int(b - a))[:2])
-    whole = np.zeros((n + A.halo.n_ghosts, 1), np.uint8)
-    whole[:n, 0] = coarse
-    near_coarse = strong & A.halo.exchange(whole)[A.indices, 0].astype(bool)
-    alone = np.bincount(rows[near_coarse], minlength=n) == 0
-    across = np.bincount(rows[strong & ~inside], minlength=n) > 0
-    return coarse | (alone & across)
 
 
 @reduction_of.register

@@ -28,13 +28,13 @@ def cut_up(comm, A, cut):
     return partition, M
 
 
-def digests(comm, n_samples, names=None, ends=("LM", "LA", "SA")):
+def digests(comm, n_samples, names=None, ends=("LM", "LA", "SA"), **options):
     """Digests of the pairs on rank 0."""
     found = {}
     for name, A, cut in systems(n_samples):
         for which in ends if names is None or name in names else ():
             partition, M = cut_up(comm, A, cut)
-            pairs = eigsh(M, 3, which=which)
+            pairs = eigsh(M, 3, which=which, **options)
             vectors = partition.gather(pairs.vectors)
             parts = [pairs.values.samples, pairs.residual_norms, pairs.target, pairs.iterations]
             parts += [] if vectors is None else [vectors.samples]
@@ -43,12 +43,13 @@ def digests(comm, n_samples, names=None, ends=("LM", "LA", "SA")):
     return found
 
 
-@pytest.mark.parametrize(("ranks", "n_samples"), [(2, 8), (3, 1)])
-def test_several_ranks_give_the_bits_of_one(mpi, ranks, n_samples):
-    names = ("coordinates", "few rows")
-    want = digests(serial(), n_samples, names, ("LA", "SA"))
-    assert mpi(digests, ranks, n_samples, names, ("LA", "SA"))[0] == want
-    assert all(status == "Status.converged" for _, every in want.values() for status in every)
+def few(comm):
+    """Two bases, which is enough for a difference, of four samples."""
+    return digests(comm, 4, ("coordinates", "few rows"), ("SA",), max_iterations=2, rtol=1e-3)
+
+
+def test_two_ranks_give_the_bits_of_one(mpi):
+    assert mpi(few, 2)[0] == few(serial())
 
 
 @pytest.mark.slow
@@ -95,10 +96,9 @@ def lone_samples(comm):
     return all(alike), [str(status) for status in together.status]
 
 
-def test_each_sample_is_its_own_run_and_one_of_nan_breaks_down_alone(mpi):
+def test_each_sample_is_its_own_run_and_one_of_nan_breaks_down_alone():
     want = True, [f"Status.{ending}" for ending in ("converged", "converged", "breakdown", "converged")]
     assert lone_samples(serial()) == want
-    assert mpi(lone_samples, 2) == [want] * 2
 
 
 @pytest.mark.parametrize(("options", "named"), [({"sigma": 0.5}, "sigma"), ({"which": "SM"}, "which"), ({"M": 0}, "M")])
