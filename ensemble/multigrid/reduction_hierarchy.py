@@ -52,7 +52,7 @@ def approximate_ideal_restriction(
     Parameters
     ----------
     A : CrsMatrix, SymmetricCrsMatrix, DistributedCrsMatrix or SciPy sparse matrix, shape (n, n)
-        Of a `DistributedCrsMatrix` rows are split domain by domain, in an order that the domains decide.
+        Rows of a `DistributedCrsMatrix` are split domain by domain, in an order that the domains decide.
     theta : float in [0, 1], dimensionless
         An entry is strong when its absolute value is at least `theta` times the largest off-diagonal one of its row.
         Larger: fewer iterations, more levels; 0.5 for finite elements without upwinding.
