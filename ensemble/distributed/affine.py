@@ -52,7 +52,7 @@ class RankAffineMatrix(MatrixOperator):
         return self.stored.nnz
 
     @property
-    def n_samples(self) -> int:  # type: ignore[override]
+    def n_samples(self) -> int:
         """Samples held; 1 means shared by all."""
         return int(self.coefficients.shape[1])
 

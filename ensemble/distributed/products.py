@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ensemble._kernels.multigrid.galerkin import product_values
@@ -75,7 +73,7 @@ class Resettlement:
             wanted = np.arange(new.first, new.first + new.n_local)
             self._fetch = RowFetch(old, indptr, numbers, wanted)
             indptr, numbers = self._fetch.indptr.astype(indptr.dtype), self._fetch.numbers
-        self._arguments: tuple[Any, ...] = (new, columns, indptr, numbers)
+        self._new, self._columns, self._indptr, self._numbers = new, columns, indptr, numbers
         self._made: RankMatrix | None = None
 
     def matrix(self, values: Array) -> RankMatrix:
@@ -83,7 +81,7 @@ class Resettlement:
         if self._fetch is not None:
             values = self._fetch.values(values)
         if self._made is None:
-            self._made = RankMatrix(*self._arguments, values)
+            self._made = RankMatrix(self._new, self._columns, self._indptr, self._numbers, values)
             return self._made
         made: RankMatrix = self._made.with_values(values)
         return made

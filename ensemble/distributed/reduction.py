@@ -17,7 +17,7 @@ from ensemble.distributed.messages import all_sum
 from ensemble.distributed.products import RankProduct, Resettlement
 from ensemble.distributed.splitting import coarse_rows_by_domains
 from ensemble.linalg import CrsGraph
-from ensemble.multigrid.reduction import Options, Reduction, reduction_of
+from ensemble.multigrid.reduction import Options, interpolation_weights, reduction_of
 from ensemble.multigrid.splitting import SharedStrength, part_of
 
 __all__ = ["RankReduction"]
@@ -26,7 +26,7 @@ SMALLEST_DOMAIN = 256
 """Rows of a coarse domain, on average, below which pairs of domains are joined: borders cost iterations."""
 
 
-class RankReduction(Reduction):
+class RankReduction:
     """What the graph and the strong entries of one level over ranks decide; see `Reduction`.
 
     `home` has the coarse rows of each domain on the rank of the domain, `joined` the rows of the next level.
@@ -56,7 +56,6 @@ class RankReduction(Reduction):
             rows, numbers[A.indices[self.fc.entries]], self.coarse_rows, numbers[self.coarse_rows], n, A.indptr.dtype
         )
         self._P: RankMatrix | None = None
-        self.kept_coarse = self.kept_restriction = None
 
     def _number_coarse(self, A: RankMatrix) -> None:
         """The layouts of the coarse rows, and the number of each local row and ghost among these, -1 for fine rows."""
@@ -128,7 +127,7 @@ class RankReduction(Reduction):
     def interpolation(self, A: RankMatrix) -> Any:
         """Direct interpolation from strong coarse neighbours, for each sample by its own values."""
         made = self._identity_p
-        values = made.values(self.weights(A))  # type: ignore[arg-type]
+        values = made.values(interpolation_weights(A, self.f_all, self.fc, self.fine_rows))
         if self._P is None:
             self._P = RankMatrix(A.rows, self.joined, made.indptr, made.numbers, values)
         return self._P.with_values(values)
@@ -166,17 +165,21 @@ class Joined:
     def values(self, values: Array) -> Array:
         """`values` and the ones, in the order of the graph."""
         ones = np.ones((self._n_ones, values.shape[1]), values.dtype)
-        return np.concatenate([values, ones])[self._order]
+        joined: np.ndarray = np.concatenate([values, ones])[self._order]
+        return joined
 
 
 def starts_of(rows: np.ndarray, n_rows: int, dtype: Any) -> np.ndarray:
     """Where each row begins among entries whose rows are given, and their number."""
-    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))]).astype(dtype)
+    starts: np.ndarray = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))]).astype(dtype)
+    return starts
 
 
 def keys_of(indptr: np.ndarray, numbers: np.ndarray, n_columns: int) -> np.ndarray:
     """A number for each entry, ascending by rows and then by columns."""
-    return np.repeat(np.arange(indptr.size - 1, dtype=np.int64), np.diff(indptr)) * n_columns + numbers
+    rows = np.repeat(np.arange(indptr.size - 1, dtype=np.int64), np.diff(indptr))
+    keys: np.ndarray = rows * n_columns + numbers
+    return keys
 
 
 @reduction_of.register

@@ -147,7 +147,7 @@ def scale_of(A: Any, hierarchy: AggregationHierarchy) -> tuple[Any, Any]:
     return scale, None
 
 
-def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) -> ScaledHierarchy:
+def scaled_aggregation(A: Any, mean: Any = None, **options: Any) -> ScaledHierarchy:
     """Build one smoothed-aggregation hierarchy for every sample there will be, from the mean matrix.
 
     The preconditioner of a sample is ``S V S``, where V is a V-cycle for the mean matrix and
