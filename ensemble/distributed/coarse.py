@@ -10,7 +10,6 @@ from ensemble._typing import Array
 from ensemble.distributed.coarsening import RankCoarsening
 from ensemble.distributed.matrix import RankMatrix
 from ensemble.distributed.messages import gathered
-from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid.coarse import CoarseSolver, coarse_solver_of
 from ensemble.multigrid.setup import coarsening_of
 
@@ -27,11 +26,7 @@ class RankCoarseSolver:
 
     def __init__(self, A: RankMatrix) -> None:
         self.rows, self.n_samples = A.rows, A.n_samples
-        comm = A.rows.comm
-        lengths = gathered(comm, np.diff(A.indptr).astype(np.int64))
-        numbers, values = gathered(comm, A.numbers), gathered(comm, A.values)
-        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        self.matrix = CrsMatrix(CrsGraph.unchecked(indptr, numbers.astype(np.int32), A.shape), values)
+        self.matrix = A.gathered()
         self.solver = CoarseSolver(self.matrix)
 
     def apply(self, b: Array, out: Array) -> Array:

@@ -205,7 +205,7 @@ class RankPlan:
             self._first = RankProlongator.made(P, self.transpose)
             self._find_pieces(A, P)
         level.P = RankProlongator.made(self._first.with_values(values), self.transpose, self._first)
-        coarse = self._galerkin(A, level.P)
+        coarse = self.galerkin(A, level.P)
         level.energy = self._relative_energy(A, coarse) if with_energy else None
         return coarse
 
@@ -242,7 +242,7 @@ class RankPlan:
         self.graph_c = indptr.astype(np.int32 if keys.size < 2**31 else np.int64), indices.astype(np.int32)
         self.columns = columns
 
-    def _galerkin(self, A: RankMatrix, P: RankMatrix) -> RankMatrix:
+    def galerkin(self, A: RankMatrix, P: RankMatrix) -> RankMatrix:
         """The Galerkin matrix on this rank's coarse rows."""
         n_samples = max(A.n_samples, P.n_samples)
         out = np.zeros((self.graph_c[1].size, n_samples), A.dtype)

@@ -16,13 +16,14 @@ from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_same
 from ensemble.distributed.halo import Halo
 from ensemble.distributed.layout import RowLayout
-from ensemble.distributed.messages import all_sum, exchanged
+from ensemble.distributed.messages import all_sum, exchanged, gathered
 from ensemble.distributed.partition import Partition
 from ensemble.distributed.transpose import TransposePlan
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.crs_matrix import as_crs
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
 from ensemble.linalg.operators import multiply
+from ensemble.multigrid.affine import affine_matrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
@@ -117,8 +118,9 @@ class RankMatrix(MatrixOperator):
         """Refuse options of set-ups that matrices over ranks do not have."""
         for name, value in options.items():
             given = value is not None and value is not False and value != 0
-            advice = "Gather the matrix, or set the option on one process."
-            require(not given, function, name, "have its default for a distributed matrix", value, advice)
+            wanted = "be a Chebyshev or a Jacobi" if name == "smoother" else "have its default"
+            advice = "Give A.gather(), the whole matrix, to use it on one process."
+            require(not given, function, name, f"{wanted} for a matrix over ranks", repr(value), advice)
 
     def require_same_places(self, A: Any, function: str, builder: str) -> None:
         """Refuse a matrix whose entries do not stand where those of this one do."""
@@ -127,6 +129,29 @@ class RankMatrix(MatrixOperator):
         wanted = "have the graph the hierarchy was built for"
         different = bool(self.space.any(np.array(not same)))
         require(not different, function, "A", wanted, repr(A), f"Build a new one with {builder}.")
+
+    def gathered(self) -> CrsMatrix:
+        """The whole matrix in domain order, on every rank."""
+        comm = self.rows.comm
+        lengths = gathered(comm, np.diff(self.indptr).astype(np.int64))
+        numbers, values = gathered(comm, self.numbers), gathered(comm, self.values)
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        graph = CrsGraph.unchecked(
+            indptr.astype(np.int32 if numbers.size < 2**31 else np.int64), numbers.astype(np.int32), self.shape
+        )
+        return inherited(CrsMatrix(graph, Ensemble(values, self.sample_set)), self)
+
+    def asymmetry(self) -> np.ndarray:
+        """The largest ``|a_ij - a_ji|`` of all ranks, per sample."""
+        other, sides = self.T, []
+        for matrix in (self, other):
+            rows = np.repeat(np.arange(self.rows.n_local), np.diff(matrix.indptr))
+            sides.append(rows * self.shape[1] + matrix.numbers)
+        keys = np.union1d(*sides)
+        difference = np.zeros((keys.size, self.n_samples), self.dtype)
+        difference[np.searchsorted(keys, sides[0])] = self.values
+        difference[np.searchsorted(keys, sides[1])] -= other.values
+        return self.space.largest(np.abs(difference).max(axis=0, initial=0.0))
 
     # --- other matrices on the same rows and columns
     def with_values(self, values: np.ndarray, sample_set: SampleSet | None = None) -> Any:
@@ -243,6 +268,13 @@ class DistributedCrsMatrix(RankMatrix):
         )  # fmt: skip
         self.batched = local.batched
 
+    def with_values(self, values: np.ndarray, sample_set: SampleSet | None = None) -> DistributedCrsMatrix:
+        """The matrix with other values at the same places, in the order of `values` of this one."""
+        made = object.__new__(DistributedCrsMatrix)
+        made.__dict__.update(super().with_values(values, sample_set).__dict__)
+        made.partition, made._order = self.partition, self._order
+        return made
+
     def _ordered(self, values: np.ndarray) -> np.ndarray:
         return values if self._order is None else np.ascontiguousarray(values[self._order])
 
@@ -283,6 +315,30 @@ class DistributedCrsMatrix(RankMatrix):
         )
         local.batched = batched
         return cls(partition, local)
+
+    def affine(self, coefficients: Any) -> Any:
+        """The affine matrix ``A_0 + sum over i of c_i A_i`` whose terms are the samples of this one.
+
+        Only the terms are stored, as in an `AffineMatrix`; `smoothed_aggregation` and `scaled_aggregation` take it.
+
+        Parameters
+        ----------
+        coefficients : Ensemble or array, shape (m,), where this matrix has m + 1 samples
+            One set of coefficients a sample; those of rank 0 are taken.
+        """
+        return affine_matrix(self, coefficients)
+
+    def gather(self) -> CrsMatrix:
+        """The whole matrix in the caller's order, on every rank: for what takes one, as factorisations do."""
+        whole, order = self.gathered(), self.partition.number_of(np.arange(self.shape[0]))
+        indptr, numbers, values, batched, sample_set = rows_of(whole, order)
+        columns = self.partition.caller_of(numbers)
+        rows = np.repeat(np.arange(order.size), np.diff(indptr))
+        places = np.lexsort((columns, rows))
+        graph = CrsGraph.unchecked(indptr, columns[places].astype(np.int32), self.shape)
+        made = CrsMatrix(graph, Ensemble(np.ascontiguousarray(values[places]), sample_set))
+        made.batched = batched
+        return made
 
     @classmethod
     def from_petsc(cls, matrix: Any, domains: int | None = None) -> DistributedCrsMatrix:

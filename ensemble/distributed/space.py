@@ -13,7 +13,7 @@ from ensemble._compile.numba import ROW_BLOCK
 from ensemble._kernels.sparse.exact_sums import ROW_LENGTH, add_numbers, domain_sums, rounded
 from ensemble._kernels.sparse.row_sums import Space
 from ensemble._typing import Array
-from ensemble.distributed.messages import all_largest, all_sum, from_first
+from ensemble.distributed.messages import all_largest, all_sum, from_first, gathered
 
 __all__ = ["RankSpace"]
 
@@ -68,6 +68,10 @@ class RankSpace(Space):
     def any(self, flags: np.ndarray) -> np.ndarray:
         """Which of `flags` are true on some rank."""
         return all_largest(self.comm, np.array(flags, np.uint8)).astype(bool)
+
+    def gathered(self, x: np.ndarray) -> np.ndarray:
+        """The rows of all ranks, in domain order, on every rank."""
+        return gathered(self.comm, x)
 
     def agreed(self, values: Any) -> Any:
         """`values` of rank 0."""

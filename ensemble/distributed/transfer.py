@@ -40,6 +40,15 @@ class RankProlongator(RankMatrix):
         """P^T x on bare arrays, each coarse row summed over ascending fine rows."""
         return self.restriction.apply(x, out)
 
+    def astype(self, dtype: Any) -> Any:
+        """The same prolongator with values of another type; itself where that is its type."""
+        if dtype == self.dtype:
+            return self
+        new = type(self)(self.rows, self.columns, self.indptr, self.numbers, self.values.astype(dtype), self.halo,
+                         self.indices)  # fmt: skip
+        new.restriction = self.restriction.astype(dtype)
+        return new
+
     def take_samples(self, samples: Any) -> Any:
         """The prolongator of the samples named."""
         if self.n_samples == 1:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._check import floating, kind_of, message, require_type, samples_text
+from ensemble._check import floating, kind_of, message, require, require_type, samples_text
+from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
 from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
@@ -17,12 +18,19 @@ from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.factorization import Factorization, planned
-from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.linalg.linear_operator import LinearOperator
+from ensemble.linalg.operators import is_shared, samples_of, set_of, wrap_like
 from ensemble.linalg.orderings import ORDERINGS, checked_order
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
+from ensemble.scalar import Ensemble
 
 OUTCOMES = np.array([Status.stagnated, Status.converged, Status.breakdown], dtype=object)
 """The status of a sample whose residual is large, small, not finite."""
+
+OF_SAMPLES = (
+    "status", "iterations", "residual_norms", "target", "true_residual_norms", "backward_errors", "repaired"
+)  # fmt: skip
+"""Attributes of a result that are arrays with one entry, or column, per sample."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,6 +100,9 @@ def direct(
     allows the first alone. Where the factorisations of all samples would take more than 2 GiB, samples are solved part
     by part, and the result is the same.
 
+    Of a `DistributedCrsMatrix` each rank gathers the whole system, solves it, and keeps its rows of x: for coarse
+    problems, and where nothing else converges. Time and memory are those of one process.
+
     Complex systems are solved as real ones of twice the size, with about twice the operations of complex elimination;
     backward errors are those of the real system. ``kind="ldlt"`` is for Hermitian matrices then.
 
@@ -100,7 +111,7 @@ def direct(
 
     Parameters
     ----------
-    A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrices, shape (n, n)
+    A : CrsMatrix, SymmetricCrsMatrix, DistributedCrsMatrix or SciPy sparse matrices, shape (n, n)
         A list has one matrix per sample.
     b : Ensemble or array, shape (n,)
     rtol : float, or one per sample, dimensionless
@@ -139,6 +150,9 @@ def direct(
     """
     A = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else A
     b = as_array(b, "direct", "b")
+    if isinstance(A, LinearOperator) and A.space is not SERIAL:
+        options = {"rtol": rtol, "kind": kind, "ordering": ordering, "matching": matching, "dtype": dtype}
+        return _gathered_solution(A, b, factorization, options)
     if has_complex(A, b):
         options = {"rtol": rtol, "ordering": ordering, "matching": matching, "dtype": dtype}
         return _complex_solution(A, b, kind, factorization, options)
@@ -157,6 +171,23 @@ def direct(
         F = planned(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
     solution = solved(system, matrix, scaled, unit, F)
     return _result(solution, system, Conditions(solution.rcond, solution.cancelled, solution.repaired, matrix, F))
+
+
+def _gathered_solution(A: Any, b: Any, factorization: Any, options: dict[str, Any]) -> DirectResult:
+    """The solution where rows lie over processes: each solves the whole system and keeps its rows."""
+    space, n_local, b = A.space, A.local_shape[0], one_column(b)
+    if not hasattr(A, "gathered"):
+        advice = "Give a matrix with entries."
+        raise TypeError(message("direct", "A", "be a sparse matrix", kind_of(A), advice))
+    wanted, order = "be None for a matrix over ranks", options["ordering"]
+    require(factorization is None, "direct", "factorization", wanted, repr(factorization), "Leave it out.")
+    require(isinstance(order, str), "direct", "ordering", "be a name for a matrix over ranks", kind_of(order))
+    common_samples("direct", n_local, {"b": samples_of(b)}, A=A)
+    whole = space.gathered(np.asarray(samples_of(b)))
+    found: DirectResult = direct(A.gathered(), Ensemble(whole, set_of(b)), **options)
+    outcome = {name: getattr(found, name) for name in OF_SAMPLES}
+    own = np.ascontiguousarray(samples_of(found.x)[space.first : space.first + n_local])
+    return replace(found, x=wrap_like(b, own, is_shared(A), set_of(found.x)), **space.agreed(outcome))
 
 
 def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: dict[str, Any]) -> DirectResult:

@@ -10,7 +10,8 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import array_of, integer, message, one_of, real_array, require
-from ensemble.linalg.operators import samples_of
+from ensemble._kernels.sparse.row_sums import SERIAL, Space
+from ensemble.linalg.operators import as_real, samples_of
 from ensemble.scalar import Ensemble
 
 
@@ -110,6 +111,7 @@ def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> Sampl
     Parameters
     ----------
     key : int, or array or Ensemble of one number per sample
+        The same on every rank, to the bit, where samples lie over ranks.
         What the work of a sample grows with: `anisotropy`, or iterations predicted by `predict_iterations`. A plain int
         is the number of samples, in their natural order. Samples whose key is NaN come last, equal ones stay in order.
     ensemble_size : int, at least 1
@@ -160,13 +162,15 @@ def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> Sampl
     return SampleGroups(tuple(groups), tuple(weights))
 
 
-def anisotropy(coefficients: Any) -> np.ndarray:
+def anisotropy(coefficients: Any, *, space: Space = SERIAL) -> np.ndarray:
     """``max(k_max, 1 / k_min)`` of each sample's coefficients: how far they are from 1, either way [1]_.
 
     Parameters
     ----------
     coefficients : Ensemble of shape (...,), or array of shape (..., n_samples)
         Diffusivities over points and directions, above zero, in units of the one in which they are isotropic.
+    space : Space, optional
+        ``A.space`` of a matrix over ranks, where each rank has the coefficients of its own points.
 
     Returns
     -------
@@ -187,9 +191,11 @@ def anisotropy(coefficients: Any) -> np.ndarray:
     require(
         values.ndim >= 2, "anisotropy", "coefficients", "have a sample axis after their own", f"shape {values.shape}"
     )
-    values = values.reshape(-1, values.shape[-1])
-    require(not np.any(values <= 0.0), "anisotropy", "coefficients", "be above zero", f"{np.nanmin(values):.4g}")
-    ratio: np.ndarray = np.maximum(values.max(axis=0), 1.0 / values.min(axis=0))
+    values = as_real(values.reshape(-1, values.shape[-1]))
+    least = space.smallest(np.fmin.reduce(values, axis=0, initial=np.inf))
+    require(not np.any(least <= 0.0), "anisotropy", "coefficients", "be above zero", f"{least.min():.4g}")
+    largest, least = (find(axis=0, initial=first) for find, first in ((values.max, 0.0), (values.min, np.inf)))
+    ratio: np.ndarray = np.maximum(space.largest(largest), 1.0 / space.smallest(least))
     return ratio
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
-from ensemble._check import array_of, integer, one_of, real_array, require
+from ensemble._check import array_of, integer, one_of, real_array, require, require_type
 from ensemble._compile.memory import empty_like
 from ensemble._interrupts import held, take
 from ensemble._kernels.krylov.basis import basis_add
 from ensemble._kernels.krylov.vectors import put_samples, take_samples
+from ensemble._kernels.sparse.row_sums import SERIAL, Space
 from ensemble.linalg.operators import numbers_of, samples_of, wrap_like
 from ensemble.scalar import Ensemble
 
@@ -35,6 +36,9 @@ class WarmStart:
         Solutions kept, n values each; when it is full, the oldest is overwritten.
     scale : array, shape (n_inputs,), optional
         Lengths that make the inputs comparable. Default: the standard deviation of each input over the store.
+    space : Space, optional
+        ``A.space`` of a matrix over ranks, whose solutions these are: all ranks decide alike then. Each stores its
+        rows.
 
     Raises
     ------
@@ -50,7 +54,9 @@ class WarmStart:
     array([1.5, 8. ])
     """
 
-    def __init__(self, order: str = "linear", *, capacity: int = 128, scale: Any = None) -> None:
+    def __init__(self, order: str = "linear", *, capacity: int = 128, scale: Any = None, space: Space = SERIAL) -> None:
+        require_type(space, Space, "WarmStart", "space", "be the space of an operator", "Give A.space.")
+        self.space = space
         self.order = one_of(order, ("linear", "nearest"), "WarmStart", "order")
         self.capacity = integer(capacity, "WarmStart", "capacity", minimum=1)
         self.scale = None if scale is None else real_array(scale, "WarmStart", "scale", "be real numbers")
@@ -102,7 +108,8 @@ class WarmStart:
         pair = kept, solutions
         both = np.result_type(*(str(array.dtype).rpartition(".")[2] for array in pair)).name
         kept, solutions = (_as(array, both) for array in pair)
-        valid = np.isfinite(new).all(axis=0) & to_numpy(xp.all(xp.isfinite(solutions), axis=0))
+        finite = to_numpy(xp.all(xp.isfinite(solutions), axis=0))
+        valid = np.isfinite(new).all(axis=0) & ~self.space.any(~finite)
         chosen = np.flatnonzero(valid if converged is None else valid & converged)[-self.capacity :]
         self._put(new[:, chosen], take_samples(solutions, asarray_like(chosen, solutions), None), kept)
 
@@ -136,7 +143,7 @@ class WarmStart:
         new = self._checked_points(points, "guess")
         if len(self) == 0:
             return None
-        neighbours, weights = self._weights(new)
+        neighbours, weights = self.space.agreed(self._weights(new))
         x = empty_like(self._solutions, (self._solutions.shape[0], new.shape[1]))
         x[...] = 0.0
         for rank in range(neighbours.shape[0]):  # in order of distance, so that no other sample decides on rounding

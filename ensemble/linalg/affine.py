@@ -128,6 +128,11 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """The matrices of other coefficients on the same terms, an Ensemble or array of shape (m,)."""
         return AffineMatrix(self.graph, self.terms, coefficients)
 
+    def has_terms_like(self, other: Any) -> bool:
+        """Whether `other` has as many terms, with entries at the same places."""
+        same = isinstance(other, AffineMatrix) and self.shape == other.shape and self.terms.shape == other.terms.shape
+        return same and (self.graph is other.graph or np.array_equal(self.graph.indices, other.graph.indices))
+
     def astype(self, dtype: Any) -> AffineMatrix:
         """The same terms and coefficients in another floating-point type; itself where that is its type."""
         if dtype == self.dtype:

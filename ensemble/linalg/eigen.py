@@ -10,13 +10,15 @@ import numpy as np
 from ensemble._check import integer, one_of, positive, require
 from ensemble._kernels.krylov.basis import scale
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.sparse.row_sums import SERIAL, in_space
 from ensemble.linalg.bridge.host import refuse
 from ensemble.linalg.eigen_dense import dense_pairs
 from ensemble.linalg.eigen_operators import Pencil, above, without_positive
+from ensemble.linalg.eigen_plain import PlainPencil, require_plain
 from ensemble.linalg.eigen_result import EigenResult
 from ensemble.linalg.operators import set_of
 from ensemble.linalg.outcomes import Status
-from ensemble.linalg.ritz import RitzBasis, combined, products, signs_of
+from ensemble.linalg.ritz import RitzBasis, combined, products, signs_of, worst_first
 from ensemble.linalg.square_matrices import matrix_of, real_dtype
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -73,7 +75,8 @@ def eigsh(
 
     Parameters
     ----------
-    A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrices, shape (n, n)
+    A : CrsMatrix, SymmetricCrsMatrix, DistributedCrsMatrix or SciPy sparse matrices, shape (n, n)
+        Over ranks products with A alone span the spaces; M, `sigma` and "SM" are refused, `vectors` are a rank's rows.
     k : int
         At most n.
     M : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrix, shape (n, n), optional
@@ -122,8 +125,10 @@ def eigsh(
     >>> np.allclose(result.values.samples, np.stack([exact, 4 * exact], axis=1), rtol=1e-12)
     True
     """
-    A, M = matrix_of(A, NAME), None if M is None else matrix_of(M, NAME)
-    n = A.shape[0]
+    A = matrix_of(A, NAME, spread=True)
+    if A.space is not SERIAL:
+        require_plain(NAME, M, sigma, which)
+    n, M = A.shape[0], None if M is None else matrix_of(M, NAME)
     dtype = np.result_type(*(np.dtype(real_dtype(matrix, NAME)) for matrix in (A, M) if matrix is not None))
     for argument, matrix in (("A", A), ("M", M)):
         if matrix is not None and not isinstance(matrix.values, np.ndarray):
@@ -137,8 +142,8 @@ def eigsh(
     integer(max_iterations, NAME, "max_iterations", minimum=1)
     rtol = (1e-12 if dtype == np.float64 else 1e-5) if rtol is None else positive(rtol, NAME, "rtol", zero=True)
     A, M = A.astype(dtype), None if M is None else M.astype(dtype)
-    with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-        if which == "LM" and sigma is None and n > 2 * _Search.rows(k, False):
+    with np.errstate(all="ignore"), in_space(A.space):  # a broken sample's arithmetic concerns no other
+        if which == "LM" and sigma is None and A.space is SERIAL and n > 2 * _Search.rows(k, False):
             search = _both_ends(A, M, k, rtol, max_iterations)
         else:
             search = _searched(A, M, sigma, which, k, rtol, max_iterations)
@@ -151,7 +156,8 @@ def eigsh(
 
 def _searched(A: Any, M: Any, sigma: Any, which: str, k: int, rtol: float, max_iterations: int) -> _Search:
     """The search for pairs of all samples, done."""
-    search = _Search(Pencil(A, M, sigma, which, NAME, rtol), k, rtol)
+    pencil = Pencil(A, M, sigma, which, NAME, rtol) if A.space is SERIAL else PlainPencil(A, which, rtol)
+    search = _Search(pencil, k, rtol)
     if A.shape[0] <= 2 * search.capacity:
         search.treat_as_dense()
     else:
@@ -194,7 +200,7 @@ class _Search:
         self.capacity = self.rows(k, pencil.inverts)
         dtype = pencil.A.dtype
         self.lowest = n * float(np.finfo(dtype).eps)  # values of an inverse, by the largest, that count as zero
-        self.spare = np.random.default_rng(START).standard_normal((self.capacity + 2 * BLOCK, n)).astype(dtype)
+        self.spare = pencil.start_vectors(self.capacity + 2 * BLOCK, START)
         self.values, self.vectors = np.full((k, count), np.nan), np.full((n, k, count), np.nan, dtype)
         self.residuals, self.target = np.full((k, count), np.nan), np.full((k, count), np.nan)
         self.status = np.full(count, Status.max_iterations, dtype=object)
@@ -230,7 +236,7 @@ class _Search:
     # --- the two ways
     def treat_as_dense(self) -> None:
         """All pairs of every sample, of which the k wanted ones are kept."""
-        values, vectors, bad = dense_pairs(self.pencil, self.k)
+        values, vectors, bad = self.pencil.dense_pairs(lambda pencil: dense_pairs(pencil, self.k))
         for x in vectors:
             x *= signs_of(x)
         self.accept(values, vectors, *self.residuals_of(self.pencil, values, vectors), bad, np.zeros_like(bad))
@@ -276,9 +282,9 @@ class _Search:
             going_on = np.flatnonzero(~ended & ~bad)
             if not going_on.size:
                 return
-            following[:, :, left] = worst_first(operated, order, residuals / target)[:, :, left]
+            following[:, :, left] = worst_first(operated, order, residuals / target, BLOCK)[:, :, left]
             following[:, :, good] = others[:, :, good]
-            worst = worst_first(kept, order, residuals / target)
+            worst = worst_first(kept, order, residuals / target, BLOCK)
             left |= good
             seen = np.where(good, values, seen)
             if going_on.size < self.active.size:
@@ -386,12 +392,3 @@ class _Search:
         values, residuals, target = (np.ldexp(found, powers) for found in (self.values, self.residuals, self.target))
         values, vectors = Ensemble(values.astype(self.vectors.dtype), sample_set), Ensemble(self.vectors, sample_set)
         return EigenResult(values, vectors, residuals, self.status, self.iterations, target)
-
-
-def worst_first(operated: np.ndarray, order: np.ndarray, quality: np.ndarray) -> np.ndarray:
-    """The operator times `BLOCK` kept vectors, those of the worst pairs first; `order` are the numbers of the pairs."""
-    k, count = quality.shape
-    places = np.repeat(np.arange(max(k, BLOCK))[:, None], count, axis=1)
-    places[:k] = np.take_along_axis(order, np.argsort(-quality, axis=0, kind="stable"), axis=0)
-    chosen: np.ndarray = np.take_along_axis(operated, places[:BLOCK, None, :], axis=0)
-    return chosen

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import finite, message, require
+from ensemble._kernels.sparse.row_sums import space_in_force
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.factorization import Factorization, upper_factorized
@@ -18,7 +19,7 @@ from ensemble.linalg.ritz import products
 from ensemble.linalg.square_matrices import asymmetry
 from ensemble.scalar import Ensemble
 
-__all__ = ["BELOW", "SINGULAR_WEIGHT", "Pencil", "above", "without_positive"]
+__all__ = ["BELOW", "SINGULAR_WEIGHT", "Pencil", "above", "exponents_of", "row_norms", "without_positive"]
 
 _Found = TypeVar("_Found", bound=tuple[np.ndarray, ...])
 
@@ -74,7 +75,7 @@ class Pencil:
     """
 
     def __init__(self, A: CrsMatrix, M: CrsMatrix | None, sigma: Any, which: str, name: str, rtol: float = 0.0) -> None:
-        self.exponents = _exponents(A)
+        self.exponents = exponents_of(A)
         if self.exponents.any():
             A = CrsMatrix(A.graph, Ensemble(np.ldexp(A.values, -self.exponents), A.sample_set))
         if M is not None and (M.graph.diagonal_entries < 0).any():  # unknowns without mass, whose zeros are not stored
@@ -89,7 +90,7 @@ class Pencil:
             given = shift.samples if isinstance(shift, Ensemble) else shift
             shift = Ensemble(np.ldexp(given, -self.exponents))
         with np.errstate(all="ignore"):
-            self.norm_A, self.norm_M = _norms(A), np.ones(1) if M is None else _norms(M)
+            self.norm_A, self.norm_M = row_norms(A), np.ones(1) if M is None else row_norms(M)
             self.unit = np.where(self.norm_A > 0.0, self.norm_A, 1.0) / self.norm_M  # of shifts
             factors = None if M is None else upper_factorized(M)
             self.semidefinite = np.broadcast_to(
@@ -189,7 +190,7 @@ class Pencil:
         """Factorise the matrix shifted by `shifts`; which of these are beyond all eigenvalues on the side wanted."""
         weight = Diagonal(np.ones(self.n, self.A.dtype)) if self.M is None else self.M
         self.shifted = as_crs(self.A - Ensemble(shifts.astype(self.A.dtype)) * weight)
-        self.norm_shifted = _norms(self.shifted)
+        self.norm_shifted = row_norms(self.shifted)
         self.factors = upper_factorized(self.shifted)
         with np.errstate(all="ignore"):
             signs = self.side * to_numpy(self.factors._pivots) < 0.0
@@ -241,6 +242,14 @@ class Pencil:
             self.move(offsets)
             made = found()
         return made
+
+    def start_vectors(self, count: int, seed: int) -> np.ndarray:
+        """Vectors to begin with, shape (count, n)."""
+        return np.random.default_rng(seed).standard_normal((count, self.n)).astype(self.A.dtype)
+
+    def dense_pairs(self, found: Callable[[Pencil], _Found]) -> _Found:
+        """What `found` makes of this problem: values, vectors and bad samples."""
+        return found(self)
 
     @property
     def inverts(self) -> bool:
@@ -312,7 +321,7 @@ def without_positive(A: CrsMatrix) -> np.ndarray:
     """Samples that have no positive eigenvalue, as far as Gershgorin's circles and pivots tell."""
     opposite = -1.0 * A
     with np.errstate(all="ignore"):
-        found: np.ndarray = (_lower_bound(opposite, np.zeros(1)) >= 0.0) | clearly_positive(opposite, _norms(A))
+        found: np.ndarray = (_lower_bound(opposite, np.zeros(1)) >= 0.0) | clearly_positive(opposite, row_norms(A))
     return found
 
 
@@ -340,17 +349,17 @@ def _checked_shift(sigma: Any, name: str) -> Any:
     raise TypeError(message(name, "sigma", "be a number or an Ensemble of shape ()", seen))
 
 
-def _exponents(A: CrsMatrix) -> np.ndarray:
+def exponents_of(A: Any) -> np.ndarray:
     """Powers of two by which the values of a sample become about one; 0 where their squares stay in the range."""
-    largest = np.abs(A.values).max(axis=0, initial=0.0)
+    largest = space_in_force().largest(np.abs(A.values).max(axis=0, initial=0.0))
     exponents = np.where(np.isfinite(largest), np.frexp(largest)[1], 0)
     return np.where(np.abs(exponents) > np.finfo(A.dtype).maxexp // 4, exponents, 0)
 
 
-def _norms(A: CrsMatrix) -> np.ndarray:
+def row_norms(A: Any) -> np.ndarray:
     """The largest sum of magnitudes of a row, per sample."""
-    sums = CrsMatrix(A.graph, np.abs(A.values)).apply(np.ones((A.shape[1], A.n_samples), A.dtype))
-    return np.asarray(sums.max(axis=0, initial=0.0), np.float64)
+    sums = A.with_values(np.abs(A.values)).apply(np.ones((A.local_shape[1], A.n_samples), A.dtype))
+    return np.asarray(space_in_force().largest(sums.max(axis=0, initial=0.0)), np.float64)
 
 
 def _lower_bound(A: CrsMatrix, norm: np.ndarray) -> np.ndarray:

@@ -9,8 +9,9 @@ import numpy as np
 
 from ensemble._kernels.krylov.basis import TOGETHER, basis_add, basis_dots, block_add, block_dots, scale
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
 
-__all__ = ["RitzBasis", "combined", "products", "signs_of"]
+__all__ = ["RitzBasis", "combined", "products", "signs_of", "worst_first"]
 
 DEPENDENT = 100.0
 """Units of rounding of its length that must be left of a vector once the basis is subtracted from it."""
@@ -119,7 +120,7 @@ class RitzBasis:
         H = 0.5 * (H + H.transpose(0, 2, 1))
         bad = ~np.isfinite(H).all(axis=(1, 2))
         H[bad] = np.eye(m)
-        values, vectors = np.linalg.eigh(H)
+        values, vectors = space_in_force().agreed(tuple(np.linalg.eigh(H)))
         order = np.argsort(-goodness(values), axis=1, kind="stable")
         vectors = np.take_along_axis(vectors, order[:, None, :], axis=2)
         return np.take_along_axis(values, order, axis=1).T, vectors.transpose(1, 2, 0), np.asarray(bad)
@@ -139,7 +140,22 @@ def products(A: Any, vectors: np.ndarray) -> np.ndarray:
 
 def signs_of(x: np.ndarray) -> np.ndarray:
     """The sign, per sample, of the first component of at least half the largest magnitude; 1 where there is none."""
-    size = np.abs(x)
-    first = np.argmax(size >= 0.5 * size.max(axis=0), axis=0)
-    signs: np.ndarray = np.where(np.take_along_axis(x, first[None, :], axis=0)[0] < 0.0, -1.0, 1.0)
+    space, size = space_in_force(), np.abs(x)
+    large = size >= 0.5 * space.largest(size.max(axis=0, initial=0.0))
+    if space is SERIAL:
+        negative = np.take_along_axis(x, np.argmax(large, axis=0)[None, :], axis=0)[0] < 0.0
+    else:
+        rows = np.where(large, (space.first + np.arange(x.shape[0], dtype=np.float64))[:, None], np.inf)
+        first = space.smallest(rows.min(axis=0, initial=np.inf))
+        negative = space.any(np.any(large & (rows == first) & (x < 0.0), axis=0))
+    signs: np.ndarray = np.where(negative, -1.0, 1.0)
     return signs
+
+
+def worst_first(operated: np.ndarray, order: np.ndarray, quality: np.ndarray, count: int) -> np.ndarray:
+    """The operator times `count` kept vectors, those of the worst pairs first; `order` are the numbers of the pairs."""
+    k, n_samples = quality.shape
+    places = np.repeat(np.arange(max(k, count))[:, None], n_samples, axis=1)
+    places[:k] = np.take_along_axis(order, np.argsort(-quality, axis=0, kind="stable"), axis=0)
+    chosen: np.ndarray = np.take_along_axis(operated, places[:count, None, :], axis=0)
+    return chosen

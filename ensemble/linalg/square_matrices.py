@@ -8,7 +8,9 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import kind_of, message, require, samples_text
+from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
+from ensemble.linalg.linear_operator import LinearOperator
 
 __all__ = ["asymmetry", "matrix_of", "real_dtype", "require_symmetric"]
 
@@ -16,8 +18,12 @@ SYMMETRIC_ROUNDOFFS = 1000.0
 """Difference of entries across the diagonal, in units of rounding of the largest entry, of a symmetric matrix."""
 
 
-def matrix_of(A: Any, name: str) -> CrsMatrix:
-    """`A`, or a list of SciPy matrices, as a square `CrsMatrix`."""
+def matrix_of(A: Any, name: str, spread: bool = False) -> Any:
+    """`A`, or a list of SciPy matrices, as a square `CrsMatrix`; with `spread` a matrix over processes as it is."""
+    if isinstance(A, LinearOperator) and A.space is not SERIAL:
+        if spread and hasattr(A, "gathered"):
+            return A
+        raise TypeError(message(name, "A", "lie whole on one process", repr(A), "Give A.gather(), the whole matrix."))
     matrix = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else as_crs(A)
     if matrix is NotImplemented:
         advice = "Give a CrsMatrix, a SymmetricCrsMatrix, or SciPy sparse matrices."

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous
-from ensemble._check import kind_of, message, places_of, require, sample_number
+from ensemble._check import kind_of, message, places_of, require, require_type, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble._kernels.sparse import crs
@@ -88,9 +88,12 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
 
         Raises
         ------
+        TypeError
+            If `A` is no `CrsMatrix`.
         ValueError
             If an entry differs from the one across the diagonal, in any sample; NaN is equal to NaN here.
         """
+        require_type(A, CrsMatrix, "SymmetricCrsMatrix.from_crs", "A", "be a CrsMatrix")
         xp = array_namespace(A.values)
         starts, entries, _ = A.graph.upper
         first = np.empty(int(starts[-1]), np.int64)  # of the entries that share a value, the last is the upper one

@@ -7,20 +7,22 @@ What is left to each sample is its smoother: the inverse diagonal and the bound 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import require
+from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.relaxation import power_step
 from ensemble._kernels.sparse import affine as kernels
-from ensemble._kernels.sparse.crs import spmv
+from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
-from ensemble.linalg import AffineMatrix, CrsMatrix
+from ensemble.linalg import AffineMatrix
 from ensemble.multigrid.aggregation_hierarchy import AggregationHierarchy, Level
-from ensemble.multigrid.coarse import CoarseSolver
+from ensemble.multigrid.coarse import coarse_solver_of
 from ensemble.multigrid.gauss_seidel import GaussSeidel
 from ensemble.multigrid.relaxation import OperatorSmoother, inverse_diagonal, start_vector
 from ensemble.scalar import Ensemble
@@ -38,14 +40,14 @@ class AffineHierarchy(AggregationHierarchy):
     def __init__(self, mean: AggregationHierarchy, terms: Any, dtype: Any) -> None:
         """From the hierarchy of the mean matrix in full precision, and the terms of the finest one."""
         self.mean = mean
-        self.terms: list[AffineMatrix] = []
+        self.terms: list[Any] = []
         self.quotients: list[tuple[Any, Any]] = []
         shared = asarray_like(np.zeros((terms.shape[1] - 1, 1), dtype), terms)
         levels = []
         for level in mean.levels:
-            stored = CrsMatrix(level.A.graph, terms)
-            P = None if level.P is None else CrsMatrix(level.P.graph, level.P.values.astype(dtype, copy=False))
-            matrix = AffineMatrix(level.A.graph, terms.astype(dtype, copy=False), Ensemble(shared))
+            stored = level.A.with_values(terms)
+            P = None if level.P is None else level.P.astype(dtype)
+            matrix = affine_matrix(stored.astype(dtype), Ensemble(shared))
             self.terms.append(matrix)
             if level.smoother is not None:
                 self.quotients.append(rayleigh_terms(stored, level.smoother.dinv))
@@ -63,16 +65,15 @@ class AffineHierarchy(AggregationHierarchy):
             If `A` is not an `AffineMatrix` on the graph, with the number of terms, that this was built for.
         """
         finest = self.terms[0]
-        same = isinstance(A, AffineMatrix) and A.shape == finest.shape and A.terms.shape == finest.terms.shape
-        same = same and (A.graph is finest.graph or np.array_equal(A.graph.indices, finest.graph.indices))
-        require(same, "AffineHierarchy.update", "A", f"be like the matrix this was built for, {finest!r}", repr(A),
+        wanted = f"be like the matrix this was built for, {finest!r}"
+        require(finest.has_terms_like(A), "AffineHierarchy.update", "A", wanted, repr(A),
                 "Build a new one with smoothed_aggregation.")  # fmt: skip
         coefficients = A.coefficients.astype(self.dtype, copy=False)
         wide = to_numpy(A.coefficients).astype(np.float64, copy=False)
         for k, (level, matrix) in enumerate(zip(self.levels, self.terms, strict=True)):
             level.A = matrix.with_coefficients(Ensemble(coefficients))
             if k == len(self.levels) - 1 and self.mean.coarse is not None:
-                self.coarse = CoarseSolver(level.A.to_crs())
+                self.coarse = coarse_solver_of(level.A.to_crs())
                 break
             level.lambda_max = self.mean.levels[k].lambda_max * quotient(*self.quotients[k], wide)
             assert not isinstance(self.smoother, GaussSeidel)
@@ -98,21 +99,29 @@ class AffineHierarchy(AggregationHierarchy):
         return new
 
 
-def rayleigh_terms(A: CrsMatrix, dinv: Array) -> tuple[np.ndarray, np.ndarray]:
+@functools.singledispatch
+def affine_matrix(stored: Any, coefficients: Any) -> Any:
+    """The `AffineMatrix` whose terms are the samples of `stored`; matrices over processes register their own."""
+    return AffineMatrix(stored.graph, stored.values, coefficients)
+
+
+def rayleigh_terms(A: Any, dinv: Array) -> tuple[np.ndarray, np.ndarray]:
     """(q . A_i q, q . D_i q) for each term, q the mean's dominant vector of D^-1 A; `A` holds terms as samples."""
-    n = A.shape[0]
-    xp = array_namespace(A.values)
-    q = asarray_like(start_vector(n)[:, None].copy(), A.values)
-    z = xp.empty_like(q)
-    scale = 1.0 / xp.sqrt(xp.sum(q**2, axis=0))
-    mean = CrsMatrix(A.graph, A.values[:, :1])
+    xp, n_local = array_namespace(A.values), A.local_shape[0]
+    start = asarray_like(start_vector(A.shape[0])[:, None].copy(), A.values)
+    scale = 1.0 / xp.sqrt(xp.sum(start**2, axis=0))
+    q, z = (A.space.vector(empty_like(start, (n_local, 1))) for _ in range(2))
+    q[...] = start[A.space.first : A.space.first + n_local, :]
+    mean = A.with_values(contiguous(A.values[:, :1]))
+    step = getattr(mean, "power_step", None) or functools.partial(power_step, *mean.arrays)
     for _ in range(POWER_STEPS):
-        _, _, square = power_step(*mean.arrays, dinv, q, scale, z)
+        _, _, square = step(dinv, q, scale, z)
         scale = 1.0 / xp.sqrt(square)
         q, z = z, q
     wide = contiguous(xp.repeat(scale * q, A.n_samples, axis=1))
-    above = dot(wide, spmv(*A.arrays, wide, None), None)
-    return to_numpy(above), to_numpy(dot(wide, A.diagonal().samples * wide, None))
+    with in_space(A.space):
+        above = dot(wide, A.apply(wide), None)
+        return to_numpy(above), to_numpy(dot(wide, A.diagonal().samples * wide, None))
 
 
 def quotient(above: np.ndarray, below: np.ndarray, coefficients: np.ndarray) -> np.ndarray:

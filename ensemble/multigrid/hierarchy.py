@@ -183,4 +183,6 @@ def require_same_graph(A: Any, other: Any, function: str, builder: str) -> None:
 def require_graph(A: Any, graph: CrsGraph, function: str, builder: str) -> None:
     """Refuse a matrix that is not on the graph that a hierarchy was built for."""
     wanted = "have the graph the hierarchy was built for"
-    require(A.graph.same_as(graph), function, "A", wanted, repr(A.graph), f"Build a new one with {builder}.")
+    own = getattr(A, "graph", None)  # a matrix over processes has none
+    require(own is not None and own.same_as(graph), function, "A", wanted, repr(A if own is None else own),
+            f"Build a new one with {builder}.")  # fmt: skip

@@ -6,6 +6,7 @@ equations without fine unknowns; its inverse is approximated by a Neumann series
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,29 +94,8 @@ class Reduction:
         return with_identity(self.R, array_namespace(total).take(total, places, axis=0))
 
     def interpolation(self, A: CrsMatrix) -> CrsMatrix:
-        """Direct interpolation from strong coarse neighbours, for each sample by its own values.
-
-        A fine row i with the strong coarse columns C takes ``w_ij = -alpha_i a_ij / a_ii`` for negative entries, where
-        alpha_i is the sum of all negative entries of the row over the sum of those in C; the same for positive
-        entries, which count with the diagonal where C has none (Stueben 2001, section A.7.2.1).
-        """
-        xp, f_all, fc = array_namespace(A.values), taken(A, self.f_all), taken(A, self.fc)
-        ratios = []
-        for sign in (-1.0, 1.0):
-            everywhere, strong = (
-                row_sums(graph, xp.where(sign * values > 0, values, xp.zeros_like(values)))
-                for graph, values in ((self.f_all.graph, f_all), (self.fc.graph, fc))
-            )
-            none = strong == 0
-            ratio = everywhere / xp.where(none, xp.ones_like(strong), strong)
-            ratios.append(xp.where(none, xp.zeros_like(strong), ratio))
-        lumped = xp.where(none, everywhere, xp.zeros_like(everywhere))  # positive entries alone
-        diagonal = A.diagonal().samples
-        places = self.f_all.graph.array_on(diagonal, "fine rows", self.fine_rows)
-        inverse = reciprocal(xp.take(diagonal, places, axis=0) + lumped)
-        rows = self.fc.graph.array_on(fc, "rows of A_fc", self.fc.graph.row_of_entry.astype(np.intp))
-        negative, positive = (xp.take(ratio * inverse, rows, axis=0) for ratio in ratios)
-        return with_identity(self.P, -fc * xp.where(fc < 0, negative, positive))
+        """Direct interpolation from strong coarse neighbours, for each sample by its own values."""
+        return with_identity(self.P, interpolation_weights(A, self.f_all, self.fc, self.fine_rows))
 
     def coarse_matrix(self, A: CrsMatrix, R: CrsMatrix, P: CrsMatrix, strength: SharedStrength | None) -> CrsMatrix:
         """R A P without the entries that are small beside the diagonal."""
@@ -128,6 +108,39 @@ class Reduction:
         if self.kept_coarse.graph.nnz == self.RAP.nnz:
             return CrsMatrix(self.RAP, values)
         return CrsMatrix(self.kept_coarse.graph, taken(CrsMatrix(self.RAP, values), self.kept_coarse))
+
+
+@functools.singledispatch
+def reduction_of(A: Any, strength: SharedStrength, options: Options) -> Any:
+    """The `Reduction` of a level; matrices over several processes register their own."""
+    return Reduction(A, strength, options)
+
+
+def interpolation_weights(A: Any, off_diagonal: Part, strong_entries: Part, fine_rows: np.ndarray) -> Array:
+    """Weights of the interpolation in the fine rows, from all their off-diagonal entries and those in coarse columns.
+
+    A fine row i with the strong coarse columns C takes ``w_ij = -alpha_i a_ij / a_ii`` for negative entries, where
+    alpha_i is the sum of all negative entries of the row over the sum of those in C; the same for positive
+    entries, which count with the diagonal where C has none (Stueben 2001, section A.7.2.1).
+    """
+    xp, f_all, fc = array_namespace(A.values), taken(A, off_diagonal), taken(A, strong_entries)
+    ratios = []
+    for sign in (-1.0, 1.0):
+        everywhere, strong = (
+            row_sums(graph, xp.where(sign * values > 0, values, xp.zeros_like(values)))
+            for graph, values in ((off_diagonal.graph, f_all), (strong_entries.graph, fc))
+        )
+        none = strong == 0
+        ratio = everywhere / xp.where(none, xp.ones_like(strong), strong)
+        ratios.append(xp.where(none, xp.zeros_like(strong), ratio))
+    lumped = xp.where(none, everywhere, xp.zeros_like(everywhere))  # positive entries alone
+    diagonal = A.diagonal().samples
+    places = off_diagonal.graph.array_on(diagonal, "fine rows", fine_rows)
+    inverse = reciprocal(xp.take(diagonal, places, axis=0) + lumped)
+    rows = strong_entries.graph.array_on(fc, "rows of A_fc", strong_entries.graph.row_of_entry.astype(np.intp))
+    negative, positive = (xp.take(ratio * inverse, rows, axis=0) for ratio in ratios)
+    weights: Array = -fc * xp.where(fc < 0, negative, positive)
+    return weights
 
 
 def product(graph_a: CrsGraph, a: Array, graph_b: CrsGraph, b: Array, graph: CrsGraph) -> Any:

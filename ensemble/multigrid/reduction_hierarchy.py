@@ -13,13 +13,13 @@ from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import threads_for
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.reduction import relax_rows
-from ensemble._kernels.sparse.crs import spmv
+from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.reordering import reordered_matrix
-from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver
-from ensemble.multigrid.hierarchy import Hierarchy, require_graph, require_square_and_real, stored_matrix
-from ensemble.multigrid.reduction import Options, Reduction
+from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver, coarse_solver_of
+from ensemble.multigrid.hierarchy import Hierarchy, require_same_graph, require_square_and_real, stored_matrix
+from ensemble.multigrid.reduction import Options, Reduction, reduction_of
 from ensemble.multigrid.relaxation import inverse_diagonal
 from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
 from ensemble.multigrid.splitting import STRENGTHS, SharedStrength
@@ -51,7 +51,8 @@ def approximate_ideal_restriction(
 
     Parameters
     ----------
-    A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrix, shape (n, n)
+    A : CrsMatrix, SymmetricCrsMatrix, DistributedCrsMatrix or SciPy sparse matrix, shape (n, n)
+        Rows of a `DistributedCrsMatrix` are split domain by domain, in an order that the domains decide.
     theta : float in [0, 1], dimensionless
         An entry is strong when its absolute value is at least `theta` times the largest off-diagonal one of its row.
         Larger: fewer iterations, more levels; 0.5 for finite elements without upwinding.
@@ -145,8 +146,11 @@ def approximate_ideal_restriction(
     integer(coarse_size, name, "coarse_size", minimum=1)
     integer(max_levels, name, "max_levels", minimum=1)
     options = Options(theta, degree, theta_restriction, drop_restriction, drop_coarse)
-    graph = A.graph
-    order = order_of(graph, 1, reorder, name)
+    own_options = getattr(A, "require_options", None)
+    if own_options is not None:
+        own_options(name, reorder=reorder is True)
+    graph = getattr(A, "graph", None)
+    order = None if graph is None else order_of(graph, 1, reorder, name)
     if order is not None:
         A = reordered_matrix(A, graph, order)
     hierarchy = ReductionHierarchy([ReductionLevel(A.astype(dtype))], None, sweeps)
@@ -191,11 +195,12 @@ class ReductionLevel:
 class ReductionWorkspace:
     """The vectors one V-cycle needs on each level; one per thread of control."""
 
-    def __init__(self, sizes: list[int], n_samples: int, values: Array) -> None:
+    def __init__(self, matrices: list[Any], n_samples: int) -> None:
         self.n_samples = n_samples
+        likes = [empty_like(A.values, (A.local_shape[0], n_samples)) for A in matrices]
 
         def vectors() -> list[Any]:
-            return [empty_like(values, (n, n_samples)) for n in sizes]
+            return [A.space.vector(like) for A, like in zip(matrices, likes, strict=True)]
 
         self.swap, self.x = vectors(), vectors()
         self.b = [None, *vectors()[1:]]
@@ -236,11 +241,11 @@ class ReductionHierarchy(Hierarchy):
     # --- set-up
     def set_up(self, strength: SharedStrength, options: Options, coarse_size: int, max_levels: int) -> None:
         """Decide and fill all levels below the finest matrix."""
-        with np.errstate(all="ignore"):  # a NaN stays in its sample
+        with np.errstate(all="ignore"), in_space(self.space):  # a NaN stays in its sample
             while len(self.levels) < max_levels and self.levels[-1].A.shape[0] >= coarse_size:
                 level = self.levels[-1]
                 with threads_for(level.A.values.size):
-                    level.plan = Reduction(level.A, strength, options)
+                    level.plan = reduction_of(level.A, strength, options)
                     if not level.plan.splits:
                         level.plan = None
                         break
@@ -250,19 +255,19 @@ class ReductionHierarchy(Hierarchy):
     def _finish(self, direct: bool) -> None:
         """The coarsest level: an inverse, or relaxation of all rows."""
         last = self.levels[-1]
-        self.coarse = CoarseSolver(last.A) if direct else None
+        self.coarse = coarse_solver_of(last.A) if direct else None
         if not direct:
-            last.relax(np.zeros(last.A.shape[0], bool))
+            last.relax(np.zeros(last.A.local_shape[0], bool))
 
     def update(self, A: Any) -> ReductionHierarchy:
         """As `Hierarchy.update`; splittings and dropped entries are kept."""
         name = "ReductionHierarchy.update"
         A = stored_matrix(A, name)
         A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
-        graph = self.levels[0].A.graph
-        require_graph(A, graph, name, "approximate_ideal_restriction")
-        self.levels[0].A = CrsMatrix(graph, A.values).astype(self.dtype)
-        with np.errstate(all="ignore"):
+        finest = self.levels[0].A
+        require_same_graph(A, finest, name, "approximate_ideal_restriction")
+        self.levels[0].A = finest.with_values(A.values).astype(self.dtype)
+        with np.errstate(all="ignore"), in_space(self.space):
             for level, coarser in zip(self.levels, self.levels[1:], strict=False):
                 with threads_for(level.A.values.size):
                     coarser.A = level.fill()
@@ -278,7 +283,7 @@ class ReductionHierarchy(Hierarchy):
 
     # --- one V-cycle
     def workspace(self, n_samples: int) -> Any:
-        return ReductionWorkspace([level.A.shape[0] for level in self.levels], n_samples, self.reference_array)
+        return ReductionWorkspace([level.A for level in self.levels], n_samples)
 
     def apply(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
         workspace = self.workspace_for(r, workspace)
@@ -287,13 +292,15 @@ class ReductionHierarchy(Hierarchy):
         if r.dtype == self.dtype:
             return self._cycle(0, r, out, workspace)
         if workspace.b[0] is None:
-            workspace.b[0] = empty_like(workspace.swap[0])
+            workspace.b[0] = self.space.vector(workspace.swap[0])
         workspace.b[0][...] = r
         out[...] = self._cycle(0, workspace.b[0], workspace.x[0], workspace)
         return out
 
     def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
-        return dot(r, self.apply(r, out, workspace), None)
+        z = self.apply(r, out, workspace)
+        with in_space(self.space):
+            return dot(r, z, None)
 
     def _cycle(self, k: int, b: Array, out: Array, workspace: Any) -> Any:
         """One V-cycle from a zero guess on level `k`, result in `out`.
@@ -308,10 +315,10 @@ class ReductionHierarchy(Hierarchy):
         if level.R is None or level.P is None:
             here[...] = 0
         else:
-            spmv(*level.R.arrays, b, workspace.b[k + 1])
+            level.R.apply(b, workspace.b[k + 1])
             self._cycle(k + 1, workspace.b[k + 1], workspace.x[k + 1], workspace)
-            spmv(*level.P.arrays, workspace.x[k + 1], here)
+            level.P.apply(workspace.x[k + 1], here)
         for mark in order:
-            relax_rows(level.marks, mark, *level.A.arrays, level.dinv, b, here, there)
+            relax_rows(level.marks, mark, *level.A.arrays, level.dinv, b, level.A.whole(here), there)
             here, there = there, here
         return out

@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import integer, positive, require
 from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov.start_vectors import scattered
 from ensemble._kernels.multigrid import relaxation as kernels
 from ensemble._kernels.multigrid.measures import reciprocal
 from ensemble._typing import Array
@@ -72,13 +73,8 @@ def inverse_diagonal(A: Any) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def start_vector(n: int) -> np.ndarray:
-    """Numbers in [-1, 1) that depend on the row number alone (splitmix64), the same for all samples and machines."""
-    with np.errstate(over="ignore"):
-        z = (np.arange(1, n + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> np.uint64(31))
-    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+    """Numbers in [-1, 1) that depend on the row number alone, the same for all samples and machines."""
+    return scattered(0, n)
 
 
 def largest_eigenvalue(A: Any, dinv: Array, iterations: int = 10) -> np.ndarray:

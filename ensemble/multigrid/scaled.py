@@ -11,6 +11,7 @@ from ensemble._check import kind_of, message, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
+from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.linear_operator import LinearOperator
@@ -34,12 +35,16 @@ class ScaledHierarchy(LinearOperator):
     def __init__(self, hierarchy: AggregationHierarchy, scale: Array, unit: Array = None) -> None:
         """`unit`: what results are multiplied by, one power of two per sample; None for a hierarchy without units."""
         self.hierarchy, self.scale, self.unit = hierarchy, scale, unit
-        self.shape = hierarchy.shape
+        self.shape, self.space = hierarchy.shape, hierarchy.space
 
     @classmethod
     def of(cls, A: Any, hierarchy: AggregationHierarchy) -> ScaledHierarchy:
         """The preconditioner of `A` on a mean's hierarchy that is there already."""
         return cls(hierarchy, *scale_of(A, hierarchy))
+
+    @property
+    def local_shape(self) -> tuple[int, int]:
+        return self.hierarchy.local_shape
 
     @property
     def n_samples(self) -> int:
@@ -131,7 +136,8 @@ def scale_of(A: Any, hierarchy: AggregationHierarchy) -> tuple[Any, Any]:
         xp.sqrt(xp.divide(mean, own, out=own), out=own)
     if unit is not None:
         one = asarray_like(np.ones(own.shape[1]), own)
-        enter, leave = entry_units(own, one, None)
+        with in_space(hierarchy.space):
+            enter, leave = entry_units(own, one, None)
         scale = empty_like(own, dtype=hierarchy.dtype)
         return narrowed(own, enter, scale), unit[0] * leave * leave
     if own.dtype == hierarchy.dtype:
@@ -141,7 +147,7 @@ def scale_of(A: Any, hierarchy: AggregationHierarchy) -> tuple[Any, Any]:
     return scale, None
 
 
-def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) -> ScaledHierarchy:
+def scaled_aggregation(A: Any, mean: Any = None, **options: Any) -> ScaledHierarchy:
     """Build one smoothed-aggregation hierarchy for every sample there will be, from the mean matrix.
 
     The preconditioner of a sample is ``S V S``, where V is a V-cycle for the mean matrix and
@@ -155,9 +161,9 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
 
     Parameters
     ----------
-    A : AffineMatrix, CrsMatrix or operator with a ``diagonal()``, shape (n, n)
+    A : AffineMatrix, CrsMatrix, DistributedCrsMatrix or operator with a ``diagonal()``, shape (n, n)
         Symmetric positive definite in each sample.
-    mean : CrsMatrix of one sample, shape (n, n), optional
+    mean : CrsMatrix or DistributedCrsMatrix of one sample, shape (n, n), optional
         The matrix to build the hierarchy of; by default ``A.mean``. A stored ensemble must be given one: the mean over
         its samples would make a sample's result depend on the others.
     **options
@@ -193,7 +199,7 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
     """
     if mean is None:
         mean = getattr(A, "mean", None)
-    if not isinstance(mean, CrsMatrix):
+    if not isinstance(mean, CrsMatrix) and not hasattr(mean, "require_same_places"):
         raise TypeError(
             message(
                 "scaled_aggregation",
@@ -204,7 +210,7 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
             )
         )
     require(
-        tuple(mean.shape) == tuple(A.shape) and mean.n_samples == 1, "scaled_aggregation", "mean",
+        tuple(mean.local_shape) == tuple(A.local_shape) and mean.n_samples == 1, "scaled_aggregation", "mean",
         f"have shape {tuple(A.shape)} and one sample", f"shape {mean.shape} and {mean.n_samples} samples",
     )  # fmt: skip
     require("reorder" not in options, "scaled_aggregation", "options", "not name reorder", repr(options.get("reorder")),

@@ -147,7 +147,7 @@ def smoothed_aggregation(
     if dtype is not None:
         dtype = floating(dtype, name, "dtype")
     affine = host_matrix(as_operator(A, name, "A"), name)
-    if isinstance(affine, AffineMatrix):
+    if hasattr(affine, "with_coefficients"):  # an AffineMatrix, or one over processes
         return affine_hierarchy(
             affine, dtype, reorder, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
             max_levels=max_levels, strength=strength, improve_candidates=improve_candidates, smoother=smoother,
@@ -167,7 +167,7 @@ def smoothed_aggregation(
     own_options = getattr(matrix, "require_options", None)
     if own_options is not None:
         own_options(name, strength=strength, improve_candidates=improve_candidates, reorder=reorder is True,
-                    smoother=isinstance(smoother, GaussSeidel))  # fmt: skip
+                    smoother=smoother if isinstance(smoother, GaussSeidel) else None)  # fmt: skip
     n = matrix.local_shape[0]
     graph: Any = getattr(matrix, "graph", None)
     require_options(n, block_size, coarse_size, max_levels, improve_candidates, smoother, damping)

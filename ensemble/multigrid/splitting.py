@@ -8,6 +8,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._kernels.multigrid import splitting as kernels
+from ensemble._kernels.sparse.row_sums import space_in_force
 from ensemble._typing import Array
 from ensemble.linalg import CrsGraph
 
@@ -30,7 +31,7 @@ class SharedStrength:
         here = to_numpy(values)
         if self.strength == "graph":
             return here
-        finite = np.isfinite(here).all(axis=0)
+        finite = ~space_in_force().any(~np.isfinite(here).all(axis=0))
         self.finite = finite & self.finite if self.finite.size else finite
         return here if self.finite.all() else here[:, self.finite]
 

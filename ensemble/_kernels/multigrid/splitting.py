@@ -8,7 +8,17 @@ from ensemble._compile.numba import compiled, compiled_serial, prange
 from ensemble._compile.registry import kernel
 from ensemble._kernels.sparse.product_graphs import ROW_CHUNK
 
-__all__ = ["ALL_ENTRIES", "DIAGONAL", "OFF_DIAGONAL", "split_rows", "strong_entries"]
+__all__ = [
+    "ALL_ENTRIES",
+    "COARSE",
+    "DIAGONAL",
+    "FINE",
+    "OFF_DIAGONAL",
+    "UNDECIDED",
+    "split_free_rows",
+    "split_rows",
+    "strong_entries",
+]
 
 OFF_DIAGONAL, DIAGONAL, ALL_ENTRIES = range(3)
 """The scale of the entries of a row: its largest off-diagonal entry, its diagonal entry, its largest entry."""
@@ -84,8 +94,14 @@ def _exchange(order, place, a, b):
     place[i], place[j] = b, a
 
 
-@compiled_serial
 def split_rows(indptr, indices, indptr_t, indices_t):
+    """True for the coarse rows of a graph of strong entries; see `split_free_rows`."""
+    n = indptr.size - 1
+    return split_free_rows(indptr, indices, indptr_t, indices_t, np.full(n, UNDECIDED, np.int8), n)
+
+
+@compiled_serial
+def split_free_rows(indptr, indices, indptr_t, indices_t, state, n_free):
     """True for the coarse rows of a graph of strong entries (no diagonal), by Ruge and Stueben (1987), section 4.6.
 
     Longer than 60 lines: both passes change one set of counts.
@@ -96,15 +112,24 @@ def split_rows(indptr, indices, indptr_t, indices_t):
     2. Of two fine rows of which one depends on the other, and which depend on no coarse row in common, one becomes
        coarse.
 
+    Rows from `n_free` on are decided: `state` says how, and has UNDECIDED for the others. One that depends on a coarse
+    row of these is fine, and one that shares no coarse row with a fine row of these is coarse.
+
     ``(indptr_t, indices_t)`` is the graph of the transpose. `order` holds the rows by ascending weight, and rows of
     weight w lie at the places from ``begin[w]`` on, ``count[w]`` of them: a weight changes by one in constant time.
     """
     n = indptr.size - 1
-    weight = np.empty(n, np.int64)
+    for i in range(n_free):
+        for k in range(indptr[i], indptr[i + 1]):
+            if indices[k] >= n_free and state[indices[k]] == COARSE:
+                state[i] = FINE
+    weight = np.zeros(n, np.int64)
     heaviest = 0
     for i in range(n):
-        weight[i] = indptr_t[i + 1] - indptr_t[i]
-        heaviest = max(heaviest, weight[i])
+        for k in range(indptr_t[i], indptr_t[i + 1]):
+            of = state[indices_t[k]]
+            weight[i] += 2 if of == FINE else (0 if of == COARSE else 1)
+        heaviest = max(heaviest, indptr_t[i + 1] - indptr_t[i])
     begin, count = np.zeros(2 * heaviest + 2, np.int64), np.zeros(2 * heaviest + 2, np.int64)  # a weight may double
     for i in range(n):
         count[weight[i]] += 1
@@ -115,9 +140,8 @@ def split_rows(indptr, indices, indptr_t, indices_t):
         place[i] = at[weight[i]]
         order[place[i]] = i
         at[weight[i]] += 1
-    state = np.full(n, UNDECIDED, np.int8)
     for i in range(n):
-        if weight[i] == 0:
+        if weight[i] == 0 and state[i] == UNDECIDED:
             state[i] = FINE
     # phase 1
     for last in range(n - 1, -1, -1):
@@ -152,7 +176,7 @@ def split_rows(indptr, indices, indptr_t, indices_t):
                 weight[row] = w - 1
     # phase 2
     mark = np.full(n, -1, np.int64)
-    for i in range(n):
+    for i in range(n_free):
         if state[i] != FINE:
             continue
         for k in range(indptr[i], indptr[i + 1]):
@@ -170,12 +194,13 @@ def split_rows(indptr, indices, indptr_t, indices_t):
                     break
             if common:
                 continue
-            if tentative < 0:
+            if tentative < 0 and j < n_free:
                 tentative = j
                 state[j] = COARSE
                 mark[j] = i
             else:
-                state[tentative] = FINE
+                if tentative >= 0:
+                    state[tentative] = FINE
                 state[i] = COARSE
                 break
     return state == COARSE

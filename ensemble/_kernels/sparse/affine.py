@@ -211,9 +211,9 @@ def _(indptr, indices, terms, coefficients, x, out):
 
 @affine_spmv_dot.register("numba")
 def _(indptr, indices, terms, coefficients, x, out):
-    n_rows, n_samples = x.shape
+    n_rows, n_samples = indptr.shape[0] - 1, x.shape[1]
     n_terms = terms.shape[1]
-    out = output(out, x.shape, x.dtype)
+    out = output(out, (n_rows, n_samples), x.dtype)
     partials, bounds = row_blocks(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (terms, coefficients, x, out, partials)]
     for first, width in tiles(n_samples, widest(n_terms, x.itemsize)):

@@ -80,6 +80,10 @@ class Space:
         """Unwritten memory for a vector of the shape, type and library of `like`, with room for what products need."""
         return empty_like(like)
 
+    def gathered(self, x: np.ndarray) -> np.ndarray:
+        """The rows of all processes of an array of which each has its rows."""
+        return x
+
     def agreed(self, values: Any) -> Any:
         """`values` of the first process: what decides must be the same everywhere, whatever the processors round."""
         return values
