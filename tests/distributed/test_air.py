@@ -10,7 +10,7 @@ from ensemble.gallery import convection_diffusion
 from ensemble.krylov import bicgstab, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import approximate_ideal_restriction
-from tests.distributed.problems import digest, distributed_system, right_hand_side, shuffled
+from tests.distributed.systems import digest, distributed_system, right_hand_side, shuffled
 
 
 def convection(shape, n_samples, diffusion, turning=False):

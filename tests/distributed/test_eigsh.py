@@ -8,7 +8,7 @@ import pytest
 from ensemble.distributed import serial
 from ensemble.linalg import CrsMatrix, eigsh
 from ensemble.scalar import Ensemble
-from tests.distributed.problems import box, distributed_system, right_hand_side, shuffled
+from tests.distributed.systems import box, distributed_system, right_hand_side, shuffled
 
 
 def systems(n_samples):

@@ -8,7 +8,7 @@ from ensemble.distributed import DistributedCrsMatrix, Partition, serial
 from ensemble.krylov import WarmStart, anisotropy, cg, direct, group_samples, newton
 from ensemble.linalg import AffineMatrix, CrsMatrix, Factorization, IncompleteFactorization, SymmetricCrsMatrix
 from ensemble.multigrid import GaussSeidel, approximate_ideal_restriction, scaled_aggregation, smoothed_aggregation
-from tests.distributed.problems import box, digest, distributed_system, right_hand_side, shuffled
+from tests.distributed.systems import box, digest, distributed_system, right_hand_side, shuffled
 
 
 def system(comm, n_samples, cells=6, spread=0.3):
