@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any
 
@@ -253,6 +254,12 @@ class DistributedCrsMatrix(RankMatrix):
             sample_set=local.sample_set,
         )  # fmt: skip
         self.batched = local.batched
+
+    def with_values(self, values: np.ndarray, sample_set: SampleSet | None = None) -> DistributedCrsMatrix:
+        """The matrix with other values at the same places, in the order of `values` of this one."""
+        made = copy.copy(self)
+        made.values, made.sample_set = values, sample_set
+        return made
 
     def _ordered(self, values: np.ndarray) -> np.ndarray:
         return values if self._order is None else np.ascontiguousarray(values[self._order])
