@@ -109,7 +109,7 @@ def assembled(comm, cells, domains, options, u):
     return rows, partition.caller_of(A.numbers), A.values, partition.rows, residual.samples
 
 
-@pytest.mark.parametrize("place, name", enumerate(PROBLEMS))
+@pytest.mark.parametrize("place, name", list(enumerate(PROBLEMS)))
 def test_entries_and_residuals_have_the_serial_bits(found, state, place, name):
     A, residual = RandomDiffusion(CELLS, **PROBLEMS[name]).assemble(en.Ensemble(samples(3)), en.Ensemble(state))
     whole = {(i, j): v.tobytes() for i, j, v in zip(A.graph.row_of_entry, A.graph.indices, A.values, strict=True)}

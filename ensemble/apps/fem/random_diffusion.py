@@ -187,8 +187,8 @@ class RandomDiffusion:
         u : Ensemble or array, shape (n_nodes,), optional
             By default the boundary values, and zero inside.
         symmetric : bool
-            Store the upper triangle alone: half the memory, and half the time of all products. Not with advection, not on
-            a device, and not over ranks.
+            Store the upper triangle alone: half the memory, and half the time of all products. Not with advection, not
+            on a device, and not over ranks.
         out : CrsMatrix or SymmetricCrsMatrix, optional
             A matrix from an earlier call like this one, to be overwritten: new memory can cost more than the assembly.
 
@@ -337,7 +337,7 @@ class RandomDiffusion:
         own = operator == "stored" and multigrid.matrix == "sample" and solver not in ("direct", "auto")
         _check.require(
             self.partition is None or own, name, "comm",
-            "be None for another operator than 'stored', the hierarchy of the mean, and the solvers 'direct' and 'auto'",
+            "be None for operators that are not stored, the hierarchy of the mean, and the solvers 'direct' and 'auto'",
             f"operator={operator!r}, {multigrid}, solver={solver!r}",
         )  # fmt: skip
         can_be_direct = operator == "stored" and preconditioner is None and coupling == "independent"
