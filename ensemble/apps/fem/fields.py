@@ -115,10 +115,11 @@ def _fitting(shape: tuple[int, ...], space: Space, named: str | None) -> list[st
     """The places where a field of this shape may be given; `named` is the one that the caller says."""
     found = []
     small = len(shape) <= 2 and all(0 < length <= 9 for length in shape)
-    other = shape[:1] in ((space.n_nodes,), (space.n_elements,)) and shape != (space.dim, space.dim)
+    at_nodes = {space.n_nodes} | ({space.part.partition.n_local} if space.part is not None else set())
+    other = bool(shape) and shape[0] in {*at_nodes, space.n_elements} and shape != (space.dim, space.dim)
     if small and (named == "number" or not other):
         found.append("number")
-    if shape and shape[0] == space.n_nodes and len(shape) <= 3:
+    if shape and shape[0] in at_nodes and len(shape) <= 3:
         found.append("node")
     if shape and shape[0] == space.n_elements:
         at_points = len(shape) > 1 and (shape[1] > 3 if named is None else named == "point")
