@@ -118,13 +118,13 @@ def solved(comm, cells, domains, n_samples, dtype=None):
     """Digests of an elastic solution and of one of diffusion, on rank 0."""
     mesh = mesh_of(comm, cells, domains)
     nodes, unknowns = mesh.part.partition, mesh.part.blocked(3)
-    mu = np.random.default_rng(3).uniform(1.0, 5.0, (nodes.n, n_samples))[nodes.rows]
-    A = elasticity.assemble(mesh, mu=en.Ensemble(mu))
-    b = weight.assemble(mesh, mu=en.Ensemble(mu))
+    mu = fem.at_nodes(en.Ensemble(np.random.default_rng(3).uniform(1.0, 5.0, (nodes.n, n_samples))[nodes.rows]))
+    A = elasticity.assemble(mesh, mu=mu)
+    b = weight.assemble(mesh, mu=mu)
     B = rigid_body_modes(mesh.points[mesh.part.own], center=(0.5, 0.5, 0.5))
     M = smoothed_aggregation(A, near_nullspace=B, block_size=3, dtype=dtype)
     digests = [digest(unknowns, cg(A, b, M=M, rtol=1e-9))]
-    K = transport.assemble(mesh, kappa=en.Ensemble(mu), velocity=np.zeros((nodes.n_local, 3)))
+    K = transport.assemble(mesh, kappa=mu, velocity=np.zeros(3))
     digests.append(digest(nodes, cg(K, load.assemble(mesh, f=1.0), M=smoothed_aggregation(K), rtol=1e-9)))
     return digests
 
@@ -232,7 +232,7 @@ def test_vectors_have_the_serial_bits(found, whole, name):
 
 def test_solutions_have_the_bits_of_one_rank(found, alone):
     assert found[0]["solved"] == alone["solved"] and found[0]["few"] == alone["few"]
-    assert all(count < 25 for digests in alone["solved"] for _, count, _ in digests)
+    assert all(count < 40 for digests in alone["solved"] for _, count, _ in digests)
 
 
 def test_elastic_solutions_are_those_of_the_serial_matrix(alone):
@@ -242,7 +242,7 @@ def test_elastic_solutions_are_those_of_the_serial_matrix(alone):
     M = smoothed_aggregation(A, near_nullspace=rigid_body_modes(mesh.points))
     result = cg(A, b, M=M, rtol=1e-9)
     _, count, mean = alone["solved"][1][0]
-    assert abs(count - result.iterations.max()) <= 2
+    assert count <= result.iterations.max() + 1
     assert mean == pytest.approx(result.x.samples.mean(), rel=1e-6)
 
 
@@ -266,8 +266,7 @@ def test_errors_are_raised_on_every_rank_alike(found):
     one = found[0]["refused"]
     assert all(each["refused"] == one for each in found)
     arguments = (
-        "points", "cells", "density", "out", "backend", "numbers", "facets", "the mesh", "the mesh",
-        "whether density has own nodes alone",
+        "points", "cells", "density", "out", "backend", "numbers", "facets", "the mesh", "the mesh", "density",
     )  # fmt: skip
     for text, argument in zip(one, arguments, strict=True):
         assert f": {argument} must" in text, text

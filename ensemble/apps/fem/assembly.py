@@ -26,7 +26,7 @@ from ensemble._kernels.fem.forms import ElementTables
 from ensemble._kernels.fem.forms import assemble as assemble_terms
 from ensemble._typing import Array
 from ensemble.apps.fem.arguments import Vector
-from ensemble.apps.fem.fields import common_samples, placed_field, warn_if_not_finite
+from ensemble.apps.fem.fields import Field, common_samples, fitting_places, placed_field, warn_if_not_finite
 from ensemble.apps.fem.spaces import Space, space_of
 from ensemble.linalg import BcrsMatrix, CrsMatrix
 from ensemble.scalar import Ensemble
@@ -130,15 +130,16 @@ def _over_ranks(
         fresh = all(out is None for out in outs)
         require(fresh, name, "out", "be None on a mesh over ranks", "a result of an earlier call")
         require(backend in (None, "numpy"), name, "backend", "be None or 'numpy' on a mesh over ranks", repr(backend))
-        given = _given(name, space, fields)
-        strange = [
-            kind.name for kind, v in zip(given.kinds, given.values) if v is not None and type(v) is not np.ndarray
-        ]
-        require(
-            not strange, name, strange[0] if strange else "", "be an array of NumPy on a mesh over ranks", "another"
-        )
+        places = {field: fitting_places(value, space) for field, value in fields.items()}
+    common = part.common_places(name, places)
+    placed = {f: Field(v.values if isinstance(v, Field) else v, common.get(f)) for f, v in fields.items()}
+    with part.alike():
+        given = _given(name, space, placed)
+        for kind, v in zip(given.kinds, given.values, strict=True):
+            on_host = v is None or isinstance(v, np.ndarray)
+            require(on_host, name, kind.name, "be an array of NumPy on a mesh over ranks", type(v).__name__)
     values = {kind.name: v for kind, v in zip(given.kinds, given.values, strict=True) if v is not None}
-    part.agree({kind.name: (kind.place, len(values[kind.name])) for kind in given.kinds if kind.name in values})
+    part.agree(name, {kind.name: (kind.place, len(values[kind.name])) for kind in given.kinds if kind.name in values})
     n_own = part.partition.n_local
     whole = [
         part.with_ghosts(v) if v is not None and kind.place == "node" and len(v) == n_own else v

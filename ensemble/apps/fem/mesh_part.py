@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._check import require
 from ensemble.distributed import DistributedCrsMatrix, Partition
-from ensemble.distributed.agreement import agreement, require_same
+from ensemble.distributed.agreement import agreement
 from ensemble.distributed.halo import Halo
 from ensemble.distributed.matrix import RankMatrix
 from ensemble.distributed.messages import all_largest
@@ -58,7 +58,21 @@ class MeshPart:
         return self._blocked[size]
 
     # --- fields
-    def agree(self, fields: dict[str, tuple[str, int]]) -> None:
+    def common_places(self, function: str, places: dict[str, list[str]]) -> dict[str, str]:
+        """The place that each field has on all ranks, if there is one: small parts have as many nodes as elements."""
+        told = self.partition.comm.allgather(places)
+        found = {}
+        for name in places:
+            given = [rank.get(name, []) for rank in told]
+            common = [place for place in given[0] if all(place in own for own in given)]
+            seen = ", ".join(sorted({" or ".join(own) for own in given if own}))
+            fits = bool(common) or not all(given)
+            require(fits, function, name, "be given at the same place on every rank", seen, "Say which: at_nodes, ...")
+            if len(common) == 1:
+                found[name] = common[0]
+        return found
+
+    def agree(self, function: str, fields: dict[str, tuple[str, int]]) -> None:
         """Raise on every rank unless nodal fields are given alike: for own nodes, or for all local ones.
 
         `fields` has the place and the length of each; where both lengths are one, nothing is exchanged.
@@ -67,8 +81,9 @@ class MeshPart:
         seen = {name: length == own for name, (place, length) in fields.items() if place == "node" and own != n_nodes}
         told = self.partition.comm.allgather(seen)
         for name in fields:
-            given = [rank.get(name) for rank in told]
-            require_same([g for g in given if g is not None], "assemble", f"whether {name} has own nodes alone")
+            given = {rank[name] for rank in told if name in rank}
+            seen_all = "own nodes on some ranks and all nodes of their elements on others"
+            require(len(given) < 2, function, name, "be given for the same nodes on every rank", seen_all)
 
     def with_ghosts(self, values: np.ndarray) -> np.ndarray:
         """The values at all local nodes of a field that is given at own nodes."""
