@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ensemble._kernels.sparse import crs
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_same
+from ensemble.distributed.dirichlet import RankElimination
 from ensemble.distributed.halo import Halo
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
@@ -105,12 +107,25 @@ class RankMatrix(MatrixOperator):
 
     def diagonal(self) -> Ensemble:
         """The entries of the main diagonal in this rank's rows; zero where none is stored."""
+        return Ensemble(crs.diagonal(self.diagonal_places(), self.values, None), self.sample_set)
+
+    def diagonal_places(self) -> np.ndarray:
+        """The place of the diagonal entry of each of this rank's rows, -1 where none is stored."""
         if self._diagonal is None:
             rows = np.repeat(np.arange(self.rows.n_local), np.diff(self.indptr))
             on = np.flatnonzero(self.numbers - self.rows.first == rows)
             self._diagonal = np.full(self.rows.n_local, -1, np.int64)
             self._diagonal[rows[on]] = on
-        return Ensemble(crs.diagonal(self._diagonal, self.values, None), self.sample_set)
+        return self._diagonal
+
+    # --- known unknowns
+    def alike(self) -> AbstractContextManager[None]:
+        """A context whose error on one rank is raised on all."""
+        return agreement(self.rows.comm)
+
+    def elimination(self, rows: np.ndarray, symmetric: bool) -> RankElimination:
+        """Which entries become zero for known unknowns, local rows of this rank."""
+        return RankElimination(self, rows, symmetric)
 
     # --- what a hierarchy asks for
     def require_options(self, function: str, **options: Any) -> None:

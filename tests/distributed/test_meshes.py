@@ -9,6 +9,7 @@ import ensemble as en
 from ensemble.apps import fem
 from ensemble.distributed import serial
 from ensemble.krylov import cg
+from ensemble.linalg import apply_dirichlet
 from ensemble.multigrid import rigid_body_modes, smoothed_aggregation
 
 CELLS, DOMAINS, SAMPLES = (5, 4, 6), 7, 3
@@ -126,7 +127,23 @@ def solved(comm, cells, domains, n_samples, dtype=None):
     digests = [digest(unknowns, cg(A, b, M=M, rtol=1e-9))]
     K = transport.assemble(mesh, kappa=mu, velocity=np.zeros(3))
     digests.append(digest(nodes, cg(K, load.assemble(mesh, f=1.0), M=smoothed_aggregation(K), rtol=1e-9)))
+    bottom = np.isin(np.arange(mesh.n_nodes), mesh.boundary_nodes(lambda x, y, z: z <= terrain(x, y) + 1e-9))
+    clamped, height = np.flatnonzero(np.repeat(bottom[mesh.part.own], 3)), mesh.points[mesh.part.own, 2]
+    held, right = apply_dirichlet(A, b, clamped, np.repeat(height, 3)[clamped])
+    digests.append(digest(unknowns, cg(held, right, M=M.update(held), rtol=1e-9)))
     return digests
+
+
+def clamped(mesh, known):
+    """An elastic system with known unknowns, of 0 and of other values."""
+    rows = np.arange(0, 3 * mesh.n_nodes if mesh.part is None else mesh.part.blocked(3).n_local, 1)
+    callers = rows if mesh.part is None else mesh.part.blocked(3).rows
+    rows, callers = rows[callers % 7 == 0], callers[callers % 7 == 0]
+    A, b = elasticity.assemble(mesh, mu=1.0), weight.assemble(mesh, mu=1.0)
+    return [
+        apply_dirichlet(A, b, rows, 0.0 if known is None else known[callers], symmetric=symmetric)
+        for symmetric in (True, False)
+    ]
 
 
 def digest(partition, result):
@@ -181,9 +198,14 @@ def refused(comm):
 
 def everything(comm):
     """What the tests below look at, in one start of the ranks."""
+    mesh = mesh_of(comm)
     return {
         "rows": rows_of(comm), "geometry": geometry(comm), "refused": refused(comm),
         "solved": [solved(comm, CELLS, DOMAINS, n) for n in (1, 8)],
+        "clamped": [
+            (mesh.part.blocked(3).rows, A.values, A.numbers, b.samples)
+            for known in (None, np.arange(3.0 * mesh.part.partition.n)) for A, b in clamped(mesh, known)
+        ],
         "few": solved(comm, (2, 1, 1), 2, 1),
     }  # fmt: skip
 
@@ -233,6 +255,17 @@ def test_vectors_have_the_serial_bits(found, whole, name):
 def test_solutions_have_the_bits_of_one_rank(found, alone):
     assert found[0]["solved"] == alone["solved"] and found[0]["few"] == alone["few"]
     assert all(count < 40 for digests in alone["solved"] for _, count, _ in digests)
+
+
+def test_known_unknowns_are_those_of_the_serial_matrix(found):
+    mesh = mesh_of()
+    known = np.arange(3.0 * mesh.n_nodes)
+    for place, (A, b) in enumerate(clamped(mesh, None) + clamped(mesh, known)):
+        values, right = A.to_crs().values, b.samples.reshape(-1)
+        parts = [each["clamped"][place] for each in found]
+        assert np.array_equal(np.sort(np.concatenate([v for _, v, _, _ in parts]), axis=0), np.sort(values, axis=0))
+        for rows, _, _, own in parts:
+            np.testing.assert_allclose(own[:, 0], right[rows], rtol=1e-12, atol=1e-10)
 
 
 def test_elastic_solutions_are_those_of_the_serial_matrix(alone):
