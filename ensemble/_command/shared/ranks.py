@@ -21,6 +21,9 @@ NUMBERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK
 
 LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE")
 
+TOGETHER = 3.0
+"""Seconds after an error within which the other ranks have it, too, if all have it."""
+
 EXPECTED = (ValueError, TypeError, OSError, MemoryError)
 """Errors that are one line, without a traceback."""
 
@@ -93,14 +96,15 @@ def on_ranks(options: argparse.Namespace, carry_out: Callable[[argparse.Namespac
         return carry_out(options, comm)
     if comm.rank:
         be_silent(options)
+    own = comm.Dup()
     try:
         status = carry_out(options, comm)
     except KeyboardInterrupt:
         say(f"{options.prog}: {options.output.interrupted()}")
         status = 130
     except Exception as error:
-        if any(note.startswith("Raised on rank") for note in getattr(error, "__notes__", ())):
-            raise  # on every rank
+        if all_come(own):
+            raise  # main prints it
         sys.stderr = voice
         if not isinstance(error, EXPECTED):
             traceback.print_exc()
@@ -113,6 +117,16 @@ def on_ranks(options: argparse.Namespace, carry_out: Callable[[argparse.Namespac
         sys.stdout.flush()
         comm.Abort(130)
     return status
+
+
+def all_come(comm: Any) -> bool:
+    """Whether every rank calls this within a few seconds."""
+    request, end = comm.Ibarrier(), time.monotonic() + TOGETHER
+    while not request.Test():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def be_silent(options: argparse.Namespace) -> None:
