@@ -16,6 +16,7 @@ from ensemble._kernels.sparse import crs
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_same
+from ensemble.distributed.arithmetic import RankArithmetic
 from ensemble.distributed.dirichlet import RankElimination
 from ensemble.distributed.halo import Halo
 from ensemble.distributed.layout import RowLayout
@@ -31,7 +32,7 @@ from ensemble.scalar.sample_set import SampleSet
 __all__ = ["DistributedCrsMatrix", "RankMatrix"]
 
 
-class RankMatrix(MatrixOperator):
+class RankMatrix(RankArithmetic, MatrixOperator):
     """The rows of a sparse matrix that a rank holds.
 
     Attributes
@@ -151,6 +152,12 @@ class RankMatrix(MatrixOperator):
         )
         made._nnz, made._diagonal = self._nnz, self._diagonal
         return inherited(made, self)
+
+    def on_graph(
+        self, indptr: np.ndarray, numbers: np.ndarray, values: np.ndarray, sample_set: SampleSet | None
+    ) -> RankMatrix:
+        """A matrix on the same rows and columns with other places, columns in domain order and ascending."""
+        return RankMatrix(self.rows, self.columns, indptr, numbers, values, sample_set=sample_set)
 
     def take_samples(self, samples: Any) -> Any:
         """The matrix of the samples named, in that order; a shared matrix is its own answer."""
@@ -275,6 +282,15 @@ class DistributedCrsMatrix(RankMatrix):
         made = copy.copy(self)
         made.values, made.sample_set = values, sample_set
         return made
+
+    def on_graph(
+        self, indptr: np.ndarray, numbers: np.ndarray, values: np.ndarray, sample_set: SampleSet | None
+    ) -> DistributedCrsMatrix:
+        """A matrix on the same partition with other places, columns in domain order and ascending."""
+        partition = self.partition
+        callers = partition.caller_of(numbers).astype(np.int32)
+        graph = CrsGraph.unchecked(indptr, callers, (partition.n_local, partition.n))
+        return DistributedCrsMatrix(partition, CrsMatrix(graph, Ensemble(values, sample_set)))
 
     def _ordered(self, values: np.ndarray) -> np.ndarray:
         return values if self._order is None else np.ascontiguousarray(values[self._order])

@@ -8,8 +8,8 @@ import pytest
 import ensemble as en
 from ensemble.apps import fem
 from ensemble.distributed import serial
-from ensemble.krylov import cg
-from ensemble.linalg import apply_dirichlet
+from ensemble.krylov import bicgstab, cg
+from ensemble.linalg import Diagonal, apply_dirichlet
 from ensemble.multigrid import rigid_body_modes, smoothed_aggregation
 
 CELLS, DOMAINS, SAMPLES = (5, 4, 6), 7, 3
@@ -134,6 +134,51 @@ def solved(comm, cells, domains, n_samples, dtype=None):
     return digests
 
 
+@fem.bilinear_form
+def inertia(u, v, w):
+    return u * upwind(v, w)
+
+
+@fem.bilinear_form
+def carried(u, v, w):
+    return fem.dot(w.wind, fem.grad(u)) * upwind(v, w) + w.mixing * fem.dot(fem.grad(u), fem.grad(v))
+
+
+def upwind(v, w):
+    speed = np.sqrt(fem.dot(w.wind, w.wind) + 1e-6)
+    return v + w.h / (2.0 * speed) * fem.dot(w.wind, fem.grad(v))
+
+
+def hill(x, y):
+    return 0.2 * np.exp(-8.0 * ((x - 0.5) ** 2 + (y - 0.5) ** 2))
+
+
+def mountain_steps(comm, cells, domains, n_samples, count=3):
+    """The concentration after steps of the theta method over a hill, on rank 0, and iterations of each step."""
+    more = {} if comm is None else {"comm": comm, "domains": domains}
+    mesh = fem.TetMesh.box(cells, terrain=hill, **more)
+    own = slice(None) if comm is None else mesh.part.own
+    speed = 1.0 + 0.2 * np.random.default_rng(2).random(n_samples)
+    inflow = np.flatnonzero(mesh.points[own, 0] == 0.0)
+    c, counts, step = en.Ensemble(np.zeros((mesh.points[own].shape[0], n_samples))), [], 0.05
+    for k in range(count):
+        wind = np.stack([np.ones(mesh.n_elements), np.zeros(mesh.n_elements), mesh.points[mesh.tets[:, 0], 2]], axis=1)
+        wind = fem.per_element(en.Ensemble(wind[..., None] * speed * (1.0 + 0.1 * np.sin(k))))
+        M, A = fem.assemble(mesh, inertia, carried, wind=wind, mixing=0.05)
+        left, right = apply_dirichlet(M + 0.5 * step * A, M @ c - 0.5 * step * (A @ c), inflow, 1.0, symmetric=False)
+        solved = bicgstab(left, right, x0=c, M=Diagonal(1.0 / left.diagonal()), rtol=1e-10)
+        c = solved.raise_if_failed().x
+        counts.append(solved.iterations.tolist())
+    return (c if comm is None else mesh.part.partition.gather(c)), counts
+
+
+def robin(comm):
+    """Diffusion with an exchange at the boundary, whose matrix has a graph of its own."""
+    mesh = mesh_of(comm)
+    A = 2.0 * fem.stiffness_matrix(mesh) + exchange.assemble(fem.BoundarySpace(mesh), alpha=3.0) - fem.mass_matrix(mesh)
+    return digest(mesh.part.partition, cg(A, load.assemble(mesh, f=1.0), rtol=1e-9))
+
+
 def clamped(mesh, known):
     """An elastic system with known unknowns, of 0 and of other values."""
     rows = np.arange(0, 3 * mesh.n_nodes if mesh.part is None else mesh.part.blocked(3).n_local, 1)
@@ -206,8 +251,14 @@ def everything(comm):
             (mesh.part.blocked(3).rows, A.values, A.numbers, b.samples)
             for known in (None, np.arange(3.0 * mesh.part.partition.n)) for A, b in clamped(mesh, known)
         ],
+        "steps": digits(mountain_steps(comm, (5, 4, 3), 5, 8)), "robin": robin(comm),
         "few": solved(comm, (2, 1, 1), 2, 1),
     }  # fmt: skip
+
+
+def digits(found):
+    c, counts = found
+    return None if c is None else hashlib.md5(np.ascontiguousarray(c.samples).tobytes()).hexdigest(), counts
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +304,8 @@ def test_vectors_have_the_serial_bits(found, whole, name):
 
 
 def test_solutions_have_the_bits_of_one_rank(found, alone):
-    assert found[0]["solved"] == alone["solved"] and found[0]["few"] == alone["few"]
+    for name in ("solved", "few", "steps", "robin"):
+        assert found[0][name] == alone[name], name
     assert all(count < 40 for digests in alone["solved"] for _, count, _ in digests)
 
 
@@ -277,6 +329,13 @@ def test_elastic_solutions_are_those_of_the_serial_matrix(alone):
     _, count, mean = alone["solved"][1][0]
     assert count <= result.iterations.max() + 1
     assert mean == pytest.approx(result.x.samples.mean(), rel=1e-6)
+
+
+def test_steps_over_a_hill_are_those_of_one_process():
+    whole, counts = mountain_steps(None, (5, 4, 3), None, 8)
+    c, own = mountain_steps(serial(), (5, 4, 3), 5, 8)
+    np.testing.assert_allclose(c.samples, whole.samples, rtol=1e-8, atol=1e-10)
+    assert np.abs(np.array(own) - np.array(counts)).max() <= 1
 
 
 def test_a_rank_has_its_nodes_and_one_layer_of_elements(found):
@@ -319,3 +378,6 @@ def test_three_meshes_have_the_bits_of_one_rank(mpi, cells, domains, ranks):
     for n_samples, dtype in ((1, None), (8, np.float64), (32, np.float32)):
         case = cells, domains, n_samples, dtype
         assert mpi(solved, ranks, *case, limit=600.0)[0] == solved(serial(), *case)
+    case = cells, domains, 8
+    found = mpi(mountain_steps, ranks, *case, limit=600.0)
+    assert digits(found[0]) == digits(mountain_steps(serial(), *case))
