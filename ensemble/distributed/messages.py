@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["all_largest", "all_sum", "exchanged", "exchanged_arrays", "from_first", "gathered"]
+__all__ = ["all_largest", "all_sum", "exchanged", "exchanged_arrays", "from_first", "gathered", "world"]
 
 
 def all_sum(comm: Any, array: np.ndarray) -> np.ndarray:
@@ -78,3 +78,10 @@ def _mpi_type(dtype: np.dtype) -> Any:
     from mpi4py.util.dtlib import from_numpy_dtype
 
     return from_numpy_dtype(dtype)
+
+
+def world() -> tuple[Any, str]:
+    """The communicator of all ranks that a launcher started, and the name of the MPI that mpi4py uses."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD, MPI.Get_library_version().split(",")[0]

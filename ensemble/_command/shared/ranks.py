@@ -68,14 +68,15 @@ def communicator(asked: bool) -> Any:
     if not started and not asked:
         return None
     told = f"the launcher started {started} processes" if started > 1 else "ranks were asked for"
+    from ensemble.distributed.messages import world
+
     try:
-        from mpi4py import MPI
+        comm, library = world()
     except (ImportError, RuntimeError) as error:
         raise ValueError(f"{told}, but mpi4py cannot be used: {error}. pip install 'ensemble[mpi]'.") from None
-    comm = MPI.COMM_WORLD
     if comm.size == 1 < started:
         raise ValueError(
-            f"{told}, but each is alone in MPI: mpi4py uses {MPI.Get_library_version().split(',')[0]!r}. "
+            f"{told}, but each is alone in MPI: mpi4py uses {library!r}. "
             "Take the mpiexec of that MPI, or an mpi4py of the launcher's; with srun give --mpi=."
         )
     return comm

@@ -1,4 +1,7 @@
-"""Assembly of forms in passes over the elements: forms with common samples and one rule share a pass."""
+"""Assembly of forms in passes over the elements: forms with common samples and one rule share a pass.
+
+Longer than 400 lines: the checks of fields and of results belong to the passes.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class RandomDiffusion:
         the whole together. Responses, counts and statuses are those of all ranks, with the same bits on any number of
         ranks. "stored" operators and the default preconditioner alone; "numpy" alone.
     domains : int, optional
-        Of the partition over ranks, see `Partition`; bits depend on it.
+        Domains of the partition over ranks, see `Partition`; bits depend on their number.
 
     Attributes
     ----------

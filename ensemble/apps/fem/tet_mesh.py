@@ -48,7 +48,7 @@ class TetMesh:
         `points`, `tets` and all that is worked out from them are those of the rank. Forms give a `DistributedCrsMatrix`
         and vectors of its rows, see `BilinearForm.assemble`.
     domains : int, optional
-        Of that partition, see `Partition`; bits depend on it.
+        Domains of that partition, see `Partition`; bits depend on their number.
 
     Attributes
     ----------
