@@ -236,6 +236,8 @@ def refused(comm):
     note(lambda: fem.BoundarySpace(mesh, lambda x, y, z: z > 7.0))
     note(mesh.refined)
     note(lambda: mesh.renumbered("rcm"))
+    note(lambda: fem.periodic(mesh, 0))
+    note(lambda: fem.pressure_stabilisation(mesh))
     if comm.size > 1:
         note(lambda: fem.mass_matrix(mesh, np.ones(n_own) if last else np.ones(own)))
     return texts
@@ -358,7 +360,7 @@ def test_errors_are_raised_on_every_rank_alike(found):
     one = found[0]["refused"]
     assert all(each["refused"] == one for each in found)
     arguments = (
-        "points", "cells", "density", "out", "backend", "numbers", "facets", "the mesh", "the mesh", "density",
+        "points", "cells", "density", "out", "backend", "numbers", "facets", "mesh", "mesh", "mesh", "mesh", "density",
     )  # fmt: skip
     for text, argument in zip(one, arguments, strict=True):
         assert f": {argument} must" in text, text

@@ -155,7 +155,7 @@ def shared_mesh(comm: Any, domains: int | None, make: Any) -> tuple[np.ndarray, 
         numbers = partition.number_of(np.arange(n))[whole.tets]
         owners = partition.owner_of(numbers.reshape(-1)).reshape(numbers.shape)
         alone = np.zeros((whole.n_elements, 4), bool)
-        alone.reshape(-1)[whole._alone] = True
+        alone.reshape(-1)[whole.alone_facets] = True
         pieces = [_piece(whole, partition, numbers, alone, (owners == rank).any(axis=1)) for rank in range(comm.size)]
     nodes, elements, points, tets, volumes, alone = comm.scatter(pieces)
     require(nodes.size < 2**31, "TetMesh", "points", "be fewer than 2**31 on a rank", nodes.size)

@@ -330,15 +330,15 @@ class TetMesh:
     @cached_property
     def boundary_facets(self) -> np.ndarray:
         """The nodes of each facet that belongs to one element, shape (n_facets, 3); normals point outwards."""
-        return read_only(self.tets[:, FACETS].reshape(-1, 3)[self._alone])
+        return read_only(self.tets[:, FACETS].reshape(-1, 3)[self.alone_facets])
 
     @property
     def boundary_elements(self) -> np.ndarray:
         """The element of each boundary facet, shape (n_facets,)."""
-        return self._alone // 4
+        return self.alone_facets // 4
 
     @cached_property
-    def _alone(self) -> np.ndarray:
+    def alone_facets(self) -> np.ndarray:
         """Facet i of element e as ``4 e + i`` where it belongs to no other element, ascending."""
         if self.part is not None:  # facets at the end of the layer of elements are no boundary
             return self.part.alone  # type: ignore[no-any-return]
@@ -394,7 +394,7 @@ class TetMesh:
         seed : int, optional
             Of "shuffled".
         """
-        self._require_whole("renumbered")
+        self.require_whole("TetMesh.renumbered")
         rng = np.random.default_rng(seed)
         if isinstance(order, str):
             _check.one_of(order, ("rcm", "shuffled"), "TetMesh.renumbered", "order")
@@ -411,9 +411,10 @@ class TetMesh:
         elements = rng.permutation(self.n_elements) if shuffled else np.argsort(tets.min(axis=1), kind="stable")
         return TetMesh(self.points[old], tets[elements])
 
-    def _require_whole(self, method: str) -> None:
+    def require_whole(self, function: str) -> None:
+        """Raise ValueError where this is the part of a mesh that one rank has."""
         wanted, advice = "be one of a single process", "Do it before the mesh is shared out."
-        _check.require(self.part is None, f"TetMesh.{method}", "the mesh", wanted, "one over ranks", advice)
+        _check.require(self.part is None, function, "mesh", wanted, "one over ranks", advice)
 
     def _cuthill_mckee(self) -> np.ndarray:
         import scipy.sparse as sp
@@ -430,7 +431,7 @@ class TetMesh:
         Four of them are at the corners; the octahedron between them is cut along the shortest of its three diagonals,
         the first among equals.
         """
-        self._require_whole("refined")
+        self.require_whole("TetMesh.refined")
         edges, of_element = self._edges
         middle = (self.points[edges[:, 0]] + self.points[edges[:, 1]]) * 0.5
         points = np.concatenate([self.points, middle])
