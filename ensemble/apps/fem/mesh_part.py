@@ -142,12 +142,12 @@ class MeshPart:
 def shared_mesh(comm: Any, domains: int | None, make: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, MeshPart]:
     """Points, elements and volumes of this rank's part of the mesh that ``make()`` gives on rank 0.
 
-    Nodes are partitioned by their coordinates.
+    With the mesh come its boundary facets, facet i of element e as ``4 e + i``. Nodes are partitioned by coordinates.
     """
-    whole = None
+    whole, facets = None, np.zeros(0, np.int64)
     with agreement(comm):
         if comm.rank == 0:
-            whole = make()
+            whole, facets = make()
     n = comm.bcast(None if whole is None else whole.n_nodes)
     partition = Partition(n, comm, domains, coordinates=None if whole is None else whole.points, method="coordinates")
     pieces = None
@@ -155,7 +155,7 @@ def shared_mesh(comm: Any, domains: int | None, make: Any) -> tuple[np.ndarray, 
         numbers = partition.number_of(np.arange(n))[whole.tets]
         owners = partition.owner_of(numbers.reshape(-1)).reshape(numbers.shape)
         alone = np.zeros((whole.n_elements, 4), bool)
-        alone.reshape(-1)[whole.alone_facets] = True
+        alone.reshape(-1)[facets] = True
         pieces = [_piece(whole, partition, numbers, alone, (owners == rank).any(axis=1)) for rank in range(comm.size)]
     nodes, elements, points, tets, volumes, alone = comm.scatter(pieces)
     require(nodes.size < 2**31, "TetMesh", "points", "be fewer than 2**31 on a rank", nodes.size)

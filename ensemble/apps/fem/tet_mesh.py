@@ -121,8 +121,13 @@ class TetMesh:
         from ensemble.distributed.agreement import require_communicator
 
         require_communicator(comm, "TetMesh")
+
+        def whole() -> tuple[TetMesh, np.ndarray]:
+            mesh = make()
+            return mesh, mesh._alone
+
         names = ("points", "tets", "volumes", "part")
-        self.__setstate__(dict(zip(names, shared_mesh(comm, domains, make), strict=True)))
+        self.__setstate__(dict(zip(names, shared_mesh(comm, domains, whole), strict=True)))
 
     def __getstate__(self) -> dict[str, Any]:
         """What copies and files hold: not what was worked out from it."""
@@ -330,15 +335,15 @@ class TetMesh:
     @cached_property
     def boundary_facets(self) -> np.ndarray:
         """The nodes of each facet that belongs to one element, shape (n_facets, 3); normals point outwards."""
-        return read_only(self.tets[:, FACETS].reshape(-1, 3)[self.alone_facets])
+        return read_only(self.tets[:, FACETS].reshape(-1, 3)[self._alone])
 
     @property
     def boundary_elements(self) -> np.ndarray:
         """The element of each boundary facet, shape (n_facets,)."""
-        return self.alone_facets // 4
+        return self._alone // 4
 
     @cached_property
-    def alone_facets(self) -> np.ndarray:
+    def _alone(self) -> np.ndarray:
         """Facet i of element e as ``4 e + i`` where it belongs to no other element, ascending."""
         if self.part is not None:  # facets at the end of the layer of elements are no boundary
             return self.part.alone  # type: ignore[no-any-return]
@@ -451,3 +456,7 @@ class TetMesh:
                 octahedron[here, k] = m[here][:, [a, b, ring[k], ring[(k + 1) % 4]]]
         tets = np.concatenate([np.moveaxis(np.array(corners), 2, 0), octahedron], axis=1).reshape(-1, 4)
         return TetMesh.oriented(points, tets)
+
+
+for name in ("comm", "domains"):  # arguments alone: a mesh has `part`
+    delattr(TetMesh, name)
