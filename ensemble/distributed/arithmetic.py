@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.linalg.arithmetic import MatrixArithmetic, computed, per_sample, united
-from ensemble.linalg.crs_matrix import placed
+from ensemble.linalg.arithmetic import MatrixArithmetic, computed, per_sample, placed, united
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import inherited
 from ensemble.scalar.sample_set import SampleSet, common_set

@@ -70,7 +70,7 @@ def box_part(mesh: HexMesh, partition: Any) -> BoxPart:
     indptr = np.concatenate([[0], np.cumsum(coupled.sum(axis=1))])
     seen = (SIDES[:, None, :] + CORNERS + 1) @ np.array([1, 3, 9])  # corner b of the cell at a side, as a neighbour
     return BoxPart(
-        cells, tuple(np.ascontiguousarray(places.T)), corners, indptr.astype(_index(indptr)),  # type: ignore[arg-type]
+        cells, tuple(np.ascontiguousarray(places.T)), corners, indptr.astype(_index(indptr)),
         ordered[ordered < partition.n], first.astype(_index(first)), around.reshape(-1).astype(np.int32),
         corner.astype(np.int8), slot[:, seen][exists],
     )  # fmt: skip

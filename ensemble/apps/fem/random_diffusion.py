@@ -433,7 +433,8 @@ class RandomDiffusion:
         """The buffer that `out` offers."""
         if out is None:
             return None
-        kind = MATRICES[symmetric] if self.partition is None else type(self.discretization.template)
+        template = getattr(self.discretization, "template", None)  # over ranks
+        kind: Any = MATRICES[symmetric] if template is None else type(template)
         shape = (int(self.graph.upper.starts[-1]) if symmetric else self.graph.nnz, state.shape[1])
         _check.require_type(out, kind, "RandomDiffusion.assemble", "out", f"be a {kind.__name__}")
         _check.require(

@@ -76,7 +76,7 @@ class RankDiscretization(Discretization):
         samples = values.samples if batched else values
         made = self.template.with_values(samples, values.sample_set if batched else None)
         made.batched = batched
-        return made  # type: ignore[no-any-return]
+        return made
 
     def alike(self) -> contextlib.AbstractContextManager[None]:
         """A context whose error on one rank is raised on all."""
@@ -84,7 +84,7 @@ class RankDiscretization(Discretization):
 
     def require_same(self, values: np.ndarray, function: str, argument: str) -> None:
         """Raise ValueError on every rank unless all have the same `values`, to the bit."""
-        digest = hashlib.blake2b(np.ascontiguousarray(values), digest_size=8).hexdigest()
+        digest = hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest()
         head = f"{values.dtype} of shape {values.shape[:-1]} with {values.shape[-1]} samples"
         require_same(self.comm.allgather(f"{head}, digest {digest}"), function, argument)
 
@@ -103,7 +103,9 @@ class RankDiscretization(Discretization):
         lowest = int(np.argmin(kappa)) if kappa.size else 0
         own = (float(kappa[lowest]), int(self._numbers[lowest // 8]) * 8 + lowest % 8) if kappa.size else (np.inf, -1)
         found = self.comm.allgather(own)
-        return next((place for place in found if np.isnan(place[0])), min(found))
+        nan = [place for place in found if np.isnan(place[0])]
+        value, place = nan[0] if nan else min(found)
+        return float(value), int(place)
 
 
 def modes_of(factors: tuple[np.ndarray, ...], part: BoxPart) -> np.ndarray:
