@@ -113,7 +113,8 @@ def add_diffusion(commands: Any) -> None:
         "diffusion",
         help="statistics of diffusion with a random coefficient",
         description="Solve -div(kappa grad u) + c u^2 = 0 on the unit cube (u = 1 at z = 0, u = 2 at z = 1) for many "
-        "samples of a random field kappa, ensembles of them at once, and report the mean of u^2 over the nodes.",
+        "samples of a random field kappa, ensembles of them at once, and report the mean of u^2 over the nodes. "
+        "`mpiexec -n P ensemble diffusion ...` shares the nodes out to P processes; the first of them prints.",
         formatter_class=HelpWithDefaults,
     )
     add = parser.add_argument
@@ -132,6 +133,7 @@ def add_diffusion(commands: Any) -> None:
     add("--rtol", type=float, default=1e-7, metavar="X", help="tolerance of Newton's method and of conjugate gradients")
     add("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy runs on a CUDA device")
     add("--scalar-runs", type=at_least(0), default=3, metavar="N", help="samples also solved alone, to compare speed")
+    add("--mpi", action="store_true", help="share the nodes out also where no launcher of MPI is recognised")
     add("--out", type=Path, metavar="FILE.npz", help="write all samples to this file")
     add("--plot", type=Path, metavar="FILE.png", help="draw the response and u along the middle line")
     add_output(add)

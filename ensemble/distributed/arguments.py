@@ -25,26 +25,32 @@ SAME = 1e-6
 
 
 class Request(NamedTuple):
-    """Checked arguments of `Partition`."""
+    """Checked arguments of `Partition`; `n`, graph and coordinates are those of nodes, of `block_size` rows each."""
 
     n: int
     domains: int
     method: str
     graph: CrsGraph | None
     coordinates: np.ndarray | None
+    block_size: int
 
 
-def checked_request(n: Any, domains: Any, graph: Any, coordinates: Any, method: Any) -> Request:
+def checked_request(n: Any, domains: Any, graph: Any, coordinates: Any, method: Any, block_size: Any) -> Request:
     """The arguments of this rank; those that `method` does not use are not looked at."""
     n = integer(n, "Partition", "n", minimum=0)
     require(n < 2**62, "Partition", "n", "be below 2**62", n)
     if domains is None:
         domains = default_domains(n)
-    domains = min(integer(domains, "Partition", "domains", minimum=1), max(n, 1))
+    block_size = integer(block_size, "Partition", "block_size", minimum=1)
+    require(n % block_size == 0, "Partition", "block_size", f"divide the {n} rows", block_size)
+    nodes = n // block_size
+    domains = min(integer(domains, "Partition", "domains", minimum=1), max(nodes, 1))
     one_of(method, METHODS, "Partition", "method")
-    graph = None if graph is None or method in ("rows", "coordinates") else _graph(graph, n)
-    coordinates = None if coordinates is None or method in ("rows", "graph") else _coordinates(coordinates, n)
-    return Request(n, domains, method, graph, coordinates)
+    graph = None if graph is None or method in ("rows", "coordinates") else _graph(graph, n, block_size)
+    coordinates = (
+        None if coordinates is None or method in ("rows", "graph") else _coordinates(coordinates, n, block_size)
+    )
+    return Request(nodes, domains, method, graph, coordinates, block_size)
 
 
 def agreed_method(request: Request, comm: Any) -> str:
@@ -54,8 +60,8 @@ def agreed_method(request: Request, comm: Any) -> str:
         None if graph is None else _digest(graph.indptr, graph.indices),
         None if coordinates is None else _digest(coordinates),
     )
-    told = comm.allgather((request[:3], digests))
-    for place, argument in enumerate(("n", "domains", "method")):
+    told = comm.allgather(((request.n * request.block_size, *request[1:3], request.block_size), digests))
+    for place, argument in enumerate(("n", "domains", "method", "block_size")):
         require_same([values[place] for values, _ in told], "Partition", argument)
     given = {"graph": [d[0] for _, d in told], "coordinates": [d[1] for _, d in told]}
     method = request.method
@@ -103,18 +109,43 @@ def _digest(*arrays: np.ndarray) -> str:
     return f"{arrays[-1].size} numbers with checksum {digest.hexdigest()}"
 
 
-def _coordinates(coordinates: Any, n: int) -> np.ndarray:
+def _coordinates(coordinates: Any, n: int, block_size: int) -> np.ndarray:
     require_unmasked(coordinates, "Partition", "coordinates")
     values = real_array(coordinates, "Partition", "coordinates", "be real numbers")
-    fits = values.ndim == 2 and values.shape[0] == n and (values.shape[1] > 0 or n == 0)
-    require(fits, "Partition", "coordinates", f"have shape (n, d) with n = {n}", f"shape {values.shape}")
+    rows = (n, n // block_size)
+    fits = values.ndim == 2 and values.shape[0] in rows and (values.shape[1] > 0 or n == 0)
+    wanted = f"have shape (n, d) with n = {n}" + (f" or {rows[1]}" if block_size > 1 else "")
+    require(fits, "Partition", "coordinates", wanted, f"shape {values.shape}")
+    values = values if len(values) == rows[1] else values[::block_size]
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     seen = f"{bad.size} rows that are not, row {bad[0]} first" if bad.size else ""
     require(not bad.size, "Partition", "coordinates", "be finite", seen)
     return values
 
 
-def _graph(graph: Any, n: int) -> CrsGraph:
+def _graph(graph: Any, n: int, block_size: int) -> CrsGraph:
+    """The graph of nodes, from one of the accepted forms of that of nodes or rows; columns ascending and each once."""
+    nodes = n // block_size
+    if block_size > 1 and isinstance(getattr(graph, "block_shape", None), tuple):
+        n = nodes if graph.graph.shape[0] == nodes else n  # a matrix of blocks has the graph of its nodes
+    elif block_size > 1:
+        length = len(graph[0]) - 1 if isinstance(graph, list | tuple) and len(graph) == 2 else _rows_of(graph)
+        n = nodes if length == nodes else n
+    found = _any_graph(graph, n)
+    if n == nodes:
+        return found
+    rows, columns = found.row_of_entry // block_size, found.indices // block_size
+    pattern = sp.csr_array((np.ones(rows.size, bool), (rows, columns)), shape=(nodes, nodes))
+    pattern.sort_indices()
+    return CrsGraph.unchecked(pattern.indptr, pattern.indices, (nodes, nodes))
+
+
+def _rows_of(graph: Any) -> int:
+    shape = getattr(graph, "shape", None)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else -1
+
+
+def _any_graph(graph: Any, n: int) -> CrsGraph:
     """The graph of one of the accepted forms, columns ascending and each once."""
     if isinstance(getattr(graph, "graph", None), CrsGraph):  # a matrix of this library
         graph = graph.graph

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from ensemble._kernels.sparse import crs
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_same
+from ensemble.distributed.arithmetic import RankArithmetic
+from ensemble.distributed.dirichlet import RankElimination
 from ensemble.distributed.halo import Halo
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.messages import all_sum, exchanged, gathered
@@ -30,7 +34,7 @@ from ensemble.scalar.sample_set import SampleSet
 __all__ = ["DistributedCrsMatrix", "RankMatrix"]
 
 
-class RankMatrix(MatrixOperator):
+class RankMatrix(RankArithmetic, MatrixOperator):
     """The rows of a sparse matrix that a rank holds.
 
     Attributes
@@ -106,12 +110,25 @@ class RankMatrix(MatrixOperator):
 
     def diagonal(self) -> Ensemble:
         """The entries of the main diagonal in this rank's rows; zero where none is stored."""
+        return Ensemble(crs.diagonal(self.diagonal_places(), self.values, None), self.sample_set)
+
+    def diagonal_places(self) -> np.ndarray:
+        """The place of the diagonal entry of each of this rank's rows, -1 where none is stored."""
         if self._diagonal is None:
             rows = np.repeat(np.arange(self.rows.n_local), np.diff(self.indptr))
             on = np.flatnonzero(self.numbers - self.rows.first == rows)
             self._diagonal = np.full(self.rows.n_local, -1, np.int64)
             self._diagonal[rows[on]] = on
-        return Ensemble(crs.diagonal(self._diagonal, self.values, None), self.sample_set)
+        return self._diagonal
+
+    # --- known unknowns
+    def alike(self) -> AbstractContextManager[None]:
+        """A context whose error on one rank is raised on all."""
+        return agreement(self.rows.comm)
+
+    def elimination(self, rows: np.ndarray, symmetric: bool) -> RankElimination:
+        """Which entries become zero for known unknowns, local rows of this rank."""
+        return RankElimination(self, rows, symmetric)
 
     # --- what a hierarchy asks for
     def require_options(self, function: str, **options: Any) -> None:
@@ -161,6 +178,12 @@ class RankMatrix(MatrixOperator):
         )
         made._nnz, made._diagonal = self._nnz, self._diagonal
         return inherited(made, self)
+
+    def on_graph(
+        self, indptr: np.ndarray, numbers: np.ndarray, values: np.ndarray, sample_set: SampleSet | None
+    ) -> RankMatrix:
+        """A matrix on the same rows and columns with other places, columns in domain order and ascending."""
+        return RankMatrix(self.rows, self.columns, indptr, numbers, values, sample_set=sample_set)
 
     def take_samples(self, samples: Any) -> Any:
         """The matrix of the samples named, in that order; a shared matrix is its own answer."""
@@ -270,10 +293,18 @@ class DistributedCrsMatrix(RankMatrix):
 
     def with_values(self, values: np.ndarray, sample_set: SampleSet | None = None) -> DistributedCrsMatrix:
         """The matrix with other values at the same places, in the order of `values` of this one."""
-        made = object.__new__(DistributedCrsMatrix)
-        made.__dict__.update(super().with_values(values, sample_set).__dict__)
-        made.partition, made._order = self.partition, self._order
+        made = copy.copy(self)
+        made.values, made.sample_set = values, sample_set
         return made
+
+    def on_graph(
+        self, indptr: np.ndarray, numbers: np.ndarray, values: np.ndarray, sample_set: SampleSet | None
+    ) -> DistributedCrsMatrix:
+        """A matrix on the same partition with other places, columns in domain order and ascending."""
+        partition = self.partition
+        callers = partition.caller_of(numbers).astype(np.int32)
+        graph = CrsGraph.unchecked(indptr, callers, (partition.n_local, partition.n))
+        return DistributedCrsMatrix(partition, CrsMatrix(graph, Ensemble(values, sample_set)))
 
     def _ordered(self, values: np.ndarray) -> np.ndarray:
         return values if self._order is None else np.ascontiguousarray(values[self._order])

@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["all_largest", "all_sum", "exchanged", "exchanged_arrays", "finish", "from_first", "gathered", "meet"]
+__all__ = [
+    "all_largest",
+    "all_sum",
+    "exchanged",
+    "exchanged_arrays",
+    "finish",
+    "from_first",
+    "gathered",
+    "meet",
+    "world",
+]
 
 
 SPINS = 64
@@ -107,3 +117,10 @@ def _mpi_type(dtype: np.dtype) -> Any:
     from mpi4py.util.dtlib import from_numpy_dtype
 
     return from_numpy_dtype(dtype)
+
+
+def world() -> tuple[Any, str]:
+    """The communicator of all ranks that a launcher started, and the name of the MPI that mpi4py uses."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD, MPI.Get_library_version().split(",")[0]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import contiguous
-from ensemble._check import array_of, message, require
+from ensemble._check import array_of, integer, message, require
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble.distributed.agreement import agreement, require_communicator
@@ -52,15 +52,19 @@ class Partition:
         "rows": a domain is a range of rows. "coordinates": recursive bisection at right angles to the longest
         axis [1]_. "graph": METIS [2]_ where `pymetis` is installed, else recursive bisection by breadth-first search.
         "auto": by coordinates where they are given, else by the graph where it is given, else by rows.
+    block_size : int
+        Rows that stay together, as the unknowns of a node: `n` is a multiple, and rows ``k block_size`` to
+        ``(k + 1) block_size - 1`` are in one domain. `graph` and `coordinates` may then be those of nodes, with
+        ``n / block_size`` rows; of coordinates of all rows those of the first of a node count.
 
     Attributes
     ----------
-    n, domains : int
+    n, domains, block_size : int
     comm : the communicator
     method : str
         The one that was used.
     domain_offsets : array of int64, shape (domains + 1,)
-        Where each domain begins, in domain order. Where there are 512 rows in each domain or more, all sizes but the
+        Where each domain begins, in domain order. Where there are 512 nodes in each domain or more, all sizes but the
         last are multiples of 512, the blocks of sums over rows; METIS chooses other sizes.
     rank_domains : array of int64, shape (size + 1,)
         The first domain of each rank.
@@ -106,15 +110,23 @@ class Partition:
         graph: Any = None,
         coordinates: Any = None,
         method: str = "auto",
+        block_size: int = 1,
     ) -> None:
         require_communicator(comm, "Partition")
         watch(comm)
         agree(comm)
         with agreement(comm):
-            request = checked_request(n, domains, graph, coordinates, method)
-        self.n, self.comm = request.n, comm
-        self.method = agreed_method(request, comm)
-        order, self.domain_offsets = _cut(request, self.method, comm)
+            request = checked_request(n, domains, graph, coordinates, method, block_size)
+        method = agreed_method(request, comm)
+        self._set(comm, method, *_cut(request, method, comm), request.block_size)
+
+    def _set(self, comm: Any, method: str, order: np.ndarray | None, offsets: np.ndarray, block_size: int) -> None:
+        """Take the nodes in domain order and where each domain begins; of each node `block_size` rows."""
+        if block_size > 1 and order is not None:
+            order = (order[:, None] * block_size + np.arange(block_size)).reshape(-1)
+        self.comm, self.method, self.block_size = comm, method, block_size
+        self.domain_offsets = offsets * block_size
+        self.n = int(self.domain_offsets[-1])
         self.domains = self.domain_offsets.size - 1
         self.rank_domains = rank_domains(self.domain_offsets, comm.size)
         self.offsets = self.domain_offsets[self.rank_domains]
@@ -124,6 +136,34 @@ class Partition:
         self.local_domain_offsets = self.domain_offsets[begin : behind + 1] - self.first
         self._order, self._numbers = order, None if order is None else inverse_order(order)
         self.rows = self.caller_of(np.arange(self.first, end))
+
+    def blocked(self, size: int) -> Partition:
+        """Return the partition of `size` rows in the place of each row of this one, on the same ranks.
+
+        Parameters
+        ----------
+        size : int
+            1 and above: the unknowns of a node whose nodes this partition shares out.
+
+        Returns
+        -------
+        Partition
+            Of ``size * n`` rows; row ``size * i + c`` is component c of row i.
+
+        Examples
+        --------
+        >>> from ensemble.distributed import Partition, serial
+        >>> Partition(3, serial(), domains=2).blocked(2).domain_offsets
+        array([0, 2, 6])
+        """
+        with agreement(self.comm):
+            size = integer(size, "Partition.blocked", "size", minimum=1)
+        made = object.__new__(type(self))
+        rank_domains = self.rank_domains
+        made._set(self.comm, self.method, self._order, self.domain_offsets, size)
+        assert np.array_equal(made.rank_domains, rank_domains)
+        made.block_size = size * self.block_size
+        return made
 
     def __repr__(self) -> str:
         ranks = f"rank={self.comm.rank} of {self.comm.size}"

@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import integer, kind_of, message, positive, require
 from ensemble._compile.memory import empty_like
-from ensemble._kernels.sparse.row_sums import SERIAL, in_space
+from ensemble._kernels.sparse.row_sums import in_space, space_in_force
 from ensemble.krylov._norms import norms
 from ensemble.krylov.cg import cg
 from ensemble.krylov.result import SolveResult, Status
@@ -119,7 +119,7 @@ def newton(
     iterations, linear = np.zeros(n_samples, np.int64), np.zeros(n_samples, np.int64)
     active = np.ones(n_samples, bool)
     target: Any = None
-    matrix, space = None, SERIAL
+    matrix, space = None, space_in_force()
     history: list[np.ndarray] = []
     with np.errstate(all="ignore"):
         for step in range(max_iterations + 1):
@@ -129,7 +129,7 @@ def newton(
             samples = contiguous(samples)  # of the same shape NumPy would give a read-only array: other kernels
             if step == 0 and max_iterations:  # its space is that of the residuals
                 matrix = jacobian(_like(u0, r, u))
-                space = getattr(matrix, "space", SERIAL)
+                space = getattr(matrix, "space", space)
             with in_space(space):
                 norm = norms(samples)
             if target is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 from typing import Any
 
@@ -34,7 +35,8 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
     Parameters
     ----------
     A : CrsMatrix, BcrsMatrix or SymmetricCrsMatrix, shape (n, n)
-        Shared, or one matrix per sample.
+        Shared, or one matrix per sample. Of a `DistributedCrsMatrix`, `b`, `rows` and `values` are those of this rank,
+        ``rows`` from 0 to ``n_local - 1``.
     b : array or Ensemble, shape (n,)
         Of a `BcrsMatrix` also shape (n_nodes, r).
     rows : array of int, shape (k,), or of bool, shape (n,)
@@ -71,14 +73,35 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
     >>> b
     array([10.,  5.,  0.])
     """
-    if not isinstance(A, CrsMatrix | BcrsMatrix | SymmetricCrsMatrix):
+    eliminate = getattr(A, "elimination", None)  # of a matrix over ranks, whose errors all ranks raise
+    if eliminate is None and not isinstance(A, CrsMatrix | BcrsMatrix | SymmetricCrsMatrix):
         advice = "Give A.to_crs() of an AffineMatrix, A.to_matrix() of a transpose, CrsMatrix.from_scipy(A) of SciPy's."
         seen = kind_of(A)
         raise TypeError(message(NAME, "A", "be a CrsMatrix, BcrsMatrix or SymmetricCrsMatrix", seen, advice))
-    n = A.shape[0]
-    require(A.shape == (n, n), NAME, "A", "be square", f"shape {A.shape}")
-    symmetric = bool(symmetric)
-    wanted = symmetric or not isinstance(A, SymmetricCrsMatrix)
+    with contextlib.nullcontext() if eliminate is None else A.alike():
+        fixed, b, known = _checked(A, b, rows, values, symmetric)
+    side, symmetric = samples_of(b), bool(symmetric)
+    if eliminate is not None:
+        elimination = eliminate(fixed, symmetric)
+    else:
+        key = (NAME, type(A).__name__, getattr(A, "block_shape", ()), symmetric, fixed.tobytes())
+        elimination = A.graph.kept(key, lambda: Elimination(A, fixed, symmetric))
+    matrix = elimination.matrix(A)
+    other = not (isinstance(values, numbers.Number) and not values)
+    if not A.space.any(np.array(other)):  # no product: a shared b stays shared
+        result = elimination.without_rows(side)
+    else:
+        result = elimination.right_hand_side(A, matrix, side, known, symmetric)
+    plain = not isinstance(b, Ensemble) and result.shape[-1] == 1
+    together = common_set(set_of(b), common_set(A.sample_set if result.shape[-1] > 1 else None, set_of(values)))
+    return matrix, result[..., 0] if plain else Ensemble(result, together)
+
+
+def _checked(A: Any, b: Any, rows: Any, values: Any, symmetric: Any) -> tuple[np.ndarray, Any, Any]:
+    """The rows, b and the known values, where they fit."""
+    n = getattr(A, "local_shape", A.shape)[0]
+    require(A.shape[0] == A.shape[1], NAME, "A", "be square", f"shape {A.shape}")
+    wanted = bool(symmetric) or not isinstance(A, SymmetricCrsMatrix)
     require(wanted, NAME, "symmetric", "be True for a SymmetricCrsMatrix", symmetric, "Give A.to_crs().")
     fixed = _checked_rows(rows, n)
     b = b if isinstance(b, Ensemble) else numbers_of(b, NAME, "b")
@@ -88,16 +111,7 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
     known = _checked_values(values, fixed.size)
     counts = {m for m in (A.n_samples, side.shape[-1], known.shape[-1]) if m > 1}
     require(len(counts) < 2, NAME, "A, b and values", "have the same n_samples, or 1", sorted(counts))
-    key = (NAME, type(A).__name__, getattr(A, "block_shape", ()), symmetric, fixed.tobytes())
-    elimination = A.graph.kept(key, lambda: Elimination(A, fixed, symmetric))
-    matrix = elimination.matrix(A)
-    if isinstance(values, numbers.Number) and not values:  # no product: a shared b stays shared
-        result = elimination.without_rows(side)
-    else:
-        result = elimination.right_hand_side(A, matrix, side, known, symmetric)
-    plain = not isinstance(b, Ensemble) and result.shape[-1] == 1
-    together = common_set(set_of(b), common_set(A.sample_set if result.shape[-1] > 1 else None, set_of(values)))
-    return matrix, result[..., 0] if plain else Ensemble(result, together)
+    return fixed, b, known
 
 
 class Elimination:
@@ -120,11 +134,18 @@ class Elimination:
         seen = f"none in row {missing[0] if missing.size else 0}"
         require(not missing.size, NAME, "A", "have a diagonal entry in the graph for each of the rows", seen)
         dropped = fixed[row] | (fixed[column] & symmetric)
-        kept = np.zeros(row.size, bool)
+        self._keep(n, rows, dropped, diagonal, column >= row if isinstance(A, SymmetricCrsMatrix) else None)
+
+    def _keep(
+        self, n: int, rows: np.ndarray, dropped: np.ndarray, diagonal: np.ndarray, stored: np.ndarray | None = None
+    ) -> None:
+        """Keep the places of the entries that are dropped and of those on the diagonal; `stored`: which have one."""
+        kept = np.zeros(dropped.size, bool)
         kept[diagonal] = True
-        if isinstance(A, SymmetricCrsMatrix):
-            above = column >= row
-            dropped, kept = dropped[above], kept[above]
+        if stored is not None:
+            dropped, kept = dropped[stored], kept[stored]
+        fixed = np.zeros(n, bool)
+        fixed[rows] = True
         self.arrays = {
             "dropped": np.flatnonzero(dropped & ~kept),
             "diagonal": np.flatnonzero(kept),
@@ -159,7 +180,10 @@ class Elimination:
             entries = changed[masks["diagonal"]]
             changed[masks["diagonal"]] = xp.where(entries == 0, xp.ones_like(entries), entries)
             values = changed
-        made = A.with_flat_values(values) if isinstance(A, BcrsMatrix) else type(A)(A.graph, values)
+        if isinstance(A, BcrsMatrix):
+            made = A.with_flat_values(values)
+        else:
+            made = type(A)(A.graph, values) if hasattr(A, "graph") else A.with_values(values)
         made.sample_set = A.sample_set
         return made
 

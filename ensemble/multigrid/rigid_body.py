@@ -11,15 +11,18 @@ from ensemble._check import host_array, message, require
 __all__ = ["rigid_body_modes"]
 
 
-def rigid_body_modes(points: Any) -> np.ndarray:
+def rigid_body_modes(points: Any, *, center: Any = None) -> np.ndarray:
     """Translations and infinitesimal rotations of a set of points: the near-nullspace of linear elasticity.
 
-    Rotations are about the mean of the points. Without fixed displacements, the modes are the nullspace of the
+    Without fixed displacements, the modes are the nullspace of the
     stiffness matrix; aggregation that represents them converges independently of the number of unknowns [1]_.
 
     Parameters
     ----------
     points : array, shape (n, 3) or (n, 2), in m
+    center : array, shape (3,) or (2,), in m, optional
+        What rotations are about; by default the mean of the points. Over ranks, whose points are a part of all, give
+        one that is the same on every rank.
 
     Returns
     -------
@@ -29,7 +32,7 @@ def rigid_body_modes(points: Any) -> np.ndarray:
     Raises
     ------
     ValueError
-        If `points` has another shape, or numbers that are not finite.
+        If `points` or `center` has another shape, or numbers that are not finite.
 
     References
     ----------
@@ -52,7 +55,12 @@ def rigid_body_modes(points: Any) -> np.ndarray:
     require(bool(np.isfinite(points).all()), *name, "be finite", "NaN or infinity")
     n, dim = points.shape
     points = points.astype(np.float64)
-    x = points - points.mean(axis=0) if n else points
+    if center is None:
+        center = points.mean(axis=0) if n else np.zeros(dim)
+    center = host_array(center, "rigid_body_modes", "center", f"have shape ({dim},)")
+    good = center.shape == (dim,) and center.dtype.kind in "biuf" and bool(np.isfinite(center).all())
+    require(good, "rigid_body_modes", "center", f"be {dim} finite numbers", center)
+    x = points - center
     modes = np.zeros((n, dim, 3 * (dim - 1)))
     modes[:, range(dim), range(dim)] = 1.0
     for column, (a, b) in enumerate([(0, 1)] if dim == 2 else [(1, 2), (2, 0), (0, 1)], start=dim):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 from typing import Any
@@ -17,10 +18,12 @@ from ensemble._command.diffusion.sampling import MOST_SOBOL_TERMS, uniform_point
 from ensemble._command.shared.backend import require_backend
 from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, require_writable, save_figure
 from ensemble._command.shared.progress import Progress
+from ensemble._command.shared.ranks import on_ranks
 from ensemble._files import write_arrays
 from ensemble._progress import say
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.apps.fem.solves.device_kernels import compile_device_kernels
+from ensemble.distributed.agreement import agreement
 from ensemble.gallery import poisson
 from ensemble.krylov import cg
 from ensemble.linalg import CrsMatrix
@@ -31,16 +34,24 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out ``ensemble diffusion``."""
-    require_writable("--out", options.out, (".npz",))
-    require_writable("--plot", options.plot, PLOT_SUFFIXES)
-    require_different(out=options.out, plot=options.plot)
-    require_reachable(options.rtol)
-    require_backend(options.backend)
-    require_sampler(options)
+    """Carry out ``ensemble diffusion``, on the ranks of a launcher of MPI where one started it."""
+    return on_ranks(options, carry_out)
+
+
+def carry_out(options: argparse.Namespace, comm: Any) -> int:
+    """Solve and report; over the ranks of `comm`, None for none, of which the first reports."""
+    first = comm is None or comm.rank == 0
+    with contextlib.nullcontext() if comm is None else agreement(comm):
+        if first:
+            require_writable("--out", options.out, (".npz",))
+            require_writable("--plot", options.plot, PLOT_SUFFIXES)
+            require_different(out=options.out, plot=options.plot)
+        require_reachable(options.rtol)
+        require_backend(options.backend)
+        require_sampler(options)
     options.output.expect(options.out, options.plot)
     start = time.perf_counter()
-    record = prepare(options)
+    record = prepare(options, comm)
     record.seconds["prepare"] = time.perf_counter() - start
     with Progress(options.samples, quiet=options.quiet) as progress:
         try:
@@ -50,10 +61,11 @@ def run(options: argparse.Namespace) -> int:
             progress.say(f"interrupted: {record.done} of {options.samples} samples are done")
     if record.done == 0:
         return 130
-    try:
-        options.output.print(json.dumps(as_json(record), allow_nan=False) if options.json else as_table(record))
-    finally:
-        write_files(record)
+    if first:
+        try:
+            options.output.print(json.dumps(as_json(record), allow_nan=False) if options.json else as_table(record))
+        finally:
+            write_files(record)
     failed = record.done - record.good.size
     if failed:
         numbers = np.flatnonzero(~record.converged[: record.done])
@@ -79,8 +91,8 @@ def require_sampler(options: argparse.Namespace) -> None:
         raise MemoryError(f"--samples must fit the {available / 1e9:.1f} GB that are free; got {seen}. Take fewer.")
 
 
-def problem_of(options: argparse.Namespace, cells: int | tuple[int, ...]) -> RandomDiffusion:
-    """The problem that the options describe, on `cells`."""
+def problem_of(options: argparse.Namespace, cells: int | tuple[int, ...], comm: Any) -> RandomDiffusion:
+    """The problem that the options describe, on `cells`; over the ranks of `comm`."""
     return RandomDiffusion(
         cells,  # type: ignore[arg-type]
         n_terms=options.terms,
@@ -91,10 +103,11 @@ def problem_of(options: argparse.Namespace, cells: int | tuple[int, ...]) -> Ran
         grading=options.grading,
         mode_order=options.mode_order,
         backend=options.backend,
+        comm=comm,
     )
 
 
-def prepare(options: argparse.Namespace) -> Record:
+def prepare(options: argparse.Namespace, comm: Any) -> Record:
     """Set up the problem and its samples, and refuse what cannot be solved, before any solve.
 
     On a device the compilation of its kernels starts here, in threads.
@@ -105,7 +118,7 @@ def prepare(options: argparse.Namespace) -> Record:
     if options.backend == "cupy":
         for n_samples in (size, 1) if options.scalar_runs else (size,):
             compile_device_kernels(n_samples, np.dtype(np.float64), reacts=options.source != 0.0)
-    problem = problem_of(options, options.cells)
+    problem = problem_of(options, options.cells, comm)
     points = uniform_points(n, options.terms, options.sampler, options.seed)
     problem.check(Ensemble(points))
     n_z = problem.mesh.cells[2] + 1
@@ -123,6 +136,7 @@ def prepare(options: argparse.Namespace) -> Record:
         whole(),
         np.zeros(n, dtype=bool),
         np.zeros((n_z, n)),
+        comm,
     )
 
 
@@ -153,7 +167,7 @@ def solve_all(record: Record, progress: Progress) -> None:
         if several:
             solve(0, timed=False)
         else:
-            warm_up(problem_of(options, options.warm_up_cells), size, tolerances)
+            warm_up(problem_of(options, options.warm_up_cells, record.comm), size, tolerances)
         if options.scalar_runs:
             options.beside.wait()
             solve_alone(0)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from ensemble._backend import asarray_like, to_numpy
 from ensemble._command.diffusion.sampling import Estimate, estimate
+from ensemble._typing import Array
 from ensemble.apps.fem import DiffusionResult, RandomDiffusion
 
 __all__ = ["Record"]
@@ -27,6 +29,8 @@ class Record:
     newton_iterations: np.ndarray
     converged: np.ndarray
     profile: np.ndarray
+    comm: Any = None
+    """The communicator of the ranks that the nodes are shared out to."""
     done: int = 0
     timed: int = 0
     """Samples whose time is in `seconds`: all but those of the first ensemble, which compiles kernels."""
@@ -51,8 +55,20 @@ class Record:
         self.iterations[here] = result.iterations[:n]
         self.newton_iterations[here] = result.newton_iterations[:n]
         self.converged[here] = result.converged[:n]
-        self.profile[:, here] = to_numpy(result.u.samples[asarray_like(line, result.u.samples), :n])
+        self.profile[:, here] = self._at(line, result.u.samples[:, :n])
         for phase, seconds in result.seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + timed * seconds
         self.timed += timed * n
         self.done = first + n
+
+    def _at(self, nodes: np.ndarray, u: Array) -> np.ndarray:
+        """u at some nodes of the mesh."""
+        partition = self.problem.partition
+        if partition is None:
+            return to_numpy(u[asarray_like(nodes, u), :])
+        numbers = partition.number_of(nodes)
+        here = np.flatnonzero(partition.owner_of(numbers) == self.comm.rank)
+        found = np.empty((nodes.size, u.shape[1]))
+        for places, values in self.comm.allgather((here, u[numbers[here] - partition.first])):
+            found[places] = values
+        return found

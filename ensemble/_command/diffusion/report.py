@@ -46,6 +46,7 @@ def as_json(record: Record) -> dict[str, Any]:
     return {
         "cells": options.cells,
         "unknowns": record.problem.mesh.n_nodes,
+        "ranks": 1 if record.comm is None else record.comm.size,
         "samples": record.done,
         "samples_asked_for": options.samples,
         "samples_failed": record.done - record.good.size,
@@ -87,7 +88,8 @@ def as_table(record: Record) -> str:
     newton, cg = spread(record.newton_iterations[:n]), spread(record.iterations[:n])
     failed = n - record.good.size
     lines = [
-        f"Random diffusion: {x} x {y} x {z} cells, {record.problem.mesh.n_nodes:,} unknowns, {options.terms} terms",
+        f"Random diffusion: {x} x {y} x {z} cells, {record.problem.mesh.n_nodes:,} unknowns, {options.terms} terms"
+        + ("" if record.comm is None else f", {record.comm.size} ranks"),
         f"{n:,} samples ({points}, seed {options.seed}), {record.ensemble_size} at a time"
         + (f"; interrupted, {options.samples:,} were asked for" if n < options.samples else "")
         + (f"; {failed} did not converge and are left out" if failed else ""),

@@ -9,6 +9,7 @@ import sys
 from types import TracebackType
 from typing import Self
 
+from ensemble._command.shared.ranks import launched, share_threads
 from ensemble._compile.cache_folder import is_marked, mark
 
 __all__ = ["OneSampleCompilation", "start"]
@@ -24,6 +25,7 @@ JOB = "diffusion"
 
 def start(options: argparse.Namespace) -> OneSampleCompilation:
     """The second process of a run with these options; it starts before the imports of the first."""
+    share_threads()
     cells = options.cells
     options.warm_up_cells = min(WARM_UP_CELLS, max(cells) if isinstance(cells, tuple) else cells)
     return OneSampleCompilation(options, options.warm_up_cells)
@@ -46,7 +48,8 @@ class OneSampleCompilation:
     def __init__(self, options: argparse.Namespace, cells: int) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         wanted = options.scalar_runs > 0 and options.backend == "numpy" and (os.cpu_count() or 1) > 1
-        if wanted and not is_marked(JOB):
+        # A child of a rank would be taken for a rank.
+        if wanted and not launched() and not options.mpi and not is_marked(JOB):
             words = [f"--{name.replace('_', '-')}={getattr(options, name)}" for name in PHYSICS]
             words += [f"--cells={cells}", "--samples=1", "--ensemble-size=1", "--scalar-runs=0", "--quiet", "--json"]
             nowhere = subprocess.DEVNULL

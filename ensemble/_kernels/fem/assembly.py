@@ -116,11 +116,15 @@ def element_rows(connectivity, edges, interpolation, stiffness, reaction, advect
 def diffusion_residual(
     first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u, out
 ):
-    """r[i, s] = sum over the cells around node i, and their corners b, of (K + M/2)[i, b] u[b]; 0 at fixed nodes."""
+    """r[i, s] = sum over the cells around node i, and their corners b, of (K + M/2)[i, b] u[b]; 0 at fixed nodes.
+
+    Rows are those of `first_cell`: the first nodes of u, which may have more.
+    """
     xp = array_namespace(kappa)
     rows, _ = element_rows(connectivity, edges, interpolation, stiffness, reaction, advection, kappa, u)
     count = first_cell[1:] - first_cell[:-1]
-    residual = xp.zeros_like(u)
+    n_rows = count.shape[0]
+    residual = xp.zeros_like(u[:n_rows, ...])
     for offset in range(8):  # the offset-th cell of every node at once
         live = count > offset
         p = xp.where(live, first_cell[:-1] + offset, xp.zeros_like(count))
@@ -130,7 +134,7 @@ def diffusion_residual(
                 u, xp.take(connectivity[:, b], cell), axis=0
             )
             residual = xp.where(live[:, None], residual + term, residual)
-    return into(out, xp.where(fixed[:, None], xp.zeros_like(u), residual))
+    return into(out, xp.where(fixed[:n_rows, None], xp.zeros_like(residual), residual))
 
 
 def sum_by_target(terms, source, target, n_targets):
@@ -160,12 +164,13 @@ def diffusion_jacobian_and_residual(
     xp = array_namespace(kappa)
     shared = (first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection)
     _, rows = element_rows(connectivity, edges, interpolation, stiffness, reaction, advection, kappa, u)
-    node = xp.repeat(xp.arange(fixed.shape[0]), xp.astype(first_cell[1:] - first_cell[:-1], xp.int64))
+    n_rows = first_cell.shape[0] - 1
+    node = xp.repeat(xp.arange(n_rows), xp.astype(first_cell[1:] - first_cell[:-1], xp.int64))
     target = xp.take(indptr, node)[:, None] + xp.astype(slots, indptr.dtype)
     source = (cells * 64 + xp.astype(corners, cells.dtype) * 8)[:, None] + xp.arange(8, dtype=cells.dtype)
     nnz = indices.shape[0]
     entries = sum_by_target(rows, source[slots >= 0], target[slots >= 0], nnz)
-    row = xp.repeat(xp.arange(fixed.shape[0], dtype=indices.dtype), xp.astype(indptr[1:] - indptr[:-1], xp.int64))
+    row = xp.repeat(xp.arange(n_rows, dtype=indices.dtype), xp.astype(indptr[1:] - indptr[:-1], xp.int64))
     held = xp.take(fixed, row) | xp.take(fixed, indices)
     identity = xp.astype(row == indices, kappa.dtype)[:, None]
     entries = xp.where(held[:, None], xp.broadcast_to(identity, entries.shape), entries)
@@ -200,7 +205,7 @@ def _gather_rows(width, reacts, with_matrix):
         first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u,
         indptr, slots, values, residual, n_samples, first,
     ):  # fmt: skip
-        n_rows = fixed.size
+        n_rows = first_cell.size - 1  # `fixed` and u may have more nodes, those of other ranks
         for block in prange((n_rows + ROW_BLOCK - 1) // ROW_BLOCK):
             geometry = new(64, kappa.dtype)
             volume_u = new(8 * width, kappa.dtype)
@@ -266,7 +271,7 @@ def _run(with_matrix, mesh, tables, kappa, u, indptr, slots, values, residual):
 def _(
     first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u, out
 ):
-    out = output(out, u.shape, u.dtype)
+    out = output(out, (first_cell.size - 1, u.shape[1]), u.dtype)
     mesh = (first_cell, cells, corners, connectivity, fixed, edges)
     tables = (interpolation, stiffness, reaction, advection)
     no_slots, no_values = np.empty((0, 8), dtype=np.int8), np.empty(0, dtype=u.dtype)
@@ -279,7 +284,7 @@ def _(
     first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u,
     indptr, indices, slots, values, residual,
 ):  # fmt: skip
-    residual = output(residual, u.shape, u.dtype)
+    residual = output(residual, (first_cell.size - 1, u.shape[1]), u.dtype)
     values = output(values, (int(indptr[-1]), u.shape[1]), u.dtype)
     mesh = (first_cell, cells, corners, connectivity, fixed, edges)
     tables = (interpolation, stiffness, reaction, advection)
@@ -289,7 +294,7 @@ def _(
 
 def _run_on_device(with_matrix, mesh, tables, kappa, u, indptr, slots, values, residual):
     """Queue the assembly kernel; `tables` end with reaction and advection."""
-    n_rows, n_samples = u.shape
+    n_rows, n_samples = mesh[0].size - 1, u.shape[1]
     written = (values, residual) if with_matrix else (residual,)
     layout = cuda.layout_of(n_samples, u, kappa, *written)
     reacts = tables[2].shape[0] > 0
@@ -306,7 +311,7 @@ def _run_on_device(with_matrix, mesh, tables, kappa, u, indptr, slots, values, r
 def _(
     first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u, out
 ):
-    out = cuda.output(out, u, u.shape)
+    out = cuda.output(out, u, (first_cell.size - 1, u.shape[1]))
     mesh = (first_cell, cells, corners, connectivity, fixed, edges)
     _run_on_device(False, mesh, (interpolation, stiffness, reaction, advection), kappa, u, None, None, None, out)
     return out
@@ -317,7 +322,7 @@ def _(
     first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u,
     indptr, indices, slots, values, residual,
 ):  # fmt: skip
-    residual = cuda.output(residual, u, u.shape)
+    residual = cuda.output(residual, u, (first_cell.size - 1, u.shape[1]))
     values = cuda.output(values, u, (indices.shape[0], u.shape[1]))
     mesh = (first_cell, cells, corners, connectivity, fixed, edges)
     tables = (interpolation, stiffness, reaction, advection)

@@ -1,4 +1,7 @@
-"""Assembly of forms in passes over the elements: forms with common samples and one rule share a pass."""
+"""Assembly of forms in passes over the elements: forms with common samples and one rule share a pass.
+
+Longer than 400 lines: the checks of fields and of results belong to the passes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from ensemble._kernels.fem.forms import ElementTables
 from ensemble._kernels.fem.forms import assemble as assemble_terms
 from ensemble._typing import Array
 from ensemble.apps.fem.arguments import Vector
-from ensemble.apps.fem.fields import common_samples, placed_field, warn_if_not_finite
+from ensemble.apps.fem.fields import Field, common_samples, fitting_places, placed_field, warn_if_not_finite
 from ensemble.apps.fem.spaces import Space, space_of
 from ensemble.linalg import BcrsMatrix, CrsMatrix
 from ensemble.scalar import Ensemble
@@ -116,7 +119,47 @@ def assembled(
     """The results of `forms`, in the objects of `outs` where there is one."""
     name = forms[0].name if len(forms) == 1 else "assemble"
     space = space_of(mesh, name)
-    given = _given(name, space, fields)
+    if space.part is not None:
+        return _over_ranks(space, name, forms, outs, backend, check, fields)
+    return _assembled(space, name, forms, outs, backend, check, _given(name, space, fields), fields)
+
+
+def _over_ranks(
+    space: Space, name: str, forms: Sequence[Any], outs: Sequence[Any], backend: str | None, check: bool, fields: Any
+) -> list[Any]:
+    """The results over ranks: each assembles what its elements give to its rows, without messages."""
+    part = space.part
+    with part.alike():
+        fresh = all(out is None for out in outs)
+        require(fresh, name, "out", "be None on a mesh over ranks", "a result of an earlier call")
+        require(backend in (None, "numpy"), name, "backend", "be None or 'numpy' on a mesh over ranks", repr(backend))
+        places = {field: fitting_places(value, space) for field, value in fields.items()}
+    common = part.common_places(name, places)
+    placed = {f: Field(v.values if isinstance(v, Field) else v, common.get(f)) for f, v in fields.items()}
+    with part.alike():
+        given = _given(name, space, placed)
+        for kind, v in zip(given.kinds, given.values, strict=True):
+            on_host = v is None or isinstance(v, np.ndarray)
+            require(on_host, name, kind.name, "be an array of NumPy on a mesh over ranks", type(v).__name__)
+    values = {kind.name: v for kind, v in zip(given.kinds, given.values, strict=True) if v is not None}
+    part.agree(name, {kind.name: (kind.place, len(values[kind.name])) for kind in given.kinds if kind.name in values})
+    n_own = part.partition.n_local
+    whole = [
+        part.with_ghosts(v) if v is not None and kind.place == "node" and len(v) == n_own else v
+        for kind, v in zip(given.kinds, given.values, strict=True)
+    ]
+    made = _assembled(space, name, forms, outs, backend, check, given._replace(values=whole), fields)
+    return [
+        part.vector(result) if isinstance(result, Ensemble) else part.matrix(space.rank_graphs, result)
+        for result in made
+    ]
+
+
+def _assembled(
+    space: Space, name: str, forms: Sequence[Any], outs: Sequence[Any], backend: str | None, check: bool,
+    given: _Given, fields: Mapping[str, Any],
+) -> list[Any]:  # fmt: skip
+    """The results of `forms` on the elements of this process."""
     like = next((v for v in given.values if v is not None and not isinstance(v, np.ndarray)), np.empty(0))
     if backend is not None:
         like = prototype(one_of(backend, ("numpy", "cupy"), name, "backend"))

@@ -72,13 +72,21 @@ class BoundarySpace(MeshSpace):
             require_unmasked(facets, "BoundarySpace", "facets")
             chosen = array_of(facets, "BoundarySpace", "facets", f"be different numbers from 0 to {count - 1}")
             chosen = np.flatnonzero(chosen) if chosen.dtype == bool and chosen.shape == (count,) else chosen
-            require(chosen.size > 0, "BoundarySpace", "facets", "choose a facet", "none")
+            if chosen.size == 0 and mesh.part is not None:
+                chosen = chosen.reshape(-1).astype(np.int64)
+            require(chosen.size > 0 or mesh.part is not None, "BoundarySpace", "facets", "choose a facet", "none")
             whole = chosen.ndim == 1 and chosen.dtype.kind in "iu" and np.unique(chosen).size == chosen.size
             inside = whole and bool(((chosen >= 0) & (chosen < count)).all())
             wanted = f"be different numbers from 0 to {count - 1}"
-            seen = f"{chosen.dtype} {chosen.shape}" if not whole else f"{chosen.min()} to {chosen.max()}"
+            seen = (
+                f"{chosen.dtype} {chosen.shape}"
+                if not whole
+                else f"{chosen.min(initial=count)} to {chosen.max(initial=0)}"
+            )
             require(inside, "BoundarySpace", "facets", wanted, seen)
-        require(chosen.size > 0, "BoundarySpace", "facets", "choose a facet", "none")
+        # another rank may have what this one has not
+        somewhere = chosen.size > 0 if mesh.part is None else mesh.part.anywhere(chosen.size > 0)
+        require(somewhere, "BoundarySpace", "facets", "choose a facet", "none")
         nodes = mesh.boundary_facets[chosen]
         self.facets, self.elements, self.has_gradients = chosen, mesh.boundary_elements[chosen], bool(gradients)
         if gradients:  # and the corner opposite, whose function is zero on the facet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +12,11 @@ from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, contiguous, prototype, to_numpy
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.fem.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
+from ensemble._kernels.sparse.row_sums import SERIAL, Space
 from ensemble._typing import Array
 from ensemble.apps.fem import elements
 from ensemble.apps.fem.mesh import HexMesh
-from ensemble.linalg import CrsGraph
+from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.uq.fields.unit_cube import KarhunenLoeve
 
 __all__ = ["Discretization"]
@@ -60,18 +62,54 @@ class Discretization:
         self.has_advection = advection != 0.0
         self.stores_upper = not self.has_advection and isinstance(self.reference_array, np.ndarray)
         """Whether a solve stores the upper triangle of each matrix alone."""
-        self.modes = scaled_modes(mesh, field, standard_deviation)
+        edges = self._cover(field, standard_deviation)
+        # The derivative of c u^2 is 2 c u; an empty table means no source.
+        reaction = 2.0 * source * elements.MASS if source else np.empty((0, 8, 8))
+        self._floats = (edges, elements.SHAPE, elements.STIFFNESS, reaction, advection * elements.ADVECTION)
+        self._by_dtype: dict[np.dtype, tuple[Any, ...]] = {}
+        self._graphs: dict[bool, tuple[Any, ...]] = {}
+        self._matrix_free: dict[np.dtype, tuple[Any, ...]] = {}
+
+    def _cover(self, field: KarhunenLoeve, standard_deviation: float) -> np.ndarray:
+        """Make the modes, the graph and the incidences of the rows that are assembled; returns the edges of cells."""
+        mesh = self.mesh
+        self.modes = product_modes(scaled_axis_modes(mesh, field, standard_deviation))
         self.fixed = mesh.on_face(2, 0) | mesh.on_face(2, -1)
         self.graph = CrsGraph.unchecked(*mesh.coupling_graph(), (mesh.n_nodes, mesh.n_nodes))
         incidence = mesh.row_incidence()
         self.slots = incidence.slots
         self._shared = (incidence.first, incidence.cells, incidence.corners, mesh.connectivity, self.fixed)
-        # The derivative of c u^2 is 2 c u; an empty table means no source.
-        reaction = 2.0 * source * elements.MASS if source else np.empty((0, 8, 8))
-        self._floats = (mesh.edges, elements.SHAPE, elements.STIFFNESS, reaction, advection * elements.ADVECTION)
-        self._by_dtype: dict[np.dtype, tuple[Any, ...]] = {}
-        self._graphs: dict[bool, tuple[Any, ...]] = {}
-        self._matrix_free: dict[np.dtype, tuple[Any, ...]] = {}
+        return mesh.edges
+
+    # --- the rows and cells that this process has: all of them
+    space: Space = SERIAL
+    """That of vectors over the nodes."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that are assembled here."""
+        return int(self._shared[0].size) - 1
+
+    @property
+    def n_cells(self) -> int:
+        """Cells that contribute to those rows."""
+        return int(self.modes.shape[0]) // 8
+
+    @property
+    def nnz(self) -> int:
+        """Stored entries of those rows."""
+        return self.graph.nnz
+
+    def matrix(self, values: Any, symmetric: bool) -> Any:
+        """The matrix with these values, an array or an Ensemble."""
+        return (SymmetricCrsMatrix if symmetric else CrsMatrix)(self.graph, values)
+
+    def alike(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which arguments are checked: over ranks an error of one of them is raised on all."""
+        return contextlib.nullcontext()
+
+    def require_same(self, values: np.ndarray, function: str, argument: str) -> None:
+        """Raise ValueError on every rank unless all have the same `values`; there are no others here."""
 
     @cached_property
     def largest_modes(self) -> np.ndarray:
@@ -159,7 +197,7 @@ class Discretization:
 
     def initial_guess(self, n_samples: int, dtype: np.dtype) -> Array:
         """The boundary values, and zero inside, shape (n_nodes, n_samples)."""
-        u = empty_like(self.reference_array, (self.mesh.n_nodes, n_samples), dtype)
+        u = empty_like(self.reference_array, (self.n_rows, n_samples), dtype)
         u[...] = self.boundary_values
         return u
 
@@ -181,30 +219,39 @@ class Discretization:
         # No Gauss point lies below this bound; samples whose bound is not positive are evaluated point by point.
         bound = self.mean - self.largest_modes @ np.abs(y)
         for s in np.flatnonzero(bound <= 0.0):
-            kappa = to_numpy(self.coefficient(np.ascontiguousarray(y[:, s : s + 1])))[:, 0]
-            lowest = int(np.argmin(kappa))
-            if kappa[lowest] <= 0.0:
+            value, lowest = self._lowest(to_numpy(self.coefficient(np.ascontiguousarray(y[:, s : s + 1])))[:, 0])
+            if value <= 0.0:
                 x = ", ".join(f"{c:.4g}" for c in self.mesh.gauss_point(lowest // 8, lowest % 8))
                 raise ValueError(
                     _check.message(
                         function,
                         "y",
                         "keep the diffusivity above zero at every Gauss point",
-                        f"kappa = {kappa[lowest]:.4g} in sample {s} at ({x})",
+                        f"kappa = {value:.4g} in sample {s} at ({x})",
                         "Lower the variance, raise the mean, or draw y from a narrower range.",
                     )
                 )
 
+    def _lowest(self, kappa: np.ndarray) -> tuple[float, int]:
+        """The lowest of one sample's diffusivities, and the number of its Gauss point in the mesh."""
+        lowest = int(np.argmin(kappa))
+        return float(kappa[lowest]), lowest
 
-def scaled_modes(mesh: HexMesh, field: KarhunenLoeve, standard_deviation: float) -> np.ndarray:
-    """``sigma sqrt(lambda_m) phi_m`` at Gauss point q of cell e, in row 8 e + q: shape (8 * n_cells, n_terms)."""
+
+def scaled_axis_modes(mesh: HexMesh, field: KarhunenLoeve, standard_deviation: float) -> tuple[np.ndarray, ...]:
+    """The factors of ``sigma sqrt(lambda_m) phi_m`` along x, y and z, shapes (n_x, 2, n_terms) and so on."""
     x, y, z = (
         field.modes_along(axis, points.reshape(-1)).reshape(-1, 2, field.n_terms)
         for axis, points in enumerate(mesh.gauss_axes())
     )
-    z = z * (standard_deviation * np.sqrt(field.eigenvalues))
+    return x, y, z * (standard_deviation * np.sqrt(field.eigenvalues))
+
+
+def product_modes(factors: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The modes at Gauss point q of cell e in row 8 e + q, shape (8 * n_cells, n_terms)."""
+    x, y, z = factors
     product: np.ndarray = z[:, None, None, :, None, None] * y[:, None, None, :, None] * x[:, None, None, :]
-    return product.reshape(8 * mesh.n_cells, field.n_terms)
+    return product.reshape(-1, x.shape[-1])
 
 
 def upper_graph(indptr: np.ndarray, indices: np.ndarray, incidence: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -23,6 +23,7 @@ __all__ = [
     "at_points",
     "common_samples",
     "constant",
+    "fitting_places",
     "per_element",
     "placed_field",
     "warn_if_not_finite",
@@ -32,7 +33,7 @@ __all__ = [
 class Field:
     """Values with the place where they are given; made by `constant`, `at_nodes`, `per_element` and `at_points`."""
 
-    def __init__(self, values: Any, place: str) -> None:
+    def __init__(self, values: Any, place: str | None) -> None:
         self.values, self.place = values, place
 
 
@@ -111,14 +112,23 @@ def placed_field(function: str, name: str, value: Any, space: Space) -> tuple[Fi
     return FieldKind(name, place, shape[leading:], values.shape[-1] > 1), values, sample_set
 
 
+def fitting_places(value: Any, space: Space) -> list[str]:
+    """The places where a field may be given, by its shape or as its maker says; none for what has no shape."""
+    place = value.place if isinstance(value, Field) else None
+    value = value.values if isinstance(value, Field) else value
+    shape = value.samples.shape[:-1] if isinstance(value, Ensemble) else np.shape(value)
+    return [found for found in _fitting(tuple(shape), space, place) if place in (None, found)]
+
+
 def _fitting(shape: tuple[int, ...], space: Space, named: str | None) -> list[str]:
     """The places where a field of this shape may be given; `named` is the one that the caller says."""
     found = []
     small = len(shape) <= 2 and all(0 < length <= 9 for length in shape)
-    other = shape[:1] in ((space.n_nodes,), (space.n_elements,)) and shape != (space.dim, space.dim)
-    if small and (named == "number" or not other):
+    at_nodes = {space.n_nodes} | ({space.part.partition.n_local} if space.part is not None else set())
+    other = bool(shape) and shape[0] in {*at_nodes, space.n_elements} and shape != (space.dim, space.dim)
+    if small and (named == "number" or not other or space.part is not None):  # then ranks agree on the place
         found.append("number")
-    if shape and shape[0] == space.n_nodes and len(shape) <= 3:
+    if shape and shape[0] in at_nodes and len(shape) <= 3:
         found.append("node")
     if shape and shape[0] == space.n_elements:
         at_points = len(shape) > 1 and (shape[1] > 3 if named is None else named == "point")

@@ -121,6 +121,10 @@ class BilinearForm(_Form):
             For scalar functions a `CrsMatrix` of shape (n, n). For vector functions a `BcrsMatrix` with one block per
             pair of nodes: shape (3 n, 3 n), or (n, 3 n) and (3 n, n) where one function is a scalar; component c of
             node j has number ``3 j + c``. ``to_crs()`` stores it entry by entry.
+            On a mesh over ranks a `DistributedCrsMatrix` in place of both, on ``mesh.part.partition`` or, of vectors,
+            ``mesh.part.blocked(3)``; nodal fields are given at the rank's own nodes, in the order of
+            ``mesh.part.partition.rows``, or at all nodes of its elements, as ``mesh.points``. Assembly needs no
+            messages but one for fields at own nodes. `out` is None there.
 
         Raises
         ------
@@ -141,6 +145,9 @@ class LinearForm(_Form):
         self, mesh: Any, *, out: Any = None, backend: str | None = None, check: bool = True, **fields: Any
     ) -> Ensemble:
         """The vector with entry i = L(phi_i), an Ensemble of shape (n,), or (n, 3) for vector functions.
+
+        On a mesh over ranks its rows of this rank, shape (n_local,), or (3 n_local,) with the components of a node side
+        by side.
 
         Parameters and errors are those of `BilinearForm.assemble`; `out` is an Ensemble of an earlier call.
         """

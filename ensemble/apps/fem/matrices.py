@@ -13,6 +13,7 @@ from ensemble.apps.fem.element_kernels import edge_lengths
 from ensemble.apps.fem.fields import Field, constant, per_element
 from ensemble.apps.fem.forms import bilinear_form, linear_form
 from ensemble.apps.fem.spaces import space_of
+from ensemble.apps.fem.tet_mesh import TetMesh
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
 
 __all__ = ["mass_matrix", "pressure_stabilisation", "stiffness_matrix"]
@@ -146,6 +147,8 @@ def pressure_stabilisation(mesh: Any, theta: float = 1.0, *, backend: str | None
     (True, 0.0)
     """
     theta = positive(theta, "pressure_stabilisation", "theta")
+    if isinstance(mesh, TetMesh):
+        mesh.require_whole("pressure_stabilisation")
     K = scaled_stiffness.assemble(mesh, lengths=per_element(edge_lengths(mesh)), backend=backend)
     inverse = 1.0 / (theta * lumped_mass.assemble(mesh, backend=backend))
     n = K.shape[0]

@@ -45,6 +45,7 @@ def merge_nodes(mesh: TetMesh, pairs: Any) -> np.ndarray:
     from scipy.sparse.csgraph import connected_components
 
     _check.require_type(mesh, TetMesh, "merge_nodes", "mesh", "be a TetMesh")
+    mesh.require_whole("merge_nodes")
     _check.require_unmasked(pairs, "merge_nodes", "pairs")
     pairs = _check.array_of(pairs, "merge_nodes", "pairs", "have shape (n, 2)")
     pairs = pairs.astype(np.int64) if pairs.size == 0 else pairs
@@ -102,6 +103,7 @@ def periodic(mesh: TetMesh, axes: int | tuple[int, ...], *, tolerance: float = 1
     64
     """
     _check.require_type(mesh, TetMesh, "periodic", "mesh", "be a TetMesh")
+    mesh.require_whole("periodic")
     chosen = axes if isinstance(axes, tuple | list) else (axes,)
     numbers = [_check.integer(axis, "periodic", "axes", minimum=0) for axis in chosen]
     _check.require(max(numbers, default=3) <= 2, "periodic", "axes", "be from 0 to 2", repr(axes))

@@ -5,6 +5,7 @@ Longer than 400 lines: half of them describe options.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, contiguous, library_and_device, to_numpy
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, real_samples, require_coefficient
 from ensemble.apps.fem.discretization import Discretization
@@ -76,6 +78,13 @@ class RandomDiffusion:
         y; `mean` is then its median, and sigma^2 has no unit.
     backend : {"numpy", "cupy"}
         Whose arrays hold the samples: "cupy" assembles and solves on a CUDA device, and returns its arrays.
+    comm : communicator of mpi4py, or `distributed.serial()`, optional
+        Share the nodes out to its ranks, which make every call together and with equal arguments. Vectors (`u`, `u0`,
+        `u` of a result) are then those of this rank's nodes, ``partition.rows``; ``partition.gather(result.u)`` puts
+        the whole together. Responses, counts and statuses are those of all ranks, with the same bits on any number of
+        ranks. "stored" operators and the default preconditioner alone; "numpy" alone.
+    domains : int, optional
+        Domains of the partition over ranks, see `Partition`; bits depend on their number.
 
     Attributes
     ----------
@@ -84,7 +93,10 @@ class RandomDiffusion:
     discretization : Discretization
         Tables and assembly passes, on plain arrays.
     graph : CrsGraph, shape (n_nodes, n_nodes)
-        Of the Jacobian, for all samples.
+        Of the Jacobian, for all samples. Over ranks shape (n_local, n_local + n_ghosts): places among the nodes of this
+        rank and, behind them, those of other ranks that its rows couple to.
+    partition : Partition or None
+        Of the nodes, over the ranks of `comm`: by coordinates.
 
     Raises
     ------
@@ -119,20 +131,30 @@ class RandomDiffusion:
         mode_order: str = "lexicographic",
         coefficient: str = "affine",
         backend: str = "numpy",
+        comm: Any = None,
+        domains: int | None = None,
     ) -> None:
         name = "RandomDiffusion"
-        _check.one_of(backend, BACKENDS, name, "backend")
-        _check.one_of(coefficient, COEFFICIENTS, name, "coefficient")
-        mean = _check.positive(mean, name, "mean")
-        variance = _check.positive(variance, name, "variance", zero=True)
-        source, self.advection = _check.finite(source, name, "source"), _check.finite(advection, name, "advection")
-        require_setup_memory(cell_counts(cells, name), _check.integer(n_terms, name, "n_terms", minimum=1))
-        self.mesh = HexMesh.box(cells, grading=grading)
-        self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
-        self.discretization = Discretization(
+        with over(comm, name):
+            _check.one_of(backend, BACKENDS, name, "backend")
+            _check.one_of(coefficient, COEFFICIENTS, name, "coefficient")
+            mean = _check.positive(mean, name, "mean")
+            variance = _check.positive(variance, name, "variance", zero=True)
+            source, self.advection = _check.finite(source, name, "source"), _check.finite(advection, name, "advection")
+            on_host = comm is None or backend == "numpy"
+            _check.require(on_host, name, "backend", "be 'numpy' with comm", repr(backend))
+            wanted = "be None without comm, which shares domains out"
+            _check.require(comm is not None or domains is None, name, "domains", wanted, domains)
+            n_terms = _check.integer(n_terms, name, "n_terms", minimum=1)
+            require_setup_memory(cell_counts(cells, name), n_terms, 1 if comm is None else comm.size)
+            self.mesh = HexMesh.box(cells, grading=grading)
+            self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
+        problem = (
             self.mesh, self.field, mean, float(np.sqrt(variance)), source, self.advection,
             coefficient == "lognormal", backend,
         )  # fmt: skip
+        self.discretization = Discretization(*problem) if comm is None else over_ranks(comm, domains, *problem)
+        self.partition: Any = getattr(self.discretization, "partition", None)
         self.graph = self.discretization.graph
         self._workspaces: dict[tuple[int, np.dtype], Workspace] = {}
         self._hierarchies = HierarchyCache(self.discretization)
@@ -165,14 +187,14 @@ class RandomDiffusion:
         u : Ensemble or array, shape (n_nodes,), optional
             By default the boundary values, and zero inside.
         symmetric : bool
-            Store the upper triangle alone: half the memory, and half the time of all products. Not with advection, and
-            not on a device.
+            Store the upper triangle alone: half the memory, and half the time of all products. Not with advection, not
+            on a device, and not over ranks.
         out : CrsMatrix or SymmetricCrsMatrix, optional
             A matrix from an earlier call like this one, to be overwritten: new memory can cost more than the assembly.
 
         Returns
         -------
-        CrsMatrix or SymmetricCrsMatrix, shape (n_nodes, n_nodes)
+        CrsMatrix or SymmetricCrsMatrix, shape (n_nodes, n_nodes); over ranks DistributedCrsMatrix
             Rows and columns of nodes at z = 0 and z = 1 are those of the identity.
         Ensemble, shape (n_nodes,)
             The residual, zero at those nodes. A plain array if `y` and `u` are.
@@ -182,24 +204,27 @@ class RandomDiffusion:
         ValueError
             As for `check`, or if `u` or `out` does not fit, or `symmetric` is asked for where it cannot be.
         """
-        wanted = "be False with advection, whose matrix is not symmetric, and on a device"
+        wanted = "be False with advection, whose matrix is not symmetric, on a device and over ranks"
         discrete = self.discretization
         seen = f"True with advection = {self.advection:g} on {library_and_device(discrete.reference_array)[1]}"
-        _check.require(not symmetric or discrete.stores_upper, "RandomDiffusion.assemble", "symmetric", wanted, seen)
         parameters = self._parameters(y, "assemble")
-        if u is None:
-            state = self.discretization.initial_guess(parameters.shape[1], parameters.dtype)
-        else:
-            parameters, state = self._fit(parameters, u)
+        with discrete.alike():
+            _check.require(
+                not symmetric or discrete.stores_upper, "RandomDiffusion.assemble", "symmetric", wanted, seen
+            )
+            if u is None:
+                state = discrete.initial_guess(parameters.shape[1], parameters.dtype)
+            else:
+                parameters, state = self._fit(parameters, u)
+            buffer = self._values_of(out, state, symmetric)
         sample_set = _sample_set(parameters.shape[1], y, u)
         work = self._workspaces.pop((parameters.shape[1], parameters.dtype), Workspace())
         work.kappa = self.discretization.coefficient(parameters, work.kappa)
-        buffer = self._values_of(out, state, symmetric)
         values, residual = self.discretization.jacobian_and_residual(work.kappa, state, buffer, symmetric)
         self._workspaces[parameters.shape[1], parameters.dtype] = work
         if not isinstance(y, Ensemble) and not isinstance(u, Ensemble):
-            return MATRICES[symmetric](self.graph, values), residual[:, 0]
-        return MATRICES[symmetric](self.graph, Ensemble(values, sample_set)), Ensemble(residual, sample_set)
+            return discrete.matrix(values, symmetric), residual[:, 0]
+        return discrete.matrix(Ensemble(values, sample_set), symmetric), Ensemble(residual, sample_set)
 
     def solve(
         self,
@@ -262,21 +287,17 @@ class RandomDiffusion:
             "affine" for a coefficient that is not; or if `solver` is "direct" with another operator, a preconditioner
             or coupled samples.
         """
-        multigrid = require_operator(operator, preconditioner, self.discretization)
-        can_be_direct = operator == "stored" and preconditioner is None and coupling == "independent"
-        solver = self._solver(solver, can_be_direct)
-        _check.require(
-            self.advection == 0.0 or solver != "cg", "RandomDiffusion.solve", "advection",
-            "be 0 for solver 'cg', because conjugate gradients need a symmetric matrix", f"{self.advection:g}",
-            "Use 'gmres' or 'bicgstab'.",
-        )  # fmt: skip
+        discrete = self.discretization
+        with discrete.alike():
+            multigrid, solver = self._choices(operator, preconditioner, coupling, solver)
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
         sample_set = _sample_set(key[0], y, u0)
-        if key not in self._workspaces:
-            self._prepare(*key, multigrid, operator)
-        start_values = self.discretization.initial_guess(*key)
-        guess = start_values if u0 is None else self._start(u0, start_values)
+        with discrete.alike():
+            if key not in self._workspaces:
+                self._prepare(*key, multigrid, operator)
+            start_values = discrete.initial_guess(*key)
+            guess = start_values if u0 is None else self._start(u0, start_values)
         work = self._workspaces.pop(key, Workspace())
         options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
         if solver == "direct":
@@ -292,12 +313,13 @@ class RandomDiffusion:
         else:
             system = OperatorSystem(self.discretization, parameters, operator, linear_solver)
         reference = None if u0 is None else system.reference(start_values)
-        outcome = newton(
-            system.residual, system.jacobian, Ensemble(guess, sample_set), solver=system.solve, rtol=rtol,
-            reference=reference, max_iterations=max_newton_iterations,
-        )  # fmt: skip
-        u = outcome.u.samples
-        squares = to_numpy(dot(u, u, None))
+        with in_space(discrete.space):
+            outcome = newton(
+                system.residual, system.jacobian, Ensemble(guess, sample_set), solver=system.solve, rtol=rtol,
+                reference=reference, max_iterations=max_newton_iterations,
+            )  # fmt: skip
+            u = outcome.u.samples
+            squares = to_numpy(dot(u, u, None))
         response = np.where(outcome.converged, squares / self.mesh.n_nodes, np.nan).astype(squares.dtype)
         self._workspaces[key] = work
         system.seconds["total"] = time.perf_counter() - start
@@ -305,6 +327,27 @@ class RandomDiffusion:
         of_samples = response[0] if plain else Ensemble(asarray_like(response, u), sample_set)
         counts = outcome.iterations, np.asarray(outcome.linear_iterations)
         return DiffusionResult(u[:, 0] if plain else outcome.u, of_samples, *counts, outcome, system.seconds)
+
+    def _choices(
+        self, operator: str, preconditioner: Multigrid | None, coupling: str, solver: str | None
+    ) -> tuple[Multigrid, str]:
+        """The preconditioner and the name of the linear solver, or an error if the choices do not go together."""
+        name = "RandomDiffusion.solve"
+        multigrid = require_operator(operator, preconditioner, self.discretization)
+        own = operator == "stored" and multigrid.matrix == "sample" and solver not in ("direct", "auto")
+        _check.require(
+            self.partition is None or own, name, "comm",
+            "be None for operators that are not stored, the hierarchy of the mean, and the solvers 'direct' and 'auto'",
+            f"operator={operator!r}, {multigrid}, solver={solver!r}",
+        )  # fmt: skip
+        can_be_direct = operator == "stored" and preconditioner is None and coupling == "independent"
+        chosen = self._solver(solver, can_be_direct)
+        _check.require(
+            self.advection == 0.0 or chosen != "cg", name, "advection",
+            "be 0 for solver 'cg', because conjugate gradients need a symmetric matrix", f"{self.advection:g}",
+            "Use 'gmres' or 'bicgstab'.",
+        )  # fmt: skip
+        return multigrid, chosen
 
     def _prepare(self, n_samples: int, dtype: np.dtype, multigrid: Multigrid, operator: str) -> None:
         """Before the first solve of so many samples: is there memory for it; start to compile a device's kernels."""
@@ -335,7 +378,7 @@ class RandomDiffusion:
         wanted = f"have shape {start.shape[:1]} and {start.shape[1]} samples, or 1"
         seen = f"shape {state.shape[:-1]} with {state.shape[-1]} samples"
         _check.require(fits, "RandomDiffusion.solve", "u0", wanted, seen)
-        xp, fixed = array_namespace(start), asarray_like(self.discretization.fixed[:, None], start)
+        xp, fixed = array_namespace(start), asarray_like(self.discretization.fixed[: start.shape[0], None], start)
         return xp.astype(xp.where(fixed, start, asarray_like(state, start)), start.dtype, copy=False)
 
     def operator(self, kappa: Any) -> DiffusionOperator:
@@ -356,19 +399,23 @@ class RandomDiffusion:
         ValueError
             If `kappa` does not fit or is not above zero.
         """
+        name = "RandomDiffusion.operator"
+        _check.require(self.partition is None, name, "the problem", "be one without comm", repr(self.partition))
         reference_array = self.discretization.reference_array
-        samples = require_coefficient(kappa, self.mesh.n_cells, reference_array, "RandomDiffusion.operator")
+        samples = require_coefficient(kappa, self.mesh.n_cells, reference_array, name)
         return DiffusionOperator(self.discretization, Ensemble(samples, set_of(kappa)))
 
     def _parameters(self, y: Any, function: str) -> np.ndarray:
         """The checked parameters, shape (n_terms, n_samples)."""
         function = f"RandomDiffusion.{function}"
-        samples = self._host(real_samples(y, function, "y"), function)
-        shape = (self.field.n_terms,)
-        advice = "For many samples, pass an Ensemble, its samples in the last axis."
-        _check.require(samples.shape[:-1] == shape, function, "y", f"have shape {shape}", samples.shape[:-1], advice)
-        dtype = samples.dtype if samples.dtype == np.float32 else np.float64
-        samples = np.ascontiguousarray(samples, dtype=dtype)
+        with self.discretization.alike():
+            samples = self._host(real_samples(y, function, "y"), function)
+            shape, seen = (self.field.n_terms,), samples.shape[:-1]
+            advice = "For many samples, pass an Ensemble, its samples in the last axis."
+            _check.require(seen == shape, function, "y", f"have shape {shape}", seen, advice)
+            dtype = samples.dtype if samples.dtype == np.float32 else np.float64
+            samples = np.ascontiguousarray(samples, dtype=dtype)
+        self.discretization.require_same(samples, function, "y")
         self.discretization.require_positive(samples, function)
         return samples
 
@@ -386,7 +433,8 @@ class RandomDiffusion:
         """The buffer that `out` offers."""
         if out is None:
             return None
-        kind = MATRICES[symmetric]
+        template = getattr(self.discretization, "template", None)  # over ranks
+        kind: Any = MATRICES[symmetric] if template is None else type(template)
         shape = (int(self.graph.upper.starts[-1]) if symmetric else self.graph.nnz, state.shape[1])
         _check.require_type(out, kind, "RandomDiffusion.assemble", "out", f"be a {kind.__name__}")
         _check.require(
@@ -402,14 +450,34 @@ class RandomDiffusion:
         """Parameters and state with one dtype and one number of samples."""
         state = real_samples(u, "RandomDiffusion.assemble", "u")
         n_samples = max(y.shape[1], state.shape[-1])
-        good = state.shape[:-1] == (self.mesh.n_nodes,) and {y.shape[1], state.shape[-1]} <= {1, n_samples}
-        wanted = f"have shape ({self.mesh.n_nodes},) and {y.shape[1]} samples, or 1"
+        good = state.shape[:-1] == (self.discretization.n_rows,) and {y.shape[1], state.shape[-1]} <= {1, n_samples}
+        wanted = f"have shape ({self.discretization.n_rows},) and {y.shape[1]} samples, or 1"
         seen = f"shape {state.shape[:-1]} with {state.shape[-1]} samples"
         _check.require(good, "RandomDiffusion.assemble", "u", wanted, seen)
         dtype = np.result_type(y.dtype, state.dtype)
         wide = (array_namespace(a).broadcast_to(a, (a.shape[0], n_samples)) for a in (y, state))
         y, state = (contiguous(a, dtype) for a in wide)
         return y, asarray_like(state, self.discretization.reference_array)
+
+
+def over(comm: Any, function: str) -> contextlib.AbstractContextManager[None]:
+    """A context for the check of arguments: an error on one rank of `comm` is raised on all."""
+    if comm is None:
+        return contextlib.nullcontext()
+    from ensemble.distributed.agreement import agreement, require_communicator
+
+    require_communicator(comm, function)
+    return agreement(comm)
+
+
+def over_ranks(comm: Any, domains: int | None, mesh: HexMesh, *others: Any) -> Any:
+    """The discretization whose nodes are shared out by coordinates."""
+    from ensemble.apps.fem.rank_discretization import RankDiscretization
+    from ensemble.distributed import Partition
+
+    points = HexMesh(mesh.axes).points if comm.rank == 0 else None
+    partition = Partition(mesh.n_nodes, comm, domains, coordinates=points, method="coordinates")
+    return RankDiscretization(partition, mesh, *others)
 
 
 def _sample_set(n_samples: int, *operands: Any) -> Any:

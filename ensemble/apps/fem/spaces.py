@@ -59,6 +59,8 @@ class Space:
     dim: int
     n_points: int | None = None
     has_gradients = True
+    part: Any = None
+    """The rank's part of a mesh that is shared out, see `TetMesh`."""
     name = "Space"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -93,7 +95,7 @@ class Space:
     @functools.cached_property
     def visits(self) -> np.ndarray:
         """The order in which elements are added, int32: neighbours in space follow each other."""
-        return spatial_order(*self._places)
+        return spatial_order(*self._places, part=self.part)
 
     @functools.cached_property
     def visited_unknowns(self) -> np.ndarray:
@@ -142,6 +144,11 @@ class Space:
         }
 
     @functools.cached_property
+    def rank_graphs(self) -> dict[Any, Any]:
+        """What `MeshPart.matrix` keeps of matrices on this space."""
+        return {}
+
+    @functools.cached_property
     def _parts(self) -> ThreadParts:
         return ThreadParts(self.element_map, self.visited_unknowns)
 
@@ -174,7 +181,9 @@ class MeshSpace(Space):
     def __init__(self, mesh: TetMesh, nodes: np.ndarray, numbers: Any) -> None:
         self.mesh, self.nodes, self.n_nodes, self.dim = mesh, nodes, mesh.n_nodes, 3
         self.unknowns, self.n_unknowns, self.numbers = self.nodes, self.n_nodes, None
+        self.part = mesh.part
         if numbers is not None:
+            require(self.part is None, self.name, "numbers", "be None for a mesh over ranks", kind_of(numbers))
             require_unmasked(numbers, self.name, "numbers")
             wanted = f"be {self.n_nodes} integers, one per node"
             numbers = array_of(numbers, self.name, "numbers", wanted)
@@ -390,16 +399,18 @@ def _near_rows(made: ElementMap, points: np.ndarray | None) -> np.ndarray:
     return compact_order(graph_points(made.indptr, made.indices) if points is None else points, RUN)
 
 
-def spatial_order(points: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+def spatial_order(points: np.ndarray, rows: np.ndarray | None = None, part: Any = None) -> np.ndarray:
     """Points along a Z-curve through a grid of 32 cells per axis, int32: what is near in space is near in the order.
 
-    With `rows` the order of ``points[rows]``.
+    With `rows` the order of ``points[rows]``. With `part` the grid is that of all ranks, so that the order of a rank's
+    elements is theirs in the whole mesh.
     """
     rows = np.arange(len(points), dtype=np.int32) if rows is None else rows
     dim, n_chunks = points.shape[1], -(-rows.size // CHUNK)
     bounds = np.empty((2, n_chunks, dim))
     bounds_of(points, rows, *bounds)
     low, high = bounds[0].min(axis=0, initial=np.inf), bounds[1].max(axis=0, initial=-np.inf)
+    low, high = (low, high) if part is None else part.bounds(low, high)
     scale = np.where(high > low, 31.999 / np.where(high > low, high - low, 1.0), 0.0)
     spread = np.array([sum((cell >> bit & 1) << dim * bit for bit in range(5)) for cell in range(32)], dtype=np.int16)
     keys, order = np.empty(rows.size, dtype=np.int16), np.empty(rows.size, dtype=np.int32)

@@ -1,9 +1,12 @@
-"""Meshes of tetrahedra: checked when made, generated from boxes, renumbered and refined."""
+"""Meshes of tetrahedra: checked when made, generated from boxes, renumbered and refined.
+
+Longer than 400 lines: a third of them describe arguments.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,9 +42,20 @@ class TetMesh:
     points : array, shape (n_nodes, 3), in m
     tets : array of int, shape (n_elements, 4)
         The corners of each element, ordered so that ``det(x1 - x0, x2 - x0, x3 - x0) > 0``.
+    comm : communicator of mpi4py, or `distributed.serial()`, optional
+        Share the nodes out to its ranks by their coordinates. `points` and `tets` are those of rank 0; on the others
+        they are not used and may be None. The mesh of a rank has its own nodes and one layer of elements around them:
+        `points`, `tets` and all that is worked out from them are those of the rank. Forms give a `DistributedCrsMatrix`
+        and vectors of its rows, see `BilinearForm.assemble`.
+    domains : int, optional
+        Domains of that partition, see `Partition`; bits depend on their number.
 
     Attributes
     ----------
+    part : MeshPart or None
+        With `comm`: ``part.partition``, the `Partition` of the nodes; ``part.own``, the slice of the rank's own nodes
+        among `points`, whose order is that of ``part.partition.rows``; ``part.nodes`` and ``part.elements``, the
+        caller's numbers of `points` and `tets`; ``part.blocked(3)``, the `Partition` of three unknowns for each node.
     point_data, cell_data, facet_data : dict of arrays
         What `read` found in a file: values by name, one per node, per element, and per facet of `boundary_facets`.
 
@@ -65,8 +79,16 @@ class TetMesh:
     point_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
     cell_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
     facet_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
+    part: Any = field(default=None, init=False)
+    comm: InitVar[Any] = None
+    domains: InitVar[int | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, comm: Any, domains: int | None) -> None:
+        wanted = "be None without comm, which shares domains out"
+        _check.require(comm is not None or domains is None, "TetMesh", "domains", wanted, domains)
+        if comm is not None:
+            self._share(comm, domains, lambda: TetMesh(self.points, self.tets))
+            return
         given = {}
         for name, width, kinds, what in (("points", 3, "biuf", "real numbers"), ("tets", 4, "iu", "integers")):
             _check.require_unmasked(getattr(self, name), "TetMesh", name)
@@ -93,9 +115,24 @@ class TetMesh:
             self._name_faulty()
         self.__setstate__({"volumes": volumes})
 
+    def _share(self, comm: Any, domains: int | None, make: Callable[[], TetMesh]) -> None:
+        """Take this rank's part of the mesh that ``make()`` gives on rank 0."""
+        from ensemble.apps.fem.mesh_part import shared_mesh
+        from ensemble.distributed.agreement import require_communicator
+
+        require_communicator(comm, "TetMesh")
+
+        def whole() -> tuple[TetMesh, np.ndarray]:
+            mesh = make()
+            return mesh, mesh._alone
+
+        names = ("points", "tets", "volumes", "part")
+        self.__setstate__(dict(zip(names, shared_mesh(comm, domains, whole), strict=True)))
+
     def __getstate__(self) -> dict[str, Any]:
         """What copies and files hold: not what was worked out from it."""
-        return {name: self.__dict__[name] for name in (*self.__dataclass_fields__, "volumes")}
+        names = (*(each.name for each in fields(self)), "volumes")
+        return {name: self.__dict__[name] for name in names if name in self.__dict__}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -198,6 +235,8 @@ class TetMesh:
         jitter: float = 0.0,
         terrain: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
         seed: int | None = None,
+        comm: Any = None,
+        domains: int | None = None,
     ) -> TetMesh:
         """Divide a box with one corner at the origin into cells of six tetrahedra (Kuhn's).
 
@@ -212,6 +251,8 @@ class TetMesh:
             Height h(x, y) of the ground in m; a node at height z moves to ``z + h (1 - z / lengths[2])``.
         seed : int, optional
             Of the jitter.
+        comm, domains
+            As for `TetMesh`: rank 0 makes the whole, and shares it out.
 
         Returns
         -------
@@ -227,6 +268,12 @@ class TetMesh:
         >>> TetMesh.box((3, 2, 1), jitter=0.1, seed=7).n_elements
         36
         """
+        if comm is not None:
+            shared = cls.__new__(cls)
+            shared.__dict__.update(point_data={}, cell_data={}, facet_data={})
+            more = {"lengths": lengths, "jitter": jitter, "terrain": terrain, "seed": seed}
+            shared._share(comm, domains, lambda: cls.box(cells, **more))  # type: ignore[arg-type]
+            return shared
         counts = cell_counts(cells, "TetMesh.box")
         wanted = "TetMesh.box", "lengths", "be three numbers"
         _check.require(_check.array_of(lengths, *wanted).shape == (3,), *wanted, repr(lengths))
@@ -298,6 +345,8 @@ class TetMesh:
     @cached_property
     def _alone(self) -> np.ndarray:
         """Facet i of element e as ``4 e + i`` where it belongs to no other element, ascending."""
+        if self.part is not None:  # facets at the end of the layer of elements are no boundary
+            return self.part.alone  # type: ignore[no-any-return]
         ordered = np.sort(self.tets[:, FACETS].reshape(-1, 3), axis=1)
         order = np.lexsort(ordered.T[::-1])
         new = np.ones(len(order) + 1, dtype=bool)
@@ -317,6 +366,8 @@ class TetMesh:
 
     def boundary_nodes(self, selector: Condition | None = None) -> np.ndarray:
         """The nodes of the boundary, or of the boundary facets that `facets_where` selects; ascending.
+
+        Over ranks among the local nodes: all that are the rank's own, and of the others those on facets of `tets`.
 
         Examples
         --------
@@ -348,6 +399,7 @@ class TetMesh:
         seed : int, optional
             Of "shuffled".
         """
+        self.require_whole("TetMesh.renumbered")
         rng = np.random.default_rng(seed)
         if isinstance(order, str):
             _check.one_of(order, ("rcm", "shuffled"), "TetMesh.renumbered", "order")
@@ -364,6 +416,11 @@ class TetMesh:
         elements = rng.permutation(self.n_elements) if shuffled else np.argsort(tets.min(axis=1), kind="stable")
         return TetMesh(self.points[old], tets[elements])
 
+    def require_whole(self, function: str) -> None:
+        """Raise ValueError where this is the part of a mesh that one rank has."""
+        wanted, advice = "be one of a single process", "Do it before the mesh is shared out."
+        _check.require(self.part is None, function, "mesh", wanted, "one over ranks", advice)
+
     def _cuthill_mckee(self) -> np.ndarray:
         import scipy.sparse as sp
         from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -379,6 +436,7 @@ class TetMesh:
         Four of them are at the corners; the octahedron between them is cut along the shortest of its three diagonals,
         the first among equals.
         """
+        self.require_whole("TetMesh.refined")
         edges, of_element = self._edges
         middle = (self.points[edges[:, 0]] + self.points[edges[:, 1]]) * 0.5
         points = np.concatenate([self.points, middle])
@@ -398,3 +456,7 @@ class TetMesh:
                 octahedron[here, k] = m[here][:, [a, b, ring[k], ring[(k + 1) % 4]]]
         tets = np.concatenate([np.moveaxis(np.array(corners), 2, 0), octahedron], axis=1).reshape(-1, 4)
         return TetMesh.oriented(points, tets)
+
+
+for name in ("comm", "domains"):  # arguments alone: a mesh has `part`
+    delattr(TetMesh, name)

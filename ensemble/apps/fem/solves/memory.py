@@ -39,14 +39,15 @@ def bytes_needed(
     matrix-free one no matrix. `copy_itemsize`: bytes of a value of the hierarchy where it holds a copy of the matrix in
     a type of its own, else 0.
     """
-    nnz, mesh, n_terms = discretization.graph.nnz, discretization.mesh, discretization.modes.shape[1]
+    nnz, n_terms = discretization.nnz, discretization.modes.shape[1]
+    n_rows, n_cells = discretization.n_rows, discretization.n_cells
     index_bytes = nnz * 4 * OPERATOR_COMPLEXITY
-    shared = int(index_bytes + mesh.n_nodes * GALERKIN_BYTES + mesh.n_cells * (8 * itemsize * n_terms + 150))
-    per_sample = itemsize * N_VECTORS * mesh.n_nodes
+    shared = int(index_bytes + n_rows * GALERKIN_BYTES + n_cells * (8 * itemsize * n_terms + 150))
+    per_sample = itemsize * N_VECTORS * n_rows
     if operator == "affine":
-        shared += int(itemsize * (n_terms + 1) * (OPERATOR_COMPLEXITY * nnz + 8 * mesh.n_cells))
+        shared += int(itemsize * (n_terms + 1) * (OPERATOR_COMPLEXITY * nnz + 8 * n_cells))
     else:
-        per_sample += itemsize * 8 * mesh.n_cells
+        per_sample += itemsize * 8 * n_cells
     if operator == "stored":
         per_sample += int((itemsize + copy_itemsize) * OPERATOR_COMPLEXITY * nnz)
     return per_sample * n_samples, shared
@@ -61,9 +62,12 @@ def host_bytes(needed: int) -> int:
     return free
 
 
-def require_setup_memory(cells: list[int], n_terms: int) -> None:
-    """Raise MemoryError where the mesh and the modes cannot fit the host's memory, in which both are made."""
-    needed = math.prod(cells) * (SETUP_BYTES + 64 * n_terms)
+def require_setup_memory(cells: list[int], n_terms: int, ranks: int = 1) -> None:
+    """Raise MemoryError where the mesh and the modes cannot fit the host's memory, in which both are made.
+
+    Of several ranks each makes its share, perhaps on a host of its own.
+    """
+    needed = math.prod(cells) * (SETUP_BYTES + 64 * n_terms) // ranks
     free = host_bytes(needed)
     if needed > free:
         seen = f"{' x '.join(map(str, cells))} cells and {n_terms} terms, which need at least {needed / 1e9:.1f} GB"

@@ -9,7 +9,6 @@ import numpy as np
 from ensemble._typing import Array
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.solves.timed_system import LinearSolver, TimedSystem
-from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import Hierarchy
 from ensemble.scalar import Ensemble
 
@@ -35,7 +34,7 @@ class StoredSystem(TimedSystem):
         workspace: Workspace,
         linear_solver: LinearSolver,
     ) -> None:
-        super().__init__(linear_solver, discretization.reference_array)
+        super().__init__(linear_solver, discretization.reference_array, discretization.space)
         self.discretization, self.workspace = discretization, workspace
         self.n_residuals = 0
         with self.phase("coefficient"):
@@ -54,13 +53,12 @@ class StoredSystem(TimedSystem):
                 return Ensemble(self._assemble(u.samples))
             return Ensemble(self.discretization.residual(self.workspace.kappa, u.samples))
 
-    def jacobian(self, u: Ensemble) -> CrsMatrix | SymmetricCrsMatrix:
+    def jacobian(self, u: Ensemble) -> Any:
         """The matrices at the `u` of the last residual."""
         with self.phase("assembly"):
             if self.n_residuals > 1:
                 self._assemble(u.samples)
-        kind = SymmetricCrsMatrix if self.discretization.stores_upper else CrsMatrix
-        return kind(self.discretization.graph, self.workspace.values)
+        return self.discretization.matrix(self.workspace.values, self.discretization.stores_upper)
 
     def _assemble(self, u: Array) -> Array:
         """The residual; the Jacobian's values go to the workspace."""

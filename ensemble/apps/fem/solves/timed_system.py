@@ -12,6 +12,7 @@ import numpy as np
 
 from ensemble._backend import synchronize, to_numpy
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.sparse.row_sums import SERIAL, Space, in_space
 from ensemble._typing import Array
 from ensemble.krylov import SolveResult
 from ensemble.scalar import Ensemble
@@ -31,9 +32,9 @@ class LinearSolver:
 class TimedSystem:
     """Base of the systems that `newton` solves; subclasses give ``residual(u)`` and ``jacobian(u)``."""
 
-    def __init__(self, linear_solver: LinearSolver, reference_array: Array) -> None:
-        """`reference_array` lies on the device whose work is timed."""
-        self.linear_solver, self.reference_array = linear_solver, reference_array
+    def __init__(self, linear_solver: LinearSolver, reference_array: Array, space: Space = SERIAL) -> None:
+        """`reference_array` lies on the device whose work is timed; `space` is that of residuals."""
+        self.linear_solver, self.reference_array, self.space = linear_solver, reference_array, space
         self.seconds = dict.fromkeys(("coefficient", "assembly", "setup", "solve"), 0.0)
 
     @contextmanager
@@ -46,7 +47,8 @@ class TimedSystem:
 
     def refer_to(self, residual: Array) -> np.ndarray:
         """The norms of `residual`, which the linear solver's tolerance refers to from now on."""
-        norms = np.sqrt(to_numpy(dot(residual, residual, None)).astype(np.float64))
+        with in_space(self.space):
+            norms = np.sqrt(to_numpy(dot(residual, residual, None)).astype(np.float64))
         options = self.linear_solver.options
         options["atol"] = options["rtol"] * norms
         return norms
