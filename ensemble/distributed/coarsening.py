@@ -146,7 +146,7 @@ class RankPlan:
     first : int
         Number of the first coarse row made of them.
     coarse : RowLayout
-        Of the next level.
+        Rows of the next level.
     """
 
     strong = None

@@ -24,7 +24,7 @@ class RowLayout:
     offsets : array of int64, shape (size + 1,)
         The first row of each rank.
     space : RankSpace
-        That of vectors over these rows.
+        Space of the vectors over these rows.
     """
 
     def __init__(self, comm: Any, domain_offsets: np.ndarray, rank_domains: np.ndarray) -> None:

@@ -1,4 +1,7 @@
-"""Sparse matrices over ranks: each rank has its rows, and reads the rows of vectors that they couple to from others."""
+"""Sparse matrices over ranks: each rank has its rows, and reads the rows of vectors that they couple to from others.
+
+Longer than 400 lines: the rows of a rank, and the face that callers see of them.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class RankMatrix(RankArithmetic, MatrixOperator):
     Attributes
     ----------
     rows, columns : RowLayout
-        Of the vectors that the matrix gives and takes.
+        Layouts of the vectors that the matrix gives and takes.
     indptr : array of int32 or int64, shape (n_local + 1,)
     numbers : array of int64, shape (nnz_local,)
         The column of each entry in domain order, ascending within a row: the order in which a row is summed.

@@ -20,7 +20,7 @@ class RowFetch:
     Parameters
     ----------
     layout : RowLayout
-        Of the rows of the matrix.
+        Layout of the rows of the matrix.
     indptr, numbers : arrays
         The graph of this rank's rows: each entry has the number of its column.
     wanted : array of int64, ascending

@@ -18,7 +18,7 @@ class TransposePlan:
     Parameters
     ----------
     rows, columns : RowLayout
-        Of the matrix.
+        Layouts of the matrix.
     indptr, numbers : arrays
         The graph of this rank's rows, with numbers of columns.
 

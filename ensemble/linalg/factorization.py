@@ -1,4 +1,7 @@
-"""`Factorization`: LU or LDL^T of many sparse matrices on one graph."""
+"""`Factorization`: LU or LDL^T of many sparse matrices on one graph.
+
+Longer than 400 lines: one class, whose factors, solutions and judgements share their state.
+"""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class TriangularFactors(LinearOperator):
         self.dtype = np.dtype(own if dtype is None else floating(dtype, name, "dtype"))
         order = checked_order(ordering, n, name, self._orderings)
         self.plan = self._plan_for(matrix, symmetric, order)
-        return matrix
+        return matrix  # type: ignore[no-any-return]
 
     @property
     def name(self) -> str:
@@ -194,7 +194,7 @@ class TriangularFactors(LinearOperator):
             f"Make a new {name}.",
         )  # fmt: skip
         real_dtype(matrix, name)
-        return matrix
+        return matrix  # type: ignore[no-any-return]
 
     def _update_and_apply(self, A: CrsMatrix, b: Any) -> tuple[Self, Any]:
         """`update`, and the product with bare `b`, shape (n, n_samples), or None where that takes another pass.

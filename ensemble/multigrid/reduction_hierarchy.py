@@ -149,7 +149,7 @@ def approximate_ideal_restriction(
     own_options = getattr(A, "require_options", None)
     if own_options is not None:
         own_options(name, reorder=reorder is True)
-    graph = getattr(A, "graph", None)
+    graph: Any = getattr(A, "graph", None)
     order = None if graph is None else order_of(graph, 1, reorder, name)
     if order is not None:
         A = reordered_matrix(A, graph, order)

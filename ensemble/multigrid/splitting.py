@@ -83,5 +83,7 @@ def places_in(whole: CrsGraph, part: CrsGraph) -> np.ndarray:
 def coarse_rows(graph: CrsGraph, strong: np.ndarray) -> np.ndarray:
     """True for the coarse rows of the splitting by strong entries, shape (n,)."""
     chosen = graph.subgraph(strong)
-    coarse: np.ndarray = kernels.split_rows(chosen.indptr, chosen.indices, *chosen.transposed[:2])
+    coarse: np.ndarray = kernels.split_rows(  # type: ignore[no-untyped-call]
+        chosen.indptr, chosen.indices, *chosen.transposed[:2]
+    )
     return coarse
