@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any
 
 import numpy as np
 
+from ensemble._backend import asarray_like, contiguous, library_and_device, to_numpy
 from ensemble._check import kind_of, message, require
+from ensemble._compile.cuda import CHUNK
+from ensemble._compile.device import is_on_device
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import relaxation
 from ensemble._kernels.sparse import crs
@@ -23,6 +27,7 @@ from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.crs_matrix import as_crs
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
 from ensemble.linalg.operators import multiply
+from ensemble.linalg.reordering import taken_rows
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
@@ -63,6 +68,7 @@ class RankMatrix(MatrixOperator):
         self.shape = (rows.n, columns.n)
         self._nnz: int | None = None
         self._diagonal: np.ndarray | None = None
+        self._copies: dict[Any, Any] = {}  # of arrays of the graph, on devices
 
     # --- what it is
     def __repr__(self) -> str:
@@ -101,16 +107,27 @@ class RankMatrix(MatrixOperator):
     @property
     def arrays(self) -> tuple[Any, Any, Any]:
         """(indptr, indices, values): what every kernel on the rows of this rank begins with."""
-        return self.indptr, self.indices, self.values
+        if isinstance(self.values, np.ndarray):
+            return self.indptr, self.indices, self.values
+        return self._on_device("indptr", self.indptr), self._on_device("indices", self.indices), self.values
+
+    def _on_device(self, name: str, array: np.ndarray) -> Array:
+        """An array of the graph where the values are; made once for all matrices on the graph."""
+        key = name, *library_and_device(self.values)
+        if key not in self._copies:
+            self._copies[key] = asarray_like(array, self.values)
+        return self._copies[key]
 
     def diagonal(self) -> Ensemble:
         """The entries of the main diagonal in this rank's rows; zero where none is stored."""
         if self._diagonal is None:
             rows = np.repeat(np.arange(self.rows.n_local), np.diff(self.indptr))
             on = np.flatnonzero(self.numbers - self.rows.first == rows)
-            self._diagonal = np.full(self.rows.n_local, -1, np.int64)
+            self._diagonal = np.full(self.rows.n_local, -1, self.indptr.dtype)
             self._diagonal[rows[on]] = on
-        return Ensemble(crs.diagonal(self._diagonal, self.values, None), self.sample_set)
+        on_host = isinstance(self.values, np.ndarray)
+        places = self._diagonal if on_host else self._on_device("diagonal", self._diagonal)
+        return Ensemble(crs.diagonal(places, self.values, None), self.sample_set)
 
     # --- what a hierarchy asks for
     def require_options(self, function: str, **options: Any) -> None:
@@ -134,8 +151,34 @@ class RankMatrix(MatrixOperator):
         made = RankMatrix(
             self.rows, self.columns, self.indptr, self.numbers, values, self.halo, self.indices, sample_set
         )
-        made._nnz, made._diagonal = self._nnz, self._diagonal
+        made._nnz, made._diagonal, made._copies = self._nnz, self._diagonal, self._copies
         return inherited(made, self)
+
+    def to(self, like: Any) -> Any:
+        """This matrix with its values in the library and on the device of the array `like`; itself if they are there.
+
+        Raises
+        ------
+        TypeError
+            On every rank, for a device where the communicator has no messages between devices.
+        ValueError
+            On every rank, for a device where a domain does not begin at a multiple of 64 rows.
+        """
+        if type(like) is type(self.values):
+            return self
+        self.require_device(like, f"{type(self).__name__}.to", "like")
+        made = copy.copy(self)
+        made.values = asarray_like(to_numpy(self.values), like)
+        return made
+
+    @property
+    def on_host(self) -> Any:
+        """This matrix with its values in memory of the host; itself if they are there."""
+        return self.to(np.empty(0))
+
+    def require_device(self, like: Any, function: str, argument: str) -> None:
+        """Refuse arrays of a device that the ranks cannot exchange, or not sum with the bits of one rank."""
+        require_messages(self.rows.comm, like, function, argument)
 
     def take_samples(self, samples: Any) -> Any:
         """The matrix of the samples named, in that order; a shared matrix is its own answer."""
@@ -186,7 +229,7 @@ class RankMatrix(MatrixOperator):
     def T(self) -> RankMatrix:  # type: ignore[override]
         """The transpose, stored by rows: entries are sent to the ranks of their columns."""
         plan = TransposePlan(self.rows, self.columns, self.indptr, self.numbers)
-        values = plan.values(self.values)
+        values = asarray_like(plan.values(to_numpy(self.values)), self.values)
         made = RankMatrix(self.columns, self.rows, plan.indptr, plan.numbers, values, sample_set=self.sample_set)
         return inherited(made, self)
 
@@ -198,16 +241,19 @@ class DistributedCrsMatrix(RankMatrix):
     ----------
     partition : Partition
     local : CrsMatrix, shape (n_local, n)
-        The rows of this rank, ``partition.rows`` in that order, with the caller's column numbers.
+        The rows of this rank, ``partition.rows`` in that order, with the caller's column numbers. Values may be arrays
+        of CuPy where the partition was made with ``distributed.devices(comm)``.
 
     Raises
     ------
     ValueError
-        If `local` does not have the rows of this rank, or n columns; or ranks differ in samples or type.
+        If `local` does not have the rows of this rank, or n columns; or ranks differ in samples or type; or, on
+        devices, a domain does not begin at a multiple of 64 rows.
 
     Notes
     -----
-    A row is summed in domain order of its columns. Every rank must make the same calls.
+    A row is summed in domain order of its columns. Every rank must make the same calls. ``A.to(like)`` moves a matrix
+    to the device of an array, and back.
 
     Examples
     --------
@@ -224,11 +270,13 @@ class DistributedCrsMatrix(RankMatrix):
         name = "DistributedCrsMatrix"
         with agreement(partition.comm):
             given, local = local, as_crs(local)
-            if local is NotImplemented or not isinstance(local.values, np.ndarray):
-                wanted = "be a CrsMatrix of NumPy arrays or a SciPy sparse matrix"
+            if local is NotImplemented or not (isinstance(local.values, np.ndarray) or is_on_device(local.values)):
+                wanted = "be a CrsMatrix of NumPy or CuPy arrays or a SciPy sparse matrix"
                 raise TypeError(message(name, "local", wanted, kind_of(given)))
             shape = (partition.n_local, partition.n)
             require(tuple(local.shape) == shape, name, "local", f"have shape {shape}", tuple(local.shape))
+        require_messages(partition.comm, local.values, name, "local")
+        require_whole_chunks(partition.layout, local.values, name, "local")
         kinds = partition.comm.allgather((local.n_samples, str(local.dtype)))
         require_same(kinds, name, "(samples, type) of local")
         numbers = partition.number_of(local.graph.indices.astype(np.int64))
@@ -243,8 +291,12 @@ class DistributedCrsMatrix(RankMatrix):
         )  # fmt: skip
         self.batched = local.batched
 
-    def _ordered(self, values: np.ndarray) -> np.ndarray:
-        return values if self._order is None else np.ascontiguousarray(values[self._order])
+    def _ordered(self, values: Array) -> Array:
+        return values if self._order is None else taken_rows(values, self._order)
+
+    def require_device(self, like: Any, function: str, argument: str) -> None:
+        super().require_device(like, function, argument)
+        require_whole_chunks(self.rows, like, function, argument)
 
     def update(self, values: Any) -> DistributedCrsMatrix:
         """Replace the values, in place; `values` has the order of those that the matrix was made of.
@@ -253,11 +305,14 @@ class DistributedCrsMatrix(RankMatrix):
         ----------
         values : array or Ensemble, shape (nnz_local,) or (nnz_local, n_samples)
         """
-        samples = values.samples if isinstance(values, Ensemble) else np.asarray(values)
+        samples = values.samples if isinstance(values, Ensemble) else values
+        samples = samples if hasattr(samples, "ndim") else np.asarray(samples)
         samples = samples[:, None] if samples.ndim == 1 else samples
         fits = samples.ndim == 2 and samples.shape[0] == self.numbers.size
         require(fits, "DistributedCrsMatrix.update", "values", f"have {self.numbers.size} rows", samples.shape)
-        self.values = self._ordered(np.ascontiguousarray(samples))
+        if isinstance(samples, np.ndarray):
+            samples = asarray_like(np.ascontiguousarray(samples), self.values)
+        self.values = self._ordered(contiguous(samples))
         self.sample_set = getattr(values, "sample_set", None)
         return self
 
@@ -305,6 +360,25 @@ class DistributedCrsMatrix(RankMatrix):
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32 if entries.size < 2**31 else np.int64)
         graph = CrsGraph.unchecked(starts, columns.astype(np.int32), (partition.n_local, n))
         return cls(partition, CrsMatrix(graph, entries))
+
+
+def require_messages(comm: Any, like: Any, function: str, argument: str) -> None:
+    """Refuse an array of a device where `comm` exchanges none."""
+    if isinstance(like, np.ndarray) or getattr(comm, "device_messages", None) is not None:
+        return
+    advice = "Make the partition with distributed.devices(comm)."
+    raise TypeError(message(function, argument, "be in memory of the host", kind_of(like), advice))
+
+
+def require_whole_chunks(layout: RowLayout, like: Any, function: str, argument: str) -> None:
+    """Refuse an array of a device where domains share chunks of rows, whose sums would belong to both of them."""
+    odd = np.flatnonzero(layout.domain_offsets[:-1] % CHUNK)
+    if isinstance(like, np.ndarray) or not odd.size:
+        return
+    wanted = f"be in memory of the host, or all domains begin at multiples of {CHUNK} rows"
+    seen = f"domain {odd[0]} that begins at row {layout.domain_offsets[odd[0]]}"
+    advice = 'Give Partition fewer domains, of 512 rows and more, and method="coordinates" or "rows".'
+    require(False, function, argument, wanted, seen, advice)
 
 
 def rows_of(A: CrsMatrix, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, SampleSet | None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import contiguous
+from ensemble._backend import array_namespace, contiguous
 from ensemble._check import array_of, message, require
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import in_space
@@ -224,8 +224,9 @@ def _inner(partition: Partition, x: Any, y: Any, function: str) -> Any:
         for name, samples in zip("xy", bare, strict=True):
             require(samples.shape[:-1] == (partition.n_local,), function, name, f"have shape ({partition.n_local},)",
                     f"shape {samples.shape[:-1]}")  # fmt: skip
-    n_samples, dtype = max(samples.shape[1] for samples in bare), np.result_type(*bare, np.float32)
-    wide = [contiguous(np.broadcast_to(samples, (partition.n_local, n_samples)), dtype) for samples in bare]
+    xp, n_samples = array_namespace(*bare), max(samples.shape[1] for samples in bare)
+    dtype = np.result_type(*(samples.dtype for samples in bare), np.float32)
+    wide = [contiguous(xp.broadcast_to(samples, (partition.n_local, n_samples)), dtype) for samples in bare]
     with in_space(partition.layout.space):
         inner = dot(*wide, None)
     found = next((vector for vector in (x, y) if isinstance(vector, Ensemble)), None)

@@ -40,6 +40,13 @@ class RankProlongator(RankMatrix):
         """P^T x on bare arrays, each coarse row summed over ascending fine rows."""
         return self.restriction.apply(x, out)
 
+    def to(self, like: Any) -> Any:
+        """The prolongator, and its transpose, in the library and on the device of the array `like`."""
+        made = super().to(like)
+        if made is not self:
+            made.restriction = self.restriction.to(like)
+        return made
+
     def take_samples(self, samples: Any) -> Any:
         """The prolongator of the samples named."""
         if self.n_samples == 1:
@@ -47,5 +54,5 @@ class RankProlongator(RankMatrix):
         samples = np.asarray(samples)
         part = vectors.take_samples(self.values, samples, None)
         new = type(self)(self.rows, self.columns, self.indptr, self.numbers, part, self.halo, self.indices)
-        new.restriction = self.restriction.take_samples(samples)
+        new._copies, new.restriction = self._copies, self.restriction.take_samples(samples)
         return new

@@ -21,6 +21,7 @@ from ensemble._kernels.krylov.device_scalars.scalars import (
     STAGNATED,
     on_device,
 )
+from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov.result import Status
 
@@ -41,9 +42,13 @@ Fetched = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def runs_on_device(state: KrylovIteration, max_iterations: int, callback: Any) -> bool:
-    """Whether a solve can run without the host: independent samples, operators that only queue kernels."""
+    """Whether a solve can run without the host: independent samples, operators that only queue kernels.
+
+    Sums over several processes are fetched.
+    """
     return (
         on_device(state.x)
+        and state.A.space is SERIAL
         and state.stays_on_device
         and callback is None
         and not state.coupled
