@@ -70,6 +70,7 @@ class Nccl:
     """
 
     kind = "nccl"
+    can_be_recorded = True
 
     def __init__(self, size: int, rank: int, identity: tuple[int, ...]) -> None:
         os.environ.setdefault("NCCL_NVLS_ENABLE", "0")

@@ -37,7 +37,7 @@ def devices(comm: Any) -> DeviceCommunicator:
     Returns
     -------
     DeviceCommunicator
-        It has the methods and attributes of `comm`, too, and takes its place everywhere: ``Partition(n, devices(comm))``.
+        It has the methods and attributes of `comm`, too, and takes its place: ``Partition(n, devices(comm))``.
 
     Raises
     ------
@@ -121,6 +121,7 @@ class HostMessages:
     """
 
     kind = "host"
+    can_be_recorded = False
 
     def __init__(self, comm: Any, copies: Any) -> None:
         self.comm, self.copies = comm, copies

@@ -52,6 +52,7 @@ class RankMatrix(MatrixOperator):
     """
 
     __array_ufunc__ = None
+    has_partial_dots = True
 
     def __init__(
         self, rows: RowLayout, columns: RowLayout, indptr: np.ndarray, numbers: np.ndarray, values: np.ndarray,
@@ -206,6 +207,10 @@ class RankMatrix(MatrixOperator):
         with in_space(self.space):
             y, inner = crs.spmv_dot(*self.arrays, self.whole(x), out)
         return y, inner
+
+    def apply_dot_partials(self, x: Array, out: Array = None) -> tuple[Array, Array]:
+        """On a device: A x, and the partial sums of x . A x over this rank's rows."""
+        return crs.spmv_dot_partials(*self.arrays, self.whole(x), out)
 
     def residual(self, x: Array, b: Array, out: Array = None) -> Array:
         """b - A x on bare arrays."""

@@ -199,14 +199,14 @@ class Partition:
 
         Parameters
         ----------
-        x : array of NumPy, shape (n_local, ...), or Ensemble of shape (n_local, ...)
-            In domain order; of one kind, data type and sample set on all ranks.
+        x : array of NumPy or CuPy, shape (n_local, ...), or Ensemble of shape (n_local, ...)
+            In domain order; of one kind, data type and sample set on all ranks. Arrays of CuPy are copied to the host.
         root : int
             The same on every rank.
 
         Returns
         -------
-        array, shape (n, ...), or Ensemble of shape (n, ...), or None
+        array of NumPy, shape (n, ...), or Ensemble of shape (n, ...), or None
             In the caller's order on `root`, None on the other ranks.
 
         Raises

@@ -81,6 +81,16 @@ class RankSpace(Space):
         total: Array = rounded_digits(all_sum(self.comm, digits), empty_like(partials, (n_sums, n_samples)))
         return total
 
+    def chunk_partials(self, partials: Array) -> Array:
+        """On a device: those sums as partial sums of one chunk, shape (n_sums, 1, n_samples)."""
+        return self.chunk_total(partials)[:, None, :]
+
+    @property
+    def queues_kernels(self) -> bool:  # type: ignore[override]
+        """Whether messages between devices are queued as kernels are."""
+        messages = getattr(self.comm, "device_messages", None)
+        return self.comm.size == 1 or (messages is not None and bool(messages.can_be_recorded))
+
     def _starts_of_chunks(self, like: Array) -> Array:
         """The first chunk of each domain of this rank, and their number, on the device of `like`."""
         key = library_and_device(like)

@@ -26,7 +26,7 @@ from ensemble._typing import Array
 
 __all__ = [
     "SERIAL", "Space", "block_sums", "chunk_sums", "in_space", "largest_of_blocks", "largest_of_chunks", "ordered_sum",
-    "row_blocks", "space_in_force",
+    "partials_of_all", "row_blocks", "space_in_force",
 ]  # fmt: skip
 
 
@@ -58,6 +58,9 @@ class Space:
     first = 0
     """Number of the first row that this process holds."""
 
+    queues_kernels = True
+    """Whether sums and products on a device do nothing but queue work, so that a CUDA graph may record it."""
+
     def bounds(self, n_rows: int) -> np.ndarray:
         """The first row of each block and the number of rows, int64, shape (n_blocks + 1,)."""
         return _even_bounds(n_rows)
@@ -69,6 +72,10 @@ class Space:
     def chunk_total(self, partials: Array) -> Array:
         """On a device: the sums over all chunks of `partials`, shape (n_sums, n_chunks, n_samples)."""
         return cuda.sums(partials)
+
+    def chunk_partials(self, partials: Array) -> Array:
+        """On a device: partial sums, shape (n_sums, any number, n_samples), whose sums are those of all processes."""
+        return partials
 
     def chunk_largest(self, partials: Array) -> Array:
         """On a device: partial maxima, shape (1, n_chunks, n_samples), whose largest is that of all processes."""
@@ -135,6 +142,11 @@ def largest_of_blocks(partials: np.ndarray) -> np.ndarray:
 def chunk_sums(partials: Array) -> Array:
     """On a device: the sums of partial sums of chunks, shape (n_sums, n_chunks, n_samples), for each sum and sample."""
     return _IN_FORCE.get().chunk_total(partials)
+
+
+def partials_of_all(partials: Array) -> Array:
+    """On a device: partial sums, for a kernel that adds them up, whose sums are those over the space in force."""
+    return _IN_FORCE.get().chunk_partials(partials)
 
 
 def largest_of_chunks(partials: Array) -> Array:
