@@ -5,6 +5,7 @@ Everything is queued on CuPy's current stream; what reads memory of the host wai
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Sequence
@@ -119,7 +120,7 @@ class Nccl:
         width, stream = math.prod(whole.shape[1:]), self._stream().ptr
         self._nccl.groupStart()
         try:
-            for process, (first, last) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+            for process, (first, last) in enumerate(itertools.pairwise(offsets)):
                 if last > first:
                     place = whole.data.ptr + int(first) * width * whole.dtype.itemsize
                     count = int(last - first) * width

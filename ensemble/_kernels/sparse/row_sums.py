@@ -1,9 +1,9 @@
 """Sums, maxima and truth values over the rows of vectors, shape (n, n_samples): one value per sample.
 
-A kernel adds the terms of a block of rows, on a device of a chunk; the sums of the blocks are added here. `SERIAL` cuts rows into blocks of
-`ROW_BLOCK` and adds the blocks in order, so that the sum depends on nothing but the number of rows. Where vectors are
-distributed over processes, another `Space` is in force: it cuts blocks that do not depend on the number of processes
-and combines the blocks of all of them.
+A kernel adds the terms of a block of rows, on a device of a chunk; the sums of the blocks are added here. `SERIAL`
+cuts rows into blocks of `ROW_BLOCK` and adds the blocks in order, so that the sum depends on nothing but the number of
+rows. Where vectors are distributed over processes, another `Space` is in force: it cuts blocks that do not depend on
+the number of processes and combines the blocks of all of them.
 """
 
 from __future__ import annotations
