@@ -285,11 +285,9 @@ def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         shown = {key: row[key] for key in ("run", "ranks", "messages", "box", "samples", "iterations", "set-up s")}
         for part in ("product", "V-cycle", "solve"):
             shown[f"{part} ms"] = row[f"{part} ms"]
-            ratio = row[f"{part} ms"] / others[0][f"{part} ms"] if others else float("nan")
-            shown[f"/ {base if kind in ('weak', 'strong') else 'none'} {part}"[:12]] = ratio
-        table.append(shown)
-    keys = list(dict.fromkeys(key for row in table for key in row))
-    return [{key: row.get(key, "") for key in keys} for row in table]
+            shown["/" + part] = row[f"{part} ms"] / others[0][f"{part} ms"] if others else float("nan")
+        table.append({**shown, "/ what": base})
+    return table
 
 
 def gpus() -> int:
@@ -330,15 +328,16 @@ def drive(options: argparse.Namespace) -> int:
 
 def print_tables(rows: list[dict[str, Any]]) -> None:
     """Solves, kernels and messages."""
-    for title, chosen in (
-        ("Solves, CG with smoothed aggregation to 1e-8", compared(rows)),
-        ("Kernels", [{key: row.get(key, "") for key in ("kernel", "samples", "us", "of copy", "over no ranks")}
-                     for row in rows if "kernel" in row]),
-        ("Messages, a + b s", [{key: row[key] for key in ("run", "ranks", "messages", "message", "a us", "b us", "error")}
-                               for row in rows if "message" in row]),
-    ):  # fmt: skip
-        if chosen:
-            show(title, chosen)
+    about = {
+        "kernel": ("Kernels", ("samples", "us", "of copy", "over no ranks")),
+        "message": ("Messages, a + b s", ("run", "ranks", "messages", "a us", "b us", "error")),
+    }
+    tables = [("Solves, CG with smoothed aggregation to 1e-8", compared(rows))]
+    for kind, (title, keys) in about.items():
+        tables.append((title, [{key: row.get(key, "") for key in (kind, *keys)} for row in rows if kind in row]))
+    for title, table in tables:
+        if table:
+            show(title, table)
 
 
 def main() -> None:

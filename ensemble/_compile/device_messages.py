@@ -65,9 +65,9 @@ class Nccl:
     Parameters
     ----------
     size, rank : int
-        Of the processes.
+        How many processes there are, and the number of this one.
     identity : tuple of int
-        That of process 0, from `Nccl.identity`.
+        What `Nccl.identity` has returned on process 0.
     """
 
     kind = "nccl"

@@ -186,7 +186,7 @@ class RankMatrix(MatrixOperator):
         if self.n_samples == 1:
             return self
         samples = np.asarray(samples)
-        part = vectors.take_samples(self.values, samples, None)
+        part = vectors.take_samples(self.values, asarray_like(samples, self.values), None)
         return self.with_values(part, self.sample_set and self.sample_set.take(samples))
 
     def astype(self, dtype: Any) -> Any:

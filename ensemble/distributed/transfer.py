@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import asarray_like
 from ensemble._kernels.krylov import vectors
 from ensemble._typing import Array
 from ensemble.distributed.matrix import RankMatrix
@@ -52,7 +53,7 @@ class RankProlongator(RankMatrix):
         if self.n_samples == 1:
             return self
         samples = np.asarray(samples)
-        part = vectors.take_samples(self.values, samples, None)
+        part = vectors.take_samples(self.values, asarray_like(samples, self.values), None)
         new = type(self)(self.rows, self.columns, self.indptr, self.numbers, part, self.halo, self.indices)
         new._copies, new.restriction = self._copies, self.restriction.take_samples(samples)
         return new

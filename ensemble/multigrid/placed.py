@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._backend import asarray_like
+from ensemble._compile.memory import empty_like
 from ensemble._typing import Array
 from ensemble.multigrid.aggregation_hierarchy import AggregationHierarchy, Level
 
@@ -21,11 +22,11 @@ class PlacedHierarchy(AggregationHierarchy):
     host : AggregationHierarchy
         Its matrices have a method ``to(like)``, and those it is updated with `on_host`.
     like : array
-        Of the library and device of the levels.
+        An array of the library and device that the levels are to have.
     """
 
     def __init__(self, host: AggregationHierarchy, like: Array) -> None:
-        self.host, self.like = host, like[:0]
+        self.host, self.like = host, empty_like(like, (0,))
         self._place()
 
     def _place(self) -> None:
