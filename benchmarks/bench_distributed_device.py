@@ -123,7 +123,7 @@ def kernels(options: argparse.Namespace, comm: Any) -> None:
 
     from benchmarks.device_clock import copies_for, copy_milliseconds, milliseconds_in_turn
     from ensemble._kernels.krylov.vectors import dot
-    from ensemble._kernels.sparse.exact_sums import ROW_LENGTH, domain_digits, rounded_digits
+    from ensemble._kernels.sparse.exact_sums import ROW_LENGTH, domain_digits, exact_totals, rounded_digits
     from ensemble._kernels.sparse.packed_rows import packed_rows
     from ensemble._kernels.sparse.row_sums import SERIAL, in_space
     from ensemble.distributed import devices
@@ -155,8 +155,10 @@ def kernels(options: argparse.Namespace, comm: Any) -> None:
         partials = cupy.ones((1, 4096, s))  # 64^3 rows
         starts = cupy.arange(0, 4097, 32)
         digits, total = cupy.zeros((1, s, ROW_LENGTH), dtype=np.int64), cupy.empty((1, s))
+        turns = cupy.zeros(1, dtype=np.int32)
         for name, call in (("domain_digits", partial(domain_digits, partials, starts, digits)),
-                           ("rounded_digits", partial(rounded_digits, digits, total))):  # fmt: skip
+                           ("rounded_digits", partial(rounded_digits, digits, total)),
+                           ("exact_totals", partial(exact_totals, partials, starts, digits, turns, total))):  # fmt: skip
             ms = milliseconds_in_turn([call, call], 9)
             write(options, comm, {"run": "kernels", "kernel": f"{name} of 64^3 rows", "samples": s, "us": 1e3 * ms})
         cupy.get_default_memory_pool().free_all_blocks()

@@ -181,6 +181,14 @@ def digit_cases(seed):
         yield Case("domain_digits", label, (partials, np.array(starts, np.int64), digits), (2,))
 
 
+def exact_total_cases(seed):
+    for k, (label, (n_sums, n_chunks, starts, s, dtype)) in enumerate(DIGIT_SHAPES.items()):
+        partials = partial_sums(np.random.default_rng(seed + k), (n_sums, n_chunks, s), dtype)
+        work = np.zeros((n_sums, s, ROW_LENGTH), np.int64), np.zeros(n_sums, np.int32)
+        arrays = partials, np.array(starts, np.int64), *work, np.ones((n_sums, s), dtype)
+        yield Case("exact_totals", label, arrays, (2, 3))
+
+
 def rounding_cases(seed):
     """Sums of few and many numbers, whose digits have either sign, and sums that cancel."""
     for k, (label, dtype) in enumerate([("double", np.float64), ("float32", np.float32)]):
@@ -195,7 +203,7 @@ def rounding_cases(seed):
         digits = np.zeros((len(sums), 8, ROW_LENGTH), np.int64)
         for own, terms in zip(digits, sums, strict=True):
             KERNELS["domain_digits"].reference(terms, np.arange(terms.shape[1] + 1), own[None])
-        yield Case("rounded_digits", label, (digits, np.zeros((len(sums), 8), dtype)))
+        yield Case("rounded_digits", label, (digits, np.zeros((len(sums), 8), dtype)), (0,))
 
 
 def symmetric_matrix(rng, n, s, dtype, per_row=3):
@@ -904,6 +912,7 @@ CASES = {
     "packed_rows": packed_cases,
     "domain_digits": digit_cases,
     "rounded_digits": rounding_cases,
+    "exact_totals": exact_total_cases,
     "block_spmv": lambda seed: block_cases("block_spmv", seed),
     "block_residual": lambda seed: block_cases("block_residual", seed),
     "block_spmv_transpose": lambda seed: block_cases("block_spmv_transpose", seed),

@@ -34,9 +34,8 @@ __device__ inline void add_number(double number, int64* digits)
 }
 
 // A thread for each domain and sample; blockIdx.y counts the sums.
-__global__ void __launch_bounds__(THREADS)
-    domain_digits(const real* __restrict__ partials, const int64* __restrict__ starts, int64* digits, int64 n_chunks,
-                  int64 n_domains, int n_samples)
+__device__ inline void add_domain(const real* __restrict__ partials, const int64* __restrict__ starts, int64* digits,
+                                  int64 n_chunks, int64 n_domains, int n_samples)
 {
     const int64 item = (int64)blockIdx.x * THREADS + threadIdx.x;
     if (item >= n_domains * n_samples) return;
@@ -50,15 +49,16 @@ __global__ void __launch_bounds__(THREADS)
     add_number((double)total, digits + ((int64)blockIdx.y * n_samples + s) * ROW_LENGTH);
 }
 
-// A thread for each sum: carry, take the leading bits with one that says whether lower bits are set, round once.
-__global__ void __launch_bounds__(THREADS) rounded_digits(const int64* __restrict__ digits, real* out, int64 n_sums)
+// Carry, take the leading bits with one that says whether lower bits are set, round once. The digits are left as zeros.
+__device__ inline real round_sum(int64* digits)
 {
-    const int64 sum = (int64)blockIdx.x * THREADS + threadIdx.x;
-    if (sum >= n_sums) return;
-    const int64* from = digits + sum * ROW_LENGTH;
+    volatile int64* from = digits;  // other blocks have added to them
     int64 own[DIGITS];
 #pragma unroll
     for (int k = 0; k < DIGITS; ++k) own[k] = from[k];
+    const bool nan = from[DIGITS] > 0, above = from[DIGITS + 1] > 0, below = from[DIGITS + 2] > 0;
+#pragma unroll
+    for (int k = 0; k < ROW_LENGTH; ++k) from[k] = 0;
     int64 carry = 0;
 #pragma unroll
     for (int k = 0; k < DIGITS; ++k) {
@@ -105,9 +105,42 @@ __global__ void __launch_bounds__(THREADS) rounded_digits(const int64* __restric
     }
     double total = ldexp((double)word, exponent);
     if (negative) total = -total;
-    const bool nan = from[DIGITS] > 0, above = from[DIGITS + 1] > 0, below = from[DIGITS + 2] > 0;
     if (above) total = INFINITY;
     if (below) total = -INFINITY;
     if (nan || (above && below)) total = NAN;
-    out[sum] = (real)total;
+    return (real)total;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    domain_digits(const real* __restrict__ partials, const int64* __restrict__ starts, int64* digits, int64 n_chunks,
+                  int64 n_domains, int n_samples)
+{
+    add_domain(partials, starts, digits, n_chunks, n_domains, n_samples);
+}
+
+// A thread for each sum.
+__global__ void __launch_bounds__(THREADS) rounded_digits(int64* digits, real* out, int64 n_sums)
+{
+    const int64 sum = (int64)blockIdx.x * THREADS + threadIdx.x;
+    if (sum < n_sums) out[sum] = round_sum(digits + sum * ROW_LENGTH);
+}
+
+// Both at once: the block that comes last, of those with one blockIdx.y, rounds. `turns` are zeros, before and after.
+__global__ void __launch_bounds__(THREADS)
+    exact_totals(const real* __restrict__ partials, const int64* __restrict__ starts, int64* digits, int* turns,
+                 real* out, int64 n_chunks, int64 n_domains, int n_samples)
+{
+    __shared__ int turn;
+    add_domain(partials, starts, digits, n_chunks, n_domains, n_samples);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) turn = atomicAdd(turns + blockIdx.y, 1);
+    __syncthreads();
+    if (turn != (int)gridDim.x - 1) return;
+    __threadfence();
+    for (int s = threadIdx.x; s < n_samples; s += THREADS) {
+        const int64 sum = (int64)blockIdx.y * n_samples + s;
+        out[sum] = round_sum(digits + sum * ROW_LENGTH);
+    }
+    if (threadIdx.x == 0) turns[blockIdx.y] = 0;
 }

@@ -19,9 +19,9 @@ from ensemble._compile.numba import compiled_serial
 from ensemble._compile.registry import into, kernel
 from ensemble._typing import Array
 
-__all__ = ["ROW_LENGTH", "add_numbers", "domain_digits", "domain_sums", "rounded", "rounded_digits"]
+__all__ = ["ROW_LENGTH", "add_numbers", "domain_digits", "domain_sums", "exact_totals", "rounded", "rounded_digits"]
 
-CUDA = cuda.KernelModule("sparse/exact_sums", ["domain_digits", "rounded_digits"])
+CUDA = cuda.KernelModule("sparse/exact_sums", ["domain_digits", "rounded_digits", "exact_totals"])
 
 DIGIT_BITS = 40
 DIGITS = 54
@@ -188,7 +188,7 @@ def _(partials: Array, starts: Array, digits: Array) -> Array:
 
 @kernel
 def rounded_digits(digits: Array, out: Array) -> Array:
-    """The sums that `digits`, shape (n_sums, n_samples, `ROW_LENGTH`), stand for, each rounded once.
+    """The sums that `digits`, shape (n_sums, n_samples, `ROW_LENGTH`), stand for, each rounded once; zeros the digits.
 
     `out`, shape (n_sums, n_samples), must be given: its type is that of the result, to which the float64 is rounded.
     """
@@ -202,13 +202,15 @@ def rounded_digits(digits: Array, out: Array) -> Array:
         nan, above, below = (digits[k, s, DIGITS + place] > 0 for place in range(3))
         if nan or above or below:
             total[k, s] = np.nan if nan or (above and below) else np.inf if above else -np.inf
+    digits[...] = 0
     with np.errstate(over="ignore"):
         return into(out, total.astype(out.dtype))
 
 
 @rounded_digits.register("numba")
 def _(digits: Array, out: Array) -> Array:
-    total = rounded(digits.reshape(-1, ROW_LENGTH).copy())
+    total = rounded(digits.reshape(-1, ROW_LENGTH))
+    digits[...] = 0
     with np.errstate(over="ignore"):
         return into(out, total.astype(out.dtype, copy=False).reshape(out.shape))
 
@@ -218,6 +220,32 @@ def _(digits: Array, out: Array) -> Array:
     n_sums = out.shape[0] * out.shape[1]
     grid = (-(-n_sums // cuda.THREADS),)
     CUDA.launch("rounded_digits", _one_by_one(out), grid, cuda.THREADS, (digits, out, np.int64(n_sums)))
+    return out
+
+
+@kernel
+def exact_totals(partials: Array, starts: Array, digits: Array, turns: Array, out: Array) -> Array:
+    """`domain_digits` and `rounded_digits` in one: the sums over all domains to `out`, which must be given.
+
+    `digits` and `turns`, int32, shape (n_sums,), are work space of zeros, and are left so.
+    """
+    domain_digits.reference(partials, starts, digits)
+    return rounded_digits.reference(digits, out)
+
+
+@exact_totals.register("numba")
+def _(partials: Array, starts: Array, digits: Array, turns: Array, out: Array) -> Array:
+    domain_digits.implementations["numba"](partials, starts, digits)
+    return rounded_digits.implementations["numba"](digits, out)
+
+
+@exact_totals.register("cuda")
+def _(partials: Array, starts: Array, digits: Array, turns: Array, out: Array) -> Array:
+    n_sums, n_chunks, n_samples = partials.shape
+    n_domains = starts.shape[0] - 1
+    grid = (max(1, -(-n_domains * n_samples // cuda.THREADS)), n_sums)
+    arguments = (partials, starts, digits, turns, out, np.int64(n_chunks), np.int64(n_domains), np.int32(n_samples))
+    CUDA.launch("exact_totals", _one_by_one(partials), grid, cuda.THREADS, arguments)
     return out
 
 
