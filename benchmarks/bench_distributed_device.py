@@ -137,8 +137,7 @@ def kernels(options: argparse.Namespace, comm: Any) -> None:
         copies = copies_for(2 * n_bytes)
         x = [cupy.ones((n, s)) for _ in range(min(copies, 3))]
         out = [cupy.empty((chosen.size, s)) for _ in x]
-        calls = [partial(packed_rows, a, rows, o) for a, o in zip(x, out, strict=True)]
-        ms = milliseconds_in_turn(calls, 9)
+        ms = milliseconds_in_turn([partial(packed_rows, a, rows, o) for a, o in zip(x, out, strict=True)], 9)
         copy = copy_milliseconds(n_bytes + 8.0 * chosen.size, n_bytes, 9)
         row = {"run": "kernels", "kernel": "packed rows, each fourth", "samples": s, "MB": 2e-6 * n_bytes}
         write(options, comm, row | {"us": 1e3 * ms, "of copy": copy / ms})
@@ -156,9 +155,12 @@ def kernels(options: argparse.Namespace, comm: Any) -> None:
         starts = cupy.arange(0, 4097, 32)
         digits, total = cupy.zeros((1, s, ROW_LENGTH), dtype=np.int64), cupy.empty((1, s))
         turns = cupy.zeros(1, dtype=np.int32)
-        for name, call in (("domain_digits", partial(domain_digits, partials, starts, digits)),
-                           ("rounded_digits", partial(rounded_digits, digits, total)),
-                           ("exact_totals", partial(exact_totals, partials, starts, digits, turns, total))):  # fmt: skip
+        calls = {
+            "domain_digits": partial(domain_digits, partials, starts, digits),
+            "rounded_digits": partial(rounded_digits, digits, total),
+            "exact_totals": partial(exact_totals, partials, starts, digits, turns, total),
+        }
+        for name, call in calls.items():
             ms = milliseconds_in_turn([call, call], 9)
             write(options, comm, {"run": "kernels", "kernel": f"{name} of 64^3 rows", "samples": s, "us": 1e3 * ms})
         cupy.get_default_memory_pool().free_all_blocks()

@@ -7,7 +7,7 @@ import ensemble as en
 from ensemble.distributed import serial
 from ensemble.krylov import bicgstab, cg, gmres, minres
 from ensemble.multigrid import Chebyshev, Jacobi, smoothed_aggregation
-from tests.distributed.problems import box, digest, distributed_system, right_hand_side, shuffled
+from tests.distributed.systems import box, digest, distributed_system, right_hand_side, shuffled
 
 SAMPLES = (1, 8, 32)
 

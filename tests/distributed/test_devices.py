@@ -10,7 +10,7 @@ from ensemble.distributed import DistributedCrsMatrix, Partition, devices, seria
 from ensemble.krylov import bicgstab, cg, gmres, minres
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
-from tests.distributed.problems import box, digest, distributed_system, right_hand_side
+from tests.distributed.systems import box, digest, distributed_system, right_hand_side
 
 pytestmark = pytest.mark.cuda
 

@@ -8,7 +8,7 @@ from ensemble.krylov import bicgstab, cg, gmres, minres
 from ensemble.multigrid import smoothed_aggregation
 from tests import cuda_on_cpu
 from tests.distributed.emulated import emulated_devices, on_emulator
-from tests.distributed.problems import box, digest, distributed_system, right_hand_side
+from tests.distributed.systems import box, digest, distributed_system, right_hand_side
 
 pytestmark = pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
 
