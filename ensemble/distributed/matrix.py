@@ -280,10 +280,10 @@ class DistributedCrsMatrix(RankMatrix):
                 raise TypeError(message(name, "local", wanted, kind_of(given)))
             shape = (partition.n_local, partition.n)
             require(tuple(local.shape) == shape, name, "local", f"have shape {shape}", tuple(local.shape))
-        require_messages(partition.comm, local.values, name, "local")
-        require_whole_chunks(partition.layout, local.values, name, "local")
-        kinds = partition.comm.allgather((local.n_samples, str(local.dtype)))
-        require_same(kinds, name, "(samples, type) of local")
+            require_messages(partition.comm, local.values, name, "local")
+            require_whole_chunks(partition.domain_offsets, local.values, name, "local")
+        kinds = partition.comm.allgather((local.n_samples, str(local.dtype), library_and_device(local.values)[0]))
+        require_same(kinds, name, "(samples, type, library) of local")
         numbers = partition.number_of(local.graph.indices.astype(np.int64))
         rows = np.repeat(np.arange(partition.n_local), np.diff(local.graph.indptr))
         ascending = bool(np.all((np.diff(numbers) > 0) | (np.diff(rows) > 0)))
@@ -301,7 +301,7 @@ class DistributedCrsMatrix(RankMatrix):
 
     def require_device(self, like: Any, function: str, argument: str) -> None:
         super().require_device(like, function, argument)
-        require_whole_chunks(self.rows, like, function, argument)
+        require_whole_chunks(self.rows.domain_offsets, like, function, argument)
 
     def update(self, values: Any) -> DistributedCrsMatrix:
         """Replace the values, in place; `values` has the order of those that the matrix was made of.
@@ -375,13 +375,13 @@ def require_messages(comm: Any, like: Any, function: str, argument: str) -> None
     raise TypeError(message(function, argument, "be in memory of the host", kind_of(like), advice))
 
 
-def require_whole_chunks(layout: RowLayout, like: Any, function: str, argument: str) -> None:
+def require_whole_chunks(offsets: np.ndarray, like: Any, function: str, argument: str) -> None:
     """Refuse an array of a device where domains share chunks of rows, whose sums would belong to both of them."""
-    odd = np.flatnonzero(layout.domain_offsets[:-1] % CHUNK)
+    odd = np.flatnonzero(offsets[:-1] % CHUNK)
     if isinstance(like, np.ndarray) or not odd.size:
         return
     wanted = f"be in memory of the host, or all domains begin at multiples of {CHUNK} rows"
-    seen = f"domain {odd[0]} that begins at row {layout.domain_offsets[odd[0]]}"
+    seen = f"domain {odd[0]} that begins at row {offsets[odd[0]]}"
     advice = 'Give Partition fewer domains, of 512 rows and more, and method="coordinates" or "rows".'
     require(False, function, argument, wanted, seen, advice)
 

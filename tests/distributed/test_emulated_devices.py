@@ -3,11 +3,15 @@
 import numpy as np
 import pytest
 
-from ensemble.distributed import serial
+from ensemble._compile import device_messages
+from ensemble.distributed import DistributedCrsMatrix, Partition, devices, serial
+from ensemble.distributed import agreement as agreement_module
+from ensemble.distributed.serial import SerialCommunicator
 from ensemble.krylov import bicgstab, cg, gmres, minres
+from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from tests import cuda_on_cpu
-from tests.distributed.emulated import emulated_devices, on_emulator
+from tests.distributed.emulated import HostCopies, emulated_devices, on_emulator
 from tests.distributed.systems import box, digest, distributed_system, right_hand_side
 
 pytestmark = pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
@@ -65,3 +69,75 @@ def test_one_rank_agrees_with_the_same_rank_on_the_host():
         _, iterations, x = got[name]
         np.testing.assert_array_equal(iterations, expected.iterations)
         np.testing.assert_allclose(x.samples, partition.gather(expected.x).samples, rtol=1e-6, atol=1e-8)
+
+
+def reduced_and_gathered(comm):
+    """What the messages of a rank between emulated devices bring."""
+    comm = emulated_devices(comm)
+    messages, rank, size = comm.device_messages, comm.rank, comm.size
+    total = messages.all_reduce(np.array([[1, 10 * rank]], np.int64))
+    most = messages.all_reduce(np.array([rank + 0.5, -rank]), largest=True)
+    offsets = np.array([0, 2, 2, 5])[: size + 1]  # a rank without rows
+    whole = np.full((int(offsets[-1]), 2), -1.0)
+    whole[offsets[rank] : offsets[rank + 1]] = rank
+    messages.all_gather(whole, offsets)
+    sent, received = np.full((3, 2), float(rank)), np.zeros((2, 3, 2))
+    beside = [(rank + 1) % size, (rank - 1) % size]
+    messages.exchange([(r, sent) for r in beside], list(zip(beside, received, strict=True)))
+    return total.tolist(), most.tolist(), whole[:, 0].tolist(), received[:, 0, 0].tolist(), repr(comm.Dup())
+
+
+def test_messages_by_the_host_reduce_gather_and_exchange(mpi):
+    for rank, (total, most, whole, received, shown) in enumerate(mpi(reduced_and_gathered, 3)):
+        assert (total, most, whole) == ([[3, 30]], [2.5, 0.0], [0.0, 0.0, 2.0, 2.0, 2.0])
+        assert received == [(rank + 1) % 3, (rank - 1) % 3]
+        assert shown == f"DeviceCommunicator(rank {rank} of 3, an emulated device, messages by host)"
+
+
+class DeviceLike:
+    """What a device array is known by."""
+
+
+def test_a_device_needs_messages_and_whole_chunks():
+    diagonal = CrsMatrix(CrsGraph(np.arange(601), np.arange(600), (600, 600)), np.ones((600, 1)))
+    for comm, error, match in (
+        (serial(), TypeError, r"to: like must be in memory of the host; .*distributed.devices\(comm\)"),
+        (emulated_devices(serial()), ValueError, "multiples of 64 rows; got domain 1 that begins at row 85"),
+    ):
+        A = DistributedCrsMatrix(Partition(600, comm, domains=7), diagonal)
+        with pytest.raises(error, match=match):
+            A.to(DeviceLike())
+
+
+def test_devices_say_what_is_missing(monkeypatch):
+    def none():
+        raise RuntimeError("no device")
+
+    monkeypatch.setattr(device_messages, "n_devices", none)
+    with pytest.raises(RuntimeError, match="no device"):
+        devices(serial())
+    with pytest.raises(TypeError, match="devices: comm must be a communicator"):
+        devices(3)
+
+
+class OneDevice(SerialCommunicator):
+    """Rank 2 of 5 ranks on two hosts, which see two devices each, some of them the same."""
+
+    rank, size = 2, 5
+
+    def allgather(self, sendobj):
+        hosts = ["a", "b", "a", "a", "b"]
+        if isinstance(sendobj, tuple):
+            return [(host, f"bus {k % 2}", 22800) for k, host in enumerate(hosts)]
+        return hosts if isinstance(sendobj, str) else [sendobj] * 5
+
+
+def test_a_rank_has_the_device_of_its_number_on_its_host(monkeypatch):
+    bound = []
+    for name, value in {"n_devices": lambda: 2, "bind_device": bound.append, "device_identity": str,
+                        "nccl_version": lambda: 22800, "PinnedCopies": HostCopies}.items():  # fmt: skip
+        monkeypatch.setattr(device_messages, name, value)
+    monkeypatch.setattr("socket.gethostname", lambda: "a")
+    monkeypatch.setattr(agreement_module, "meet", lambda comm: None)
+    comm = devices(OneDevice())
+    assert bound == [1] and comm.messages == "host"  # ranks 0 and 2 are on "a" with bus 0
