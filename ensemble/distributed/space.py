@@ -126,11 +126,13 @@ class RankSpace(Space):
     def largest(self, values: np.ndarray) -> np.ndarray:
         """The largest of `values` over all ranks; NaN counts as infinity."""
         kept = np.where(np.isnan(values), np.inf, values).astype(values.dtype, copy=False)
-        return all_largest(self.comm, np.ascontiguousarray(kept))
+        most: np.ndarray = all_largest(self.comm, np.ascontiguousarray(kept))
+        return most
 
     def any(self, flags: np.ndarray) -> np.ndarray:
         """Which of `flags` are true on some rank."""
-        return all_largest(self.comm, np.array(flags, np.uint8)).astype(bool)
+        some: np.ndarray = all_largest(self.comm, np.array(flags, np.uint8)).astype(bool)
+        return some
 
     def agreed(self, values: Any) -> Any:
         """`values` of rank 0."""
