@@ -36,6 +36,7 @@ ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",  # set-ups have threads
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "NCCL_NVLS_ENABLE": "0",
     "PYTHONUNBUFFERED": "1",
@@ -207,7 +208,8 @@ def run(words: list[str], seconds: float, log: Path, **environment: str) -> str:
     with log.open("a") as file:
         file.write(f"\n=== {' '.join(words)}\n")
         file.flush()
-        environ = {**os.environ, **ENVIRONMENT, **environment}
+        threads = {"NUMBA_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // ranks_of(words)))}
+        environ = {**os.environ, **ENVIRONMENT, **threads, **environment}
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environ, start_new_session=True,
             cwd=Path(__file__).parents[1],
@@ -225,6 +227,11 @@ def run(words: list[str], seconds: float, log: Path, **environment: str) -> str:
                     process.wait(3.0)
     print(f"{time.monotonic() - start:6.1f} s  {found or 'done':24} {' '.join(words)[-150:]}", flush=True)
     return found
+
+
+def ranks_of(words: list[str]) -> int:
+    """The processes that a command line starts."""
+    return int(words[2]) if words[1] == "-n" else 1
 
 
 def jobs(options: argparse.Namespace, n_gpus: int) -> list[tuple[str, list[str], float, dict[str, str]]]:
@@ -253,11 +260,11 @@ def jobs(options: argparse.Namespace, n_gpus: int) -> list[tuple[str, list[str],
     if n_gpus > 1:
         scaling = []
         for k in counts:
-            shape = [options.cells * k, options.cells, options.cells]
-            scaling.append((f"weak {k}", line("ranks", k, f"weak {k}", shape, [32]), 100.0, {}))
+            shape, samples = [options.cells * k, options.cells, options.cells], [options.scaling_samples]
+            scaling.append((f"weak {k}", line("ranks", k, f"weak {k}", shape, samples), 100.0, {}))
         for k in counts:
-            shape = [2 * options.cells] * 3
-            scaling.append((f"strong {k}", line("ranks", k, f"strong {k}", shape, [32]), 150.0, {}))
+            shape = [options.strong] * 3
+            scaling.append((f"strong {k}", line("ranks", k, f"strong {k}", shape, samples), 150.0, {}))
         found = [*scaling, found[-1], *found[:-1]]
     return [job for job in found if not options.only or any(job[0].startswith(word) for word in options.only)]
 
@@ -349,6 +356,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=int, default=64, help="nodes along each edge of the box, for each GPU")
     parser.add_argument("--samples", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument(
+        "--strong", type=int, default=128, help="nodes along each edge where the box is the same for all"
+    )
+    parser.add_argument("--scaling-samples", type=int, default=32)
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for everything")
     parser.add_argument(
         "--only", nargs="+", help="names of jobs, or how they begin: one, no, three, kernels, tests, weak"

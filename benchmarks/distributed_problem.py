@@ -23,6 +23,9 @@ from ensemble.multigrid import smoothed_aggregation
 STIFFNESS, MASS = np.array([-1.0, 2.0, -1.0]), np.array([1.0, 4.0, 1.0]) / 6.0
 """Entries of linear elements of length one along an axis."""
 
+BLOCK = 1 << 16
+"""Entries that are made at a time."""
+
 
 def local_rows(rows: np.ndarray, shape: tuple[int, int, int], n_samples: int) -> CrsMatrix:
     """Rows of trilinear elements on a box of nodes, zero around it, scaled on both sides by a smooth positive field.
@@ -37,8 +40,12 @@ def local_rows(rows: np.ndarray, shape: tuple[int, int, int], n_samples: int) ->
     stencil = k[:, 0] * m[:, 1] * m[:, 2] + m[:, 0] * k[:, 1] * m[:, 2] + m[:, 0] * m[:, 1] * k[:, 2]
     which = np.nonzero(inside)
     columns = np.ravel_multi_index(tuple(neighbour[which].T), shape)
-    own, other = field(place, n_samples), field(neighbour[which], n_samples)
-    values = other * own[which[0]] * stencil[which[1]][:, None]
+    nodes = field(np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1), n_samples)
+    values = np.empty((columns.size, n_samples))
+    for begin in range(0, columns.size, BLOCK):
+        part = slice(begin, begin + BLOCK)
+        np.multiply(nodes[columns[part]], nodes[rows[which[0][part]]], out=values[part])
+        values[part] *= stencil[which[1][part]][:, None]
     indptr = np.concatenate([[0], np.cumsum(inside.sum(axis=1))]).astype(np.int32)
     n = int(np.prod(shape))
     return CrsMatrix(CrsGraph.unchecked(indptr, columns.astype(np.int32), (rows.size, n)), values)

@@ -39,7 +39,7 @@ class Partition:
     ----------
     n : int
         Rows.
-    comm : communicator of mpi4py, or `serial()`
+    comm : communicator of mpi4py, `serial()`, or `devices(comm)`
         All its ranks call this together, with equal arguments.
     domains : int, optional
         1 and above; more than `n` are cut to `n`. Default: the power of two that comes nearest to 2048 rows in each.

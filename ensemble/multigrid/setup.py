@@ -129,6 +129,9 @@ def smoothed_aggregation(
     stored entry counts as a coupling, zeros included, and stored zeros cost iterations: see
     `CrsMatrix.eliminate_zeros`.
 
+    For a distributed matrix on devices, set-up and `update` run on the host of each rank, and the levels are copied to
+    its device, where V-cycles run.
+
     References
     ----------
     .. [1] Vanek, Mandel, Brezina (1996), Computing 56, 179-196.
