@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import asarray_like, library_and_device
+from ensemble._backend import asarray_like
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.sparse.packed_rows import packed_rows
 from ensemble._typing import Array
@@ -104,7 +104,7 @@ class Halo:
 
     def _packing(self, whole: Array) -> tuple[Array, Array]:
         """The rows that others read, neighbour by neighbour, and memory for them, on the device of `whole`."""
-        key = library_and_device(whole), whole.shape[1:], whole.dtype
+        key = type(whole), whole.shape[1:], whole.dtype
         if key not in self._packed:
             rows = np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in self.sends)])
             self._packed[key] = asarray_like(rows, whole), empty_like(whole, (rows.size, *whole.shape[1:]))

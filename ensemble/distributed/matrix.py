@@ -70,6 +70,7 @@ class RankMatrix(MatrixOperator):
         self._nnz: int | None = None
         self._diagonal: np.ndarray | None = None
         self._copies: dict[Any, Any] = {}  # of arrays of the graph, on devices
+        self._placed: tuple[Any, Any, Any] | None = None
 
     # --- what it is
     def __repr__(self) -> str:
@@ -110,7 +111,10 @@ class RankMatrix(MatrixOperator):
         """(indptr, indices, values): what every kernel on the rows of this rank begins with."""
         if isinstance(self.values, np.ndarray):
             return self.indptr, self.indices, self.values
-        return self._on_device("indptr", self.indptr), self._on_device("indices", self.indices), self.values
+        if self._placed is None or self._placed[2] is not self.values:  # each product asks for them
+            graph = self._on_device("indptr", self.indptr), self._on_device("indices", self.indices)
+            self._placed = *graph, self.values
+        return self._placed
 
     def _on_device(self, name: str, array: np.ndarray) -> Array:
         """An array of the graph where the values are; made once for all matrices on the graph."""

@@ -6,7 +6,9 @@ import pytest
 from ensemble._compile import device_messages
 from ensemble.distributed import DistributedCrsMatrix, Partition, devices, serial
 from ensemble.distributed import agreement as agreement_module
+from ensemble.distributed import space as space_module
 from ensemble.distributed.serial import SerialCommunicator
+from ensemble.distributed.space import RankSpace
 from ensemble.krylov import bicgstab, cg, gmres, minres
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
@@ -141,3 +143,24 @@ def test_a_rank_has_the_device_of_its_number_on_its_host(monkeypatch):
     monkeypatch.setattr(agreement_module, "meet", lambda comm: None)
     comm = devices(OneDevice())
     assert bound == [1] and comm.messages == "host"  # ranks 0 and 2 are on "a" with bus 0
+
+
+def test_sums_after_an_interrupted_one_are_right(monkeypatch):
+    """What it had added to the digits is not kept."""
+    comm = SerialCommunicator()
+    comm.size = 2
+    space = RankSpace(comm, 0, np.array([0, 64, 100]))
+
+    def interrupted(comm, digits):
+        raise KeyboardInterrupt
+
+    partials = np.array([[[1.0, 2.0], [3.0, 4.0]]])
+    with on_emulator():
+        monkeypatch.setattr(space_module, "all_sum", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            space.chunk_total(partials)
+        monkeypatch.setattr(space_module, "all_sum", lambda comm, digits: digits)
+        for _ in range(2):
+            np.testing.assert_array_equal(space.chunk_total(partials), [[4.0, 6.0]])
+    with pytest.raises(RuntimeError, match="share chunks"):
+        RankSpace(comm, 0, np.array([0, 63, 100])).chunk_total(partials)
