@@ -145,27 +145,16 @@ def digests(comm, n_samples, methods=None):
 
 
 @pytest.mark.parametrize("n_samples", SAMPLES)
-def test_ranks_that_share_a_device_give_the_bits_of_one(mpi, n_samples):
-    want = digests(serial(), n_samples)
-    for ranks in (2, 3):
-        got = mpi(digests, ranks, n_samples, limit=200.0)[0]
-        assert got.pop("messages") == "host"
-        assert got == {name: value for name, value in want.items() if name != "messages"}
-
-
-def several_gpus(comm, n_samples):
-    return digests(comm, n_samples)
-
-
-def test_ranks_with_a_device_each_give_the_bits_of_one(mpi):
-    """By NCCL."""
+def test_several_ranks_give_the_bits_of_one(mpi, n_samples):
+    """By NCCL where each has a device of its own, else by the host."""
     import cupy
 
-    count = cupy.cuda.runtime.getDeviceCount()
-    if count < 2:
-        pytest.skip("one device")
-    want = digests(serial(), 8)
-    assert mpi(several_gpus, min(count, 4), 8, limit=200.0)[0] == want
+    methods = None if n_samples == 8 else ("float32", "float64", "bicgstab", "gmres", "minres")
+    want = digests(serial(), n_samples, methods)
+    own = cupy.cuda.runtime.getDeviceCount() if nccl_version() else 0
+    for ranks in sorted({2, 3, *(k for k in (4, 8) if k <= own)}):
+        got = mpi(digests, ranks, n_samples, methods, limit=200.0)[0]
+        assert got == {**want, "messages": "nccl" if ranks <= own else "host"}
 
 
 # --- what is refused
