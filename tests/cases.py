@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from ensemble._backend import to_numpy
 from ensemble._kernels.all_kernels import KERNELS
+from ensemble._kernels.sparse.exact_sums import ROW_LENGTH
 from ensemble._kernels.sparse.product_graphs import product_graph, slab_tasks, transpose_graph
 from ensemble.apps.fem import HexMesh, elements
 from ensemble.apps.fem.discretization import upper_graph
@@ -144,6 +145,65 @@ def gather_cases(seed):
                 label + "_blocks",
                 (graph[0], sources, numbers(rng, (m, 3, 3, s), dtype).reshape(m, 9 * s), None),
             )
+
+
+def packed_cases(seed):
+    for label, rng, n, m, s, dtype in settings(seed):
+        yield Case("packed_rows", label, (numbers(rng, (m, s), dtype), rng.integers(0, m, n), None))
+
+
+DIGIT_SHAPES = {
+    "one_sum": (1, 40, [0, 3, 3, 11, 40], 1, np.float64),
+    "two_sums": (2, 9, [0, 4, 9], 5, np.float64),
+    "many_domains": (1, 300, range(0, 301, 2), 4, np.float64),
+    "float32": (3, 7, [0, 2, 7], 4, np.float32),
+    "no_chunks": (1, 0, [0], 3, np.float64),
+}
+
+
+def partial_sums(rng, shape, dtype):
+    """Of all magnitudes and signs, zeros and subnormal numbers among them, with NaN and both infinities."""
+    span = (-1000, 900) if dtype == np.float64 else (-140, 120)
+    values = np.ldexp(rng.standard_normal(shape), rng.integers(*span, shape)).astype(dtype)
+    values[rng.uniform(size=shape) < 0.1] = 0.0
+    if values.size > 20:
+        values[..., 0, 0] = np.finfo(dtype).smallest_subnormal
+        values[0, 1, -1], values[-1, 2, -1] = np.nan, -np.inf
+        if shape[2] > 2:
+            values[0, :2, 1], values[0, 2, 2] = [np.inf, -np.inf], np.inf
+    return values
+
+
+def digit_cases(seed):
+    for k, (label, (n_sums, n_chunks, starts, s, dtype)) in enumerate(DIGIT_SHAPES.items()):
+        partials = partial_sums(np.random.default_rng(seed + k), (n_sums, n_chunks, s), dtype)
+        digits = np.zeros((n_sums, s, ROW_LENGTH), np.int64)
+        yield Case("domain_digits", label, (partials, np.array(starts, np.int64), digits), (2,))
+
+
+def exact_total_cases(seed):
+    for k, (label, (n_sums, n_chunks, starts, s, dtype)) in enumerate(DIGIT_SHAPES.items()):
+        partials = partial_sums(np.random.default_rng(seed + k), (n_sums, n_chunks, s), dtype)
+        work = np.zeros((n_sums, s, ROW_LENGTH), np.int64), np.zeros(n_sums, np.int32)
+        arrays = partials, np.array(starts, np.int64), *work, np.ones((n_sums, s), dtype)
+        yield Case("exact_totals", label, arrays, (2, 3))
+
+
+def rounding_cases(seed):
+    """Sums of few and many numbers, whose digits have either sign, and sums that cancel."""
+    for k, (label, dtype) in enumerate([("double", np.float64), ("float32", np.float32)]):
+        rng, sums = np.random.default_rng(seed + k), []
+        for size in (1, 2, 3, 5, 40):
+            for spread in (2, 80, 1500):
+                x = np.ldexp(rng.standard_normal((1, size, 8)), rng.integers(-1074, -1074 + spread, (1, size, 8)))
+                with np.errstate(over="ignore"):
+                    sums += [x, np.ldexp(x, 1000), np.ldexp(x, 1074)]
+        ties = np.array([1.0, 2.0**-53, 2.0**-53, -(2.0**-1074), 2.0**1023, 2.0**1023, -(2.0**970), 2.0**-1074])
+        sums += [np.tril(np.ones((8, 8))).T[None] * ties[None, :, None], partial_sums(rng, (1, 9, 8), np.float64)]
+        digits = np.zeros((len(sums), 8, ROW_LENGTH), np.int64)
+        for own, terms in zip(digits, sums, strict=True):
+            KERNELS["domain_digits"].reference(terms, np.arange(terms.shape[1] + 1), own[None])
+        yield Case("rounded_digits", label, (digits, np.zeros((len(sums), 8), dtype)), (0,))
 
 
 def symmetric_matrix(rng, n, s, dtype, per_row=3):
@@ -849,6 +909,10 @@ CASES = {
         "symmetric_chebyshev_last", seed, chebyshev_arguments(False)),
     "symmetric_power_step": lambda seed: symmetric_cases("symmetric_power_step", seed, power_arguments),
     "gather_sums": gather_cases,
+    "packed_rows": packed_cases,
+    "domain_digits": digit_cases,
+    "rounded_digits": rounding_cases,
+    "exact_totals": exact_total_cases,
     "block_spmv": lambda seed: block_cases("block_spmv", seed),
     "block_residual": lambda seed: block_cases("block_residual", seed),
     "block_spmv_transpose": lambda seed: block_cases("block_spmv_transpose", seed),

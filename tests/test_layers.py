@@ -193,7 +193,7 @@ NUMBA = {
     [
         ("numba", {*NUMBA, *LLVM} - LLVM_ALONE),
         ("llvmlite", LLVM),
-        ("cupy", {"_backend.py", "_compile/device.py", "_compile/streams.py"}),
+        ("cupy", {"_backend.py", "_compile/device.py", "_compile/device_messages.py", "_compile/streams.py"}),
         ("array_api_compat", {"_backend.py"}),
         ("meshio", {"apps/fem/mesh_files.py"}),
         ("skfem", {"apps/fem/interop.py"}),

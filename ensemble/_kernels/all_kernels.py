@@ -18,6 +18,14 @@ from ensemble._kernels.multigrid import (  # noqa: F401
     splitting,
     symmetric,
 )
-from ensemble._kernels.sparse import affine, bcrs, crs, gather_sums, staged_sums  # noqa: F401
+from ensemble._kernels.sparse import (  # noqa: F401
+    affine,
+    bcrs,
+    crs,
+    exact_sums,
+    gather_sums,
+    packed_rows,
+    staged_sums,
+)
 
 __all__ = ["KERNELS"]

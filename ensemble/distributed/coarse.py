@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.memory import empty_like
 from ensemble._typing import Array
 from ensemble.distributed.coarsening import RankCoarsening
 from ensemble.distributed.matrix import RankMatrix
@@ -34,9 +35,16 @@ class RankCoarseSolver:
         if self.rows.comm.size == 1:
             return self.solver.apply(b, out)
         whole = gathered(self.rows.comm, b, self.rows.offsets)
-        x = self.solver.apply(whole, np.empty_like(whole))
+        x = self.solver.apply(whole, empty_like(whole))
         out[...] = x[self.rows.first : self.rows.first + self.rows.n_local]
         return out
+
+    def to(self, like: Any) -> RankCoarseSolver:
+        """The solver in the library and on the device of the array `like`, where each rank inverts the whole matrix."""
+        new = object.__new__(RankCoarseSolver)
+        new.rows, new.n_samples, new.matrix = self.rows, self.n_samples, self.matrix.to(like)
+        new.solver = CoarseSolver(new.matrix)
+        return new
 
     def take_samples(self, samples: Any) -> RankCoarseSolver:
         """The solver of the samples named."""

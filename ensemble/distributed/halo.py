@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import asarray_like
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.sparse.packed_rows import packed_rows
 from ensemble._typing import Array
-from ensemble.distributed.messages import exchanged, finish
+from ensemble.distributed.messages import device_messages_for, exchanged, finish
 
 __all__ = ["Halo"]
 
@@ -46,6 +49,7 @@ class Halo:
         wanted = exchanged(comm, asked)
         self.sends = [(r, rows - self.first) for r, rows in enumerate(wanted) if rows.size]
         self._buffers: dict[Any, list[np.ndarray]] = {}
+        self._packed: dict[Any, tuple[Array, Array]] = {}
 
     def numbers(self, columns: np.ndarray) -> np.ndarray:
         """Places of rows, by their numbers, among the rows of this rank and behind them its ghosts."""
@@ -64,7 +68,14 @@ class Halo:
         return requests
 
     def exchange(self, whole: Array) -> Array:
-        """Fill the ghost rows of `whole` from their owners; returns `whole`."""
+        """Fill the ghost rows of `whole` from their owners; returns `whole`.
+
+        On a device it is queued on the current stream.
+        """
+        messages = device_messages_for(self.comm, whole)
+        if messages is not None:
+            self._between_devices(whole, messages)
+            return whole
         requests = self.start(whole)
         if requests:
             finish(*requests)
@@ -75,3 +86,26 @@ class Halo:
         if key not in self._buffers:
             self._buffers[key] = [np.empty((rows.size, *whole.shape[1:]), whole.dtype) for _, rows in self.sends]
         return self._buffers[key]
+
+    # --- on devices
+    def _between_devices(self, whole: Array, messages: Any) -> None:
+        """The same by one kernel that packs all rows that others read, and one message to and from each neighbour."""
+        if not self.receives and not self.sends:
+            return
+        tail = whole[self.n_local :]
+        rows, buffer = self._packing(whole)
+        sends, first = [], 0
+        if self.sends:
+            packed_rows(whole, rows, buffer)
+        for rank, each in self.sends:
+            sends.append((rank, buffer[first : first + each.size]))
+            first += each.size
+        messages.exchange(sends, [(rank, tail[a:b]) for rank, a, b in self.receives])
+
+    def _packing(self, whole: Array) -> tuple[Array, Array]:
+        """The rows that others read, neighbour by neighbour, and memory for them, on the device of `whole`."""
+        key = type(whole), whole.shape[1:], whole.dtype
+        if key not in self._packed:
+            rows = np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in self.sends)])
+            self._packed[key] = asarray_like(rows, whole), empty_like(whole, (rows.size, *whole.shape[1:]))
+        return self._packed[key]

@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import asarray_like, contiguous, library_and_device, to_numpy
 from ensemble._check import kind_of, message, require
+from ensemble._compile.cuda import CHUNK
+from ensemble._compile.device import is_on_device
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import relaxation
 from ensemble._kernels.sparse import crs
@@ -30,6 +33,7 @@ from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.crs_matrix import as_crs
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
 from ensemble.linalg.operators import multiply
+from ensemble.linalg.reordering import taken_rows
 from ensemble.multigrid.affine import affine_matrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
@@ -55,6 +59,7 @@ class RankMatrix(RankArithmetic, MatrixOperator):
     """
 
     __array_ufunc__ = None
+    has_partial_dots = True
 
     def __init__(
         self, rows: RowLayout, columns: RowLayout, indptr: np.ndarray, numbers: np.ndarray, values: np.ndarray,
@@ -71,6 +76,8 @@ class RankMatrix(RankArithmetic, MatrixOperator):
         self.shape = (rows.n, columns.n)
         self._nnz: int | None = None
         self._diagonal: np.ndarray | None = None
+        self._copies: dict[Any, Any] = {}  # of arrays of the graph, on devices
+        self._placed: tuple[Any, Any, Any] | None = None
 
     # --- what it is
     def __repr__(self) -> str:
@@ -109,18 +116,33 @@ class RankMatrix(RankArithmetic, MatrixOperator):
     @property
     def arrays(self) -> tuple[Any, Any, Any]:
         """(indptr, indices, values): what every kernel on the rows of this rank begins with."""
-        return self.indptr, self.indices, self.values
+        if isinstance(self.values, np.ndarray):
+            return self.indptr, self.indices, self.values
+        if self._placed is None or self._placed[2] is not self.values:  # each product asks for them
+            graph = self._on_device("indptr", self.indptr), self._on_device("indices", self.indices)
+            self._placed = *graph, self.values
+        return self._placed
+
+    def _on_device(self, name: str, array: np.ndarray) -> Array:
+        """An array of the graph where the values are; made once for all matrices on the graph."""
+        key = name, *library_and_device(self.values)
+        if key not in self._copies:
+            self._copies[key] = asarray_like(array, self.values)
+        return self._copies[key]
 
     def diagonal(self) -> Ensemble:
         """The entries of the main diagonal in this rank's rows; zero where none is stored."""
-        return Ensemble(crs.diagonal(self.diagonal_places(), self.values, None), self.sample_set)
+        places = self.diagonal_places()
+        if not isinstance(self.values, np.ndarray):
+            places = self._on_device("diagonal", places)
+        return Ensemble(crs.diagonal(places, self.values, None), self.sample_set)
 
     def diagonal_places(self) -> np.ndarray:
         """The place of the diagonal entry of each of this rank's rows, -1 where none is stored."""
         if self._diagonal is None:
             rows = np.repeat(np.arange(self.rows.n_local), np.diff(self.indptr))
             on = np.flatnonzero(self.numbers - self.rows.first == rows)
-            self._diagonal = np.full(self.rows.n_local, -1, np.int64)
+            self._diagonal = np.full(self.rows.n_local, -1, self.indptr.dtype)
             self._diagonal[rows[on]] = on
         return self._diagonal
 
@@ -179,7 +201,7 @@ class RankMatrix(RankArithmetic, MatrixOperator):
         made = RankMatrix(
             self.rows, self.columns, self.indptr, self.numbers, values, self.halo, self.indices, sample_set
         )
-        made._nnz, made._diagonal = self._nnz, self._diagonal
+        made._nnz, made._diagonal, made._copies = self._nnz, self._diagonal, self._copies
         return inherited(made, self)
 
     def on_graph(
@@ -188,12 +210,38 @@ class RankMatrix(RankArithmetic, MatrixOperator):
         """A matrix on the same rows and columns with other places, columns in domain order and ascending."""
         return RankMatrix(self.rows, self.columns, indptr, numbers, values, sample_set=sample_set)
 
+    def to(self, like: Any) -> Any:
+        """This matrix with its values in the library and on the device of the array `like`; itself if they are there.
+
+        Raises
+        ------
+        TypeError
+            On every rank, for a device where the communicator has no messages between devices.
+        ValueError
+            On every rank, for a device where a domain does not begin at a multiple of 64 rows.
+        """
+        if type(like) is type(self.values):
+            return self
+        self.require_device(like, f"{type(self).__name__}.to", "like")
+        made = copy.copy(self)
+        made.values = asarray_like(to_numpy(self.values), like)
+        return made
+
+    @property
+    def on_host(self) -> Any:
+        """This matrix with its values in memory of the host; itself if they are there."""
+        return self.to(np.empty(0))
+
+    def require_device(self, like: Any, function: str, argument: str) -> None:
+        """Refuse arrays of a device that the ranks cannot exchange, or not sum with the bits of one rank."""
+        require_messages(self.rows.comm, like, function, argument)
+
     def take_samples(self, samples: Any) -> Any:
         """The matrix of the samples named, in that order; a shared matrix is its own answer."""
         if self.n_samples == 1:
             return self
         samples = np.asarray(samples)
-        part = vectors.take_samples(self.values, samples, None)
+        part = vectors.take_samples(self.values, asarray_like(samples, self.values), None)
         return self.with_values(part, self.sample_set and self.sample_set.take(samples))
 
     def astype(self, dtype: Any) -> Any:
@@ -214,6 +262,10 @@ class RankMatrix(RankArithmetic, MatrixOperator):
         with in_space(self.space):
             y, inner = crs.spmv_dot(*self.arrays, self.whole(x), out)
         return y, inner
+
+    def apply_dot_partials(self, x: Array, out: Array = None) -> tuple[Array, Array]:
+        """On a device: A x, and the partial sums of x . A x over this rank's rows."""
+        return crs.spmv_dot_partials(*self.arrays, self.whole(x), out)
 
     def residual(self, x: Array, b: Array, out: Array = None) -> Array:
         """b - A x on bare arrays."""
@@ -237,7 +289,7 @@ class RankMatrix(RankArithmetic, MatrixOperator):
     def T(self) -> RankMatrix:
         """The transpose, stored by rows: entries are sent to the ranks of their columns."""
         plan = TransposePlan(self.rows, self.columns, self.indptr, self.numbers)
-        values = plan.values(self.values)
+        values = asarray_like(plan.values(to_numpy(self.values)), self.values)
         made = RankMatrix(self.columns, self.rows, plan.indptr, plan.numbers, values, sample_set=self.sample_set)
         return inherited(made, self)
 
@@ -249,16 +301,19 @@ class DistributedCrsMatrix(RankMatrix):
     ----------
     partition : Partition
     local : CrsMatrix, shape (n_local, n)
-        The rows of this rank, ``partition.rows`` in that order, with the caller's column numbers.
+        The rows of this rank, ``partition.rows`` in that order, with the caller's column numbers. Values may be arrays
+        of CuPy where the partition was made with ``distributed.devices(comm)``.
 
     Raises
     ------
     ValueError
-        If `local` does not have the rows of this rank, or n columns; or ranks differ in samples or type.
+        If `local` does not have the rows of this rank, or n columns; or ranks differ in samples or type; or, on
+        devices, a domain does not begin at a multiple of 64 rows.
 
     Notes
     -----
-    A row is summed in domain order of its columns. Every rank must make the same calls.
+    A row is summed in domain order of its columns. Every rank must make the same calls. ``A.to(like)`` moves a matrix
+    to the device of an array, and back.
 
     Examples
     --------
@@ -275,13 +330,15 @@ class DistributedCrsMatrix(RankMatrix):
         name = "DistributedCrsMatrix"
         with agreement(partition.comm):
             given, local = local, as_crs(local)
-            if local is NotImplemented or not isinstance(local.values, np.ndarray):
-                wanted = "be a CrsMatrix of NumPy arrays or a SciPy sparse matrix"
+            if local is NotImplemented or not (isinstance(local.values, np.ndarray) or is_on_device(local.values)):
+                wanted = "be a CrsMatrix of NumPy or CuPy arrays or a SciPy sparse matrix"
                 raise TypeError(message(name, "local", wanted, kind_of(given)))
             shape = (partition.n_local, partition.n)
             require(tuple(local.shape) == shape, name, "local", f"have shape {shape}", tuple(local.shape))
-        kinds = partition.comm.allgather((local.n_samples, str(local.dtype)))
-        require_same(kinds, name, "(samples, type) of local")
+            require_messages(partition.comm, local.values, name, "local")
+            require_whole_chunks(partition.domain_offsets, local.values, name, "local")
+        kinds = partition.comm.allgather((local.n_samples, str(local.dtype), library_and_device(local.values)[0]))
+        require_same(kinds, name, "(samples, type, library) of local")
         numbers = partition.number_of(local.graph.indices.astype(np.int64))
         rows = np.repeat(np.arange(partition.n_local), np.diff(local.graph.indptr))
         ascending = bool(np.all((np.diff(numbers) > 0) | (np.diff(rows) > 0)))
@@ -309,8 +366,12 @@ class DistributedCrsMatrix(RankMatrix):
         graph = CrsGraph.unchecked(indptr, callers, (partition.n_local, partition.n))
         return DistributedCrsMatrix(partition, CrsMatrix(graph, Ensemble(values, sample_set)))
 
-    def _ordered(self, values: np.ndarray) -> np.ndarray:
-        return values if self._order is None else np.ascontiguousarray(values[self._order])
+    def _ordered(self, values: Array) -> Array:
+        return values if self._order is None else taken_rows(values, self._order)
+
+    def require_device(self, like: Any, function: str, argument: str) -> None:
+        super().require_device(like, function, argument)
+        require_whole_chunks(self.rows.domain_offsets, like, function, argument)
 
     def update(self, values: Any) -> DistributedCrsMatrix:
         """Replace the values, in place; `values` has the order of those that the matrix was made of.
@@ -319,11 +380,14 @@ class DistributedCrsMatrix(RankMatrix):
         ----------
         values : array or Ensemble, shape (nnz_local,) or (nnz_local, n_samples)
         """
-        samples = values.samples if isinstance(values, Ensemble) else np.asarray(values)
+        samples = values.samples if isinstance(values, Ensemble) else values
+        samples = samples if hasattr(samples, "ndim") else np.asarray(samples)
         samples = samples[:, None] if samples.ndim == 1 else samples
         fits = samples.ndim == 2 and samples.shape[0] == self.numbers.size
         require(fits, "DistributedCrsMatrix.update", "values", f"have {self.numbers.size} rows", samples.shape)
-        self.values = self._ordered(np.ascontiguousarray(samples))
+        if isinstance(samples, np.ndarray):
+            samples = asarray_like(np.ascontiguousarray(samples), self.values)
+        self.values = self._ordered(contiguous(samples))
         self.sample_set = getattr(values, "sample_set", None)
         return self
 
@@ -395,6 +459,25 @@ class DistributedCrsMatrix(RankMatrix):
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32 if entries.size < 2**31 else np.int64)
         graph = CrsGraph.unchecked(starts, columns.astype(np.int32), (partition.n_local, n))
         return cls(partition, CrsMatrix(graph, entries))
+
+
+def require_messages(comm: Any, like: Any, function: str, argument: str) -> None:
+    """Refuse an array of a device where `comm` exchanges none."""
+    if isinstance(like, np.ndarray) or getattr(comm, "device_messages", None) is not None:
+        return
+    advice = "Make the partition with distributed.devices(comm)."
+    raise TypeError(message(function, argument, "be in memory of the host", kind_of(like), advice))
+
+
+def require_whole_chunks(offsets: np.ndarray, like: Any, function: str, argument: str) -> None:
+    """Refuse an array of a device where domains share chunks of rows, whose sums would belong to both of them."""
+    odd = np.flatnonzero(offsets[:-1] % CHUNK)
+    if isinstance(like, np.ndarray) or not odd.size:
+        return
+    wanted = f"be in memory of the host, or all domains begin at multiples of {CHUNK} rows"
+    seen = f"domain {odd[0]} that begins at row {offsets[odd[0]]}"
+    advice = 'Give Partition fewer domains, of 512 rows and more, and method="coordinates" or "rows".'
+    require(False, function, argument, wanted, seen, advice)
 
 
 def rows_of(A: CrsMatrix, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, SampleSet | None]:

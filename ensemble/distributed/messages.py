@@ -1,7 +1,7 @@
 """The calls of MPI that this package makes: reductions, exchanges between all ranks, and non-blocking messages.
 
-`comm` is an mpi4py communicator or `serial()`. mpi4py is imported where a communicator of several ranks is used, never
-before.
+`comm` is an mpi4py communicator, `serial()`, or what `devices` makes of one: that reduces and exchanges arrays in the
+memory of devices, too. mpi4py is imported where a communicator of several ranks is used, never before.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.memory import empty_like
+from ensemble._typing import Array
+
 __all__ = [
-    "all_largest",
-    "all_sum",
-    "exchanged",
-    "exchanged_arrays",
-    "finish",
-    "from_first",
-    "gathered",
-    "meet",
-    "world",
-]
+    "all_largest", "all_sum", "device_messages_for", "exchanged", "exchanged_arrays", "finish", "from_first",
+    "gathered", "meet", "world",
+]  # fmt: skip
 
 
 SPINS = 64
@@ -49,18 +45,30 @@ def meet(comm: Any) -> None:
         finish(comm.Ibarrier())
 
 
-def all_sum(comm: Any, array: np.ndarray) -> np.ndarray:
+def device_messages_for(comm: Any, array: Array) -> Any:
+    """What `array` is reduced and exchanged by if its memory is that of a device; None for memory of the host."""
+    messages = getattr(comm, "device_messages", None)
+    return messages if messages is not None and messages.has(array) else None
+
+
+def all_sum(comm: Any, array: Any) -> Any:
     """Add the arrays of all ranks, entry by entry, in place; returns `array`. Of integers the order does not matter."""
     if comm.size > 1:
+        messages = device_messages_for(comm, array)
+        if messages is not None:
+            return messages.all_reduce(array)
         from mpi4py import MPI
 
         finish(comm.Iallreduce(MPI.IN_PLACE, array, MPI.SUM))
     return array
 
 
-def all_largest(comm: Any, array: np.ndarray) -> np.ndarray:
+def all_largest(comm: Any, array: Any) -> Any:
     """Replace each entry by the largest of all ranks, in place; returns `array`."""
     if comm.size > 1:
+        messages = device_messages_for(comm, array)
+        if messages is not None:
+            return messages.all_reduce(array, largest=True)
         from mpi4py import MPI
 
         finish(comm.Iallreduce(MPI.IN_PLACE, array, MPI.MAX))
@@ -94,10 +102,19 @@ def exchanged_arrays(comm: Any, parts: list[np.ndarray]) -> list[np.ndarray]:
     return [part.reshape(-1, width) for part in exchanged(comm, [np.ascontiguousarray(p).reshape(-1) for p in parts])]
 
 
-def gathered(comm: Any, part: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
-    """The rows of all ranks, in the order of ranks, on every rank; `offsets`: the first row of each rank, if known."""
+def gathered(comm: Any, part: Any, offsets: np.ndarray | None = None) -> Any:
+    """The rows of all ranks, in the order of ranks, on every rank; `offsets`: the first row of each rank, if known.
+
+    For arrays in the memory of devices they must be given.
+    """
     if comm.size == 1:
         return part
+    messages = device_messages_for(comm, part)
+    if messages is not None:
+        assert offsets is not None
+        whole = empty_like(part, (int(offsets[-1]), *part.shape[1:]))
+        whole[int(offsets[comm.rank]) : int(offsets[comm.rank + 1])] = part
+        return messages.all_gather(whole, offsets)
     part = np.ascontiguousarray(part)
     if offsets is None:
         meet(comm)

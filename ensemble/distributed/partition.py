@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import contiguous
+from ensemble._backend import array_namespace, contiguous
 from ensemble._check import array_of, integer, message, require
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import in_space
@@ -40,7 +40,7 @@ class Partition:
     ----------
     n : int
         Rows.
-    comm : communicator of mpi4py, or `serial()`
+    comm : communicator of mpi4py, `serial()`, or `devices(comm)`
         All its ranks call this together, with equal arguments.
     domains : int, optional
         1 and above; more than `n` are cut to `n`. Default: the power of two that comes nearest to 2048 rows in each.
@@ -242,14 +242,14 @@ class Partition:
 
         Parameters
         ----------
-        x : array of NumPy, shape (n_local, ...), or Ensemble of shape (n_local, ...)
-            In domain order; of one kind, data type and sample set on all ranks.
+        x : array of NumPy or CuPy, shape (n_local, ...), or Ensemble of shape (n_local, ...)
+            In domain order; of one kind, data type and sample set on all ranks. Arrays of CuPy are copied to the host.
         root : int
             The same on every rank.
 
         Returns
         -------
-        array, shape (n, ...), or Ensemble of shape (n, ...), or None
+        array of NumPy, shape (n, ...), or Ensemble of shape (n, ...), or None
             In the caller's order on `root`, None on the other ranks.
 
         Raises
@@ -267,8 +267,9 @@ def _inner(partition: Partition, x: Any, y: Any, function: str) -> Any:
         for name, samples in zip("xy", bare, strict=True):
             require(samples.shape[:-1] == (partition.n_local,), function, name, f"have shape ({partition.n_local},)",
                     f"shape {samples.shape[:-1]}")  # fmt: skip
-    n_samples, dtype = max(samples.shape[1] for samples in bare), np.result_type(*bare, np.float32)
-    wide = [contiguous(np.broadcast_to(samples, (partition.n_local, n_samples)), dtype) for samples in bare]
+    xp, n_samples = array_namespace(*bare), max(samples.shape[1] for samples in bare)
+    dtype = np.result_type(*(samples.dtype for samples in bare), np.float32)
+    wide = [contiguous(xp.broadcast_to(samples, (partition.n_local, n_samples)), dtype) for samples in bare]
     with in_space(partition.layout.space):
         inner = dot(*wide, None)
     found = next((vector for vector in (x, y) if isinstance(vector, Ensemble)), None)

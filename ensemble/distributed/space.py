@@ -8,9 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.memory import empty
+from ensemble._backend import array_namespace, asarray_like
+from ensemble._compile.cuda import CHUNK
+from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import ROW_BLOCK
-from ensemble._kernels.sparse.exact_sums import ROW_LENGTH, add_numbers, domain_sums, rounded
+from ensemble._compile.streams import stream_number
+from ensemble._kernels.sparse.exact_sums import (
+    ROW_LENGTH,
+    add_numbers,
+    domain_digits,
+    domain_sums,
+    exact_totals,
+    rounded,
+    rounded_digits,
+)
 from ensemble._kernels.sparse.row_sums import Space
 from ensemble._typing import Array
 from ensemble.distributed.messages import all_largest, all_sum, from_first, gathered
@@ -23,7 +34,8 @@ class RankSpace(Space):
 
     Rows are summed domain by domain, in blocks of `ROW_BLOCK` rows from the first row of the domain on. The sums of the
     domains are added exactly and rounded once, so that the number of ranks changes no bit. A reduction is one
-    all-reduce of `ROW_LENGTH` int64 numbers per sum.
+    all-reduce of `ROW_LENGTH` int64 numbers per sum. On a device a domain is summed in chunks of `CHUNK` rows, which
+    must not hold rows of two domains.
 
     Parameters
     ----------
@@ -41,6 +53,9 @@ class RankSpace(Space):
         starts = [np.arange(a, b, ROW_BLOCK) for a, b in itertools.pairwise(domain_offsets)]
         self._starts = np.concatenate([[0], np.cumsum([s.size for s in starts])]).astype(np.int64)
         self._bounds = np.concatenate([*starts, [self.n_local]]).astype(np.int64)
+        self._domain_offsets = domain_offsets
+        self._chunk_starts: dict[Any, Array] = {}
+        self._digits: dict[Any, tuple[Array, Array]] = {}  # zeros, except while sums are taken
         self._rooms: dict[int, tuple[Any, Array]] = {}
 
     # --- sums
@@ -60,14 +75,64 @@ class RankSpace(Space):
         with np.errstate(over="ignore"):
             return total.astype(partials.dtype, copy=False)
 
+    def chunk_total(self, partials: Array) -> Array:
+        """On a device: the exact sums of the domains' sums over all ranks, rounded to the type of `partials`."""
+        n_sums, _, n_samples = partials.shape
+        starts, out = self._starts_of_chunks(partials), empty_like(partials, (n_sums, n_samples))
+        key = type(partials), stream_number(partials), n_sums, n_samples
+        if key not in self._digits:
+            xp = array_namespace(partials)
+            shapes = ((n_sums, n_samples, ROW_LENGTH), xp.int64), ((n_sums,), xp.int32)
+            self._digits[key] = tuple(xp.zeros(shape, dtype=dtype) for shape, dtype in shapes)
+        digits, turns = self._digits[key]
+        if self.comm.size == 1:
+            return exact_totals(partials, starts, digits, turns, out)
+        try:
+            domain_digits(partials, starts, digits)
+            return rounded_digits(all_sum(self.comm, digits), out)
+        except BaseException:  # what is left in the digits would be added to the next sums
+            self._digits.pop(key, None)
+            raise
+
+    def chunk_partials(self, partials: Array) -> Array:
+        """On a device: those sums as partial sums of one chunk, shape (n_sums, 1, n_samples)."""
+        return self.chunk_total(partials)[:, None, :]
+
+    @property
+    def queues_kernels(self) -> bool:  # type: ignore[override]
+        """Whether messages between devices are queued as kernels are."""
+        messages = getattr(self.comm, "device_messages", None)
+        return self.comm.size == 1 or (messages is not None and bool(messages.can_be_recorded))
+
+    def _starts_of_chunks(self, like: Array) -> Array:
+        """The first chunk of each domain of this rank, and their number, on the device of `like`."""
+        key = type(like)  # a rank has one device
+        if key not in self._chunk_starts:
+            if (self._domain_offsets[:-1] % CHUNK).any():
+                raise RuntimeError("a sum on a device over domains that share chunks of rows: a fault of this library.")
+            starts = -(-self._domain_offsets // CHUNK)
+            self._chunk_starts[key] = asarray_like(starts.astype(np.int64), like)
+        return self._chunk_starts[key]
+
+    def chunk_largest(self, partials: Array) -> Array:
+        """On a device: the largest of partial maxima, zero or above, over all ranks, shape (1, 1, n_samples)."""
+        if self.comm.size == 1:
+            return partials
+        xp, (_, n_chunks, n_samples) = array_namespace(partials), partials.shape
+        shape = (1, 1, n_samples)
+        most = xp.max(partials, axis=1, keepdims=True) if n_chunks else xp.zeros(shape, dtype=partials.dtype)
+        return all_largest(self.comm, most)
+
     def largest(self, values: np.ndarray) -> np.ndarray:
         """The largest of `values` over all ranks; NaN counts as infinity."""
         kept = np.where(np.isnan(values), np.inf, values).astype(values.dtype, copy=False)
-        return all_largest(self.comm, np.ascontiguousarray(kept))
+        most: np.ndarray = all_largest(self.comm, np.ascontiguousarray(kept))
+        return most
 
     def any(self, flags: np.ndarray) -> np.ndarray:
         """Which of `flags` are true on some rank."""
-        return all_largest(self.comm, np.array(flags, np.uint8)).astype(bool)
+        some: np.ndarray = all_largest(self.comm, np.array(flags, np.uint8)).astype(bool)
+        return some
 
     def gathered(self, x: np.ndarray) -> np.ndarray:
         """The rows of all ranks, in domain order, on every rank."""
@@ -84,7 +149,7 @@ class RankSpace(Space):
 
     def vector(self, like: Array) -> Array:
         """Memory for a vector like `like`, shape (n_local, n_samples), followed in memory by room for ghost rows."""
-        whole = empty((self.n_local + self._ghosts, like.shape[1]), like.dtype)
+        whole = empty_like(like, (self.n_local + self._ghosts, like.shape[1]))
         x = whole[: self.n_local]
         key = id(x)
         rooms = self._rooms
@@ -98,6 +163,6 @@ class RankSpace(Space):
         found = self._rooms.get(id(x))
         if found is not None and found[0]() is x and found[1].shape[0] >= self.n_local + n_ghosts:
             return found[1][: self.n_local + n_ghosts]
-        whole = empty((self.n_local + n_ghosts, x.shape[1]), x.dtype)
+        whole = empty_like(x, (self.n_local + n_ghosts, x.shape[1]))
         whole[: self.n_local] = x
         return whole

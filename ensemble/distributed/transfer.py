@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import asarray_like
 from ensemble._kernels.krylov import vectors
 from ensemble._typing import Array
 from ensemble.distributed.matrix import RankMatrix
@@ -49,12 +50,19 @@ class RankProlongator(RankMatrix):
         new.restriction = self.restriction.astype(dtype)
         return new
 
+    def to(self, like: Any) -> Any:
+        """The prolongator, and its transpose, in the library and on the device of the array `like`."""
+        made = super().to(like)
+        if made is not self:
+            made.restriction = self.restriction.to(like)
+        return made
+
     def take_samples(self, samples: Any) -> Any:
         """The prolongator of the samples named."""
         if self.n_samples == 1:
             return self
         samples = np.asarray(samples)
-        part = vectors.take_samples(self.values, samples, None)
+        part = vectors.take_samples(self.values, asarray_like(samples, self.values), None)
         new = type(self)(self.rows, self.columns, self.indptr, self.numbers, part, self.halo, self.indices)
-        new.restriction = self.restriction.take_samples(samples)
+        new._copies, new.restriction = self._copies, self.restriction.take_samples(samples)
         return new

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import library_of, to_numpy
 from ensemble._check import array_of, integer, kind_of, message, require, require_unmasked
 from ensemble.distributed.agreement import agreement, require_same
 from ensemble.scalar import Ensemble
@@ -81,6 +82,8 @@ def _values_of(x: Any, function: str) -> tuple[np.ndarray, tuple[bool, str, tupl
     if isinstance(values, list | tuple):
         values = array_of(values, function, "x", requirement)
     require_unmasked(values, function, "x")
+    if library_of(values) == "cupy":
+        values = to_numpy(values)
     if not isinstance(values, np.ndarray):
         advice = "" if values is None else "Copy it to the host first."
         raise TypeError(message(function, "x", requirement, kind_of(values), advice))

@@ -41,9 +41,13 @@ Fetched = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def runs_on_device(state: KrylovIteration, max_iterations: int, callback: Any) -> bool:
-    """Whether a solve can run without the host: independent samples, operators that only queue kernels."""
+    """Whether a solve can run without the host: independent samples, operators that only queue kernels.
+
+    Messages of several processes must be queued as kernels are.
+    """
     return (
         on_device(state.x)
+        and state.A.space.queues_kernels
         and state.stays_on_device
         and callback is None
         and not state.coupled
@@ -138,7 +142,8 @@ class DeviceLoop:
         rate = np.log(latest / state.initial[state.samples])[running] / iterations[running]
         needed = 0.9 * np.log(state.target[state.samples] / latest)[running] / rate
         needed = np.where(rate < 0.0, needed, most)
-        return int(max(1, self.n_parts * min(np.nan_to_num(needed, nan=0.0).max(), most)))
+        ahead = int(max(1, self.n_parts * min(np.nan_to_num(needed, nan=0.0).max(), most)))
+        return int(state.A.space.agreed(ahead))
 
     # --- between stages
     def ready_to_compact(self) -> bool:

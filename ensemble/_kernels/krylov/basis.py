@@ -15,7 +15,7 @@ from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, select, store, zeros
 from ensemble._compile.numba import compiled, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
+from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = ["TOGETHER", "basis_add", "basis_dots", "block_add", "block_dots", "scale"]
@@ -73,7 +73,7 @@ def _(basis: Array, w: Array, out: Array) -> Array:
     n_vectors, n_rows, n_samples = basis.shape
     arguments, layout = (basis, w, np.int32(n_vectors)), cuda.layout_of(n_samples, basis, w)
     partials = cuda.chunked(CUDA, "basis_dots", n_rows, arguments, layout, False, n_samples, n_vectors, True)
-    return into(out, cuda.sums(partials))
+    return into(out, chunk_sums(partials))
 
 
 @kernel
@@ -119,7 +119,7 @@ def _(h: Array, basis: Array, w: Array) -> Array:
 
 @basis_add.register("cuda")
 def _(h: Array, basis: Array, w: Array) -> Array:
-    return cuda.sums(basis_add_partials(h, basis, w))[0]
+    return chunk_sums(basis_add_partials(h, basis, w))[0]
 
 
 def basis_add_partials(h: Array, basis: Array, w: Array) -> Array:

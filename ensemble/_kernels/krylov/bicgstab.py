@@ -14,7 +14,7 @@ from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, select, store, zeros
 from ensemble._compile.numba import compiled, per_width, prange, tiles
 from ensemble._compile.registry import kernel
-from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
+from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = ["bicgstab_direction", "bicgstab_update", "dot_and_square"]
@@ -65,7 +65,7 @@ def _(x: Array, y: Array) -> tuple[Array, Array]:
 
 @dot_and_square.register("cuda")
 def _(x: Array, y: Array) -> tuple[Array, Array]:
-    inner, square = cuda.sums(dot_and_square_partials(x, y))
+    inner, square = chunk_sums(dot_and_square_partials(x, y))
     return inner, square
 
 
@@ -121,7 +121,7 @@ def _(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r: Array) -> tu
 
 @bicgstab_update.register("cuda")
 def _(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r: Array) -> tuple[Array, Array]:
-    square, inner = cuda.sums(bicgstab_update_partials(omega, shadow, z, t, x, r))
+    square, inner = chunk_sums(bicgstab_update_partials(omega, shadow, z, t, x, r))
     return square, inner
 
 

@@ -15,7 +15,7 @@ from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, select, store, zeros
 from ensemble._compile.numba import compiled, output, per_width, prange, tiles
 from ensemble._compile.registry import KERNELS, into, kernel
-from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
+from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = ["cg_direction", "cg_update", "copy_chosen", "dot", "put_samples", "take_samples"]
@@ -66,7 +66,7 @@ def _(x: Array, y: Array, out: Array) -> Array:
 def _(x: Array, y: Array, out: Array) -> Array:
     if x.dtype != y.dtype or x.dtype.kind != "f":
         return dot.reference(x, y, out)
-    return into(out, cuda.sums(dot_partials(x, y))[0])
+    return into(out, chunk_sums(dot_partials(x, y))[0])
 
 
 def dot_partials(x: Array, y: Array) -> Array:
@@ -117,7 +117,7 @@ def _(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
 
 @cg_update.register("cuda")
 def _(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
-    return cuda.sums(cg_update_partials(alpha, p, q, x, r))[0]
+    return chunk_sums(cg_update_partials(alpha, p, q, x, r))[0]
 
 
 def cg_update_partials(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:

@@ -13,7 +13,7 @@ from ensemble._compile.lanes.types import load, splat, store, stream, zeros
 from ensemble._compile.numba import compiled, output, per_width, prange, streams, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.crs import row_product, row_sum, scattered
-from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
+from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 
 __all__ = ["chebyshev_first", "chebyshev_last", "chebyshev_start", "chebyshev_step", "power_step"]
 
@@ -231,5 +231,5 @@ def _(indptr, indices, values, dinv, q, scale, out):
     layout = cuda.layout_of(n_samples, q, scale, out, *(() if shared else (values, dinv)))
     arguments = (indptr, indices, values, dinv, q, scale, out)
     name, wide = f"power_step<{SHARED[shared]}>", cuda.is_wide(indptr)
-    quotient, square = cuda.sums(cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 2))
+    quotient, square = chunk_sums(cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 2))
     return out, quotient, square

@@ -20,7 +20,7 @@ from ensemble._compile.numba import compiled, per_width, prange, streams, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.crs import row_product, row_sum
-from ensemble._kernels.sparse.row_sums import block_sums, largest_of_blocks, ordered_sum, row_blocks
+from ensemble._kernels.sparse.row_sums import block_sums, largest_of_blocks, largest_of_chunks, ordered_sum, row_blocks
 
 __all__ = ["entry_units", "narrowed", "scaled_finish", "scaled_start"]
 
@@ -104,7 +104,7 @@ def _(r, unit, out):
     n_rows, n_samples = r.shape
     krylov = cuda.KERNEL_MODULES["krylov/vectors"]
     layout = cuda.layout_of(n_samples, r)
-    partials = cuda.chunked(krylov, "largest", n_rows, (r,), layout, False, n_samples, 1)
+    partials = largest_of_chunks(cuda.chunked(krylov, "largest", n_rows, (r,), layout, False, n_samples, 1))
     out = cuda.output(out, r, (2, n_samples))
     single = cuda.Layout(layout.real, 1, 1, 1)
     arguments = (partials, unit, out, np.int64(partials.shape[1]), np.int32(n_samples))

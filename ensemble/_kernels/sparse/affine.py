@@ -35,7 +35,7 @@ from ensemble._compile.registry import into, kernel
 from ensemble._kernels.krylov.vectors import dot_partials
 from ensemble._kernels.sparse import affine_mma
 from ensemble._kernels.sparse.fma import fma
-from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
+from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = [
@@ -206,7 +206,7 @@ def affine_spmv_dot_partials(
 @affine_spmv_dot.register("cuda")
 def _(indptr, indices, terms, coefficients, x, out):
     out, partials = affine_spmv_dot_partials(indptr, indices, terms, coefficients, x, out)
-    return out, cuda.sums(partials)[0]
+    return out, chunk_sums(partials)[0]
 
 
 @affine_spmv_dot.register("numba")

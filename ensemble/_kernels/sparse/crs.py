@@ -28,7 +28,7 @@ from ensemble._compile.numba import (
     tiles,
 )
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
+from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
 __all__ = ["diagonal", "residual", "spmv", "spmv_add", "spmv_dot", "spmv_transpose"]
@@ -401,7 +401,7 @@ def _(indptr, indices, values, x, out):
 @spmv_dot.register("cuda")
 def _(indptr, indices, values, x, out):
     out, partials = spmv_dot_partials(indptr, indices, values, x, out)
-    return out, cuda.sums(partials)[0]
+    return out, chunk_sums(partials)[0]
 
 
 def spmv_dot_partials(indptr: Array, indices: Array, values: Array, x: Array, out: Array) -> tuple[Array, Array]:

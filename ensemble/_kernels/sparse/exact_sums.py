@@ -10,11 +10,18 @@ and -infinity.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from ensemble._compile import cuda
 from ensemble._compile.numba import compiled_serial
+from ensemble._compile.registry import into, kernel
+from ensemble._typing import Array
 
-__all__ = ["ROW_LENGTH", "add_numbers", "domain_sums", "rounded"]
+__all__ = ["ROW_LENGTH", "add_numbers", "domain_digits", "domain_sums", "exact_totals", "rounded", "rounded_digits"]
+
+CUDA = cuda.KernelModule("sparse/exact_sums", ["domain_digits", "rounded_digits", "exact_totals"])
 
 DIGIT_BITS = 40
 DIGITS = 54
@@ -133,3 +140,115 @@ def rounded(digits: np.ndarray) -> np.ndarray:
         total[below] = -np.inf
         total[nan | (above & below)] = np.nan
     return total
+
+
+# --- several sums at once, from their partial sums
+@kernel
+def domain_digits(partials: Array, starts: Array, digits: Array) -> Array:
+    """Add the sum of each domain's partial sums, in order, to `digits`, in place.
+
+    `partials` has shape (n_sums, n_chunks, n_samples), `digits` (n_sums, n_samples, `ROW_LENGTH`), int64. Domain d has
+    the chunks ``starts[d]`` to ``starts[d + 1]``.
+    """
+    n_sums, _, n_samples = partials.shape
+    for k, d, s in np.ndindex(n_sums, starts.shape[0] - 1, n_samples):
+        total = partials.dtype.type(0)
+        for chunk in range(int(starts[d]), int(starts[d + 1])):
+            total = total + partials[k, chunk, s]
+        number = float(total)
+        if not np.isfinite(number):
+            digits[k, s, DIGITS + (0 if np.isnan(number) else 1 if number > 0 else 2)] += 1
+            continue
+        above, below = abs(number).as_integer_ratio()
+        whole = above * (2**1074 // below)  # of the smallest unit
+        for place in range(DIGITS):
+            digit = (whole >> (DIGIT_BITS * place)) & MASK
+            digits[k, s, place] += digit if number > 0 else -digit
+    return digits
+
+
+@domain_digits.register("numba")
+def _(partials: Array, starts: Array, digits: Array) -> Array:
+    for each, own in zip(partials, digits, strict=True):
+        sums = np.empty((starts.size - 1, each.shape[1]), each.dtype)
+        domain_sums(each, starts, sums)
+        add_numbers(sums.astype(np.float64, copy=False).view(np.int64), own)
+    return digits
+
+
+@domain_digits.register("cuda")
+def _(partials: Array, starts: Array, digits: Array) -> Array:
+    n_sums, n_chunks, n_samples = partials.shape
+    n_domains = starts.shape[0] - 1
+    grid = (-(-n_domains * n_samples // cuda.THREADS), n_sums)
+    extent = (np.int64(n_chunks), np.int64(n_domains), np.int32(n_samples))
+    CUDA.launch("domain_digits", _one_by_one(partials), grid, cuda.THREADS, (partials, starts, digits, *extent))
+    return digits
+
+
+@kernel
+def rounded_digits(digits: Array, out: Array) -> Array:
+    """The sums that `digits`, shape (n_sums, n_samples, `ROW_LENGTH`), stand for, each rounded once; zeros the digits.
+
+    `out`, shape (n_sums, n_samples), must be given: its type is that of the result, to which the float64 is rounded.
+    """
+    total = np.zeros(digits.shape[:2])
+    for k, s in np.ndindex(*total.shape):
+        whole = sum(int(digit) << (DIGIT_BITS * place) for place, digit in enumerate(digits[k, s, :DIGITS]))
+        try:
+            total[k, s] = whole / 2**1074  # of integers: rounded once
+        except OverflowError:
+            total[k, s] = np.inf if whole > 0 else -np.inf
+        nan, above, below = (digits[k, s, DIGITS + place] > 0 for place in range(3))
+        if nan or above or below:
+            total[k, s] = np.nan if nan or (above and below) else np.inf if above else -np.inf
+    digits[...] = 0
+    with np.errstate(over="ignore"):
+        return into(out, total.astype(out.dtype))
+
+
+@rounded_digits.register("numba")
+def _(digits: Array, out: Array) -> Array:
+    total = rounded(digits.reshape(-1, ROW_LENGTH))
+    digits[...] = 0
+    with np.errstate(over="ignore"):
+        return into(out, total.astype(out.dtype, copy=False).reshape(out.shape))
+
+
+@rounded_digits.register("cuda")
+def _(digits: Array, out: Array) -> Array:
+    n_sums = out.shape[0] * out.shape[1]
+    grid = (-(-n_sums // cuda.THREADS),)
+    CUDA.launch("rounded_digits", _one_by_one(out), grid, cuda.THREADS, (digits, out, np.int64(n_sums)))
+    return out
+
+
+@kernel
+def exact_totals(partials: Array, starts: Array, digits: Array, turns: Array, out: Array) -> Array:
+    """`domain_digits` and `rounded_digits` in one: the sums over all domains to `out`, which must be given.
+
+    `digits` and `turns`, int32, shape (n_sums,), are work space of zeros, and are left so.
+    """
+    domain_digits.reference(partials, starts, digits)
+    return rounded_digits.reference(digits, out)
+
+
+@exact_totals.register("numba")
+def _(partials: Array, starts: Array, digits: Array, turns: Array, out: Array) -> Array:
+    domain_digits.implementations["numba"](partials, starts, digits)
+    return rounded_digits.implementations["numba"](digits, out)
+
+
+@exact_totals.register("cuda")
+def _(partials: Array, starts: Array, digits: Array, turns: Array, out: Array) -> Array:
+    n_sums, n_chunks, n_samples = partials.shape
+    n_domains = starts.shape[0] - 1
+    grid = (max(1, -(-n_domains * n_samples // cuda.THREADS)), n_sums)
+    arguments = (partials, starts, digits, turns, out, np.int64(n_chunks), np.int64(n_domains), np.int32(n_samples))
+    CUDA.launch("exact_totals", _one_by_one(partials), grid, cuda.THREADS, arguments)
+    return out
+
+
+def _one_by_one(floats: Any) -> cuda.Layout:
+    """A thread carries one number."""
+    return cuda.Layout("double" if floats.dtype.itemsize == 8 else "float", 1, 1, 1)

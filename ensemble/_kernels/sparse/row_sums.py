@@ -1,9 +1,9 @@
 """Sums, maxima and truth values over the rows of vectors, shape (n, n_samples): one value per sample.
 
-A kernel adds the terms of a block of rows; the sums of the blocks are added here. `SERIAL` cuts rows into blocks of
-`ROW_BLOCK` and adds the blocks in order, so that the sum depends on nothing but the number of rows. Where vectors are
-distributed over processes, another `Space` is in force: it cuts blocks that do not depend on the number of processes
-and combines the blocks of all of them.
+A kernel adds the terms of a block of rows, on a device of a chunk; the sums of the blocks are added here. `SERIAL`
+cuts rows into blocks of `ROW_BLOCK` and adds the blocks in order, so that the sum depends on nothing but the number of
+rows. Where vectors are distributed over processes, another `Space` is in force: it cuts blocks that do not depend on
+the number of processes and combines the blocks of all of them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._compile import cuda
 from ensemble._compile.allocation import new
 from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import ROW_BLOCK, compiled_serial
 from ensemble._typing import Array
 
 __all__ = [
-    "SERIAL", "Space", "block_sums", "in_space", "largest_of_blocks", "ordered_sum", "row_blocks", "space_in_force",
+    "SERIAL", "Space", "block_sums", "chunk_sums", "in_space", "largest_of_blocks", "largest_of_chunks", "ordered_sum",
+    "partials_of_all", "row_blocks", "space_in_force",
 ]  # fmt: skip
 
 
@@ -56,6 +58,9 @@ class Space:
     first = 0
     """Number of the first row that this process holds."""
 
+    queues_kernels = True
+    """Whether sums and products on a device do nothing but queue work, so that a CUDA graph may record it."""
+
     def bounds(self, n_rows: int) -> np.ndarray:
         """The first row of each block and the number of rows, int64, shape (n_blocks + 1,)."""
         return _even_bounds(n_rows)
@@ -63,6 +68,18 @@ class Space:
     def total(self, partials: np.ndarray) -> np.ndarray:
         """The sum over all blocks of `partials`, shape (n_blocks, n_columns), for each column."""
         return added_in_order(partials)
+
+    def chunk_total(self, partials: Array) -> Array:
+        """On a device: the sums over all chunks of `partials`, shape (n_sums, n_chunks, n_samples)."""
+        return cuda.sums(partials)
+
+    def chunk_partials(self, partials: Array) -> Array:
+        """On a device: partial sums, shape (n_sums, any number, n_samples), whose sums are those of all processes."""
+        return partials
+
+    def chunk_largest(self, partials: Array) -> Array:
+        """On a device: partial maxima, shape (1, n_chunks, n_samples), whose largest is that of all processes."""
+        return partials
 
     def largest(self, values: np.ndarray) -> np.ndarray:
         """The largest of `values` over all processes, entry by entry; NaN does not count."""
@@ -124,6 +141,21 @@ def largest_of_blocks(partials: np.ndarray) -> np.ndarray:
     """The largest of the partial maxima of all blocks, zero or above, one value for each column."""
     most: np.ndarray = partials.max(axis=0, initial=0)
     return _IN_FORCE.get().largest(most)
+
+
+def chunk_sums(partials: Array) -> Array:
+    """On a device: the sums of partial sums of chunks, shape (n_sums, n_chunks, n_samples), for each sum and sample."""
+    return _IN_FORCE.get().chunk_total(partials)
+
+
+def partials_of_all(partials: Array) -> Array:
+    """On a device: partial sums, for a kernel that adds them up, whose sums are those over the space in force."""
+    return _IN_FORCE.get().chunk_partials(partials)
+
+
+def largest_of_chunks(partials: Array) -> Array:
+    """On a device: partial maxima, zero or above, of which the largest is that of all chunks."""
+    return _IN_FORCE.get().chunk_largest(partials)
 
 
 def block_sums(terms: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._kernels.krylov import bicgstab, vectors
 from ensemble._kernels.krylov.device_scalars.scalars import DeviceScalars
+from ensemble._kernels.sparse.row_sums import partials_of_all
 from ensemble._typing import Array
 
 __all__ = ["BicgstabScalars"]
@@ -41,7 +42,7 @@ class BicgstabScalars(DeviceScalars):
         return not np.any(to_numpy(self.rows)[HALF] > 0.0)
 
     def _decide_on_two(self, kernel: str, partials: Array, *arguments: Any) -> None:
-        self.decide(kernel, tuple(partials), self.rows, self.eps, *arguments)
+        self.decide(kernel, tuple(partials_of_all(partials)), self.rows, self.eps, *arguments)
 
     def step(self, shadow: Array, y: Array, v: Array, x: Array, r: Array) -> bool:
         """The first half: x and r along y = M p and v = A y. False: candidates wait until the host verifies them."""

@@ -14,6 +14,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, backend_of, to_numpy
 from ensemble._compile import cuda
 from ensemble._kernels.krylov import vectors
+from ensemble._kernels.sparse.row_sums import partials_of_all
 from ensemble._typing import Array
 
 __all__ = [
@@ -86,9 +87,12 @@ class DeviceScalars:
         return array_namespace(self.like).zeros((*shape, self.n_samples), dtype=self.like.dtype)
 
     def decide(self, kernel: str, partials: Array | tuple[Array, ...] | None, *arguments: Any, n_sums: int = 1) -> None:
-        """Queue a kernel that adds partial sums and acts on the totals, one thread per sample."""
+        """Queue a kernel that adds partial sums and acts on the totals, one thread per sample.
+
+        A tuple holds partial sums that `partials_of_all` has returned.
+        """
         grid = (-(-self.n_samples // cuda.SUM_THREADS[0]), n_sums)
-        sums = () if partials is None else (*(partials if isinstance(partials, tuple) else (partials,)),)
+        sums = () if partials is None else partials if isinstance(partials, tuple) else (partials_of_all(partials),)
         chunks = (np.int64(sums[0].shape[-2]),) if sums else ()
         state = (self.numbers, self.history, np.int32(self.limit), np.int32(self.n_samples))
         threads = cuda.SUM_THREADS if sums else (cuda.SUM_THREADS[0], 1)
