@@ -67,6 +67,7 @@ def test_a_rank_that_fails_ends_all_with_one_message(program, ranks, code, line,
     assert written.count("Traceback") == n_traces
 
 
+@pytest.mark.slow
 def test_a_rank_that_raises_before_a_communication_ends_the_study_and_keeps_the_store(tmp_path):
     code, written = ended(started(2, "study", str(tmp_path / "run")), STARTING)
     assert code == 1
@@ -231,6 +232,7 @@ def resumed(stores):
     return found, studies.summary(en.propagate(*arguments, **settings))
 
 
+@pytest.mark.slow
 def test_kills_and_exceptions_anywhere_hang_nothing_and_lose_no_bits(tmp_path):
     n_ended, stores = battery(tmp_path, 3, 52361)
     found, expected = resumed(stores)

@@ -95,6 +95,7 @@ def test_an_exception_on_one_rank_ends_all_and_is_shown(mpi):
     assert time.monotonic() - start < 40.0
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_is_ended_and_shows_where_it_stood(mpi):
     mpi(process_number, 2)  # imports belong to the start
     with pytest.raises(RanksFailedError, match=r"(?s)rank 1: Timeout.*in wait_on_one"):
