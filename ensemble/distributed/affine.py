@@ -10,7 +10,7 @@ from ensemble._check import array_of, message, places_of, require
 from ensemble._kernels.sparse import affine as kernels
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
-from ensemble.distributed.matrix import RankMatrix
+from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, samples_of, set_of
 from ensemble.multigrid.affine import affine_matrix

@@ -9,8 +9,8 @@ import numpy as np
 from ensemble._compile.memory import empty_like
 from ensemble._typing import Array
 from ensemble.distributed.coarsening import RankCoarsening
-from ensemble.distributed.matrix import RankMatrix
 from ensemble.distributed.messages import gathered
+from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.multigrid.coarse import CoarseSolver, coarse_solver_of
 from ensemble.multigrid.setup import coarsening_of
 

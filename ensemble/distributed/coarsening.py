@@ -17,8 +17,8 @@ from ensemble._kernels.multigrid.aggregation import aggregate, coupled_rows
 from ensemble._kernels.sparse.crs import spmv_transpose
 from ensemble._kernels.sparse.product_graphs import entries_between, product_graph, slab_tasks, transpose_graph
 from ensemble.distributed.layout import RowLayout
-from ensemble.distributed.matrix import RankMatrix
 from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
+from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.distributed.row_fetch import RowFetch
 from ensemble.distributed.transfer import RankProlongator
 from ensemble.distributed.transpose import TransposePlan

@@ -8,7 +8,7 @@ from ensemble._kernels.multigrid.galerkin import product_values
 from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble._typing import Array
 from ensemble.distributed.layout import RowLayout
-from ensemble.distributed.matrix import RankMatrix
+from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.distributed.row_fetch import RowFetch
 
 __all__ = ["RankProduct", "Resettlement"]

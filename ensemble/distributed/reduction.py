@@ -12,9 +12,9 @@ import numpy as np
 from ensemble._kernels.multigrid.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
 from ensemble._typing import Array
 from ensemble.distributed.layout import RowLayout
-from ensemble.distributed.matrix import RankMatrix
 from ensemble.distributed.messages import all_sum
 from ensemble.distributed.products import RankProduct, Resettlement
+from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.distributed.splitting import coarse_rows_by_domains
 from ensemble.linalg import CrsGraph
 from ensemble.multigrid.reduction import Options, interpolation_weights, reduction_of

@@ -136,7 +136,8 @@ class RankSpace(Space):
 
     def gathered(self, x: np.ndarray) -> np.ndarray:
         """The rows of all ranks, in domain order, on every rank."""
-        return gathered(self.comm, x)
+        whole: np.ndarray = gathered(self.comm, x)
+        return whole
 
     def agreed(self, values: Any) -> Any:
         """`values` of rank 0."""

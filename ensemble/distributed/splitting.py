@@ -8,8 +8,8 @@ import numpy as np
 
 from ensemble._kernels.multigrid.splitting import COARSE, UNDECIDED, split_free_rows
 from ensemble._kernels.sparse.product_graphs import transpose_graph
-from ensemble.distributed.matrix import RankMatrix
 from ensemble.distributed.messages import gathered
+from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.distributed.row_fetch import RowFetch
 
 __all__ = ["coarse_rows_by_domains", "colours_of"]

@@ -9,7 +9,7 @@ import numpy as np
 from ensemble._backend import asarray_like
 from ensemble._kernels.krylov import vectors
 from ensemble._typing import Array
-from ensemble.distributed.matrix import RankMatrix
+from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.distributed.transpose import TransposePlan
 
 __all__ = ["RankProlongator"]

@@ -12,8 +12,8 @@ from ensemble._check import require
 from ensemble.distributed import DistributedCrsMatrix, Partition
 from ensemble.distributed.agreement import agreement
 from ensemble.distributed.halo import Halo
-from ensemble.distributed.matrix import RankMatrix
 from ensemble.distributed.messages import all_largest
+from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix
 from ensemble.scalar import Ensemble
 
