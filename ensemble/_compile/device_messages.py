@@ -66,14 +66,14 @@ class Nccl:
     ----------
     size, rank : int
         How many processes there are, and the number of this one.
-    identity : tuple of int
+    identity : bytes, or a tuple in older releases of CuPy
         What `Nccl.identity` has returned on process 0.
     """
 
     kind = "nccl"
     can_be_recorded = True
 
-    def __init__(self, size: int, rank: int, identity: tuple[int, ...]) -> None:
+    def __init__(self, size: int, rank: int, identity: Any) -> None:
         os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
         import cupy
         from cupy.cuda import nccl
@@ -85,12 +85,12 @@ class Nccl:
         self._types = {np.dtype(code): getattr(nccl, f"NCCL_{name}") for code, name in names.items()}
 
     @staticmethod
-    def identity() -> tuple[int, ...]:
+    def identity() -> Any:
         """What all processes of a new group must have; made by one of them."""
         os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
         from cupy.cuda import nccl
 
-        return tuple(nccl.get_unique_id())
+        return nccl.get_unique_id()
 
     def has(self, array: Array) -> bool:
         """Whether `array` is in the memory of a device."""

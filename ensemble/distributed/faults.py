@@ -57,7 +57,7 @@ def kept_with(comm: Any) -> dict[str, Any]:
         kept: dict[str, Any] = vars(comm).setdefault("kept", {})
         return kept
     if not _KEYVAL:
-        _KEYVAL.append(type(comm).Create_keyval())
+        _KEYVAL.append(mpi().Comm.Create_keyval())
     found: dict[str, Any] | None = comm.Get_attr(_KEYVAL[0])
     if found is None:
         found = {}

@@ -162,16 +162,25 @@ def block_sums(terms: Array) -> Array:
     """The sum over rows in blocks, as kernels add them: one value a sample."""
     xp, space = array_namespace(terms), _IN_FORCE.get()
     n_rows, n_samples = terms.shape
+    if space is not SERIAL and not isinstance(terms, np.ndarray):
+        return space.chunk_total(_sums_of_blocks(terms, cuda.CHUNK)[None, :, :])[0, :]
     if space is not SERIAL:
         parts = [added_in_order(terms[a:b, :]) for a, b in itertools.pairwise(space.bounds(n_rows))]
         return space.total(np.reshape(parts, (len(parts), n_samples)).astype(terms.dtype))
-    n_blocks = -(-n_rows // ROW_BLOCK)
-    padding = xp.zeros((n_blocks * ROW_BLOCK - n_rows, n_samples), dtype=terms.dtype)
-    blocks = xp.reshape(xp.concat([terms, padding]), (n_blocks, ROW_BLOCK, n_samples))
-    partials = xp.zeros((n_blocks, n_samples), dtype=terms.dtype)
-    for i in range(min(n_rows, ROW_BLOCK)):
-        partials = partials + blocks[:, i, :]
+    partials = _sums_of_blocks(terms, ROW_BLOCK)
     total = xp.zeros((n_samples,), dtype=terms.dtype)
-    for block in range(n_blocks):
+    for block in range(partials.shape[0]):
         total = total + partials[block, :]
     return total
+
+
+def _sums_of_blocks(terms: Array, rows: int) -> Array:
+    """The sums of blocks of `rows` rows, first row to last in each, shape (n_blocks, n_samples)."""
+    xp, (n_rows, n_samples) = array_namespace(terms), terms.shape
+    n_blocks = -(-n_rows // rows)
+    padding = xp.zeros((n_blocks * rows - n_rows, n_samples), dtype=terms.dtype)
+    blocks = xp.reshape(xp.concat([terms, padding]), (n_blocks, rows, n_samples))
+    partials = xp.zeros((n_blocks, n_samples), dtype=terms.dtype)
+    for i in range(min(n_rows, rows)):
+        partials = partials + blocks[:, i, :]
+    return partials
