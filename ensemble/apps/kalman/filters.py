@@ -18,6 +18,7 @@ from ensemble.apps.kalman.array.elements import (
     filter_identity,
     has_no_elements,
 )
+from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.array.square_root import square_root_filter
 from ensemble.apps.kalman.array.steps import predict, stacked, update
 from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_filter, compiled_square_root_filter
@@ -107,7 +108,7 @@ def kalman_filter(
     one_of(method, METHODS, "kalman_filter", "method")
     one_of(scan, SCANS, "kalman_filter", "scan")
     check_form(form, method, "kalman_filter")
-    series = aligned(model, y, mask, "kalman_filter", mean_dtype, diffuse=True)
+    series = marked_without_density(aligned(model, y, mask, "kalman_filter", mean_dtype, diffuse=True))
     if method == "scan":
         check_scannable(series, "kalman_filter")
     if series.is_mixed:

@@ -15,6 +15,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import finite, kind_of, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
+from ensemble.apps.kalman.array.exact_rank import steps_without_density
 from ensemble.apps.kalman.array.square_root import lost_directions, semidefinite_factor, triangle, update_factor
 from ensemble.apps.kalman.array.steps import apply, predict, product, stacked, update
 from ensemble.apps.kalman.filters import METHODS, any_true, check_form, choose_results, result_of
@@ -356,7 +357,7 @@ def _run(series: Series, approximation: Approximation, roots: bool, by_factor: b
     U = semidefinite_factor(P)
     made: dict[str, list[Array]] = {name: [] for name in MADE}
     means, covariances, terms = [], [], []
-    lost = xp.zeros(series.batch, dtype=xp.bool)
+    lost, none = xp.zeros(series.batch, dtype=xp.bool), None if by_factor else steps_without_density(series)
     for k in range(series.n_steps):
         if k or series.predict_first:
             lost = xp.logical_or(lost, lost_directions(P, U)) if by_factor else lost
@@ -371,6 +372,7 @@ def _run(series: Series, approximation: Approximation, roots: bool, by_factor: b
             F, u, Q = xp.eye(nx, dtype=m.dtype), xp.zeros((nx,), dtype=m.dtype), series.at("Q", 0)
         H, d, left = approximation("h", k, m, U)
         R = _with_density(H, d, left + series.at("R", k), m, U)
+        R = R if none is None else xp.where(none[k, ..., None, None], R + float("nan"), R)
         if roots:
             m, U, term = update_factor(H, R, d, series.y[k, ...], m, U, product)
             P = product(U, U.mT)

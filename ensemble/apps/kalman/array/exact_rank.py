@@ -1,0 +1,82 @@
+"""Observations without noise of more than the state's noises can be: from some step on they have no density."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ensemble._backend import array_namespace, backend_of, to_numpy
+from ensemble._typing import Array
+from ensemble.apps.kalman.series import Series
+from ensemble.scalar import Ensemble
+
+__all__ = ["marked_without_density", "steps_without_density"]
+
+
+def marked_without_density(series: Series) -> Series:
+    """The series, its offset d NaN in all `steps_without_density`, so that no method finds a density there."""
+    none = steps_without_density(series)
+    if none is None:
+        return series
+    xp = array_namespace(series.d, series.y, none)
+    d = xp.broadcast_to(xp.asarray(series.d), (*none.shape, series.d.shape[-1]))
+    return replace(series, d=xp.where(none[..., None], d + float("nan"), d))
+
+
+def steps_without_density(series: Series) -> Array | None:
+    """From which step on exact entries exceed the rank of the predicted covariance, bools (T, *batch); None if never.
+
+    Each entry that is seen without noise lowers the rank of P by one. A transition raises it by no more than there are
+    variances in Q that are not zero. The recursion does not show that nothing is left: rounding errors remain in P, of
+    full rank. Series on devices are not counted, where the test would synchronise.
+    """
+    like = series.y.samples if isinstance(series.y, Ensemble) else series.y
+    if backend_of(like) == "cuda":
+        return None
+    exact = _diagonal(series.R, lambda variance: variance <= 0)
+    if not exact.any():
+        return None
+    driven = _diagonal(series.Q, lambda variance: variance != 0).sum(axis=-2)
+    rank = _diagonal(series.P0, lambda variance: variance != 0).sum(axis=-2)
+    rank = rank + (0 if series.diffuse is None else series.diffuse.shape[-1])
+    if min(driven.min(), rank.min()) >= exact.shape[-2]:
+        return None
+    steps = _exhausted(series, np.sum(np.logical_and(exact, _seen(series)), axis=-2), driven, rank)
+    if not steps.any():
+        return None
+    lifted = any(isinstance(a, Ensemble) for a in (series.y, series.Q, series.R, series.P0))
+    steps = array_namespace(like).asarray(steps if lifted else steps[..., 0])
+    return Ensemble(steps) if lifted else steps
+
+
+def _exhausted(series: Series, seen: np.ndarray, driven: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """The steps at and after the first one whose `seen` exact entries exceed the bound of the rank."""
+    nx = series.F.shape[-1]
+    rank, over, steps = np.minimum(rank, nx), np.zeros((), bool), []
+    for k in range(series.n_steps):
+        if k or series.predict_first:
+            rank = np.minimum(rank + driven[k if len(driven) > 1 else 0], nx)
+        over, rank = np.logical_or(over, seen[k] > rank), rank - seen[k]
+        steps.append(over)
+    return np.stack(np.broadcast_arrays(*steps))
+
+
+def _diagonal(a: Array, holds: Callable[[Array], Array]) -> np.ndarray:
+    """Where a test holds on diagonals, with an axis of samples behind the axis of the diagonal."""
+    found = holds(array_namespace(a).linalg.diagonal(a))  # type: ignore[operator]
+    return (
+        np.asarray(to_numpy(found.samples)) if isinstance(found, Ensemble) else np.asarray(to_numpy(found))[..., None]
+    )
+
+
+def _seen(series: Series) -> np.ndarray:
+    """Which entries of `y` are not missing, (T, *batch, ny, n_samples)."""
+    return np.logical_not(_with_samples(array_namespace(series.y).isnan(series.y)))
+
+
+def _with_samples(found: Array) -> np.ndarray:
+    return (
+        np.asarray(to_numpy(found.samples)) if isinstance(found, Ensemble) else np.asarray(to_numpy(found))[..., None]
+    )
