@@ -131,7 +131,8 @@ def unscented_kalman_filter(
     """Means and covariances of the state of a nonlinear model given the past, by sigma points [1]_.
 
     The 2 nx + 1 points ``m`` and ``m +- sqrt(c) U[:, i]``, with ``U U' = P`` and ``c = alpha^2 (nx + kappa)``, are
-    redrawn before each transition and each observation.
+    redrawn before each transition and each observation. Series of which a factor U loses digits, because P is nearly
+    singular, are filtered on square roots of covariances (`by_roots` of the result).
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ import pytest
 
 from ensemble.apps.kalman import (
     LinearGaussianModel,
+    OnlineFilter,
     extended_kalman_filter,
     extended_kalman_smoother,
     kalman_filter,
@@ -93,6 +94,27 @@ def test_samples_and_series_are_counted_apart():
     assert got.failed.tolist() == [True, False]
     found = kalman_filter(LinearGaussianModel(**parts), Ensemble(np.moveaxis(lots, 0, -1)))
     assert found.failed.samples.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("samples", [False, True])
+def test_one_observation_at_a_time_is_counted_as_the_filter_counts(samples):
+    for seed in range(12):
+        parts, y = mixtures(seed, ny=1 + seed % 2)
+        noise = Ensemble(np.array([0.0, 1e-2, 0.0])) if samples else 0.0
+        model = LinearGaussianModel(**{**parts, "R": noise * np.eye(y.shape[1])})
+        online, right = OnlineFilter(model), kalman_filter(model, y)
+        for k, row in enumerate(y):
+            if k % 2:
+                online.step(row)
+            else:
+                online.predict()
+                online.update(row)
+            found, known = online.log_likelihood, right.log_likelihoods
+            if samples:
+                assert np.isfinite(found.samples).tolist() == np.isfinite(known.samples[k]).tolist(), (seed, k)
+                assert np.isnan(online.mean.samples[:, 0]).all() == np.isnan(found.sample(0))
+            else:
+                assert bool(np.isfinite(found)) == bool(np.isfinite(known[k])), (seed, k)
 
 
 @pytest.mark.parametrize("diffuse", [False, True])

@@ -12,7 +12,7 @@ from ensemble._typing import Array
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
-__all__ = ["marked_without_density", "steps_without_density"]
+__all__ = ["as_mask", "counts_of", "marked_without_density", "seen_entries", "steps_without_density"]
 
 
 def marked_without_density(series: Series) -> Series:
@@ -32,29 +32,41 @@ def steps_without_density(series: Series) -> Array | None:
     variances in Q that are not zero. The recursion does not show that nothing is left: rounding errors remain in P, of
     full rank. Series on devices are not counted, where the test would synchronise.
     """
-    like = series.y.samples if isinstance(series.y, Ensemble) else series.y
-    if backend_of(like) == "cuda":
+    counts = counts_of(series)
+    if counts is None:
+        return None
+    exact, driven, rank = counts
+    steps = _exhausted(series, np.sum(np.logical_and(exact, seen_entries(series.y)), axis=-2), driven, rank)
+    return as_mask(series, steps) if steps.any() else None
+
+
+def counts_of(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Which entries are exact, how many variances Q has at each step, and the bound of the rank of P0.
+
+    None where there is nothing to count. All have an axis of samples behind the others.
+    """
+    if backend_of(_plain(series.y)) == "cuda":
         return None
     exact = _diagonal(series.R, lambda variance: variance <= 0)
     if not exact.any():
         return None
     driven = _diagonal(series.Q, lambda variance: variance != 0).sum(axis=-2)
     rank = _diagonal(series.P0, lambda variance: variance != 0).sum(axis=-2)
-    rank = rank + (0 if series.diffuse is None else series.diffuse.shape[-1])
-    if min(driven.min(), rank.min()) >= exact.shape[-2]:
-        return None
-    steps = _exhausted(series, np.sum(np.logical_and(exact, _seen(series)), axis=-2), driven, rank)
-    if not steps.any():
-        return None
-    lifted = any(isinstance(a, Ensemble) for a in (series.y, series.Q, series.R, series.P0))
-    steps = array_namespace(like).asarray(steps if lifted else steps[..., 0])
-    return Ensemble(steps) if lifted else steps
+    rank = np.minimum(rank + (0 if series.diffuse is None else series.diffuse.shape[-1]), series.F.shape[-1])
+    return None if min(driven.min(), rank.min()) >= exact.shape[-2] else (exact, driven, rank)
+
+
+def as_mask(series: Series, found: np.ndarray) -> Array:
+    """Bools with an axis of samples as an array or, where a part of the series is one, an Ensemble."""
+    lifted = found.shape[-1] > 1 or any(isinstance(a, Ensemble) for a in vars(series).values())
+    mask = array_namespace(_plain(series.y)).asarray(found if lifted else found[..., 0])
+    return Ensemble(mask) if lifted else mask
 
 
 def _exhausted(series: Series, seen: np.ndarray, driven: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """The steps at and after the first one whose `seen` exact entries exceed the bound of the rank."""
     nx = series.F.shape[-1]
-    rank, over, steps = np.minimum(rank, nx), np.zeros((), bool), []
+    over, steps = np.zeros((), bool), []
     for k in range(series.n_steps):
         if k or series.predict_first:
             rank = np.minimum(rank + driven[k if len(driven) > 1 else 0], nx)
@@ -71,9 +83,13 @@ def _diagonal(a: Array, holds: Callable[[Array], Array]) -> np.ndarray:
     )
 
 
-def _seen(series: Series) -> np.ndarray:
-    """Which entries of `y` are not missing, (T, *batch, ny, n_samples)."""
-    return np.logical_not(_with_samples(array_namespace(series.y).isnan(series.y)))
+def seen_entries(y: Array) -> np.ndarray:
+    """Which entries of observations are not missing, with an axis of samples behind them."""
+    return np.logical_not(_with_samples(array_namespace(y).isnan(y)))
+
+
+def _plain(a: Array) -> Array:
+    return a.samples if isinstance(a, Ensemble) else a
 
 
 def _with_samples(found: Array) -> np.ndarray:
