@@ -1,4 +1,7 @@
-"""The states of a filter that takes observations one by one: compiled, arrays, and factors of covariances."""
+"""The states of a filter that takes observations one by one: compiled, arrays, and factors of covariances.
+
+Longer than 400 lines: one class for each form of the state, with the same methods and shared helpers.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ensemble.apps.kalman import (
 )
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.digits import in_many_digits
-from tests.apps.kalman.test_lost_sigma_points import as_nonlinear
+from tests.apps.kalman.models import as_nonlinear
 
 LINEAR = {
     "recursion": kalman_filter,

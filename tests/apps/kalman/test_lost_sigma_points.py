@@ -9,7 +9,6 @@ import pytest
 
 from ensemble.apps.kalman import (
     LinearGaussianModel,
-    NonlinearGaussianModel,
     extended_kalman_filter,
     extended_kalman_smoother,
     rts_smoother,
@@ -17,7 +16,8 @@ from ensemble.apps.kalman import (
     unscented_kalman_smoother,
 )
 from ensemble.scalar import Ensemble
-from tests.apps.kalman.test_lost_digits import alike, partly_seen, truth
+from tests.apps.kalman.digits import truth
+from tests.apps.kalman.models import alike, as_nonlinear, partly_seen
 
 RUNS = {
     "extended filter": extended_kalman_filter,
@@ -25,17 +25,6 @@ RUNS = {
     "extended smoother": extended_kalman_smoother,
     "unscented smoother": unscented_kalman_smoother,
 }
-
-
-def as_nonlinear(parts, T, prior_at="before"):
-    """The linear model as functions; H may have an axis of time."""
-    F, H = parts["F"], np.broadcast_to(parts["H"], (T, *parts["H"].shape[-2:]))
-    nx, ny = H.shape[2], H.shape[1]
-    return NonlinearGaussianModel(
-        lambda x, k, xp: tuple(sum(F[i, j] * x[j] for j in range(nx)) for i in range(nx)),
-        lambda x, k, xp: tuple(sum(xp.asarray(H[:, i, j].copy())[k] * x[j] for j in range(nx)) for i in range(ny)),
-        *(parts[name] for name in ("Q", "R", "m0", "P0")), prior_at=prior_at,
-    )  # fmt: skip
 
 
 def error(got, mean, variances, total, scale):

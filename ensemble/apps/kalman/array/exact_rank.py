@@ -77,7 +77,7 @@ def _exhausted(series: Series, seen: np.ndarray, driven: np.ndarray, rank: np.nd
 
 def _diagonal(a: Array, holds: Callable[[Array], Array]) -> np.ndarray:
     """Where a test holds on diagonals, with an axis of samples behind the axis of the diagonal."""
-    found = holds(array_namespace(a).linalg.diagonal(a))  # type: ignore[operator]
+    found = holds(array_namespace(a).linalg.diagonal(a))
     return (
         np.asarray(to_numpy(found.samples)) if isinstance(found, Ensemble) else np.asarray(to_numpy(found))[..., None]
     )
@@ -85,7 +85,7 @@ def _diagonal(a: Array, holds: Callable[[Array], Array]) -> np.ndarray:
 
 def seen_entries(y: Array) -> np.ndarray:
     """Which entries of observations are not missing, with an axis of samples behind them."""
-    return np.logical_not(_with_samples(array_namespace(y).isnan(y)))
+    return ~_with_samples(array_namespace(y).isnan(y))
 
 
 def _plain(a: Array) -> Array:
