@@ -45,7 +45,7 @@ def counts_of(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray] | Non
 
     None where there is nothing to count. All have an axis of samples behind the others.
     """
-    if backend_of(_plain(series.y)) == "cuda":
+    if type(series.y) is not np.ndarray and backend_of(_plain(series.y)) == "cuda":
         return None
     exact = _diagonal(series.R, lambda variance: variance <= 0)
     if not exact.any():
@@ -77,10 +77,9 @@ def _exhausted(series: Series, seen: np.ndarray, driven: np.ndarray, rank: np.nd
 
 def _diagonal(a: Array, holds: Callable[[Array], Array]) -> np.ndarray:
     """Where a test holds on diagonals, with an axis of samples behind the axis of the diagonal."""
-    found = holds(array_namespace(a).linalg.diagonal(a))
-    return (
-        np.asarray(to_numpy(found.samples)) if isinstance(found, Ensemble) else np.asarray(to_numpy(found))[..., None]
-    )
+    if type(a) is np.ndarray:  # the usual case, without the calls of a namespace
+        return np.asarray(holds(a.diagonal(axis1=-2, axis2=-1)))[..., None]
+    return _with_samples(holds(array_namespace(a).linalg.diagonal(a)))
 
 
 def seen_entries(y: Array) -> np.ndarray:
@@ -93,6 +92,4 @@ def _plain(a: Array) -> Array:
 
 
 def _with_samples(found: Array) -> np.ndarray:
-    return (
-        np.asarray(to_numpy(found.samples)) if isinstance(found, Ensemble) else np.asarray(to_numpy(found))[..., None]
-    )
+    return np.asarray(to_numpy(found.samples if isinstance(found, Ensemble) else found[..., None]))
