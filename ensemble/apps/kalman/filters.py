@@ -18,6 +18,7 @@ from ensemble.apps.kalman.array.elements import (
     filter_identity,
     has_no_elements,
 )
+from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.array.square_root import square_root_filter
 from ensemble.apps.kalman.array.steps import predict, stacked, update
 from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_filter, compiled_square_root_filter
@@ -84,7 +85,9 @@ def kalman_filter(
     Notes
     -----
     A series whose innovation covariance ``H P H' + R`` is singular has no density: its results are not finite from that
-    step on, and `FilterResult.failed` marks it. Other series and samples are not affected.
+    step on, and `FilterResult.failed` marks it. Other series and samples are not affected. On the CPU that includes
+    series of which more is seen without noise (R) than P0 and Q leave unknown, by the number of their variances that
+    are not zero.
 
     On the CPU, models of more than 8 states or observations whose F, Q, H and R are constant in time keep their gains
     and covariances once two successive predicted covariances agree to rounding: no entry (a, b) differs by more than
@@ -107,7 +110,7 @@ def kalman_filter(
     one_of(method, METHODS, "kalman_filter", "method")
     one_of(scan, SCANS, "kalman_filter", "scan")
     check_form(form, method, "kalman_filter")
-    series = aligned(model, y, mask, "kalman_filter", mean_dtype, diffuse=True)
+    series = marked_without_density(aligned(model, y, mask, "kalman_filter", mean_dtype, diffuse=True))
     if method == "scan":
         check_scannable(series, "kalman_filter")
     if series.is_mixed:

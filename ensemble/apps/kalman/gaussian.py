@@ -15,7 +15,8 @@ from ensemble._backend import array_namespace
 from ensemble._check import finite, kind_of, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
-from ensemble.apps.kalman.array.square_root import semidefinite_factor, triangle, update_factor
+from ensemble.apps.kalman.array.exact_rank import steps_without_density
+from ensemble.apps.kalman.array.square_root import lost_directions, semidefinite_factor, triangle, update_factor
 from ensemble.apps.kalman.array.steps import apply, predict, product, stacked, update
 from ensemble.apps.kalman.filters import METHODS, any_true, check_form, choose_results, result_of
 from ensemble.apps.kalman.model import aligned
@@ -130,7 +131,8 @@ def unscented_kalman_filter(
     """Means and covariances of the state of a nonlinear model given the past, by sigma points [1]_.
 
     The 2 nx + 1 points ``m`` and ``m +- sqrt(c) U[:, i]``, with ``U U' = P`` and ``c = alpha^2 (nx + kappa)``, are
-    redrawn before each transition and each observation.
+    redrawn before each transition and each observation. Series of which a factor U loses digits, because P is nearly
+    singular, are filtered on square roots of covariances (`by_roots` of the result).
 
     Parameters
     ----------
@@ -168,7 +170,7 @@ def unscented_kalman_filter(
     [0.8521, 0.7354, 0.5663]
     """
     series = _series(model, y, mask, "unscented_kalman_filter")
-    return _filtered(series, _sigma_points(model, alpha, beta, kappa, "unscented_kalman_filter"))
+    return _filtered(series, _sigma_points(model, alpha, beta, kappa, "unscented_kalman_filter"), True)
 
 
 def unscented_kalman_smoother(
@@ -221,7 +223,7 @@ def unscented_kalman_smoother(
     advice = "What a regression leaves out may have no square root; use extended_kalman_smoother."
     one_of(form, ("covariance",), function, "form", advice=advice)
     series = _series(model, y, mask, function)
-    result = _filtered(series, _sigma_points(model, alpha, beta, kappa, function))
+    result = _filtered(series, _sigma_points(model, alpha, beta, kappa, function), True)
     return backwards(result.series, result, method, scan, form)
 
 
@@ -306,12 +308,13 @@ def _divided(W: Array, U: Array) -> Array:
     return xp.stack(columns, axis=-1)
 
 
-def _filtered(series: Series, approximation: Approximation) -> FilterResult:
+def _filtered(series: Series, approximation: Approximation, by_factor: bool = False) -> FilterResult:
     """The filter of the affine functions, each made at the state of its step; they are the parts of its series.
 
-    Series whose covariances lose too many digits are filtered on square roots of them.
+    Series whose covariances lose too many digits are filtered on square roots of them: with `by_factor`, where the
+    approximation divides by the factor of P, also those of which a factor has lost its narrow directions.
     """
-    run = _run(series, approximation, False)
+    run = _run(series, approximation, False, by_factor)
     lost = run.failed
     if not any_true(lost):
         return run
@@ -343,8 +346,11 @@ MADE = ("F", "u", "Q", "H", "d", "R")
 """The parts that a step makes."""
 
 
-def _run(series: Series, approximation: Approximation, roots: bool) -> FilterResult:
-    """The filter by covariances or, with `roots`, by factors of them."""
+def _run(series: Series, approximation: Approximation, roots: bool, by_factor: bool = False) -> FilterResult:
+    """The filter by covariances or, with `roots`, by factors of them; see `_filtered` for `by_factor`.
+
+    A lost direction shows in no later sum: the matrices that are found from the factor have lost it, too.
+    """
     xp = array_namespace(series.y, series.m0, series.P0, series.Q, series.R)
     nx, ny = series.m0.shape[-1], series.y.shape[-1]
     m = xp.broadcast_to(series.m0, (*series.batch, nx))
@@ -352,8 +358,10 @@ def _run(series: Series, approximation: Approximation, roots: bool) -> FilterRes
     U = semidefinite_factor(P)
     made: dict[str, list[Array]] = {name: [] for name in MADE}
     means, covariances, terms = [], [], []
+    lost, none = xp.zeros(series.batch, dtype=xp.bool), None if by_factor else steps_without_density(series)
     for k in range(series.n_steps):
         if k or series.predict_first:
+            lost = xp.logical_or(lost, lost_directions(P, U)) if by_factor else lost
             F, u, left = approximation("f", k, m, U)
             Q = left + series.at("Q", k)
             if roots:
@@ -365,12 +373,14 @@ def _run(series: Series, approximation: Approximation, roots: bool) -> FilterRes
             F, u, Q = xp.eye(nx, dtype=m.dtype), xp.zeros((nx,), dtype=m.dtype), series.at("Q", 0)
         H, d, left = approximation("h", k, m, U)
         R = _with_density(H, d, left + series.at("R", k), m, U)
+        R = R if none is None else xp.where(none[k, ..., None, None], R + float("nan"), R)
         if roots:
             m, U, term = update_factor(H, R, d, series.y[k, ...], m, U, product)
             P = product(U, U.mT)
         else:
+            lost = xp.logical_or(lost, lost_directions(P, U)) if by_factor else lost
             m, P, term = update(H, R, d, series.y[k, ...], m, P, product)
-            U = semidefinite_factor(P)
+            U, term = semidefinite_factor(P), xp.where(lost, term + float("nan"), term)
         for kept, part in zip(made.values(), (F, u, Q, H, d, R), strict=True):
             kept.append(part)
         means.append(m)

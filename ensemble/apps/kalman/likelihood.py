@@ -8,6 +8,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
+from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_terms, from_series, n_samples_of
 from ensemble.apps.kalman.filters import METHODS, check_form, check_scannable, filtered
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
@@ -70,7 +71,7 @@ def log_likelihood_of(
     one_of(scan, SCANS, function, "scan")
     check_form(form, method, function)
     burn = integer(burn, function, "burn", minimum=0)
-    series = aligned(model, y, mask, function, diffuse=True)
+    series = marked_without_density(aligned(model, y, mask, function, diffuse=True))
     require(burn < series.n_steps, function, "burn", "leave one step or more", burn)
     if method == "scan":
         check_scannable(series, function)

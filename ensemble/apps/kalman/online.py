@@ -8,6 +8,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, kind_of, message, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.online_counts import counted
 from ensemble.apps.kalman.online_states import state_of
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
@@ -63,7 +64,7 @@ class OnlineFilter:
         # step and state in one attribute, which a call replaces as its last act: an exception finds it whole
         series = _parts(model)
         self._length = model.n_steps if model.is_time_varying else None
-        self._now: tuple[int, Any] = -1, state_of(series)
+        self._now: tuple[int, Any] = -1, counted(state_of(series), series)
 
     def __repr__(self) -> str:
         return f"OnlineFilter(k={self.k}, {self.model!r})"

@@ -1,6 +1,6 @@
 """The states of a filter that takes observations one by one: compiled, arrays, and factors of covariances.
 
-Longer than 400 lines: one kind of state goes over into another, with the same parts.
+Longer than 400 lines: one class for each form of the state, with the same methods and shared helpers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ensemble.apps.kalman.interop.arguments import is_pandas, real_array, with_g
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
-__all__ = ["state_of"]
+__all__ = ["entries", "state_of"]
 
 INFINITE = (math.inf, -math.inf)
 
@@ -43,7 +43,7 @@ def state_of(series: Series, log_likelihood: Any = 0.0) -> Any:
     return GuardedState(state, series)
 
 
-def _entries(y: Any) -> Array:
+def entries(y: Any) -> Array:
     """One observation as an array; a row of a pandas table is a Series."""
     values = with_gaps_as_nan(y, "OnlineFilter")
     if is_pandas(y) and len(y.shape) == 1:
@@ -348,7 +348,7 @@ def _is_nearly_singular(series: Series) -> Array:
 
 def _observation(series: Series, y: Any) -> Array:
     """One observation of shape (*batch, ny), which the caller may write to again."""
-    y = _entries(y)
+    y = entries(y)
     shape = (*series.batch, series.y.shape[-1])
     xp = array_namespace(*(a for a in (y, series.y) if isinstance(a, Ensemble)), y, series.y)
     y = xp.astype(xp.asarray(y), series.y.dtype, copy=True)
@@ -409,7 +409,7 @@ class CompiledState:
 
     def _observe(self, y: Any) -> None:
         if type(y) is not np.ndarray or y.dtype.kind != "f":
-            y = np.asarray(_entries(y))
+            y = np.asarray(entries(y))
         if y.shape != self.shape:
             _refused(y, self.shape)
         for value in y.tolist():

@@ -18,6 +18,7 @@ from ensemble.apps.kalman.array.elements import (
     smoother_elements,
     smoother_identity,
 )
+from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.array.square_root import square_root_smoother
 from ensemble.apps.kalman.array.steps import apply, rts_gain, smooth, stacked, symmetric
 from ensemble.apps.kalman.devices.compiled import (
@@ -103,7 +104,7 @@ def rts_smoother(
     one_of(method, METHODS, "rts_smoother", "method")
     one_of(scan, SCANS, "rts_smoother", "scan")
     check_form(form, method, "rts_smoother")
-    series = aligned(model, y, mask, "rts_smoother", mean_dtype, diffuse=True)
+    series = marked_without_density(aligned(model, y, mask, "rts_smoother", mean_dtype, diffuse=True))
     if method == "scan":
         check_scannable(series, "rts_smoother")
     if series.is_mixed:
@@ -208,7 +209,7 @@ def two_filter_smoother(
     one_of(method, ("scan", "auto"), "two_filter_smoother", "method", advice=advice)
     one_of(form, ("covariance",), "two_filter_smoother", "form", advice=advice)
     one_of(scan, SCANS, "two_filter_smoother", "scan")
-    series = aligned(model, y, mask, "two_filter_smoother", mean_dtype, diffuse=True)
+    series = marked_without_density(aligned(model, y, mask, "two_filter_smoother", mean_dtype, diffuse=True))
     check_scannable(series, "two_filter_smoother")
     if series.is_mixed:
         rough = lambda run: filtered(run, "scan", scan)

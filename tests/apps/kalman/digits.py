@@ -81,3 +81,9 @@ def diffuse_limit(parts, y, columns, prior_at="first_observation"):
         likelihood = float(totals[0] + rank * mpmath.log(small) / 2)
         means = [runs[0][i].astype(float) for i in (0, 2)]
         return means[0], *limits(1), means[1], *limits(3), likelihood
+
+
+def truth(parts, y):
+    """Filtered means and covariances, smoothed means and the log-likelihood, rounded; the prior is before."""
+    m, P, s, _, terms = in_many_digits(parts, y, "before")
+    return m.astype(float), P.astype(float), s.astype(float), float(sum(terms))

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble.apps.kalman import (
-    NonlinearGaussianModel,
-)
+from ensemble.apps.kalman import LinearGaussianModel, NonlinearGaussianModel, simulate
 
 SIZES = [(1, 1), (2, 3), (4, 2), (8, 3)]
 
@@ -232,3 +230,48 @@ def simulated(model, T, seed=90817):
             x = rng.multivariate_normal(np.array(model.f(tuple(x), k, np)), parts.Q)
         y.append(np.array(model.h(tuple(x), k, np)) + np.sqrt(np.diag(parts.R)) * rng.standard_normal(model.ny))
     return np.array(y)
+
+
+def as_nonlinear(parts, T, prior_at="before"):
+    """The linear model as functions; H may have an axis of time."""
+    F, H = parts["F"], np.broadcast_to(parts["H"], (T, *parts["H"].shape[-2:]))
+    nx, ny = H.shape[2], H.shape[1]
+    return NonlinearGaussianModel(
+        lambda x, k, xp: tuple(sum(F[i, j] * x[j] for j in range(nx)) for i in range(nx)),
+        lambda x, k, xp: tuple(sum(xp.asarray(H[:, i, j].copy())[k] * x[j] for j in range(nx)) for i in range(ny)),
+        *(parts[name] for name in ("Q", "R", "m0", "P0")), prior_at=prior_at,
+    )  # fmt: skip
+
+
+def alike(columns, offset, *, prior, noise, T=12, seed=11):
+    """A regression on a constant and on columns that differ little from `offset`, from a wide prior."""
+    rng = np.random.default_rng(seed)
+    X = np.concatenate([np.ones((T, 1, 1)), offset + rng.standard_normal((T, 1, columns - 1))], axis=2)
+    parts = {
+        "F": np.eye(columns),
+        "Q": np.zeros((columns, columns)),
+        "H": X,
+        "R": np.array([[noise]]),
+        "m0": np.zeros(columns),
+        "P0": prior * np.eye(columns),
+    }
+    return parts, X @ np.ones(columns) + np.sqrt(noise) * rng.standard_normal((T, 1))
+
+
+def partly_seen(seed):
+    """Random dynamics without growth, one to four states, sharp observations of some, from priors of 1e3 to 1e12."""
+    rng = np.random.default_rng(seed)
+    nx = 1 + seed % 4
+    F = rng.standard_normal((nx, nx))
+    L = rng.standard_normal((nx, nx)) * (rng.random((nx, nx)) < 0.7)
+    ny = int(rng.integers(1, nx + 1))
+    parts = {
+        "F": F / max(1.0, np.abs(np.linalg.eigvals(F)).max()),
+        "Q": L @ L.T * 10.0 ** rng.uniform(-6, 0) if seed % 3 else 0.0 * F,
+        "H": rng.standard_normal((ny, nx)),
+        "R": np.diag(10.0 ** rng.uniform(-6, 0, ny)),
+        "m0": np.zeros(nx),
+        "P0": 10.0 ** rng.integers(3, 13) * np.eye(nx),
+    }
+    model = LinearGaussianModel(**{**parts, "P0": np.eye(nx)})
+    return parts, np.asarray(simulate(model, 30, seed=seed).observations)

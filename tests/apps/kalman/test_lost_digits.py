@@ -13,14 +13,13 @@ from ensemble.apps.kalman import (
     kalman_filter,
     log_likelihood,
     rts_smoother,
-    simulate,
     two_filter_smoother,
     unscented_kalman_filter,
 )
 from ensemble.apps.kalman.array.agreement import solve
 from ensemble.scalar import Ensemble
-from tests.apps.kalman.digits import in_many_digits
-from tests.apps.kalman.models import random_parts
+from tests.apps.kalman.digits import truth
+from tests.apps.kalman.models import alike, partly_seen, random_parts
 
 PAIRED, EPS = np.eye(2), np.finfo(float).eps
 
@@ -36,11 +35,6 @@ def drifting(T=60, seed=5):
         "P0": 1e4 * np.eye(6),
     }
     return parts, 0.03 * np.random.default_rng(seed).standard_normal((T, 4))
-
-
-def truth(parts, y):
-    m, P, s, _, terms = in_many_digits(parts, y, "before")
-    return m.astype(float), P.astype(float), s.astype(float), float(sum(terms))
 
 
 def sums(mean):
@@ -141,21 +135,6 @@ def test_the_start_of_an_iterated_smoother_loses_no_digits_either():
         np.testing.assert_allclose(run(model, y).log_likelihood, truth(parts, y)[3], rtol=1e-7)
 
 
-def alike(columns, offset, *, prior, noise, T=12, seed=11):
-    """A regression on a constant and on columns that differ little from `offset`, from a wide prior."""
-    rng = np.random.default_rng(seed)
-    X = np.concatenate([np.ones((T, 1, 1)), offset + rng.standard_normal((T, 1, columns - 1))], axis=2)
-    parts = {
-        "F": np.eye(columns),
-        "Q": np.zeros((columns, columns)),
-        "H": X,
-        "R": np.array([[noise]]),
-        "m0": np.zeros(columns),
-        "P0": prior * np.eye(columns),
-    }
-    return parts, X @ np.ones(columns) + np.sqrt(noise) * rng.standard_normal((T, 1))
-
-
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize(
     "columns, offset, prior, noise", [(2, 1e4, 1e6, 1e-9), (3, 10.0, 1e8, 1e-10), (5, 100.0, 1e10, 1e-3)]
@@ -229,25 +208,6 @@ def test_600_regressions_with_wide_priors_agree_with_60_digits():
         assert max(error, abs(float(got.log_likelihood) - total)) < 5e-3, case
         tried += 1
     assert tried > 300
-
-
-def partly_seen(seed):
-    """Random dynamics without growth, one to four states, sharp observations of some, from priors of 1e3 to 1e12."""
-    rng = np.random.default_rng(seed)
-    nx = 1 + seed % 4
-    F = rng.standard_normal((nx, nx))
-    L = rng.standard_normal((nx, nx)) * (rng.random((nx, nx)) < 0.7)
-    ny = int(rng.integers(1, nx + 1))
-    parts = {
-        "F": F / max(1.0, np.abs(np.linalg.eigvals(F)).max()),
-        "Q": L @ L.T * 10.0 ** rng.uniform(-6, 0) if seed % 3 else 0.0 * F,
-        "H": rng.standard_normal((ny, nx)),
-        "R": np.diag(10.0 ** rng.uniform(-6, 0, ny)),
-        "m0": np.zeros(nx),
-        "P0": 10.0 ** rng.integers(3, 13) * np.eye(nx),
-    }
-    model = LinearGaussianModel(**{**parts, "P0": np.eye(nx)})
-    return parts, np.asarray(simulate(model, 30, seed=seed).observations)
 
 
 @pytest.mark.parametrize("scan", SCANS)

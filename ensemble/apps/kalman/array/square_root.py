@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._kernels.kalman.step import lost_part
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.steps import LOG_2PI, Product, apply, matmul, observed_part, stacked, symmetric
 from ensemble.apps.kalman.series import Series
 
 __all__ = [
     "last_factor",
+    "lost_directions",
     "semidefinite_factor",
     "square_root_filter",
     "square_root_smoother",
@@ -39,6 +41,17 @@ def semidefinite_factor(A: Array) -> Array:
         rest = rest - column[..., :, None] * column[..., None, :]
         columns.append(column)
     return xp.stack(columns, axis=-1)
+
+
+def lost_directions(P: Array, U: Array) -> Array:
+    """Whether a pivot of P, the square on the diagonal of its factor U, keeps no more than `lost_part` of its entry.
+
+    Of a narrow direction rounding is left then. An entry of zero, a component that is known exactly, loses nothing.
+    """
+    xp = array_namespace(P, U)
+    entry, root = xp.linalg.diagonal(P), xp.linalg.diagonal(U)
+    small = root * root <= lost_part(str(P.dtype).split(".")[-1]) * xp.abs(entry)
+    return xp.any(xp.logical_and(small, entry != 0), axis=-1)
 
 
 def triangle(*blocks: Array) -> Array:
