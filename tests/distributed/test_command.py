@@ -129,7 +129,8 @@ def test_copies_that_are_each_alone_in_mpi_are_refused():
 
 
 def test_threads_are_shared_out(monkeypatch):
-    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")  # what is set below goes with it
+    monkeypatch.delenv("NUMBA_NUM_THREADS")
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     monkeypatch.setenv("MPI_LOCALNRANKS", "2")
     monkeypatch.setattr(os, "cpu_count", lambda: 12)

@@ -49,7 +49,7 @@ class OneSampleCompilation:
         self.process: subprocess.Popen[bytes] | None = None
         wanted = options.scalar_runs > 0 and options.backend == "numpy" and (os.cpu_count() or 1) > 1
         # A child of a rank would be taken for a rank.
-        if wanted and not launched() and not options.mpi and not is_marked(JOB):
+        if wanted and not launched() and not getattr(options, "mpi", False) and not is_marked(JOB):
             words = [f"--{name.replace('_', '-')}={getattr(options, name)}" for name in PHYSICS]
             words += [f"--cells={cells}", "--samples=1", "--ensemble-size=1", "--scalar-runs=0", "--quiet", "--json"]
             nowhere = subprocess.DEVNULL

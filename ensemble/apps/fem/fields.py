@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
-from ensemble._check import array_of, message, require, require_unmasked, samples_text
+from ensemble._check import array_of, message, require, require_unmasked, samples_text, warn_caller
 from ensemble._kernels.fem.form_terms import FieldKind
 from ensemble._typing import Array
 from ensemble.apps.fem.spaces import Space
@@ -162,4 +161,4 @@ def warn_if_not_finite(function: str, name: str, values: Array) -> None:
         own = f"{samples_text(bad, of=sums.shape[0])}. Only these samples of the result are affected."
         where = own if sums.shape[0] > 1 else "a field that all samples share."
         text = f"{function}: {name} should be finite; got NaN or infinity in {where}"
-        warnings.warn(text, RuntimeWarning, stacklevel=5)
+        warn_caller(text, RuntimeWarning)
