@@ -5,6 +5,7 @@ Rank 0 writes its rows to a file. A rank that has nothing to do sleeps, so that 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -74,8 +75,8 @@ def halo_of(comm: Any, rows: int, pieces: int = 1) -> Halo:
     if pieces > 1:
         bounds = np.linspace(0, rows, pieces + 1).astype(int)
         ((_, sent),) = halo.sends
-        halo.receives = [(other, int(a), int(b)) for a, b in zip(bounds, bounds[1:], strict=False)]
-        halo.sends = [(other, sent[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+        halo.receives = [(other, int(a), int(b)) for a, b in itertools.pairwise(bounds)]
+        halo.sends = [(other, sent[a:b]) for a, b in itertools.pairwise(bounds)]
     return halo
 
 
@@ -108,7 +109,7 @@ def halo(comm: Any, rows: list[int], samples: list[int], pieces: list[int], budg
 
 
 # --- solves
-def system(cells: int, S: int) -> tuple[Any, np.ndarray, np.ndarray]:
+def system(cells: Any, S: int) -> tuple[Any, np.ndarray, np.ndarray]:
     """Matrix and right-hand side of random diffusion with every entry stored, and the coordinates of its rows."""
     problem = RandomDiffusion(cells)
     A, b = problem.assemble(parameters(S))
@@ -176,7 +177,7 @@ def solve(comm: Any, cells: int, samples: int, rounds: int, seconds: float) -> l
         meet(comm)
         together = timed_solve(shared, own)
         for name, part in (("all products", both), ("all ranks", together)):
-            row[name] = {key: max(values) for key, values in zip(part, zip(*comm.allgather(list(part.values()))))}  # noqa: B905
+            row[name] = {key: max(values) for key, values in zip(part, zip(*comm.allgather(list(part.values()))))}
         if k:  # the first round compiles and takes new memory
             found.append(row)
         over = np.array([k > 1 and time.perf_counter() - begin > seconds], np.int64)
@@ -185,51 +186,87 @@ def solve(comm: Any, cells: int, samples: int, rounds: int, seconds: float) -> l
     return found
 
 
-# --- kernels
-def kernels(comm: Any, cells: list[int], samples: list[int], calls: int) -> list[dict[str, Any]]:
-    """Seconds of a product, of each level of a V-cycle and of the vector work of an iteration, on one rank."""
+def weak(comm: Any, edge: int, samples: list[int], rounds: int, seconds: float) -> list[dict[str, Any]]:
+    """Microseconds of an iteration on one rank with ``edge^3`` cells, and on all ranks with as many each."""
     found = []
-    for n in cells:
-        for S in samples:
-            A, b, at = system(n, S)
-            M, right = distributed(comm, A, b, at)
-            hierarchy = smoothed_aggregation(M)
-            x = M.space.vector(right.samples)
-            x[...] = 1.0
-            y = np.empty_like(x)
-            found.append({"what": "product", "cells": n, "samples": S, "rows": M.shape[0], "entries": M.nnz,
-                          "us": 1e6 * low(_times(lambda: M.apply(x, y), calls))})  # fmt: skip
-            levels, coarse = hierarchy.levels, hierarchy.coarse
-            workspace = Workspace([level.A for level in levels], S)
-            down = []
-            for k, level in enumerate(levels):
-                rhs = level.A.space.vector(np.empty((level.A.local_shape[0], S), level.A.dtype))
-                rhs[...] = 1.0
-                out = level.A.space.vector(rhs)
-                down.append(low(_times(lambda: v_cycle(levels, coarse, rhs, out, workspace, k), calls)))  # noqa: B023
-            for k, level in enumerate(levels):
-                alone = down[k] - (down[k + 1] if k + 1 < len(levels) else 0.0)
-                found.append({"what": "coarse" if k + 1 == len(levels) else "level", "cells": n, "samples": S,
-                              "rows": level.A.shape[0], "entries": level.A.nnz, "us": 1e6 * alone})  # fmt: skip
-            once = cg(M, right, M=hierarchy, rtol=RTOL)
-            iterations = int(once.iterations.max())
-            solve_us = 1e6 * low(_times(lambda: cg(M, right, M=hierarchy, rtol=RTOL), max(3, calls // 10))) / iterations
-            found.append({"what": "iteration", "cells": n, "samples": S, "rows": M.shape[0], "entries": M.nnz,
-                          "us": solve_us, "iterations": iterations})  # fmt: skip
+    for S in samples:
+        runs = {}
+        if comm.rank == 0:
+            runs[1] = distributed(serial(), *system(edge, S))
+        runs[comm.size] = distributed(comm, *system((comm.size * edge, edge, edge), S))
+        hierarchies = {ranks: smoothed_aggregation(matrix) for ranks, (matrix, _) in sorted(runs.items(), reverse=True)}
+        times: dict[int, list[float]] = {ranks: [] for ranks in runs}
+        steps, begin = dict.fromkeys(runs, 1), time.perf_counter()
+        for k in range(rounds + 1):
+            for ranks, (matrix, b) in runs.items():
+                if ranks > 1:
+                    sleep_until_all(comm)
+                    meet(comm)
+                start = time.perf_counter()
+                steps[ranks] = int(cg(matrix, b, M=hierarchies[ranks], rtol=RTOL).iterations.max())
+                if k:
+                    times[ranks].append((time.perf_counter() - start) / steps[ranks])
+            over = np.array([k > 0 and time.perf_counter() - begin > seconds], np.int64)
+            if all_sum(comm, over)[0]:
+                break
+        for ranks, values in times.items():
+            found.append({"edge": edge, "samples": S, "ranks": ranks, "iterations": steps[ranks],
+                          "us": 1e6 * median(values), "least us": 1e6 * low(values)})  # fmt: skip
     return found
 
 
-def _times(call: Callable[[], Any], calls: int) -> list[float]:
-    call()
+# --- kernels
+def kernels(comm: Any, cells: list[int], samples: list[int], calls: int, seconds: float) -> list[dict[str, Any]]:
+    """Processor time of a product, of each level of a V-cycle and of an iteration, on one rank and one thread."""
+    found, begin = [], time.perf_counter()
+    for n, S in itertools.product(cells, samples):
+        if time.perf_counter() - begin > seconds:
+            break
+        M, right = distributed(comm, *system(n, S))
+        hierarchy = smoothed_aggregation(M)
+        x = M.space.vector(right.samples)
+        x[...] = 1.0
+        fewer = max(3, int(calls / (1 + 1e-8 * M.nnz * S)))
+
+        def add(what: str, rows: int, entries: int, us: float, S: int = S, n: int = n) -> None:
+            found.append({"what": what, "cells": n, "samples": S, "rows": rows, "entries": entries, "us": us})
+
+        add("product", M.shape[0], M.nnz, _least(M.apply, x, np.empty_like(x), calls=fewer))
+        down = _cycles(hierarchy, S, fewer)
+        for k, level in enumerate(hierarchy.levels):
+            last = k + 1 == len(down)
+            add("coarse" if last else "level", level.A.shape[0], level.A.nnz, down[k] - (0.0 if last else down[k + 1]))
+        few, many = (
+            _least(lambda A, b, m, k=k: cg(A, b, M=m, rtol=1e-30, max_iterations=k), M, right, hierarchy, calls=turns)
+            for k, turns in ((2, fewer), (6, fewer))
+        )
+        add("iteration", M.shape[0], M.nnz, (many - few) / 4.0)
+    return found
+
+
+def _cycles(hierarchy: Any, n_samples: int, calls: int) -> list[float]:
+    """Microseconds of the V-cycle from each level down."""
+    levels, found = hierarchy.levels, []
+    workspace = Workspace([level.A for level in levels], n_samples)
+    for k, level in enumerate(levels):
+        b = level.A.space.vector(np.empty((level.A.local_shape[0], n_samples), level.A.dtype))
+        b[...] = 1.0
+        found.append(_least(v_cycle, levels, hierarchy.coarse, b, level.A.space.vector(b), workspace, k, calls=calls))
+    return found
+
+
+def _least(call: Callable[..., Any], *arguments: Any, calls: int) -> float:
+    """The lower decile of the processor time of a call, in microseconds."""
+    call(*arguments)
     seconds = []
     for _ in range(calls):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return seconds
+        start = time.process_time()
+        call(*arguments)
+        seconds.append(time.process_time() - start)
+    return 1e6 * low(seconds)
 
 
-TASKS = {"halo": halo, "solve": solve, "kernels": kernels}
+TASKS = {"halo": halo, "solve": solve, "weak": weak, "kernels": kernels}
 
 
 def run(words: list[str]) -> None:

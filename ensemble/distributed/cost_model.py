@@ -80,44 +80,46 @@ class Network:
     message : MessageTime
         Between two ranks, bandwidth being the share of one rank while all of them send.
     per_message : float, s
-        What each further message of an exchange costs its rank: packing, posting and testing it.
-    name : str
-        What it stands for.
+        What each message of an exchange costs its rank: packing, posting and testing it.
+    per_call : float, s
+        What an exchange, a reduction or an all-gather costs whatever its size, before and after its messages.
 
     Examples
     --------
     >>> network = Network(MessageTime(2e-6, 1e-9), per_message=1e-6)
-    >>> network.exchange(3, 2000)               # three neighbours, 2000 bytes to all of them together
-    6e-06
+    >>> round(1e6 * network.exchange(3, 2000), 3)   # three neighbours, 2000 bytes to all of them together
+    7.0
     >>> round(1e6 * network.reduction(1024, 0), 3)
     20.0
     """
 
     message: MessageTime
     per_message: float = 0.0
-    name: str = ""
+    per_call: float = 0.0
 
     def exchange(self, messages: int, n_bytes: float) -> float:
-        """Seconds of messages to as many neighbours, of `n_bytes` together. None: 0."""
+        """Seconds of messages to as many neighbours, of `n_bytes` together, whose latencies pass at once. None: 0."""
         if not messages:
             return 0.0
         alone = self.message(n_bytes / messages)
         slope = self.message.per_byte if n_bytes / messages <= self.message.limit else self.message.long_per_byte
-        return alone + (messages - 1) * (self.per_message + slope * n_bytes / messages)
+        further = (messages - 1) * slope * n_bytes / messages
+        return self.per_call + messages * self.per_message + alone + further
 
     def reduction(self, ranks: int, n_bytes: float) -> float:
         """Seconds of an all-reduce of `n_bytes` on each rank: the faster of two algorithms of [2]_ of the module.
 
-        Recursive doubling sends all of it in each of log2 P steps, Rabenseifner's method twice in 2 log2 P steps.
+        Recursive doubling sends all of it in each of log2 P steps, Rabenseifner's method halves of it, quarters and so
+        on, twice. One rank: 0.
         """
         steps = (ranks - 1).bit_length()
         halves = sum(self.message(n_bytes / 2**k) for k in range(1, steps + 1))
-        return min(steps * self.message(n_bytes), 2.0 * halves)
+        return min(steps * self.message(n_bytes), 2.0 * halves) + self.per_call if steps else 0.0
 
     def gather(self, ranks: int, n_bytes: float) -> float:
-        """Seconds of an all-gather after which each rank has `n_bytes`: log2 P steps, of twice the bytes each."""
+        """Seconds of an all-gather after which each rank has `n_bytes`: log2 P steps of twice the bytes each."""
         steps = (ranks - 1).bit_length()
-        return sum(self.message(n_bytes / 2**k) for k in range(1, steps + 1))
+        return sum(self.message(n_bytes / 2**k) for k in range(1, steps + 1)) + self.per_call if steps else 0.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,166 @@
+"""Weak scaling by `ensemble.distributed.cost_model`, from measured kernels and exchanges and a stated network."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.simulated_domains import SimulatedLevel, simulate
+from ensemble.distributed.cost_model import (
+    KernelTime,
+    MessageTime,
+    Network,
+    fit_kernel,
+    fit_messages,
+    iteration_time,
+)
+
+__all__ = ["Model", "fitted", "predictions", "simulated_table"]
+
+WIRE_LATENCY, RANK_BANDWIDTH, EAGER_BYTES = 2e-6, 1e9, 16384.0
+"""The stated network: seconds of a message between nodes; bytes per second of a rank while all ranks send; the longest
+message that is sent before the receiver asks for it, which costs two more latencies beyond."""
+
+SAMPLES = (1, 8, 16, 32)
+RANKS = tuple(8**k for k in range(6)) + (131_072,)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Kernels by the number of samples, networks by their names, and how well the fits fit.
+
+    Attributes
+    ----------
+    kernels : dict
+        For each number of samples `product`, `level`, `vectors` and `coarse`, each a `KernelTime`.
+    networks : dict of Network
+    errors : dict
+        The largest relative error of each fit.
+    """
+
+    kernels: dict[int, dict[str, KernelTime]]
+    networks: dict[str, Network]
+    errors: dict[str, float]
+
+    def described(self) -> dict[str, Any]:
+        """All numbers, for a record."""
+        kernels = {str(S): {name: asdict(time) for name, time in of.items()} for S, of in self.kernels.items()}
+        return {
+            "kernels": kernels,
+            "networks": {name: asdict(network) for name, network in self.networks.items()},
+            "errors": self.errors,
+            "stated": {"latency": WIRE_LATENCY, "bytes/s of a rank": RANK_BANDWIDTH, "eager bytes": EAGER_BYTES},
+        }
+
+    def iteration(self, levels: list[SimulatedLevel], network: str, n_samples: int, **options: Any) -> Any:
+        """The time of an iteration on the levels of a simulation."""
+        loads = [level.load for level in levels]
+        return iteration_time(loads, self.networks[network], n_samples, **self.kernels[n_samples], **options)
+
+
+def fitted(exchanges: list[dict[str, Any]], kernels: list[dict[str, Any]]) -> Model:
+    """The model of the records of `bench_distributed`."""
+    networks, errors = {}, {}
+    for way in dict.fromkeys(row["way"] for row in exchanges):
+        networks[way], errors[f"exchange, {way}"] = _network([row for row in exchanges if row["way"] == way])
+    own = networks["shared memory"]
+    limit, wire = EAGER_BYTES, 1.0 / RANK_BANDWIDTH + own.message.per_byte
+    stated = MessageTime(
+        WIRE_LATENCY, wire, limit, 3.0 * WIRE_LATENCY, 1.0 / RANK_BANDWIDTH + own.message.long_per_byte
+    )
+    networks["cluster"] = Network(stated, own.per_message, own.per_call + own.message.latency)
+    by_samples = {}
+    for S in sorted({row["samples"] for row in kernels}):
+        by_samples[S], found = _kernels([row for row in kernels if row["samples"] == S])
+        errors |= {f"{name}, {S} samples": error for name, error in found.items()}
+    return Model(by_samples, networks, errors)
+
+
+def _network(rows: list[dict[str, Any]]) -> tuple[Network, float]:
+    """A network fitted to exchanges between two ranks: the calls around a message count to its latency."""
+    whole = [row for row in rows if row["what"] == "exchange"]
+    sizes, times = [8.0 * r["rows"] * r["samples"] for r in whole], [1e-6 * r["least us"] for r in whole]
+    message = fit_messages(sizes, times)
+    error = max(abs(message(n) / t - 1.0) for n, t in zip(sizes, times, strict=True))
+    pieces = [row for row in rows if row["what"] == "pieces"]
+    slope = np.polyfit([r["messages"] for r in pieces], [1e-6 * r["least us"] for r in pieces], 1)[0]
+    each = min(max(float(slope), 0.0), message.latency)
+    short = MessageTime(message.latency - each, message.per_byte, message.limit,
+                        max(message.long_latency - each, 0.0), message.long_per_byte)  # fmt: skip
+    return Network(short, each), error
+
+
+def _kernels(rows: list[dict[str, Any]]) -> tuple[dict[str, KernelTime], dict[str, float]]:
+    """Product, levels, vectors and coarsest level, of one number of samples."""
+    found, errors = {}, {}
+
+    def fit(name: str, chosen: list[tuple[float, float, float]]) -> None:
+        r, e, t = (np.array(column, float) for column in zip(*chosen, strict=True))
+        found[name] = fit_kernel(r, e, 1e-6 * t)
+        errors[name] = float(max(abs(1e6 * found[name](a, b) / c - 1.0) for a, b, c in zip(r, e, t, strict=True)))
+
+    def of(what: str) -> dict[Any, dict[str, Any]]:
+        return {row["cells"]: row for row in rows if row["what"] == what}
+
+    def measured(what: str) -> list[tuple[float, float, float]]:
+        return [(row["rows"], row["entries"], row["us"]) for row in rows if row["what"] == what and row["us"] > 0.0]
+
+    fit("product", measured("product"))
+    fit("level", measured("level"))
+    fit("coarse", [(n, n * n, t) for n, _, t in measured("coarse")])
+    products, whole = of("product"), of("iteration")
+    rest = []
+    for cells, row in whole.items():
+        cycle = sum(r["us"] for r in rows if r["cells"] == cells and r["what"] in ("level", "coarse"))
+        rest.append((row["rows"], 0.0, row["us"] - products[cells]["us"] - cycle))
+    fit("vectors", [part for part in rest if part[2] > 0.0])
+    return found, errors
+
+
+# --- predictions
+VARIANTS: dict[str, dict[str, Any]] = {
+    "64^3 rows a rank, one domain": {"edge": 64},
+    "13^3 rows a rank, one domain": {"edge": 13},
+    "13^3 rows a rank, coarse domains of 512 rows": {"edge": 13, "smallest": 512},
+}
+
+
+def predictions(model: Model) -> tuple[list[dict[str, Any]], list[SimulatedLevel]]:
+    """Rows of predicted times per iteration, and the levels of 131,072 ranks."""
+    rows, kept = [], []
+    for name, options in VARIANTS.items():
+        first: dict[int, float] = {}
+        for ranks in RANKS:
+            levels = simulate(options["edge"], ranks, smallest=options.get("smallest", 64))
+            kept += [(name, ranks, level) for level in levels] if ranks == RANKS[-1] else []
+            scalar = 0.0
+            for S in SAMPLES:
+                time = model.iteration(levels, "cluster", S, ranks=ranks)
+                first.setdefault(S, time.total)
+                scalar = time.total if S == 1 else scalar
+                rows.append({
+                    "variant": name, "ranks": ranks, "samples": S, "ms": 1e3 * time.total,
+                    "ms a sample": 1e3 * time.total / S, "efficiency": first[S] / time.total,
+                    "x one sample": S * scalar / time.total, "kernels": time.kernels / time.total,
+                    "messages": time.messages / time.total, "reductions": time.reductions / time.total,
+                    "coarsest": time.coarse / time.total, "us of levels": [1e6 * t for t in time.of_levels],
+                })  # fmt: skip
+    return rows, kept
+
+
+def simulated_table(levels: list[Any]) -> list[dict[str, Any]]:
+    """What each level of the largest number of ranks sends and holds, one sample."""
+    rows = []
+    for variant, ranks, level in levels:
+        load = level.load
+        rows.append({
+            "variant": variant, "of ranks": ranks, "rows": load.total_rows, "domains": level.domains,
+            "rows of a rank": load.rows, "ranks": load.ranks, "neighbours": load.messages,
+            "most by graph": level.most_neighbours, "mean by graph": level.mean_neighbours,
+            "KiB a product, one sample": load.ghost_rows * 4 / 1024, "restriction, messages": load.restriction_messages,
+            "restriction, KiB": load.restriction_rows * 4 / 1024, "prolongation, messages": load.prolongation_messages,
+            "prolongation, KiB": load.prolongation_rows * 4 / 1024,
+        })  # fmt: skip
+    return rows
