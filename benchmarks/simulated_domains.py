@@ -179,7 +179,7 @@ class Place:
 
 
 def read_rows(A: Couplings, place: Place, owned: Place | None, unit: np.ndarray) -> tuple[int, int]:
-    """Ranks and rows that a rank reads in a product with `A`; it has the columns of `owned`, other ranks those of `unit`."""
+    """Ranks and rows that a rank reads in a product with `A`; it has those of `owned`, others `unit` each."""
     found = [(place.reached(o, owned), np.unique(part.indices)) for o, part in A.items()]
     return _distinct(found, unit)
 
