@@ -1,6 +1,6 @@
 """One problem on several ranks of MPI: halo exchanges, solves beside one process and PETSc, predicted weak scaling.
 
-``python -m benchmarks distributed [--parts halo kernels solve weak peers predict] [--minutes M]``. Ranks are pinned to
+``python -m benchmarks distributed [--parts halo kernels weak solve peers simulate predict] [--minutes M]``. Ranks are pinned to
 cores. Two ranks exchange through shared memory and through TCP of the loopback interface; the time of an exchange is
 fitted as ``a + b s`` (Phipps et al. 2017, equations 13 and 14). PETSc runs under the system's Python, and is left out
 where it has no petsc4py. Predictions come from the records: `ensemble.distributed.cost_model` on the domains and levels
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import RESULTS, median, save, show
-from benchmarks.predicted_scaling import fitted, predictions, simulated_table
+from benchmarks.predicted_scaling import fitted, predictions, simulated_levels
 from ensemble.distributed.cost_model import fit_messages
 
 ROOT = Path(__file__).parents[1]
@@ -228,18 +228,27 @@ def write_system(folder: Path, cells: int) -> None:
 
 
 # --- predictions
+def simulate(options: argparse.Namespace) -> None:
+    """Domains and levels of up to 131,072 ranks: rows, ranks, messages and rows that are sent."""
+    rows = simulated_levels()
+    save("distributed-levels", rows, sent="ghost_rows: rows of 4 bytes a sample, of the busiest rank")
+    shown = ("variant", "level", "total_rows", "ranks", "rows", "messages", "ghost_rows", "restriction_messages",
+             "restriction_rows", "mean neighbours")  # fmt: skip
+    show("Levels of 131,072 ranks", [{k: row[k] for k in shown} for row in rows if row["of ranks"] == 131_072])
+
+
 def predict(options: argparse.Namespace) -> None:
-    """Weak scaling to 131,072 ranks, from the records of this machine and the domains of the simulation."""
-    records = {name: json.loads((RESULTS / f"distributed-{name}.json").read_text()) for name in ("halo", "kernels")}
-    model = fitted(records["halo"]["rows"], records["kernels"]["rows"])
-    rows, levels = predictions(model)
-    show("Predicted weak scaling", [row for row in rows if row["ranks"] in (1, 8, 512, 8192, 131072)])
-    table = simulated_table(levels)
-    show("Levels of 131,072 ranks", table)
-    save("distributed-scaling", rows, levels=table, model=model.described())
+    """Weak scaling to 131,072 ranks, from the records of this machine and of the simulation."""
+    parts = ("halo", "kernels", "levels")
+    halo, kernels, levels = (json.loads((RESULTS / f"distributed-{name}.json").read_text())["rows"] for name in parts)
+    model = fitted(halo, kernels)
+    rows = predictions(model, levels)
+    shown = [{k: v for k, v in row.items() if k != "us of levels"} for row in rows]
+    show("Predicted weak scaling", [row for row in shown if row["ranks"] in (1, 8, 512, 131_072)])
+    save("distributed-scaling", rows, model=model.described())
 
 
-PARTS = {f.__name__: f for f in (halo, kernels, weak, solve, peers, predict)}
+PARTS = {f.__name__: f for f in (halo, kernels, weak, solve, peers, simulate, predict)}
 
 
 def main() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from benchmarks.simulated_domains import SimulatedLevel, simulate
+from benchmarks.simulated_domains import simulate
 from ensemble.distributed.cost_model import (
     KernelTime,
+    LevelLoad,
     MessageTime,
     Network,
     fit_kernel,
@@ -17,7 +18,7 @@ from ensemble.distributed.cost_model import (
     iteration_time,
 )
 
-__all__ = ["Model", "fitted", "predictions", "simulated_table"]
+__all__ = ["Model", "fitted", "loads_of", "predictions", "simulated_levels"]
 
 WIRE_LATENCY, RANK_BANDWIDTH, EAGER_BYTES = 2e-6, 1e9, 16384.0
 """The stated network: seconds of a message between nodes; bytes per second of a rank while all ranks send; the longest
@@ -54,9 +55,8 @@ class Model:
             "stated": {"latency": WIRE_LATENCY, "bytes/s of a rank": RANK_BANDWIDTH, "eager bytes": EAGER_BYTES},
         }
 
-    def iteration(self, levels: list[SimulatedLevel], network: str, n_samples: int, **options: Any) -> Any:
-        """The time of an iteration on the levels of a simulation."""
-        loads = [level.load for level in levels]
+    def iteration(self, loads: list[LevelLoad], network: str, n_samples: int, **options: Any) -> Any:
+        """The time of an iteration on levels of these loads."""
         return iteration_time(loads, self.networks[network], n_samples, **self.kernels[n_samples], **options)
 
 
@@ -120,24 +120,39 @@ def _kernels(rows: list[dict[str, Any]]) -> tuple[dict[str, KernelTime], dict[st
 
 
 # --- predictions
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, int]] = {
     "64^3 rows a rank, one domain": {"edge": 64},
     "13^3 rows a rank, one domain": {"edge": 13},
     "13^3 rows a rank, coarse domains of 512 rows": {"edge": 13, "smallest": 512},
 }
 
 
-def predictions(model: Model) -> tuple[list[dict[str, Any]], list[SimulatedLevel]]:
-    """Rows of predicted times per iteration, and the levels of 131,072 ranks."""
-    rows, kept = [], []
-    for name, options in VARIANTS.items():
+def simulated_levels() -> list[dict[str, Any]]:
+    """The levels of all variants on all numbers of ranks, as rows of a record."""
+    return [
+        {"variant": name, "of ranks": ranks, "level": k, **asdict(level.load), "domains": level.domains,
+         "rows of a domain": level.rows_per_domain, "most neighbours": level.most_neighbours,
+         "mean neighbours": level.mean_neighbours}
+        for name, options in VARIANTS.items() for ranks in RANKS
+        for k, level in enumerate(simulate(ranks=ranks, **options))
+    ]  # fmt: skip
+
+
+def loads_of(rows: list[dict[str, Any]]) -> list[LevelLoad]:
+    """The loads in rows of a record."""
+    return [LevelLoad(**{field.name: row[field.name] for field in fields(LevelLoad)}) for row in rows]
+
+
+def predictions(model: Model, levels: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of predicted times per iteration."""
+    rows = []
+    for name in VARIANTS:
         first: dict[int, float] = {}
         for ranks in RANKS:
-            levels = simulate(options["edge"], ranks, smallest=options.get("smallest", 64))
-            kept += [(name, ranks, level) for level in levels] if ranks == RANKS[-1] else []
+            loads = loads_of([row for row in levels if (row["variant"], row["of ranks"]) == (name, ranks)])
             scalar = 0.0
             for S in SAMPLES:
-                time = model.iteration(levels, "cluster", S, ranks=ranks)
+                time = model.iteration(loads, "cluster", S, ranks=ranks)
                 first.setdefault(S, time.total)
                 scalar = time.total if S == 1 else scalar
                 rows.append({
@@ -145,22 +160,6 @@ def predictions(model: Model) -> tuple[list[dict[str, Any]], list[SimulatedLevel
                     "ms a sample": 1e3 * time.total / S, "efficiency": first[S] / time.total,
                     "x one sample": S * scalar / time.total, "kernels": time.kernels / time.total,
                     "messages": time.messages / time.total, "reductions": time.reductions / time.total,
-                    "coarsest": time.coarse / time.total, "us of levels": [1e6 * t for t in time.of_levels],
+                    "coarsest": time.coarse / time.total, "us of levels": [round(1e6 * t, 1) for t in time.of_levels],
                 })  # fmt: skip
-    return rows, kept
-
-
-def simulated_table(levels: list[Any]) -> list[dict[str, Any]]:
-    """What each level of the largest number of ranks sends and holds, one sample."""
-    rows = []
-    for variant, ranks, level in levels:
-        load = level.load
-        rows.append({
-            "variant": variant, "of ranks": ranks, "rows": load.total_rows, "domains": level.domains,
-            "rows of a rank": load.rows, "ranks": load.ranks, "neighbours": load.messages,
-            "most by graph": level.most_neighbours, "mean by graph": level.mean_neighbours,
-            "KiB a product, one sample": load.ghost_rows * 4 / 1024, "restriction, messages": load.restriction_messages,
-            "restriction, KiB": load.restriction_rows * 4 / 1024, "prolongation, messages": load.prolongation_messages,
-            "prolongation, KiB": load.prolongation_rows * 4 / 1024,
-        })  # fmt: skip
     return rows

@@ -73,7 +73,7 @@ def test_rows_and_domains_of_each_level_are_those_of_the_hierarchy(domains):
 
 
 def test_a_coarse_row_couples_to_aggregates_within_two_steps():
-    """Of 27 aggregates of 3^3 nodes the inner one couples to all: two steps of the graph reach one aggregate farther."""
+    """Three steps of the graph reach the next aggregate of 3^3 nodes, and no farther domain."""
     _, coarse = coarsened(cube_graph(9))
     assert coarse[0, 0, 0].shape == (27, 27)
     assert max(abs(k) for o in coarse for k in o) == 1
