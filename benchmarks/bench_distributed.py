@@ -1,10 +1,10 @@
 """One problem on several ranks of MPI: halo exchanges, solves beside one process and PETSc, predicted weak scaling.
 
-``python -m benchmarks distributed [--parts halo kernels weak solve peers simulate predict] [--minutes M]``. Ranks are pinned to
-cores. Two ranks exchange through shared memory and through TCP of the loopback interface; the time of an exchange is
-fitted as ``a + b s`` (Phipps et al. 2017, equations 13 and 14). PETSc runs under the system's Python, and is left out
-where it has no petsc4py. Predictions come from the records: `ensemble.distributed.cost_model` on the domains and levels
-of `simulated_domains`.
+``python -m benchmarks distributed [--parts PART ...] [--minutes M]``. Ranks are pinned to cores. Two ranks exchange
+through shared memory and through TCP of the loopback interface; the time of an exchange is fitted as ``a + b s``
+(Phipps et al. 2017, equations 13 and 14). PETSc runs under the system's Python, and is left out where it has no
+petsc4py. Predictions come from the records: `ensemble.distributed.cost_model` on the domains and levels of
+`simulated_domains`.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def peers(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_system(Path(folder), cells)
         for kind, ranks in (("gamg", 1), ("gamg", 2), ("hypre", 1), ("hypre", 2)):
-            command = [SYSTEM_MPI, "--bind-to", "core", "-n", str(ranks), SYSTEM_PYTHON]
+            command = [SYSTEM_MPI, "-bind-to", "core", "-n", str(ranks), SYSTEM_PYTHON]
             command += [str(ROOT / "benchmarks" / "petsc_peer.py"), folder, kind, str(options.rounds), str(seconds)]
             done = subprocess.run(command, env=clean, cwd=folder, capture_output=True, text=True, check=False)
             if done.returncode:
