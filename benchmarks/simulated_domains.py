@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,12 +132,6 @@ def coarsened(A: Couplings) -> tuple[Couplings, Couplings]:
     return P, _products(P, _products(A, P, 1), -1)
 
 
-@functools.lru_cache(maxsize=4)
-def coarsened_cube(edge: int) -> tuple[Couplings, Couplings]:
-    """The first coarsening of all boxes of several domains along each axis."""
-    return coarsened(cube_graph(edge))
-
-
 def doubled(A: Couplings, axis: int) -> Couplings:
     """The graph of two neighbouring domains along `axis` as one."""
     found: dict[Offset, Any] = {}
@@ -245,20 +239,36 @@ def neighbours(box: Box, joins: int, layout: RowLayout) -> tuple[int, float]:
     return int(counts.max(initial=0)), float(counts.sum() / active)
 
 
+MADE: dict[tuple[Any, ...], Any] = {}
+"""What was made before, by all steps that led to it: boxes of many ranks share most graphs."""
+
+
 def graphs(edge: int, box: Box, smallest: int) -> Iterator[tuple[Couplings, Couplings, int]]:
     """The matrix of each level, its prolongator, and how often its domains were joined, without an end.
 
     A coarse level is joined while its domains have fewer than `smallest` rows.
     """
-    A, joins = box.existing(cube_graph(edge), 0), 0
-    for level in itertools.count():
-        whole = level == 0 and A.keys() == cube_graph(edge).keys()
-        P, coarse = coarsened_cube(edge) if whole else coarsened(A)
+    steps: tuple[Any, ...] = (edge,)
+
+    def step(name: Any, make: Callable[[], Any]) -> Any:
+        nonlocal steps
+        steps = (*steps, name)
+        if steps not in MADE:
+            MADE[steps] = make()
+        return MADE[steps]
+
+    def kept(A: Couplings, joins: int) -> Couplings:
+        found = box.existing(A, joins)
+        return step(frozenset(found), lambda: found)  # type: ignore[no-any-return]
+
+    A, joins = kept(cube_graph(edge), 0), 0
+    while True:
+        P, coarse = step("coarsened", lambda A=A: coarsened(A))
         yield A, P, joins
         rows = coarse[0, 0, 0].shape[0]
         while box.domains >> joins > 1 and rows < smallest:
-            coarse, rows = box.existing(doubled(coarse, box.axes[joins]), joins + 1), 2 * rows
-            joins += 1
+            coarse = step(box.axes[joins], lambda A=coarse, axis=box.axes[joins]: doubled(A, axis))
+            coarse, joins, rows = kept(coarse, joins + 1), joins + 1, 2 * rows
         A = coarse
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.plots import IMAGES, pyplot, record
 
 COLOURS = {1: "#1b6ca8", 8: "#d1603d", 16: "#6a994e", 32: "#5e548e"}
-SHOWN = "64^3 rows a rank, one domain"
+SHOWN = "32^3 rows a rank"
 
 
 def draw(halo: dict[str, Any], weak: dict[str, Any], scaling: dict[str, Any]) -> None:
@@ -41,8 +41,8 @@ def draw(halo: dict[str, Any], weak: dict[str, Any], scaling: dict[str, Any]) ->
     for axes in (left, middle, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
-    figure.suptitle("Left: measured, and equation 14 (dotted). Middle, right: points measured, 32³ cells a rank; "
-                    "lines predicted, 64³ cells a rank", fontsize=10)  # fmt: skip
+    figure.suptitle("Left: measured, and equation 14 (dotted). Middle, right: points measured, "
+                    "lines predicted, 32³ cells a rank", fontsize=10)  # fmt: skip
     figure.savefig(IMAGES / "weak-scaling.png", dpi=150)
     plt.close(figure)
 
