@@ -39,11 +39,11 @@ class MessageTime:
     Parameters
     ----------
     latency, per_byte : float, s and s/byte
-        Of messages up to `limit`.
+        Start and slope for messages up to `limit`.
     limit : float, bytes
         The size of the longest short message.
     long_latency, long_per_byte : float, s and s/byte
-        Of longer messages, which wait for the receiver first.
+        Start and slope for longer messages, which wait for the receiver first.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class Network:
     Parameters
     ----------
     message : MessageTime
-        Between two ranks, bandwidth being the share of one rank while all of them send.
+        Time between two ranks, bandwidth being the share of one rank while all of them send.
     per_message : float, s
         What each message of an exchange costs its rank: packing, posting and testing it.
     per_call : float, s
@@ -132,9 +132,9 @@ class KernelTime:
     Parameters
     ----------
     overhead : float, s
-        Of a call, however small.
+        Time of a call, however small.
     per_row, per_entry : float, s
-        For each row, and for each stored entry, of all samples together.
+        Time for each row, and for each stored entry, of all samples together.
 
     Examples
     --------
@@ -158,7 +158,7 @@ class LevelLoad:
     Parameters
     ----------
     rows, entries : float
-        Of the matrix, on that rank.
+        Size of the matrix on that rank.
     messages, ghost_rows : float
         Neighbours of a product, and the rows that they send.
     restriction_messages, restriction_rows, prolongation_messages, prolongation_rows : float
@@ -220,7 +220,7 @@ def fit_messages(n_bytes: Sequence[float], seconds: Sequence[float]) -> MessageT
     Parameters
     ----------
     n_bytes : sequence of float, bytes
-        At least two different sizes.
+        Sizes, at least two different ones.
     seconds : sequence of float above zero, s
 
     Raises
@@ -273,7 +273,7 @@ def fit_kernel(rows: Sequence[float], entries: Sequence[float], seconds: Sequenc
     Parameters
     ----------
     rows, entries : sequence of float
-        Of each measurement.
+        Size of each measured matrix.
     seconds : sequence of float above zero, s
 
     Examples
@@ -319,16 +319,16 @@ def iteration_time(
     Parameters
     ----------
     levels : sequence of LevelLoad
-        From the finest to the coarsest.
+        Loads from the finest level to the coarsest.
     network : Network
     n_samples : int
     product, level, vectors, coarse : KernelTime
-        For `n_samples` samples: a product with the finest matrix, all kernels of a level, the vectors of an iteration,
+        Times for `n_samples` samples: a product with the finest matrix, all kernels of a level, the vectors of an iteration,
         and the solution of the coarsest level, whose entries are those of a dense matrix.
     degree : int
-        Of the Chebyshev smoother.
+        Degree of the Chebyshev smoother.
     ranks : int, optional
-        Of reductions and of the all-gather; default: those of the finest level.
+        Ranks of reductions and of the all-gather; default: those of the finest level.
 
     Examples
     --------
