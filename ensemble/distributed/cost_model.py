@@ -3,7 +3,8 @@
 Time is that of the busiest rank: its kernels, by measured seconds per row and stored entry, and its messages. A message
 of s samples takes ``a + b s`` [1]_, with one pair for short and one for long messages, since MPI sends them by two
 protocols. Reductions and all-gathers take a number of messages that grows as the logarithm of the ranks [2]_.
-Computation is not taken to hide messages. All times are in seconds, all sizes in bytes.
+Computation is not taken to hide messages, and ranks
+of one node slow each other only as far as the measured seconds say. All times are in seconds, all sizes in bytes.
 
 References
 ----------
@@ -323,7 +324,7 @@ def iteration_time(
     network : Network
     n_samples : int
     product, level, vectors, coarse : KernelTime
-        Times for `n_samples` samples: a product with the finest matrix, all kernels of a level, the vectors of an iteration,
+        Times for `n_samples` samples: a product with the finest matrix, all kernels of a level, vectors of an iteration,
         and the solution of the coarsest level, whose entries are those of a dense matrix.
     degree : int
         Degree of the Chebyshev smoother.
