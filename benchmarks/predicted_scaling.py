@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common import median
 from benchmarks.simulated_domains import simulate
 from ensemble.distributed.cost_model import (
     KernelTime,
@@ -85,8 +86,9 @@ def _network(rows: list[dict[str, Any]]) -> tuple[Network, float]:
     message = fit_messages(sizes, times)
     error = max(abs(message(n) / t - 1.0) for n, t in zip(sizes, times, strict=True))
     pieces = [row for row in rows if row["what"] == "pieces"]
-    slope = np.polyfit([r["messages"] for r in pieces], [1e-6 * r["least us"] for r in pieces], 1)[0]
-    each = min(max(float(slope), 0.0), message.latency)
+    alone = next(row["least us"] for row in pieces if row["messages"] == 1)
+    each = 1e-6 * median([(r["least us"] - alone) / (r["messages"] - 1) for r in pieces if r["messages"] > 1])
+    each = min(max(each, 0.0), message.latency)
     short = MessageTime(message.latency - each, message.per_byte, message.limit,
                         max(message.long_latency - each, 0.0), message.long_per_byte)  # fmt: skip
     return Network(short, each), error

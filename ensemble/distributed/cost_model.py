@@ -324,8 +324,8 @@ def iteration_time(
     network : Network
     n_samples : int
     product, level, vectors, coarse : KernelTime
-        Times for `n_samples` samples: a product with the finest matrix, all kernels of a level, vectors of an iteration,
-        and the solution of the coarsest level, whose entries are those of a dense matrix.
+        Times for `n_samples` samples: a product with the finest matrix, the kernels of a level, the vectors of an
+        iteration, and the solution of the coarsest level, whose entries are those of a dense matrix.
     degree : int
         Degree of the Chebyshev smoother.
     ranks : int, optional
