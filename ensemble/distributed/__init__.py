@@ -1,10 +1,10 @@
 """One problem on several ranks of MPI; a solution has the same bits on any number of them."""
 
-from ensemble.distributed import affine, coarse, reduction  # noqa: F401  # set-ups find matrices over ranks
+from ensemble.distributed import affine, coarse, cost_model, reduction  # noqa: F401  # set-ups find matrices over ranks
 from ensemble.distributed.devices import devices
 from ensemble.distributed.groups import groups
 from ensemble.distributed.matrix import DistributedCrsMatrix
 from ensemble.distributed.partition import Partition
 from ensemble.distributed.serial import serial
 
-__all__ = ["DistributedCrsMatrix", "Partition", "devices", "groups", "serial"]
+__all__ = ["DistributedCrsMatrix", "Partition", "cost_model", "devices", "groups", "serial"]
