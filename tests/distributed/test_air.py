@@ -64,6 +64,7 @@ def digests(comm, n_samples, cells=20, names=None, options=OPTIONS):
     return found
 
 
+@pytest.mark.slow
 def test_three_ranks_give_the_bits_of_one(mpi):
     arguments = 4, 16, ("coordinates",), ("default",)
     assert mpi(digests, 3, *arguments)[0] == digests(serial(), *arguments)

@@ -49,6 +49,7 @@ def numbers_of(run, n, samples=12):
     return [summary[name] for name in NUMBERS]
 
 
+@pytest.mark.slow
 def test_two_ranks_print_once_the_numbers_of_a_plain_run_which_imports_no_mpi():
     code = (
         "import sys; from ensemble.__main__ import main; "

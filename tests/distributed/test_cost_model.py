@@ -18,7 +18,7 @@ from ensemble.distributed.cost_model import (
 )
 from ensemble.krylov import cg
 from ensemble.multigrid import Chebyshev, smoothed_aggregation
-from tests.distributed.problems import box, distributed_system, right_hand_side
+from tests.distributed.systems import box, distributed_system, right_hand_side
 
 POSITIVE = st.floats(1e-9, 1e-3)
 NOTHING = KernelTime(0.0, 0.0, 0.0)

@@ -76,6 +76,7 @@ def test_a_rank_that_raises_before_a_communication_ends_the_study_and_keeps_the_
     assert en.uq.open_study(tmp_path / "run").n_done == 32
 
 
+@pytest.mark.slow
 def test_an_error_ends_a_study_while_another_group_computes():
     code, written = ended(started(2, "long_ensemble"), STARTING)
     assert code == 1
@@ -148,16 +149,19 @@ def agreements(mpi):
     return mpi(all_told_apart, 4)
 
 
+@pytest.mark.slow
 def test_ranks_that_are_alike_are_not_mentioned(agreements):
     assert [one["Python"] for one in agreements] == [[], [], [], []]
 
 
+@pytest.mark.slow
 def test_other_versions_are_named_once(agreements):
     first, *others = (one["NumPy"] for one in agreements)
     assert len(first) == 1 and others == [[], [], []]
     assert "ranks differ in NumPy: " in first[0] and "on ranks 0, 2, 3 / 1.0 on rank 1" in first[0]
 
 
+@pytest.mark.slow
 def test_of_the_instructions_of_a_processor_those_that_differ_are_named(agreements):
     assert (
         "ranks differ in features: none of these on ranks 0, 2, 3 / avx1024 on rank 1" in agreements[0]["features"][0]
@@ -165,6 +169,7 @@ def test_of_the_instructions_of_a_processor_those_that_differ_are_named(agreemen
 
 
 @pytest.mark.parametrize("name", ["ensemble", "sizes of types"])
+@pytest.mark.slow
 def test_ranks_that_do_not_understand_each_other_are_refused(name, agreements):
     found = [one[name] for one in agreements]
     assert "other on rank 1" in found[0] and len(set(found)) == 1

@@ -11,6 +11,8 @@ from ensemble.distributed.groups import groups
 from ensemble.distributed.serial import serial
 from tests.distributed import group_studies as studies
 
+pytestmark = pytest.mark.slow  # starts of MPI and compilation of forms: half a minute
+
 ONE = serial()
 
 

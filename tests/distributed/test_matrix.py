@@ -61,6 +61,7 @@ def updated(comm):
     return first, digest(partition, cg(other, right, M=smoothed_aggregation(other)))
 
 
+@pytest.mark.slow
 def test_an_updated_hierarchy_is_that_of_the_new_matrix(mpi):
     one = updated(serial())
     assert one[0] == one[1]

@@ -12,6 +12,8 @@ from ensemble.krylov import bicgstab, cg
 from ensemble.linalg import Diagonal, apply_dirichlet
 from ensemble.multigrid import rigid_body_modes, smoothed_aggregation
 
+pytestmark = pytest.mark.slow  # starts of MPI and compilation of forms: half a minute
+
 CELLS, DOMAINS, SAMPLES = (5, 4, 6), 7, 3
 
 

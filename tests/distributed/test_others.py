@@ -113,6 +113,7 @@ def every(comm, n_samples):
     return {part.__name__: part(comm, n_samples) for part in EVERY}
 
 
+@pytest.mark.slow
 def test_two_ranks_give_the_bits_of_one(mpi):
     want = every(serial(), 4)
     found = mpi(every, 2, 4)[0]

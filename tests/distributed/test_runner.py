@@ -50,6 +50,7 @@ def process_number(comm):
     return os.getpid()
 
 
+@pytest.mark.slow
 def test_ranks_are_started_once_unless_fresh_ones_are_needed(mpi):
     first = mpi(process_number, 2)
     assert mpi(process_number, 2) == first
@@ -73,6 +74,7 @@ def test_a_message_left_behind_does_not_reach_the_next_function(mpi):
     assert mpi(receive, 2) == ["right", "right"]
 
 
+@pytest.mark.slow
 def test_processes_end_with_the_ranks(mpi):
     processes = mpi(process_number, 2)
     end_all()
@@ -88,6 +90,7 @@ def test_ranks_have_one_thread_and_the_widths_of_the_tests(mpi):
     assert mpi(settings, 1) == [("1", numba.WIDTHS)]
 
 
+@pytest.mark.slow
 def test_an_exception_on_one_rank_ends_all_and_is_shown(mpi):
     start = time.monotonic()
     with pytest.raises(RanksFailedError, match=r"(?s)rank 1: Traceback.*ArithmeticError: the cause on rank 1"):
@@ -102,6 +105,7 @@ def test_a_rank_that_hangs_is_ended_and_shows_where_it_stood(mpi):
         mpi(wait_on_one, 2, 1, limit=2.0)
 
 
+@pytest.mark.slow
 def test_a_rank_that_ends_without_an_exception_is_a_failure(mpi):
     with pytest.raises(RanksFailedError, match="rank 1: returned nothing"):
         mpi(end_on_one, 2, 1, limit=20.0)
