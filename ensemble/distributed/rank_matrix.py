@@ -24,6 +24,7 @@ from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.messages import all_sum, gathered
 from ensemble.distributed.transpose import TransposePlan
 from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.linalg.graph import WithValues
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
 from ensemble.linalg.operators import multiply
 from ensemble.scalar import Ensemble
@@ -32,7 +33,7 @@ from ensemble.scalar.sample_set import SampleSet
 __all__ = ["RankMatrix", "require_messages", "require_whole_chunks"]
 
 
-class RankMatrix(RankArithmetic, MatrixOperator):
+class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
     """The rows of a sparse matrix that a rank holds.
 
     Attributes
@@ -81,21 +82,6 @@ class RankMatrix(RankArithmetic, MatrixOperator):
     @property
     def local_shape(self) -> tuple[int, int]:
         return self.rows.n_local, self.columns.n_local
-
-    @property
-    def n_samples(self) -> int:
-        """How many samples it holds; 1 means shared by all."""
-        return int(self.values.shape[1])
-
-    @property
-    def dtype(self) -> Any:
-        """The type of the values."""
-        return self.values.dtype
-
-    @property
-    def reference_array(self) -> Array:
-        """An array of the library that products are computed in."""
-        return self.values
 
     @property
     def nnz(self) -> int:

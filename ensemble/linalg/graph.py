@@ -314,21 +314,10 @@ class Reordering(NamedTuple):
         return Reordering(self.graph, rows, self.entries, places)
 
 
-class OnGraph:
-    """Attributes of a matrix whose values belong to the entries of a `CrsGraph`."""
+class WithValues:
+    """Attributes of a matrix that follow from its values, samples in their second axis."""
 
-    graph: CrsGraph
     values: Any
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.graph.shape
-
-    @property
-    def nnz(self) -> int:
-        """Entries of one sample."""
-        return self.graph.nnz
 
     @property
     def n_samples(self) -> int:
@@ -344,6 +333,22 @@ class OnGraph:
     def reference_array(self) -> Any:
         """An array in the library and on the device of this matrix."""
         return self.values
+
+
+class OnGraph(WithValues):
+    """Attributes of a matrix whose values belong to the entries of a `CrsGraph`."""
+
+    graph: CrsGraph
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.graph.shape
+
+    @property
+    def nnz(self) -> int:
+        """Entries of one sample."""
+        return self.graph.nnz
 
     def with_values(self, values: Any) -> Any:
         """A matrix with other values on the same graph."""
