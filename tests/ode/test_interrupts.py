@@ -54,7 +54,15 @@ def test_a_long_gradient_is_interrupted_within_a_second():
     np.testing.assert_array_equal(gradient(swing, [1.0, 0.0], (0.0, 1.0), step=1e-2, **arguments).p.samples, short)
 
 
-def test_what_is_run_apart_returns_raises_and_keeps_the_context():
+@pytest.fixture
+def heard():
+    """Give SIGINT the handler of Python: a shell starts background jobs with SIGINT ignored."""
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, old)
+
+
+def test_what_is_run_apart_returns_raises_and_keeps_the_context(heard):
     with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
         apart(lambda stopped: np.ones(1) / np.zeros(1))
     assert apart(lambda stopped: (stopped(), threading.current_thread() is threading.main_thread())) == (False, False)
