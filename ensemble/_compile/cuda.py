@@ -189,6 +189,7 @@ class KernelModule:
                 self._most_shared[id(kernel)] = shared
                 kernel.preferred_shared_memory_carveout = 100  # percent
                 kernel.max_dynamic_shared_size_bytes = shared
+            device.note_uses(*given)
             kernel(grid, block, given, shared_mem=shared)
 
     def rows(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,9 +28,11 @@ __all__ = [
     "lanes_of",
     "multiprocessors",
     "multiprocessors_of",
+    "note_uses",
     "ordered_matrix_units",
     "raw_module",
     "release_device_memory",
+    "uses_of_launches",
 ]
 
 BLOCKS = 2
@@ -146,6 +150,28 @@ def current_device() -> int:
     import cupy
 
     return int(cupy.cuda.runtime.getDevice())
+
+
+_launched = threading.local()
+"""``uses``: the list that launches and messages of this thread add what they use to, while a graph is recorded."""
+
+
+@contextmanager
+def uses_of_launches() -> Iterator[list[Any]]:
+    """Collect the arrays that the launches of this thread are given, and what its messages go by."""
+    found: list[Any] = []
+    _launched.uses = found
+    try:
+        yield found
+    finally:
+        del _launched.uses
+
+
+def note_uses(*values: Any) -> None:
+    """Add what a launch or message uses to the list of `uses_of_launches`, if there is one; numbers are left out."""
+    found = getattr(_launched, "uses", None)
+    if found is not None:
+        found.extend(value for value in values if not isinstance(value, np.generic | int | float))
 
 
 def raw_module(source: str, options: tuple[str, ...], instances: tuple[str, ...] | None = None) -> Any:

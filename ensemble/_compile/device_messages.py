@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.device import is_on_device
+from ensemble._compile.device import is_on_device, note_uses
 from ensemble._typing import Array
 
 __all__ = ["Nccl", "PinnedCopies", "bind_device", "device_identity", "n_devices", "nccl_version"]
@@ -83,6 +83,16 @@ class Nccl:
         self._comm = nccl.NcclCommunicator(size, identity, rank)
         names = {"f8": "FLOAT64", "f4": "FLOAT32", "i8": "INT64", "i4": "INT32", "u1": "UINT8"}
         self._types = {np.dtype(code): getattr(nccl, f"NCCL_{name}") for code, name in names.items()}
+        self._graphs: list[list[Any]] = []
+
+    def share_graph(self, graph: list[Any]) -> None:
+        """Take note of a recorded graph with messages: a list that is empty once the graph has ended."""
+        self._graphs = [each for each in self._graphs if each and each is not graph]
+        self._graphs.append(graph)
+
+    def __del__(self) -> None:
+        for graph in getattr(self, "_graphs", ()):
+            graph.clear()  # NCCL waits for their end when the communicator ends
 
     @staticmethod
     def identity() -> Any:
@@ -100,12 +110,14 @@ class Nccl:
         """Replace each entry by the sum, or the largest, of all processes; returns `array`."""
         operation = self._nccl.NCCL_MAX if largest else self._nccl.NCCL_SUM
         place = array.data.ptr
+        note_uses(self, array)
         self._comm.allReduce(place, place, array.size, self._types[array.dtype], operation, self._stream().ptr)
         return array
 
     def exchange(self, sends: Sequence[Message], receives: Sequence[Message]) -> None:
         """Send and receive contiguous arrays, all at once."""
         stream = self._stream().ptr
+        note_uses(self, *(array for _, array in (*sends, *receives)))
         self._nccl.groupStart()
         try:
             for process, array in receives:
@@ -118,6 +130,7 @@ class Nccl:
     def all_gather(self, whole: Array, offsets: np.ndarray) -> Array:
         """Fill `whole`, of which process r has written rows ``offsets[r]`` to ``offsets[r + 1]``, in all processes."""
         width, stream = math.prod(whole.shape[1:]), self._stream().ptr
+        note_uses(self, whole)
         self._nccl.groupStart()
         try:
             for process, (first, last) in enumerate(itertools.pairwise(offsets)):

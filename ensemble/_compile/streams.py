@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.device import is_on_device
+from ensemble._compile.device import is_on_device, uses_of_launches
 from ensemble._typing import Array
 
 __all__ = [
@@ -150,18 +150,33 @@ class CudaGraph:
     """Launches: queued directly the first time, captured as a CUDA graph the second, replayed from then on.
 
     `launches` must queue kernels, on memory that stays where it is, and do nothing else. Queued or replayed, the same
-    kernels run in the same order on the same memory, so the bits are the same.
+    kernels run in the same order on the same memory, so the bits are the same. A graph keeps the arrays that its
+    kernels were given.
+
+    NCCL waits for the end of all graphs with messages of a communicator before it ends that: a communicator ends them.
     """
 
     def __init__(self, launches: Callable[[], None], record: bool = True) -> None:
-        self._launches, self._times, self._record = launches, 0, record
-        self._graph: Any = None
+        self._launches: Callable[[], None] | None = launches
+        self._times, self._record = 0, record
+        self._graph: list[Any] = []  # of one graph at most; communicators share the list
         self._pool: Any = None
+        self._uses: list[Any] = []
+
+    def release_launches(self) -> bool:
+        """Whether there is a graph to replay; what it was recorded from is let go then."""
+        if self._graph:
+            self._launches = None
+        return bool(self._graph)
+
+    def __del__(self) -> None:
+        self._graph.clear()
 
     def __call__(self) -> None:
-        if self._graph is not None:
-            self._graph.launch()
+        if self._graph:
+            self._graph[0].launch()
             return
+        assert self._launches is not None
         if not self._record:
             self._launches()
             return
@@ -177,10 +192,14 @@ class CudaGraph:
             stream = cupy.cuda.get_current_stream()
             stream.begin_capture()
             try:
-                self._launches()
+                with uses_of_launches() as self._uses:
+                    self._launches()
             finally:
-                self._graph = stream.end_capture()
-        self._graph.launch()
+                graph = stream.end_capture()
+            self._graph.append(graph)
+            for used in self._uses:
+                getattr(used, "share_graph", bool)(self._graph)
+        self._graph[0].launch()
 
 
 _streams = threading.local()

@@ -1,6 +1,6 @@
 """One problem on several ranks of MPI; a solution has the same bits on any number of them."""
 
-from ensemble.distributed import affine, coarse, cost_model, reduction  # noqa: F401  # set-ups find matrices over ranks
+from ensemble.distributed import affine, coarse, cost_model, reduction, replicated  # noqa: F401  # set-ups find them
 from ensemble.distributed.devices import devices
 from ensemble.distributed.groups import groups
 from ensemble.distributed.matrix import DistributedCrsMatrix

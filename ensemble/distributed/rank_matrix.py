@@ -100,6 +100,9 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
             self._placed = *graph, self.values
         return self._placed
 
+    def replay_parts(self) -> tuple[Any, ...]:
+        return self.halo, *self.arrays
+
     def _on_device(self, name: str, array: np.ndarray) -> Array:
         """An array of the graph where the values are; made once for all matrices on the graph."""
         key = name, *library_and_device(self.values)

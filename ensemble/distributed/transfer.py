@@ -41,6 +41,9 @@ class RankProlongator(RankMatrix):
         """P^T x on bare arrays, each coarse row summed over ascending fine rows."""
         return self.restriction.apply(x, out)
 
+    def replay_parts(self) -> tuple[Any, ...]:
+        return *super().replay_parts(), *self.restriction.replay_parts()
+
     def astype(self, dtype: Any) -> Any:
         """The same prolongator with values of another type; itself where that is its type."""
         if dtype == self.dtype:

@@ -22,6 +22,7 @@ from ensemble._kernels.krylov.device_scalars.scalars import (
     on_device,
 )
 from ensemble.krylov._iteration import KrylovIteration
+from ensemble.krylov._replay import Replay, found_replay, keep_replay, parts_of, release_launches, separate_solution
 from ensemble.krylov.result import Status
 
 OUTCOMES = {
@@ -79,11 +80,17 @@ class DeviceLoop:
         """Iterate until no sample runs, or finished samples are to be taken out."""
         state = self.state
         self.first = state.iterations[state.samples].copy()
+        can_be_kept = record and state.restart is None and state.wide_x is None and parts_of(state) is not None
         status = np.where(state.active, self.status, CONVERGED)  # finished samples: any outcome
         norms = np.stack([getattr(state, name)[state.samples] for name in NORMS])
         shared = (status, self.first, norms, self.max_iterations, state.x, state.best_vectors())
         state.scalars = state.device_scalars(shared, self.rows)
-        self.parts = [CudaGraph(getattr(state, part), record) for part in state.parts]
+        replay = found_replay(state, self.max_iterations) if can_be_kept else None
+        if replay is not None:
+            replay.take_over(state)
+            self.parts = replay.graphs
+        else:
+            self.parts = [CudaGraph(getattr(state, part), record) for part in state.parts]
         self.part = 0  # the next one
         self.end_cycle = CudaGraph(state.end_cycle, record)
         compact = False
@@ -96,7 +103,12 @@ class DeviceLoop:
             if self.may_compact and state.should_compact(fetched[2], fetched[1], running):
                 compact = self.ready_to_compact()
             self.ahead = self.iterations_needed(fetched, running)
+        if can_be_kept and replay is None and release_launches(self.parts):
+            replay = Replay(state, self.parts, self.max_iterations)
+            keep_replay(state, replay)
         self.end_stage(compact)
+        if replay is not None and not compact:
+            separate_solution(state)
 
     # --- work for the device
     def queue_part(self) -> None:

@@ -275,6 +275,9 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """(indptr, indices, values), all where the values live: what every kernel on a matrix begins with."""
         return (*self.graph.arrays_on(self.values), self.values)
 
+    def replay_parts(self) -> tuple[Any, ...]:
+        return self.graph, self.values
+
     # --- arithmetic
     def _plus(self, other: Any) -> Any:
         other = other.to_matrix() if isinstance(other, TransposedMatrix) else other

@@ -249,6 +249,9 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """(indptr, indices, values), all where the values live: what every kernel on a matrix begins with."""
         return (*self.graph.arrays_on(self.values), self.values)
 
+    def replay_parts(self) -> tuple[Any, ...]:
+        return self.graph, self.values
+
     @property
     def graph_arrays(self) -> tuple[Any, Any]:
         """(indptr, indices) where the values live."""

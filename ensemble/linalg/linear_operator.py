@@ -93,6 +93,13 @@ class LinearOperator:
         y[...] = b - y
         return y
 
+    def replay_parts(self) -> tuple[Any, ...] | None:
+        """The arrays and objects that decide which kernels products queue, on which memory; None: not known.
+
+        While they are the same, a recorded product may be replayed; numbers in the arrays may change.
+        """
+        return None
+
     # --- as a preconditioner
     def workspace(self, n_samples: int) -> Any:
         """What `precondition` needs beside its vectors; a solver makes it once. None for nothing."""

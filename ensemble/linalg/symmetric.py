@@ -161,6 +161,9 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         starts = self.graph.array_on(self.values, "upper starts", starts)
         return (*self.graph.arrays_on(self.values), starts, self.entries, reach), self.values
 
+    def replay_parts(self) -> tuple[Any, ...]:
+        return self.graph, self.values
+
     @property
     def entries(self) -> Any:
         """For each entry of the graph the place of its value, on the device of the values."""

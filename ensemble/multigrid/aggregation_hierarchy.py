@@ -92,6 +92,11 @@ class AggregationHierarchy(Hierarchy):
         self._units: dict[Any, Any] = {}
 
     @property
+    def cycle(self) -> tuple[list[Level], Any]:
+        """The levels of a V-cycle, and the solver of the last of them."""
+        return self.levels, self.coarse
+
+    @property
     def matrix_dtype(self) -> Any:
         return self.dtype if self.precision.unit is None else np.dtype(np.float64)
 
@@ -104,6 +109,16 @@ class AggregationHierarchy(Hierarchy):
         heading = f"Hierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}{double}"
         return self.level_table(heading, "  lambda_max", entries)
 
+    def replay_parts(self) -> tuple[Any, ...] | None:
+        parts: list[Any] = [self.cycle[1], self.precision]
+        for level in self.levels:
+            for operator in (level.A, level.P):
+                found = () if operator is None else operator.replay_parts()
+                if found is None or not isinstance(level.smoother, ChebyshevSmoother | None):
+                    return None
+                parts += [*found, level.smoother]
+        return None if self.double is not None else tuple(parts)
+
     def workspace(self, n_samples: int) -> Workspace:
         return Workspace([level.A for level in self.levels], n_samples)
 
@@ -112,7 +127,7 @@ class AggregationHierarchy(Hierarchy):
         if out is None:
             out = empty_like(r)
         if r.dtype == self.dtype and self.precision.unit is None:
-            return v_cycle(self.levels, self.coarse, r, out, workspace)
+            return v_cycle(*self.cycle, r, out, workspace)
         return self.converted(None, r, out, workspace)[0]
 
     def precondition_dot(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
@@ -130,7 +145,7 @@ class AggregationHierarchy(Hierarchy):
         """`converted_v_cycle` on these levels, in units of powers of two: the hierarchy's, or `unit` in their place."""
         if unit is None:
             unit = self.unit_for(r)
-        inner = converted_v_cycle(self.levels, self.coarse, scale, r, out, workspace, unit)[1]
+        inner = converted_v_cycle(*self.cycle, scale, r, out, workspace, unit)[1]
         if self.double is not None:
             hierarchy, samples = self.double
             places = asarray_like(samples, r)
@@ -184,6 +199,7 @@ class AggregationHierarchy(Hierarchy):
             A = A.to_crs()
         self.levels[0].A, self.precision = finest_matrix(A, self.precision)
         self._units = {}
+        self.replays.clear()
         self._fill()
         self.hold_in_double(A)
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from ensemble._backend import array_namespace
@@ -47,6 +48,14 @@ class Hierarchy(LinearOperator, ABC):
     queues_kernels = True  # a device may run ahead of the host through `apply`
     levels: Sequence[Any]
     coarse: CoarseSolver | None
+
+    @cached_property
+    def replays(self) -> dict[Any, Any]:
+        """Recorded solves with this hierarchy on a device; see `ensemble.krylov._replay`."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "replays"}  # graphs stay in their process
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ensemble._backend import asarray_like
@@ -34,11 +35,17 @@ class PlacedHierarchy(AggregationHierarchy):
         levels = [placed_level(level, like) for level in host.levels]
         coarse: Any = host.coarse
         super().__init__(levels, coarse and coarse.to(like), host.smoother, host.damping, host.precision)
+        self._cycle = cycle_of(levels[0].A, host.levels, levels, self.coarse, like)
         if host.double is not None:
             self.double = PlacedHierarchy(host.double[0], like), host.double[1]
 
+    @property
+    def cycle(self) -> tuple[list[Level], Any]:
+        return self._cycle
+
     def update(self, A: Any) -> PlacedHierarchy:
         """As `Hierarchy.update`, on the host; the levels are copied again."""
+        self.replays.clear()
         self.host.update(getattr(A, "on_host", A))
         self._place()
         return self
@@ -52,3 +59,12 @@ def placed_level(level: Level, like: Array) -> Level:
     if smoother is not None:
         placed.smoother = type(smoother)(placed.A, asarray_like(smoother.dinv, like), smoother.host_steps)
     return placed
+
+
+@functools.singledispatch
+def cycle_of(A: Any, host: list[Level], levels: list[Level], coarse: Any, like: Array) -> tuple[list[Level], Any]:
+    """The levels of a V-cycle and the solver of its last one, from levels on the host and on the device of `like`.
+
+    Matrices over several processes register their own.
+    """
+    return levels, coarse

@@ -78,6 +78,12 @@ class DeviceScalars:
         self.history = xp.zeros((limit + 1, n), dtype=xp.float64)
         self.layout = cuda.Layout("double" if vector.dtype.itemsize == 8 else "float", 1, 1, 1)
 
+    def copy_from(self, other: DeviceScalars) -> None:
+        """Take the numbers of other scalars of the same solve; the vectors stay."""
+        for name, value in vars(other).items():
+            if hasattr(value, "__setitem__") and name not in ("x", "kept", "like"):
+                getattr(self, name)[...] = value
+
     def to_device(self, values: np.ndarray) -> Array:
         """A copy of `values`, whose last axis is the sample, on the device."""
         return asarray_like(np.array(values, order="C"), self.like)

@@ -1,0 +1,90 @@
+"""Coarse levels that every rank computes whole on its device: one all-gather instead of exchanges for every product.
+
+An exchange between devices takes as long as a product with some hundred thousand entries. Rows are summed in domain
+order wherever they are, so that nothing changes in any bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ensemble._backend import asarray_like
+from ensemble._compile.memory import empty_like
+from ensemble._typing import Array
+from ensemble.distributed.messages import gathered
+from ensemble.distributed.rank_matrix import RankMatrix
+from ensemble.linalg import CrsMatrix
+from ensemble.multigrid.aggregation_hierarchy import Level
+from ensemble.multigrid.cycle import Workspace, v_cycle
+from ensemble.multigrid.placed import cycle_of
+from ensemble.multigrid.relaxation import ChebyshevSmoother
+
+__all__ = ["ReplicatedLevels"]
+
+MOST_BYTES = 48 << 20
+"""Values of a level that a device reads in the time of an exchange, about 15 us (`benchmarks distributed-device`)."""
+
+MOST_ROWS = 1 << 15
+"""Rows of a level that set-up may gather on every rank."""
+
+
+class ReplicatedLevels:
+    """The levels of a hierarchy from one on, held whole by every rank; a `coarse` solver for the levels before.
+
+    Parameters
+    ----------
+    levels : list of Level
+        Their matrices are over ranks, in memory of the host.
+    coarse : RankCoarseSolver or None
+        Of the last level, on the device.
+    like : array
+        An array of the library and device that the levels are to have.
+    """
+
+    def __init__(self, levels: list[Level], coarse: Any, like: Array) -> None:
+        self.rows = levels[0].A.rows
+        self.levels = [whole_level(level, like) for level in levels]
+        self.coarse = coarse and coarse.solver
+
+    def apply(self, b: Array, out: Array) -> Array:
+        """The correction on this rank's rows for a right-hand side of shape (n_local, n_samples)."""
+        whole = gathered(self.rows.comm, b, self.rows.offsets)
+        workspace = Workspace([level.A for level in self.levels], b.shape[1])
+        x = v_cycle(self.levels, self.coarse, whole, empty_like(whole), workspace)
+        out[...] = x[self.rows.first : self.rows.first + self.rows.n_local]
+        return out
+
+
+class WholeProlongator:
+    """A prolongator and its transpose, both stored by rows.
+
+    Parameters
+    ----------
+    P, restriction : CrsMatrix
+    """
+
+    def __init__(self, P: CrsMatrix, restriction: CrsMatrix) -> None:
+        self.add_product, self.apply_transpose = P.add_product, restriction.apply
+
+
+def whole_level(level: Level, like: Array) -> Level:
+    """A level over ranks as one that this rank has whole, in the library and on the device of `like`."""
+    A, P, smoother = level.A, level.P, level.smoother
+    made = Level(A.gathered().to(like), lambda_max=level.lambda_max)
+    if isinstance(P, RankMatrix):
+        made.P = WholeProlongator(P.gathered().to(like), P.restriction.gathered().to(like))
+    if isinstance(smoother, ChebyshevSmoother):
+        dinv = gathered(A.rows.comm, smoother.dinv, A.rows.offsets)
+        made.smoother = ChebyshevSmoother(made.A, asarray_like(dinv, like), smoother.host_steps)
+    return made
+
+
+@cycle_of.register
+def _(A: RankMatrix, host: list[Level], levels: list[Level], coarse: Any, like: Array) -> tuple[list[Level], Any]:
+    if A.rows.comm.size == 1:
+        return levels, coarse
+    for k in range(1, len(levels) - 1):
+        each = host[k].A
+        if each.shape[0] <= MOST_ROWS and each.nnz * each.n_samples * each.dtype.itemsize <= MOST_BYTES:
+            return levels[: k + 1], ReplicatedLevels(host[k:], coarse, like)
+    return levels, coarse
