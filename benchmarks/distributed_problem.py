@@ -11,50 +11,67 @@ from typing import Any
 import numpy as np
 
 from ensemble import Ensemble
-from ensemble._backend import asarray_like, synchronize
+from ensemble._backend import array_namespace, asarray_like, synchronize
 from ensemble._compile.memory import empty_like
 from ensemble._compile.streams import CudaGraph, own_stream
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble.distributed import DistributedCrsMatrix, Partition
 from ensemble.krylov import cg
 from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.linalg.reordering import taken_rows
 from ensemble.multigrid import smoothed_aggregation
 
 STIFFNESS, MASS = np.array([-1.0, 2.0, -1.0]), np.array([1.0, 4.0, 1.0]) / 6.0
 """Entries of linear elements of length one along an axis."""
 
+OFFSETS = np.stack(np.meshgrid(*[[-1, 0, 1]] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+"""The steps to the nodes that a node is coupled to, and itself."""
+
 BLOCK = 1 << 16
-"""Entries that are made at a time."""
+"""Entries that are made at a time in memory of the host, and 64 times as many on a device."""
 
 
-def local_rows(rows: np.ndarray, shape: tuple[int, int, int], n_samples: int) -> CrsMatrix:
+def local_rows(rows: np.ndarray, shape: tuple[int, int, int], n_samples: int, like: Any = None) -> CrsMatrix:
     """Rows of trilinear elements on a box of nodes, zero around it, scaled on both sides by a smooth positive field.
 
-    A sample has a field of its own. Columns are numbered as rows, along the last axis first.
+    A sample has a field of its own. Columns are numbered as rows, along the last axis first. Values are made in the
+    library and on the device of `like`.
     """
-    place = np.stack(np.unravel_index(rows, shape), axis=1)
-    steps = np.stack(np.meshgrid(*[[-1, 0, 1]] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
-    neighbour = place[:, None, :] + steps
-    inside = ((neighbour >= 0) & (neighbour < shape)).all(axis=2)
-    k, m = STIFFNESS[steps + 1], MASS[steps + 1]
+    columns, offset_of_entry, indptr = graph_of_rows(rows, shape)
+    k, m = STIFFNESS[OFFSETS + 1], MASS[OFFSETS + 1]
     stencil = k[:, 0] * m[:, 1] * m[:, 2] + m[:, 0] * k[:, 1] * m[:, 2] + m[:, 0] * m[:, 1] * k[:, 2]
-    which = np.nonzero(inside)
-    columns = np.ravel_multi_index(tuple(neighbour[which].T), shape)
-    nodes = field(np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1), n_samples)
-    values = np.empty((columns.size, n_samples))
-    for begin in range(0, columns.size, BLOCK):
-        part = slice(begin, begin + BLOCK)
-        np.multiply(nodes[columns[part]], nodes[rows[which[0][part]]], out=values[part])
-        values[part] *= stencil[which[1][part]][:, None]
-    indptr = np.concatenate([[0], np.cumsum(inside.sum(axis=1))]).astype(np.int32)
-    n = int(np.prod(shape))
-    return CrsMatrix(CrsGraph.unchecked(indptr, columns.astype(np.int32), (rows.size, n)), values)
+    like = np.empty(0) if like is None else like
+    values = empty_like(like, (columns.size, n_samples))
+    row_of_entry, nodes = np.repeat(rows, np.diff(indptr)), field(shape, n_samples, like)
+    block = BLOCK if isinstance(like, np.ndarray) else 64 * BLOCK
+    for begin in range(0, columns.size, block):
+        part = slice(begin, begin + block)
+        scale = taken_rows(nodes, columns[part])
+        scale *= taken_rows(nodes, row_of_entry[part])
+        values[part] = scale * asarray_like(stencil[offset_of_entry[part]][:, None], like)
+    graph = CrsGraph.unchecked(indptr, columns.astype(np.int32), (rows.size, int(np.prod(shape))))
+    return CrsMatrix(graph, Ensemble(values))
 
 
-def field(place: np.ndarray, n_samples: int) -> np.ndarray:
+def graph_of_rows(rows: np.ndarray, shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(columns, offset of each entry, indptr) of rows of the box: neighbours along faces, edges and corners."""
+    place = np.unravel_index(rows, shape)
+    valid = [[(p + step >= 0) & (p + step < n) for step in (-1, 0, 1)] for p, n in zip(place, shape, strict=True)]
+    inside = np.stack([valid[0][a + 1] & valid[1][b + 1] & valid[2][c + 1] for a, b, c in OFFSETS.tolist()], axis=1)
+    row, offset = np.nonzero(inside)
+    strides = np.array([shape[1] * shape[2], shape[2], 1])
+    counts = np.cumsum(inside.sum(axis=1))
+    indptr = np.append(0, counts).astype(np.int32 if row.size < 2**31 else np.int64)
+    return rows[row] + (OFFSETS @ strides)[offset], offset.astype(np.int8), indptr
+
+
+def field(shape: tuple[int, int, int], n_samples: int, like: Any) -> Any:
     """A positive number for each node and sample."""
-    phase = (place @ np.array([0.11, 0.07, 0.05]))[:, None] + 0.7 * np.arange(n_samples)
-    return np.exp(0.4 * np.sin(phase))
+    phase = sum(
+        each * factor for each, factor in zip(np.ogrid[tuple(map(slice, shape))], (0.11, 0.07, 0.05), strict=True)
+    )
+    xp, phase = array_namespace(like), asarray_like(np.ascontiguousarray(phase).reshape(-1, 1), like)
+    return xp.exp(0.4 * xp.sin(phase + asarray_like(0.7 * np.arange(n_samples), like)))
 
 
 def right_hand_side(rows: np.ndarray, n_samples: int) -> np.ndarray:
@@ -69,7 +86,7 @@ def distributed_box(comm: Any, shape: tuple[int, int, int], n_samples: int, like
     root = comm.rank == 0
     at = np.stack(np.unravel_index(np.arange(n), shape), axis=1).astype(float) if root else None
     partition = Partition(n, comm, coordinates=at, method="coordinates")
-    A = DistributedCrsMatrix(partition, local_rows(partition.rows, shape, n_samples)).to(like)
+    A = DistributedCrsMatrix(partition, local_rows(partition.rows, shape, n_samples, like))
     return partition, A, Ensemble(asarray_like(right_hand_side(partition.rows, n_samples), like))
 
 

@@ -39,13 +39,6 @@ class RankCoarseSolver:
         out[...] = x[self.rows.first : self.rows.first + self.rows.n_local]
         return out
 
-    def to(self, like: Any) -> RankCoarseSolver:
-        """The solver in the library and on the device of the array `like`, where each rank inverts the whole matrix."""
-        new = object.__new__(RankCoarseSolver)
-        new.rows, new.n_samples, new.matrix = self.rows, self.n_samples, self.matrix.to(like)
-        new.solver = CoarseSolver(new.matrix)
-        return new
-
     def take_samples(self, samples: Any) -> RankCoarseSolver:
         """The solver of the samples named."""
         if self.n_samples == 1:

@@ -12,10 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import asarray_like, backend_of, library_and_device, to_numpy
+from ensemble._compile.device import device_of
+from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.multigrid.aggregation import aggregate, coupled_rows
 from ensemble._kernels.sparse.crs import spmv_transpose
-from ensemble._kernels.sparse.product_graphs import entries_between, product_graph, slab_tasks, transpose_graph
+from ensemble._kernels.sparse.product_graphs import entries_between, product_graph, transpose_graph
+from ensemble._typing import Array
+from ensemble.distributed.entry_exchange import joined
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
 from ensemble.distributed.rank_matrix import RankMatrix
@@ -72,7 +77,7 @@ def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarra
     bounds = layout.local_domain_offsets
     own = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     graph = CrsGraph.unchecked(*entries_between(A.indptr, A.indices, bounds[:-1][own], bounds[1:][own]), (n, n))
-    coupled = coupled_rows((A.indptr, A.indices), A.values)
+    coupled = coupled_rows(A.arrays[:2], A.values)
     included = coupled.reshape(-1, block_size).any(axis=1)
     nodes = (graph.indptr, graph.indices) if block_size == 1 else node_graph(graph, block_size)
     member, count = aggregate(nodes[0], nodes[1], included)
@@ -120,12 +125,22 @@ class Piece:
         indptr = counts[np.concatenate([[0], ends])]
         indptr_r, rows, places = transpose_graph(indptr, columns[mine].astype(np.int64), coarse.n_local)
         self.restriction = indptr_r, rows, entries[mine][places]
-        self.tasks = slab_tasks(indptr_r, rows, own.size)
+        self._tasks: dict[Any, Any] = {}
 
     def number_columns(self, columns: np.ndarray) -> None:
         """Number the coarse columns of P and A P by their places in `columns`."""
         self.graph_p = self.indptr_p, np.searchsorted(columns, self.numbers).astype(np.int32)
         self.graph_ap = product_graph(self.graph_a[0], self.graph_a[1], *self.graph_p, columns.size)
+
+    def tasks(self, values: Array, graph_c: Any) -> Any:
+        """The tasks of `add_galerkin_values` where `values` are; made once."""
+        key = backend_of(values)
+        if key not in self._tasks:
+            graphs: Any = self.graph_a, self.graph_p, self.graph_ap, self.restriction, graph_c
+            if device_of(values) is not None:
+                graphs = tuple(tuple(asarray_like(array, values) for array in graph) for graph in graphs)
+            self._tasks[key] = galerkin.galerkin_tasks(values, *graphs)
+        return self._tasks[key]
 
     def restricted_graph(self, columns: np.ndarray) -> np.ndarray:
         """The entries of the coarse rows that this piece reaches, as row * n_columns + column, ascending."""
@@ -164,6 +179,7 @@ class RankPlan:
         self.numbers = self.used[self.graph_p[1]]
         self.transpose: TransposePlan | None = None
         self.pieces: list[Piece] = []
+        self._smoothings: dict[Any, tuple[Any, ...]] = {}
 
     def _tentative(self, A: RankMatrix, T: Any, first: int) -> None:
         """T on this rank's rows and behind them the ghosts, its columns numbered by their places in `used`."""
@@ -191,13 +207,14 @@ class RankPlan:
         """Set the prolongator of `level` and return the Galerkin matrix of its values."""
         A = level.A
         with np.errstate(all="ignore"):
-            omega = (damping / level.lambda_max).astype(A.dtype)
+            omega = asarray_like((damping / level.lambda_max).astype(A.dtype), A.values)
         kept = level.P
         if kept is not None and (kept.n_samples, kept.dtype) != (A.n_samples, A.dtype):
             kept = None
+        graph_a, graph_t, graph_p, tentative, tasks = self._smoothing(A)
         values = galerkin.smooth_prolongator(
-            (A.indptr, A.indices), A.values, level.smoother.dinv, omega, self.graph_t,
-            self.tentative.astype(A.dtype, copy=False), self.graph_p, None, None if kept is None else kept.values,
+            graph_a, A.values, level.smoother.dinv, omega, graph_t, tentative, graph_p, tasks,
+            None if kept is None else kept.values,
         )  # fmt: skip
         if self.transpose is None:
             P = RankMatrix(self.rows, self.coarse, self.graph_p[0], self.numbers, values)
@@ -208,6 +225,16 @@ class RankPlan:
         coarse = self.galerkin(A, level.P)
         level.energy = self._relative_energy(A, coarse) if with_energy else None
         return coarse
+
+    def _smoothing(self, A: RankMatrix) -> tuple[Any, ...]:
+        """Graphs, tentative prolongator and tasks of `smooth_prolongator` where the values of `A` are; made once."""
+        key = *library_and_device(A.values), backend_of(A.values), A.dtype
+        if key not in self._smoothings:
+            graph_t, graph_p = (tuple(asarray_like(a, A.values) for a in g) for g in (self.graph_t, self.graph_p))
+            graph_a, tentative = A.arrays[:2], asarray_like(self.tentative.astype(A.dtype, copy=False), A.values)
+            tasks = galerkin.prolongator_tasks(A.values, graph_a, graph_t, graph_p)
+            self._smoothings[key] = graph_a, graph_t, graph_p, tentative, tasks
+        return self._smoothings[key]
 
     def _find_pieces(self, A: RankMatrix, P: RankMatrix) -> None:
         """Fine rows of this and of other ranks that this rank's coarse rows are made of."""
@@ -245,14 +272,15 @@ class RankPlan:
     def galerkin(self, A: RankMatrix, P: RankMatrix) -> RankMatrix:
         """The Galerkin matrix on this rank's coarse rows."""
         n_samples = max(A.n_samples, P.n_samples)
-        out = np.zeros((self.graph_c[1].size, n_samples), A.dtype)
+        out = empty_like(A.values, (self.graph_c[1].size, n_samples))
+        out[...] = 0.0
         below, above = ((a.values(A.values), p.values(P.values)) for a, p in self.fetches)
-        own = A.values, np.concatenate([P.values, self.ghost_rows.values(P.values)])
+        own = A.values, joined([P.values, self.ghost_rows.values(P.values)])
         for piece, (a, p) in zip(self.pieces, (below, own, above), strict=True):
             if piece.own.size:
                 galerkin.add_galerkin_values(  # type: ignore[no-untyped-call]
-                    piece.graph_a, a, piece.graph_p, p, piece.graph_ap, piece.restriction, piece.tasks, self.graph_c,
-                    self.columns.size, out,
+                    piece.graph_a, a, piece.graph_p, p, piece.graph_ap, piece.restriction,
+                    piece.tasks(a, self.graph_c), self.graph_c, self.columns.size, out,
                 )  # fmt: skip
         numbers = self.columns[self.graph_c[1]]
         if getattr(self, "_coarse", None) is None:
@@ -261,10 +289,11 @@ class RankPlan:
 
     def _relative_energy(self, A: RankMatrix, coarse: RankMatrix) -> np.ndarray:
         """As `multigrid.precision.relative_energy`, over the coarse rows of all ranks."""
-        squares = self.T.values.astype(A.dtype) ** 2
-        alone = spmv_transpose(*self.T.graph.transposed, squares, A.diagonal().samples, None)
+        squares = asarray_like(self.T.values.astype(A.dtype) ** 2, A.values)
+        graph = self.T.graph.transposed_arrays_on(A.values)
+        alone = to_numpy(spmv_transpose(*graph, squares, A.diagonal().samples, None))
         alone = to_owners(self.coarse, self.coarse_numbers, alone)
-        own = coarse.diagonal().samples
+        own = to_numpy(coarse.diagonal().samples)
         with np.errstate(all="ignore"):
             ratio = np.where(alone == 0, np.ones_like(alone), own / alone)
         smallest = np.min(ratio, axis=0, initial=1.0).astype(np.float64)

@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import asarray_like, contiguous, library_and_device
 from ensemble._check import kind_of, message, require
 from ensemble._compile.device import is_on_device
+from ensemble._kernels.sparse.product_graphs import order_within_rows
 from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_same
 from ensemble.distributed.messages import exchanged
@@ -74,7 +75,7 @@ class DistributedCrsMatrix(RankMatrix):
         numbers = partition.number_of(local.graph.indices.astype(np.int64))
         rows = np.repeat(np.arange(partition.n_local), np.diff(local.graph.indptr))
         ascending = bool(np.all((np.diff(numbers) > 0) | (np.diff(rows) > 0)))
-        self._order = None if ascending else np.lexsort((numbers, rows))
+        self._order = None if ascending else order_within_rows(local.graph.indptr, numbers, partition.n)
         self.partition = partition
         super().__init__(
             partition.layout, partition.layout, local.graph.indptr,

@@ -155,8 +155,9 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
     def gathered(self) -> CrsMatrix:
         """The whole matrix in domain order, on every rank."""
         comm = self.rows.comm
-        lengths = gathered(comm, np.diff(self.indptr).astype(np.int64))
-        numbers, values = gathered(comm, self.numbers), gathered(comm, self.values)
+        entries = np.concatenate([[0], np.cumsum(comm.allgather(self.numbers.size))])
+        lengths = gathered(comm, np.diff(self.indptr).astype(np.int64), self.rows.offsets)
+        numbers, values = gathered(comm, self.numbers, entries), gathered(comm, self.values, entries)
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         graph = CrsGraph.unchecked(
             indptr.astype(np.int32 if numbers.size < 2**31 else np.int64), numbers.astype(np.int32), self.shape
@@ -206,11 +207,6 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
         made = copy.copy(self)
         made.values = asarray_like(to_numpy(self.values), like)
         return made
-
-    @property
-    def on_host(self) -> Any:
-        """This matrix with its values in memory of the host; itself if they are there."""
-        return self.to(np.empty(0))
 
     def require_device(self, like: Any, function: str, argument: str) -> None:
         """Refuse arrays of a device that the ranks cannot exchange, or not sum with the bits of one rank."""
@@ -269,7 +265,7 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
     def T(self) -> RankMatrix:
         """The transpose, stored by rows: entries are sent to the ranks of their columns."""
         plan = TransposePlan(self.rows, self.columns, self.indptr, self.numbers)
-        values = asarray_like(plan.values(to_numpy(self.values)), self.values)
+        values = plan.values(self.values)
         made = RankMatrix(self.columns, self.rows, plan.indptr, plan.numbers, values, sample_set=self.sample_set)
         return inherited(made, self)
 

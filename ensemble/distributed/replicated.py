@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble._backend import asarray_like
 from ensemble._compile.memory import empty_like
 from ensemble._typing import Array
-from ensemble.distributed.messages import gathered
+from ensemble.distributed.messages import device_messages_for, gathered
 from ensemble.distributed.rank_matrix import RankMatrix
+from ensemble.distributed.transfer import RankProlongator
 from ensemble.linalg import CrsMatrix
-from ensemble.multigrid.aggregation_hierarchy import Level
+from ensemble.multigrid.aggregation_hierarchy import Level, cycle_of
 from ensemble.multigrid.cycle import Workspace, v_cycle
-from ensemble.multigrid.placed import cycle_of
 from ensemble.multigrid.relaxation import ChebyshevSmoother
 
 __all__ = ["ReplicatedLevels"]
@@ -34,16 +33,14 @@ class ReplicatedLevels:
     Parameters
     ----------
     levels : list of Level
-        Their matrices are over ranks, in memory of the host.
+        Their matrices are over ranks.
     coarse : RankCoarseSolver or None
-        Of the last level, on the device.
-    like : array
-        An array of the library and device that the levels are to have.
+        Of the last level.
     """
 
-    def __init__(self, levels: list[Level], coarse: Any, like: Array) -> None:
+    def __init__(self, levels: list[Level], coarse: Any) -> None:
         self.rows = levels[0].A.rows
-        self.levels = [whole_level(level, like) for level in levels]
+        self.levels = [whole_level(level) for level in levels]
         self.coarse = coarse and coarse.solver
 
     def apply(self, b: Array, out: Array) -> Array:
@@ -67,24 +64,24 @@ class WholeProlongator:
         self.add_product, self.apply_transpose = P.add_product, restriction.apply
 
 
-def whole_level(level: Level, like: Array) -> Level:
-    """A level over ranks as one that this rank has whole, in the library and on the device of `like`."""
+def whole_level(level: Level) -> Level:
+    """A level over ranks as one that this rank has whole."""
     A, P, smoother = level.A, level.P, level.smoother
-    made = Level(A.gathered().to(like), lambda_max=level.lambda_max)
-    if isinstance(P, RankMatrix):
-        made.P = WholeProlongator(P.gathered().to(like), P.restriction.gathered().to(like))
+    made = Level(A.gathered(), lambda_max=level.lambda_max)
+    if isinstance(P, RankProlongator):
+        made.P = WholeProlongator(P.gathered(), P.restriction.gathered())
     if isinstance(smoother, ChebyshevSmoother):
         dinv = gathered(A.rows.comm, smoother.dinv, A.rows.offsets)
-        made.smoother = ChebyshevSmoother(made.A, asarray_like(dinv, like), smoother.host_steps)
+        made.smoother = ChebyshevSmoother(made.A, dinv, smoother.host_steps)
     return made
 
 
 @cycle_of.register
-def _(A: RankMatrix, host: list[Level], levels: list[Level], coarse: Any, like: Array) -> tuple[list[Level], Any]:
-    if A.rows.comm.size == 1:
+def _(A: RankMatrix, levels: list[Level], coarse: Any) -> tuple[list[Level], Any]:
+    if A.rows.comm.size == 1 or device_messages_for(A.rows.comm, A.values) is None:
         return levels, coarse
     for k in range(1, len(levels) - 1):
-        each = host[k].A
+        each = levels[k].A
         if each.shape[0] <= MOST_ROWS and each.nnz * each.n_samples * each.dtype.itemsize <= MOST_BYTES:
-            return levels[: k + 1], ReplicatedLevels(host[k:], coarse, like)
+            return levels[: k + 1], ReplicatedLevels(levels[k:], coarse)
     return levels, coarse

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 
 from ensemble._typing import Array
+from ensemble.distributed.entry_exchange import EntryExchange
 from ensemble.distributed.layout import RowLayout
-from ensemble.distributed.messages import exchanged, exchanged_arrays
+from ensemble.distributed.messages import exchanged
 
 __all__ = ["RowFetch"]
 
@@ -33,25 +33,23 @@ class RowFetch:
     """
 
     def __init__(self, layout: RowLayout, indptr: np.ndarray, numbers: np.ndarray, wanted: np.ndarray) -> None:
-        self.comm = comm = layout.comm
+        comm = layout.comm
         cuts = np.searchsorted(wanted, layout.offsets)
         asked = exchanged(comm, [wanted[a:b] for a, b in itertools.pairwise(cuts)])
         starts = indptr.astype(np.int64)
-        self._entries, lengths = [], []
+        places, lengths = [], []
         for rows in asked:
             rows = rows - layout.first
             length = starts[rows + 1] - starts[rows]
             ends = np.cumsum(length)
             within = np.arange(int(ends[-1]) if ends.size else 0) - np.repeat(ends - length, length)
-            self._entries.append(np.repeat(starts[rows], length) + within)
+            places.append(np.repeat(starts[rows], length) + within)
             lengths.append(length)
         got = np.concatenate(exchanged(comm, lengths))
         self.indptr = np.concatenate([[0], np.cumsum(got)])
-        self.numbers = np.concatenate(exchanged(comm, [numbers[entries] for entries in self._entries]))
+        self.numbers = np.concatenate(exchanged(comm, [numbers[entries] for entries in places]))
+        self._entries = EntryExchange(comm, places)
 
     def values(self, values: Array) -> Array:
         """The values of those rows, shape (entries, n_samples), of the matrix whose own rows have `values`."""
-        if self.comm.size == 1 and not self._entries[0].size:
-            return np.empty((0, values.shape[1]), values.dtype)
-        parts: list[Any] = [values[entries] for entries in self._entries]
-        return np.concatenate(exchanged_arrays(self.comm, parts))
+        return self._entries.values(values)

@@ -53,13 +53,6 @@ class RankProlongator(RankMatrix):
         new.restriction = self.restriction.astype(dtype)
         return new
 
-    def to(self, like: Any) -> Any:
-        """The prolongator, and its transpose, in the library and on the device of the array `like`."""
-        made = super().to(like)
-        if made is not self:
-            made.restriction = self.restriction.to(like)
-        return made
-
     def take_samples(self, samples: Any) -> Any:
         """The prolongator of the samples named."""
         if self.n_samples == 1:

@@ -6,8 +6,10 @@ import numpy as np
 
 from ensemble._kernels.sparse.product_graphs import by_rows
 from ensemble._typing import Array
+from ensemble.distributed.entry_exchange import EntryExchange
 from ensemble.distributed.layout import RowLayout
-from ensemble.distributed.messages import exchanged, exchanged_arrays
+from ensemble.distributed.messages import exchanged
+from ensemble.linalg.reordering import taken_rows
 
 __all__ = ["TransposePlan"]
 
@@ -29,21 +31,21 @@ class TransposePlan:
     """
 
     def __init__(self, rows: RowLayout, columns: RowLayout, indptr: np.ndarray, numbers: np.ndarray) -> None:
-        self.comm = comm = rows.comm
+        comm = rows.comm
+        self._entries: EntryExchange | None
         row_of_entry = np.repeat(rows.first + np.arange(rows.n_local), np.diff(indptr))
         if comm.size == 1:
-            self._parts = [np.zeros(0, np.int64)]
+            self._entries = None
             new_rows, new_columns = numbers, row_of_entry
         else:
             owner = columns.owner_of(numbers)
-            self._parts = [np.flatnonzero(owner == r) for r in range(comm.size)]
-            new_rows = np.concatenate(exchanged(comm, [numbers[k] for k in self._parts])) - columns.first
-            new_columns = np.concatenate(exchanged(comm, [row_of_entry[k] for k in self._parts]))
+            parts = [np.flatnonzero(owner == r) for r in range(comm.size)]
+            new_rows = np.concatenate(exchanged(comm, [numbers[k] for k in parts])) - columns.first
+            new_columns = np.concatenate(exchanged(comm, [row_of_entry[k] for k in parts]))
+            self._entries = EntryExchange(comm, parts)
         self.indptr, self._order = by_rows(new_rows, columns.n_local)  # ranks come in order, and rows of each
         self.numbers = new_columns[self._order]
 
     def values(self, values: Array) -> Array:
         """The values of the transpose, in its order."""
-        if self.comm.size > 1:
-            values = np.concatenate(exchanged_arrays(self.comm, [values[k] for k in self._parts]))
-        return np.take(values, self._order, axis=0)
+        return taken_rows(values if self._entries is None else self._entries.values(values), self._order)

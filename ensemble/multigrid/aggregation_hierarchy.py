@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,11 +91,14 @@ class AggregationHierarchy(Hierarchy):
         self.precision = Precision(levels[0].A.dtype) if precision is None else precision
         self.double: tuple[AggregationHierarchy, np.ndarray] | None = None  # in double precision, and of which samples
         self._units: dict[Any, Any] = {}
+        self._cycle: tuple[list[Level], Any] | None = None
 
     @property
     def cycle(self) -> tuple[list[Level], Any]:
         """The levels of a V-cycle, and the solver of the last of them."""
-        return self.levels, self.coarse
+        if self._cycle is None:
+            self._cycle = cycle_of(self.levels[0].A, self.levels, self.coarse)
+        return self._cycle
 
     @property
     def matrix_dtype(self) -> Any:
@@ -180,6 +184,7 @@ class AggregationHierarchy(Hierarchy):
         coarse = self.coarse and self.coarse.take_samples(samples)
         precision = self.precision.take_samples(samples)
         part = AggregationHierarchy(levels, coarse, self.smoother, self.damping, precision)
+        part._cycle = levels, coarse
         if self.double is not None:
             hierarchy, double = self.double
             chosen = np.flatnonzero(np.isin(samples, double))
@@ -198,7 +203,7 @@ class AggregationHierarchy(Hierarchy):
         if by_rows and isinstance(A, SymmetricCrsMatrix):
             A = A.to_crs()
         self.levels[0].A, self.precision = finest_matrix(A, self.precision)
-        self._units = {}
+        self._units, self._cycle = {}, None
         self.replays.clear()
         self._fill()
         self.hold_in_double(A)
@@ -222,7 +227,7 @@ class AggregationHierarchy(Hierarchy):
         if samples.size < self.n_samples:
             self.double = double, samples
         else:
-            self.levels, self.coarse = double.levels, double.coarse
+            self.levels, self.coarse, self._cycle = double.levels, double.coarse, None
             self.precision = Precision(None)
 
     def _fill(self) -> None:
@@ -237,6 +242,12 @@ class AggregationHierarchy(Hierarchy):
                 self.levels[k + 1].A = level.plan.coarse_matrix(
                     level, self.damping, self.levels[k + 1].A, self.precision.fits is not None
                 )
+
+
+@functools.singledispatch
+def cycle_of(A: Any, levels: list[Level], coarse: Any) -> tuple[list[Level], Any]:
+    """The levels of a V-cycle and the solver of its last one; matrices over several processes register their own."""
+    return levels, coarse
 
 
 @dataclass

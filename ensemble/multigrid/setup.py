@@ -28,7 +28,6 @@ from ensemble.multigrid.coarse import LARGEST_DENSE, coarse_solver_of, is_coarse
 from ensemble.multigrid.gauss_seidel import GaussSeidel
 from ensemble.multigrid.hierarchy import Hierarchy, entry_by_entry, require_square_and_real, stored_matrix
 from ensemble.multigrid.jacobi import Jacobi
-from ensemble.multigrid.placed import PlacedHierarchy
 from ensemble.multigrid.prolongation import prolongator_graph
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
@@ -129,9 +128,6 @@ def smoothed_aggregation(
     stored entry counts as a coupling, zeros included, and stored zeros cost iterations: see
     `CrsMatrix.eliminate_zeros`.
 
-    For a distributed matrix on devices, set-up and `update` run on the host of each rank, and the levels are copied to
-    its device, where V-cycles run.
-
     References
     ----------
     .. [1] Vanek, Mandel, Brezina (1996), Computing 56, 179-196.
@@ -163,15 +159,6 @@ def smoothed_aggregation(
     kinds = "be a CrsMatrix, BcrsMatrix, SymmetricCrsMatrix, sparse matrix of SciPy or AffineMatrix"
     matrix = stored_matrix(A, name, kinds, advice, blocks=True)
     require_square_and_real(matrix, name)
-    on_host = getattr(matrix, "on_host", matrix)  # where matrices over several processes are set up
-    if on_host is not matrix:
-        host = smoothed_aggregation(
-            on_host, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
-            max_levels=max_levels, strength=strength, improve_candidates=improve_candidates, smoother=smoother,
-            damping=damping, dtype=dtype, reorder=reorder,
-        )  # fmt: skip
-        assert isinstance(host, AggregationHierarchy)
-        return PlacedHierarchy(host, matrix.values)
     if isinstance(matrix, BcrsMatrix):
         own = matrix.block_shape[0]
         require(matrix.block_shape == (own, own), name, "A", "have square blocks", matrix.block_shape)

@@ -115,7 +115,7 @@ def test_samples_are_their_own_runs(one_rank):
 
 def test_products_transposes_and_updates_agree_with_the_host(one_rank):
     partition, M, b = device_system(one_rank, 8)
-    host = M.on_host
+    host = M.to(np.empty(0))
     x = to_numpy(b.samples)
     np.testing.assert_array_equal(to_numpy((M @ b).samples), (host @ en.Ensemble(x)).samples)
     np.testing.assert_array_equal(to_numpy((M.T @ b).samples), (host.T @ en.Ensemble(x)).samples)

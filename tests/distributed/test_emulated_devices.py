@@ -37,9 +37,9 @@ def solutions(comm, n_samples, recorded=False, cells=8):
         "cg": lambda A, b: cg(A, b, M=hierarchy),
         "cg, double": lambda A, b: cg(A, b, M=double, rtol=10.0 ** -(2.0 + np.arange(b.n_samples) % 8)),
     }
-    hierarchy, double = smoothed_aggregation(M, coarse_size=60), smoothed_aggregation(M, coarse_size=60, dtype=float)
     found = {}
     with on_emulator():
+        hierarchy, double = (smoothed_aggregation(M, coarse_size=8, dtype=dtype) for dtype in (None, float))
         for name, solve in solves.items():
             result = solve(M, right)
             found[name] = digest(partition, result), result.iterations.tolist(), partition.gather(result.x)

@@ -306,11 +306,15 @@ def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
 
 
 def add_galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, n_columns, out):
-    """Add what some fine rows make of P^T A P to `out`, on the CPU; fine rows in pieces, each after the rows before it.
+    """Add what some fine rows make of P^T A P to `out`; fine rows in pieces, each after the rows before it.
 
+    `tasks` are those of `galerkin_tasks`, of graphs on the device on which the values are.
     Rows of `graph_a` and `graph_ap` are those of the piece; `restriction` refers to them, and its entries to `p`.
     Rows of `graph_p` are the columns of `graph_a`. The coarse matrix has `n_columns` columns.
     """
+    if isinstance(tasks, GalerkinPairs):
+        galerkin_product(tasks, values, p, out, add=True)
+        return
     n_samples = out.shape[1]
     shared_a, shared_p = values.shape[1] != n_samples, p.shape[1] != n_samples
     indptr_ap, indices_ap = graph_ap

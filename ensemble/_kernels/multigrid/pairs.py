@@ -134,8 +134,11 @@ def galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c):
     return GalerkinPairs(product, pairs, to_numpy(edges), cuts)
 
 
-def galerkin_product(tasks, values, p, out):
-    """P^T A P for every sample, on a device: A P slab by slab, each of them given to the coarse entries at once."""
+def galerkin_product(tasks, values, p, out, add=False):
+    """P^T A P for every sample, on a device: A P slab by slab, each of them given to the coarse entries at once.
+
+    With `add`, the product is added to `out`, entry by entry in the order of fine rows.
+    """
     n_samples, n_slabs, n_targets = max(values.shape[1], p.shape[1]), tasks.edges.size - 1, tasks.cuts.shape[1]
     out = cuda.output(out, values, (n_targets, n_samples))
     n_bytes = int(tasks.edges[-1]) * n_samples * values.dtype.itemsize
@@ -151,6 +154,6 @@ def galerkin_product(tasks, values, p, out):
         rows = tasks.product._replace(starts=tasks.product.starts[first : last + 1])
         sum_products(rows, values, p, slab[: last - first])
         cuts = tasks.cuts[ends[k]], tasks.cuts[ends[k + 1]]
-        arguments = (*cuts, left, right, p, slab, out, np.int64(first), np.int32(k == 0))
+        arguments = (*cuts, left, right, p, slab, out, np.int64(first), np.int32(k == 0 and not add))
         CUDA.rows(name, n_targets, n_samples, arguments, layout, cuda.is_wide(left))
     return out

@@ -10,7 +10,8 @@ from ensemble._compile.allocation import new
 from ensemble._compile.numba import compiled, compiled_procedure, prange
 
 __all__ = [
-    "ROW_CHUNK", "SLAB_ROWS", "by_rows", "entries_between", "product_graph", "slab_tasks", "transpose_graph",
+    "ROW_CHUNK", "SLAB_ROWS", "by_rows", "entries_between", "order_within_rows", "product_graph", "slab_tasks",
+    "transpose_graph",
 ]  # fmt: skip
 
 SLAB_ROWS = 1024
@@ -51,6 +52,13 @@ def by_rows(rows: np.ndarray, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     wide = np.int32 if rows.size < 2**31 else np.int64
     indptr, _, order = transpose_graph(np.arange(rows.size + 1, dtype=wide), rows, n_rows)
     return indptr, order
+
+
+def order_within_rows(indptr: np.ndarray, columns: np.ndarray, n_columns: int) -> np.ndarray:
+    """The entries row by row, each row's in ascending order of `columns`: transposed twice."""
+    starts, rows, order = transpose_graph(indptr, columns, n_columns)
+    by_row: np.ndarray = transpose_graph(starts, rows, indptr.size - 1)[2]
+    return order[by_row]  # type: ignore[no-any-return]
 
 
 def entries_between(indptr: Any, indices: Any, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
