@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.cuda import CHUNK
 from ensemble.distributed.space import RankSpace
 
 __all__ = ["RowLayout"]
@@ -36,6 +37,11 @@ class RowLayout:
         own = slice(int(rank_domains[rank]), int(rank_domains[rank + 1]) + 1)
         self.local_domain_offsets = domain_offsets[own] - self.first
         self.space = RankSpace(comm, self.first, self.local_domain_offsets)
+
+    @property
+    def has_whole_chunks(self) -> bool:
+        """Whether all domains, those of other ranks too, begin with a chunk of rows, by which devices sum."""
+        return not (self.domain_offsets[:-1] % CHUNK).any()
 
     @property
     def n_domains(self) -> int:

@@ -21,7 +21,7 @@ from ensemble.distributed.arithmetic import RankArithmetic
 from ensemble.distributed.dirichlet import RankElimination
 from ensemble.distributed.halo import Halo
 from ensemble.distributed.layout import RowLayout
-from ensemble.distributed.messages import all_sum, gathered
+from ensemble.distributed.messages import all_sum, device_messages_for, gathered
 from ensemble.distributed.transpose import TransposePlan
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.graph import WithValues
@@ -253,6 +253,11 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
 
     def power_step(self, dinv: Array, q: Array, scale: Array, out: Array) -> tuple[Array, Array, Array]:
         """One step of the power method for D^-1 A, with its quotient and square over the rows of all ranks."""
+        if device_messages_for(self.rows.comm, q) is not None and not self.rows.has_whole_chunks:
+            q[...] = scale * q
+            out = self.apply(q, out)
+            out[...] = dinv * out
+            return out, self.space.domain_total(q * out), self.space.domain_total(out * out)
         with in_space(self.space):
             found: tuple[Array, Array, Array] = relaxation.power_step(*self.arrays, dinv, self.whole(q), scale, out)
         return found

@@ -13,6 +13,7 @@ from ensemble._compile.cuda import CHUNK
 from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import ROW_BLOCK
 from ensemble._compile.streams import stream_number
+from ensemble._kernels.sparse.crs import spmv
 from ensemble._kernels.sparse.exact_sums import (
     ROW_LENGTH,
     add_numbers,
@@ -55,6 +56,7 @@ class RankSpace(Space):
         self._bounds = np.concatenate([*starts, [self.n_local]]).astype(np.int64)
         self._domain_offsets = domain_offsets
         self._chunk_starts: dict[Any, Array] = {}
+        self._by_domain: dict[Any, list[Array]] = {}
         self._digits: dict[Any, tuple[Array, Array]] = {}  # zeros, except while sums are taken
         self._rooms: dict[int, tuple[Any, Array]] = {}
 
@@ -77,8 +79,26 @@ class RankSpace(Space):
 
     def chunk_total(self, partials: Array) -> Array:
         """On a device: the exact sums of the domains' sums over all ranks, rounded to the type of `partials`."""
+        return self._exact_total(partials, self._starts_of_chunks(partials))
+
+    def domain_total(self, x: Array) -> Array:
+        """On a device: the exact sum over all ranks of the domains' sums of `x`, shape (n_samples,).
+
+        A domain is summed row after row, and may begin at any row: for coarse levels, whose domains are small.
+        """
+        key = type(x), x.dtype
+        if key not in self._by_domain:
+            offsets = self._domain_offsets
+            graph = offsets.astype(np.int32), np.arange(self.n_local, dtype=np.int32)
+            ones, starts = np.ones((self.n_local, 1), x.dtype), np.arange(offsets.size, dtype=np.int64)
+            self._by_domain[key] = [asarray_like(array, x) for array in (*graph, ones, starts)]
+        *domains, starts = self._by_domain[key]
+        return self._exact_total(spmv(*domains, x, None)[None], starts)[0]
+
+    def _exact_total(self, partials: Array, starts: Array) -> Array:
+        """The exact sum over all ranks of domains' sums of partial sums; domain k has those from ``starts[k]`` on."""
         n_sums, _, n_samples = partials.shape
-        starts, out = self._starts_of_chunks(partials), empty_like(partials, (n_sums, n_samples))
+        out = empty_like(partials, (n_sums, n_samples))
         key = type(partials), stream_number(partials), n_sums, n_samples
         if key not in self._digits:
             xp = array_namespace(partials)

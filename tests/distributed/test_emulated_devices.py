@@ -61,6 +61,31 @@ def on_ranks(comm, n_samples, recorded):
     return solutions(emulated_devices(comm), n_samples, recorded)
 
 
+def levels(comm, dtype):
+    """Rows, bounds and rows of coarse matrices of a hierarchy made on emulated devices, and after an update."""
+    A, at = box(15, 2, spread=0.5)
+    b = right_hand_side(A.shape[0], 2)
+    M = distributed_system(emulated_devices(comm), A, b, 8, coordinates=at)[1]
+    found = []
+    with on_emulator():
+        hierarchy = smoothed_aggregation(M, coarse_size=8, dtype=dtype)
+        for _ in range(2):
+            assert not hierarchy.levels[1].A.rows.has_whole_chunks
+            for level in hierarchy.levels:
+                found += [level.A.shape, level.lambda_max, level.A.gathered().values]
+            hierarchy.update(M.with_values(M.values * 3.0))
+    return found
+
+
+@pytest.mark.parametrize("dtype", [None, float])
+def test_hierarchies_are_made_on_devices_with_the_bits_of_one_rank(mpi, dtype):
+    want = levels(serial(), dtype)
+    got = mpi(levels, 3, dtype)[0]
+    assert len(want) > 12
+    for mine, theirs in zip(got, want, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
 def test_one_rank_agrees_with_the_same_rank_on_the_host():
     """Sums are cut in another way: the same iterations, solutions to rounding."""
     got = solutions(emulated_devices(serial()), 4)
