@@ -35,7 +35,10 @@ from ensemble._kernels.kalman.statements import CONSTANTS
 from ensemble._kernels.kalman.sums import THREADED
 from ensemble._kernels.sparse.fma import fma
 
-__all__ = ["LARGEST", "FilterStep", "filter_elements", "filter_series", "filter_square_root", "smooth_series", "smooth_square_root"]
+__all__ = [
+    "LARGEST", "FilterStep", "filter_elements", "filter_series", "filter_square_root", "smooth_series",
+    "smooth_square_root",
+]  # fmt: skip
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, require
-from ensemble.distributed.agreement import require_communicator
 
 __all__ = ["N_RANGES", "TimeCuts", "time_cuts", "time_range"]
 
@@ -101,6 +100,8 @@ def time_range(n_steps: int, comm: Any, *, n_ranges: int = N_RANGES) -> slice:
     >>> time_range(1000, distributed.serial())
     slice(0, 1000, None)
     """
+    from ensemble.distributed.agreement import require_communicator
+
     require_communicator(comm, "time_range")
     n_steps = integer(n_steps, "time_range", "n_steps", minimum=1)
     n_ranges = integer(n_ranges, "time_range", "n_ranges", minimum=1)
