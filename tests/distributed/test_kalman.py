@@ -240,3 +240,63 @@ def test_ranges_depend_on_the_length_alone(T, n_ranges):
         for rank in range(size):
             lengths = [n for _, count, length in cuts.groups(rank) for n in [length] * count]
             np.testing.assert_array_equal(lengths, np.diff(cuts.steps)[cuts.ranks[rank] : cuts.ranks[rank + 1]])
+
+
+# --- on devices
+def on_devices(comm, T, nx, dtype, prior):
+    """Results of all ranks with their arrays on devices, on rank 0."""
+    import cupy
+
+    comm = distributed.devices(comm)
+    parts, y = random_parts(T, nx, 2, dtype=dtype)
+    y = with_gaps(y).astype(dtype)
+    steps = time_range(T, comm)
+    own = {key: cupy.asarray(a[steps] if key in STEPS else a) for key, a in parts.items()}
+    model = LinearGaussianModel(**own, prior_at=prior)
+    smooth = rts_smoother(model, cupy.asarray(y[steps]), comm=comm)
+    filters = kalman_filter(model, cupy.asarray(y[steps]), comm=comm)
+    assert isinstance(smooth.mean, cupy.ndarray)
+    cupy.testing.assert_array_equal(filters.mean, smooth.filtered.mean)
+    cupy.testing.assert_array_equal(filters.log_likelihood, smooth.log_likelihood)
+    arrays = [smooth.mean, smooth.covariance, smooth.filtered.mean, smooth.filtered.covariance, smooth.log_likelihoods]
+    told = comm.gather([cupy.asnumpy(a) for a in arrays])
+    if comm.rank:
+        return None
+    return [*(np.concatenate([said[k] for said in told]) for k in range(5)), cupy.asnumpy(smooth.log_likelihood)]
+
+
+ON_DEVICES = [(20_000, 4, np.float32, "before"), (3001, 3, np.float64, "first_observation"), (900, 6, float, "before")]
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("T, nx, dtype, prior", ON_DEVICES)
+def test_ranks_that_share_a_device_have_the_bits_of_one(mpi, T, nx, dtype, prior):
+    one = on_devices(distributed.serial(), T, nx, dtype, prior)
+    for got, expected_bits in zip(mpi(on_devices, 3, T, nx, dtype, prior, limit=200.0)[0], one, strict=True):
+        np.testing.assert_array_equal(got, expected_bits)
+    parts, y = random_parts(T, nx, 2, dtype=dtype)
+    wide = {name: a.astype(float) for name, a in parts.items()}
+    exact = rts_smoother(LinearGaussianModel(**wide, prior_at=prior), with_gaps(y).astype(dtype).astype(float))
+    tolerance = 1e-3 if dtype == np.float32 else 1e-9
+    for got, other in zip(one, (exact.mean, exact.covariance), strict=False):
+        assert np.max(np.abs(got - other)) < tolerance * np.sqrt(np.max(exact.covariance))
+    np.testing.assert_allclose(one[-1], exact.log_likelihood, rtol=10 * tolerance)
+
+
+@pytest.mark.cuda
+def test_a_series_without_elements_is_smoothed_by_rank_0(mpi):
+    mean = mpi(exact_on_devices, 2, limit=200.0)[0]
+    np.testing.assert_allclose(mean, np.tile([1.0, 0.0], (80, 1)), atol=1e-9)
+
+
+def exact_on_devices(comm):
+    import cupy
+
+    comm = distributed.devices(comm)
+    eye = cupy.eye(2)
+    model = LinearGaussianModel(F=eye, Q=0 * eye, H=eye[:1], R=cupy.zeros((1, 1)), m0=cupy.zeros(2), P0=eye)
+    y = np.full((80, 1), np.nan)
+    y[55] = 1.0
+    mean = rts_smoother(model, cupy.asarray(y[time_range(80, comm)]), comm=comm).mean
+    told = comm.gather(cupy.asnumpy(mean))
+    return None if told is None else np.concatenate(told)
