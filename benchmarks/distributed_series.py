@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from benchmarks.bench_kalman import random_model
 from benchmarks.distributed_problem import seconds
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, time_range, two_filter_smoother
+
+drawn_model = functools.cache(random_model)
 
 DRAWN = 250_000
 """Steps of the model that is drawn; longer series repeat it."""
@@ -18,7 +21,7 @@ STEPS = ("F", "Q", "H", "R", "u", "d", "y")
 
 def drawn_on_rank(xp: Any, n_steps: int, comm: Any, drawn: int = DRAWN) -> tuple[LinearGaussianModel, Any]:
     """Model and observations of a rank's steps, in float32, made where they are needed."""
-    parts, y = random_model(min(drawn, n_steps))
+    parts, y = drawn_model(min(drawn, n_steps))
     whole = {**parts, "y": y}
     steps = time_range(n_steps, comm)
     at = xp.arange(steps.start, steps.stop) % y.shape[0]
