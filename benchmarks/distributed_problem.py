@@ -13,7 +13,6 @@ import numpy as np
 from ensemble import Ensemble
 from ensemble._backend import asarray_like, synchronize
 from ensemble._compile.memory import empty_like
-from ensemble._compile.numba import compiled, prange
 from ensemble._compile.streams import CudaGraph, own_stream
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble.distributed import DistributedCrsMatrix, Partition
@@ -24,13 +23,8 @@ from ensemble.multigrid import smoothed_aggregation
 STIFFNESS, MASS = np.array([-1.0, 2.0, -1.0]), np.array([1.0, 4.0, 1.0]) / 6.0
 """Entries of linear elements of length one along an axis."""
 
-
-@compiled
-def scaled_entries(nodes, columns, rows, stencil, values):
-    """Write ``nodes[column] * nodes[row] * stencil`` of each entry and sample into `values`."""
-    for k in prange(columns.size):
-        for s in range(values.shape[1]):
-            values[k, s] = nodes[columns[k], s] * nodes[rows[k], s] * stencil[k]
+BLOCK = 1 << 16
+"""Entries that are made at a time."""
 
 
 def local_rows(rows: np.ndarray, shape: tuple[int, int, int], n_samples: int) -> CrsMatrix:
@@ -48,7 +42,10 @@ def local_rows(rows: np.ndarray, shape: tuple[int, int, int], n_samples: int) ->
     columns = np.ravel_multi_index(tuple(neighbour[which].T), shape)
     nodes = field(np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1), n_samples)
     values = np.empty((columns.size, n_samples))
-    scaled_entries(nodes, columns, rows[which[0]], stencil[which[1]], values)
+    for begin in range(0, columns.size, BLOCK):
+        part = slice(begin, begin + BLOCK)
+        np.multiply(nodes[columns[part]], nodes[rows[which[0][part]]], out=values[part])
+        values[part] *= stencil[which[1][part]][:, None]
     indptr = np.concatenate([[0], np.cumsum(inside.sum(axis=1))]).astype(np.int32)
     n = int(np.prod(shape))
     return CrsMatrix(CrsGraph.unchecked(indptr, columns.astype(np.int32), (rows.size, n)), values)
