@@ -1,10 +1,20 @@
-"""Distributed solves with a rank for each GPU: checks, and times against no ranks, copies and other numbers of GPUs.
+"""Distributed work with a rank for each GPU: checks, and times against no ranks, copies and other numbers of GPUs.
 
-``python -m benchmarks distributed-device``: runs the tests of ranks on devices, then product, V-cycle and CG without
-ranks, on one rank with NCCL and on three ranks that share one GPU, the kernels of exchange and reduction beside a copy,
-and, where there are 2, 4 or 8 GPUs, weak and strong scaling and times of messages. Each is a process, or one for each
-rank, with a time limit; what fails is shown, and the others still run. The table is also kept as JSON, in the folder
-OUT where that variable is set. The status is 0 where all checks hold.
+``python -m benchmarks distributed-device [--only PART,PART]``. Parts: on machines with 2, 4 or 8 GPUs, each for every
+number of them,
+
+- ``kalman``: filter and smoother of one series of ``--steps`` steps for each GPU (weak), and in all (strong);
+- ``messages``: exchanges and all-reduces by their bytes;
+- ``farms``: differential equations and GBEES grids dealt to GPUs; ``groups``: a study with a GPU for each ensemble;
+- ``weak``: product, V-cycle and CG, ``--cells``^3 nodes for each GPU; ``weak128``: 128^3 for each;
+- ``strong``: ``--strong``^3 nodes in all; ``strong256``: 256^3 in all, samples as memory allows;
+- ``assembly``: on the hosts; ``timeline``: what waits for what, by events on the stream;
+
+and on any machine ``tests``, ``one`` rank with NCCL, ``no`` ranks, ``three`` ranks that share a GPU, ``kernels``.
+Without ``--only`` all but weak128, strong256 and timeline run. Each part is a process, or one for each rank, with a
+time limit; what fails is shown, and the others still run. Rows are printed and kept as JSON after each part, in the
+folder OUT where that variable is set, and each row as soon as it is known in the .jsonl file beside it. The status is 0
+where all checks hold.
 """
 
 from __future__ import annotations
@@ -26,8 +36,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import RESULTS, cuda_device, save, show
+from benchmarks.distributed_device_jobs import JOBS, count_staged_bytes, staged_bytes
 
-LIMIT = 465.0
+LIMIT = 560.0
 """Seconds for everything."""
 
 ENVIRONMENT = {
@@ -72,50 +83,9 @@ def solves(options: argparse.Namespace, comm: Any) -> None:
             row |= {"messages": "none"} | measured(without_ranks(A), b, comm, None)
         else:
             row |= measured(A, b, comm, partition)
-        write(options, comm, row)
+        write(options, comm, row | {"staged bytes": staged_bytes(comm)})
         del A, b
         cupy.get_default_memory_pool().free_all_blocks()
-    if options.job == "ranks":
-        times_of_messages(options, comm)
-
-
-def times_of_messages(options: argparse.Namespace, comm: Any) -> None:
-    """Microseconds of all-reduces of exact sums, and of exchanges with both neighbours in a ring."""
-    import cupy
-
-    from benchmarks.distributed_problem import repeated, seconds
-    from ensemble._kernels.sparse.exact_sums import ROW_LENGTH
-
-    if comm.size == 1:
-        return
-    messages = comm.device_messages
-    n_samples = [1, 2, 4, 8, 16, 32, 64]
-    for rows in (1, 4225, 16641):
-        us = []
-        for s in n_samples:
-            out, into = cupy.ones((rows, s)), cupy.zeros((2 * rows, s))
-            beside = sorted({(comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size})
-            sends = [(r, out) for r in beside]
-            receives = [(r, into[k * rows : (k + 1) * rows]) for k, r in enumerate(beside)]
-            call = repeated(partial(messages.exchange, sends, receives), 20)
-            us.append(1e6 * seconds(call, out, comm, 7) / 20)
-        write(options, comm, fitted(options, comm, f"exchange of {rows} rows", n_samples, us))
-    us = []
-    for s in n_samples:
-        digits = cupy.zeros((s, ROW_LENGTH), dtype=np.int64)
-        us.append(1e6 * seconds(repeated(partial(messages.all_reduce, digits), 20), digits, comm, 7) / 20)
-    write(options, comm, fitted(options, comm, "all-reduce of exact sums", n_samples, us))
-
-
-def fitted(options: argparse.Namespace, comm: Any, what: str, s: list[int], us: list[float]) -> dict[str, Any]:
-    """Times by the number of samples, and their fit a + b s with its largest relative error."""
-    x = np.stack([np.ones(len(s)), np.array(s, float)], axis=1)
-    weight = 1.0 / np.array(us)
-    a, b = np.linalg.lstsq(x * weight[:, None], np.ones(len(s)), rcond=None)[0]
-    error = float(np.abs((x @ [a, b]) * weight - 1.0).max())
-    times = {f"{k}": t for k, t in zip(s, us, strict=True)}
-    return {"run": options.name, "ranks": comm.size, "messages": comm.messages, "message": what, "a us": float(a),
-            "b us": float(b), "error": error, "us": times}  # fmt: skip
 
 
 def kernels(options: argparse.Namespace, comm: Any) -> None:
@@ -181,6 +151,8 @@ def command(options: argparse.Namespace, job: str, ranks: int, name: str, shape:
     """The command line of a job."""
     words = ["--job", job, "--name", name, "--file", str(options.file), "--shape", *map(str, shape)]
     words += ["--samples", *map(str, samples)]
+    for option in ("steps", "trajectories", "grids", "group_cells", "group_samples", "cells", "scaling_samples"):
+        words += [f"--{option.replace('_', '-')}", str(getattr(options, option))]
     if job in ("alone", "kernels"):
         return [sys.executable, "-m", "benchmarks.bench_distributed_device", *words]
     program = shutil.which("mpiexec")
@@ -258,21 +230,56 @@ def jobs(options: argparse.Namespace, n_gpus: int) -> list[tuple[str, list[str],
     ]
     counts = [k for k in (1, 2, 4, 8) if k <= n_gpus]
     if n_gpus > 1:
-        scaling = []
+        found = [*scaling_jobs(options, counts, line), *found]
+    return [job for job in found if chosen(job[0], options.only)]
+
+
+def chosen(name: str, only: list[str]) -> bool:
+    """Whether a job is to run: its part is named, or the names begin so, or nothing is."""
+    part = name.partition(" ")[0]
+    if not only:
+        return part not in ON_DEMAND
+    return any(part == word or (part not in ON_DEMAND and name.startswith(word)) for word in only)
+
+
+ON_DEMAND = ("weak128", "strong256", "timeline")
+"""Parts that run where they are named."""
+
+
+def scaling_jobs(options: argparse.Namespace, counts: list[int], line: Any) -> list[tuple[str, list[str], float, Any]]:
+    """The jobs for several GPUs, the short ones first."""
+    found: list[tuple[str, list[str], float, Any]] = []
+    cells, samples, shape = options.cells, [options.scaling_samples], [options.cells] * 3
+    for job, seconds in (("kalman", 120.0), ("messages", 60.0), ("farms", 120.0), ("groups", 120.0)):
         for k in counts:
-            shape, samples = [options.cells * k, options.cells, options.cells], [options.scaling_samples]
-            scaling.append((f"weak {k}", line("ranks", k, f"weak {k}", shape, samples), 100.0, {}))
+            if k > 1 or job != "messages":
+                found.append((f"{job} {k}", line(job, k, f"{job} {k}", shape, samples), seconds, {}))
+    for part, n, seconds in (("weak", cells, 100.0), ("weak128", 128, 250.0)):
         for k in counts:
-            shape = [options.strong] * 3
-            scaling.append((f"strong {k}", line("ranks", k, f"strong {k}", shape, samples), 150.0, {}))
-        found = [*scaling, found[-1], *found[:-1]]
-    return [job for job in found if not options.only or any(job[0].startswith(word) for word in options.only)]
+            found.append((f"{part} {k}", line("ranks", k, f"{part} {k}", [n * k, n, n], samples), seconds, {}))
+    for part, n, seconds in (("strong", options.strong, 150.0), ("strong256", 256, 400.0)):
+        for k in counts:
+            fits = samples if n < 256 else fitting_samples(k, options)
+            found.append((f"{part} {k}", line("ranks", k, f"{part} {k}", [n] * 3, fits), seconds, {}))
+    for job, seconds in (("assembly", 100.0), ("timeline", 150.0)):
+        for k in counts:
+            found.append((f"{job} {k}", line(job, k, f"{job} {k}", shape, samples), seconds, {}))
+    return found
+
+
+def fitting_samples(n_gpus: int, options: argparse.Namespace) -> list[int]:
+    """Samples of 256^3 nodes: 8, which one GPU of 80 GB holds, and more where each GPU holds its part."""
+    per_gpu = 27 * 256**3 * 8 * options.scaling_samples / n_gpus  # bytes of values; levels and vectors need a half more
+    return [8, options.scaling_samples] if 1.8 * per_gpu < options.memory else [8]
 
 
 def checks(rows: list[dict[str, Any]]) -> list[str]:
     """What does not hold: convergence, and equal bits of all numbers of ranks."""
     wrong, digests = [], {}  # type: ignore[var-annotated]
     for row in rows:
+        wrong += series_checks(row, rows)
+        if row.get("messages") == "nccl" and row.get("staged bytes", 0):
+            wrong.append(f"{row['run']}: {row['staged bytes']} bytes through the host")
         if "solve ms" not in row:
             continue
         if not row["converged"]:
@@ -284,6 +291,78 @@ def checks(rows: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
+def series_checks(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
+    """What does not hold of a series, a farm or a study: finite numbers, and the bits of the first row alike."""
+    wrong = []
+    if row.get("finite") is False:
+        wrong.append(f"{row['run']}: not finite")
+    if row.get("difference / deviation", 0.0) > 0.05:
+        wrong.append(f"{row['run']}: {row['difference / deviation']:.2g} deviations from no ranks")
+    for keys, bits in (
+        (("T",), ("filter bits", "smoother bits", "log-likelihood")),
+        (("farm", "samples"), ("bits", "failed")), (("groups", "samples", "cells"), ("bits",)),
+    ):  # fmt: skip
+        if keys[0] not in row:
+            continue
+        alike = [r for r in rows if keys[0] in r and (keys[0] == "groups" or all(r[k] == row[k] for k in keys))]
+        if any(alike[0][name] != row[name] for name in bits):
+            wrong.append(f"{row['run']}: other bits than {alike[0]['run']}")
+    return wrong
+
+
+GOALS = {
+    "product": {2: 0.95, 4: 0.9}, "solve": {2: 0.9, 4: 0.85}, "strong solve": {2: 1.7, 4: 3.0},
+    "kalman": {2: 1.8},
+}  # fmt: skip
+
+
+def gains(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How much work of the same kind k GPUs do in the time of one: efficiency of weak scaling, else the gain."""
+    table = []
+
+    def add(what: str, row: dict[str, Any], base: dict[str, Any], ms: str, work: float, goal: dict[int, float]) -> None:
+        gain = work * base[ms] / row[ms]
+        entry = {"what": what, "GPUs": row["ranks"], "one": base[ms], "now": row[ms], "gain": gain}
+        wanted = goal.get(row["ranks"])
+        if what.startswith("weak"):  # goals of weak scaling are efficiencies
+            wanted = None if wanted is None else wanted * row["ranks"]
+        met = "" if wanted is None else "met" if gain >= wanted else "missed"
+        table.append({**entry, "efficiency": gain / row["ranks"], "goal": wanted or "", "is": met})
+
+    for row in rows:
+        k, kind = row.get("ranks", 1), row["run"].partition(" ")[0]
+        if k == 1:
+            continue
+        if "solve ms" in row:
+            for base in rows:
+                if base["run"] != f"{kind} 1" or base.get("samples") != row["samples"] or "solve ms" not in base:
+                    continue
+                weak = kind.startswith("weak")
+                for part in ("product", "V-cycle", "solve"):
+                    goal = GOALS.get(part if weak else f"strong {part}", {})
+                    add(f"{kind} {part}", row, base, f"{part} ms", k if weak else 1.0, goal)
+        elif "kalman" in row:
+            for base in rows:
+                if base.get("kalman") == row["kalman"] and base["ranks"] == 1:
+                    work = row["T"] / base["T"]
+                    for part in ("filter ms", "smoother ms"):
+                        what = f"kalman {row['kalman']} {part[:-3]}"
+                        add(what, row, base, part, work, GOALS["kalman"] if row["kalman"] != "short" else {})
+                        add(f"{what} over no ranks", row, {**base, part: base[f"alone, {part}"]}, part, work, {})
+        elif "farm" in row or "groups" in row:
+            same = ("farm" in row and "farm") or "groups"
+            for base in rows:
+                if same in base and base["ranks"] == 1 and (same == "groups" or base["farm"] == row["farm"]):
+                    add(row.get("farm", "groups"), row, base, "s", 1.0, {})
+                    if "longest part s" in row:
+                        add(f"{row['farm']}, without joining", row, base, "longest part s", 1.0, {})
+        elif "assembly" in row:
+            for base in rows:
+                if "assembly" in base and base["ranks"] == 1:
+                    add("weak assembly", row, base, "assembly s", k, {})
+    return table
+
+
 def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of solves, each beside no ranks, or beside one rank where it scales."""
     table = []
@@ -291,7 +370,7 @@ def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if "solve ms" not in row:
             continue
         kind = row["run"].partition(" ")[0]
-        base = f"{kind} 1" if kind in ("weak", "strong") else "no ranks"
+        base = f"{kind} 1" if kind.startswith(("weak", "strong")) else "no ranks"
         others = [r for r in rows if r["run"] == base and r.get("samples") == row["samples"] and "solve ms" in r]
         shown = {key: row[key] for key in ("run", "ranks", "messages", "box", "samples", "iterations", "set-up s")}
         for part in ("product", "V-cycle", "solve"):
@@ -301,11 +380,14 @@ def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def gpus() -> int:
-    """GPUs of this machine, counted in a process that ends: this one holds none."""
-    code = "import cupy; print(cupy.cuda.runtime.getDeviceCount())"
+def gpus() -> tuple[int, int]:
+    """GPUs of this machine and the bytes of each, asked in a process that ends: this one holds none."""
+    code = "import cupy; r = cupy.cuda.runtime; print(r.getDeviceCount(), r.memGetInfo()[1])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    return int(told.stdout) if told.returncode == 0 else 0
+    if told.returncode:
+        return 0, 0
+    count, memory = told.stdout.split()
+    return int(count), int(memory)
 
 
 def drive(options: argparse.Namespace) -> int:
@@ -315,7 +397,7 @@ def drive(options: argparse.Namespace) -> int:
     log, options.file = out / "distributed-device.log", out / "distributed-device.jsonl"
     for path in (log, options.file):
         path.unlink(missing_ok=True)
-    n_gpus, wrong, rows = gpus(), [], []
+    (n_gpus, options.memory), wrong, rows = gpus(), [], []
     print(f"{n_gpus} GPUs, logs in {log}", flush=True)
     if not n_gpus:
         print("no GPU: nothing is run")
@@ -324,10 +406,12 @@ def drive(options: argparse.Namespace) -> int:
         found = run(words, min(most, options.limit - (time.monotonic() - start)), log, **environment)
         if found:
             wrong.append(f"{name}: {found}")
-    if options.file.exists():
-        rows = [json.loads(line) for line in options.file.read_text().splitlines()]
+        known, rows = len(rows), rows_of(options.file)
+        for row in rows[known:]:
+            print(shown(row), flush=True)
+        path, about = out / "distributed-device.json", {"gpus": n_gpus, "gains": gains(rows)}
+        save("distributed-device", rows, path=path, wrong=[*wrong, *checks(rows)], **about)
     wrong += checks(rows)
-    save("distributed-device", rows, path=out / "distributed-device.json", gpus=n_gpus, wrong=wrong)
     options.file.unlink(missing_ok=True)
     for tail in log.read_text().split("\n=== ")[1:]:
         if "test_devices.py" in tail.splitlines()[0] or "Traceback" in tail:
@@ -337,15 +421,37 @@ def drive(options: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    """The rows that jobs have written, but for one that was cut off."""
+    rows = []
+    for line in file.read_text().splitlines() if file.exists() else ():
+        with contextlib.suppress(json.JSONDecodeError):
+            rows.append(json.loads(line))
+    return rows
+
+
+def shown(row: dict[str, Any]) -> str:
+    """A row in one line, lists below it."""
+    short = {k: v for k, v in row.items() if k not in ("device", "cupy", "cuda") and not isinstance(v, list)}
+    lists = [f"        {line}" for v in row.values() if isinstance(v, list) for line in v if isinstance(line, str)]
+    text = ", ".join(f"{k} {v:.5g}" if isinstance(v, float) else f"{k} {v}" for k, v in short.items())
+    return "\n".join([f"    {text}", *lists])
+
+
 def print_tables(rows: list[dict[str, Any]]) -> None:
     """Solves, kernels and messages."""
     about = {
         "kernel": ("Kernels", ("samples", "us", "of copy", "over no ranks")),
-        "message": ("Messages, a + b s", ("run", "ranks", "messages", "a us", "b us", "error")),
+        "message": ("Messages, a + b s", ("run", "ranks", "messages", "a us", "b us", "GB/s", "error")),
+        "kalman": ("Series", ("run", "T", "filter ms", "smoother ms", "alone, filter ms", "alone, smoother ms")),
+        "farm": ("Farms", ("run", "samples", "s", "longest part s", "failed", "bits")),
+        "groups": ("Groups", ("run", "samples", "s", "mean", "bits")),
+        "assembly": ("Assembly", ("run", "partition s", "assembly s")),
     }
     tables = [("Solves, CG with smoothed aggregation to 1e-8", compared(rows))]
     for kind, (title, keys) in about.items():
         tables.append((title, [{key: row.get(key, "") for key in (kind, *keys)} for row in rows if kind in row]))
+    tables.append(("Gains over one GPU", gains(rows)))
     for title, table in tables:
         if table:
             show(title, table)
@@ -361,19 +467,27 @@ def main() -> None:
     )
     parser.add_argument("--scaling-samples", type=int, default=32)
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for everything")
-    parser.add_argument(
-        "--only", nargs="+", help="names of jobs, or how they begin: one, no, three, kernels, tests, weak"
-    )
+    parser.add_argument("--steps", type=int, default=10_000_000, help="steps of a series for each GPU")
+    parser.add_argument("--trajectories", type=int, default=1 << 21, help="differential equations in all")
+    parser.add_argument("--grids", type=int, default=64, help="GBEES runs in all")
+    parser.add_argument("--group-cells", type=int, default=32, help="cells along an edge, of groups")
+    parser.add_argument("--group-samples", type=int, default=2048, help="samples of the study of groups")
+    parser.add_argument("--only", nargs="+", default=[], help="parts, or how jobs begin, between commas or blanks")
     for name in ("--job", "--name"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--shape", type=int, nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.only = [word for words in options.only for word in words.split(",") if word]
     if not options.job:
         sys.exit(drive(options))
     comm = communicator(options.job)
     try:
-        (kernels if options.job == "kernels" else solves)(options, comm)
+        count_staged_bytes()
+        if options.job in JOBS:
+            JOBS[options.job](options, comm, partial(write, options, comm))
+        else:
+            (kernels if options.job == "kernels" else solves)(options, comm)
     except BaseException:
         traceback.print_exc()
         raise

@@ -814,6 +814,15 @@ def filter_cases(seed):
                 yield Case("filter_series", f"{label}_alike{'_last' * last}", (*alike, k % 2 == 0, last))
 
 
+def filter_element_cases(seed):
+    for k, (label, sizes) in enumerate(SERIES.items()):
+        rng = np.random.default_rng(seed + k)
+        *steps, m, P = series_parts(rng, *sizes)
+        n, nx = m.shape
+        A, eta, X = (rng.standard_normal((n, *shape)).astype(m.dtype) for shape in ((nx, nx), (nx,), (nx, nx)))
+        yield Case("filter_elements", label, (*steps, A, m, P + np.zeros_like(X), eta, X @ X.mT))
+
+
 def step_sum_cases(seed):
     rng = np.random.default_rng(seed)
     for n_steps, n_series in ((1, 1), (7, 3), (513, 70), (1030, 1)):
@@ -967,6 +976,7 @@ CASES = {
     "product_values": product_values_cases,
     "galerkin_values": galerkin_cases,
     "smooth_prolongator": prolongator_cases,
+    "filter_elements": filter_element_cases,
     "filter_series": filter_cases,
     "sum_steps": step_sum_cases,
     "smooth_series": smooth_cases,

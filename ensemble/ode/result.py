@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,6 +117,52 @@ class OdeResult:
         if not self.all_succeeded:
             raise OdeError(f"ode.solve: {self.summary}.")
         return self
+
+    @classmethod
+    def joined(cls, results: Sequence[OdeResult], counts: Sequence[int] = (), sample_set: Any = None) -> OdeResult:
+        """Return the result of all samples from those of parts of them, in their order.
+
+        Parameters
+        ----------
+        results : sequence of OdeResult
+            Of one system, with the same `t_eval` and events.
+        counts : sequence of int, optional
+            The samples of each; by default those of their `status`.
+        sample_set : SampleSet, optional
+            That of the joined Ensembles.
+
+        Raises
+        ------
+        ValueError
+            If the results have other shapes.
+        """
+        counts = list(counts) or [int(result.status.shape[-1]) for result in results]
+        shapes = {(tuple(r.y.shape), np.ndim(r.t), len(r.t_events), r.method) for r in results}
+        advice = "They must come from one call of solve but for their samples."
+        require(len(shapes) == 1, "OdeResult.joined", "results", "have the same shapes", f"{sorted(shapes)}", advice)
+        first = results[0]
+
+        def ensembles(parts: list[Ensemble]) -> Ensemble:
+            return wrap(arrays([part.samples for part in parts]), sample_set)
+
+        def arrays(parts: list[Array]) -> Array:
+            xp = array_namespace(*parts)
+            wide = [xp.broadcast_to(a, (*a.shape[:-1], n)) for a, n in zip(parts, counts, strict=True)]
+            return xp.concat(wide, axis=-1)
+
+        t = first.t
+        if isinstance(t, Ensemble):
+            t = ensembles([result.t for result in results])
+        elif np.ndim(t) == 2:
+            t = arrays([result.t for result in results])
+        names = ("status", "n_steps", "n_rejected", "n_events")
+        given = {name: arrays([getattr(result, name) for result in results]) for name in names}
+        events = zip(*(result.t_events for result in results), strict=True)
+        return cls(
+            y=ensembles([result.y for result in results]), t=t, t_events=tuple(ensembles(list(e)) for e in events),
+            t_reached=ensembles([result.t_reached for result in results]),
+            y_reached=ensembles([result.y_reached for result in results]), method=first.method, **given,
+        )  # fmt: skip
 
     def to_xarray(self) -> Any:
         """A Dataset of y, status and steps, with dimensions time (with `t_eval`), component and sample.

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from ensemble.__main__ import main
 from ensemble._command.shared import ranks
 from tests.distributed import runner
 
@@ -141,3 +142,29 @@ def test_threads_are_shared_out(monkeypatch):
     monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
     ranks.share_threads()
     assert os.environ["NUMBA_NUM_THREADS"] == "3"
+
+
+COPIES = {
+    "ode": ["ode", "problem.py"],
+    "gbees": ["gbees", "problem.toml"],
+    "run": ["run", "model.py:model", "-n", "8"],
+    "resume": ["resume", "run.zarr"],
+}
+
+
+@pytest.mark.parametrize("size, number", [("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK")])
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_of_other_commands_are_refused_once(monkeypatch, capsys, name, size, number):
+    for variable in LAUNCHERS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(size, "3")
+    monkeypatch.setenv(number, "0")
+    with pytest.raises(SystemExit, match="2"):
+        sys.exit(main(COPIES[name]))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "this command must run in one process; the launcher started 3 copies of it." in line
+    assert "distributed." in line
+    monkeypatch.setenv(number, "1")
+    with pytest.raises(SystemExit, match="2"):
+        sys.exit(main(COPIES[name]))
+    assert capsys.readouterr().err == ""

@@ -26,6 +26,7 @@ from ensemble._command.shared.files import (
     require_writable,
     save_figure,
 )
+from ensemble._command.shared.ranks import require_one_process
 from ensemble._progress import say
 from ensemble.apps.gbees import (
     Configuration,
@@ -52,6 +53,7 @@ LIVE_STATES = 8
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble gbees``."""
+    require_one_process("Start it without the launcher. distributed.farm deals runs to ranks in a program of your own.")
     problem = configuration_of(options.problem)
     checkpoint = options.checkpoint or Path(f"{problem.name}.checkpoint.npz")
     require_writable("--out", options.out, (".npz",))

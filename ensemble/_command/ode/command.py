@@ -16,6 +16,7 @@ from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._command.shared import toml_values as kinds
 from ensemble._command.shared.backend import require_backend
 from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, require_writable, save_figure
+from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.shared.sources import object_in, raised_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
 from ensemble._command.study.configuration import inputs_from_table
@@ -50,6 +51,9 @@ class Problem(NamedTuple):
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble ode``."""
+    require_one_process(
+        "Start it without the launcher. distributed.farm deals samples to ranks in a program of your own."
+    )
     require_writable("--out", options.out, (".npz",))
     require_writable("--plot", options.plot, PLOT_SUFFIXES)
     require_different(out=options.out, plot=options.plot)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ensemble._progress import say
 
-__all__ = ["communicator", "launched", "on_ranks", "share_threads"]
+__all__ = ["communicator", "launched", "on_ranks", "require_one_process", "share_threads"]
 
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 """Variables in which launchers say how many processes they started: Open MPI, MPICH and Intel MPI, MVAPICH, srun."""
@@ -53,6 +53,22 @@ def share_threads() -> None:
         # where the launcher bound each rank to processors of its own, those are all that it sees
         total, own = os.cpu_count() or 1, len(affinity(0)) if affinity else os.cpu_count() or 1
         os.environ["NUMBA_NUM_THREADS"] = str(max(1, own if own < total else total // ranks))
+
+
+def require_one_process(advice: str) -> None:
+    """Refuse a command of which a launcher started several copies; rank 0 alone says so.
+
+    Raises
+    ------
+    ValueError
+        On rank 0; the other ranks end with the same status, silently.
+    """
+    started = launched()
+    if started < 2:
+        return
+    if any(os.environ.get(name, "0") != "0" for name in NUMBERS):
+        raise SystemExit(2)
+    raise ValueError(f"this command must run in one process; the launcher started {started} copies of it. {advice}")
 
 
 def communicator(asked: bool) -> Any:

@@ -8,15 +8,17 @@ from typing import Any
 
 from ensemble import uq
 from ensemble._check import message
+from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
 from ensemble._command.study.origin import Origin
-from ensemble._command.study.run import carry_out
+from ensemble._command.study.run import ADVICE, carry_out
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble resume``."""
+    require_one_process(ADVICE)
     stored = uq.Store.stored_manifest(options.store)
     origin = Origin.read(options.store)
     if origin is None:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from ensemble import uq
+from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.shared.sources import raised_in
 from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
 from ensemble._command.study.origin import Origin
@@ -14,13 +15,20 @@ from ensemble._command.study.report import as_json
 from ensemble._progress import say
 from ensemble.uq.inputs.samples import UnknownInputError
 
-__all__ = ["carry_out", "run"]
+__all__ = ["ADVICE", "carry_out", "run"]
+
+ADVICE = (
+    "Start it without the launcher, with --workers for several processes. On several machines a program of your own "
+    "calls ensemble.propagate(..., executor=distributed.groups(comm, 1))."
+)
+"""What to do where a launcher of MPI has started copies of a study."""
 
 DEFAULTS = {"n": 1024, "sampler": "sobol", "seed": 1, "ensemble_size": "auto"}
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble run``."""
+    require_one_process(ADVICE)
     model = model_of(options.model)
     study: dict[str, Any] = {}
     if options.config is not None:

@@ -29,8 +29,11 @@ from ensemble._kernels.kalman.scan import prefix_scan
 __all__ = [
     "KERNEL_FILES",
     "BlockTimeRange",
+    "chunk_of",
     "compile_options",
     "filter_blocks",
+    "filter_element_size",
+    "launcher",
     "smooth_blocks",
     "source",
     "two_filter_blocks",
@@ -40,7 +43,12 @@ __all__ = [
 KERNEL_FILES = {
     "filter": ("chunk_filter_elements", "chunk_states", "sum_terms", "combine_filter_elements"),
     "smooth": ("chunk_smoother_elements", "chunk_smoothed", "repair_states", "combine_smoother_elements"),
-    "two_filters": ("chunk_two_filters", "state_after_range", "information_before_range"),
+    "two_filters": (
+        "chunk_two_filters",
+        "state_after_range",
+        "information_before_range",
+        "states_between_ranges",
+    ),
 }
 """Kernels of each source file; one file is compiled when its first kernel is launched."""
 
@@ -101,6 +109,7 @@ def workspace(name: str, nx: int, ny: int) -> int:
         "repair_states": 2 * state + transition + 4 * square + 2 * nx,
         "state_after_range": element + state + right + square,
         "information_before_range": element + state + right + 2 * square + nx,
+        "states_between_ranges": element + state + right + 2 * square + nx,
     }[name]
 
 
@@ -157,6 +166,11 @@ class _Launcher:
         shared = space * self.like.dtype.itemsize if fits else 0
         kernel, threads = function(self.dtype, name), threads_of(self.nx, self.ny)
         kernel((n_blocks,), (threads,), (*before, sizes[()], *arguments), shared_mem=shared)
+
+
+def launcher(like: Any, nx: int, ny: int) -> Any:
+    """Launches ``launcher(...)(name, n_blocks, *arguments)`` of kernels that read no model."""
+    return _Launcher(like, nx, ny)
 
 
 class _BlockOperation(PairwiseOperation):
@@ -303,25 +317,27 @@ def two_filter_blocks(arguments: tuple[Any, ...], scan: str, **options: Any) -> 
 
 class BlockTimeRange:
     """A range of the steps of one series on its device, for `time_ranges`; `prior` is None where an earlier range sends
-    it."""
+    it. Several ranges of equally many steps are the series of `arrays`."""
 
-    def __init__(self, arrays: tuple[Any, ...], prior: Any, predict_first: bool, nx: int, chunk: int | None) -> None:
+    def __init__(
+        self, arrays: tuple[Any, ...], prior: Any, predict_first: bool, nx: int, chunk: int | None, states: Any = None
+    ) -> None:
         *parts, y = arrays
-        self.y, n_steps = y, y.shape[1]
-        self.prior = (empty_on(y, 1, nx), empty_on(y, 1, nx, nx)) if prior is None else prior
+        self.y, (n, n_steps, _) = y, y.shape
+        self.prior = (empty_on(y, n, nx), empty_on(y, n, nx, nx)) if prior is None else prior
         chunk = chunk or chunk_of(nx, y.shape[-1], y.dtype.itemsize, 1, n_steps)
         self.run = _BlockLaunch((*parts, y, *self.prior, predict_first), chunk, SCAN, {})
         self.information, self.end = (
             empty_on(y, nx + nx * nx),
             (empty_on(y, 1, nx), empty_on(y, 1, nx, nx)),
         )
-        self.states = (*self.run.workspace(True), *self.run.workspace(False))
-        self.sum = empty_float64_on(y, 1)
+        self.states = states or (*self.run.workspace(True), *self.run.workspace(False))
+        self.sum = empty_float64_on(y, n)
 
     def filter(self, which: Pass) -> None:
         """Reduce the range to one element, or run the filter from the state before it, see `Pass`."""
         if which != Pass.REPLAY:
-            self.rows = self.run.elements(True)
+            self.rows = self.run.elements(which == Pass.REDUCE)
             self.prefixes = self.run.scanned("combine_filter_elements", self.rows)
             return
         self.run.over_chunks("chunk_states", self.prefixes, np.int32(1), np.int32(0), *self.states[:3])
@@ -339,8 +355,12 @@ class BlockTimeRange:
         self.run.launch("information_before_range", 1, self.prefixes[-1], later, out)
         copy_between_devices(out, earlier.information)
 
+    def elements(self, out: Any) -> None:
+        """Write the element of each range into a row of `out`."""
+        out[...] = self.prefixes[-1]
+
     def combine_information(self, later: Any) -> None:
-        """The smoothed states of the range."""
+        """The smoothed states of each range."""
         suffixes = self.run.scanned("combine_filter_elements", self.rows, reverse=True)
         mean, covariance, _, *smooth = self.states
         self.run.over_chunks("chunk_two_filters", suffixes, later, mean, covariance, *smooth)

@@ -112,6 +112,17 @@ def _updated_with_gain(o: Writer, nx: int, ny: int, m: Any, P: Any) -> dict[str,
     return {**results, "K": K, "low": lower, "inv": inverses}
 
 
+def _element_stages(nx: int, ny: int) -> list[Stage]:
+    """The element of an interval of time with one step more, see `step.extend`."""
+    o = Writer()
+    transition = _matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx)
+    parts = _matrix(o, "H", ny, nx), _symmetric(o, "R", ny), _vector(o, "d", ny), _vector(o, "y", ny)
+    element = _matrix(o, "A", nx, nx), _vector(o, "m", nx), _carried(o, "P", nx), _vector(o, "eta", nx)
+    A, m, P, eta, J = step.extend(o, *transition, *parts, *element, _carried(o, "J", nx))
+    carried = {"A": A, "m": m, "P": P, "eta": eta, "J": J}
+    return [(o, {**carried, "mean": m, "gain": A, "cov": P, "score": eta, "info": J})]
+
+
 def _mean_predicted(o: Writer, nx: int) -> tuple[Any, ...]:
     return (step.predict_mean(_matrix(o, "F", nx, nx), _vector(o, "u", nx), _vector(o, "m", nx)),)
 
@@ -170,6 +181,12 @@ RECURSIONS = {
         single_stage=partial(_one_stage, _mean_predicted, _mean_updated),
         carried=_parts("m:n"),
         shared=("F", "H", "K", "low", "inv", "log"),
+    ),
+    "element": Recursion(
+        inputs=_parts("F:nn Q:nn H:yn R:yy u:n d:y y:y"),
+        outputs=_parts("mean:n gain:nn cov:nn score:n info:nn"),
+        stages=_element_stages,
+        carried=_parts("A:nn m:n P:nn eta:n J:nn"),
     ),
     "smoother": Recursion(
         inputs=_parts("F:nn Q:nn u:n fm:n fP:nn"),

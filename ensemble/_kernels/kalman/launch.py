@@ -74,7 +74,8 @@ KERNEL_FILES = {
     "filter": (("filter_chunks",), "FQHRudy"),
     "smooth": (("smooth_chunks",), "FQumP"),
     "recursion": (("filter_series", "finish_filter", "smooth_series"), "FQHRudymP"),
-    "combine": (("combine_chunks", "state_after_range", "information_before_range"), "FQHRudymP"),
+    "combine": (("combine_chunks", "state_after_range", "information_before_range", "range_elements",
+                 "states_between_ranges"), "FQHRudymP"),
     "levels": (("filter_elements", "smoother_elements", "combine_filter_elements", "combine_smoother_elements",
                 "filter_states", "smoother_states", "combined_states"), "FQHRudy"),
 }  # fmt: skip

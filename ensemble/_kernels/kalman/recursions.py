@@ -35,7 +35,10 @@ from ensemble._kernels.kalman.statements import CONSTANTS
 from ensemble._kernels.kalman.sums import THREADED
 from ensemble._kernels.sparse.fma import fma
 
-__all__ = ["FilterStep", "filter_series", "filter_square_root", "smooth_series", "smooth_square_root"]
+__all__ = [
+    "LARGEST", "FilterStep", "filter_elements", "filter_series", "filter_square_root", "smooth_series",
+    "smooth_square_root",
+]  # fmt: skip
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
@@ -134,6 +137,18 @@ def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=
 
 
 @kernel
+def filter_elements(F, Q, H, R, u, d, y, A, m, P, eta, J):
+    """The elements (A, m, P, eta, J) of series with all their steps more at the end, see `step.extend`."""
+    o = _Arrays(y, m.shape[-1])
+    element = [_entries(a, None, axes) for a, axes in zip((A, m, P, eta, J), (2, 1, 2, 1, 2), strict=True)]
+    for k in range(y.shape[1]):
+        transition = _entries(F, k, 2), _entries(Q, k, 2), _entries(u, k, 1)
+        parts = _entries(H, k, 2), _entries(R, k, 2), _entries(d, k, 1), _entries(y, k, 1)
+        element = step.extend(o, *transition, *parts, *element)
+    return tuple(_stacked(part, y.shape[0]) for part in element)
+
+
+@kernel
 def smooth_series(F, Q, u, m, P, series_last):
     """Smoothed means and covariances of every step from the filtered ones; entry k of `F` leads to step k.
 
@@ -174,10 +189,10 @@ def _empty(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
     return np.moveaxis(empty((*shape[1:], shape[0]), dtype), -1, 0)
 
 
-def _run_generated(name, ny, inputs, starts, outs, predict_first):
-    """Run a generated recursion."""
+def _run_generated(name, ny, inputs, starts, outs, predict_first, n_steps=None):
+    """Run a generated recursion, over as many steps as its outputs have unless `n_steps` says so."""
     n_series, _, nx = outs[0].shape
-    n_steps = max(out.shape[1] for out in outs)
+    n_steps = n_steps or max(out.shape[1] for out in outs)
     dtype, recursion = outs[0].dtype, RECURSIONS[name]
     width = 1 if n_series < LANES_FROM else lanes_of(dtype)
     module = load_module(module_source(name, nx, ny, width, dtype.name))
@@ -276,6 +291,18 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
             terms += logs[..., i]
         terms *= -0.5
     return tuple(outs)
+
+
+@filter_elements.register("numba")
+def _(F, Q, H, R, u, d, y, A, m, P, eta, J):
+    n_series, n_steps, ny = y.shape
+    nx = m.shape[-1]
+    if y.dtype.kind != "f" or n_series == 0 or max(nx, ny) > LARGEST:
+        return filter_elements.reference(F, Q, H, R, u, d, y, A, m, P, eta, J)
+    outs = tuple(_empty((n_series, 1, *a.shape[1:]), y.dtype, False) for a in (m, A, P, eta, J))
+    _run_generated("element", ny, (F, Q, H, R, u, d, y), (A, m, P, eta, J), outs, True, n_steps)
+    mean, A, P, eta, J = (out[:, 0] for out in outs)
+    return A, mean, P, eta, J
 
 
 class FilterStep:

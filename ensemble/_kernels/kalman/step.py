@@ -20,6 +20,7 @@ import numpy as np
 
 __all__ = [
     "TWO_PI",
+    "extend",
     "known_part",
     "least_pivot",
     "lost_part",
@@ -243,6 +244,35 @@ def _corrected(o: Any, M: Matrix, H: Matrix, R: Matrix, K: Matrix) -> Matrix:
     HG = [[_dot(H[i], [row[j] for row in G]) for j in range(ny)] for i in range(ny)]
     X = o.columns([[_minus_dot(G[a][j], K[a], HG[j]) for j in range(ny)] for a in range(nx)])
     return _mirrored(nx, lambda a, b: M[a][b] + _dot(X[a], K[b], _dot(K[a], G[b])))
+
+
+def extend(
+    o: Any, F: Matrix, Q: Matrix, u: Vector, H: Matrix, R: Matrix, d: Vector, y: Vector,
+    A: Matrix, m: Vector, P: Matrix, eta: Vector, J: Matrix,
+) -> tuple[Matrix, Vector, Matrix, Vector, Matrix]:  # fmt: skip
+    """The element (A, m, P, eta, J) of an interval of time with one step more at its end.
+
+    Given the state x before the interval, the state after it is normal with mean ``A x + m`` and covariance P, and the
+    density of the observations is proportional to ``exp(eta' x - x' J x / 2)``. J has a NaN where the filter has lost
+    an observation's density, as `update` finds it.
+    """
+    ny, nx = len(H), len(m)
+    is_missing = [o.missing(entry) for entry in y]
+    FA = o.columns(_times(F, A))
+    m, P = predict(o, F, Q, u, m, P)
+    columns = [list(column) for column in zip(*FA, strict=True)]
+    G = [[o.where(is_missing[i], o.zero, _dot(H[i], column)) for column in columns] for i in range(ny)]
+    m, P, _, pivots, K, lower, inverses, white = update(o, H, R, d, y, m, P)
+    gained = [list(column) for column in zip(*G, strict=True)]
+    A = o.columns([[_minus_dot(FA[a][c], K[a], gained[c]) for c in range(nx)] for a in range(nx)])
+    whitened = [_forward(lower, column) for column in gained]
+    weighted = [[w * v for w, v in zip(row, inverses, strict=True)] for row in whitened]
+    eta = [_dot(weighted[a], white, eta[a]) for a in range(nx)]
+    J = _mirrored(nx, lambda a, c: _dot(weighted[a], whitened[c], J[a][c]))
+    for pivot in pivots:
+        J[0][0] = J[0][0] + o.zero * pivot
+    o.columns([[entry] for entry in eta])
+    return A, m, P, eta, o.columns(J, symmetric=True)
 
 
 def smooth(

@@ -30,32 +30,42 @@ from ensemble._kernels.kalman.launch import (
     zero_flags_on,
 )
 
-__all__ = ["filter_ranges", "two_filter_ranges"]
+__all__ = ["filter_ranges", "time_range_of", "two_filter_ranges"]
 
 
 class _ThreadTimeRange:
-    """The launches of one range, on its device; `prior` is None where an earlier range sends it."""
+    """The launches of one range, on its device; `prior` is None where an earlier range sends it.
 
-    def __init__(self, arrays: tuple[Any, ...], prior: Any, predict_first: bool, nx: int, chunk: int | None) -> None:
+    Several ranges of equally many steps are the series of `arrays`. `states` are arrays for the results; with
+    three of them there is no smoother.
+    """
+
+    def __init__(
+        self, arrays: tuple[Any, ...], prior: Any, predict_first: bool, nx: int, chunk: int | None, states: Any = None
+    ) -> None:
         *parts, y = arrays
-        self.y, self.size, n_steps = y, (y.dtype.name, nx, y.shape[-1]), y.shape[1]
-        self.prior = (empty_on(y, 1, nx), empty_on(y, 1, nx, nx)) if prior is None else prior
+        self.y, self.size, (n, n_steps, _) = y, (y.dtype.name, nx, y.shape[-1]), y.shape
+        self.n_ranges = n
+        self.prior = (empty_on(y, n, nx), empty_on(y, n, nx, nx)) if prior is None else prior
         chunk = chunk or chunk_length(1, n_steps) or n_steps
         self.model = ModelArguments(tuple(parts), y, self.prior, predict_first, chunk, n_steps)
         self.n_blocks, element = self.model.n_blocks, element_sizes(nx)[0]
-        self.totals, self.flags = empty_on(y, self.n_blocks, element), zero_flags_on(y, self.n_blocks + 1)
-        self.partials, self.sum = empty_float64_on(y, self.n_blocks), empty_float64_on(y, 1)
-        self.chunk_elements, self.chunk_prefixes = (empty_on(y, element, self.n_blocks * THREADS) for _ in range(2))
+        blocks = n * self.n_blocks
+        self.totals, self.flags = empty_on(y, blocks, element), zero_flags_on(y, blocks + n)
+        self.partials, self.sum = empty_float64_on(y, blocks), empty_float64_on(y, n)
+        self.chunk_elements, self.chunk_prefixes = (empty_on(y, n, element, self.n_blocks * THREADS) for _ in range(2))
         self.information, self.end = (
             empty_on(y, nx + nx * (nx + 1) // 2),
             (empty_on(y, 1, nx), empty_on(y, 1, nx, nx)),
         )
-        self.states = tuple(empty_on(y, 1, n_steps, *shape) for shape in ((nx,), (nx, nx), (), (nx,), (nx, nx)))
+        shapes = (nx,), (nx, nx), (), (nx,), (nx, nx)
+        self.states = states or tuple(empty_on(y, n, n_steps, *shape) for shape in shapes)
 
-    def launch(self, name: str, *arguments: Any, alone: bool = False) -> None:
-        """Queue a kernel over all blocks, or one with a single block."""
+    def launch(self, name: str, *arguments: Any, grid: tuple[int, ...] | None = None, alone: bool = False) -> None:
+        """Queue a kernel over all blocks of all ranges, or over those of `grid`, without shared memory if `alone`."""
         shared = 0 if alone else shared_bytes(*self.size, name)
-        function(*self.size, name)((1 if alone else self.n_blocks, 1), (THREADS,), arguments, shared_mem=shared)
+        grid = grid or (1 if alone else self.n_ranges * self.n_blocks, 1)
+        function(*self.size, name)(grid, (THREADS,), arguments, shared_mem=shared)
 
     def filter(self, which: Pass) -> None:
         """Reduce the range to one element, or run the filter from the state before it, see `Pass`."""
@@ -84,11 +94,21 @@ class _ThreadTimeRange:
         self.launch("information_before_range", self.totals, np.int32(self.n_blocks), later, out, alone=True)
         copy_between_devices(out, earlier.information)
 
+    def elements(self, out: Any) -> None:
+        """Write the element of each range into a row of `out`."""
+        given = self.totals, np.int32(self.n_blocks), out
+        self.launch("range_elements", *given, grid=(self.n_ranges, 1), alone=True)
+
     def combine_information(self, later: Any) -> None:
-        """Smoothed states of the range, from its last step to its first."""
+        """Smoothed states of each range, from its last step to its first."""
         mean, covariance, _, *smooth = self.states
         given = (self.totals, self.chunk_elements, later, mean, covariance, *smooth)
-        self.launch("combine_chunks", *self.model.arguments, *given)
+        self.launch("combine_chunks", *self.model.arguments, *given, grid=(self.n_blocks, self.n_ranges))
+
+
+def time_range_of(nx: int, ny: int) -> Any:
+    """The class that launches kernels for a size."""
+    return _ThreadTimeRange if max(nx, ny) <= LARGEST else block_launch.BlockTimeRange
 
 
 def _reduced_ranges(
@@ -96,7 +116,7 @@ def _reduced_ranges(
 ) -> list[Any]:
     """All ranges, reduced to their elements, and the states between them."""
     nx = m0.shape[-1]
-    of_range: Any = _ThreadTimeRange if max(nx, ranges[0][-1].shape[-1]) <= LARGEST else block_launch.BlockTimeRange
+    of_range = time_range_of(nx, ranges[0][-1].shape[-1])
     time_ranges: list[Any] = []
     for k, arrays in enumerate(ranges):
         with on_device_of(arrays[-1]):

@@ -6,7 +6,8 @@ from ensemble.apps.kalman.analysis.maximum_likelihood import MaximumLikelihoodRe
 from ensemble.apps.kalman.analysis.sampling import sample_posterior
 from ensemble.apps.kalman.analysis.simulation import SimulationResult, simulate
 from ensemble.apps.kalman.devices.split import filter_split_series, smooth_split_series, split_series
-from ensemble.apps.kalman.filters import kalman_filter
+from ensemble.apps.kalman.devices.time_cuts import time_range
+from ensemble.apps.kalman.filtering import kalman_filter
 from ensemble.apps.kalman.gaussian import (
     extended_kalman_filter,
     extended_kalman_smoother,
@@ -19,7 +20,7 @@ from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.nonlinear import NonlinearGaussianModel
 from ensemble.apps.kalman.online import OnlineFilter
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
-from ensemble.apps.kalman.smoothers import rts_smoother, two_filter_smoother
+from ensemble.apps.kalman.smoothing import rts_smoother, two_filter_smoother
 from ensemble.apps.kalman.stationary import stationary_covariance
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "smooth_split_series",
     "split_series",
     "stationary_covariance",
+    "time_range",
     "two_filter_smoother",
     "unscented_kalman_filter",
     "unscented_kalman_smoother",

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ensemble._backend import array_namespace
-from ensemble._check import one_of
-from ensemble._kernels.kalman.scan import SCANS, prefix_scan
+from ensemble._kernels.kalman.scan import prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.agreement import differ, solve
 from ensemble.apps.kalman.array.elements import (
@@ -18,7 +15,6 @@ from ensemble.apps.kalman.array.elements import (
     smoother_elements,
     smoother_identity,
 )
-from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.array.square_root import square_root_smoother
 from ensemble.apps.kalman.array.steps import apply, rts_gain, smooth, stacked, symmetric
 from ensemble.apps.kalman.devices.compiled import (
@@ -29,88 +25,26 @@ from ensemble.apps.kalman.devices.compiled import (
 )
 from ensemble.apps.kalman.diffuse import diffuse_smoother
 from ensemble.apps.kalman.filters import (
-    METHODS,
     any_true,
-    check_form,
-    check_scannable,
     choose_results,
     filtered,
     result_of,
     scan_filter,
     select_series,
 )
-from ensemble.apps.kalman.mean_refinement import refined_smoother
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.series import Series
 
-__all__ = ["rts_smoother", "two_filter_smoother"]
-
-
-def rts_smoother(
-    model: LinearGaussianModel,
-    y: Any,
-    *,
-    method: str = "auto",
-    scan: str = "chunked",
-    form: str = "covariance",
-    mask: Any = None,
-    mean_dtype: Any = None,
-) -> SmootherResult:
-    """Means and covariances of the state given all observations: a filter forwards, then a recursion backwards.
-
-    The covariance recursion is a sum of positive semidefinite terms [1]_. Where a predicted covariance is nearly
-    singular the gain would be rounding: such series are smoothed on square roots of covariances, see Notes.
-
-    Parameters
-    ----------
-    model : LinearGaussianModel
-    y : array or Ensemble, shape (*batch, T, ny)
-        Observations, NaN where missing.
-    method, scan, form, mask, mean_dtype
-        As `kalman_filter`, for both passes.
-
-    Returns
-    -------
-    SmootherResult
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `kalman_filter`.
-
-    Notes
-    -----
-    A series goes by square roots where a pivot of ``F P F' + Q`` keeps no more than 1e-8 of its diagonal entry at any
-    step (``64 nx eps`` in float32), as without observation noise and with noise of low rank: models of ARIMA kind.
-    Each step then takes the gain of a rank-revealing triangularisation or the recursion of de Jong [2]_, which needs no
-    gain, whichever has the smaller estimated error. `form="square_root"` smooths every series so.
-
-    Sample i has the bits of its own run for ``method="sequential"``, which is the CPU's "auto", in either form. Scans
-    multiply stacks of matrices, whose rounding depends on the number of samples.
-
-    References
-    ----------
-    .. [1] H. E. Rauch, F. Tung, C. T. Striebel, AIAA J. 3 (1965), 1445-1450.
-    .. [2] P. de Jong, Smoothing and interpolation with the state-space model, J. Amer. Statist. Assoc. 84 (1989),
-       1085-1088.
-
-    Examples
-    --------
-    >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
-    >>> rts_smoother(model, [[3.0], [float("nan")], [4.0]]).mean[:, 0].round(4).tolist()
-    [2.3636, 2.9091, 3.4545]
-    """
-    one_of(method, METHODS, "rts_smoother", "method")
-    one_of(scan, SCANS, "rts_smoother", "scan")
-    check_form(form, method, "rts_smoother")
-    series = marked_without_density(aligned(model, y, mask, "rts_smoother", mean_dtype, diffuse=True))
-    if method == "scan":
-        check_scannable(series, "rts_smoother")
-    if series.is_mixed:
-        rough = lambda run: filtered(run, method, scan, form)
-        return refined_smoother(series, rough, lambda run: rts(run, method, scan, form))
-    return rts(series, method, scan, form)
+__all__ = [
+    "backwards",
+    "by_square_roots",
+    "combine_information",
+    "rts",
+    "sequential_rts",
+    "smoothed",
+    "time_first",
+    "two_filters",
+]
 
 
 def rts(series: Series, method: str, scan: str, form: str = "covariance") -> SmootherResult:
@@ -154,67 +88,6 @@ def by_square_roots(series: Series, result: FilterResult, run: SmootherResult | 
     failed = gain_failed(run)
     mean = select_series(failed, roots.mean, run.mean, 2)
     return SmootherResult(mean, select_series(failed, roots.covariance, run.covariance, 3), result)
-
-
-def two_filter_smoother(
-    model: LinearGaussianModel,
-    y: Any,
-    *,
-    method: str = "scan",
-    scan: str = "chunked",
-    form: str = "covariance",
-    mask: Any = None,
-    mean_dtype: Any = None,
-) -> SmootherResult:
-    """Means and covariances of the state given all observations: two independent prefix sums.
-
-    One scan runs forwards and is the filter, one backwards over the same elements and gives the information of the
-    observations after each step on the state [1]_. Both passes are scans whatever the backend: samples equal their own
-    runs to rounding.
-
-    Parameters
-    ----------
-    model : LinearGaussianModel
-        Series with a singular ``H Q H' + R`` take the recursion of `rts_smoother`, see `kalman_filter`.
-    y : array or Ensemble, shape (*batch, T, ny)
-        Observations, NaN where missing.
-    method : {"scan", "auto"}
-        Both mean the same: there is no sequential form of this smoother; `rts_smoother` has one.
-    form : {"covariance"}
-        Prefix sums have no square-root form; `rts_smoother` has one.
-    scan, mask, mean_dtype
-        As `kalman_filter`.
-
-    Returns
-    -------
-    SmootherResult
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `kalman_filter`.
-
-    References
-    ----------
-    .. [1] S. Särkkä, Á. F. García-Fernández, On the performance of prefix-sum parallel Kalman filters and smoothers on
-       GPUs, algorithm 7.
-
-    Examples
-    --------
-    >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
-    >>> two_filter_smoother(model, [[3.0], [float("nan")], [4.0]]).mean[:, 0].round(4).tolist()
-    [2.3636, 2.9091, 3.4545]
-    """
-    advice = "Use rts_smoother, which has both."
-    one_of(method, ("scan", "auto"), "two_filter_smoother", "method", advice=advice)
-    one_of(form, ("covariance",), "two_filter_smoother", "form", advice=advice)
-    one_of(scan, SCANS, "two_filter_smoother", "scan")
-    series = marked_without_density(aligned(model, y, mask, "two_filter_smoother", mean_dtype, diffuse=True))
-    check_scannable(series, "two_filter_smoother")
-    if series.is_mixed:
-        rough = lambda run: filtered(run, "scan", scan)
-        return refined_smoother(series, rough, lambda run: two_filters(run, scan))
-    return two_filters(series, scan)
 
 
 def two_filters(series: Series, scan: str) -> SmootherResult:

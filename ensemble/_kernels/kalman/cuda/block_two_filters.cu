@@ -1,6 +1,6 @@
 // The two-filter smoother over chunks of time, a block of threads each: the information of the observations after every chunk, a
 // scan from the end in `suffixes`, is combined with the filter's states. `later_information`, if not null, is that of the
-// observations after the last chunk: eta, then J.
+// observations after the last chunk of each series: eta, then J.
 extern "C" __global__ void __launch_bounds__(256)
 chunk_two_filters(MODEL, const Sizes sizes, const real* suffixes, const real* later_information, const real* mean, const real* covariance,
                   real* smooth_mean, real* smooth_covariance) {
@@ -14,7 +14,7 @@ chunk_two_filters(MODEL, const Sizes sizes, const real* suffixes, const real* la
     const Matrix HA = work.matrix(ny, nx), product = work.matrix(nx, nx), right = work.matrix(nx, nx + 1);
     const Matrix M = work.matrix(nx, nx);
     real* const next = work.vector(nx);
-    load(later, later_information, nx);
+    load(later, later_information == nullptr ? nullptr : later_information + series * (nx + nx * nx), nx);
     if (chunk_at + 1 < n_chunks) {
         load(e, suffixes + ((chunk_at + 1) * (gridDim.x / n_chunks) + series) * filter_element_size(nx), nx);
         advance_backward(e, later, right, M, product, next, nx);
@@ -70,4 +70,38 @@ information_before_range(const Sizes sizes, const real* element, const real* lat
     advance_backward(e, x, right, M, product, gap, nx);
     store(information, x.eta, nx);
     store(information + nx, x.J, nx, nx);
+}
+
+// The state before each of n ranges from that before the first, by block 0, and the information of all observations after each
+// range on the state at its end, by block 1
+extern "C" __global__ void __launch_bounds__(256)
+states_between_ranges(const Sizes sizes, const real* elements, int n, real* mean, real* covariance, real* information) {
+    const int nx = sizes.nx;
+    WORKSPACE
+    const FilterElement e = take_filter_element(work, nx);
+    const Matrix right = work.matrix(nx, nx + 1), M = work.matrix(nx, nx), product = work.matrix(nx, nx);
+    real* const gap = work.vector(nx);
+    if (blockIdx.x == 0) {
+        const State x = take_state(work, nx);
+        load(x, mean, covariance, nx);
+        _Pragma("unroll 1") for (int k = 0; k + 1 < n; ++k) {
+            load(e, elements + k * filter_element_size(nx), nx);
+            advance(e, x, right, M, nx);
+            store(mean + (k + 1) * nx, x.m, nx);
+            store(covariance + (k + 1) * nx * nx, x.P, nx, nx);
+            __syncthreads();
+        }
+        return;
+    }
+    const Information x = take_information(work, nx);
+    load(x, nullptr, nx);
+    __syncthreads();
+    _Pragma("unroll 1") for (int k = n - 1; k >= 0; --k) {
+        store(information + k * (nx + nx * nx), x.eta, nx);
+        store(information + k * (nx + nx * nx) + nx, x.J, nx, nx);
+        __syncthreads();
+        if (k == 0) break;
+        load(e, elements + k * filter_element_size(nx), nx);
+        advance_backward(e, x, right, M, product, gap, nx);
+    }
 }

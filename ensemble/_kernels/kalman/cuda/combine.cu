@@ -1,7 +1,7 @@
 // The two-filter smoother: an information filter runs backwards over the chunks and is combined with the filter's states.
 //
 // It starts from the elements of chunks and the totals of blocks that `filter_chunks` kept. Block 0 and thread 0 hold the last
-// chunks. `later`, if not null, is the information (eta, then J packed) of the observations after the last chunk.
+// chunks. `later`, if not null, is the information (eta, then J packed) of the observations after the last chunk, of each series.
 
 __device__ __forceinline__ void load_information(Information& x, const real* from) {
     EACH(i, NX) x.eta[i] = from == nullptr ? real(0) : from[i];
@@ -29,7 +29,7 @@ combine_chunks(MODEL, const real* totals, const real* chunk_elements, const real
     FilterElement e = load_components<FilterElement>(chunk_elements + series * all * size_of<FilterElement>(), all, c), total;
     block_scan(true, true, THREADS, e, total, scratch);
     Information x;
-    load_information(x, later);
+    load_information(x, later == nullptr ? nullptr : later + series * (NX + SYM));
     if (blockIdx.x > 0) {
         combine_totals(true, totals, nullptr, (int)(series + 1) * n_blocks - 1, -1, (int)blockIdx.x, total, scratch);
         advance_backward(total, x);
@@ -83,4 +83,40 @@ information_before_range(const real* totals, int n_blocks, const real* later, re
     advance_backward(total, x);
     EACH(i, NX) information[i] = x.eta[i];
     EACH(i, SYM) information[NX + i] = x.J.s[i];
+}
+
+// --- ranges of one series as the series of a launch: the element of each, a block per range
+extern "C" __global__ void __launch_bounds__(THREADS)
+range_elements(const real* totals, int n_blocks, real* elements) {
+    __shared__ FilterElement scratch[WARPS];
+    FilterElement total;
+    combine_totals(false, totals, nullptr, (int)blockIdx.x * n_blocks, 1, n_blocks, total, scratch);
+    if (threadIdx.x > 0) return;
+    write<size_of<FilterElement>()>(elements + (int64)blockIdx.x * size_of<FilterElement>(), (const real*)&total);
+}
+
+// The state before each of n ranges from that before the first, by block 0, and the information of all observations after each
+// range on the state at its end, by block 1
+extern "C" __global__ void __launch_bounds__(THREADS)
+states_between_ranges(const real* elements, int n, real* mean, real* covariance, real* information) {
+    if (threadIdx.x > 0) return;
+    if (blockIdx.x == 0) {
+        State x;
+        load_state(x, mean, covariance, 0);
+#pragma unroll 1
+        for (int k = 0; k + 1 < n; ++k) {
+            advance(load_total<FilterElement>(elements, k), x);
+            write<NX>(mean + (k + 1) * NX, x.m);
+            write_symmetric(covariance + (k + 1) * NX * NX, x.P);
+        }
+        return;
+    }
+    Information x;
+    load_information(x, nullptr);
+#pragma unroll 1
+    for (int k = n - 1; k >= 0; --k) {
+        EACH(i, NX) information[k * (NX + SYM) + i] = x.eta[i];
+        EACH(i, SYM) information[k * (NX + SYM) + NX + i] = x.J.s[i];
+        if (k > 0) advance_backward(load_total<FilterElement>(elements, k), x);
+    }
 }

@@ -15,7 +15,8 @@ from ensemble._typing import Array
 from ensemble.apps.kalman.array.square_root import last_factor, semidefinite_factor, triangle
 from ensemble.apps.kalman.array.steps import apply, observed_covariance, symmetric
 from ensemble.apps.kalman.diffuse import proper_series
-from ensemble.apps.kalman.filters import any_true, filtered, kalman_filter
+from ensemble.apps.kalman.filtering import kalman_filter
+from ensemble.apps.kalman.filters import any_true, filtered
 from ensemble.apps.kalman.interop import tables
 from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
