@@ -125,6 +125,7 @@ class _Run:
     def _on_host(self, smooth: bool) -> tuple[Any, np.ndarray]:
         """The result, and which series of the batch it does not serve."""
         ranges = HostRanges(self.series, self.cuts, self.comm.rank)
+        result: Any
         result, sums = ranges.filtered(self.gather(ranges.elements()))
         lost = ranges.lost()
         if smooth:
@@ -153,7 +154,7 @@ class _Run:
             result: Any = FilterResult(mean, covariance, terms, from_series(series, total[None], None), series)
             seen = states[0][0, -1, 0]
             if smooth:
-                result = SmootherResult(*back, result)
+                result = SmootherResult(back[0], back[1], result)
                 seen = seen + states[3][0, 0, 0]
             lost = np.isnan(to_numpy(seen[None]))
         return result, lost.astype(np.int64)
@@ -171,9 +172,9 @@ def _chosen(series: Series, lost: np.ndarray, whole: Any, ranges: Any) -> Any:
     mask = from_series(series, asarray_like(lost > 0, _values(series.y)), n_samples_of(series))
     if isinstance(ranges, FilterResult):
         return choose_results(mask, whole, ranges)
-    parts = (select_series(mask, getattr(whole, name), getattr(ranges, name), n) for name, n in
-             (("mean", 2), ("covariance", 3)))  # fmt: skip
-    return SmootherResult(*parts, choose_results(mask, whole.filtered, ranges.filtered))
+    mean = select_series(mask, whole.mean, ranges.mean, 2)
+    covariance = select_series(mask, whole.covariance, ranges.covariance, 3)
+    return SmootherResult(mean, covariance, choose_results(mask, whole.filtered, ranges.filtered))
 
 
 def _values(a: Any) -> Any:
