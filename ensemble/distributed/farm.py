@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -115,14 +115,17 @@ def _taken(x: Any, own: np.ndarray, n: int) -> Any:
 
 def _joined(values: list[Any], counts: list[int], sample_set: Any, what: str) -> Any:
     """The results of all ranks as one."""
-    first = values[0]
+    first, kind = values[0], cast(Any, type(values[0]))
     require(len({type(value) for value in values}) == 1, "farm", what, "be of one type on all ranks",
             " and ".join(sorted({kind_of(value) for value in values})))  # fmt: skip
     if isinstance(first, Ensemble):
         return _joined_ensembles(values, counts, sample_set, what)
-    if hasattr(type(first), "joined"):
-        return type(first).joined(values, counts, sample_set)
-    again = lambda parts, name: _joined(parts, counts, sample_set, f"{name} of {what}")
+    if hasattr(kind, "joined"):
+        return kind.joined(values, counts, sample_set)
+
+    def again(parts: list[Any], name: str) -> Any:
+        return _joined(parts, counts, sample_set, f"{name} of {what}")
+
     if isinstance(first, dict):
         require_same([list(value) for value in values], "farm", f"keys of {what}")
         return {key: again([value[key] for value in values], repr(key)) for key in first}
@@ -134,10 +137,10 @@ def _joined(values: list[Any], counts: list[int], sample_set: Any, what: str) ->
     if isinstance(first, tuple):
         require_same([len(value) for value in values], "farm", f"the length of {what}")
         parts = [again([value[k] for value in values], f"entry {k}") for k in range(len(first))]
-        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+        return kind(*parts) if hasattr(first, "_fields") else tuple(parts)
     if dataclasses.is_dataclass(first):
         names = [field.name for field in dataclasses.fields(first) if field.init]
-        return type(first)(**{name: again([getattr(value, name) for value in values], name) for name in names})
+        return kind(**{name: again([getattr(value, name) for value in values], name) for name in names})
     if is_array(first) and first.ndim:
         fits = all(value.shape[-1] == count for value, count in zip(values, counts, strict=True))
         seen = f"shapes {[tuple(value.shape) for value in values]} for {counts} samples"

@@ -56,7 +56,7 @@ def share_threads() -> None:
 
 
 def require_one_process(advice: str) -> None:
-    """Refuse a command of which a launcher started several copies; rank 0 alone says so.
+    """Refuse a command of which a launcher started several copies; rank 0 alone prints the error.
 
     Raises
     ------

@@ -84,8 +84,7 @@ class RankRanges:
         """
         given = elements, np.int32(self.n_ranges), *self.before, self.information
         if self.size is not None:
-            kernel = time_ranges.function(*self.size, "states_between_ranges")
-            kernel((2,), (launch.THREADS,), given)
+            time_ranges.launch_between_ranges(self.size, given)
         else:
             nx = self.before[0].shape[-1]
             block_launch.launcher(self.states[0], nx, nx)("states_between_ranges", 2, *given)

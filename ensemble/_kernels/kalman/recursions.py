@@ -190,7 +190,7 @@ def _empty(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
 
 
 def _run_generated(name, ny, inputs, starts, outs, predict_first, n_steps=None):
-    """Run a generated recursion, over as many steps as its outputs have unless `n_steps` says so."""
+    """Run a generated recursion, over `n_steps`, by default as many as its outputs have."""
     n_series, _, nx = outs[0].shape
     n_steps = n_steps or max(out.shape[1] for out in outs)
     dtype, recursion = outs[0].dtype, RECURSIONS[name]

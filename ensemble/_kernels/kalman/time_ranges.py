@@ -30,7 +30,7 @@ from ensemble._kernels.kalman.launch import (
     zero_flags_on,
 )
 
-__all__ = ["filter_ranges", "time_range_of", "two_filter_ranges"]
+__all__ = ["filter_ranges", "launch_between_ranges", "time_range_of", "two_filter_ranges"]
 
 
 class _ThreadTimeRange:
@@ -109,6 +109,11 @@ class _ThreadTimeRange:
 def time_range_of(nx: int, ny: int) -> Any:
     """The class that launches kernels for a size."""
     return _ThreadTimeRange if max(nx, ny) <= LARGEST else block_launch.BlockTimeRange
+
+
+def launch_between_ranges(size: tuple[str, int, int], arguments: tuple[Any, ...]) -> None:
+    """Queue the kernel of the states between ranges, for a type, nx and ny."""
+    function(*size, "states_between_ranges")((2,), (THREADS,), arguments)
 
 
 def _reduced_ranges(

@@ -46,6 +46,14 @@ def with_gaps(y, seed=7193):
     return y
 
 
+def arguments_of(B, T, nx, ny, dtype=np.float64):
+    """Parts of a random model with gaps, its observations, and the arguments of kernels but for `predict_first`."""
+    parts, y = random_parts(T, nx, ny, batch=(B,), dtype=dtype)
+    y = with_gaps(y).astype(dtype)
+    arrays = [parts[name] for name in ("F", "Q", "H", "R", "u", "d")]
+    return parts, y, (*arrays, y, parts["m0"], parts["P0"])
+
+
 def conditioned(parts, y, last=None, prior_at="before"):
     """Means (T, nx), covariances (T, nx, nx) of all states given ``y[: last + 1]``, and log p(y[: last + 1])."""
     F, Q, H, R, m0, P0, u, d = (parts[n] for n in ("F", "Q", "H", "R", "m0", "P0", "u", "d"))

@@ -20,7 +20,7 @@ from ensemble.apps.kalman.devices import compiled, split
 from ensemble.scalar import Ensemble
 from tests import nvrtc
 from tests.apps.kalman.emulation import emulate
-from tests.apps.kalman.models import close, exact_observations, random_parts, turned, with_gaps
+from tests.apps.kalman.models import arguments_of, close, exact_observations, random_parts, turned, with_gaps
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +44,6 @@ CASES = [
     (1, 600, 1, 1, 2, False),
     (2, 517, 1, 1, 4, True),
 ]
-
-
-def arguments_of(B, T, nx, ny, dtype=np.float64):
-    parts, y = random_parts(T, nx, ny, batch=(B,), dtype=dtype)
-    y = with_gaps(y).astype(dtype)
-    arrays = [parts[name] for name in ("F", "Q", "H", "R", "u", "d")]
-    return parts, y, (*arrays, y, parts["m0"], parts["P0"])
 
 
 @pytest.mark.parametrize("B, T, nx, ny, chunk, predict_first", CASES)

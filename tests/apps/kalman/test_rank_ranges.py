@@ -9,8 +9,7 @@ from ensemble.apps.kalman.devices import compiled, ranks
 from ensemble.apps.kalman.devices.time_cuts import time_cuts
 from ensemble.distributed import serial
 from tests.apps.kalman.emulation import emulate
-from tests.apps.kalman.models import close
-from tests.apps.kalman.test_cuda_source import arguments_of
+from tests.apps.kalman.models import arguments_of, close
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ class _Group:
     first: int
     count: int
     series: Series
-    result: FilterResult | None = None
+    result: Any = None
 
 
 class HostRanges:
@@ -78,7 +78,8 @@ class HostRanges:
             m[...], P[...] = m0, P0
         else:
             A[...] = np.eye(nx)
-        return filter_elements(*steps, A, m, P, np.zeros_like(m), np.zeros_like(P))
+        found: tuple[np.ndarray, ...] = filter_elements(*steps, A, m, P, np.zeros_like(m), np.zeros_like(P))
+        return found
 
     def _unpacked(self, rows: np.ndarray) -> list[np.ndarray]:
         """Elements (A, b, C, eta, J) of all ranges."""
@@ -112,8 +113,11 @@ class HostRanges:
             m0, P0 = (from_series(series, a[self.first], self.n_samples) for a in (self.m, self.P))
             series = replace(series, m0=m0, P0=P0, predict_first=True)
         names = ("mean", "covariance", "log_likelihoods")
-        parts = [self._joined([getattr(group.result, name) for group in self.groups]) for name in names]
-        return FilterResult(*parts, parts[2], series, by_roots=self._by_roots()), np.concatenate(sums)
+        mean, covariance, terms = (
+            self._joined([getattr(group.result, name) for group in self.groups]) for name in names
+        )
+        result = FilterResult(mean, covariance, terms, terms, series, by_roots=self._by_roots())
+        return result, np.concatenate(sums)
 
     def _rows(self, group: _Group, a: Array) -> np.ndarray:
         """An array of a group's ranges without an axis of time as (ranges, n)."""
@@ -200,7 +204,7 @@ class HostRanges:
             gain = rts_gain(series.at("F", 0), series.at("Q", 0), series.at("u", 0), m, P)
             again = smooth(*gain, mean, covariance)
             other = self._rows(group, differ(end, again, series.at("R", 0), P))
-        return other.any(axis=0)
+        return np.asarray(other.any(axis=0))
 
 
 def _ranges_of(series: Series, start: int, count: int, length: int) -> Series:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
-from ensemble._check import integer, one_of, require
+from ensemble._check import integer, kind_of, one_of, require
 from ensemble._compile.streams import on_device_of
 from ensemble._kernels.kalman.rank_ranges import RankRanges
 from ensemble._kernels.kalman.recursions import LARGEST
@@ -30,7 +30,7 @@ from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.series import Series
 from ensemble.distributed.agreement import agreement, require_communicator, require_same
-from ensemble.distributed.messages import all_largest, gathered
+from ensemble.distributed.messages import all_largest, device_messages_for, gathered
 
 __all__ = ["filter_over_ranks", "smooth_over_ranks"]
 
@@ -63,7 +63,11 @@ def _prepared(
         n_ranges = integer(n_ranges, function, "n_ranges", minimum=1)
         series = aligned(model, y, mask, function)
         about = series.F.shape[-1], series.y.shape[-1], series.batch, str(series.y.dtype).split(".")[-1]
-        own = series.n_steps, (*about, n_samples_of(series) or 0, n_ranges, method), _way_of(series, method)
+        way = _way_of(series, method)
+        reached = way != "cuda" or comm.size == 1 or device_messages_for(comm, series.y) is not None
+        wanted, advice = "be that of distributed.devices for arrays of CuPy", "Use distributed.devices(comm)."
+        require(reached, function, "comm", wanted, kind_of(comm), advice)
+        own = series.n_steps, (*about, n_samples_of(series) or 0, n_ranges, method), way
     told = comm.allgather(own)
     require_same([said for _, said, _ in told], function, "sizes, batch, type, samples, n_ranges and method of y")
     cuts = time_cuts(sum(n for n, *_ in told), comm.size, n_ranges, function)
@@ -121,6 +125,7 @@ class _Run:
     def _on_host(self, smooth: bool) -> tuple[Any, np.ndarray]:
         """The result, and which series of the batch it does not serve."""
         ranges = HostRanges(self.series, self.cuts, self.comm.rank)
+        result: Any
         result, sums = ranges.filtered(self.gather(ranges.elements()))
         lost = ranges.lost()
         if smooth:
@@ -149,7 +154,7 @@ class _Run:
             result: Any = FilterResult(mean, covariance, terms, from_series(series, total[None], None), series)
             seen = states[0][0, -1, 0]
             if smooth:
-                result = SmootherResult(*back, result)
+                result = SmootherResult(back[0], back[1], result)
                 seen = seen + states[3][0, 0, 0]
             lost = np.isnan(to_numpy(seen[None]))
         return result, lost.astype(np.int64)
@@ -167,9 +172,9 @@ def _chosen(series: Series, lost: np.ndarray, whole: Any, ranges: Any) -> Any:
     mask = from_series(series, asarray_like(lost > 0, _values(series.y)), n_samples_of(series))
     if isinstance(ranges, FilterResult):
         return choose_results(mask, whole, ranges)
-    parts = (select_series(mask, getattr(whole, name), getattr(ranges, name), n) for name, n in
-             (("mean", 2), ("covariance", 3)))  # fmt: skip
-    return SmootherResult(*parts, choose_results(mask, whole.filtered, ranges.filtered))
+    mean = select_series(mask, whole.mean, ranges.mean, 2)
+    covariance = select_series(mask, whole.covariance, ranges.covariance, 3)
+    return SmootherResult(mean, covariance, choose_results(mask, whole.filtered, ranges.filtered))
 
 
 def _values(a: Any) -> Any:

@@ -31,16 +31,16 @@ def by_rank_0(series: Series, comm: Any, cuts: TimeCuts, smooth: bool, function:
     """The result for the steps of this rank, of the recursion over the whole series on rank 0."""
     meet(comm)
     told = comm.gather({name: _hosted(getattr(series, name)) for name in STEPS})
-    n_batch, pieces, shared = len(series.batch), None, None
+    n_batch = len(series.batch)
+    pieces: Any = None
+    shared: Any = None
     with agreement(comm):
         if comm.rank == 0:
             with on_device_of(_values(series.y)):
                 whole = marked_without_density(_joined(series, told))
-                result: Any = (
-                    rts(whole, "sequential", "chunked") if smooth else filtered(whole, "sequential", "chunked")
-                )
-            last = result.filtered if smooth else result
-            arrays = [last.mean, last.covariance, last.log_likelihoods, *([result.mean, result.covariance] * smooth)]
+                found: Any = rts(whole, "sequential", "chunked") if smooth else filtered(whole, "sequential", "chunked")
+            last = found.filtered if smooth else found
+            arrays = [last.mean, last.covariance, last.log_likelihoods, *([found.mean, found.covariance] * smooth)]
             hosted = [_hosted(a) for a in arrays]
             pieces = [[a[(slice(None),) * n_batch + (cuts.of_rank(r),)] for a in hosted] for r in range(comm.size)]
             shared = _hosted(last.log_likelihood), None if last.by_roots is None else _hosted(last.by_roots)
@@ -53,10 +53,10 @@ def by_rank_0(series: Series, comm: Any, cuts: TimeCuts, smooth: bool, function:
         if before is not None:
             m0, P0 = (_like(a, series) for a in before)
             series = replace(series, m0=m0, P0=P0, predict_first=True)
-        parts = [_like(a, series) for a in own]
+        mean, covariance, terms, *back = (_like(a, series) for a in own)
         roots = None if by_roots is None else _like(by_roots, series)
-        filter_result = FilterResult(*parts[:3], _like(total, series), series, by_roots=roots)
-    return SmootherResult(*parts[3:], filter_result) if smooth else filter_result
+        result = FilterResult(mean, covariance, terms, _like(total, series), series, by_roots=roots)
+    return SmootherResult(back[0], back[1], result) if smooth else result
 
 
 def _before(piece: list[np.ndarray], n_batch: int) -> tuple[np.ndarray, np.ndarray]:
