@@ -212,6 +212,8 @@ span = 0.1
 """
 
 MODEL = """
+import time
+
 import numpy as np
 import ensemble as en
 from scipy import stats
@@ -222,6 +224,7 @@ def lorenz(x, t, xp):
     return 10.0 * (x[1] - x[0]), x[0] * (28.0 - x[2]) - x[1], x[0] * x[1] - 8.0 / 3.0 * x[2]
 
 def line(x):
+    time.sleep(0.05)
     total = x.a
     for _ in range(300):
         total = total * 0.999 + 0.001 * x.s
@@ -230,16 +233,16 @@ def line(x):
 
 COMMANDS = {
     "gbees": (["gbees", "grid.toml", "--factor", "1.5", "--out", "out.npz"], ["--resume"], "out.npz"),
-    "study": (["run", "model.py:line", "-n", "2048", "--store", "study"], None, "study"),
+    "study": (["run", "model.py:line", "-n", "2048", "--ensemble-size", "32", "--store", "study"], None, "study"),
 }
 
 
 def files_of(path):
-    """The bytes of a file, or of all files of a folder, the notes of the command aside."""
+    """The bytes of a file, or of all files of a folder, but for the one that names the folder of the model."""
     if path.is_file():
         with np.load(path) as found:
             return leaves({name: found[name] for name in found.files})
-    found = sorted(p for p in path.rglob("*") if p.is_file() and "origin" not in p.name)
+    found = sorted(p for p in path.rglob("*") if p.is_file() and p.name != "command.json")
     return leaves([(str(p.relative_to(path)), p.read_bytes()) for p in found])
 
 
