@@ -15,7 +15,6 @@ from ensemble.apps.kalman import (
     unscented_kalman_filter,
 )
 from ensemble.apps.kalman.array import exact_rank
-from ensemble.apps.kalman.array.exact_rank import counts_of
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.digits import in_many_digits
 from tests.apps.kalman.models import as_nonlinear
@@ -135,36 +134,16 @@ def test_noises_of_the_state_and_of_other_entries_are_no_failure(diffuse):
     assert bool(none.failed)
 
 
-def on_a_device(patch, asked):
-    """Arrays of NumPy count as those of a device, on which questions are noted."""
-
-    def counted(series):
-        asked.append(series.sees_exactly)
-        return counts_of(series)
-
-    patch.setattr(exact_rank, "backend_of", lambda a: "cuda")
-    patch.setattr(exact_rank, "counts_of", counted)
-
-
-@pytest.mark.parametrize("name", ["scan", "recursion", "smoother", "two filters"])
-def test_exact_entries_are_counted_on_devices_for_models_that_have_some(name, monkeypatch):
-    asked = []
-    on_a_device(monkeypatch, asked)
-    for seed in range(5):
-        parts, y = mixtures(seed, ny=1 + seed % 2)
-        assert bool(LINEAR[name](LinearGaussianModel(**parts), y).failed), seed
-        noisy = parts | {"R": np.eye(y.shape[1]) * parts["P0"].max()}
-        assert not bool(LINEAR[name](LinearGaussianModel(**noisy), y).failed), seed
-    assert asked == [True, False] * 5
-
-
-def test_nothing_of_a_device_is_read_where_no_variance_is_zero(monkeypatch):
+def test_exact_entries_are_looked_for_once_for_each_model(monkeypatch):
+    """On a device the question whether a variance is zero waits for all that was queued."""
     parts, y = mixtures(1)
-    noisy = parts | {"R": np.eye(1) * parts["P0"].max()}
-    on_a_device(monkeypatch, [])
+    exact, noisy = (LinearGaussianModel(**parts | {"R": r * np.eye(1)}) for r in (0.0, parts["P0"].max()))
+    assert bool(kalman_filter(exact, y).failed)
     monkeypatch.setattr(exact_rank, "to_numpy", None)
     monkeypatch.setattr(exact_rank, "_diagonal", None)
-    assert not bool(kalman_filter(LinearGaussianModel(**noisy), y).failed)
+    for run in (*LINEAR.values(), log_likelihood):
+        found = run(noisy, y)
+        assert np.isfinite(found if run is log_likelihood else found.mean).all()
 
 
 @pytest.mark.cuda
