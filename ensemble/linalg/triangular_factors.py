@@ -1,4 +1,7 @@
-"""`TriangularFactors`: values of an elimination for many samples, and solutions with them."""
+"""`TriangularFactors`: values of an elimination for many samples, and solutions with them.
+
+Longer than 400 lines: one class, its transpose, and the places of their values.
+"""
 
 from __future__ import annotations
 
