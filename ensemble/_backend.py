@@ -321,12 +321,33 @@ def base_of(samples: Array) -> Namespace:
 def contiguous(array: Array, dtype: Any = None) -> Array:
     """`array` with samples contiguous in memory, as the kernels require it; itself where it is so already."""
     if isinstance(array, np.ndarray):
-        return np.ascontiguousarray(array, dtype)
+        if array.nbytes <= PIECE or (array.flags.c_contiguous and dtype in (None, array.dtype)):
+            return np.ascontiguousarray(array, dtype)
+        made = np.empty(array.shape, array.dtype if dtype is None else dtype)
+        copy_in_pieces(made, array)
+        return made
     if array_api_compat.is_cupy_array(array):
         import cupy
 
         return cupy.ascontiguousarray(array, dtype)
     return array if dtype is None else array_api_compat.array_namespace(array).astype(array, dtype, copy=False)
+
+
+PIECE = 1 << 26
+"""Bytes that are copied at once: Ctrl-C is heard between two pieces, and a transposition of 64 MB takes tenths."""
+
+
+def copy_in_pieces(out: np.ndarray, given: np.ndarray) -> None:
+    """Write `given` to `out`, of the same shape, `PIECE` bytes of `out` at a time, so that Ctrl-C is heard between."""
+    if out.nbytes <= PIECE or not out.ndim:
+        out[...] = given
+        return
+    rows = max(1, PIECE * len(out) // out.nbytes)
+    for first in range(0, len(out), rows):
+        if rows == 1:
+            copy_in_pieces(out[first], given[first])
+        else:
+            out[first : first + rows] = given[first : first + rows]
 
 
 def to_device(array: Array, device: Any, stream: Any = None) -> Array:

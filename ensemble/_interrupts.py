@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-__all__ = ["apart", "checked", "ending", "held", "released", "take"]
+__all__ = ["apart", "checked", "ending", "go_on", "held", "released", "take"]
 
 Result = TypeVar("Result")
 
@@ -121,6 +121,12 @@ def ending() -> Callable[[], bool]:
     """What tells whether the call of `apart` that this thread makes was interrupted: no more of it need be done."""
     found: Callable[[], bool] = getattr(_HERE, "ended", _never)
     return found
+
+
+def go_on() -> None:
+    """Raise where the call of `apart` that this thread makes was interrupted: nobody waits for its result."""
+    if ending()():
+        raise KeyboardInterrupt
 
 
 def _never() -> bool:

@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 
 import ensemble as en
+from ensemble import _backend
+from ensemble._compile import numba as compile_numba
 from ensemble._compile.numba import compiled_arrays
 from ensemble.apps import kalman
+from ensemble.gallery import poisson
 from ensemble.krylov import WarmStart
-from tests.interrupt_cases import CASES, begun, leaves, linear, quiet, same
-from tests.interrupts_hunt import hunt
+from ensemble.linalg import CrsMatrix, Factorization, triangular_factors
+from tests.interrupt_cases import CASES, Job, begun, leaves, linear, quiet, same
+from tests.interrupts_hunt import hunt, until_heard
 
 LIBRARY = str(Path(en.__file__).parent)
 
@@ -197,6 +201,52 @@ def test_a_grid_goes_on_after_an_update_that_was_taken_back():
     assert same(sorted(run.state().items()), sorted(whole.state().items()))
 
 
+def heard_after(call, delay):
+    """Seconds until Ctrl-C, which comes after `delay`, ends a call; None where it has ended before."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return until_heard(Job(call, None, ()), delay)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def unplanned(A):
+    """The matrix on a graph of which nothing is known yet."""
+    return CrsMatrix(type(A.graph)(A.graph.indptr, A.graph.indices, A.shape), A.values)
+
+
+def test_an_order_of_elimination_of_many_rows_hears_an_interrupt():
+    A = poisson((330, 330))
+    seconds = heard_after(lambda: Factorization(unplanned(A)), 0.15)
+    assert seconds is not None and seconds < 0.3  # the order takes above a second
+
+
+@pytest.mark.parametrize("kind", ["ldlt", "lu"])
+@pytest.mark.parametrize("S", [1, 5])
+def test_long_solutions_in_memory_of_the_caller_are_those_of_short_ones(kind, S, monkeypatch):
+    A = poisson((15, 15))
+    A = CrsMatrix(A.graph, A.values * np.linspace(1.0, 2.0, S))
+    F, x = Factorization(A, kind=kind), np.random.default_rng(3).normal(size=(225, S))
+    expected = F.apply(x)
+    for module in (compile_numba, triangular_factors):
+        monkeypatch.setattr(module, "LONG", 1)
+    out = np.empty_like(x)
+    assert np.shares_memory(F.apply(x, out=out), out)
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(F.apply(x), expected)
+
+
+@pytest.mark.parametrize("shape", [(7, 3, 5), (1, 40, 3), (64,), (2, 1, 1, 50), (0, 3)], ids=str)
+def test_large_copies_go_piece_by_piece(shape, monkeypatch):
+    monkeypatch.setattr(_backend, "PIECE", 100)
+    a = np.random.default_rng(3).normal(size=shape)
+    for given in (a, a.T, a[::-1], np.moveaxis(a, 0, -1)):
+        for dtype in (None, np.float32):
+            made = _backend.contiguous(given, dtype)
+            assert made.flags.c_contiguous and (given.flags.c_contiguous and dtype is None) == (made is given)
+            np.testing.assert_array_equal(made, given.astype(dtype or given.dtype))
+
+
 GRID = """
 drift = "model.py:lorenz"
 mean = [-11.5, -10.0, 9.5]
@@ -212,6 +262,8 @@ span = 0.1
 """
 
 MODEL = """
+import time
+
 import numpy as np
 import ensemble as en
 from scipy import stats
@@ -222,6 +274,7 @@ def lorenz(x, t, xp):
     return 10.0 * (x[1] - x[0]), x[0] * (28.0 - x[2]) - x[1], x[0] * x[1] - 8.0 / 3.0 * x[2]
 
 def line(x):
+    time.sleep(0.05)
     total = x.a
     for _ in range(300):
         total = total * 0.999 + 0.001 * x.s
@@ -230,16 +283,16 @@ def line(x):
 
 COMMANDS = {
     "gbees": (["gbees", "grid.toml", "--factor", "1.5", "--out", "out.npz"], ["--resume"], "out.npz"),
-    "study": (["run", "model.py:line", "-n", "2048", "--store", "study"], None, "study"),
+    "study": (["run", "model.py:line", "-n", "2048", "--ensemble-size", "32", "--store", "study"], None, "study"),
 }
 
 
 def files_of(path):
-    """The bytes of a file, or of all files of a folder, the notes of the command aside."""
+    """The bytes of a file, or of all files of a folder, but for the one that names the folder of the model."""
     if path.is_file():
         with np.load(path) as found:
             return leaves({name: found[name] for name in found.files})
-    found = sorted(p for p in path.rglob("*") if p.is_file() and "origin" not in p.name)
+    found = sorted(p for p in path.rglob("*") if p.is_file() and p.name != "command.json")
     return leaves([(str(p.relative_to(path)), p.read_bytes()) for p in found])
 
 

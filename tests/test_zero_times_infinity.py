@@ -101,6 +101,63 @@ def test_the_taylor_coefficients_of_a_clipped_root_at_zero_are_zero():
     assert [0.0 if c is None else float(c) for c in row] == [0.0] * 6
 
 
+PI = np.pi
+AT_ZERO = {
+    "a root": (lambda t, y, xp: xp.sqrt(t), 2.0 / 3.0),
+    "a root of a square": (lambda t, y, xp: xp.sqrt(t * t), 0.5),
+    "a root of a fourth power": (lambda t, y, xp: xp.sqrt(t * t * t * t), 1.0 / 3.0),
+    "a power": (lambda t, y, xp: t**0.3, 1.0 / 1.3),
+    "a power by a value": (lambda t, y, xp: t ** (0.3 + 0.0 * t), 1.0 / 1.3),
+    "a high power": (lambda t, y, xp: t**2.5, 1.0 / 3.5),
+    "a power of itself": (lambda t, y, xp: t**t, 0.78343051071213440705),  # sum of (-1)^(n+1) n^-n
+    "a norm": (lambda t, y, xp: xp.sqrt(t * t + (2.0 * t) ** 2), 5.0**0.5 / 2.0),
+    "hypot": (lambda t, y, xp: xp.hypot(t, 2.0 * t), 5.0**0.5 / 2.0),
+    "abs": (lambda t, y, xp: xp.abs(t), 0.5),
+    "atan2": (lambda t, y, xp: xp.atan2(2.0 * t, t), np.arctan(2.0)),
+    "asin": (lambda t, y, xp: xp.asin(1.0 - t), PI / 2 - 1.0),
+    "acos": (lambda t, y, xp: xp.acos(1.0 - t * t), PI / 2 + 2.0 - 8.0**0.5),
+    "acosh": (lambda t, y, xp: xp.acosh(1.0 + t), 2.0 * np.arccosh(2.0) - 3.0**0.5),
+    "t log t": (lambda t, y, xp: xp.where(t > 0.0, t * xp.log(t), 0.0), -0.25),
+    "sin t / t": (lambda t, y, xp: xp.where(t == 0.0, 1.0, xp.sin(t) / t), 0.94608307036718301494),
+    "a root of a wave": (lambda t, y, xp: xp.sqrt(xp.sin(2.0 * PI * t) ** 2), 2.0 / PI),
+    "a power of a wave": (lambda t, y, xp: (xp.sin(2.0 * PI * t) ** 2) ** 0.75, 0.55641789444938187),
+}
+"""Right-hand sides that have a value and no series at t = 0, and their integrals from 0 to 1."""
+
+FEW = ("a root", "a norm", "a power", "a power of itself", "acosh", "a root of a wave")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.slow) for name in AT_ZERO]
+)
+def test_taylor_steps_away_from_where_there_is_no_series(name):
+    f, exact = AT_ZERO[name]
+    made = ode.solve(lambda t, y, p, xp: [f(t, y, xp)], [0.0], (0.0, 1.0), method="taylor", rtol=1e-8, atol=1e-10)
+    assert made.status.tolist() == [1]
+    np.testing.assert_allclose(made.y.samples[0, 0], exact, rtol=2e-7)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_taylor_starts_from_rest_under_a_drag_of_the_speed():
+    def f(t, y, p, xp):
+        speed = xp.sqrt(y[0] ** 2 + y[1] ** 2)
+        return [p[0] - y[0] * speed, -y[1] * speed]
+
+    g = np.array([1.0, 0.0, 4.0])
+    for end in (1.0, -0.5):
+        made = ode.solve(f, [0.0, 0.0], (0.0, end), p=[Ensemble(g)], method="taylor", rtol=1e-8, atol=1e-12)
+        assert made.status.tolist() == [1, 1, 1]
+        exact = np.sqrt(g) * (np.tanh if end > 0.0 else np.tan)(np.sqrt(g) * end)
+        np.testing.assert_allclose(made.y.samples[0], exact, rtol=1e-7, atol=1e-10)
+        np.testing.assert_array_equal(made.y.samples[1], 0.0)
+
+
+def test_every_function_with_a_value_and_no_series_is_tried():
+    tried = {"sqrt": "a root", "pow": "a power", "asin": "asin", "acos": "acos", "acosh": "acosh"}
+    assert set(SINGULAR) == set(tried) and set(tried.values()) <= set(AT_ZERO)
+
+
 def drain(t, y, p, xp):
     return [0.1 * p[0] - xp.sqrt(xp.maximum(y[0], 0.0))]
 

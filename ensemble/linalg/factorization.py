@@ -17,7 +17,7 @@ from ensemble._check import one_of, require
 from ensemble._compile.numba import heard
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.growth import element_growth
-from ensemble._kernels.direct.inverse import selected_inverse
+from ensemble._kernels.direct.inverse import FilledGraph, selected_inverse
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.linalg.backward_errors import error_limit, larger_error
 from ensemble.linalg.bridge import factors as bridge
@@ -42,6 +42,9 @@ NAME = "Factorization"
 GROWTH = 100.0
 """Growth of entries up to which products with a factorisation are not judged."""
 
+
+FILLED_WORK = 100
+"""Multiply-adds that take as long as one value in the graph of the inverse, about."""
 
 N_JUDGED = 4
 """Products of a factorisation that are judged before the growth of its entries is worked out."""
@@ -132,8 +135,10 @@ class Factorization(TriangularFactors):
 
     def _plan_for(self, A: CrsMatrix, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         if self._matching == "mean" and not symmetric:
-            rows = matched_rows(A.graph, NAME, mean_weights(host_matrix(A, NAME)))
-            return elimination_of(A.graph, False, rows, ordering)
+            weights = mean_weights(host_matrix(A, NAME))
+            return self._heard_plan(
+                A.graph, lambda: elimination_of(A.graph, False, matched_rows(A.graph, NAME, weights), ordering)
+            )
         return super()._plan_for(A, symmetric, ordering)
 
     # --- other values on the graph
@@ -354,9 +359,13 @@ class Factorization(TriangularFactors):
     # --- entries of the inverse
     @cached_property
     def _inverse(self) -> tuple[Any, Any]:
-        graph = self.graph.kept(("filled", id(self.plan)), lambda: (self.plan, filled_graph(self.plan)))[1]
+        _, graph = self.graph.kept(("filled", id(self.plan)), lambda: (self.plan, self._filled_graph()))
         with np.errstate(all="ignore"):
             return graph, self._heard(lambda: selected_inverse(self.values, graph, None), self.values)
+
+    def _filled_graph(self) -> FilledGraph:
+        plan = self.plan
+        return heard(lambda: filled_graph(plan), FILLED_WORK * plan.n_values)
 
     def _inverse_at(self, rows: np.ndarray, columns: np.ndarray) -> Ensemble:
         """Entries (row, column) of the inverse."""

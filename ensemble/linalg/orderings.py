@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import (
 
 from ensemble._backend import to_numpy
 from ensemble._check import array_of, message, require
+from ensemble._interrupts import go_on
 from ensemble._kernels.direct import elimination as kernels
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.flat import flat_list
@@ -128,7 +129,9 @@ def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int, ordering: 
     methods = [ORDERINGS[ordering]] if ordering != "auto" else [minimum_degree, nested_dissection][: 1 + (n >= LARGE)]
     found = []
     for method in methods:
+        go_on()
         order = method(pattern.indptr, pattern.indices)
+        go_on()
         place = inverse_order(order)
         moved = symmetric_pattern(place[rows], place[columns], n)
         parent = kernels.elimination_tree(moved.indptr, moved.indices)
@@ -163,9 +166,11 @@ def elimination_of(
     i, j, entries = _moved_entries(graph, symmetric, pivots, ordering)
     entries = entries if sources is None else sources[entries]
     orders = pivots[ordering], ordering
+    go_on()  # after an interrupt, before the memory for fill is taken
     moved = symmetric_pattern(i, j, n)
     upper = kernels.filled(moved.indptr, moved.indices, kernels.elimination_tree(moved.indptr, moved.indices))
     lower = _transposed(upper[0], upper[1], n)
+    go_on()
     count = kernels.count_multiply_adds(lower[1], upper[0], symmetric)
     n_values = n + upper[1].size * (1 if symmetric else 2)
     if not symmetric and count <= EXACT_MULTIPLY_ADDS:

@@ -1,4 +1,7 @@
-"""`TriangularFactors`: values of an elimination for many samples, and solutions with them."""
+"""`TriangularFactors`: values of an elimination for many samples, and solutions with them.
+
+Longer than 400 lines: one class, its transpose, and the places of their values.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, is_traced, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, copy_in_pieces, is_traced, to_numpy
 from ensemble._check import floating, kind_of, message, one_of, places_of, require, samples_text
-from ensemble._compile.numba import heard
+from ensemble._compile.numba import LONG, heard
 from ensemble._kernels.direct.by_tiles import (
     empty_tiles,
     factorized_tiles,
@@ -39,6 +42,9 @@ __all__ = ["TransposedFactors", "TriangularFactors", "put_samples", "with_capaci
 
 Factors = TypeVar("Factors", bound="TriangularFactors")
 Result = TypeVar("Result")
+
+PLAN_WORK = 1000
+"""Multiply-adds that take as long as one entry of a graph in an order of elimination, about."""
 
 
 class TriangularFactors(LinearOperator):
@@ -92,8 +98,14 @@ class TriangularFactors(LinearOperator):
     def _plan_for(self, A: CrsMatrix, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         """The elimination of `A`, made once per graph."""
         key = (self.name, symmetric, ordering if isinstance(ordering, str) else ordering.tobytes(), *self._options)
-        plan: Elimination = A.graph.kept(key, lambda: self._planned(A.graph, symmetric, ordering))
+        plan: Elimination = A.graph.kept(
+            key, lambda: self._heard_plan(A.graph, lambda: self._planned(A.graph, symmetric, ordering))
+        )
         return plan
+
+    def _heard_plan(self, graph: CrsGraph, call: Callable[[], Result]) -> Result:
+        """What is worked out from a graph; Ctrl-C is heard meanwhile."""
+        return heard(call, PLAN_WORK * (graph.nnz + graph.shape[0]))
 
     def _put(self, A: CrsMatrix, b: Any = None) -> Any:
         """The numbers of the matrix `A` on this graph; the product with bare `b` of the same samples, or None.
@@ -250,20 +262,25 @@ class TriangularFactors(LinearOperator):
     def _solve(self, b: Any, transposed: bool, out: Any = None) -> Any:
         tiles = self.tiles
         if tiles is not None and type(b) is np.ndarray and (b.dtype == self.dtype or self.plan.flat is None):
-            if out is not None:
-                return solved_tiles(tiles, self.plan, b, transposed, out)
-            return self._heard_solution(lambda: solved_tiles(tiles, self.plan, b, transposed, None), b)
+            return self._heard_solution(lambda place: solved_tiles(tiles, self.plan, b, transposed, place), b, out)
         values = self.values
         if values.shape[1] != 1 and b.shape[2] == 1:
             b = contiguous(array_namespace(b).broadcast_to(b, (*b.shape[:2], values.shape[1])))
         with np.errstate(all="ignore"):
-            if out is not None or type(values) is not np.ndarray:
+            if type(values) is not np.ndarray:
                 return factor_solve(values, self.plan, b, transposed, out)
-            return self._heard_solution(lambda: factor_solve(values, self.plan, b, transposed, None), b)
+            return self._heard_solution(lambda place: factor_solve(values, self.plan, b, transposed, place), b, out)
 
-    def _heard_solution(self, call: Callable[[], Result], b: Any) -> Result:
-        """A substitution with `b`, shape (n, k, n_samples), into new memory; Ctrl-C is heard while it runs."""
-        return heard(call, self.plan.n_values * b.shape[1] * max(b.shape[2], self.n_samples))
+    def _heard_solution(self, call: Callable[[Any], Any], b: Any, out: Any) -> Any:
+        """A substitution with `b`, shape (n, k, n_samples), in `out` or new memory; Ctrl-C is heard while it runs."""
+        work = self.plan.n_values * b.shape[1] * max(b.shape[2], self.n_samples)
+        if work < LONG:
+            return call(out)
+        made = heard(lambda: call(None), work)  # after an interrupt the code goes on, and must not write to `out`
+        if out is None:
+            return made
+        copy_in_pieces(out, made)
+        return out
 
     def _with_exchanges(self, y: Any, b: Any, transposed: bool) -> Any:
         """Solutions with those of the samples that need exchanges of rows; the solutions themselves where none does."""

@@ -141,10 +141,13 @@ class System:
         """``df_i/dt`` for fixed y, `n` values; None where f_i does not depend on the time."""
         return tangents(self.graph, [t, *y, *p], {0: 1.0}, self.xp)[1]
 
-    def taylor(self, t: Any, y: Sequence[Any], p: Sequence[Any], order: int) -> tuple[list[list[Any]], list[list[Any]]]:
-        """`n` lists of coefficients c_0 to c_order with ``y_i(t + s) = sum_k c_k s**k``, None where zero; and those
-        of the derivatives, from 0 to ``order - 1``."""
-        return taylor_series(self.graph, t, y, p, order, self.xp)
+    def taylor(
+        self, t: Any, y: Sequence[Any], p: Sequence[Any], order: int
+    ) -> tuple[list[list[Any]], list[list[Any]], list[Any]]:
+        """`n` lists of coefficients c_0 to c_order with ``y_i(t + s) = sum_k c_k s**k``, None where zero; those of the
+        derivatives, from 0 to ``order - 1``; and factors that are infinite where there is no series."""
+        steep: list[Any] = []
+        return *taylor_series(self.graph, t, y, p, order, self.xp, steep), steep
 
 
 KEPT = 256

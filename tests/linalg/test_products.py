@@ -184,3 +184,16 @@ def test_the_conjugate_transpose(rng, kind):
         np.testing.assert_allclose((A.conj() @ x).sample(s), dense.conj() @ x.sample(s), rtol=1e-13)
     real = CrsMatrix(full.graph, values.real)
     assert real.conj() is real and np.array_equal((real.H @ x).samples, (real.T @ x).samples)
+
+
+def test_the_graph_of_a_product_of_many_rows_is_scipys(rng):
+    """More rows share the marks of columns where there are many columns, and rows do not fill the last share."""
+    for n, m in ((9001, 9001), (300, 20_000), (20_000, 70)):
+        left = sp.random_array((n, m), density=3.0 / m, format="csr", rng=rng)
+        right = sp.random_array((m, n), density=3.0 / n, format="csr", rng=rng)
+        A, B = (CrsMatrix(CrsGraph(a.indptr, a.indices, a.shape), a.data[:, None]) for a in (left, right))
+        expected = sp.csr_array(left @ right)
+        expected.sort_indices()
+        got = (A @ B).graph
+        np.testing.assert_array_equal(got.indptr, expected.indptr)
+        np.testing.assert_array_equal(got.indices, expected.indices)

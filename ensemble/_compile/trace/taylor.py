@@ -26,6 +26,7 @@ class Series:
 
     def __init__(self, first: Any, rule: Callable[[int], Any], is_fixed: bool = False) -> None:
         self.coefficients, self._rule, self.is_fixed = [first], rule, is_fixed
+        self.steep: Any = None  # a factor of all coefficients that is infinite where there is no series
         self._slopes: dict[int, Any] = {}
 
     def __getitem__(self, k: int) -> Any:
@@ -119,6 +120,7 @@ def root(a: Series, first: Any, xp: Namespace) -> Series:
         return _part(minus(a[k], plus(twice, square)), half, xp)
 
     result = Series(first, rule)
+    result.steep = half
     return result
 
 
@@ -137,6 +139,7 @@ def driven_inverse(first: Any, a: Series, u: Series, xp: Namespace | None = None
         return times(change, reciprocal) if xp is None else _part(change, reciprocal, xp)
 
     result = Series(first, rule)
+    result.steep = None if xp is None else reciprocal
     return result
 
 
@@ -150,6 +153,7 @@ def power(a: Series, c: Any, first: Any, xp: Namespace) -> Series:
         return _part(times(1.0 / k, minus(times(c, with_slope), own)), reciprocal, xp)
 
     result = Series(first, rule)
+    result.steep = reciprocal
     return result
 
 
@@ -201,7 +205,9 @@ def _extreme(x: Sequence[Series], condition: Any, r: Any, xp: Namespace) -> Seri
 def _general_power(x: Sequence[Series], r: Any, xp: Namespace) -> Series:
     base, exponent = x
     logarithm = driven_inverse(xp.log(base[0]), base, base)
-    return _exponential([product(exponent, logarithm)], r, xp)
+    result = _exponential([product(exponent, logarithm)], r, xp)
+    result.steep = 1.0 / base[0]
+    return result
 
 
 def _norm(x: Sequence[Series]) -> Series:
@@ -219,6 +225,7 @@ def _angle(x: Sequence[Series], r: Any, xp: Namespace) -> Series:
         return _part(times(1.0 / k, minus(turned, known)), reciprocal, xp)
 
     result = Series(r, rule)
+    result.steep = reciprocal
     return result
 
 
@@ -297,8 +304,9 @@ def _series_of(node: Node, operands: Sequence[Series], xp: Namespace) -> Series:
 
 
 def taylor_series(
-    graph: Graph, time: Any, state: Sequence[Any], parameters: Sequence[Any], order: int, xp: Namespace
-) -> tuple[list[list[Any]], list[list[Any]]]:
+    graph: Graph, time: Any, state: Sequence[Any], parameters: Sequence[Any], order: int, xp: Namespace,
+    steep: list[Any] | None = None,
+) -> tuple[list[list[Any]], list[list[Any]]]:  # fmt: skip
     """The series of the solution of ``dy/dt = f(t, y, p)`` through a point, and those of its derivatives.
 
     Parameters
@@ -311,6 +319,9 @@ def taylor_series(
         Order of the last coefficient, at least 1.
     xp : namespace
         The namespace of the values.
+    steep : list, optional
+        Is given factors that are infinite where a function, as a root at zero, has a value and no series. Its
+        coefficients are zero there, or not finite.
 
     Returns
     -------
@@ -335,6 +346,8 @@ def taylor_series(
     for node in graph.nodes:
         operands = [series[i] for i in node.inputs]
         series.append(inputs[node.value] if node.operation == "input" else _series_of(node, operands, xp))
+        if steep is not None and not (series[-1].steep is None or type(series[-1].steep) is float):
+            steep.append(series[-1].steep)
     outputs += [series[k] for k in graph.outputs]
     for k in range(order):  # in the order of the nodes: each finds what it needs, and recursion stays shallow
         for one in series:

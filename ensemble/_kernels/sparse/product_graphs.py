@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.allocation import new
-from ensemble._compile.numba import compiled, compiled_procedure, prange
+from ensemble._compile.numba import compiled, compiled_procedure, heard, prange
 
 __all__ = [
     "ROW_CHUNK", "SLAB_ROWS", "by_rows", "entries_between", "order_within_rows", "product_graph", "slab_tasks",
@@ -18,7 +18,13 @@ SLAB_ROWS = 1024
 """Fine rows of one slab of A P on the CPU."""
 
 ROW_CHUNK = 128
-"""Rows that share one marker array."""
+"""Rows that share one work array."""
+
+COLUMNS_PER_ROW = 32
+"""Columns that are marked as not met in about the time in which one row of a product is worked out."""
+
+PAIR_WORK = 5
+"""Multiply-adds that take as long as one pair of entries in the graph of a product, about."""
 
 U = np.uint64  # an unsigned index needs no test for a negative one
 NO_ROW = np.uint64(2**64 - 1)
@@ -80,13 +86,13 @@ def _entries_between(indptr, indices, low, high, new_indptr, new_indices):
 
 
 @compiled
-def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length):
+def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, rows, length):
     n_rows = indptr_a.size - 1
-    for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
+    for chunk in prange((n_rows + rows - 1) // rows):
         marker = new(n_columns, np.uint64)  # the last row in which a column was met
         for c in range(n_columns):
             marker[c] = NO_ROW
-        for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
+        for i in range(U(chunk * rows), U(min((chunk + 1) * rows, n_rows))):
             count = 0
             for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
                 row = U(indices_a[k])
@@ -99,13 +105,13 @@ def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length):
 
 
 @compiled
-def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices):
+def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, rows, indptr, indices):
     n_rows = indptr_a.size - 1
-    for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
+    for chunk in prange((n_rows + rows - 1) // rows):
         marker = new(n_columns, np.uint64)
         for c in range(n_columns):
             marker[c] = NO_ROW
-        for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
+        for i in range(U(chunk * rows), U(min((chunk + 1) * rows, n_rows))):
             place = U(indptr[i])
             for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
                 row = U(indices_a[k])
@@ -125,14 +131,17 @@ def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, i
 
 def product_graph(indptr_a, indices_a, indptr_b, indices_b, n_columns) -> tuple[Any, Any]:
     """The graph (indptr, indices) of a product A B, columns ascending in each row."""
+    rows = max(ROW_CHUNK, n_columns // COLUMNS_PER_ROW)  # that share the marks of all columns
+    given = indptr_a, indices_a, indptr_b, indices_b, n_columns, rows
+    work = PAIR_WORK * indices_a.size * (indices_b.size // max(indptr_b.size - 1, 1) + 1)
     length = np.empty(indptr_a.size - 1, np.int64)
-    _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length)
+    heard(lambda: _count_product(*given, length), work)
     indptr = np.zeros(indptr_a.size, np.int64)
     np.cumsum(length, out=indptr[1:])
     if indptr[-1] < 2**31:
         indptr = indptr.astype(np.int32)
     indices = np.empty(int(indptr[-1]), indices_b.dtype)
-    _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices)
+    heard(lambda: _fill_product(*given, indptr, indices), work)
     return indptr, indices
 
 

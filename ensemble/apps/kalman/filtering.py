@@ -77,9 +77,9 @@ def kalman_filter(
     Notes
     -----
     A series whose innovation covariance ``H P H' + R`` is singular has no density: its results are not finite from that
-    step on, and `FilterResult.failed` marks it. Other series and samples are not affected. On the CPU that includes
-    series of which more is seen without noise (R) than P0 and Q leave unknown, by the number of their variances that
-    are not zero.
+    step on, and `FilterResult.failed` marks it. Other series and samples are not affected. That includes series of
+    which more is seen without noise (R) than P0 and Q leave unknown, by the number of their variances that are not
+    zero. On a device, models whose R has a variance of zero are counted on the host.
 
     On the CPU, models of more than 8 states or observations whose F, Q, H and R are constant in time keep their gains
     and covariances once two successive predicted covariances agree to rounding: no entry (a, b) differs by more than

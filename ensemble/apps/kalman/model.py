@@ -11,7 +11,12 @@ from ensemble._backend import array_namespace, is_array, to_numpy
 from ensemble._check import kind_of, message, one_of, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.correlated import joint_covariance, uncorrelated
-from ensemble.apps.kalman.array.covariances import check_finite, check_independent, checked_covariance
+from ensemble.apps.kalman.array.covariances import (
+    check_finite,
+    check_independent,
+    checked_covariance,
+    has_zero_variances,
+)
 from ensemble.apps.kalman.interop.arguments import index_of, owned, real_array, with_gaps_as_nan
 from ensemble.apps.kalman.interop.statsmodels_parts import parts_of_statsmodels
 from ensemble.apps.kalman.series import (
@@ -154,6 +159,7 @@ class LinearGaussianModel:
         for name in ("Q", "R", "P0"):
             checked = checked_covariance(getattr(self, name), name, "LinearGaussianModel", in_time=name != "P0")
             setattr(self, name, checked)
+        self.sees_exactly = has_zero_variances(self.R)
         if self.diffuse is not None:
             check_finite(self.diffuse, "diffuse", "LinearGaussianModel")
             check_independent(self.diffuse, "diffuse", "LinearGaussianModel")
@@ -307,7 +313,8 @@ def aligned(
         a = parts[name] if name in parts else cast(model.diffuse, of_matrix)
         missing = len(batch) + tail - len(a.shape)
         forms[name] = xp.reshape(a, (*(1,) * missing, *a.shape)) if missing else a
-    series = Series(y=y, batch=batch, predict_first=model.prior_at == "before", index=index, **forms)
+    series = Series(y=y, batch=batch, predict_first=model.prior_at == "before", index=index,
+                    sees_exactly=model.sees_exactly, **forms)  # fmt: skip
     if model.S is None:
         return series
     S = time_first(xp, cast(model.S, of_matrix), len(batch), 2)

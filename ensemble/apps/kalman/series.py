@@ -31,6 +31,7 @@ class Series:
     `F` has shape (T or 1, *batch or 1s, nx, nx) and so on; `m0` (*batch or 1s, nx), `P0` alike; `y` (T, *batch, ny).
     `diffuse` is (*batch or 1s, nx, n_diffuse); `S` is None where noises have been made independent. `index` is that of
     a pandas table `y`. `root` is a factor of P0 where that is known with more digits than P0 shows.
+    Without `sees_exactly`, no entry is seen without noise.
     """
 
     F: Array
@@ -48,6 +49,7 @@ class Series:
     S: Array | None = None
     index: Any = None
     root: Array | None = None
+    sees_exactly: bool = True
 
     @property
     def is_mixed(self) -> bool:

@@ -5,7 +5,9 @@ Order and step follow Jorba, Zou (2005), Experimental Mathematics 14, 99-117, se
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +39,7 @@ def taylor_method(rtol: float, atol: float) -> Method:
     `Step.error` is an estimate of another kind: ``h / (p + 1)`` times the defect of the polynomial at the end of the
     step. A step whose coefficients happen to vanish is seen by it; where it is not read, it is not computed. Where f
     may jump or bend, it is the largest of those at the end and at `INSIDE`: a polynomial does not show what is ahead.
+    So it is in a step that begins where f has a value and no series, as a root at zero.
 
     Parameters
     ----------
@@ -54,23 +57,60 @@ def taylor_method(rtol: float, atol: float) -> Method:
 def _step(
     order: int, rtol: float, atol: float, system: System, t: Any, h_max: Any, y: Sequence[Any], p: Sequence[Any]
 ) -> Step:
-    series, slopes_of = system.taylor(t, y, p, order)
+    series, slopes_of, steep = system.taylor(t, y, p, order)
+    if steep:
+        series, slopes_of = _finite_part(series, slopes_of, order, system.xp)
     h = _step_size(system, series, order, rtol, atol, h_max)
     h = h if h is h_max else system.xp.where(h == h_max, h, (t + h) - t)  # a difference of two times
     new = [_horner(row, h) for row in series]
     slopes = [_horner(row, h) for row in slopes_of]
     part = h * (1.0 / (order + 1))
     error = [part * (a - b) for a, b in zip(slopes, system.f(t + h, new, p), strict=True)]
-    for theta in INSIDE if system.may_jump() else ():
+
+    def defects(theta: float) -> list[Any]:
         point = theta * h
         slopes = [_horner(row, point) for row in slopes_of]
         f = system.f(t + point, [_horner(row, point) for row in series], p)
-        error = [system.xp.maximum(abs(e), abs(part * (a - b))) for e, a, b in zip(error, slopes, f, strict=True)]
+        return [part * (a - b) for a, b in zip(slopes, f, strict=True)]
+
+    if system.may_jump():
+        for theta in INSIDE:
+            error = [system.xp.maximum(abs(e), abs(d)) for e, d in zip(error, defects(theta), strict=True)]
+    elif steep:
+        singular = functools.reduce(operator.or_, (abs(factor) == math.inf for factor in steep))
+        largest = _norm([d for theta in INSIDE[1::3] for d in defects(theta)], system.xp)
+        largest = getattr(system.xp, "seldom", system.xp.where)(singular, largest, system.xp.zeros_like(largest))
+        error = [system.xp.maximum(abs(e), largest) for e in error]
     powers = [h]
     for _ in range(order - 1):
         powers.append(powers[-1] * h)
     dense = [[0.0 * h if c is None else c * power for c, power in zip(row[1:], powers, strict=True)] for row in series]
     return Step(new, [], error, dense, h_used=h)
+
+
+Rows = list[list[Any]]
+
+
+def _finite_part(series: Rows, slopes_of: Rows, order: int, xp: Namespace) -> tuple[Rows, Rows]:
+    """The series without all coefficients from the first one that is not finite.
+
+    A root of zero has a value, and no series: what is left of it is a polynomial that a short step can follow.
+    """
+    whole: Any = None
+    rows, slopes = [[*row[:2]] for row in series], [[row[0]] for row in slopes_of]
+    for k in range(2, order + 1):
+        for value in (row[k] for row in series if not _is_known(row[k])):
+            whole = xp.isfinite(value) if whole is None else whole & xp.isfinite(value)
+        for made, given, at in ((rows, series, k), (slopes, slopes_of, k - 1)):
+            for row, old in zip(made, given, strict=True):
+                c = old[at]
+                row.append(c if whole is None or _is_known(c) else xp.where(whole, c, xp.zeros_like(c)))
+    return rows, slopes
+
+
+def _is_known(c: Any) -> bool:
+    """Whether a coefficient is zero or a number for all values."""
+    return c is None or type(c) is float
 
 
 def _horner(coefficients: Sequence[Any], h: Any) -> Any:

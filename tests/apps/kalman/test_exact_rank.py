@@ -14,6 +14,7 @@ from ensemble.apps.kalman import (
     two_filter_smoother,
     unscented_kalman_filter,
 )
+from ensemble.apps.kalman.array import exact_rank
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.digits import in_many_digits
 from tests.apps.kalman.models import as_nonlinear
@@ -131,3 +132,29 @@ def test_noises_of_the_state_and_of_other_entries_are_no_failure(diffuse):
         assert not bool(kalman_filter(LinearGaussianModel(**{**unit, **change}), y).failed), change
     none = kalman_filter(LinearGaussianModel(**unit), y)
     assert bool(none.failed)
+
+
+def test_exact_entries_are_looked_for_once_for_each_model(monkeypatch):
+    """On a device the question whether a variance is zero waits for all that was queued."""
+    parts, y = mixtures(1)
+    exact, noisy = (LinearGaussianModel(**parts | {"R": r * np.eye(1)}) for r in (0.0, parts["P0"].max()))
+    assert bool(kalman_filter(exact, y).failed)
+    monkeypatch.setattr(exact_rank, "to_numpy", None)
+    monkeypatch.setattr(exact_rank, "_diagonal", None)
+    for run in (*LINEAR.values(), log_likelihood):
+        found = run(noisy, y)
+        assert np.isfinite(found if run is log_likelihood else found.mean).all()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", ["scan", "recursion", "smoother", "two filters"])
+def test_mixtures_of_states_that_are_known_have_no_density_on_a_device(name):
+    cupy = pytest.importorskip("cupy")
+    for seed in range(8):
+        parts, y = mixtures(seed, ny=1 + seed % 2)
+        there = {part: cupy.asarray(a) for part, a in parts.items()}
+        assert bool(LINEAR[name](LinearGaussianModel(**there), cupy.asarray(y)).failed), seed
+        few = y[: parts["F"].shape[0] // y.shape[1]]
+        host = LINEAR[name](LinearGaussianModel(**parts), few)
+        got = LINEAR[name](LinearGaussianModel(**there), cupy.asarray(few))
+        assert bool(got.failed) == bool(host.failed), seed

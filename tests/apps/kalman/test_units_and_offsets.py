@@ -211,6 +211,46 @@ def test_equal_regressors_stay_undetermined():
     assert np.isfinite(smooth.covariance[-1, 0, 0]) and np.isinf(smooth.covariance[-1, 1:, 1:].diagonal()).all()
 
 
+def seasonal(seed):
+    """A trend and a season in units of 1e-8 to 1e8, with noises of 1e-12 to 1e6 that a dense Q mixes."""
+    rng = np.random.default_rng(seed)
+    s = int(rng.integers(3, 7))
+    nx = s + 1
+    F, H = np.zeros((nx, nx)), np.zeros((1, nx))
+    F[:2, :2], F[2, 2:], F[3:, 2:-1], H[0, [0, 2]] = [[1.0, 1.0], [0.0, 1.0]], -1.0, np.eye(s - 2), 1.0
+    units = 10.0 ** rng.uniform(-8, 8, nx)
+    variances = 10.0 ** rng.uniform(-12, 6, nx) * (rng.random(nx) < 0.7)
+    L = np.tril(rng.standard_normal((nx, nx)))
+    Q = L @ np.diag(variances) @ L.T
+    parts = {"F": units[:, None] * F / units, "Q": (Q + Q.T) / 2, "H": H / units, "R": [[0.25]], "m0": np.zeros(nx),
+             "P0": np.zeros((nx, nx))}  # fmt: skip
+    return parts, rng.standard_normal((2 * nx, 1)).cumsum(axis=0)
+
+
+@pytest.mark.parametrize("form", ["covariance", "square_root"])
+def test_smoothers_of_dense_noises_in_other_units_do_not_fail(form):
+    """Rows of F that are made independent by large multiples of others cannot be told from rounding in that order."""
+    for seed in range(14):
+        parts, y = seasonal(seed)
+        got = rts_smoother(model_of(parts), y, form=form)
+        assert not bool(got.failed), seed
+        _, _, mean, V, _ = exact(parts, y, np.eye(parts["F"].shape[0]))
+        deviation = np.sqrt(np.einsum("kii->ki", V))
+        assert np.max(np.abs(got.mean - mean) / deviation) < 1e-6, seed
+        assert np.max(np.abs(np.einsum("kii->ki", got.covariance) / deviation**2 - 1.0)) < 0.02, seed
+
+
+def test_samples_that_need_another_order_of_entries_leave_the_others_alone():
+    models = [seasonal(seed) for seed in (0, 3, 2)]
+    parts = {name: Ensemble(np.stack([m[name] for m, _ in models], axis=-1)) for name in ("F", "Q", "H")}
+    y = Ensemble(np.stack([y for _, y in models], axis=-1))
+    together = rts_smoother(model_of(models[0][0] | parts), y)
+    for i, (own, seen) in enumerate(models):
+        alone = rts_smoother(model_of(own), seen)
+        for name in ("mean", "covariance", "log_likelihood"):
+            np.testing.assert_array_equal(getattr(together, name).sample(i), getattr(alone, name), str((i, name)))
+
+
 def random_case(rng):
     """Parts of a model with diffuse regressors in units of 1e-12 to 1e12, offsets to 1e7, and any basis of them."""
     q, T = int(rng.integers(1, 4)), int(rng.integers(8, 14))

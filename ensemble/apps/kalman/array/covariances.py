@@ -11,7 +11,7 @@ from ensemble._check import bad_samples, require
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 
-__all__ = ["check_finite", "check_independent", "checked_covariance"]
+__all__ = ["check_finite", "check_independent", "checked_covariance", "has_zero_variances"]
 
 ROUNDING = 64
 """Units of rounding, times the size of a matrix, by which symmetry and eigenvalues may be off."""
@@ -30,6 +30,13 @@ def check_finite(a: Array, name: str, function: str) -> None:
     if not bool(xp.all(finite)):
         where = bad_samples(to_numpy(finite)) if isinstance(a, Ensemble) else "it"
         require(False, function, name, "be finite", f"NaN or infinity in {where}")
+
+
+def has_zero_variances(a: Array) -> bool:
+    """Whether any matrix of shape (..., n, n) has a diagonal entry that is not positive; the question synchronises."""
+    values = matrices_last(a)
+    xp = array_namespace(values)
+    return 0 not in values.shape and bool(xp.any(xp.linalg.diagonal(values) <= 0))
 
 
 def checked_covariance(a: Array, name: str, function: str, *, in_time: bool = True) -> Array:

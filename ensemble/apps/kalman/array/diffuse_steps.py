@@ -28,12 +28,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
+from ensemble.apps.kalman.array.diffuse_algebra import (
+    decorrelated,
+    decorrelated_by_noise,
+    inverse_root,
+    last_sum,
+    norms,
+    solve_gram,
+    times,
+)
 from ensemble.apps.kalman.array.square_root import semidefinite_factor, triangle
-from ensemble.apps.kalman.array.steps import LOG_2PI, apply, ldl_solve, observed_part, product
+from ensemble.apps.kalman.array.steps import LOG_2PI, observed_part, product
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
@@ -41,6 +48,9 @@ __all__ = ["DiffuseState", "Start", "diffuse_start", "diffuse_steps", "wide"]
 
 DECIDED = 1e4
 """What `g` must exceed the bound of its rounding by: its relative error is then below 1e-4, mostly below 1e-6."""
+
+SEEN = 16.0
+"""What a deviation must exceed the rounding of its own sum by, to be known to about a sixteenth."""
 
 
 class Update(NamedTuple):
@@ -55,6 +65,14 @@ class Update(NamedTuple):
     rows: Array
     logs: Array
     inverses: Array
+
+
+class _Entry(NamedTuple):
+    """One entry ``h' x + r``: h, the terms of the sums that h is, and the variance of r."""
+
+    h: Array
+    terms: Array
+    r: Array
 
 
 @dataclass(frozen=True)
@@ -85,7 +103,7 @@ class DiffuseState:
     @property
     def G(self) -> Array:
         """A factor of what multiplies kappa."""
-        return product(self.B, _inverse_root(self.N, self.free))
+        return product(self.B, inverse_root(self.N, self.free))
 
     @property
     def diffuse_covariance(self) -> Array:
@@ -109,9 +127,9 @@ class DiffuseState:
         """One transition on."""
         xp = array_namespace(F, self.whole)
         moved = product(F, self.U)
-        U = triangle(_without_known(moved, _times(xp.abs(F), _norms(self.U))), semidefinite_factor(Q))
+        U = triangle(_without_known(moved, times(xp.abs(F), norms(self.U))), semidefinite_factor(Q))
         reach = product(xp.abs(F), xp.abs(self.whole))
-        m, B, whole = _times(F, self.m) + u, product(F, self.B), product(F, self.whole)
+        m, B, whole = times(F, self.m) + u, product(F, self.B), product(F, self.whole)
         state = replace(self, m=m, U=U, B=B, whole=whole, reach=reach, age=self.age + 1)
         return replace(state, B=state._without_rounding(B, self.sizes))
 
@@ -119,9 +137,9 @@ class DiffuseState:
         """The state given `y`, the gain, and the limit of the log-density of `y`."""
         H, R, v, n_seen = observed_part(H, R, y, self.m, d, product)
         found = self.conditioned(H, R)
-        white = _times(found.rows, v)
-        term = -0.5 * (_sum(white * white * found.inverses + found.logs) + n_seen * LOG_2PI)
-        m = self.m + _times(found.gain, v)
+        white = times(found.rows, v)
+        term = -0.5 * (last_sum(white * white * found.inverses + found.logs) + n_seen * LOG_2PI)
+        m = self.m + times(found.gain, v)
         return replace(found.state, m=m), found.gain, term
 
     def smoother_gain(self, F: Array, Q: Array) -> Update:
@@ -131,48 +149,75 @@ class DiffuseState:
     def conditioned(self, H: Array, R: Array, semidefinite: bool = False) -> Update:
         """The limit of a Kalman update, but for the mean.
 
-        With `semidefinite`, entries that are already known exactly are left out; else their pivots are NaN.
+        With `semidefinite`, entries that are already known exactly are left out; else their pivots are NaN. Entries are
+        taken in turn, or for series where one cannot be told from rounding then, the clearest ones first.
         """
+        found, doubtful = self._in_turn(H, R, semidefinite)
+        values = doubtful.samples if isinstance(doubtful, Ensemble) else doubtful
+        if not bool(array_namespace(values).any(values)):
+            return found
+        return _chosen(doubtful, self._in_turn(H, R, semidefinite, ordered=True)[0], found)
+
+    def _in_turn(self, H: Array, R: Array, semidefinite: bool, ordered: bool = False) -> tuple[Update, Array]:
+        """The update by one entry after the other, and for which series another order may tell more."""
         xp, n = array_namespace(H, R, self.U, self.B), H.shape[-2]
-        rows, noise = _decorrelated(R)
+        rows, noise = decorrelated_by_noise(R, self._scales(H)) if ordered else decorrelated(R)
         H, terms = product(rows, H), product(xp.abs(rows), xp.abs(H))
-        state, size = self, _norms(self.U)
+        state, size = self, norms(self.U)
+        bound, waiting = (size if semidefinite else None), xp.ones_like(noise)
         gain: Any = None
-        logs, inverses = [], []
+        taken, logs, inverses, doubtful = [], [], [], None
         for i in range(n):
-            h, reach, row = H[..., i, :], terms[..., i, :], rows[..., i, :]
-            state, K, log, inverse, moved = state._entry(h, reach, noise[..., i], size, semidefinite)
-            size = size + moved
+            if ordered:
+                pick = state._clearest(H, terms, noise, size if bound is None else bound, waiting)
+                waiting = waiting - pick
+                h, reach, row = (last_sum((pick[..., :, None] * a).mT) for a in (H, terms, rows))
+                entry = _Entry(h, reach, last_sum(pick * noise))
+            else:
+                waiting = xp.asarray([float(j > i) for j in range(n)], dtype=noise.dtype)
+                row, entry = rows[..., i, :], _Entry(H[..., i, :], terms[..., i, :], noise[..., i])
+            state, K, log, inverse, size, bound, doubt = state._entry(entry, size, bound)
             step = K[..., :, None] * row[..., None, :]
             gain = step if gain is None else gain + step
-            rows = rows - _later(xp, _times(H, K), i)[..., :, None] * row[..., None, :]
-            logs.append(log)
-            inverses.append(inverse)
+            rows = rows - (times(H, K) * waiting)[..., :, None] * row[..., None, :]
+            doubtful = doubt if doubtful is None else xp.logical_or(doubtful, doubt)
+            for kept, value in zip((taken, logs, inverses), (row, log, inverse), strict=True):
+                kept.append(value)
         state = replace(state, U=_without_known(triangle(state.U), size))
-        return Update(state, gain, rows, xp.stack(logs, axis=-1), xp.stack(inverses, axis=-1))
+        logs, inverses = (xp.stack(kept, axis=-1) for kept in (logs, inverses))
+        if ordered:
+            rows = xp.stack([xp.broadcast_to(row, (*gain.shape[:-2], n)) for row in taken], axis=-2)
+        return Update(state, gain, rows, logs, inverses), doubtful
 
     def _entry(
-        self, h: Array, terms: Array, r: Array, size: Array, semidefinite: bool
-    ) -> tuple[DiffuseState, Array, Array, Array, Array]:
-        """The state given one entry, its gain, the logarithm of its variance, one over it, and by what U has moved.
+        self, entry: _Entry, size: Array, bound: Array | None
+    ) -> tuple[DiffuseState, Array, Array, Array, Array, Array | None, Array]:
+        """The state given one entry, its gain, the logarithm of its variance, one over it, `size`, `bound`, and doubt.
 
-        `h` and the rows of U have the rounding of the sums that they are: over `terms`, and over terms of `size`.
+        U has the rounding of sums over terms of `size`: its rows and all that was taken from them. ``a = U' h`` has
+        that of ``terms' size``, in units of `_tiny`, and ``U - X a'`` has that of a in row i ``|X[i]|`` times, which is
+        more than ``|X[i]| |a|`` where a cancels. `bound` is `size` with this. What is not known exactly must exceed
+        `bound`: with it, an entry that does not is left out. It is in doubt where it cannot be told what it fixes.
         """
+        h, terms, r = entry
         xp = array_namespace(h, self.U, self.B, self.N)
         zero, one, nan = (xp.asarray(v, dtype=self.U.dtype) for v in (0.0, 1.0, float("nan")))
-        a = _times(self.U.mT, h)
-        finite = _sum(a * a) + r
-        margin = 16.0 if semidefinite else 1.0  # there, leaving out one that is rounding is no error
-        lost = finite <= (margin * _tiny(self.U) * _sum(terms * size)) ** 2
+        a = times(self.U.mT, h)
+        length = last_sum(a * a)
+        finite, least = length + r, _tiny(self.U) * last_sum(terms * size)
+        most = least if bound is None else _tiny(self.U) * last_sum(terms * bound)
+        lost = finite <= xp.minimum(most, SEEN * least) ** 2
         chosen, pivot, ratios, unclear = self._choice(h, terms)
         fix = xp.any(chosen, axis=-1)
-        state, least = self._eliminated(chosen, pivot, ratios)
+        state, gain = self._eliminated(chosen, pivot, ratios)
         known = xp.where(lost, one, finite)
-        K = xp.where(fix[..., None], least, _times(self.U, a) / known[..., None])
+        K = xp.where(fix[..., None], gain, times(self.U, a) / known[..., None])
         X = xp.where(fix[..., None], K, K / (one + xp.sqrt(xp.where(lost, zero, r / known)))[..., None])
-        left_out = xp.logical_and(lost, xp.logical_not(fix))
-        if semidefinite:
+        left_out, doubt = xp.logical_and(lost, xp.logical_not(fix)), unclear
+        if bound is not None:
             K, X = (xp.where(left_out[..., None], zero * v, v) for v in (K, X))
+            hidden = xp.logical_and(finite <= most**2, xp.logical_not(xp.logical_or(lost, fix)))
+            doubt = xp.logical_or(doubt, hidden)
         else:
             known = xp.where(left_out, nan, known)
         added = xp.where(fix, xp.sqrt(r), zero * r)[..., None] * xp.where(fix[..., None], K, zero * K)
@@ -183,8 +228,38 @@ class DiffuseState:
         B = state.B + failed[..., None, None]
         K = K + failed[..., None]
         state = replace(state, U=U + failed[..., None, None], B=B)
-        moved = xp.abs(X) * xp.sqrt(_sum(a * a))[..., None]
-        return state, K, log + failed, xp.where(fix, zero, one / known), moved
+        moved = xp.abs(X) * xp.sqrt(length)[..., None]
+        if bound is not None:
+            bound = bound + moved + xp.abs(X) * (most / _tiny(self.U))[..., None]
+        return state, K, log + failed, xp.where(fix, zero, one / known), size + moved, bound, doubt
+
+    def _scales(self, H: Array) -> Array:
+        """The sizes of what entries with these rows may be, shape (n,)."""
+        H = array_namespace(H).abs(H)
+        return last_sum(product(product(H, self.reach), self.sizes)) + times(H, norms(self.U))
+
+    def _clearest(self, H: Array, terms: Array, noise: Array, bound: Array, waiting: Array) -> Array:
+        """One of the waiting entries, as a row of numbers 0 and 1.
+
+        Those that fix a direction come first, in the order given where their g are far from rounding, else the clearest
+        one; then the others by their deviation over its rounding.
+        """
+        xp, n = array_namespace(H, noise, self.U), H.shape[-2]
+        zero, one = (xp.asarray(v, dtype=self.U.dtype) for v in (0.0, 1.0))
+
+        def over(a: Array, b: Array) -> Array:
+            return xp.where(b > 0, a / xp.where(b > 0, b, one), xp.where(a > 0, one / _tiny(self.U), zero))
+
+        g, gap = xp.abs(product(H, self.B)), self._rounding(product(product(terms, self.reach), self.sizes))
+        clear = xp.max(xp.where(self.free[..., None, :] > 0, over(g, gap), zero), axis=-1)
+        A = product(H, self.U)
+        score = over(xp.sqrt(last_sum(A * A) + noise), _tiny(self.U) * times(terms, bound))
+        turn = xp.asarray([float(n - i) for i in range(n)], dtype=self.U.dtype)
+        fixing = xp.where(clear > DECIDED**2, 1e100 * turn, 1e50 * clear)
+        score = xp.where(waiting > 0, xp.where(clear > DECIDED, fixing, score), -one)
+        largest = score == xp.max(score, axis=-1, keepdims=True)
+        first = xp.cumulative_sum(xp.astype(largest, xp.int64), axis=-1) == 1
+        return xp.where(xp.logical_and(largest, first), one, zero)
 
     def _rounding(self, terms: Array) -> Array:
         """What the rounding of sums over `terms`, absolute values, may amount to."""
@@ -203,17 +278,17 @@ class DiffuseState:
         """
         xp = array_namespace(h, self.B, self.N)
         zero, one = (xp.asarray(v, dtype=self.B.dtype) for v in (0.0, 1.0))
-        g = _times(self.B.mT, h)
-        bound = self._rounding(_times(self.sizes.mT, _times(self.reach.mT, terms)))
+        g = times(self.B.mT, h)
+        bound = self._rounding(times(self.sizes.mT, times(self.reach.mT, terms)))
         there = xp.logical_and(self.free > 0, xp.abs(g) > bound)
         decided = xp.logical_and(there, xp.abs(g) > DECIDED * bound)
-        length = xp.sqrt(_sum(xp.moveaxis(self.N * self.N, -2, -1)))
+        length = xp.sqrt(last_sum(xp.moveaxis(self.N * self.N, -2, -1)))
         score = xp.where(decided, xp.abs(g) / xp.where(decided, length, one), -one)
         best = xp.max(score, axis=-1, keepdims=True)
         largest = xp.logical_and(decided, score == best)
         column = xp.logical_and(largest, xp.cumulative_sum(xp.astype(largest, xp.int64), axis=-1) == 1)
         fix = xp.any(column, axis=-1)
-        pivot = xp.where(fix, _sum(xp.where(column, g, zero)), one)
+        pivot = xp.where(fix, last_sum(xp.where(column, g, zero)), one)
         ratios = xp.where(xp.logical_and(self.free > 0, fix[..., None]), g / pivot[..., None], zero)
         return column, pivot, ratios, xp.logical_and(xp.any(there, axis=-1), xp.logical_not(fix))
 
@@ -223,7 +298,7 @@ class DiffuseState:
         zero = xp.asarray(0.0, dtype=self.B.dtype)
 
         def without(a: Array, factors: Array) -> Array:
-            taken = _sum(xp.where(chosen[..., None, :], a, zero))
+            taken = last_sum(xp.where(chosen[..., None, :], a, zero))
             rest = a - taken[..., :, None] * factors[..., None, :]
             return xp.where(chosen[..., None, :], zero, rest)
 
@@ -231,30 +306,23 @@ class DiffuseState:
         free = xp.where(chosen, zero, self.free)
         B = self._without_rounding(without(self.B, ratios), sizes)
         N = without(self.N, ratios)
-        b, n = (_sum(xp.where(chosen[..., None, :], a, zero)) / pivot[..., None] for a in (self.B, self.N))
-        share, log_volume = _solve_gram(N, free, _times(N.mT, n))
+        b, n = (last_sum(xp.where(chosen[..., None, :], a, zero)) / pivot[..., None] for a in (self.B, self.N))
+        share, log_volume = solve_gram(N, free, times(N.mT, n))
         volume = xp.where(xp.any(chosen, axis=-1), log_volume, self.volume)
-        return replace(self, B=B, N=N, free=free, sizes=sizes, volume=volume), b - _times(B, share)
+        return replace(self, B=B, N=N, free=free, sizes=sizes, volume=volume), b - times(B, share)
 
 
-def _times(A: Array, x: Array) -> Array:
-    return apply(A, x, product)
+def _chosen(mask: Array, a: Update, b: Update) -> Update:
+    """The update a for the series in `mask`, else b."""
+    xp = array_namespace(mask, a.gain, b.gain)
 
+    def select(x: Array, y: Array) -> Array:
+        return xp.where(xp.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim))), x, y)
 
-def _sum(a: Array) -> Array:
-    """The sum over the last axis, in order, so that it has the same bits in every stack."""
-    if type(a) is np.ndarray:
-        summed: np.ndarray = np.cumsum(a, axis=-1)[..., -1]
-        return summed
-    total = a[..., 0]
-    for i in range(1, a.shape[-1]):
-        total = total + a[..., i]
-    return total
-
-
-def _norms(U: Array) -> Array:
-    """The norms of the rows of U."""
-    return array_namespace(U).sqrt(_sum(U * U))
+    parts = {name: select(getattr(a.state, name), getattr(b.state, name)) for name in ("U", "B", "N", "free", "sizes")}
+    volume = select(a.state.volume, b.state.volume)
+    state = replace(b.state, volume=volume, **parts)
+    return Update(state, *(select(x, y) for x, y in zip(a[1:], b[1:], strict=True)))
 
 
 def _tiny(U: Array) -> float:
@@ -263,73 +331,8 @@ def _tiny(U: Array) -> float:
 
 def _without_known(U: Array, size: Array) -> Array:
     """U with zeros in the rows of components that are known exactly: rounding of sums over terms of `size`."""
-    known = _norms(U) <= _tiny(U) * size
+    known = norms(U) <= _tiny(U) * size
     return array_namespace(U).where(known[..., None], 0.0 * U, U)
-
-
-def _lengths(N: Array, free: Array) -> Array:
-    """The lengths of the columns of N; 1 where one is fixed."""
-    xp = array_namespace(N, free)
-    one = xp.asarray(1.0, dtype=N.dtype)
-    return xp.where(free > 0, xp.sqrt(_sum(xp.moveaxis(N * N, -2, -1))), one)
-
-
-def _gram(N: Array, free: Array) -> tuple[Array, Array]:
-    """``N' N`` with columns of length 1, the identity where they are fixed; and the lengths."""
-    xp = array_namespace(N, free)
-    lengths = _lengths(N, free)
-    scaled = N / lengths[..., None, :]
-    eye = xp.eye(N.shape[-1], dtype=N.dtype)
-    return product(scaled.mT, scaled) + eye * xp.where(free > 0, 0.0 * free, 1.0 + 0.0 * free)[..., None, :], lengths
-
-
-def _solve_gram(N: Array, free: Array, right: Array) -> tuple[Array, Array]:
-    """``(N' N)^-1 right`` and ``log det N' N`` of the free columns."""
-    gram, lengths = _gram(N, free)
-    _, _, solved, log_det = ldl_solve(gram, (right / lengths)[..., None], floor=_floor(N))
-    return solved[..., 0] / lengths, log_det + 2.0 * _sum(array_namespace(lengths).log(lengths))
-
-
-def _floor(N: Array) -> float:
-    """The least pivot of a Gram matrix of columns of length 1: below it there is rounding.
-
-    Columns of N are independent. Where their Gram matrix does not show it, the split of a posterior along free
-    directions is inexact; what follows from fixed directions does not depend on it.
-    """
-    return 8.0 * int(N.shape[-1]) * float(array_namespace(N).finfo(N.dtype).eps)
-
-
-def _inverse_root(N: Array, free: Array) -> Array:
-    """W with ``W W' = (N' N)^-1`` on the free columns, zero elsewhere."""
-    xp = array_namespace(N, free)
-    gram, lengths = _gram(N, free)
-    eye = xp.broadcast_to(xp.eye(N.shape[-1], dtype=N.dtype), gram.shape)
-    white, weighted, _, _ = ldl_solve(gram, eye, floor=_floor(N))  # L^-1 and D^-1 L^-1
-    root = white * xp.sqrt(xp.linalg.diagonal(weighted))[..., :, None]
-    return root.mT * (free / lengths)[..., :, None] * free[..., None, :]
-
-
-def _later(xp: Any, a: Array, i: int) -> Array:
-    """The entries of `a` after entry i; zero in place of the others."""
-    return a * xp.asarray([float(j > i) for j in range(a.shape[-1])], dtype=a.dtype)
-
-
-def _decorrelated(R: Array) -> tuple[Array, Array]:
-    """Unit lower triangular B and the diagonal of ``B R B'``, for semidefinite R."""
-    xp = array_namespace(R)
-    n = R.shape[-1]
-    zero, one = (xp.asarray(v, dtype=R.dtype) for v in (0.0, 1.0))
-    eye = xp.zeros_like(R) + xp.eye(n, dtype=R.dtype)
-    rows = [xp.concat([R[..., i, :], eye[..., i, :]], axis=-1) for i in range(n)]
-    diagonal = []
-    for j in range(n):
-        pivot = rows[j][..., j]
-        lost = pivot <= 8 * n * xp.finfo(R.dtype).eps * xp.abs(R[..., j, j])
-        inverse = xp.where(lost, zero, one / xp.where(lost, one, pivot))
-        for i in range(j + 1, n):
-            rows[i] = rows[i] - (rows[i][..., j] * inverse)[..., None] * rows[j]
-        diagonal.append(xp.where(lost, zero, pivot))
-    return xp.stack([row[..., n:] for row in rows], axis=-2), xp.stack(diagonal, axis=-1)
 
 
 class Start(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ensemble._backend import array_namespace, backend_of, to_numpy
+from ensemble._backend import array_namespace, to_numpy
 from ensemble._typing import Array
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
@@ -30,7 +30,7 @@ def steps_without_density(series: Series) -> Array | None:
 
     Each entry that is seen without noise lowers the rank of P by one. A transition raises it by no more than there are
     variances in Q that are not zero. The recursion does not show that nothing is left: rounding errors remain in P, of
-    full rank. Series on devices are not counted, where the test would synchronise.
+    full rank. Whether there is anything to count is asked once for each model, as the question synchronises a device.
     """
     counts = counts_of(series)
     if counts is None:
@@ -45,7 +45,7 @@ def counts_of(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray] | Non
 
     None where there is nothing to count. All have an axis of samples behind the others.
     """
-    if type(series.y) is not np.ndarray and backend_of(_plain(series.y)) == "cuda":
+    if not series.sees_exactly:
         return None
     exact = _diagonal(series.R, lambda variance: variance <= 0)
     if not exact.any():

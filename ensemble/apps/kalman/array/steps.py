@@ -55,10 +55,24 @@ def product(A: Array, B: Array) -> Array:
     plain = type(A) is type(B) is np.ndarray and A.dtype in COMPILED_DTYPES and B.dtype in COMPILED_DTYPES
     if not plain and backend_of(*(a.samples if isinstance(a, Ensemble) else a for a in (A, B))) != "numba":
         return A @ B
+    if (plain or type(A) is type(B) is Ensemble) and A.size * B.shape[-1] <= AT_ONCE:
+        return _summed(A.mT[..., :, :, None], B[..., :, None, :], plain)
     total = A[..., :, 0, None] * B[..., 0, None, :]
     for k in range(1, A.shape[-1]):
         total = total + A[..., :, k, None] * B[..., k, None, :]
     return total
+
+
+AT_ONCE = 1 << 14
+"""Products of entries that are worked out before they are summed; more would not stay in the cache."""
+
+
+def _summed(A: Array, B: Array, plain: bool) -> Array:
+    """The sums of ``A B`` over axis -3, of arrays or Ensembles, in order, as those of accumulations are."""
+    terms = A * B
+    if plain:
+        return np.ascontiguousarray(np.cumsum(terms, axis=-3)[..., -1, :, :])
+    return Ensemble(np.ascontiguousarray(np.cumsum(terms.samples, axis=-4)[..., -1, :, :, :]), terms.sample_set)
 
 
 def apply(A: Array, x: Array, times: Product = matmul) -> Array:
@@ -242,6 +256,14 @@ def is_singular(A: Array, scale: Array | None = None) -> Array:
 def _eliminate(A: Array, invert: Callable[[Array, int], Array]) -> tuple[Array, list[Array]]:
     """A without what lies below the diagonal; the inverse pivots, which ``invert(pivot, j)`` computes."""
     xp, inverses = array_namespace(A), []
+    if type(A) is np.ndarray:
+        A = A.copy()
+        for j in range(A.shape[-2]):
+            inverse = invert(A[..., j, j].copy(), j)
+            inverses.append(inverse)
+            below = A[..., j + 1 :, :]
+            below -= (below[..., :, j] * inverse[..., None])[..., :, None] * A[..., j, None, :]
+        return A, inverses
     for j in range(A.shape[-2]):
         inverse = invert(A[..., j, j], j)
         inverses.append(inverse)
