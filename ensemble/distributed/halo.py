@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from ensemble._backend import asarray_like
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.sparse.packed_rows import packed_rows
+from ensemble._kernels.sparse.row_passes import Passes, Travelling
 from ensemble._typing import Array
 from ensemble.distributed.messages import device_messages_for, exchanged, finish
 
@@ -66,6 +69,16 @@ class Halo:
             np.take(whole, rows, axis=0, out=buffer, mode="clip")  # the other modes copy once more
             requests.append(self.comm.Isend(buffer, dest=r, tag=TAG))
         return requests
+
+    def arriving(self, whole: Array, passes: Passes | None) -> AbstractContextManager[Array]:
+        """A context in which one kernel on the CPU reads `whole`: by `passes`, rows that need no ghost come first.
+
+        Without `passes`, and on a device, the ghosts are there when it begins.
+        """
+        if passes is None or device_messages_for(self.comm, whole) is not None:
+            return nullcontext(self.exchange(whole))
+        requests = self.start(whole)
+        return Travelling(whole, passes, partial(finish, *requests))
 
     def exchange(self, whole: Array) -> Array:
         """Fill the ghost rows of `whole` from their owners; returns `whole`.

@@ -14,6 +14,7 @@ from ensemble._compile.cuda import CHUNK
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import relaxation
 from ensemble._kernels.sparse import crs
+from ensemble._kernels.sparse.row_passes import Passes
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement
@@ -31,6 +32,9 @@ from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["RankMatrix", "require_messages", "require_whole_chunks"]
+
+EARLY_ROWS = 4096
+"""Rows that need no ghost, at least, for a pass of their own while ghosts travel: it costs a call of 10 to 20 us."""
 
 
 class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
@@ -69,6 +73,7 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
         self._nnz: int | None = None
         self._diagonal: np.ndarray | None = None
         self._copies: dict[Any, Any] = {}  # of arrays of the graph, on devices
+        self._plans: dict[str, Any] = {}  # what follows from the graph, for all matrices on it
         self._placed: tuple[Any, Any, Any] | None = None
 
     # --- what it is
@@ -182,7 +187,7 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
         made = RankMatrix(
             self.rows, self.columns, self.indptr, self.numbers, values, self.halo, self.indices, sample_set
         )
-        made._nnz, made._diagonal, made._copies = self._nnz, self._diagonal, self._copies
+        made._nnz, made._diagonal, made._copies, made._plans = self._nnz, self._diagonal, self._copies, self._plans
         return inherited(made, self)
 
     def on_graph(
@@ -229,14 +234,37 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
         """`x` and behind it the ghost rows, as their owners have them."""
         return self.halo.exchange(self.columns.space.with_ghosts(x, self.halo.n_ghosts))
 
+    def arriving(self, x: Array) -> AbstractContextManager[Array]:
+        """A context in which one kernel reads `x` and behind it the ghost rows; see `Halo.arriving`."""
+        return self.halo.arriving(self.columns.space.with_ghosts(x, self.halo.n_ghosts), self.passes)
+
+    @property
+    def passes(self) -> Passes | None:
+        """Which blocks of rows are computed while ghost rows travel; None where all rows are computed at once."""
+        if "passes" not in self._plans:
+            self._plans["passes"] = self._passes()
+        return self._plans["passes"]
+
+    def _passes(self) -> Passes | None:
+        if not self.halo.receives:
+            return None
+        bounds = self.rows.space.bounds(self.rows.n_local)
+        entries = np.flatnonzero(self.indices >= self.columns.n_local)
+        rows = np.searchsorted(self.indptr, entries, side="right") - 1
+        waits = np.zeros(bounds.size - 1, bool)
+        waits[np.searchsorted(bounds, rows, side="right") - 1] = True
+        passes = Passes(bounds, waits)
+        return passes if passes.n_early >= EARLY_ROWS else None
+
     def apply(self, x: Array, out: Array = None) -> Array:
         """A x on bare arrays, shape (n_local, n_samples)."""
-        return crs.spmv(*self.arrays, self.whole(x), out)
+        with self.arriving(x) as whole:
+            return crs.spmv(*self.arrays, whole, out)
 
     def apply_dot(self, x: Array, out: Array = None) -> tuple[Array, Array]:
         """A x, and the inner product of x with it over the rows of all ranks."""
-        with in_space(self.space):
-            y, inner = crs.spmv_dot(*self.arrays, self.whole(x), out)
+        with in_space(self.space), self.arriving(x) as whole:
+            y, inner = crs.spmv_dot(*self.arrays, whole, out)
         return y, inner
 
     def apply_dot_partials(self, x: Array, out: Array = None) -> tuple[Array, Array]:
@@ -245,11 +273,13 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
 
     def residual(self, x: Array, b: Array, out: Array = None) -> Array:
         """b - A x on bare arrays."""
-        return crs.residual(*self.arrays, self.whole(x), b, out)
+        with self.arriving(x) as whole:
+            return crs.residual(*self.arrays, whole, b, out)
 
     def add_product(self, x: Array, out: Array) -> Array:
         """out += A x on bare arrays."""
-        return crs.spmv_add(*self.arrays, self.whole(x), out)
+        with self.arriving(x) as whole:
+            return crs.spmv_add(*self.arrays, whole, out)
 
     def power_step(self, dinv: Array, q: Array, scale: Array, out: Array) -> tuple[Array, Array, Array]:
         """One step of the power method for D^-1 A, with its quotient and square over the rows of all ranks."""
@@ -258,8 +288,8 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
             out = self.apply(q, out)
             out[...] = dinv * out
             return out, self.space.domain_total(q * out), self.space.domain_total(out * out)
-        with in_space(self.space):
-            found: tuple[Array, Array, Array] = relaxation.power_step(*self.arrays, dinv, self.whole(q), scale, out)
+        with in_space(self.space), self.arriving(q) as whole:
+            found: tuple[Array, Array, Array] = relaxation.power_step(*self.arrays, dinv, whole, scale, out)
         return found
 
     def __matmul__(self, x: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -77,6 +78,10 @@ class LinearOperator:
     def whole(self, x: Array) -> Array:
         """`x` with what products read of it: behind it the rows that other processes own."""
         return x
+
+    def arriving(self, x: Array) -> AbstractContextManager[Array]:
+        """A context in which one kernel reads `x` as by `whole`, while rows of other processes may still travel."""
+        return nullcontext(x)
 
     def apply_dot(self, x: Array, out: Array = None) -> tuple[Array, Array]:
         """The product with `x`, and the inner products of `x` with it, one per sample."""

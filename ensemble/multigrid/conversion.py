@@ -50,8 +50,8 @@ def converted_v_cycle(
     def finish(x: Array, a: Array, c: Array, w: Array) -> tuple[Any, Any]:
         A = level.A
         if hasattr(A, "arrays") and not isinstance(A, SymmetricCrsMatrix | BcrsMatrix):
-            with in_space(A.space):
-                inner = scaled_finish(scale, leave, *A.arrays, smoother.dinv, b, A.whole(x), a, c, w, r, out)[1]
+            with in_space(A.space), A.arriving(x) as whole:
+                inner = scaled_finish(scale, leave, *A.arrays, smoother.dinv, b, whole, a, c, w, r, out)[1]
             return out, inner
         if isinstance(A, SymmetricCrsMatrix) and scale is None:
             inner = symmetric_finish(leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)[1]

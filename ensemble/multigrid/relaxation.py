@@ -123,15 +123,18 @@ class ChebyshevSmoother:
 
     def first(self, b: Array, x: Array, c: Array, w: Array, out: Array) -> Any:
         """w = c D^-1 (b - A x), and x + w to `out`."""
-        return kernels.chebyshev_first(*self._level, b, self.A.whole(x), c, w, out)
+        with self.A.arriving(x) as whole:
+            return kernels.chebyshev_first(*self._level, b, whole, c, w, out)
 
     def step(self, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Any:
         """w = a w + c D^-1 (b - A x), and x + w to `out`."""
-        return kernels.chebyshev_step(*self._level, b, self.A.whole(x), a, c, w, out)
+        with self.A.arriving(x) as whole:
+            return kernels.chebyshev_step(*self._level, b, whole, a, c, w, out)
 
     def last(self, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Any:
         """x + a w + c D^-1 (b - A x) to `out`."""
-        return kernels.chebyshev_last(*self._level, b, self.A.whole(x), a, c, w, out)
+        with self.A.arriving(x) as whole:
+            return kernels.chebyshev_last(*self._level, b, whole, a, c, w, out)
 
     @property
     def _level(self) -> tuple[Any, ...]:

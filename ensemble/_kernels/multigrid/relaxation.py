@@ -13,6 +13,7 @@ from ensemble._compile.lanes.types import load, splat, store, stream, zeros
 from ensemble._compile.numba import compiled, output, per_width, prange, streams, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.crs import row_product, row_sum, scattered
+from ensemble._kernels.sparse.row_passes import block_lists, row_runs
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 
 __all__ = ["chebyshev_first", "chebyshev_last", "chebyshev_start", "chebyshev_step", "power_step"]
@@ -98,23 +99,24 @@ def chebyshev_last(indptr, indices, values, dinv, b, x, a, c, w, out):
 @per_width
 def _chebyshev_step(width, shared, kind, prefetch_x):
     @compiled
-    def loop(indptr, indices, values, dinv, b, x, a, c, w, out, past_cache, n_samples, first):
-        for i in prange(indptr.size - 1):
-            total = row_product(
-                indptr, indices, values, x, i, n_samples, first, shared, prefetch_x, zeros(values, width)
-            )
-            here = np.int64(i) * n_samples + first
-            inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
-            step = load(c, first, width) * (inverse * (load(b, here, width) - total))
-            if kind != FIRST:
-                step = load(a, first, width) * load(w, here, width) + step
-            new = load(x, here, width) + step
-            if kind != LAST:
-                store(w, here, step)
-            if past_cache:
-                stream(out, here, new)
-            else:
-                store(out, here, new)
+    def loop(indptr, indices, values, dinv, b, x, a, c, w, out, runs, past_cache, n_samples, first):
+        for r in prange(runs.shape[0]):
+            for i in range(runs[r, 0], runs[r, 1]):
+                total = row_product(
+                    indptr, indices, values, x, i, n_samples, first, shared, prefetch_x, zeros(values, width)
+                )
+                here = np.int64(i) * n_samples + first
+                inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
+                step = load(c, first, width) * (inverse * (load(b, here, width) - total))
+                if kind != FIRST:
+                    step = load(a, first, width) * load(w, here, width) + step
+                new = load(x, here, width) + step
+                if kind != LAST:
+                    store(w, here, step)
+                if past_cache:
+                    stream(out, here, new)
+                else:
+                    store(out, here, new)
 
     return loop
 
@@ -125,8 +127,11 @@ def _run_chebyshev(kind, indptr, indices, values, dinv, b, x, a, c, w, out):
     shared = values.shape[1] != n_samples
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, out)]
     prefetch_x = scattered(indptr, indices, x)
-    for first, width in tiles(n_samples):
-        _chebyshev_step(width, shared, kind, prefetch_x)(indptr, indices, *flat, streams(out), n_samples, first)
+    past_cache = streams(out)
+    for runs in row_runs(out.shape[0]):
+        for first, width in tiles(n_samples):
+            loop = _chebyshev_step(width, shared, kind, prefetch_x)
+            loop(indptr, indices, *flat, runs, past_cache, n_samples, first)
     return w, out
 
 
@@ -185,8 +190,11 @@ def power_step(indptr, indices, values, dinv, q, scale, out):
 @per_width
 def _power_step(width, shared, prefetch_x):
     @compiled
-    def loop(indptr, indices, values, dinv, q, scale, z, quotients, squares, bounds, past_cache, n_samples, first):
-        for block in prange(quotients.shape[0]):
+    def loop(
+        indptr, indices, values, dinv, q, scale, z, quotients, squares, bounds, blocks, past_cache, n_samples, first
+    ):
+        for k in prange(blocks.size):
+            block = blocks[k]
             quotient, square = zeros(values, width), zeros(values, width)
             factor = load(scale, first, width)
             for i in range(bounds[block], bounds[block + 1]):
@@ -216,10 +224,11 @@ def _(indptr, indices, values, dinv, q, scale, out):
     (quotients, bounds), (squares, _) = (row_blocks(n_rows, n_samples, q.dtype) for _ in range(2))
     flat = [array.reshape(-1) for array in (values, dinv, q, scale, out)]
     prefetch_x = scattered(indptr, indices, q)
-    for first, width in tiles(n_samples):
-        _power_step(width, shared, prefetch_x)(
-            indptr, indices, *flat, quotients, squares, bounds, streams(out), n_samples, first
-        )
+    past_cache = streams(out)
+    for blocks in block_lists(quotients.shape[0]):
+        for first, width in tiles(n_samples):
+            loop = _power_step(width, shared, prefetch_x)
+            loop(indptr, indices, *flat, quotients, squares, bounds, blocks, past_cache, n_samples, first)
     return out, ordered_sum(quotients), ordered_sum(squares)
 
 

@@ -20,6 +20,7 @@ from ensemble._compile.numba import compiled, per_width, prange, streams, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.crs import row_product, row_sum
+from ensemble._kernels.sparse.row_passes import block_lists
 from ensemble._kernels.sparse.row_sums import block_sums, largest_of_blocks, largest_of_chunks, ordered_sum, row_blocks
 
 __all__ = ["entry_units", "narrowed", "scaled_finish", "scaled_start"]
@@ -224,10 +225,11 @@ def scaled_finish(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r,
 def _finish(width, shared):
     @compiled
     def loop(
-        scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out, partials, bounds, past_cache, n_samples,
-        first, scaled,
+        scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out, partials, bounds, blocks, past_cache,
+        n_samples, first, scaled,
     ):  # fmt: skip
-        for block in prange(partials.size // n_samples):
+        for k in prange(blocks.size):
+            block = blocks[k]
             inner = zeros(out, width)
             for i in range(bounds[block], bounds[block + 1]):
                 total = row_product(
@@ -258,11 +260,12 @@ def _(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out):
     shared = values.shape[1] != n_samples
     partials, bounds = row_blocks(n_rows, n_samples, r.dtype)
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, r, out, partials)]
-    for first, width in tiles(n_samples):
-        _finish(width, shared)(
-            (b if scale is None else scale).reshape(-1), leave, indptr, indices, *flat, bounds, streams(out), n_samples,
-            first, scale is not None,
-        )  # fmt: skip
+    factors, past_cache = (b if scale is None else scale).reshape(-1), streams(out)
+    for blocks in block_lists(partials.shape[0]):
+        for first, width in tiles(n_samples):
+            _finish(width, shared)(
+                factors, leave, indptr, indices, *flat, bounds, blocks, past_cache, n_samples, first, scale is not None
+            )
     return out, ordered_sum(partials)
 
 

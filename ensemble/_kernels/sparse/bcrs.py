@@ -23,7 +23,7 @@ from ensemble._compile.lanes.blocks import add_block, prefetch_block
 from ensemble._compile.lanes.types import load, splat, store
 from ensemble._compile.numba import WIDTHS, compiled, output, per_width, prange, spliced, tiles
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.sparse.crs import run_of_rows
+from ensemble._kernels.sparse.row_passes import run_of_rows
 from ensemble._typing import Array
 
 __all__ = [

@@ -28,6 +28,7 @@ from ensemble._compile.numba import (
     tiles,
 )
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.sparse.row_passes import block_lists, row_runs
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
@@ -195,23 +196,15 @@ def _product(width, shared, ending, prefetch_x, one_tile):
     """
 
     @compiled
-    def loop(indptr, indices, values, x, b, y, past_cache, n_samples, first):
-        n_rows = indptr.size - 1
-        run = run_of_rows(n_rows)
+    def loop(indptr, indices, values, x, b, y, runs, past_cache, n_samples, first):
         stride, start = (width, 0) if one_tile else (n_samples, first)
-        for r in prange((n_rows + run - 1) // run):
+        for r in prange(runs.shape[0]):
             product_rows(
                 indptr, indices, values, x, b, y, past_cache, stride, start, shared, prefetch_x, ending,
-                r * run, min((r + 1) * run, n_rows), zeros(values, width),
+                runs[r, 0], runs[r, 1], zeros(values, width),
             )  # fmt: skip
 
     return loop
-
-
-@spliced
-def run_of_rows(n_rows):
-    """Rows of one run: at least 64 runs, for any number of threads, and not above 1024 rows."""
-    return max(1, min(1024, (n_rows + 63) // 64))
 
 
 @spliced
@@ -267,13 +260,11 @@ def few_sample_rows(indptr, indices, values, x, b, y, width, prefetch_x, ending,
 @per_width
 def _few_sample_product(width, prefetch_x, ending):
     @compiled
-    def loop(indptr, indices, values, x, b, y):
-        n_rows = indptr.size - 1
-        run = run_of_rows(n_rows)
-        for r in prange((n_rows + run - 1) // run):
+    def loop(indptr, indices, values, x, b, y, runs):
+        for r in prange(runs.shape[0]):
             few_sample_rows(
-                indptr, indices, values, x, b, y, width, prefetch_x, np.int64(ending),
-                r * run, min((r + 1) * run, n_rows), zeros(values, width),
+                indptr, indices, values, x, b, y, width, prefetch_x, np.int64(ending), runs[r, 0], runs[r, 1],
+                zeros(values, width),
             )  # fmt: skip
 
     return loop
@@ -286,13 +277,16 @@ def _run_product(ending, indptr, indices, values, x, b, out):
     past_cache = ending != ADD and streams(out)
     flat = [array.reshape(-1) for array in (values, x, b, out)]
     if n_samples <= FEW_SAMPLES and not shared:
-        prefetch_x = scattered_few_samples(indptr, indices, values, x)
-        _few_sample_product(n_samples, prefetch_x, ending)(indptr, indices, *flat)
+        few = _few_sample_product(n_samples, scattered_few_samples(indptr, indices, values, x), ending)
+        for runs in row_runs(out.shape[0]):
+            few(indptr, indices, *flat, runs)
         return out
     prefetch_x = scattered(indptr, indices, x)
-    for first, width in tiles(n_samples):
-        one_tile = width == n_samples and width >= ONE_TILE_SAMPLES
-        _product(width, shared, ending, prefetch_x, one_tile)(indptr, indices, *flat, past_cache, n_samples, first)
+    for runs in row_runs(out.shape[0]):
+        for first, width in tiles(n_samples):
+            one_tile = width == n_samples and width >= ONE_TILE_SAMPLES
+            loop = _product(width, shared, ending, prefetch_x, one_tile)
+            loop(indptr, indices, *flat, runs, past_cache, n_samples, first)
     return out
 
 
@@ -348,8 +342,9 @@ def spmv_dot(indptr, indices, values, x, out):
 @per_width
 def _spmv_dot(width, shared, prefetch_x):
     @compiled
-    def loop(indptr, indices, values, x, y, partials, bounds, past_cache, n_samples, first):
-        for block in prange(partials.shape[0]):
+    def loop(indptr, indices, values, x, y, partials, bounds, blocks, past_cache, n_samples, first):
+        for k in prange(blocks.size):
+            block = blocks[k]
             inner = zeros(values, width)
             for i in range(bounds[block], bounds[block + 1]):
                 total = row_product(
@@ -369,8 +364,9 @@ def _spmv_dot(width, shared, prefetch_x):
 @per_width
 def _few_sample_dot(width, prefetch_x):
     @compiled
-    def loop(indptr, indices, values, x, y, partials, bounds):
-        for block in prange(partials.shape[0]):
+    def loop(indptr, indices, values, x, y, partials, bounds, blocks):
+        for k in prange(blocks.size):
+            block = blocks[k]
             low, high = bounds[block], bounds[block + 1]
             product = few_sample_rows(
                 indptr, indices, values, x, x, y, width, prefetch_x, np.int64(DOT), low, high, zeros(values, width)
@@ -388,13 +384,15 @@ def _(indptr, indices, values, x, out):
     partials, bounds = row_blocks(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (values, x, out)]
     if n_samples <= FEW_SAMPLES and not shared:
-        _few_sample_dot(n_samples, scattered_few_samples(indptr, indices, values, x))(
-            indptr, indices, *flat, partials, bounds
-        )
+        few = _few_sample_dot(n_samples, scattered_few_samples(indptr, indices, values, x))
+        for blocks in block_lists(partials.shape[0]):
+            few(indptr, indices, *flat, partials, bounds, blocks)
         return out, ordered_sum(partials)
-    prefetch_x = scattered(indptr, indices, x)
-    for first, width in tiles(n_samples):
-        _spmv_dot(width, shared, prefetch_x)(indptr, indices, *flat, partials, bounds, streams(out), n_samples, first)
+    prefetch_x, past_cache = scattered(indptr, indices, x), streams(out)
+    for blocks in block_lists(partials.shape[0]):
+        for first, width in tiles(n_samples):
+            loop = _spmv_dot(width, shared, prefetch_x)
+            loop(indptr, indices, *flat, partials, bounds, blocks, past_cache, n_samples, first)
     return out, ordered_sum(partials)
 
 

@@ -21,8 +21,8 @@ from ensemble._compile.lanes.types import load, prefetch, store, zeros
 from ensemble._compile.numba import compiled, output, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.bcrs import grouped_tiles
-from ensemble._kernels.sparse.crs import run_of_rows
 from ensemble._kernels.sparse.element_map import ElementMap
+from ensemble._kernels.sparse.row_passes import run_of_rows
 
 __all__ = ["element_sums", "gather_sums"]
 

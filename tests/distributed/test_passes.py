@@ -1,0 +1,146 @@
+"""Rows that need no ghost are computed while messages travel, with the bits of one pass."""
+
+import numpy as np
+import pytest
+
+from ensemble._kernels.sparse import crs
+from ensemble._kernels.sparse.row_passes import Passes, Travelling, block_lists, row_runs
+from ensemble.distributed import rank_matrix
+from tests.distributed.systems import box, distributed_system, right_hand_side
+from tests.distributed.test_bits import digests
+
+
+def order_of_work(comm, cells, n_samples):
+    """What a product does in turn on this rank, how many rows came early, and whether its bits are those of one pass."""
+    A, at = box(cells, n_samples, spread=0.3)
+    _, M, right = distributed_system(comm, A, right_hand_side(A.shape[0], n_samples), domains=8, coordinates=at)
+    steps, start = [], M.halo.start
+
+    def started(whole):
+        steps.append("start")
+        whole[M.halo.n_local :] = np.nan  # what a row reads before it has arrived shows
+        return start(whole)
+
+    M.halo.start = started
+    found = []
+    for product in (M.apply, lambda x: M.apply_dot(x)[0], lambda x: M.residual(x, right.samples)):
+        found.append(product(right.samples))
+    M._plans["passes"] = None
+    again = [M.apply(right.samples), M.apply_dot(right.samples)[0], M.residual(right.samples, right.samples)]
+    alike = all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
+    return alike, len(steps)
+
+
+@pytest.mark.parametrize("n_samples", [1, 3, 8])
+def test_two_passes_have_the_bits_of_one(mpi, n_samples):
+    for alike, starts in mpi(order_of_work, 2, 24, n_samples):
+        assert alike
+        assert starts == 6
+
+
+def early_shares(comm):
+    """The share of rows that need no ghost, on this rank."""
+    A, at = box(24, 1)
+    _, M, _ = distributed_system(comm, A, right_hand_side(A.shape[0], 1), domains=8, coordinates=at)
+    passes = M._passes()
+    early = np.concatenate([np.arange(a, b) for a, b in passes.runs[0]])
+    late = np.concatenate([np.arange(a, b) for a, b in passes.runs[1]])
+    reads = np.add.reduceat((M.indices >= M.columns.n_local).astype(int), M.indptr[:-1])
+    whole = np.array_equal(np.sort(np.concatenate([early, late])), np.arange(M.rows.n_local))
+    return whole, not reads[early].any(), early.size / M.rows.n_local
+
+
+def test_rows_of_the_first_pass_read_no_ghost(mpi):
+    for whole, apart, share in mpi(early_shares, 2):
+        assert whole and apart
+        assert 0.3 < share < 1.0
+
+
+def digests_with_passes(comm, early_rows, *arguments):
+    """`digests` where so many rows that need no ghost are enough for two passes, and how many kernels ran in two."""
+    count, enter = [], Travelling.__enter__
+
+    def entered(self):
+        count.append(1)
+        return enter(self)
+
+    before = rank_matrix.EARLY_ROWS
+    rank_matrix.EARLY_ROWS, Travelling.__enter__ = early_rows, entered
+    try:
+        return digests(comm, *arguments), len(count)
+    finally:
+        rank_matrix.EARLY_ROWS, Travelling.__enter__ = before, enter
+
+
+@pytest.mark.parametrize("n_samples", [1, 4])
+def test_a_solve_in_two_passes_has_the_bits_of_one(mpi, n_samples):
+    method = ("smoothed aggregation",)
+    (twice, count), _ = mpi(digests_with_passes, 2, 1, n_samples, 13, method)
+    (once, none), _ = mpi(digests_with_passes, 2, 10**9, n_samples, 13, method)
+    assert twice == once
+    assert count > 100
+    assert none == 0
+
+
+# --- without ranks
+def passes_of(n_rows, waits):
+    bounds = np.minimum(np.arange(0, n_rows + 512, 512), n_rows)
+    return Passes(bounds, np.array(waits))
+
+
+def test_rows_come_before_and_after_the_wait():
+    steps = []
+    passes = passes_of(1300, [False, True, False])
+    with Travelling(None, passes, lambda: steps.append("wait")):
+        for runs in row_runs(1300):
+            steps.append(runs.tolist())
+    assert steps == [[[0, 512], [1024, 1300]], "wait", [[512, 1024]]]
+    with Travelling(None, passes, lambda: steps.append("wait")):
+        assert [blocks.tolist() for blocks in block_lists(3)] == [[0, 2], [1]]
+    assert passes.n_early == 788
+
+
+@pytest.mark.parametrize("waits", [[True, True, True], [False, False, False]])
+def test_a_pass_without_rows_is_left_out_and_the_wait_is_not(waits):
+    waited = []
+    with Travelling(None, passes_of(1300, waits), lambda: waited.append(1)):
+        assert len(list(row_runs(1300))) == 1
+    assert waited == [1]
+
+
+def test_rows_without_a_context_are_one_pass():
+    ((first, last),) = [(runs[0, 0], runs[-1, 1]) for runs in row_runs(5000)]
+    assert (first, last) == (0, 5000)
+    assert [blocks.tolist() for blocks in block_lists(3)] == [[0, 1, 2]]
+    assert [runs.shape for runs in row_runs(0)] == [(0, 2)]
+
+
+def test_a_kernel_that_does_not_wait_is_told():
+    with pytest.raises(RuntimeError, match="does not wait"), Travelling(None, passes_of(600, [True, True]), list):
+        pass
+    with Travelling(None, passes_of(600, [True, True]), list):
+        list(row_runs(600))
+        with pytest.raises(RuntimeError, match="second kernel"):
+            list(row_runs(600))
+
+
+def test_an_exception_of_a_kernel_is_the_one_that_is_raised():
+    with pytest.raises(ZeroDivisionError), Travelling(None, passes_of(600, [True, True]), list):
+        raise ZeroDivisionError
+    assert len(list(row_runs(600))) == 1
+
+
+def test_each_pass_writes_its_rows_alone():
+    A, _ = box(12, 2, spread=0.2)
+    x, n = np.random.default_rng(1).random((A.shape[0], 2)), A.shape[0]
+    y = np.full((n, 2), -1.0)
+    seen = []
+    passes = passes_of(n, [True, False, True, False])
+    with Travelling(x, passes, lambda: seen.append(y.copy())) as whole:
+        crs.spmv(*A.arrays, whole, y)
+    ((half,), want) = seen, A.apply(x)
+    early = np.concatenate([np.arange(a, b) for a, b in passes.runs[0]])
+    late = np.concatenate([np.arange(a, b) for a, b in passes.runs[1]])
+    assert np.array_equal(half[early], want[early])
+    assert np.all(half[late] == -1.0)
+    assert np.array_equal(y, want)
