@@ -35,7 +35,7 @@ class ReplicatedLevels:
     levels : list of Level
         Their matrices are over ranks.
     coarse : RankCoarseSolver or None
-        Of the last level.
+        The solver of the last level.
     """
 
     def __init__(self, levels: list[Level], coarse: Any) -> None:
