@@ -15,6 +15,7 @@ from ensemble.uq.inputs.samples import InputSamples, differing
 from ensemble.uq.inputs.variable import inside
 from ensemble.uq.sensitivity.chaos_basis import Basis
 from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
+from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.outputs import named_outputs
 from ensemble.uq.study.result import UqResult
 
@@ -133,6 +134,8 @@ def chaos(
     return ChaosExpansion(
         inputs, polynomials, {name: array.shape[:-1] for name, array in values.items()}, coefficients, errors,
         method=method, n_samples=samples.n_samples, condition_number=condition, notes=notes,
+        **({"declared": Outputs(study.coordinates, units=study.units), "dims": study.dims}
+           if isinstance(study, UqResult) else {}),
     )  # fmt: skip
 
 
