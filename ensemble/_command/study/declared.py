@@ -48,7 +48,7 @@ def outputs_from_table(where: str, table: dict[str, Any]) -> uq.Outputs:
     axes = {name: [None if one == "none" else one for one in names] for name, names in listed.items()}
     coordinates = {name: one_axis(where, table, name) for name in table if name not in ("units", "axes")}
     texts = {name: read(f"{where}: units", units, name, kinds.text) for name in units}
-    return located(where, lambda: uq.Outputs(coordinates, axes=axes, units=texts))  # type: ignore[no-any-return]
+    return located(where, lambda: uq.Outputs(coordinates, axes=axes, units=texts))
 
 
 def one_axis(where: str, table: dict[str, Any], name: str) -> Any:
@@ -61,8 +61,8 @@ def one_axis(where: str, table: dict[str, Any], name: str) -> Any:
     missing = [key for key in ("start", "stop", "count") if key not in entry]
     if missing:
         raise ValueError(f"{inside} must have start, stop and count; got {', '.join(entry) or 'an empty table'}.")
-    ends = [float(read(inside, entry, key, number)) for key in ("start", "stop")]
-    return np.linspace(*ends, read(inside, entry, "count", count))
+    start, stop = (float(read(inside, entry, key, number)) for key in ("start", "stop"))
+    return np.linspace(start, stop, int(read(inside, entry, "count", count)))
 
 
 def number(value: Any) -> float:

@@ -143,8 +143,8 @@ def chaos(
     return ChaosExpansion(
         inputs, polynomials, {name: array.shape[:-1] for name, array in values.items()}, coefficients, errors,
         method=method, n_samples=samples.n_samples, condition_number=condition, notes=notes,
-        **({"declared": Outputs(study.coordinates, units=study.units), "dims": study.dims}
-           if isinstance(study, UqResult) else {}),
+        declared=Outputs(study.coordinates, units=study.units) if isinstance(study, UqResult) else None,
+        dims=study.dims if isinstance(study, UqResult) else None,
     )  # fmt: skip
 
 
