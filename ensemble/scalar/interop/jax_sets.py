@@ -68,9 +68,9 @@ class SetKey:
     form : tuple
         What keys of one trace have in common.
     number, serial : int
-        In the order in which keys are made, in all threads and in one: those of a structure are consecutive in one.
+        Counts of keys, in all threads and in one: the keys of a structure are consecutive in one.
     arguments, place : Arguments, int
-        Of the key of an argument of a traced function: all of them, and which of them it is.
+        The arguments of the traced function, and the place among them: of the key of one of them.
     origin : SetKey or None
         The key of the traced result, where the ensemble is the result of a traced function.
     repeated : bool

@@ -31,7 +31,7 @@ SURE = 1e-3
 """Leave-one-out error below which an expansion is the model, whatever the variance of the samples is."""
 
 LARGE_ERROR = 0.05
-"""Part of the variance that an expansion may miss before a note says so: its indices are off by about as much."""
+"""Part of the variance that an expansion may miss before there is a note: its indices are off by about as much."""
 
 LARGE_CONDITION = 1e8
 """Condition number above which coefficients lose half their digits."""
