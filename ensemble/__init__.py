@@ -48,7 +48,7 @@ from ensemble.scalar import (
 if TYPE_CHECKING:
     from ensemble import apps, distributed, gallery, krylov, linalg, multigrid, ode, quadrature, uq
     from ensemble.scalar import xp
-    from ensemble.uq import Categorical, Inputs, fields, plan, propagate, sobol_indices, vectorize
+    from ensemble.uq import Categorical, Inputs, Outputs, fields, plan, propagate, sobol_indices, vectorize
 
 __all__ = [
     "Categorical",
@@ -57,6 +57,7 @@ __all__ = [
     "EnsembleTrait",
     "Inputs",
     "Moments",
+    "Outputs",
     "SampleSet",
     "__version__",
     "all_samples",
@@ -114,6 +115,7 @@ SUBPACKAGES = ("apps", "distributed", "gallery", "krylov", "linalg", "multigrid"
 LATE = {
     "Categorical": "ensemble.uq",
     "Inputs": "ensemble.uq",
+    "Outputs": "ensemble.uq",
     "fields": "ensemble.uq",
     "plan": "ensemble.uq",
     "propagate": "ensemble.uq",

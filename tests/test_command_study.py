@@ -280,10 +280,17 @@ def test_exports_hold_inputs_and_outputs(folder, capsys):
         assert np.array_equal(dataset["tip"], values)
 
 
-def test_csv_refuses_fields(folder, capsys):
+def test_csv_has_a_column_for_each_entry_of_a_field_and_refuses_large_ones(folder, capsys):
     ensemble(capsys, "run", "model.py:line", "-n", 64, "--store", "run.zarr", "--quiet")
-    status, _, err = ensemble(capsys, "export", "run.zarr", "run.csv")
-    assert status == 2 and "got fields line" in err and not Path("run.csv").exists()
+    assert ensemble(capsys, "export", "run.zarr", "run.csv")[0] == 0
+    head, first = Path("run.csv").read_text().splitlines()[:2]
+    assert head == "sample,load,stiffness,line(0),line(1),line(2),line(3),line(4),failed,done"
+    assert float(first.split(",")[7]) == en.uq.open_study("run.zarr").values("line")[4, 0]
+    Path("model.py").write_text(MODEL.replace("0.0, 1.0, 5", "0.0, 1.0, 20_000"))
+    ensemble(capsys, "run", "model.py:line", "-n", 8, "--store", "large.zarr", "--quiet")
+    status, _, err = ensemble(capsys, "export", "large.zarr", "large.csv")
+    assert status == 2 and "got line (20000,)" in err and "--output" in err and "UqResult" not in err
+    assert not Path("large.csv").exists()
 
 
 @pytest.mark.parametrize("kind", ["hist", "scatter"])

@@ -199,6 +199,22 @@ def target(text: str) -> tuple[str, float]:
     return name, value
 
 
+def named(text: str) -> str:
+    """``NAME=TEXT``."""
+    name, sign, value = text.partition("=")
+    if not name or not sign or not value:
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, as in t=0:10:101 or t=s; got {text!r}")
+    return text
+
+
+def add_outputs(add: Callable[..., Any]) -> None:
+    """The options that say what the axes of outputs are."""
+    help_text = "coordinates of an axis of outputs: START:STOP:COUNT, or numbers or texts between commas"
+    add("--coordinate", dest="coordinates", type=named, action="append", default=[], metavar="AXIS=V", help=help_text)
+    help_text = "unit of an output or of an axis; both may be repeated"
+    add("--unit", dest="units", type=named, action="append", default=[], metavar="NAME=UNIT", help=help_text)
+
+
 def levels(text: str) -> tuple[float, ...]:
     """Probabilities between commas."""
     found = numbers(text)
@@ -292,6 +308,7 @@ def add_run(commands: Any) -> None:
     add("--sampler", choices=STUDY_SAMPLERS, help="how samples are drawn (default: sobol)")
     add("--seed", type=at_least(0, None), metavar="K", help="seed of the sampler (default: 1)")
     add("--store", type=Path, metavar="STORE", help="keep all results in this folder, a Zarr group")
+    add_outputs(add)
     add_execution(add)
     parser.set_defaults(run=command("study.run"), prog=parser.prog)
 
@@ -304,6 +321,7 @@ def add_resume(commands: Any) -> None:
     add("-c", "--config", type=Path, metavar="FILE.toml", help="where the inputs are now (default: where they were)")
     add("-n", "--samples", type=at_least(1), metavar="N", help="extend the study to N samples, whatever its target")
     add("--target", type=target, metavar="OUTPUT=X", help="as of run (default: that of the run)")
+    add_outputs(add)
     add("--force", action="store_true", help="continue although the model's source has changed")
     add_execution(add)
     parser.set_defaults(run=command("study.resume"))

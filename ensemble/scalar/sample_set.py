@@ -51,7 +51,7 @@ class SampleSet:
     SampleSet(n_samples=4, method='padded', weighted)
     """
 
-    __slots__ = ("__dict__", "ids", "method", "n_samples", "points", "seed", "weights")
+    __slots__ = ("__dict__", "__weakref__", "ids", "method", "n_samples", "points", "seed", "weights")
 
     points: np.ndarray | None
     weights: np.ndarray | None

@@ -24,6 +24,7 @@ from ensemble.uq.sensitivity.shapley import shapley_effects
 from ensemble.uq.sensitivity.sobol_indices import sobol_indices
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import Store
+from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.evaluation import SampleError
 from ensemble.uq.study.groups import Group
 from ensemble.uq.study.outputs import OutputError
@@ -49,6 +50,7 @@ __all__ = [
     "MonteCarlo",
     "MultilevelResult",
     "OutputError",
+    "Outputs",
     "Plan",
     "Points",
     "Probability",

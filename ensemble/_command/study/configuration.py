@@ -13,6 +13,7 @@ from ensemble._check import kind_of
 from ensemble._command.shared import toml_values as kinds
 from ensemble._command.shared.sources import located, object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
+from ensemble._command.study.declared import outputs_from_table
 from ensemble.uq.fields import KarhunenLoeve
 
 __all__ = ["STUDY_KEYS", "inputs_from_python", "inputs_from_table", "model_of", "read_configuration"]
@@ -47,7 +48,7 @@ KINDS = "a number, a list of numbers, or a table with distribution, categories, 
 
 
 def read_configuration(path: Path) -> tuple[dict[str, Any], Any]:
-    """The options of the table ``[study]``, and the inputs.
+    """The options of the table ``[study]``, with the table ``[outputs]`` as one of them, and the inputs.
 
     Raises
     ------
@@ -55,10 +56,12 @@ def read_configuration(path: Path) -> tuple[dict[str, Any], Any]:
         If the file cannot be read, or a value is not what its key needs.
     """
     table = toml_table(path)
-    reject_unknown(path, table, {"study", "inputs", "correlation", "correlation_kind"})
+    reject_unknown(path, table, {"study", "inputs", "outputs", "correlation", "correlation_kind"})
     study = read(str(path), {"study": {}, **table}, "study", kinds.table)
     reject_unknown(f"{path}: [study]", study, set(STUDY_KEYS))
     options = {name: read(f"{path}: [study]", study, name, STUDY_KEYS[name]) for name in study}
+    if "outputs" in table:
+        options["outputs"] = outputs_from_table(f"{path}: outputs", read(str(path), table, "outputs", kinds.table))
     if "inputs" not in table:
         raise ValueError(f"{path} must have a table [inputs]; got {', '.join(table) or 'an empty file'}.")
     return options, inputs_from_table(path, table)

@@ -13,6 +13,7 @@ import hmac
 import json
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,27 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class Origin:
-    """The model as FILE.py:FUNCTION and the TOML file of the inputs, both with absolute paths, and the target."""
+    """The model as FILE.py:FUNCTION and the TOML file of the inputs, both with absolute paths, and options."""
 
     model: str
     config: str | None
     target: tuple[str, float] | None = None
+    coordinates: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, model: str, config: Path | None, target: tuple[str, float] | None = None) -> Origin:
+    def of(
+        cls,
+        model: str,
+        config: Path | None,
+        target: tuple[str, float] | None = None,
+        coordinates: Sequence[str] = (),
+        units: Sequence[str] = (),
+    ) -> Origin:
         """The origin that the command's arguments name."""
         path, _, name = model.partition(":")
-        return cls(f"{Path(path).resolve()}:{name}", None if config is None else str(config.resolve()), target)
+        place = None if config is None else str(config.resolve())
+        return cls(f"{Path(path).resolve()}:{name}", place, target, tuple(coordinates), tuple(units))
 
     @classmethod
     def read(cls, store: Path) -> Origin | None:
@@ -49,7 +60,9 @@ class Origin:
         try:
             target = found.get("target")  # of version 0.1 on
             config = None if found["config"] is None else str(found["config"])
-            return cls(str(found["model"]), config, None if target is None else (str(target[0]), float(target[1])))
+            goal = None if target is None else (str(target[0]), float(target[1]))
+            said = (tuple(map(str, found.get(key, ()))) for key in ("coordinates", "units"))
+            return cls(str(found["model"]), config, goal, *said)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file_of(store)} must hold a model and a config; got {error!r}.") from None
 

@@ -46,6 +46,8 @@ def statistics(result: UqResult, name: str, quantiles: Sequence[float], level: f
         return {}
     mean = np.asarray(result.mean(name))
     found: dict[str, Any] = {"shape": list(mean.shape)}
+    found |= {"dims": list(result.dims[name])} if set(result.dims[name]) & set(result.coordinates) else {}
+    found |= {"units": result.units[name]} if name in result.units else {}
     if mean.dtype.kind == "c":
         with np.errstate(invalid="ignore"):
             parts = {"mean_real": plain(mean.real), "mean_imaginary": plain(mean.imag), "std": plain(result.std(name))}

@@ -10,6 +10,7 @@ from ensemble import uq
 from ensemble._check import message
 from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
+from ensemble._command.study.declared import outputs_of_study
 from ensemble._command.study.origin import Origin
 from ensemble._command.study.run import ADVICE, carry_out
 
@@ -28,7 +29,8 @@ def run(options: argparse.Namespace) -> int:
         )
     require_named(options, origin)
     config = options.config or (None if origin.config is None else Path(origin.config))
-    origin = Origin.of(options.model or origin.model, config, options.target or origin.target)
+    said = (options.coordinates or origin.coordinates, options.units or origin.units)
+    origin = Origin.of(options.model or origin.model, config, options.target or origin.target, *said)
     options.model = origin.model  # whose file an error of the study names
     model = model_of(options.model)
     study: dict[str, Any] = {}
@@ -36,11 +38,17 @@ def run(options: argparse.Namespace) -> int:
         study, inputs = read_configuration(Path(origin.config))
     else:
         inputs = inputs_from_python(options.model)
+    outputs = outputs_of_study(study, options.model, said)
     kept = {name: study[name] for name in ("ensemble_size", "group_by", "on_failure", "workers") if name in study}
     said = {"ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
             "workers": options.workers}  # fmt: skip
     chosen = kept | {name: value for name, value in said.items() if value is not None}
-    chosen |= {"n": options.samples or stored["n"], "seed": stored["seed"], "sampler": sampler_of(stored)}
+    chosen |= {
+        "n": options.samples or stored["n"],
+        "seed": stored["seed"],
+        "sampler": sampler_of(stored),
+        "outputs": outputs,
+    }
     if origin.target is not None and options.samples is None:
         chosen |= {"n": "auto", "target": dict([origin.target])}
     status = carry_out(model, inputs, chosen, options, resume="force" if options.force else True)

@@ -10,6 +10,7 @@ from ensemble import uq
 from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.shared.sources import raised_in
 from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
+from ensemble._command.study.declared import outputs_of_study
 from ensemble._command.study.origin import Origin
 from ensemble._command.study.report import as_json
 from ensemble._progress import say
@@ -44,12 +45,15 @@ def run(options: argparse.Namespace) -> int:
         if options.samples is not None:
             raise ValueError(f"--target must stand without -n; got -n {options.samples}.")
         said["n"], study["target"] = "auto", dict([options.target])
+    study["outputs"] = outputs_of_study(study, options.model, (options.coordinates, options.units))
     chosen = DEFAULTS | study | {name: value for name, value in said.items() if value is not None}
     if options.store is not None:
         if uq.Store.exists(options.store):
             seen = f"a study at {options.store}"
             raise ValueError(f"--store must be a new folder; got {seen}. Go on with: ensemble resume {options.store}")
-        Origin.of(options.model, options.config, options.target).write(options.store)
+        Origin.of(options.model, options.config, options.target, options.coordinates, options.units).write(
+            options.store
+        )
     return carry_out(model, inputs, chosen, options, resume=False)
 
 

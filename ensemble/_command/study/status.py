@@ -27,11 +27,19 @@ def run(options: argparse.Namespace) -> int:
         "model": store.manifest.get("model"),
         "sampler": store.manifest.get("sampler"),
         "seed": store.manifest.get("seed"),
-        "outputs": {name: {"shape": list(o.shape), "dtype": str(o.dtype)} for name, o in store.outputs.items()},
+        "outputs": {name: described(store, name) for name in store.outputs},
         "reasons": {str(k): text for k, text in list(store.reasons().items())[:20]},
     }
     options.output.print(json.dumps(found) if options.json else as_text(found))
     return 1 if found["pending"] or found["failed"] else 0
+
+
+def described(store: uq.Store, name: str) -> dict[str, Any]:
+    """Shape and type of an output; the names of its axes and its unit, where they were given."""
+    output, said = store.outputs[name], store.manifest["outputs"].get(name, {})
+    unit = store.manifest.get("axes", {}).get("units", {}).get(name)
+    found: dict[str, Any] = {"shape": list(output.shape), "dtype": str(output.dtype)}
+    return found | ({"dims": said["dims"]} if "dims" in said else {}) | ({"units": unit} if unit else {})
 
 
 def as_text(found: dict[str, Any]) -> str:
@@ -40,7 +48,10 @@ def as_text(found: dict[str, Any]) -> str:
     lines += [f"  model     {found['model']}"] if found["model"] else []
     sampler = found["sampler"] or {}
     lines.append(f"  sampler   {sampler.get('name', 'unknown')}, seed {found['seed']}")
-    lines += [f"  output    {name}, shape {tuple(o['shape'])}, {o['dtype']}" for name, o in found["outputs"].items()]
+    for name, o in found["outputs"].items():
+        over = f" ({', '.join(o['dims'])})" if o.get("dims") else ""
+        unit = f", {o['units']}" if "units" in o else ""
+        lines.append(f"  output    {name}, shape {tuple(o['shape'])}{over}, {o['dtype']}{unit}")
     lines += [f"  sample {k} failed: {text}" for k, text in list(found["reasons"].items())[:3]]
     if found["pending"]:
         lines.append(f"  {found['pending']:,} pending: ensemble resume {found['store']}")

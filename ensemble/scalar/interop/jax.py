@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ensemble.scalar.interop.jax_sets import key_of, remember, set_of
 from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["register"]
@@ -30,13 +31,15 @@ def register() -> None:
     key = tree_util.GetAttrKey("samples")
 
     def flattened(x: Ensemble) -> Any:
-        return [(key, x.samples)], x.sample_set
+        return [(key, x.samples)], key_of(x)
 
-    def restored(sample_set: Any, leaves: Any) -> Ensemble:
+    def restored(set_key: Any, leaves: Any) -> Ensemble:
         # JAX also builds trees of placeholders: nothing may be read from the leaf.
-        return wrap(leaves[0], sample_set)
+        x: Ensemble = wrap(leaves[0], set_of(set_key, leaves[0]))
+        remember(x, set_key)
+        return x
 
-    tree_util.register_pytree_with_keys(Ensemble, flattened, restored, lambda x: ([x.samples], x.sample_set))
+    tree_util.register_pytree_with_keys(Ensemble, flattened, restored, lambda x: ([x.samples], key_of(x)))
 
 
 PROTOCOLS.register_jax = register

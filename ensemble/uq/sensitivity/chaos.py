@@ -15,6 +15,7 @@ from ensemble.uq.inputs.samples import InputSamples, differing
 from ensemble.uq.inputs.variable import inside
 from ensemble.uq.sensitivity.chaos_basis import Basis
 from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
+from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.outputs import named_outputs
 from ensemble.uq.study.result import UqResult
 
@@ -28,6 +29,9 @@ ROUNDING = (64.0 * np.finfo(float).eps) ** 2
 
 SURE = 1e-3
 """Leave-one-out error below which an expansion is the model, whatever the variance of the samples is."""
+
+LARGE_ERROR = 0.05
+"""Part of the variance that an expansion may miss before there is a note: its indices are off by about as much."""
 
 LARGE_CONDITION = 1e8
 """Condition number above which coefficients lose half their digits."""
@@ -78,12 +82,17 @@ def chaos(
     -----
     UserWarning
         If the least-squares problem has a condition number above 1e8; if the variance of the expansion of an output is
-        not that of its samples, by a quarter or four standard errors, which is also among the `notes`.
+        not that of its samples, by a quarter or four standard errors; or if it misses more than 5 % of the variance, by
+        its leave-one-out error or by what the residuals make of its coefficients. Both are also among the `notes`.
 
     Notes
     -----
     Outputs that are fitted together agree with those fitted alone to rounding; BLAS chooses the order of summation.
-    The leave-one-out error follows from the residuals and the leverages, without further fits [1]_.
+    The leave-one-out error follows from the residuals and the leverages, without further fits [1]_. It is that at the
+    samples: where these leave a range of an input with few of them, as the tails of a normal number, terms of a high
+    degree swing in between. Residuals of variance s^2 give the expansion an expected squared error of
+    ``s^2 * (1 + trace(inverse(design.T @ design)))`` over the distribution of the inputs, the second term from the
+    coefficients; it is compared with the variance, too.
 
     References
     ----------
@@ -125,14 +134,17 @@ def chaos(
     if method == "quadrature":
         coefficients, condition = _project(design, weights, flat, degree)
         errors = {name: np.full(len(array), np.nan) for name, array in flat.items()}
+        missed = errors
     else:
-        coefficients, errors, condition = _least_squares(design, weights, flat)
+        coefficients, errors, missed, condition = _least_squares(design, weights, flat)
     for name, array in flat.items():
         set_constants(coefficients[name], array)
-    notes += variance_notes(coefficients, flat, weights, errors)
+    notes += variance_notes(coefficients, flat, weights, errors, missed)
     return ChaosExpansion(
         inputs, polynomials, {name: array.shape[:-1] for name, array in values.items()}, coefficients, errors,
         method=method, n_samples=samples.n_samples, condition_number=condition, notes=notes,
+        declared=Outputs(study.coordinates, units=study.units) if isinstance(study, UqResult) else None,
+        dims=study.dims if isinstance(study, UqResult) else None,
     )  # fmt: skip
 
 
@@ -148,11 +160,13 @@ def variance_notes(
     values: Mapping[str, np.ndarray],
     weights: np.ndarray | None,
     errors: Mapping[str, np.ndarray],
+    missed: Mapping[str, np.ndarray],
 ) -> tuple[str, ...]:
-    """Where the variance of an expansion is not that of the samples: a warning and a note for each such output.
+    """Where an expansion is not the model: a warning and a note for each such output.
 
     A fit to few samples may agree with them, and still swing between them where inputs have long tails: the
-    leave-one-out error does not show it, the variance does.
+    leave-one-out error does not show it, the variance does. An expansion of too low a degree has about the variance of
+    the samples and misses a part of it.
     """
     notes = []
     for name, array in values.items():
@@ -163,19 +177,25 @@ def variance_notes(
         allowed = allowed_ratio(array)
         unsure = ~(errors[name] < SURE)  # NaN of quadrature is unsure, too
         varies = sampled > ROUNDING * coefficients[name][0] ** 2
-        off = np.flatnonzero(varies & unsure & ~((ratio >= 1.0 / allowed) & (ratio <= allowed)))
-        if off.size:
-            worst = off[np.argmax(np.abs(np.log(np.maximum(ratio[off], 1e-300))))]
-            where = f" in {off.size} of {len(array)} entries, at most" if len(array) > 1 else ""
-            error = errors[name][worst]
-            known = f" (leave-one-out error {error:.2g})" if np.isfinite(error) else ""
-            text = (
-                f"output {name!r}: the variance of the expansion is {expanded[worst]:.3g} and of the samples "
-                f"{sampled[worst]:.3g}{where}{known}. Its Sobol' indices are not those of the model: take "
-                "more samples, a lower degree, or sobol_indices."
-            )
-            notes.append(text)
-            warn_caller(f"chaos: {text}")
+        off = varies & unsure & ~((ratio >= 1.0 / allowed) & (ratio <= allowed))
+        large = varies & ((errors[name] > LARGE_ERROR) | (missed[name] > LARGE_ERROR))
+        found = np.flatnonzero(off if off.any() else large)
+        if not found.size:
+            continue
+        size = np.abs(np.log(np.maximum(ratio[found], 1e-300))) if off.any() else missed[name][found]
+        worst = found[np.argmax(size)]
+        where = f" in {found.size} of {len(array)} entries, at most" if len(array) > 1 else ""
+        error = errors[name][worst]
+        known = f" (leave-one-out error {error:.2g})" if np.isfinite(error) else ""
+        what = f"the variance of the expansion is {expanded[worst]:.3g} and of the samples {sampled[worst]:.3g}"
+        so = "Its Sobol' indices are not those of the model: take more samples, a lower degree, or sobol_indices."
+        if not off.any():
+            part = np.fmax(missed[name][worst], error)
+            what = f"the expansion misses {part:.2g} of the variance"
+            so = "Its Sobol' indices may be off by as much: take another degree, more samples, or sobol_indices."
+        text = f"output {name!r}: {what}{where}{known}. {so}"
+        notes.append(text)
+        warn_caller(f"chaos: {text}")
     return tuple(notes)
 
 
@@ -248,8 +268,8 @@ def _row_squares(rows: np.ndarray) -> np.ndarray:
 
 def _least_squares(
     design: np.ndarray, weights: np.ndarray | None, values: Coefficients
-) -> tuple[Coefficients, Coefficients, float]:
-    """Coefficients ``(n_terms, n_outputs)``, relative leave-one-out errors, and the condition number."""
+) -> tuple[Coefficients, Coefficients, Coefficients, float]:
+    """Coefficients ``(n_terms, n_outputs)``, relative leave-one-out errors, missed variance, and condition number."""
     from scipy.linalg import lapack, solve_triangular
 
     n_terms, n = design.shape
@@ -273,9 +293,11 @@ def _least_squares(
         warn_caller(text)
     free = 1.0 - _row_squares(q)
     free[free < 1e-12] = np.nan  # a sample that alone determines a coefficient cannot be left out
-    coefficients, errors = {}, {}
+    inverse = solve_triangular(r, np.eye(n_terms))
+    growth = (1.0 + np.sum(inverse * inverse)) * n / (n - n_terms) if n > n_terms else np.nan
+    coefficients, errors, missed = {}, {}, {}
     for name, array in values.items():
-        fitted, error = np.empty((n_terms, len(array))), np.empty(len(array))
+        fitted, error, miss = np.empty((n_terms, len(array))), np.empty(len(array)), np.empty(len(array))
         step = max(1, CHUNK // n)
         for start in range(0, len(array), step):
             chunk = slice(start, start + step)
@@ -287,10 +309,11 @@ def _least_squares(
             # the first column of q is the constant: the others and the residual make the variance
             squares = _row_squares(projected[:, 1:]) + _row_squares(residual)
             squares[squares <= ROUNDING * projected[:, 0] ** 2] = np.nan
+            miss[chunk] = growth * (_row_squares(residual) / squares)
             residual /= free
             error[chunk] = _row_squares(residual) / squares
-        coefficients[name], errors[name] = fitted, error
-    return coefficients, errors, condition
+        coefficients[name], errors[name], missed[name] = fitted, error, miss
+    return coefficients, errors, missed, condition
 
 
 def _project(

@@ -11,6 +11,7 @@ from ensemble._check import message, real_array, require
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.samples import InputSamples, values_of
 from ensemble.uq.sensitivity.chaos_basis import Basis
+from ensemble.uq.study.declared import Outputs
 
 __all__ = ["ChaosExpansion"]
 
@@ -51,6 +52,8 @@ class ChaosExpansion:
         n_samples: int,
         condition_number: float,
         notes: tuple[str, ...] = (),
+        declared: Outputs | None = None,
+        dims: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.inputs = tuple(name for name, part in inputs.germs.items() if part.stop > part.start)
         self.outputs = tuple(shapes)
@@ -64,6 +67,7 @@ class ChaosExpansion:
         self.loo_error = {name: errors[name].reshape(shape) for name, shape in shapes.items()}
         self._basis = basis
         self._inputs = inputs
+        self._declared, self._dims = Outputs() if declared is None else declared, dict(dims or {})
 
     def _named(self, name: str, method: str) -> np.ndarray:
         if name not in self.coefficients:
@@ -184,17 +188,14 @@ class ChaosExpansion:
 
     def plot(self, name: str | None = None, *, along: Any = None, ax: Any = None) -> Any:
         """Draw the Sobol' indices of one output, without intervals; all else as `SobolIndices.plot`."""
-        from ensemble.uq.plots import only_output, plot_indices
+        from ensemble.uq.plots import only_output
+        from ensemble.uq.study_plots import plot_along
 
         name = only_output(name, self.outputs, "ChaosExpansion.plot")
         self._named(name, "plot")
         kinds = {"first": self.first[name], "total": self.total[name]}
-        return plot_indices(
-            {kind: (value, np.full_like(value, np.nan)) for kind, value in kinds.items()},
-            self.inputs,
-            along=along,
-            ax=ax,
-        )
+        values = {kind: (value, np.full_like(value, np.nan)) for kind, value in kinds.items()}
+        return plot_along(values, self.inputs, along, ax, self._declared, self._dims.get(name, ()))
 
     def __repr__(self) -> str:
         text = f"{self.n_terms} terms of {self.indices.shape[1]} germs to degree {self.indices.sum(axis=1).max()}"

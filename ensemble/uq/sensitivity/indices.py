@@ -9,6 +9,9 @@ import numpy as np
 
 from ensemble._check import message, one_of
 from ensemble.uq.sensitivity.row_sums import Estimate, RowSums
+from ensemble.uq.store.axes import default_names
+from ensemble.uq.study.dataset import axes_of
+from ensemble.uq.study.declared import Outputs
 
 __all__ = ["SensitivityIndices", "ShapleyEffects", "SobolIndices"]
 
@@ -44,11 +47,15 @@ class SensitivityIndices:
         level: float,
         n_failed: int = 0,
         seed: int | None = None,
+        declared: Outputs | None = None,
+        dims: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.inputs = inputs
         self.outputs = tuple(shapes)
         self.level = level
         self.seed = seed
+        self._declared = Outputs() if declared is None else declared
+        self._dims = dict(dims or {name: default_names(name, len(shape)) for name, shape in shapes.items()})
         self.n_failed = n_failed
         self._values: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in self.kinds}
         self._half_widths: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in self.kinds}
@@ -175,7 +182,7 @@ class SensitivityIndices:
         variables: dict[str, Any] = {}
         for kind in self.kinds:
             for name, value in self._values[kind].items():
-                dims = ("input", *(f"{name}_dim_{k}" for k in range(value.ndim - 1)))
+                dims = ("input", *self._dims[name])
                 low, high = self.interval(name, kind)
                 variables |= {f"{name}_{kind}": (dims, value)}
                 variables |= {f"{name}_{kind}_low": (dims, low), f"{name}_{kind}_high": (dims, high)}
@@ -187,7 +194,8 @@ class SensitivityIndices:
         }
         attributes |= {} if self.seed is None else {"seed": self.seed}
         attributes |= {"notes": list(self.notes)} if self.notes else {}
-        return xarray.Dataset(variables, coords={"input": list(self.inputs)}, attrs=attributes)
+        axes = axes_of(self._declared.coordinates, self._declared.units)
+        return xarray.Dataset(variables, coords={"input": list(self.inputs), **axes}, attrs=attributes)
 
     def plot(self, name: str | None = None, *, along: Any = None, ax: Any = None) -> Any:
         """Draw the indices of one output as bars with their intervals; of a field, along its entries as lines.
@@ -197,7 +205,7 @@ class SensitivityIndices:
         name : str, optional
             Default: the only output.
         along : array, shape (n,), optional
-            Coordinates of the entries of an output of shape (n,).
+            Coordinates of the entries of an output of shape (n,). Default: those of `Outputs`, or 0, 1, 2, ...
         ax : matplotlib.axes.Axes, optional
             Default: the current ones.
 
@@ -210,12 +218,13 @@ class SensitivityIndices:
         ValueError
             If there are several outputs and no `name`, or the output has more than one axis.
         """
-        from ensemble.uq.plots import only_output, plot_indices
+        from ensemble.uq.plots import only_output
+        from ensemble.uq.study_plots import plot_along
 
         name = only_output(name, self.outputs, f"{type(self).__name__}.plot")
         self._checked(name, None, "plot")
         values = {kind: (self._values[kind][name], self._half_widths[kind][name]) for kind in self.kinds}
-        return plot_indices(values, self.inputs, along=along, ax=ax)
+        return plot_along(values, self.inputs, along, ax, self._declared, self._dims[name])
 
     def __repr__(self) -> str:
         lines = [

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message
+from ensemble._check import message, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import SensitivityIndices
 from ensemble.uq.sensitivity.row_sums import RowSums
 from ensemble.uq.sensitivity.rows import Rows
+from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.plan import Plan
 from ensemble.uq.study.propagate import carried_out, checked_size
 
@@ -91,7 +92,10 @@ class RowPlan(Plan):
         shapes = {name: shape for name, (shape, _) in self.layout.items()}
         sums = {name: stream.sums for name, stream in streams.items()}
         n_failed = int(np.count_nonzero(self.failed))
-        return self.kind(self.names, shapes, sums, level=self.level, n_failed=n_failed, seed=self.seed)
+        return self.kind(
+            self.names, shapes, sums, level=self.level, n_failed=n_failed, seed=self.seed, declared=self.declared,
+            dims=self.declared.dims(self.layout, self.function),
+        )  # fmt: skip
 
 
 def run_rows(
@@ -110,14 +114,18 @@ def run_rows(
     resume: bool | str,
     progress: bool,
     executor: Any,
+    outputs: Outputs | None,
 ) -> Any:
     """All rows through the model, and their indices."""
+    own = "input" in getattr(outputs, "coordinates", ())
+    advice = "Give the axis another name."
+    require(not own, function, "names of axes", "differ from the axis of the inputs", "'input'", advice)
     size = checked_size(function, model, ensemble_size, on_failure, backend)
 
     def make_study() -> RowPlan:
         return RowPlan(
             inputs, n, sampler=sampler, analysis=analysis, seed=seed, ensemble_size=size, store=store, resume=resume,
-            model=model, function=function,
+            model=model, function=function, outputs=outputs,
         )  # fmt: skip
 
     return carried_out(

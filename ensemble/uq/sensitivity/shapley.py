@@ -15,6 +15,7 @@ from ensemble.uq.sensitivity.row_plan import run_rows
 from ensemble.uq.sensitivity.rows import PermutedRows
 from ensemble.uq.sensitivity.shapley_sums import ShapleySums
 from ensemble.uq.sensitivity.sobol_indices import random_inputs
+from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
 
 __all__ = ["shapley_effects"]
@@ -35,6 +36,7 @@ def shapley_effects(
     progress: bool = True,
     executor: Any = None,
     level: float = 0.95,
+    outputs: Outputs | None = None,
 ) -> ShapleyEffects:
     """Shapley effects of every output: shares of the variance that add up to 1, for dependent inputs too.
 
@@ -49,7 +51,7 @@ def shapley_effects(
         With or without correlation.
     n : int
         The number of rows, of D + 1 samples each; Sobol' points are balanced for 8 times a power of two.
-    seed, sampler, ensemble_size, backend, on_failure, store, resume, progress, executor, level
+    seed, sampler, ensemble_size, backend, on_failure, store, resume, progress, executor, level, outputs
         As in `sobol_indices`.
 
     Returns
@@ -107,6 +109,6 @@ def shapley_effects(
     effects: ShapleyEffects = run_rows(
         model, inputs, integer(n, function, "n", minimum=2), rows, analysis, function=function, seed=seed,
         ensemble_size=ensemble_size, backend=backend, on_failure=on_failure, store=store, resume=resume,
-        progress=progress, executor=executor,
+        progress=progress, executor=executor, outputs=outputs,
     )  # fmt: skip
     return effects

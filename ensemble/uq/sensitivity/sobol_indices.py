@@ -12,6 +12,7 @@ from ensemble.uq.sensitivity.indices import SobolIndices
 from ensemble.uq.sensitivity.row_plan import run_rows
 from ensemble.uq.sensitivity.rows import PickFreezeRows
 from ensemble.uq.sensitivity.sobol_sums import SobolSums
+from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
 
 __all__ = ["random_inputs", "sobol_indices"]
@@ -41,6 +42,7 @@ def sobol_indices(
     progress: bool = True,
     executor: Any = None,
     level: float = 0.95,
+    outputs: Outputs | None = None,
 ) -> SobolIndices:
     """First and total Sobol' indices of every output, with confidence intervals, for scalars and fields alike.
 
@@ -64,6 +66,8 @@ def sobol_indices(
         As in `propagate`. With ``resume=True`` and a larger `n` a study is extended: its rows stay as they are.
     level : float in (0, 1), dimensionless
         Probability of the intervals.
+    outputs : Outputs, optional
+        As in `propagate`: coordinates of the axes of outputs for datasets and pictures.
 
     Returns
     -------
@@ -118,6 +122,6 @@ def sobol_indices(
     indices: SobolIndices = run_rows(
         model, inputs, integer(n, function, "n", minimum=2), rows, analysis, function=function, seed=seed,
         ensemble_size=ensemble_size, backend=backend, on_failure=on_failure, store=store, resume=resume,
-        progress=progress, executor=executor,
+        progress=progress, executor=executor, outputs=outputs,
     )  # fmt: skip
     return indices

@@ -19,6 +19,7 @@ import numpy as np
 
 from ensemble._check import message
 from ensemble._files import Replacements
+from ensemble.uq.store.axes import axis_files, unit_in
 from ensemble.uq.store.checksums import AGAIN, Checksums
 from ensemble.uq.store.damage import REASONS
 from ensemble.uq.store.descriptions import GROUP_FILE, RESERVED, Output, described_output, supported
@@ -107,10 +108,14 @@ def compact(
         files.sync_folder(folder.parent)  # `create` leaves all to the first flush
         for array, values in masks.items():
             write_values(writer, array, values, written_columns(array, index, fresh, damaged))
-        members = {
+        members = {a.output.name: a.metadata(n, unit_in(manifest, a.output.name)) for a in arrays}
+        members |= {
             a.output.name: a.metadata(n, labels_in(manifest, name))
-            for name, a in [*((None, a) for a in (*arrays, *masks, ids)), *zip(inputs, coordinates, strict=True)]
+            for name, a in [*((None, a) for a in (*masks, ids)), *zip(inputs, coordinates, strict=True)]
         }
+        for name, (metadata, chunk) in axis_files(manifest).items():
+            writer.write_changed(folder / name / "c.0", chunk)
+            members[name] = metadata
         lost = GROUP_FILE in damaged and bool(inputs)
         kept = {} if lost else kept_coordinates(folder, set(members), n)
         members |= kept

@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -46,7 +46,12 @@ class Examination:
     """
 
     def __init__(
-        self, outputs: Mapping[str, Output], in_journal: np.ndarray, checksums: Checksums, whole: bool
+        self,
+        outputs: Mapping[str, Output],
+        in_journal: np.ndarray,
+        checksums: Checksums,
+        whole: bool,
+        axes: Collection[str],
     ) -> None:
         self.folder, self.checksums, self.in_journal, self.whole = checksums.folder, checksums, in_journal, whole
         n = len(in_journal)
@@ -54,6 +59,7 @@ class Examination:
         self.problems: dict[str, str] = {}
         self.columns: dict[str, set[int]] = {}
         self.reasons_lost = False
+        self._small = {"sample", *axes}
         self._seen: set[str] = set()
         self._is_open = checksums.is_open()
         self._masks()
@@ -171,7 +177,7 @@ class Examination:
             self._note(GROUP_FILE, text)
         reasons = f"{self.checksums.private.name}/{REASONS}"
         for key in self.checksums:
-            small = key.endswith("json") or key.startswith("sample/")
+            small = key.endswith("json") or key.partition("/")[0] in self._small
             text = "" if key in self._seen else self._state(key, None, read=small or self.whole)
             if not text or (text == MISSING and self._is_open):
                 continue
@@ -205,10 +211,18 @@ class Examination:
 
 
 def examined(
-    outputs: Mapping[str, Output], in_journal: np.ndarray, checksums: Checksums, *, whole: bool
+    outputs: Mapping[str, Output],
+    in_journal: np.ndarray,
+    checksums: Checksums,
+    *,
+    whole: bool,
+    axes: Collection[str] = (),
 ) -> Examination:
-    """The compacted samples of a store; `whole` compares the bytes of all chunks, and not of small files alone."""
-    found = Examination(outputs, in_journal, checksums, whole)
+    """The compacted samples of a store; `whole` compares the bytes of all chunks, and not of small files alone.
+
+    Coordinates of `axes` are small files.
+    """
+    found = Examination(outputs, in_journal, checksums, whole, axes)
     while found.problems and checksums.reload():  # another process has compacted meanwhile
-        found = Examination(outputs, in_journal, checksums, whole)
+        found = Examination(outputs, in_journal, checksums, whole, axes)
     return found

@@ -17,6 +17,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._files import Replacements
 from ensemble._version import __version__
+from ensemble.uq.store.axes import AXES, require_axes
 from ensemble.uq.store.descriptions import MOST_SAMPLES, RESERVED, Output, described_output
 
 __all__ = [
@@ -136,6 +137,8 @@ def require_possible(function: str, path: Path, manifest: dict[str, Any]) -> Non
     for requirement, holds in wanted.items():
         seen = f"a damaged manifest, {path}, with n = {str(n)[:40]}"
         _check.require(holds, function, "the manifest", requirement, seen, RESTORE)
+    if AXES in manifest:
+        require_axes(function, str(path), manifest[AXES])
     for name, kind in outputs.items():
         output, dims = (
             described_output(function, str(path), name, kind.get("dtype"), kind.get("shape")),

@@ -18,6 +18,7 @@ from ensemble import _check
 from ensemble._files import Replacements, sync, write_whole
 from ensemble.uq.store import compaction
 from ensemble.uq.store import manifest as manifests
+from ensemble.uq.store.axes import AXES, names_of_axes
 from ensemble.uq.store.checks import (
     Reading,
     Writing,
@@ -102,7 +103,9 @@ class Store:
                 seen = f"others in record {group.record.number} of {journal.path}"
                 raise ValueError(_check.message("Store.open", "outputs", f"be {', '.join(self.outputs)}", seen))
         self._checksums = Checksums(path, self._private, manifests.identity_of(manifest))
-        found = examined(self.outputs, self._index.record_of >= 0, self._checksums, whole=lock is not None)
+        axes = (manifest.get(AXES) or {}).get("coordinates", {})
+        in_journal = self._index.record_of >= 0
+        found = examined(self.outputs, in_journal, self._checksums, whole=lock is not None, axes=axes)
         self._damaged_columns = found.columns
         reasons = {} if found.reasons_lost else compaction.read_reasons(self._private)
         self._index.add_compacted(found.done, found.failed, reasons)
@@ -482,7 +485,13 @@ class Store:
     def _add_outputs(self, outputs: Iterable[Output]) -> None:
         """Take over the outputs of the first group that has any."""
         self.outputs = {output.name: output for output in outputs}
-        described = {o.name: {"dtype": o.dtype.name, "shape": list(o.shape)} for o in self.outputs.values()}
+        described: dict[str, Any] = {
+            o.name: {"dtype": o.dtype.name, "shape": list(o.shape)} for o in self.outputs.values()
+        }
+        if axes := self.manifest.get(AXES):
+            shapes = {name: output.shape for name, output in self.outputs.items()}
+            for name, dims in names_of_axes("Store", axes, shapes).items():
+                described[name]["dims"] = list(dims)
         self.manifest = {**self.manifest, "outputs": described}
 
     def _sync(self) -> None:

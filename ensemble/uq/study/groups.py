@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require
+from ensemble._check import message, require, samples_text
 from ensemble.scalar import Ensemble
 
-__all__ = ["Group", "GroupKey", "order_of_samples", "single"]
+__all__ = ["Group", "GroupKey", "order_of_samples", "require_pending", "single"]
 
 GroupKey = str | Callable[[Any], Any] | None
 
@@ -71,3 +71,16 @@ def order_of_samples(samples: Any, group_by: GroupKey, function: str, window: in
     if window is None:
         return np.argsort(keys, kind="stable")
     return np.lexsort((keys, np.asarray(samples.ids) // window))
+
+
+def require_pending(ids: np.ndarray, is_done: np.ndarray) -> None:
+    """Raise unless `ids` are different samples of a plan of which nothing has been told."""
+    good = ids.ndim == 1 and ids.dtype.kind in "iu" and ids.size > 0
+    seen = f"dtype {ids.dtype}, shape {ids.shape}"
+    require(good, "plan.tell", "group", "be a Group of this plan, or a vector of sample ids", seen)
+    inside = ids.min() >= 0 and ids.max() < is_done.size
+    require(inside, "plan.tell", "group", f"hold ids from 0 to {is_done.size - 1}", f"{ids.min()} to {ids.max()}")
+    require(np.unique(ids).size == ids.size, "plan.tell", "group", "name each sample once", samples_text(ids))
+    told = ids[is_done[ids]]
+    advice = "plan.pending lists those that are left."
+    require(told.size == 0, "plan.tell", "group", "be pending", f"{samples_text(told)}, told before", advice)

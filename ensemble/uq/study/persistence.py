@@ -11,14 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import require
+from ensemble._check import kind_of, message, require
+from ensemble.uq.store.axes import AXES
 from ensemble.uq.store.checks import has_groups, local_folder
 from ensemble.uq.store.descriptions import GROUP_FILE
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import PRIVATE, Store
+from ensemble.uq.study.dataset import check_axes
+from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import is_independent
 
-__all__ = ["discard", "manifest_of", "opened", "stored_manifest"]
+__all__ = ["declared_outputs", "discard", "manifest_of", "opened", "stored_manifest"]
 
 
 def stored_manifest(store: str | PathLike[str] | None, resume: bool | str, function: str) -> dict[str, Any] | None:
@@ -42,6 +45,17 @@ def killed_at_once(folder: Path) -> bool:
     return not (folder / GROUP_FILE).exists() and not has_groups(private / "journal")
 
 
+def declared_outputs(outputs: Any, stored: dict[str, Any] | None, inputs: tuple[str, ...], function: str) -> Outputs:
+    """What was said of the outputs; nothing said on resuming is what was said before."""
+    if outputs is None:
+        return Outputs.from_description(None if stored is None else stored.get(AXES))
+    if not isinstance(outputs, Outputs):
+        advice = "Outputs(t=times) says that an axis has the coordinates `times`."
+        raise TypeError(message(function, "outputs", "be Outputs", kind_of(outputs), advice))
+    check_axes(outputs, inputs, function)
+    return outputs
+
+
 def manifest_of(
     inputs: Any,
     sampler: Any,
@@ -49,6 +63,7 @@ def manifest_of(
     n: int,
     model: Callable[..., Any] | None,
     stored: dict[str, Any] | None,
+    declared: Outputs,
 ) -> dict[str, Any]:
     """What makes a study this study; without a model, as in `plan`, that of the stored study."""
     manifest = {"inputs": inputs.description(), "sampler": sampler.description(), "seed": seed, "n": n}
@@ -59,6 +74,8 @@ def manifest_of(
         "independent": is_independent(sampler),
         "weighted": sampler.weights(np.zeros(1, np.int64)) is not None,
     }
+    if declared:
+        manifest[AXES] = declared.description()
     if model is not None:
         module, name = getattr(model, "__module__", None), getattr(model, "__qualname__", type(model).__qualname__)
         manifest["model"] = name if module in (None, "__main__") else f"{module}.{name}"

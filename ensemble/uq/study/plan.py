@@ -9,13 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from ensemble._check import array_of, integer, kind_of, message, one_of, require, samples_text
+from ensemble._check import array_of, integer, kind_of, message, one_of, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.samplers.sampler import checked_ids
 from ensemble.uq.store.places import as_slice
 from ensemble.uq.study.dataset import check_names, weighted_columns
-from ensemble.uq.study.groups import Group, GroupKey, order_of_samples
+from ensemble.uq.study.declared import Outputs
+from ensemble.uq.study.groups import Group, GroupKey, order_of_samples, require_pending
 from ensemble.uq.study.memory import MemoryStore
 from ensemble.uq.study.outputs import (
     Layout,
@@ -26,7 +27,7 @@ from ensemble.uq.study.outputs import (
     named_outputs,
     non_finite,
 )
-from ensemble.uq.study.persistence import manifest_of, opened, stored_manifest
+from ensemble.uq.study.persistence import declared_outputs, manifest_of, opened, stored_manifest
 from ensemble.uq.study.result import UqResult
 from ensemble.uq.study.streams import Stream, empty_streams
 
@@ -72,6 +73,7 @@ class Plan:
         store: str | PathLike[str] | None = None,
         resume: bool | str = False,
         model: Callable[..., Any] | None = None,
+        outputs: Outputs | None = None,
         function: str = "plan",
         most: int | None = None,
         check_sampler: Callable[[Any], None] | None = None,
@@ -79,8 +81,9 @@ class Plan:
         if not callable(getattr(inputs, "from_uniform", None)):
             raise TypeError(message(function, "inputs", "be Inputs", kind_of(inputs)))
         self.function = function
-        self.inputs = inputs
+        self.inputs, self.model = inputs, model
         stored = stored_manifest(store, resume, function)
+        self.declared = declared_outputs(outputs, stored, inputs.names, function)
         wanted = n
         if stored is not None and n is not None:
             n = min(integer(n, function, "n", minimum=1), stored["n"])  # a study never shrinks
@@ -110,11 +113,15 @@ class Plan:
         self.store: Any = MemoryStore(self.n)
         self.resumed = stored is not None
         if store is not None:
-            manifest = manifest_of(inputs, self.sampler, self.seed, self.n, model, stored)
+            manifest = self.manifest(stored)
             if stored is not None:
                 manifest["n"] = stored["n"] if self.sampler.count() is None else self.n
             self.store = opened(store, manifest, resume if self.resumed else False)
             self._take_over(wanted)
+
+    def manifest(self, stored: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What makes the study this study; of one that is resumed with what was stored."""
+        return manifest_of(self.inputs, self.sampler, self.seed, self.n, self.model, stored, self.declared)
 
     def _take_over(self, n: int | None) -> None:
         """What the store has already, and the further samples that are wanted now."""
@@ -222,7 +229,7 @@ class Plan:
             If a sample is not pending, or the outputs do not fit; nothing has changed then.
         """
         ids = array_of(getattr(group, "ids", group), "plan.tell", "group", "be a Group, or a vector of sample ids")
-        self._check_ids(ids)
+        require_pending(ids, self.is_done)
         arrays = named_outputs(outputs, ids.size, "plan.tell", arrays=True)
         wanted = f"be {ids.size} bools, one per sample"
         mask = np.zeros(ids.size, bool) if failed is None else array_of(failed, "plan.tell", "failed", wanted).copy()
@@ -240,17 +247,6 @@ class Plan:
             raise OutputError(message("plan.tell", "outputs", "name an output unless all samples failed", "none"))
         self.accept(ids, Outcome(arrays, mask, by_place), "plan.tell")
 
-    def _check_ids(self, ids: np.ndarray) -> None:
-        good = ids.ndim == 1 and ids.dtype.kind in "iu" and ids.size > 0
-        seen = f"dtype {ids.dtype}, shape {ids.shape}"
-        require(good, "plan.tell", "group", "be a Group of this plan, or a vector of sample ids", seen)
-        inside = ids.min() >= 0 and ids.max() < self.n
-        require(inside, "plan.tell", "group", f"hold ids from 0 to {self.n - 1}", f"{ids.min()} to {ids.max()}")
-        require(np.unique(ids).size == ids.size, "plan.tell", "group", "name each sample once", samples_text(ids))
-        told = ids[self.is_done[ids]]
-        advice = "plan.pending lists those that are left."
-        require(told.size == 0, "plan.tell", "group", "be pending", f"{samples_text(told)}, told before", advice)
-
     def accept(self, ids: np.ndarray, outcome: Outcome, function: str = "propagate") -> None:
         """Keep a checked outcome: the part of `tell` after its checks."""
         outputs = outcome.outputs
@@ -260,6 +256,7 @@ class Plan:
                 check_layout(self.layout, found, function)
             else:
                 check_names(found, self.inputs.names, function)
+                self.declared.dims(found, function)
                 self._start(found)
         reasons = {int(ids[place]): text for place, text in outcome.reasons.items()} if outcome.reasons else {}
         self.store.append(ids, outputs, outcome.failed, reasons)
@@ -356,12 +353,13 @@ def plan(
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     keep: str | None = None,
+    outputs: Outputs | None = None,
 ) -> Plan:
     """Divide a study into groups that run anywhere, and gather their outputs: `propagate` without its loop.
 
     Parameters
     ----------
-    inputs, n, sampler, seed, group_by, store, resume, keep
+    inputs, n, sampler, seed, group_by, store, resume, keep, outputs
         As in `propagate`.
     ensemble_size : int
         Samples in a group.
@@ -397,4 +395,5 @@ def plan(
         keep=keep,
         store=store,
         resume=resume,
+        outputs=outputs,
     )

@@ -16,6 +16,7 @@ import numpy as np
 from ensemble._backend import prototype
 from ensemble._check import integer, kind_of, message, one_of, positive
 from ensemble.uq.inputs.inputs import Inputs
+from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.ensemble_size import choose_ensemble_size
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.executors import GroupScheduler, workers_of
@@ -159,6 +160,7 @@ def propagate(
     target: Any = None,
     max_n: int | None = None,
     max_seconds: float | None = None,
+    outputs: Outputs | None = None,
 ) -> UqResult:
     """Run a model on samples of uncertain inputs, many samples in a call, and take statistics of its outputs.
 
@@ -221,6 +223,9 @@ def propagate(
         Most samples of ``n="auto"``; default 1,048,576.
     max_seconds : float, optional
         No group begins after that time; the result has what was done.
+    outputs : Outputs, optional
+        Coordinates of the axes of outputs, and units: ``en.Outputs(t=times, units={"t": "s"})``. They must fit the
+        outputs of the first group. On resuming they are those of the store, or equal to them. Default: none.
 
     Returns
     -------
@@ -260,6 +265,7 @@ def propagate(
             store=store,
             resume=resume,
             model=model,
+            outputs=outputs,
             function="propagate",
             most=None if goal is None else goal.max_n,
             check_sampler=None if goal is None else goal.check_sampler,
@@ -271,7 +277,7 @@ def propagate(
         arguments={
             "inputs": inputs, "n": n, "ensemble_size": ensemble_size, "sampler": sampler, "seed": seed,
             "group_by": group_by, "store": store, "resume": resume, "keep": keep, "target": target, "max_n": max_n,
-            "max_seconds": max_seconds,
+            "max_seconds": max_seconds, "outputs": outputs,
         },
     )  # fmt: skip
     return result
@@ -349,6 +355,8 @@ def texts_of(arguments: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, Inputs):
             digest = hashlib.sha256(json.dumps(value.description(), sort_keys=True, default=str).encode())
             texts[name] = f"{', '.join(value.names)} ({digest.hexdigest()[:12]})"
+        elif isinstance(value, Outputs):
+            texts[name] = hashlib.sha256(json.dumps(value.description()).encode()).hexdigest()[:12]
         elif value is None or isinstance(value, bool | int | float | str | PathLike):
             texts[name] = str(value)
         else:  # its text may have an address, and a model what belongs to its process

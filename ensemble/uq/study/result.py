@@ -5,6 +5,8 @@ Longer than 400 lines: one class.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -92,6 +94,12 @@ class UqResult:
         Samples in a call of the model: what was chosen where it was "auto".
     target_met : bool or None
         Whether the intervals are as narrow as the target; None without a target.
+    dims : dict of str to tuple of str
+        Names of the axes of each output: those of `Outputs`, else ``NAME_dim_0`` and so on.
+    coordinates : dict of str to array, shape (n,)
+        Coordinates by the name of an axis, as given by `Outputs`.
+    units : dict of str to str
+        Units of outputs and axes, as given by `Outputs`.
     """
 
     def __init__(self, plan: Plan | StoredStudy) -> None:
@@ -106,7 +114,10 @@ class UqResult:
         self.target_met: bool | None = None
         self._layout = dict(plan.layout)
         self._store, self._new_streams = plan.store, plan.new_streams
-        self._all_inputs = plan.samples
+        self._all_inputs, self._manifest = plan.samples, plan.manifest
+        self._declared = plan.declared
+        self.coordinates, self.units = dict(self._declared.coordinates), dict(self._declared.units)
+        self.dims = self._declared.dims(self._layout, "UqResult") if self._layout else {}
         self._summaries: dict[str, Summary] = {}
         self._histograms: dict[str, Any] = {}
         for name, stream in (plan.streams or {}).items():
@@ -139,7 +150,7 @@ class UqResult:
         """Pictures: ``.hist(name)``, ``.fan(name)``, ``.scatter(names)``, ``.field(name)``; they need matplotlib."""
         from ensemble.uq.study_plots import StudyPlots
 
-        return StudyPlots(self)
+        return StudyPlots(self, self._declared)
 
     def _named(self, name: str, function: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and type of an output that has a sample."""
@@ -169,6 +180,24 @@ class UqResult:
         result = blank(shape, dtype, self.n)
         result[..., self.ids] = self._read(name, self.ids, "values")
         return result
+
+    def __getitem__(self, name: str) -> Ensemble:
+        """An output of the samples that did not fail: as `samples`, but an unknown name is a KeyError."""
+        if name not in self.names and self.ids.size:
+            inputs = " Inputs are in the attribute inputs." if name in self._all_inputs.names else ""
+            known = ", ".join(map(repr, self.names))
+            raise KeyError(message("UqResult", "name", f"be one of {known}", repr(name), inputs.strip()))
+        return self.samples(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def keys(self) -> tuple[str, ...]:
+        """The names of the outputs: ``dict(result)`` has an Ensemble for each."""
+        return self.names
 
     def samples(self, name: str) -> Ensemble:
         """An output of the samples that did not fail, in the order of `ids`.
@@ -652,7 +681,8 @@ class UqResult:
         -------
         xarray.Dataset
             With kept samples: dimension `sample` and those of the outputs, inputs as coordinates, `failed` and `done`.
-            Without: mean, standard deviation and range of every output.
+            Without: mean, standard deviation and range of every output. Axes have the coordinates, and variables the
+            attribute ``units``, that were given by `Outputs`.
 
         Raises
         ------
@@ -662,6 +692,72 @@ class UqResult:
         from ensemble.uq.study.dataset import dataset_of
 
         return dataset_of(self, self._all_inputs)
+
+    def to_pandas(self) -> Any:
+        """The study as a `pandas.DataFrame`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With kept samples a row for each: inputs, outputs, `failed` and `done`; arrays have a column for each entry,
+            named by its coordinates, ``height(t=0.5 s)``, or by its place, ``height(3)``. Values of failed samples and
+            of those not run are NaN (0 in integers and bools). Without kept samples a row for each entry of the
+            outputs: mean, std, minimum and maximum. The attribute ``attrs["units"]`` has the units of columns.
+
+        Raises
+        ------
+        ImportError
+            If xarray or pandas are not installed (``pip install 'ensemble[uq]'``).
+        ValueError
+            If that are more than 16,384 columns.
+        """
+        from ensemble.uq.study.files import frame_of
+
+        return frame_of(self, self._parts())
+
+    def save(self, path: str | PathLike[str], *, outputs: Iterable[str] | None = None) -> None:
+        """Write the study to a file, or to a new store that `open_study` reads and `propagate` goes on with.
+
+        Parameters
+        ----------
+        path : path
+            By its ending: ``.csv``, the table of `to_pandas` with units in the first line, ``height(t=0.5 s) [m]``;
+            ``.nc``, the dataset of `to_xarray` as NetCDF; ``.zarr``, a new folder: the store that
+            ``propagate(..., store=path)`` would have left. A file is replaced when the new one is complete.
+        outputs : iterable of str, optional
+            Outputs to write to a file. Default: all.
+
+        Raises
+        ------
+        ImportError
+            If xarray is not installed (``pip install 'ensemble[uq]'``); a store does without.
+        ValueError
+            If the path has another ending or is a URL; if there is no such output; if a CSV file would have more than
+            16,384 columns, or NetCDF cannot hold the outputs; if there is a study at `path`, or samples were not kept
+            that a store needs.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from scipy import stats
+        >>> import ensemble as en
+        >>> inputs = en.Inputs(load=stats.norm(1.0, 0.2))
+        >>> r = en.propagate(lambda x: {"tip": x.load / 3.0}, inputs, 64, seed=5, progress=False)
+        >>> path = os.path.join(tempfile.mkdtemp(), "run.zarr")
+        >>> r.save(path)
+        >>> bool(en.uq.open_study(path).mean("tip") == r.mean("tip"))
+        True
+        """
+        from ensemble.uq.study.files import save
+
+        save(self, self._parts(), path, outputs, "UqResult.save")
+
+    def _parts(self) -> Any:
+        """What files are written from."""
+        from ensemble.uq.study.files import Parts
+
+        kept = getattr(self._store, "keeps_outputs", True)
+        return Parts(self._all_inputs, self._layout, self._manifest, self._store.read, kept)
 
     def __repr__(self) -> str:
         return table(self)

@@ -11,8 +11,10 @@ import numpy as np
 from ensemble._check import places_of, require
 from ensemble.scalar import Ensemble
 from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.store.axes import AXES
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.dataset import WEIGHTS
+from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.result import UqResult
 from ensemble.uq.study.streams import Stream, empty_streams
 
@@ -91,7 +93,7 @@ class StoredStudy:
 
     def __init__(self, store: Store) -> None:
         self.sampler = StoredSampler(store.manifest)
-        self.store = store
+        self.store, self.declared = store, Outputs.from_description(store.manifest.get(AXES))
         self.n = store.n
         self.is_done, self.failed, self.reasons = store.done(), store.failed(), store.reasons()
         self.layout = {name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in store.outputs.items()}
@@ -101,6 +103,11 @@ class StoredStudy:
         weights = self._weights(values.pop(WEIGHTS, None)) if weighted else None
         described = store.manifest.get("inputs", {}).get("inputs", {})
         self.samples = StoredInputs(values, weights, np.arange(self.n), described)
+
+    def manifest(self) -> dict[str, Any]:
+        """What makes the study this study, for a copy of it."""
+        own = ("format", "identity", "outputs", "later_versions")
+        return {key: value for key, value in self.store.manifest.items() if key not in own}
 
     def _weights(self, stored: np.ndarray | None) -> np.ndarray:
         """The weights of a study that has some; they are stored with the values of the inputs."""
