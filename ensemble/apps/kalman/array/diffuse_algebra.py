@@ -18,7 +18,7 @@ def times(A: Array, x: Array) -> Array:
 def last_sum(a: Array) -> Array:
     """The sum over the last axis, in order, so that it has the same bits in every stack."""
     if type(a) is np.ndarray:
-        summed: np.ndarray = np.cumsum(a, axis=-1)[..., -1]
+        summed: np.ndarray = a.cumsum(axis=-1)[..., -1]
         return summed
     total = a[..., 0]
     for i in range(1, a.shape[-1]):

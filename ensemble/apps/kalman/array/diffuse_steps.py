@@ -166,7 +166,8 @@ class DiffuseState:
         state, size = self, norms(self.U)
         bound, waiting = (size if semidefinite else None), xp.ones_like(noise)
         gain: Any = None
-        taken, logs, inverses, doubtful = [], [], [], None
+        doubtful: Any = None
+        taken: tuple[list[Array], ...] = ([], [], [])
         for i in range(n):
             if ordered:
                 pick = state._clearest(H, terms, noise, size if bound is None else bound, waiting)
@@ -181,12 +182,12 @@ class DiffuseState:
             gain = step if gain is None else gain + step
             rows = rows - (times(H, K) * waiting)[..., :, None] * row[..., None, :]
             doubtful = doubt if doubtful is None else xp.logical_or(doubtful, doubt)
-            for kept, value in zip((taken, logs, inverses), (row, log, inverse), strict=True):
+            for kept, value in zip(taken, (row, log, inverse), strict=True):
                 kept.append(value)
         state = replace(state, U=_without_known(triangle(state.U), size))
-        logs, inverses = (xp.stack(kept, axis=-1) for kept in (logs, inverses))
+        logs, inverses = (xp.stack(kept, axis=-1) for kept in taken[1:])
         if ordered:
-            rows = xp.stack([xp.broadcast_to(row, (*gain.shape[:-2], n)) for row in taken], axis=-2)
+            rows = xp.stack([xp.broadcast_to(row, (*gain.shape[:-2], n)) for row in taken[0]], axis=-2)
         return Update(state, gain, rows, logs, inverses), doubtful
 
     def _entry(
