@@ -38,6 +38,9 @@ import numpy as np
 from benchmarks.common import RESULTS, cuda_device, save, show
 from benchmarks.distributed_device_jobs import JOBS, count_staged_bytes, staged_bytes
 
+SECTOR = 32
+"""Bytes that a GPU reads at once."""
+
 LIMIT = 560.0
 """Seconds for everything."""
 
@@ -104,14 +107,16 @@ def kernels(options: argparse.Namespace, comm: Any) -> None:
     for s in options.samples:
         n = (1 << 25) // s  # rows of a vector of 256 MiB
         chosen = np.flatnonzero(np.random.default_rng(s).uniform(size=n) < 0.25)
-        rows, n_bytes = cupy.asarray(chosen), 8.0 * chosen.size * s
+        rows, n_bytes = cupy.asarray(chosen.astype(np.int32)), 8.0 * chosen.size * s
+        sectors = np.unique(chosen * s * 8 // SECTOR).size * max(SECTOR, 8 * s)  # bytes that are read, whatever is used
         copies = copies_for(2 * n_bytes)
         x = [cupy.ones((n, s)) for _ in range(min(copies, 3))]
         out = [cupy.empty((chosen.size, s)) for _ in x]
         ms = milliseconds_in_turn([partial(packed_rows, a, rows, o) for a, o in zip(x, out, strict=True)], 9)
-        copy = copy_milliseconds(n_bytes + 8.0 * chosen.size, n_bytes, 9)
+        copy = copy_milliseconds(n_bytes + 4.0 * chosen.size, n_bytes, 9)
+        of_sectors = copy_milliseconds(sectors + 4.0 * chosen.size, n_bytes, 9)
         row = {"run": "kernels", "kernel": "packed rows, each fourth", "samples": s, "MB": 2e-6 * n_bytes}
-        write(options, comm, row | {"us": 1e3 * ms, "of copy": copy / ms})
+        write(options, comm, row | {"us": 1e3 * ms, "of copy": copy / ms, "of copy of sectors": of_sectors / ms})
         space = RankSpace(comm, 0, np.minimum(np.arange(0, n + 2048, 2048), n))
         times = {}
         for name, each in (("no ranks", SERIAL), ("exact", space)):

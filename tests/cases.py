@@ -149,7 +149,9 @@ def gather_cases(seed):
 
 def packed_cases(seed):
     for label, rng, n, m, s, dtype in settings(seed):
-        yield Case("packed_rows", label, (numbers(rng, (m, s), dtype), rng.integers(0, m, n), None))
+        x, rows = numbers(rng, (m, s), dtype), rng.integers(0, m, n)
+        yield Case("packed_rows", label, (x, rows, None))
+        yield Case("packed_rows", label + "_int32", (x, rows.astype(np.int32), None))
 
 
 DIGIT_SHAPES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from ensemble._check import array_of, message, places_of, require
 from ensemble._kernels.sparse import affine as kernels
@@ -57,11 +58,11 @@ class RankAffineMatrix(MatrixOperator):
         return int(self.coefficients.shape[1])
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> RankMatrix:
         """A_0, the matrix of coefficients zero, shared by all samples."""
         return self.stored.take_samples([0])
 
-    def with_coefficients(self, coefficients: Any) -> RankAffineMatrix:
+    def with_coefficients(self, coefficients: Ensemble | Array) -> RankAffineMatrix:
         """The matrices of other coefficients on the same terms, an Ensemble or array of shape (m,)."""
         return affine_over_ranks(self.stored, coefficients)
 
@@ -71,7 +72,7 @@ class RankAffineMatrix(MatrixOperator):
         same = same and np.array_equal(self.stored.numbers, other.stored.numbers)
         return not bool(self.space.any(np.array(not same)))
 
-    def take_samples(self, samples: Any) -> RankAffineMatrix:
+    def take_samples(self, samples: ArrayLike) -> RankAffineMatrix:
         """The matrices of the samples named; a shared matrix is returned unchanged."""
         if self.n_samples == 1:
             return self
@@ -79,7 +80,7 @@ class RankAffineMatrix(MatrixOperator):
         chosen = np.ascontiguousarray(self.coefficients[:, places])
         return RankAffineMatrix(self.stored, chosen, self.sample_set and self.sample_set.take(places))
 
-    def astype(self, dtype: Any) -> RankAffineMatrix:
+    def astype(self, dtype: DTypeLike) -> RankAffineMatrix:
         """The same terms and coefficients in another floating-point type; itself where that is its type."""
         if dtype == self.dtype:
             return self
@@ -90,7 +91,7 @@ class RankAffineMatrix(MatrixOperator):
         terms = np.ascontiguousarray(self.stored.diagonal().samples)
         return Ensemble(kernels.affine_values(terms, self.coefficients, None), self.sample_set)
 
-    def to_crs(self) -> Any:
+    def to_crs(self) -> RankMatrix:
         """The stored matrices over ranks."""
         values = kernels.affine_values(self.terms, self.coefficients, None)
         return self.stored.with_values(values, self.sample_set)
@@ -120,15 +121,15 @@ class RankAffineMatrix(MatrixOperator):
         """b - A x on bare arrays."""
         return kernels.affine_residual(*self._arrays(x), self.whole(x), b, out)
 
-    def chebyshev_first(self, dinv: Any, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
+    def chebyshev_first(self, dinv: Array, b: Array, x: Array, c: Array, w: Array, out: Array) -> Array:
         """w = c * dinv * (b - A x), and x + w to `out`."""
         return kernels.affine_chebyshev_first(*self._arrays(x), dinv, b, self.whole(x), c, w, out)
 
-    def chebyshev_step(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+    def chebyshev_step(self, dinv: Array, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Array:
         """w = a * w + c * dinv * (b - A x), and x + w to `out`."""
         return kernels.affine_chebyshev_step(*self._arrays(x), dinv, b, self.whole(x), a, c, w, out)
 
-    def chebyshev_last(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+    def chebyshev_last(self, dinv: Array, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Array:
         """x + a * w + c * dinv * (b - A x) to `out`."""
         return kernels.affine_chebyshev_last(*self._arrays(x), dinv, b, self.whole(x), a, c, w, out)
 

@@ -23,6 +23,7 @@ from ensemble._typing import Array
 from ensemble.distributed.entry_exchange import joined
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
+from ensemble.distributed.offsets import narrow, offsets_of, places_in
 from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.distributed.row_fetch import RowFetch
 from ensemble.distributed.transfer import RankProlongator
@@ -99,6 +100,15 @@ def to_owners(layout: RowLayout, rows: np.ndarray, values: np.ndarray) -> np.nda
     return np.concatenate(exchanged_arrays(layout.comm, [values[a:b] for a, b in itertools.pairwise(cuts)]))
 
 
+def united_graph(graphs: list[Any], n_rows: int, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """The graph of all entries of some graphs of the same rows and columns."""
+    keys = [np.zeros(0, np.int64)]
+    for indptr, indices in graphs:
+        keys.append(np.repeat(np.arange(n_rows, dtype=np.int64), np.diff(indptr)) * n_columns + indices)
+    rows, indices = np.divmod(np.unique(np.concatenate(keys)), max(n_columns, 1))
+    return narrow(np.searchsorted(rows, np.arange(n_rows + 1))), indices.astype(np.int32)
+
+
 class Piece:
     """Some fine rows of A in ascending order, and what a rank's coarse rows take from them.
 
@@ -115,21 +125,19 @@ class Piece:
 
     def __init__(self, graph_a: Any, graph_p: Any, own: np.ndarray, coarse: RowLayout) -> None:
         self.graph_a, self.indptr_p, self.numbers, self.own = graph_a, graph_p[0], graph_p[1], own
-        lengths = (self.indptr_p[own + 1] - self.indptr_p[own]).astype(np.int64)
-        ends = np.cumsum(lengths)
-        within = np.arange(int(ends[-1]) if ends.size else 0) - np.repeat(ends - lengths, lengths)
-        entries = np.repeat(self.indptr_p[own], lengths) + within
+        starts = offsets_of(self.indptr_p[own + 1] - self.indptr_p[own])
+        entries = np.repeat(self.indptr_p[own] - starts[:-1], np.diff(starts)) + np.arange(starts[-1])
         columns = self.numbers[entries] - coarse.first
         mine = (columns >= 0) & (columns < coarse.n_local)
-        counts = np.concatenate([[0], np.cumsum(mine)])
-        indptr = counts[np.concatenate([[0], ends])]
-        indptr_r, rows, places = transpose_graph(indptr, columns[mine].astype(np.int64), coarse.n_local)
-        self.restriction = indptr_r, rows, entries[mine][places]
+        if not mine.all():
+            starts, entries, columns = offsets_of(mine)[starts], entries[mine], columns[mine]
+        indptr_r, rows, places = transpose_graph(narrow(starts), columns.astype(np.int32), coarse.n_local)
+        self.restriction = indptr_r, rows, entries.astype(self.indptr_p.dtype, copy=False)[places]
         self._tasks: dict[Any, Any] = {}
 
     def number_columns(self, columns: np.ndarray) -> None:
         """Number the coarse columns of P and A P by their places in `columns`."""
-        self.graph_p = self.indptr_p, np.searchsorted(columns, self.numbers).astype(np.int32)
+        self.graph_p = self.indptr_p, places_in(columns, self.numbers)
         self.graph_ap = product_graph(self.graph_a[0], self.graph_a[1], *self.graph_p, columns.size)
 
     def tasks(self, values: Array, graph_c: Any) -> Any:
@@ -142,12 +150,9 @@ class Piece:
             self._tasks[key] = galerkin.galerkin_tasks(values, *graphs)
         return self._tasks[key]
 
-    def restricted_graph(self, columns: np.ndarray) -> np.ndarray:
-        """The entries of the coarse rows that this piece reaches, as row * n_columns + column, ascending."""
-        indptr, indices = product_graph(self.restriction[0], self.restriction[1], *self.graph_ap, columns.size)
-        rows = np.repeat(np.arange(indptr.size - 1, dtype=np.int64), np.diff(indptr))
-        keys: np.ndarray = rows * columns.size + indices
-        return keys
+    def restricted_graph(self, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+        """The graph of the coarse rows, as far as this piece makes it."""
+        return product_graph(self.restriction[0], self.restriction[1], *self.graph_ap, n_columns)
 
 
 class RankPlan:
@@ -198,8 +203,7 @@ class RankPlan:
         self.used = np.union1d(first + np.arange(T.shape[1]), columns[outside])
         counts = np.zeros(whole.shape[0], np.int64)
         counts[taken] = k
-        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        self.graph_t = indptr, np.searchsorted(self.used, columns).astype(np.int32)
+        self.graph_t = narrow(offsets_of(counts)), places_in(self.used, columns)
         self.tentative = np.ascontiguousarray(whole[taken, 1:]).reshape(-1, 1)
 
     # --- values
@@ -240,7 +244,7 @@ class RankPlan:
         """Fine rows of this and of other ranks that this rank's coarse rows are made of."""
         comm, layout, coarse = A.rows.comm, A.rows, self.coarse
         self.ghost_rows = RowFetch(layout, P.indptr, P.numbers, A.halo.ghosts)
-        indptr_p = np.concatenate([P.indptr, P.indptr[-1] + self.ghost_rows.indptr[1:]])
+        indptr_p = narrow(np.concatenate([P.indptr, P.indptr[-1] + self.ghost_rows.indptr[1:]]))
         numbers = np.concatenate([P.numbers, self.ghost_rows.numbers])
         here = Piece((A.indptr, A.indices), (indptr_p, numbers), np.arange(layout.n_local), coarse)
         owner = coarse.owner_of(P.numbers)
@@ -252,8 +256,8 @@ class RankPlan:
             fetch_a = RowFetch(layout, A.indptr, A.numbers, part)
             reach = np.union1d(fetch_a.numbers, part)
             fetch_p = RowFetch(layout, P.indptr, P.numbers, reach)
-            graph_a = fetch_a.indptr, np.searchsorted(reach, fetch_a.numbers).astype(np.int32)
-            piece = Piece(graph_a, (fetch_p.indptr, fetch_p.numbers), np.searchsorted(reach, part), coarse)
+            graph_a = narrow(fetch_a.indptr), places_in(reach, fetch_a.numbers)
+            piece = Piece(graph_a, (narrow(fetch_p.indptr), fetch_p.numbers), np.searchsorted(reach, part), coarse)
             self.fetches.append((fetch_a, fetch_p))
             self.pieces.append(piece)
             if position == 0:
@@ -262,11 +266,8 @@ class RankPlan:
         columns = np.union1d(self.used, np.concatenate(fetched))
         for piece in self.pieces:
             piece.number_columns(columns)
-        found = [piece.restricted_graph(columns) for piece in self.pieces if piece.own.size]
-        keys = found[0] if len(found) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
-        rows, indices = np.divmod(keys, max(columns.size, 1))
-        indptr = np.searchsorted(rows, np.arange(coarse.n_local + 1))
-        self.graph_c = indptr.astype(np.int32 if keys.size < 2**31 else np.int64), indices.astype(np.int32)
+        found = [piece.restricted_graph(columns.size) for piece in self.pieces if piece.own.size]
+        self.graph_c = found[0] if len(found) == 1 else united_graph(found, coarse.n_local, columns.size)
         self.columns = columns
 
     def galerkin(self, A: RankMatrix, P: RankMatrix) -> RankMatrix:

@@ -29,9 +29,6 @@ __all__ = ["IterationTime", "KernelTime", "LevelLoad", "MessageTime", "Network",
 REDUCTIONS = 3
 """Inner products of one iteration of CG: r . z, p . A p and r . r, each in a reduction of its own."""
 
-MAXIMA = 1
-"""Reductions of one number a sample: the largest entry of the residual, by which it is scaled into float32."""
-
 
 @dataclass(frozen=True)
 class MessageTime:
@@ -359,5 +356,4 @@ def iteration_time(
     rows = last.total_rows or last.rows
     at_end = network.gather(ranks, 4.0 * n_samples * rows) + coarse(rows, rows * rows)
     reduced = REDUCTIONS * network.reduction(ranks, 8.0 * ROW_LENGTH * n_samples)
-    reduced += MAXIMA * network.reduction(ranks, 8.0 * n_samples)
     return IterationTime(computed, own + sum(of_levels), reduced, at_end, of_levels)

@@ -10,6 +10,7 @@ from ensemble._backend import array_namespace
 from ensemble._compile.memory import empty_like
 from ensemble._typing import Array
 from ensemble.distributed.messages import device_messages_for, exchanged, exchanged_arrays
+from ensemble.distributed.offsets import offsets_of
 from ensemble.linalg.reordering import taken_rows
 
 __all__ = ["EntryExchange"]
@@ -28,8 +29,7 @@ class EntryExchange:
     def __init__(self, comm: Any, places: list[np.ndarray]) -> None:
         self.comm, self.places = comm, places
         sizes = [np.array([each.size], np.int64) for each in places]
-        counts = np.concatenate([[0], *exchanged(comm, sizes)])
-        self.starts = np.cumsum(counts)
+        self.starts = offsets_of(np.concatenate(exchanged(comm, sizes)))
 
     def values(self, values: Array) -> Array:
         """The entries that this rank gets of `values`, shape (entries, n_samples), in the order of ranks."""

@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._kernels.sparse.breadth_first import breadth_first_rows
 from ensemble.distributed.bisection import bisected_order
 from ensemble.distributed.domains import domain_offsets
+from ensemble.distributed.offsets import offsets_of
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.orderings import symmetric_pattern
 
@@ -74,5 +75,5 @@ def metis_order(indptr: np.ndarray, indices: np.ndarray, domains: int) -> tuple[
     adjacency = getattr(pymetis, "CSRAdjacency", None)  # since 2025.2; the names of the arrays go in 2027
     graph = {"adjacency": adjacency(indptr, indices)} if adjacency else {"xadj": indptr, "adjncy": indices}
     domain_of = np.asarray(pymetis.part_graph(domains, **graph)[1], np.int64)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(domain_of, minlength=domains))]).astype(np.int64)
+    offsets = offsets_of(np.bincount(domain_of, minlength=domains))
     return np.argsort(domain_of, kind="stable").astype(np.int64), offsets

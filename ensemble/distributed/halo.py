@@ -56,11 +56,13 @@ class Halo:
 
     def numbers(self, columns: np.ndarray) -> np.ndarray:
         """Places of rows, by their numbers, among the rows of this rank and behind them its ghosts."""
+        if not self.n_ghosts:
+            return columns - self.first
         inside = (columns >= self.first) & (columns < self.first + self.n_local)
         return np.where(inside, columns - self.first, self.n_local + np.searchsorted(self.ghosts, columns))
 
     def start(self, whole: Array) -> list[Any]:
-        """Begin an exchange: `whole` has this rank's rows and, behind them, room for the ghosts; returns requests."""
+        """Begin an exchange: `whole` has this rank's rows and, behind them, space for the ghosts; returns requests."""
         if not self.receives and not self.sends:
             return []
         tail = whole[self.n_local :]
@@ -120,5 +122,6 @@ class Halo:
         key = type(whole), whole.shape[1:], whole.dtype
         if key not in self._packed:
             rows = np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in self.sends)])
+            rows = rows.astype(np.int32 if self.n_local < 2**31 else np.int64)
             self._packed[key] = asarray_like(rows, whole), empty_like(whole, (rows.size, *whole.shape[1:]))
         return self._packed[key]

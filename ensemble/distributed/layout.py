@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.cuda import CHUNK
+from ensemble.distributed.offsets import offsets_of
 from ensemble.distributed.space import RankSpace
 
 __all__ = ["RowLayout"]
@@ -71,7 +72,7 @@ class RowLayout:
         while sizes.size > 1 and sizes.sum() < smallest * sizes.size:
             pairs = np.arange(0, sizes.size, 2)
             sizes, firsts = np.add.reduceat(sizes, pairs), firsts[pairs]
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        offsets = offsets_of(sizes)
         owners = np.searchsorted(self.rank_domains, firsts, side="right") - 1
         rank_domains = np.searchsorted(owners, np.arange(self.comm.size + 1)).astype(np.int64)
         return RowLayout(self.comm, offsets, rank_domains)

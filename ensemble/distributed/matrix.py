@@ -15,6 +15,7 @@ from ensemble._kernels.sparse.product_graphs import order_within_rows
 from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_same
 from ensemble.distributed.messages import exchanged
+from ensemble.distributed.offsets import narrow, offsets_of
 from ensemble.distributed.partition import Partition
 from ensemble.distributed.rank_matrix import RankMatrix, require_messages, require_whole_chunks
 from ensemble.linalg import CrsGraph, CrsMatrix
@@ -59,7 +60,7 @@ class DistributedCrsMatrix(RankMatrix):
     (400,)
     """
 
-    def __init__(self, partition: Any, local: CrsMatrix) -> None:
+    def __init__(self, partition: Partition, local: CrsMatrix) -> None:
         name = "DistributedCrsMatrix"
         with agreement(partition.comm):
             given, local = local, as_crs(local)
@@ -106,7 +107,7 @@ class DistributedCrsMatrix(RankMatrix):
         super().require_device(like, function, argument)
         require_whole_chunks(self.rows.domain_offsets, like, function, argument)
 
-    def update(self, values: Any) -> DistributedCrsMatrix:
+    def update(self, values: Ensemble | Array) -> DistributedCrsMatrix:
         """Replace the values, in place; `values` has the order of those that the matrix was made of.
 
         Parameters
@@ -125,7 +126,7 @@ class DistributedCrsMatrix(RankMatrix):
         return self
 
     @classmethod
-    def scatter(cls, A: Any, partition: Any, root: int = 0) -> DistributedCrsMatrix:
+    def scatter(cls, A: Any, partition: Partition, root: int = 0) -> DistributedCrsMatrix:
         """The matrix that `root` has whole, over the ranks of `partition`; A is None elsewhere.
 
         Parameters
@@ -189,7 +190,7 @@ class DistributedCrsMatrix(RankMatrix):
         counts = np.concatenate(exchanged(comm, [lengths[a:b].astype(np.int64) for a, b in itertools.pairwise(cuts)]))
         columns = np.concatenate(exchanged(comm, [indices[a:b].astype(np.int64) for a, b in spans]))
         entries = np.concatenate(exchanged(comm, [values[a:b] for a, b in spans]))
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32 if entries.size < 2**31 else np.int64)
+        starts = narrow(offsets_of(counts))
         graph = CrsGraph.unchecked(starts, columns.astype(np.int32), (partition.n_local, n))
         return cls(partition, CrsMatrix(graph, entries))
 
@@ -197,6 +198,6 @@ class DistributedCrsMatrix(RankMatrix):
 def rows_of(A: CrsMatrix, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, SampleSet | None]:
     """(indptr, indices, values) of some rows of a matrix, and what its values came with."""
     lengths = np.diff(A.graph.indptr)[rows]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    indptr = offsets_of(lengths)
     entries = np.repeat(A.graph.indptr[:-1][rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
     return indptr.astype(A.graph.indptr.dtype), A.graph.indices[entries], A.values[entries], A.batched, A.sample_set

@@ -14,6 +14,7 @@ import numpy as np
 
 from ensemble._compile.memory import empty_like
 from ensemble._typing import Array
+from ensemble.distributed.offsets import offsets_of
 
 __all__ = [
     "all_largest", "all_sum", "device_messages_for", "exchanged", "exchanged_arrays", "finish", "from_first",
@@ -118,7 +119,7 @@ def gathered(comm: Any, part: Any, offsets: np.ndarray | None = None) -> Any:
     part = np.ascontiguousarray(part)
     if offsets is None:
         meet(comm)
-        offsets = np.concatenate([[0], np.cumsum(comm.allgather(part.shape[0]))])
+        offsets = offsets_of(comm.allgather(part.shape[0]))
     whole = np.empty((int(offsets[-1]), *part.shape[1:]), part.dtype)
     counts = np.diff(offsets) * int(np.prod(part.shape[1:]))
     dtype = _mpi_type(part.dtype)
@@ -127,7 +128,7 @@ def gathered(comm: Any, part: Any, offsets: np.ndarray | None = None) -> Any:
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)[:-1]])
+    return offsets_of(counts)[:-1]
 
 
 def _mpi_type(dtype: np.dtype) -> Any:

@@ -6,11 +6,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ensemble._backend import array_namespace, contiguous
 from ensemble._check import array_of, integer, message, require
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import in_space
+from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_communicator
 from ensemble.distributed.arguments import Request, agreed_method, checked_request
 from ensemble.distributed.bisection import coordinate_order
@@ -174,7 +176,7 @@ class Partition:
         """The rows of each rank and the space of their vectors, for matrices on this partition."""
         return RowLayout(self.comm.Dup(), self.domain_offsets, self.rank_domains)
 
-    def dot(self, x: Any, y: Any) -> Any:
+    def dot(self, x: Ensemble | Array, y: Ensemble | Array) -> Any:
         """Return the inner product of two distributed vectors over the rows of all ranks, one value per sample.
 
         Parameters
@@ -197,25 +199,25 @@ class Partition:
         """
         return _inner(self, x, y, "Partition.dot")
 
-    def norm(self, x: Any) -> Any:
+    def norm(self, x: Ensemble | Array) -> Any:
         """Return the 2-norm of a distributed vector over the rows of all ranks, one value per sample; see `dot`."""
         square = _inner(self, x, x, "Partition.norm")
         return square.__array_namespace__().sqrt(square) if isinstance(square, Ensemble) else float(np.sqrt(square))
 
-    def number_of(self, callers: Any) -> np.ndarray:
+    def number_of(self, callers: ArrayLike) -> np.ndarray:
         """The numbers in domain order of rows with the caller's numbers `callers`, an array of int."""
         return _taken(self._numbers, _places(callers, self.n, "Partition.number_of", "callers"))
 
-    def caller_of(self, numbers: Any) -> np.ndarray:
+    def caller_of(self, numbers: ArrayLike) -> np.ndarray:
         """The caller's numbers of rows with the numbers in domain order `numbers`, an array of int."""
         return _taken(self._order, _places(numbers, self.n, "Partition.caller_of", "numbers"))
 
-    def owner_of(self, numbers: Any) -> np.ndarray:
+    def owner_of(self, numbers: ArrayLike) -> np.ndarray:
         """The ranks of rows with the numbers in domain order `numbers`, an array of int."""
         places = _places(numbers, self.n, "Partition.owner_of", "numbers")
         return np.searchsorted(self.offsets, places, side="right") - 1
 
-    def scatter(self, x: Any, root: int = 0) -> Any:
+    def scatter(self, x: Ensemble | ArrayLike | None, root: int = 0) -> Any:
         """Send each rank its rows of vectors that one rank has.
 
         Parameters
@@ -237,7 +239,7 @@ class Partition:
         """
         return scatter_rows(x, self, root)
 
-    def gather(self, x: Any, root: int = 0) -> Any:
+    def gather(self, x: Ensemble | ArrayLike, root: int = 0) -> Any:
         """Put together on one rank vectors of which each rank has its rows.
 
         Parameters

@@ -8,6 +8,7 @@ from ensemble._kernels.multigrid.galerkin import product_values
 from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble._typing import Array
 from ensemble.distributed.layout import RowLayout
+from ensemble.distributed.offsets import places_in
 from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.distributed.row_fetch import RowFetch
 
@@ -37,8 +38,8 @@ class RankProduct:
         self._fetch, indptr, numbers = self._rows(Y)
         _, wide, places = (None, indptr, numbers) if pattern is None else self._rows(pattern)
         columns = np.unique(places)
-        self._graph_y = indptr, np.searchsorted(columns, numbers).astype(np.int32)
-        pattern_y = wide, np.searchsorted(columns, places).astype(np.int32)
+        self._graph_y = indptr, places_in(columns, numbers)
+        pattern_y = wide, places_in(columns, places)
         self._graph = product_graph(*self._graph_x, *pattern_y, columns.size)
         self.indptr, self.numbers = self._graph[0], columns[self._graph[1]]
 

@@ -23,6 +23,7 @@ from ensemble.distributed.dirichlet import RankElimination
 from ensemble.distributed.halo import Halo
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.messages import all_sum, device_messages_for, gathered
+from ensemble.distributed.offsets import narrow, offsets_of
 from ensemble.distributed.transpose import TransposePlan
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.graph import WithValues
@@ -67,7 +68,7 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
             halo = Halo(columns.comm, columns.offsets, np.unique(numbers[outside]))
             indices = halo.numbers(numbers).astype(np.int32)
         self.halo, self.indices, self.sample_set = halo, indices, sample_set
-        columns.space.make_room(halo.n_ghosts)
+        columns.space.reserve(halo.n_ghosts)
         self.space = rows.space
         self.shape = (rows.n, columns.n)
         self._nnz: int | None = None
@@ -160,13 +161,10 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
     def gathered(self) -> CrsMatrix:
         """The whole matrix in domain order, on every rank."""
         comm = self.rows.comm
-        entries = np.concatenate([[0], np.cumsum(comm.allgather(self.numbers.size))])
+        entries = offsets_of(comm.allgather(self.numbers.size))
         lengths = gathered(comm, np.diff(self.indptr).astype(np.int64), self.rows.offsets)
         numbers, values = gathered(comm, self.numbers, entries), gathered(comm, self.values, entries)
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
-        graph = CrsGraph.unchecked(
-            indptr.astype(np.int32 if numbers.size < 2**31 else np.int64), numbers.astype(np.int32), self.shape
-        )
+        graph = CrsGraph.unchecked(narrow(offsets_of(lengths)), numbers.astype(np.int32), self.shape)
         return inherited(CrsMatrix(graph, Ensemble(values, self.sample_set)), self)
 
     def asymmetry(self) -> np.ndarray:
@@ -242,10 +240,11 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
     def passes(self) -> Passes | None:
         """Which blocks of rows are computed while ghost rows travel; None where all rows are computed at once."""
         if "passes" not in self._plans:
-            self._plans["passes"] = self._passes()
+            self._plans["passes"] = self.passes_from(EARLY_ROWS)
         return self._plans["passes"]
 
-    def _passes(self) -> Passes | None:
+    def passes_from(self, least: int) -> Passes | None:
+        """As `passes`, where at least so many rows read no ghost."""
         if not self.halo.receives:
             return None
         bounds = self.rows.space.bounds(self.rows.n_local)
@@ -254,7 +253,7 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
         waits = np.zeros(bounds.size - 1, bool)
         waits[np.searchsorted(bounds, rows, side="right") - 1] = True
         passes = Passes(bounds, waits)
-        return passes if passes.n_early >= EARLY_ROWS else None
+        return passes if passes.n_early >= least else None
 
     def apply(self, x: Array, out: Array = None) -> Array:
         """A x on bare arrays, shape (n_local, n_samples)."""

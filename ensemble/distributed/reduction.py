@@ -13,6 +13,7 @@ from ensemble._kernels.multigrid.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIA
 from ensemble._typing import Array
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.messages import all_sum
+from ensemble.distributed.offsets import offsets_of
 from ensemble.distributed.products import RankProduct, Resettlement
 from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.distributed.splitting import coarse_rows_by_domains
@@ -63,10 +64,10 @@ class RankReduction:
         first, last = layout.rank_domains[layout.comm.rank], layout.rank_domains[layout.comm.rank + 1]
         self.coarse_rows = np.flatnonzero(self.coarse)
         sizes = np.zeros(layout.n_domains, np.int64)
-        counts = np.concatenate([[0], np.cumsum(self.coarse)])
+        counts = offsets_of(self.coarse)
         sizes[first:last] = np.diff(counts[layout.local_domain_offsets])
         sizes = all_sum(layout.comm, sizes)
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        offsets = offsets_of(sizes)
         self.home = RowLayout(layout.comm, offsets, layout.rank_domains)
         self.joined = layout.joined(sizes, SMALLEST_DOMAIN)
         numbers = np.full((layout.n_local + A.halo.n_ghosts, 1), -1, np.int64)
@@ -171,7 +172,7 @@ class Joined:
 
 def starts_of(rows: np.ndarray, n_rows: int, dtype: Any) -> np.ndarray:
     """Where each row begins among entries whose rows are given, and their number."""
-    starts: np.ndarray = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))]).astype(dtype)
+    starts: np.ndarray = offsets_of(np.bincount(rows, minlength=n_rows)).astype(dtype)
     return starts
 
 

@@ -10,6 +10,7 @@ from ensemble._typing import Array
 from ensemble.distributed.entry_exchange import EntryExchange
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.messages import exchanged
+from ensemble.distributed.offsets import offsets_of
 
 __all__ = ["RowFetch"]
 
@@ -46,7 +47,7 @@ class RowFetch:
             places.append(np.repeat(starts[rows], length) + within)
             lengths.append(length)
         got = np.concatenate(exchanged(comm, lengths))
-        self.indptr = np.concatenate([[0], np.cumsum(got)])
+        self.indptr = offsets_of(got)
         self.numbers = np.concatenate(exchanged(comm, [numbers[entries] for entries in places]))
         self._entries = EntryExchange(comm, places)
 

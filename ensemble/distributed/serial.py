@@ -152,8 +152,8 @@ def _transfer(sendbuf: Any, recvbuf: Any, function: str) -> None:
     if _in_place(sendbuf):
         return
     source = _part(sendbuf, function, "sendbuf", writes=False)
-    room = f"have room for the {source.nbytes} bytes that are sent"
-    require(target.nbytes >= source.nbytes, function, "recvbuf", room, f"{target.nbytes} bytes")
+    wanted = f"have space for the {source.nbytes} bytes that are sent"
+    require(target.nbytes >= source.nbytes, function, "recvbuf", wanted, f"{target.nbytes} bytes")
     if source.nbytes:
         target.view(np.uint8)[: source.nbytes] = source.view(np.uint8)
 

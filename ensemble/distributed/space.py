@@ -1,4 +1,4 @@
-"""Vectors over ranks: sums, maxima and truth values of all rows, and memory with room for rows of other ranks."""
+"""Vectors over ranks: sums, maxima and truth values of all rows, and memory with space for rows of other ranks."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from ensemble._kernels.sparse.exact_sums import (
 from ensemble._kernels.sparse.row_sums import Space
 from ensemble._typing import Array
 from ensemble.distributed.messages import all_largest, all_sum, from_first, gathered
+from ensemble.distributed.offsets import offsets_of
 
 __all__ = ["RankSpace"]
 
@@ -52,13 +53,13 @@ class RankSpace(Space):
         self.n_local = int(domain_offsets[-1])
         self._ghosts = 0
         starts = [np.arange(a, b, ROW_BLOCK) for a, b in itertools.pairwise(domain_offsets)]
-        self._starts = np.concatenate([[0], np.cumsum([s.size for s in starts])]).astype(np.int64)
+        self._starts = offsets_of([s.size for s in starts])
         self._bounds = np.concatenate([*starts, [self.n_local]]).astype(np.int64)
         self._domain_offsets = domain_offsets
         self._chunk_starts: dict[Any, Array] = {}
         self._by_domain: dict[Any, list[Array]] = {}
         self._digits: dict[Any, tuple[Array, Array]] = {}  # zeros, except while sums are taken
-        self._rooms: dict[int, tuple[Any, Array]] = {}
+        self._wholes: dict[int, tuple[Any, Array]] = {}
 
     # --- sums
     def bounds(self, n_rows: int) -> np.ndarray:
@@ -164,24 +165,24 @@ class RankSpace(Space):
         return from_first(self.comm, values)
 
     # --- vectors
-    def make_room(self, n_ghosts: int) -> None:
-        """Give the vectors made from now on room for `n_ghosts` rows of other ranks at least."""
+    def reserve(self, n_ghosts: int) -> None:
+        """Let the vectors made from now on have space for `n_ghosts` ghost rows at least."""
         self._ghosts = max(self._ghosts, n_ghosts)
 
     def vector(self, like: Array) -> Array:
-        """Memory for a vector like `like`, shape (n_local, n_samples), followed in memory by room for ghost rows."""
+        """Memory for a vector like `like`, shape (n_local, n_samples), followed by space for ghost rows."""
         whole = empty_like(like, (self.n_local + self._ghosts, like.shape[1]))
         x = whole[: self.n_local]
         key = id(x)
-        rooms = self._rooms
-        rooms[key] = weakref.ref(x, lambda _: rooms.pop(key, None)), whole
+        wholes = self._wholes
+        wholes[key] = weakref.ref(x, lambda _: wholes.pop(key, None)), whole
         return x
 
     def with_ghosts(self, x: Array, n_ghosts: int) -> Array:
-        """The array of `x` and its room for `n_ghosts` rows; a copy where `x` was not made by `vector`."""
+        """The array of `x` and its space for `n_ghosts` ghost rows; a copy where `x` was not made by `vector`."""
         if not n_ghosts:
             return x
-        found = self._rooms.get(id(x))
+        found = self._wholes.get(id(x))
         if found is not None and found[0]() is x and found[1].shape[0] >= self.n_local + n_ghosts:
             return found[1][: self.n_local + n_ghosts]
         whole = empty_like(x, (self.n_local + n_ghosts, x.shape[1]))

@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._kernels.multigrid.splitting import COARSE, UNDECIDED, split_free_rows
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 from ensemble.distributed.messages import gathered
+from ensemble.distributed.offsets import narrow, offsets_of
 from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.distributed.row_fetch import RowFetch
 
@@ -23,7 +24,7 @@ def coarse_rows_by_domains(A: RankMatrix, strong: np.ndarray) -> np.ndarray:
     """
     layout, n = A.rows, A.rows.n_local
     rows = np.repeat(np.arange(n), np.diff(A.indptr))
-    counts = np.concatenate([[0], np.cumsum(np.bincount(rows[strong], minlength=n))])
+    counts = offsets_of(np.bincount(rows[strong], minlength=n))
     numbers = A.numbers[strong]
     ghosts = RowFetch(layout, counts, numbers, A.halo.ghosts)
     starts = np.concatenate([counts, counts[-1] + ghosts.indptr[1:]])
@@ -59,7 +60,7 @@ def split_domain(A: RankMatrix, starts: np.ndarray, numbers: np.ndarray, a: int,
     found = np.minimum(np.searchsorted(around, columns), max(around.size - 1, 0))
     known = own | (around[found] == columns if around.size else np.zeros(columns.size, bool))
     indices = np.where(own, columns - first - a, n_free + found)[known].astype(np.int32)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(row[known], minlength=chosen.size))]).astype(np.int32)
+    indptr = narrow(offsets_of(np.bincount(row[known], minlength=chosen.size)))
     mine = np.concatenate([np.full(n_free, UNDECIDED, np.int8), state[place, 0]])
     split_free_rows(indptr, indices, *transpose_graph(indptr, indices, chosen.size)[:2], mine, n_free)
     state[a:b, 0] = mine[:n_free]

@@ -44,7 +44,7 @@ class KrylovIteration:
     """Names of those that do not; the last is free between iterations."""
 
     multiplied: tuple[str, ...] = ("x",)
-    """Names of those that A is applied to: they have room for what its products need beside them."""
+    """Names of those that A is applied to: they have the space that its products need beside them."""
 
     parts: tuple[str, ...] = ("iterate",)
     """Methods that make up one iteration, in their order; a device solve may end after any of them."""
@@ -123,10 +123,12 @@ class KrylovIteration:
         """M r, in `out`, or `r` itself where there is no preconditioner."""
         return r if isinstance(self.M, Identity) else self.M.precondition(r, out, self.workspace)
 
-    def precondition_dot(self, r: Array, out: Array) -> tuple[Array, Array]:
-        """M r, as `precondition`, and the inner products of r with it."""
+    def precondition_dot(self, r: Array, out: Array, norm: np.ndarray | None = None) -> tuple[Array, Array]:
+        """M r, as `precondition`, and the inner products of r with it; `norm`: the norms of r, if they are known."""
         if isinstance(self.M, Identity):
             return r, vectors.dot(r, r, None)
+        if norm is not None and self.M.takes_norms:
+            return out, self.M.precondition_dot(r, out, self.workspace, norm)
         return out, self.M.precondition_dot(r, out, self.workspace)
 
     def coefficients(self, values: np.ndarray, where: np.ndarray) -> Array:
@@ -249,11 +251,11 @@ class KrylovIteration:
         self.A, self.M = self.A.take_samples(kept), self.M.take_samples(kept)
         like = vectors.take_samples(self.r, places, None)
         for name in self.vectors:
-            room = self.A.space.vector(like) if name in self.multiplied else None
-            setattr(self, name, vectors.take_samples(getattr(self, name), places, room))
+            memory = self.A.space.vector(like) if name in self.multiplied else None
+            setattr(self, name, vectors.take_samples(getattr(self, name), places, memory))
         for name in self.scratch:
-            room = self.A.space.vector(like) if name in self.multiplied else empty_like(like)
-            setattr(self, name, room)
+            memory = self.A.space.vector(like) if name in self.multiplied else empty_like(like)
+            setattr(self, name, memory)
         self.samples, self.active = self.samples[kept], self.active[kept]
         self.workspace = self.M.workspace(kept.size)
 

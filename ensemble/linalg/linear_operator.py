@@ -44,6 +44,8 @@ class LinearOperator:
         Whether `precondition` on a device does nothing but queue kernels, so that a CUDA graph may record it.
     has_partial_dots : bool
         Whether there is `apply_dot_partials`.
+    takes_norms : bool
+        Whether `precondition_dot` takes the norms of `r`, too, and then does not search its largest entries.
     takes_samples : bool
         Whether there is `take_samples`, so that a solver may take finished samples out.
     space : Space
@@ -61,6 +63,7 @@ class LinearOperator:
     reference_array: Any = None
     queues_kernels = False
     has_partial_dots = False
+    takes_norms: Any = False
     takes_samples = True
     space: Space = SERIAL
 

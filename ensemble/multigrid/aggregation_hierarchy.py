@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import asarray_like, library_and_device
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import dot, put_samples, take_samples
-from ensemble._kernels.sparse.row_sums import in_space
+from ensemble._kernels.sparse.row_sums import SERIAL, in_space
 from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.multigrid.coarse import CoarseSolver, coarse_solver_of
@@ -134,22 +134,30 @@ class AggregationHierarchy(Hierarchy):
             return v_cycle(*self.cycle, r, out, workspace)
         return self.converted(None, r, out, workspace)[0]
 
-    def precondition_dot(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
+    @property
+    def takes_norms(self) -> bool:  # type: ignore[override]
+        """Whether a norm spares a reduction: over processes, for a V-cycle that enters in units of r."""
+        return self.precision.unit is not None and self.space is not SERIAL
+
+    def precondition_dot(
+        self, r: Array, out: Array = None, workspace: Workspace | None = None, norm: np.ndarray | None = None
+    ) -> Array:
         if r.dtype == self.dtype and self.precision.unit is None:
             with in_space(self.space):
                 return dot(r, self.apply(r, out, workspace), None)
         workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
-        return self.converted(None, r, out, workspace)[1]
+        return self.converted(None, r, out, workspace, norm=norm)[1]
 
     def converted(
-        self, scale: Array, r: Array, out: Array, workspace: Workspace, unit: Array = None
-    ) -> tuple[Any, Any]:
+        self, scale: Array, r: Array, out: Array, workspace: Workspace, unit: Array = None,
+        norm: np.ndarray | None = None,
+    ) -> tuple[Any, Any]:  # fmt: skip
         """`converted_v_cycle` on these levels, in units of powers of two: the hierarchy's, or `unit` in their place."""
         if unit is None:
             unit = self.unit_for(r)
-        inner = converted_v_cycle(*self.cycle, scale, r, out, workspace, unit)[1]
+        inner = converted_v_cycle(*self.cycle, scale, r, out, workspace, unit, norm)[1]
         if self.double is not None:
             hierarchy, samples = self.double
             places = asarray_like(samples, r)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ensemble._backend import array_namespace
 from ensemble._kernels.krylov.vectors import dot
-from ensemble._kernels.multigrid.scaling import entry_units, scaled_finish, scaled_start
+from ensemble._kernels.multigrid.scaling import entry_units, scaled_finish, scaled_start, units_from
 from ensemble._kernels.multigrid.symmetric import symmetric_finish
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
@@ -16,14 +18,16 @@ from ensemble.multigrid.relaxation import ChebyshevSmoother
 
 
 def converted_v_cycle(
-    levels: Any, coarse: Any, scale: Array, r: Array, out: Array, workspace: Workspace, unit: Array = None
-) -> tuple[Any, Any]:
+    levels: Any, coarse: Any, scale: Array, r: Array, out: Array, workspace: Workspace, unit: Array = None,
+    norm: np.ndarray | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """``scale * V(scale * r)`` in the type of r, V computed in the type of the workspace; `scale` may be None.
 
     Returns `out` and the inner products of `r` with it. Conversion and scaling happen in registers, in the passes that
     the smoother makes anyway: no copy of r or of the result in the other precision is made beyond the V-cycle's b.
     `unit`, one power of two per sample in the type of r, is the factor of the result of V; where it is
-    given, r enters in units of its own, so that numbers of any magnitude fit the type of V.
+    given, r enters in units of its own, so that numbers of any magnitude fit the type of V: by its largest entries, or
+    by `norm`, its norms, where they are known, which spares a maximum over all rows.
     """
     level = levels[0]
     if workspace.b[0] is None:
@@ -31,6 +35,8 @@ def converted_v_cycle(
     b, x, swap, w = workspace.b[0], workspace.x[0], workspace.swap[0], workspace.scratch[0]
     if unit is None:
         enter = leave = array_namespace(r).ones_like(r[0])
+    elif norm is not None and isinstance(r, np.ndarray) and (norm > 0.0).all():
+        enter, leave = units_from(norm.astype(r.dtype), unit)
     else:
         with in_space(level.A.space):
             enter, leave = entry_units(r, unit, None)

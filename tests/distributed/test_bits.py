@@ -133,3 +133,35 @@ def largest_difference(comm):
     x = partition.gather(preconditioned(M, right).x)
     whole = cg(A, en.Ensemble(b), M=smoothed_aggregation(A)).x
     return 0.0 if x is None else float(np.abs(x.samples - whole.samples).max() / np.abs(whole.samples).max())
+
+
+def by_norms_and_by_entries(comm, scale):
+    """Digests of a solve whose V-cycle enters by norms, and by largest entries, on rank 0; and how often by norms."""
+    A, at = box(8, 4, spread=0.3)
+    b = scale * right_hand_side(A.shape[0], 4) * 10.0 ** (3.0 * np.arange(4) - 5.0)
+    b[: A.shape[0] // 2, 1] = 0.0
+    partition, M, right = distributed_system(comm, A, b, domains=5, coordinates=at)
+    hierarchy, found, norms = smoothed_aggregation(M), [], []
+    inner = type(hierarchy).precondition_dot
+
+    def watched(self, r, out=None, workspace=None, norm=None):
+        true = partition.norm(en.Ensemble(r)).samples
+        norms.append(np.abs(norm / true - 1.0).max())
+        return inner(self, r, out, workspace, None if len(found) else norm)
+
+    type(hierarchy).precondition_dot = watched
+    try:
+        for _ in range(2):
+            found.append(digest(partition, cg(M, right, M=hierarchy)))
+    finally:
+        type(hierarchy).precondition_dot = inner
+    return found, norms
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
+def test_the_norm_that_a_v_cycle_enters_by_is_that_of_its_residual(mpi, scale):
+    """A power of two rounds nothing: by norms and by largest entries a solve has the same bits."""
+    ((by_norms, by_entries), norms), _ = mpi(by_norms_and_by_entries, 2, scale)
+    assert by_norms == by_entries
+    assert len(norms) > 8
+    assert max(norms) < 1e-6

@@ -58,7 +58,7 @@ def test_other_ranks_are_refused():
 @pytest.mark.parametrize(
     "sent, received, match",
     [
-        (np.zeros(3), np.zeros(2), "Allgather: recvbuf must have room for the 24 bytes that are sent; got 16 bytes"),
+        (np.zeros(3), np.zeros(2), "Allgather: recvbuf must have space for the 24 bytes that are sent; got 16 bytes"),
         (np.zeros(3), [0.0], "Allgather: recvbuf must be a NumPy array"),
         (np.zeros((4, 2))[:, 0], np.zeros(4), "Allgather: sendbuf must be contiguous"),
         ([np.zeros(3), 4], np.zeros(4), "Allgather: sendbuf must name entries among the 3 of the array"),

@@ -23,7 +23,7 @@ from ensemble._kernels.sparse.crs import row_product, row_sum
 from ensemble._kernels.sparse.row_passes import block_lists
 from ensemble._kernels.sparse.row_sums import block_sums, largest_of_blocks, largest_of_chunks, ordered_sum, row_blocks
 
-__all__ = ["entry_units", "narrowed", "scaled_finish", "scaled_start"]
+__all__ = ["entry_units", "narrowed", "scaled_finish", "scaled_start", "units_from"]
 
 
 CUDA = cuda.KernelModule(

@@ -106,9 +106,9 @@ def _windows(digits, words, exponents, signs):
             words[s] = digits[s, 0] + (digits[s, 1] << DIGIT_BITS if top > 0 else 0)
             exponents[s] = -1074
             continue
-        # 62 bits: `room` bits of the digits below the top one
-        room = 62 - length
-        word, left, k = digits[s, top], room, top - 1
+        # 62 bits: `spare` bits of the digits below the top one
+        spare = 62 - length
+        word, left, k = digits[s, top], spare, top - 1
         while left >= DIGIT_BITS and k >= 0:
             word = (word << DIGIT_BITS) | digits[s, k]
             left -= DIGIT_BITS

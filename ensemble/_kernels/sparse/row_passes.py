@@ -2,7 +2,7 @@
 
 Where rows of a vector are on their way from other processes, kernels on the CPU compute the blocks of rows that read
 none of them, then wait, then compute the others. Each row is summed as ever, and sums over rows are those of whole
-blocks, so that the bits are those of one pass. A kernel says so by taking its rows from `row_runs` or `block_lists`.
+blocks, so that the bits are those of one pass. Such a kernel takes its rows from `row_runs` or `block_lists`.
 """
 
 from __future__ import annotations

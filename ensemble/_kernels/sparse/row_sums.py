@@ -94,7 +94,7 @@ class Space:
         return flags
 
     def vector(self, like: Array) -> Array:
-        """Unwritten memory for a vector of the shape, type and library of `like`, with room for what products need."""
+        """Unwritten memory for a vector of the shape, type and library of `like`, and space for what products need."""
         return empty_like(like)
 
     def gathered(self, x: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ class CgHostScalars(HostScalars):
 
     def precondition_dot(self, state: KrylovIteration, r: Array, z: Array) -> tuple[Array, Array]:
         """(M r, r . M r), the vector in `z`."""
-        return state.precondition_dot(r, z)
+        return state.precondition_dot(r, z, state.latest[state.samples])
 
     # --- one iteration
     def direction(self, z: Array, rz: Array, q: Array | None, p: Array) -> bool:

@@ -1,0 +1,28 @@
+"""Offsets from counts, and places among ascending numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["narrow", "offsets_of", "places_in"]
+
+
+def offsets_of(counts: Any) -> np.ndarray:
+    """Where each of some parts begins that lie one behind the other, and the end of the last: int64."""
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def places_in(ascending: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The place of each of `numbers` in `ascending`, which has them all, without repetition; int32."""
+    if ascending.size and ascending[-1] - ascending[0] == ascending.size - 1:  # a range: always so on one rank
+        return (numbers - ascending[0]).astype(np.int32)
+    return np.searchsorted(ascending, numbers).astype(np.int32)
+
+
+def narrow(offsets: np.ndarray) -> np.ndarray:
+    """`offsets` as int32 where they fit."""
+    return offsets.astype(np.int32 if offsets[-1] < 2**31 else np.int64, copy=False)
