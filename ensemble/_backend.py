@@ -44,6 +44,9 @@ __all__ = [
 COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 """Value types that the compiled kernels support; every other dtype takes the reference implementation."""
 
+COMPILED_CHARACTERS = frozenset("fd?bBhHiIlLqQ")
+"""NumPy's characters of these types, of integers and of bools: quicker to compare than a dtype."""
+
 
 @functools.cache
 def numpy_namespace() -> Namespace:
@@ -75,6 +78,19 @@ def is_array(value: Any) -> bool:
 
 def backend_of(*arrays: Any) -> str:
     """The kernel backend for `arrays`: "numba", "cuda" or "reference". Arguments that are no arrays do not count."""
+    plain = False
+    for array in arrays:
+        kind = type(array)
+        if kind is np.ndarray:
+            dtype = array.dtype
+            if not (dtype.char in COMPILED_CHARACTERS and dtype.isnative):
+                break
+            plain = True
+        elif _kinds.get(kind, kind) is not None:
+            break
+    else:
+        if plain:
+            return "numba"
     seen: set[str] = set()
     for array in arrays:
         kind = type(array)

@@ -190,11 +190,13 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
     @functools.cache
     def made(*options: Any) -> Callable[..., Any]:
         loop = make(*options)
+        shares_work = isinstance(loop, WorkSharing)
 
         def run(*arguments: Any) -> Any:
-            if max(a.size for a in arguments if type(a) is np.ndarray) > SMALL:
-                return loop(*arguments)
-            if isinstance(loop, WorkSharing):
+            for a in arguments:
+                if type(a) is np.ndarray and a.size > SMALL:
+                    return loop(*arguments)
+            if shares_work:
                 return loop(*arguments, threads=ONE_THREAD)
             with one_thread():
                 return loop(*arguments)

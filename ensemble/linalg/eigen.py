@@ -1,4 +1,7 @@
-"""`eigsh`: a few eigenpairs of symmetric matrices, of every sample at once."""
+"""`eigsh`: a few eigenpairs of symmetric matrices, of every sample at once.
+
+Longer than 400 lines: one search, whose pairs, bases and judgements share their state.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import SERIAL, in_space
 from ensemble.linalg.bridge.host import refuse
 from ensemble.linalg.eigen_dense import dense_pairs
-from ensemble.linalg.eigen_operators import Pencil, above, without_positive
+from ensemble.linalg.eigen_operators import Pencil, above, checked_shift, without_positive
 from ensemble.linalg.eigen_plain import PlainPencil, require_plain
+from ensemble.linalg.eigen_quick import QuickSearch
 from ensemble.linalg.eigen_result import EigenResult
 from ensemble.linalg.operators import set_of
 from ensemble.linalg.outcomes import Status
@@ -62,8 +66,13 @@ def eigsh(
     A is symmetric, M symmetric positive definite; with `sigma` M may be singular (unknowns without mass), and the pairs
     are those of finite value.
 
-    ``A - sigma M`` is factorised for all samples together and its inverse spans the spaces that the pairs are taken
-    from [1]_: few steps, whatever the gaps between the values.
+    Lanczos' process with thick restarts [2]_ spans the spaces that the pairs are taken from. With `sigma` it takes the
+    inverse of ``A - sigma M``, factorised for all samples together [1]_: few steps, whatever the gaps between the
+    values. Without, it takes products with A as long as residuals fall fast, then an inverse at a shift beyond the end.
+    The signs of pivots of shifted matrices count the values up to the farthest pair: where that is more than were
+    found, another vector continues the process, so that the copies of a multiple value are found.
+
+    Problems with M, and samples in which that does not suffice, take bases of several vectors together.
     The ends of the spectrum ("LA", "SA", and "LM" by both) are found by shifts beyond them: Gershgorin's bound, or with
     M the largest or smallest Ritz value, from which shifts come nearer as Ritz values settle; the signs of the pivots
     of ``A - sigma M`` tell that no eigenvalue lies beyond. Once the pairs have converged, another start is tried beside
@@ -143,15 +152,43 @@ def eigsh(
     rtol = (1e-12 if dtype == np.float64 else 1e-5) if rtol is None else positive(rtol, NAME, "rtol", zero=True)
     A, M = A.astype(dtype), None if M is None else M.astype(dtype)
     with np.errstate(all="ignore"), in_space(A.space):  # a broken sample's arithmetic concerns no other
-        if which == "LM" and sigma is None and A.space is SERIAL and n > 2 * _Search.rows(k, False):
-            search = _both_ends(A, M, k, rtol, max_iterations)
-        else:
-            search = _searched(A, M, sigma, which, k, rtol, max_iterations)
+        quick = _quickly(A, M, sigma, which, k, rtol, max_iterations)
+        search = quick or _thoroughly(A, M, sigma, which, k, rtol, max_iterations)
     sets: list[SampleSet | None] = [set_of(thing) for thing in (A, M, sigma) if thing is not None]
     together = None
     for found in sets:
         together = common_set(together, found)
     return search.result(together)
+
+
+def _quickly(A: Any, M: Any, sigma: Any, which: str, k: int, rtol: float, max_iterations: int) -> QuickSearch | None:
+    """The pairs of the usual way, and those of the thorough one for the samples that are left; None for other problems.
+
+    Problems with M, or of few rows, and matrices over processes go the thorough way.
+    """
+    n = A.shape[0]
+    if M is not None or A.space is not SERIAL or n <= 2 * _Search.rows(k, False) or n <= 2 * QuickSearch.vectors_of(k):
+        return None
+    shift = checked_shift(0.0 if which == "SM" else sigma, NAME)
+    shifts = None if shift is None else np.atleast_1d(shift.samples if isinstance(shift, Ensemble) else shift)
+    if shifts is not None and (
+        (A.n_samples not in (1, shifts.size) and shifts.size > 1) or not np.isfinite(shifts).all()
+    ):
+        return None
+    quick = QuickSearch(A, shifts, which, k, rtol)
+    quick.run(max_iterations)
+    left = np.flatnonzero(~quick.done)
+    if left.size:
+        own = sigma.take_samples(left) if isinstance(sigma, Ensemble) and sigma.n_samples > 1 else sigma
+        quick.complete(_thoroughly(A.take_samples(left), None, own, which, k, rtol, max_iterations), left)
+    return quick
+
+
+def _thoroughly(A: Any, M: Any, sigma: Any, which: str, k: int, rtol: float, max_iterations: int) -> _Search:
+    """The search of the thorough way, done."""
+    if which == "LM" and sigma is None and A.space is SERIAL and A.shape[0] > 2 * _Search.rows(k, False):
+        return _both_ends(A, M, k, rtol, max_iterations)
+    return _searched(A, M, sigma, which, k, rtol, max_iterations)
 
 
 def _searched(A: Any, M: Any, sigma: Any, which: str, k: int, rtol: float, max_iterations: int) -> _Search:

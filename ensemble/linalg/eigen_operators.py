@@ -19,7 +19,16 @@ from ensemble.linalg.ritz import products
 from ensemble.linalg.square_matrices import asymmetry
 from ensemble.scalar import Ensemble
 
-__all__ = ["BELOW", "SINGULAR_WEIGHT", "Pencil", "above", "exponents_of", "row_norms", "without_positive"]
+__all__ = [
+    "BELOW",
+    "SINGULAR_WEIGHT",
+    "Pencil",
+    "above",
+    "checked_shift",
+    "exponents_of",
+    "row_norms",
+    "without_positive",
+]
 
 _Found = TypeVar("_Found", bound=tuple[np.ndarray, ...])
 
@@ -82,7 +91,7 @@ class Pencil:
             M = as_crs(M + 0.0 * Diagonal(np.ones(M.shape[0], M.dtype)))
         self.A, self.M, self.which, self.rtol = A, M, which, rtol
         self.n = A.shape[0]
-        shift = _checked_shift(sigma, name)
+        shift = checked_shift(sigma, name)
         counts = {m.n_samples for m in (A, M, shift) if isinstance(m, CrsMatrix | Ensemble)} - {1}
         require(len(counts) < 2, name, "A, M and sigma", "have the same n_samples, or 1", sorted(counts))
         self.n_samples = max(counts, default=1)
@@ -334,7 +343,7 @@ def above(A: CrsMatrix, M: CrsMatrix | None, bounds: np.ndarray) -> np.ndarray:
     return found
 
 
-def _checked_shift(sigma: Any, name: str) -> Any:
+def checked_shift(sigma: Any, name: str) -> Any:
     """The shift: None, a finite float, or an Ensemble of shape () of real numbers."""
     if sigma is None:
         return sigma

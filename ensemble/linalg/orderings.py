@@ -17,6 +17,7 @@ from ensemble._check import array_of, message, require
 from ensemble._interrupts import go_on
 from ensemble._kernels.direct import elimination as kernels
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.fill_levels import levels_of_fill
 from ensemble._kernels.direct.flat import flat_list
 from ensemble._kernels.direct.inverse import FilledGraph
 from ensemble._kernels.direct.minimum_degree import minimum_degree
@@ -31,11 +32,13 @@ __all__ = [
     "elimination_of",
     "entries_in",
     "filled_graph",
+    "incomplete_elimination_of",
     "inverse_order",
     "matched_rows",
     "mean_weights",
     "symmetric_pattern",
-    "unfilled_elimination_of",
+    "thinned",
+    "value_places",
 ]
 
 EXACT_MULTIPLY_ADDS = 1 << 26
@@ -187,14 +190,22 @@ def elimination_of(
     return _with_places(symmetric, orders, _transposed(upper[0], upper[1], n), upper, (i, j, entries), runs)
 
 
-def unfilled_elimination_of(
-    graph: CrsGraph, symmetric: bool, pivots: np.ndarray, ordering: np.ndarray | str
+def incomplete_elimination_of(
+    graph: CrsGraph, symmetric: bool, pivots: np.ndarray, ordering: np.ndarray | str, level: int = 0
 ) -> Elimination:
-    """As `elimination_of`, without fill: entries outside of the graph are dropped. The order is the given one."""
+    """As `elimination_of`, with fill up to a level alone: other entries outside of the graph are dropped.
+
+    The order is the given one.
+    """
     n = graph.shape[0]
     order = np.arange(n) if isinstance(ordering, str) else ordering
     i, j, entries = _moved_entries(graph, symmetric, pivots, order)
     own = sp.csr_array((np.ones(i.size, np.int8), (i, j)), shape=(n, n))
+    if level:
+        whole = sp.csr_array(own + own.T if symmetric else own) + sp.eye_array(n, dtype=np.int8, format="csr")
+        whole.sort_indices()
+        starts, columns = levels_of_fill(whole.indptr, whole.indices, level)
+        own = sp.csr_array((np.ones(columns.size, np.int8), columns, starts), shape=(n, n))
     upper, lower = sp.csr_array(sp.triu(own, 1)), sp.csr_array(sp.tril(own, -1))
     for triangle in (upper, lower):
         triangle.sort_indices()
@@ -203,6 +214,26 @@ def unfilled_elimination_of(
     if symmetric:
         left = _transposed(right[0], right[1], n)
     return _with_places(symmetric, (pivots[order], order), left, right, (i, j, entries))
+
+
+def thinned(plan: Elimination, graph: CrsGraph, kept: np.ndarray) -> Elimination:
+    """An incomplete elimination of `graph` without the values that are neither `kept` nor entries of the matrix."""
+    kept = kept | (plan.sources >= 0)
+    right = _kept(plan.upper_starts, plan.upper, kept[value_places(plan.upper_starts, plan.diagonal + 1)])
+    if plan.symmetric:
+        left = _transposed(right[0], right[1], plan.rows.size)
+    else:
+        below = _kept(plan.lower_starts, plan.lower, kept[value_places(plan.lower_starts, plan.first[:-1])])
+        left = *below, np.empty(0, np.int64)
+    pivots = plan.rows[inverse_order(plan.columns)]
+    entries = _moved_entries(graph, plan.symmetric, pivots, plan.columns)
+    return _with_places(plan.symmetric, (plan.rows, plan.columns), left, right, entries)
+
+
+def value_places(starts: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """The places of values of rows, those of row i from ``begin[i]`` on."""
+    lengths = np.diff(starts)
+    return np.repeat(begin - starts[:-1], lengths) + np.arange(int(starts[-1]))
 
 
 def _transposed(starts: np.ndarray, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

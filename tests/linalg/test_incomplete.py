@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import scipy.sparse.linalg as spla
 
 from ensemble._kernels.direct import factors
 from ensemble.gallery import convection_diffusion, poisson
@@ -94,3 +95,106 @@ def test_block_sizes_are_checked_and_singular_blocks_named():
         IncompleteFactorization(A, block_size=1)
     with pytest.raises(ValueError, match="block_size must be an integer of at least 1; got 0"):
         IncompleteFactorization(A, block_size=0)
+
+
+def ilu_of_levels(A, most):
+    """L and U of ILU(most) by the loop of the textbook (Saad 2003, algorithm 10.5), dense."""
+    A, n = A.copy(), A.shape[0]
+    level = np.where(A != 0, 0, 10**6)
+    for i in range(n):
+        for k in range(i):
+            if level[i, k] <= most:
+                A[i, k] /= A[k, k]
+                for j in range(k + 1, n):
+                    A[i, j] -= A[i, k] * A[k, j]
+                    level[i, j] = min(level[i, j], level[i, k] + level[k, j] + 1)
+        A[i, level[i] > most] = 0.0
+    return np.tril(A, -1) + np.eye(n), np.triu(A)
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+@pytest.mark.parametrize("level", [1, 2, 5])
+def test_fill_is_kept_up_to_its_level(kind, level, rng):
+    base = sp.random_array((40, 40), density=0.06, rng=rng)
+    base = sp.csr_array((base + base.T if kind == "ldlt" else base) + 6.0 * sp.eye_array(40))
+    A = CrsMatrix.from_scipy([sp.csr_array(base * c) + sp.eye_array(40) for c in (1.0, 2.0, 3.0)])
+    M, b = IncompleteFactorization(A, kind=kind, fill_level=level), rng.standard_normal(40)
+    assert IncompleteFactorization(A, kind=kind).n_values < M.n_values
+    for s in range(3):
+        L, U = ilu_of_levels(A.to_scipy(s).toarray(), level)
+        np.testing.assert_allclose((M @ b).samples[:, s], np.linalg.solve(L @ U, b), rtol=1e-11)
+        own = IncompleteFactorization(A.sample(s), kind=kind, fill_level=level)
+        np.testing.assert_array_equal(own @ b, (M @ b).samples[:, s])
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_all_levels_of_fill_are_the_whole_elimination(kind, rng):
+    A, b = poisson((9, 9)), rng.standard_normal(81)
+    M = IncompleteFactorization(A, kind=kind, fill_level=81)
+    np.testing.assert_allclose(A @ (M @ b), b, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_a_drop_tolerance_keeps_what_is_large_in_any_sample(kind):
+    A = poisson((30, 30))
+    weights = np.where(A.graph.row_of_entry == A.graph.indices, 3.0, 1.0)
+    both = CrsMatrix(
+        A.graph, np.stack([A.values[:, 0] * weights, A.values[:, 0]], axis=1)
+    )  # one is dominant, one is not
+    sizes = [
+        IncompleteFactorization(matrix, kind=kind, drop_tolerance=1e-3).n_values
+        for matrix in (both.sample(0), both.sample(1), both)
+    ]
+    assert sizes[0] < sizes[1] == sizes[2] < IncompleteFactorization(both, kind=kind, fill_level=8).n_values
+    M = IncompleteFactorization(both, kind=kind, drop_tolerance=1e-3)
+    for s in range(2):  # on the pattern, each sample's arithmetic is its own
+        np.testing.assert_array_equal(M.update(both.sample(s)).values[:, 0], M.values[:, s])
+    assert (
+        IncompleteFactorization(both, kind=kind, drop_tolerance=10.0).n_values
+        == IncompleteFactorization(both, kind=kind).n_values
+    )
+    capped = IncompleteFactorization(both, kind=kind, drop_tolerance=1e-6, fill_factor=2.0)
+    assert (
+        capped.n_values
+        <= 2.0 * A.nnz + A.shape[0]
+        < IncompleteFactorization(both, kind=kind, drop_tolerance=1e-6).n_values * 2
+    )
+
+
+def test_fill_takes_fewer_iterations_than_superlus_incomplete_factors():
+    """With as many values: 8 levels and a tolerance of 1e-4, against drop_tol=1e-4 and fill_factor=10."""
+    A, b = poisson((40, 40)), np.random.default_rng(40_227).standard_normal(1600)
+    a, theirs = sp.csc_array(A.to_scipy()), []
+    factors = spla.spilu(a, drop_tol=1e-4, fill_factor=10)
+    M = spla.LinearOperator(a.shape, factors.solve)
+    spla.gmres(a, b, rtol=1e-8, M=M, restart=100, callback=theirs.append, callback_type="pr_norm")
+    own = IncompleteFactorization(A, drop_tolerance=1e-4)
+    assert own.n_values <= factors.nnz
+    assert gmres(A, b, M=own, rtol=1e-8).raise_if_failed().iterations[0] < len(theirs)
+    assert cg(A, b, M=IncompleteFactorization(A, kind="ldlt", fill_level=3), rtol=1e-8).iterations[0] <= 20
+    assert cg(A, b, M=IncompleteFactorization(A, kind="ldlt"), rtol=1e-8).iterations[0] >= 40
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"fill_level": -1}, "fill_level must be an integer of at least 0; got -1"),
+        ({"drop_tolerance": -1.0}, "drop_tolerance must be a finite number, zero or above"),
+        ({"fill_factor": 2.0}, "fill_factor must have a drop_tolerance"),
+        ({"block_size": 2, "fill_level": 1}, "fill_level must be None with a block_size; got 1"),
+        ({"block_size": 2, "drop_tolerance": 0.1}, "drop_tolerance must be None with a block_size"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(options, text):
+    with pytest.raises(ValueError, match=f"IncompleteFactorization: {text}"):
+        IncompleteFactorization(poisson((5,)), **options)
+
+
+def test_a_sample_of_nan_does_not_decide_what_is_dropped():
+    A = poisson((12, 12))
+    values = np.repeat(A.values, 2, axis=1)
+    values[3, 1] = np.nan
+    M = IncompleteFactorization(CrsMatrix(A.graph, values), drop_tolerance=1e-3)
+    own = IncompleteFactorization(A, drop_tolerance=1e-3)
+    assert M.broken.tolist() == [False, True] and M.n_values == own.n_values
+    np.testing.assert_array_equal(M.values[:, 0], own.values[:, 0])

@@ -12,7 +12,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
-from ensemble._compile.lanes.types import load, select, store, zeros
+from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import compiled, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
@@ -48,13 +48,58 @@ def _basis_dots(width: int) -> Any:
     def loop(basis, w, partials, bounds, n_rows, n_samples, first):
         n_vectors = partials.shape[1] // n_samples
         for block in prange(partials.shape[0]):
-            for k in range(n_vectors):  # a block of w stays in cache for all vectors
-                inner = zeros(w, width)
-                vector = np.int64(k) * n_rows * n_samples
+            for k in range(0, n_vectors, 2):  # a block of w stays in cache for all vectors
+                inner, other = zeros(w, width), zeros(w, width)
+                next_one = min(np.int64(k) + 1, np.int64(n_vectors) - 1)
+                vector, beside = np.int64(k) * n_rows * n_samples, next_one * n_rows * n_samples
                 for i in range(bounds[block], bounds[block + 1]):
                     here = np.int64(i) * n_samples + first
-                    inner = inner + load(basis, vector + here, width) * load(w, here, width)
+                    own = load(w, here, width)
+                    inner = inner + load(basis, vector + here, width) * own
+                    other = other + load(basis, beside + here, width) * own
+                store(partials.reshape(-1), (block * n_vectors + next_one) * n_samples + first, other)
                 store(partials.reshape(-1), (block * n_vectors + k) * n_samples + first, inner)
+
+    return loop
+
+
+@per_width
+def _one_sample_dots(width: int) -> Any:
+    """Inner products of one sample with `width` vectors at once, whose sums do not wait for each other."""
+
+    @compiled
+    def loop(basis, w, partials, bounds, n_rows):
+        n_vectors = partials.shape[1]
+        for block in prange(partials.shape[0]):
+            flat, start, stop = partials.reshape(-1), bounds[block], bounds[block + 1]
+            at = np.int64(block) * n_vectors
+            nothing = zeros(w, 1)
+            for k in range(0, n_vectors, 8):
+                least = np.int64(n_vectors - 1)
+                p0, p1 = np.int64(k) * n_rows, min(k + 1, least) * n_rows
+                p2, p3 = min(k + 2, least) * n_rows, min(k + 3, least) * n_rows
+                p4, p5 = min(k + 4, least) * n_rows, min(k + 5, least) * n_rows
+                p6, p7 = min(k + 6, least) * n_rows, min(k + 7, least) * n_rows
+                s0, s1, s2, s3 = nothing, nothing, nothing, nothing
+                s4, s5, s6, s7 = nothing, nothing, nothing, nothing
+                for i in range(start, stop):
+                    own = load(w, i, 1)
+                    s0 = s0 + load(basis, p0 + i, 1) * own
+                    s1 = s1 + load(basis, p1 + i, 1) * own
+                    s2 = s2 + load(basis, p2 + i, 1) * own
+                    s3 = s3 + load(basis, p3 + i, 1) * own
+                    s4 = s4 + load(basis, p4 + i, 1) * own
+                    s5 = s5 + load(basis, p5 + i, 1) * own
+                    s6 = s6 + load(basis, p6 + i, 1) * own
+                    s7 = s7 + load(basis, p7 + i, 1) * own
+                store(flat, at + min(k + 7, least), s7)  # beyond the last vector there are copies of its sum
+                store(flat, at + min(k + 6, least), s6)
+                store(flat, at + min(k + 5, least), s5)
+                store(flat, at + min(k + 4, least), s4)
+                store(flat, at + min(k + 3, least), s3)
+                store(flat, at + min(k + 2, least), s2)
+                store(flat, at + min(k + 1, least), s1)
+                store(flat, at + k, s0)
 
     return loop
 
@@ -63,6 +108,9 @@ def _basis_dots(width: int) -> Any:
 def _(basis: Array, w: Array, out: Array) -> Array:
     n_vectors, n_rows, n_samples = basis.shape
     partials, bounds = row_blocks(n_rows, n_vectors * n_samples, w.dtype)
+    if n_samples == 1 and n_vectors > 1:
+        _one_sample_dots(8)(basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows)
+        return into(out, ordered_sum(partials).reshape(n_vectors, 1))
     for first, width in tiles(n_samples):
         _basis_dots(width)(basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows, n_samples, first)
     return into(out, ordered_sum(partials).reshape(n_vectors, n_samples))
@@ -91,14 +139,24 @@ def _basis_add(width: int) -> Any:
     def loop(h, basis, w, partials, bounds, n_rows, n_samples, first):
         for block in prange(partials.shape[0]):
             start, stop = bounds[block], bounds[block + 1]
-            for k in range(h.size // n_samples):
+            n_vectors = h.size // n_samples
+            for k in range(0, n_vectors, 2):
                 factor = load(h, k * n_samples + first, width)
                 moving = factor != zeros(h, width)
                 vector = np.int64(k) * n_rows * n_samples
-                for i in range(start, stop):
-                    here = np.int64(i) * n_samples + first
-                    old = load(w, here, width)
-                    store(w, here, select(moving, old + factor * load(basis, vector + here, width), old))
+                if k + 1 < n_vectors:
+                    second = load(h, (k + 1) * n_samples + first, width)
+                    moves, beside = second != zeros(h, width), vector + np.int64(n_rows) * n_samples
+                    for i in range(start, stop):
+                        here = np.int64(i) * n_samples + first
+                        old = load(w, here, width)
+                        old = select(moving, old + factor * load(basis, vector + here, width), old)
+                        store(w, here, select(moves, old + second * load(basis, beside + here, width), old))
+                else:
+                    for i in range(start, stop):
+                        here = np.int64(i) * n_samples + first
+                        old = load(w, here, width)
+                        store(w, here, select(moving, old + factor * load(basis, vector + here, width), old))
             inner = zeros(w, width)
             for i in range(start, stop):
                 here = np.int64(i) * n_samples + first
@@ -108,10 +166,37 @@ def _basis_add(width: int) -> Any:
     return loop
 
 
+@per_width
+def _one_sample_add(width: int) -> Any:
+    """The sum for one sample, `width` rows at once."""
+
+    @compiled
+    def loop(h, basis, w, partials, bounds, n_rows):
+        for block in prange(partials.shape[0]):
+            start, stop = bounds[block], bounds[block + 1]
+            whole = start + (stop - start) // width * width
+            for k in range(h.size):
+                if h[k] != 0.0:
+                    p, wide, one = np.int64(k) * n_rows, splat(h[k], w, width), load(h, k, 1)
+                    for i in range(start, whole, width):
+                        store(w, i, load(w, i, width) + wide * load(basis, p + i, width))
+                    for i in range(whole, stop):
+                        store(w, i, load(w, i, 1) + one * load(basis, p + i, 1))
+            inner = zeros(w, 1)
+            for i in range(start, stop):
+                inner = inner + load(w, i, 1) * load(w, i, 1)
+            store(partials.reshape(-1), block, inner)
+
+    return loop
+
+
 @basis_add.register("numba")
 def _(h: Array, basis: Array, w: Array) -> Array:
     n_rows, n_samples = w.shape
     partials, bounds = row_blocks(n_rows, n_samples, w.dtype)
+    if n_samples == 1:
+        _one_sample_add(8)(h.reshape(-1), basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows)
+        return ordered_sum(partials)
     for first, width in tiles(n_samples):
         _basis_add(width)(h.reshape(-1), basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows, n_samples, first)
     return ordered_sum(partials)

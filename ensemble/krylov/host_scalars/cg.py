@@ -12,6 +12,7 @@ from ensemble._typing import Array
 from ensemble.krylov._norms import to_float64
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
+from ensemble.linalg import Identity
 
 if TYPE_CHECKING:
     from ensemble.krylov._iteration import KrylovIteration
@@ -27,6 +28,7 @@ class CgHostScalars(HostScalars):
         super().__init__(state, max_iterations)
         self.rz = self.alpha = np.zeros(state.active.size)
         self.replaced = np.ones_like(state.active)
+        self.squares: Array | None = None  # r . r of the last step, until r changes otherwise
 
     # --- inner products
     def apply_dot(self, A: LinearOperator, p: Array, q: Array) -> Array:
@@ -35,7 +37,15 @@ class CgHostScalars(HostScalars):
 
     def precondition_dot(self, state: KrylovIteration, r: Array, z: Array) -> tuple[Array, Array]:
         """(M r, r . M r), the vector in `z`."""
+        squares, self.squares = self.squares, None
+        if squares is not None and squares.size == state.active.size and isinstance(state.M, Identity):
+            return r, squares
         return state.precondition_dot(r, z, state.latest[state.samples])
+
+    def verify_convergence(self, true: Array, r: Array, *directions: Array) -> None:
+        """As every method's; r may be replaced."""
+        self.squares = None
+        super().verify_convergence(true, r, *directions)
 
     # --- one iteration
     def direction(self, z: Array, rz: Array, q: Array | None, p: Array) -> bool:
@@ -65,7 +75,8 @@ class CgHostScalars(HostScalars):
             alpha = np.where(state.active, alpha, 0.0).astype(x.dtype)
             if not state.active.any():
                 return False
-        norm = np.sqrt(to_float64(vectors.cg_update(asarray_like(alpha, x), p, q, x, r)))
+        self.squares = vectors.cg_update(asarray_like(alpha, x), p, q, x, r)
+        norm = np.sqrt(to_float64(self.squares))
         self.alpha, self.steps = alpha, self.steps + 1
         self.running, last = state.active, state.latest[state.samples]
         state.iterations[state.samples[self.running]] = self.steps

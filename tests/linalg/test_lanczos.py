@@ -1,0 +1,188 @@
+"""Lanczos' process: its recurrence, the bits of single samples, what `eigsh` finds by it without the other search."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+from ensemble import gallery
+from ensemble._kernels.sparse.symmetry import symmetry_and_bounds
+from ensemble.linalg import CrsMatrix, eigen, eigsh
+from ensemble.linalg.eigen_quick import QuickSearch
+from ensemble.linalg.lanczos import Lanczos, Products, pairs_of
+from ensemble.scalar import Ensemble
+
+
+def scaled(A, n_samples, seed=70_117, spread=0.05):
+    rng = np.random.default_rng(seed)
+    each = np.exp(spread * rng.standard_normal((n_samples, A.shape[0])))
+    return CrsMatrix.from_scipy([sp.csr_array(sp.diags_array(d) @ A @ sp.diags_array(d)) for d in each])
+
+
+@pytest.fixture
+def no_other_search(monkeypatch):
+    """The thorough search raises."""
+
+    def refuse(*_):
+        raise AssertionError("the usual way was not enough")
+
+    monkeypatch.setattr(eigen, "_thoroughly", refuse)
+
+
+@pytest.mark.parametrize("n_samples", [1, 3, 8, 11])
+@pytest.mark.parametrize("by_products", [True, False])
+def test_vectors_are_orthonormal_and_fulfil_the_recurrence(n_samples, by_products):
+    A = scaled(gallery.poisson((13, 11)).to_scipy(), n_samples)
+    if by_products and n_samples > 8:
+        A = A.take_samples(np.arange(8))
+    count, n = A.n_samples, A.shape[0]
+    start = np.repeat(np.random.default_rng(60_013).standard_normal((n, 1)), count, axis=1)
+    process = Lanczos(Products.of(A, np.arange(count)) if by_products else A.apply, start, 20, 8)
+    for turn in range(3):
+        process.extend(lambda values: values)
+        V = process.basis.usual(process.basis.vectors)
+        assert V.shape == (21, n, count)
+        for s in range(count):
+            v, a = V[:, :, s], A.to_scipy(s).toarray()
+            np.testing.assert_allclose(v @ v.T, np.eye(21), rtol=0, atol=1e-13)
+            if turn == 2 and s == 1:  # its kept vectors were followed by another one before they had converged
+                continue
+            x = process.ritz_vectors(5, False)[:, :, s]
+            defects = x @ a - process.values[s, :5, None] * x
+            np.testing.assert_allclose(defects, process.couplings[s, :5, None] * v[20], rtol=0, atol=1e-12)
+        which = np.arange(count) == 1 if turn == 1 else np.zeros(count, bool)
+        process.restart(lambda at=turn: np.random.default_rng(at).standard_normal(n), which)
+
+
+def test_products_in_one_call_have_the_bits_of_single_steps():
+    A = scaled(gallery.poisson((17, 9)).to_scipy(), 8)
+    start = np.repeat(np.random.default_rng(60_014).standard_normal((153, 1)), 8, axis=1)
+    one, other = (Lanczos(each, start, 18, 7) for each in (Products.of(A, np.arange(8)), A.apply))
+    for _ in range(2):
+        for process in (one, other):
+            process.extend(np.abs)
+            process.restart(lambda: start[:, 0], np.zeros(8, bool))
+        np.testing.assert_array_equal(one.basis.vectors[:, :8], other.basis.vectors[:, :8])
+
+
+@pytest.mark.parametrize("options", [{"which": "LM"}, {"which": "LA"}, {"which": "SA"}, {"sigma": 0.7}], ids=str)
+def test_each_sample_has_the_bits_of_its_own_run(options, no_other_search):
+    """Eleven samples, groups of eight, and samples that end at different bases."""
+    A = scaled(gallery.poisson((16, 11)).to_scipy(), 11, spread=0.3)
+    together = eigsh(A, 4, **options)
+    assert together.converged.all()
+    for s in range(11):
+        alone = eigsh(A.sample(s), 4, **options)
+        np.testing.assert_array_equal(alone.values.samples[:, 0], together.values.samples[:, s])
+        np.testing.assert_array_equal(alone.vectors.samples[..., 0], together.vectors.samples[..., s])
+        assert alone.iterations[0] == together.iterations[s]
+        dense = np.linalg.eigvalsh(A.to_scipy(s).toarray())
+        rated = (
+            {"LM": np.abs(dense), "LA": dense, "SA": -dense}[options["which"]]
+            if "which" in options
+            else -np.abs(dense - 0.7)
+        )
+        want = np.sort(dense[np.argsort(-rated)[:4]])
+        np.testing.assert_allclose(together.values.samples[:, s], want, rtol=1e-11)
+
+
+@pytest.mark.parametrize("which", ["LA", "SA", "LM"])
+@pytest.mark.parametrize("shape", [(14, 14), (7, 7, 7)], ids=str)
+def test_copies_are_found_by_counting_pivots(shape, which, no_other_search):
+    """One vector spans a space that has one copy of each value; squares and cubes have up to six."""
+    lines = [2 - 2 * np.cos(np.pi * np.arange(1, m + 1) / (m + 1)) for m in shape]
+    every = np.sort(sum(np.meshgrid(*lines, indexing="ij")).ravel())
+    found = eigsh(gallery.poisson(shape), 6, which=which).raise_if_failed().values.samples[:, 0]
+    np.testing.assert_allclose(found, every[:6] if which == "SA" else every[-6:], rtol=1e-11)
+
+
+def test_values_beside_those_of_the_space_are_not_overlooked(no_other_search):
+    """The start has no part in the wanted vectors: the count tells, and another vector finds them."""
+    values = np.linspace(1.0, 30.0, 200)
+    A = sp.diags_array(values).tocsr()
+    make = QuickSearch._start
+    try:
+        QuickSearch._start = lambda self, cycle: make(self, cycle) * (np.arange(200) >= (2 if cycle == 0 else 0))
+        for options in ({"which": "SA"}, {"sigma": 0.0}):
+            found = eigsh(A, 3, **options).raise_if_failed()
+            np.testing.assert_allclose(found.values.samples[:, 0], values[:3], rtol=1e-12)
+    finally:
+        QuickSearch._start = make
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_the_largest_magnitude_is_sought_at_both_ends(side):
+    values = side * np.concatenate([np.linspace(-8.0, 1.0, 150), 10.0 + 0.01 * np.arange(60), [-10.295]])
+    found = eigsh(sp.diags_array(values).tocsr(), 5).raise_if_failed().values.samples[:, 0]
+    np.testing.assert_allclose(found, np.sort(values[np.argsort(-np.abs(values))[:5]]), rtol=1e-12)
+
+
+def test_samples_that_the_usual_way_leaves_are_found_by_the_other(monkeypatch):
+    """A multiple of the identity, and NaN, beside an ordinary sample."""
+    seen, other = [], eigen._thoroughly
+    monkeypatch.setattr(eigen, "_thoroughly", lambda A, *rest: seen.append(A.n_samples) or other(A, *rest))
+    A = sp.csr_array(gallery.poisson((90,)).to_scipy())
+    values = np.stack([A.data, np.where(A.data > 0, 5.0, 0.0), np.where(A.data > 0, np.nan, 1.0)], axis=1)
+    result = eigsh(CrsMatrix(CrsMatrix.from_scipy(A).graph, values), 3, which="SA")
+    assert seen == [2] and [str(s) for s in result.status] == [
+        f"Status.{w}" for w in ("converged", "converged", "breakdown")
+    ]
+    np.testing.assert_allclose(result.values.samples[:, 1], 5.0)
+    np.testing.assert_array_equal(result.values.samples[:, 0], eigsh(A, 3, which="SA").values.samples[:, 0])
+
+
+@pytest.mark.slow
+def test_arpack_converges_to_no_other_values():
+    """400 random matrices: weighted graphs, spectra with gaps and without, ends and shifts."""
+    rng = np.random.default_rng(50_503)
+    for turn in range(100):
+        n = int(rng.integers(60, 400))
+        noise = sp.random_array((n, n), density=rng.uniform(1, 6) / n, rng=rng, data_sampler=rng.standard_normal)
+        A = sp.csr_array(noise + noise.T + sp.diags_array(rng.normal(0, rng.choice([0.1, 3.0]), n)))
+        if turn % 2:
+            A = sp.csr_array(A @ A.T)
+        for options in ({"which": "LM"}, {"which": "LA"}, {"which": "SA"}, {"sigma": float(rng.normal())}):
+            found = eigsh(A, 5, **options).raise_if_failed().values.samples[:, 0]
+            dense = np.linalg.eigvalsh(A.toarray())
+            rated = {"LM": np.abs(dense), "LA": dense, "SA": -dense}.get(options.get("which"))
+            rated = -np.abs(dense - options["sigma"]) if rated is None else rated
+            want = np.sort(rated)[-5:]
+            have = {"LM": np.abs(found), "LA": found, "SA": -found}.get(options.get("which"))
+            have = -np.abs(found - options["sigma"]) if have is None else have
+            np.testing.assert_allclose(np.sort(have), want, rtol=0, atol=1e-10 * np.abs(dense).max())
+
+
+def test_pairs_of_one_matrix_have_the_bits_of_pairs_of_many():
+    A = scaled(gallery.poisson((40,)).to_scipy(), 3)
+    x = np.random.default_rng(60_015).standard_normal((4, 40, 3))
+    together = pairs_of(A, x)
+    for s in range(3):
+        for a, b in zip(together, pairs_of(A.take_samples([s]), np.ascontiguousarray(x[..., s : s + 1])), strict=True):
+            np.testing.assert_array_equal(a[..., s], b[..., 0])
+
+
+def test_one_pass_tells_symmetry_norm_and_bounds(rng):
+    a = sp.csr_array(sp.random_array((30, 30), density=0.2, rng=rng) - 0.5 * sp.eye_array(30))
+    graph = CrsMatrix.from_scipy(sp.csr_array(a + a.T)).graph
+    A = CrsMatrix(graph, rng.standard_normal((graph.nnz, 5)))
+    A.values[7, 4] = np.inf
+    apart, norm, low, high, finite = symmetry_and_bounds(*A.arrays, graph.transposed[2])
+    assert finite.tolist() == [True] * 4 + [False]
+    for s in range(4):
+        d = A.to_scipy(s).toarray()
+        sums = np.abs(d).sum(axis=1) - np.abs(d.diagonal())
+        want = (
+            np.abs(d - d.T).max(),
+            np.abs(d).sum(axis=1).max(),
+            (d.diagonal() - sums).min(),
+            (d.diagonal() + sums).max(),
+        )
+        np.testing.assert_allclose([apart[s], norm[s], low[s], high[s]], want, rtol=1e-14)
+
+
+def test_arpack_takes_more_than_the_bases_that_are_built():
+    """Products with A, 24 for the first basis and 13 for each further one: no more than twice ARPACK's."""
+    A, seen = sp.csr_array(gallery.poisson((20, 20)).to_scipy()), []
+    spla.eigsh(spla.LinearOperator(A.shape, lambda x: seen.append(0) or A @ x, dtype=float), 6, which="LA")
+    result = eigsh(Ensemble(np.array([1.0, 2.0])) * CrsMatrix.from_scipy(A), 6, which="LA").raise_if_failed()
+    assert 24 + 13 * (result.iterations.max() - 1) <= len(seen)
