@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import contiguous
-from ensemble._kernels.direct.pivot_sequences import sizes_in
 from ensemble.krylov._conditions import estimated
 from ensemble.krylov._direct_solution import DirectSolution
 from ensemble.krylov._system import LinearSystem
@@ -28,16 +27,11 @@ class ExchangedSolution(DirectSolution):
 
     def __init__(self, system: LinearSystem, A: CrsMatrix, group: Group) -> None:
         self.group, x = group, group.x
-        self.largest: list[np.ndarray] = [] if x is None else [self.sizes(x)]
+        self.largest: list[np.ndarray] = [] if x is None else [group.sizes(x)]
         super().__init__(system, A, None, group.F, x, None)
         self.repaired[:], self.exchanged[:] = group.exchanges > 0, True
         self.alone[:] = group.samples.size == 1
         self.cancelled = np.broadcast_to(group.prints, self.norm.shape).copy()
-
-    def sizes(self, x: np.ndarray) -> np.ndarray:
-        """The largest entry of each sample in the units of the columns."""
-        units = self.group.units
-        return sizes_in(x, units if units.shape == x.shape else np.ascontiguousarray(np.broadcast_to(units, x.shape)))
 
     def reciprocal_pivots(self) -> Any:
         """No pivots, for none are compared with sums of rows."""
@@ -46,7 +40,7 @@ class ExchangedSolution(DirectSolution):
     def solve(self, r: Any, norm: np.ndarray) -> Any:
         """The product of the inverse with `r`, whose size is noted."""
         x = self.F.apply(r)
-        self.largest.append(self.sizes(x))
+        self.largest.append(self.group.sizes(x))
         return x
 
     def uneven(self) -> np.ndarray:
@@ -61,10 +55,11 @@ class ExchangedSolution(DirectSolution):
         last = np.stack(self.largest)[self.iterations, np.arange(self.iterations.size)]
         moved, large = ~(last <= MOVED * self.largest[0]), self.norm > np.sqrt(self.eps) * self.norm_b
         if moved.any():  # one more correction is less work than a condition number is
-            moved &= ~(self.sizes(self.F.apply(self.r)) <= MOVED * self.largest[0])
+            moved &= ~(self.group.sizes(self.F.apply(self.r)) <= MOVED * self.largest[0])
         chosen = np.flatnonzero((moved | large) & np.isfinite(self.error))
         if chosen.size:
             self.rcond[chosen] = self.group.conditions(self.A, chosen)
+        self.F = self.group = None  # before those of the next group are made
         return self
 
     def good(self) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.equilibration import Units, units_of
-from ensemble._kernels.direct.pivot_sequences import BETTER, CANDIDATE, Sequence, follows, pivot_sequence
+from ensemble._kernels.direct.pivot_sequences import BETTER, CANDIDATE, Sequence, follows, pivot_sequence, sizes_in
 from ensemble.linalg.condition import one_norms, reciprocal_conditions
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
@@ -77,6 +77,11 @@ class Group(NamedTuple):
         x = None if self.x is None else _columns(self.x, own)
         units, F = _columns(self.units, own), self.F.take_samples(own)
         return Group(self.samples[own], F, x, units, self.prints[own], self.exchanges)
+
+    def sizes(self, x: np.ndarray) -> np.ndarray:
+        """The largest entry of each sample of `x`, shape (n, n_samples), in the units of the columns."""
+        wide = self.units.shape == x.shape
+        return sizes_in(x, self.units if wide else np.ascontiguousarray(np.broadcast_to(self.units, x.shape)))
 
     def conditions(self, A: CrsMatrix, samples: np.ndarray) -> np.ndarray:
         """Reciprocal condition numbers of samples of A in units in which rows and columns are of one size."""
