@@ -30,10 +30,10 @@ PLANS = 8
 """Eliminations with one set of zeros that are remembered."""
 
 VAIN = 3
-"""Eliminations that served no other sample, after which only those are worked out that are met again."""
+"""Eliminations in a row that served no other sample, after which only those are tried that two samples take."""
 
 MET = 4096
-"""Sequences of pivots that are remembered to know those that are met again."""
+"""Sequences of pivots of single samples that are remembered to know those that are met again."""
 
 
 def takes_exchanges_first(graph: CrsGraph) -> bool:
@@ -169,24 +169,31 @@ class PivotRule:
         better = (place[column] < place[found.columns[row]]) | (column == self.preferred[row])
         better &= (found.columns != self.preferred)[row]
         marks = np.where(better, BETTER, CANDIDATE).astype(np.int8)
-        kept = Kept(self.factors(plan), column.astype(np.int32), marks, found.exchanges)
+        return Kept(self.factors(plan), column.astype(np.int32), marks, found.exchanges)
+
+    def keep(self, found: Sequence, kept: Kept) -> None:
+        """Try an elimination first from now on."""
         plans = dict(self.plans)
         plans[found.columns.tobytes()] = kept
         self.plans = dict(list(plans.items())[-PLANS:])  # others may read the old ones meanwhile
-        return kept
 
-    def is_worth_a_plan(self, found: Sequence, more: bool) -> bool:
-        """Whether an elimination is likely to serve other samples: in this call if there are `more`, or later."""
-        key = hash(found.columns.tobytes())
-        again = key in self.met
-        self.met[key] = None
-        if len(self.met) > MET:
-            self.met = {}
+    def is_worth_a_plan(self, found: Sequence, met: set[int], more: bool) -> bool:
+        """Whether an elimination is likely to serve other samples, of a call in which those of `met` stood alone.
+
+        Of one sample: whether it is likely to serve later calls.
+        """
+        key, alone = hash(found.columns.tobytes()), not more and not met
+        again = key in (self.met if alone else met)
+        met.add(key)
+        if alone:
+            self.met[key] = None
+            if len(self.met) > MET:
+                self.met = {}
         return again or (more and self.vain < VAIN)
 
     def groups(self, A: CrsMatrix, b: Any, units: Units, samples: np.ndarray) -> Iterator[Group]:
         """Samples of A by their sequences of pivots, with their numbers `samples`; those without one are left out."""
-        left = np.arange(samples.size)
+        left, met = np.arange(samples.size), set[int]()
         for key, kept in reversed(self.plans.items()):
             left, group = self._served(kept, A, b, units, left, samples)
             if group is not None:
@@ -206,9 +213,12 @@ class PivotRule:
             yield Group(
                 samples[s : s + 1], self.own_factors(found), None, own, units.prints[s : s + 1], found.exchanges
             )
-            if self.is_worth_a_plan(found, left.size > 0):
-                left, group = self._served(self.remember(found), A, b, units, left, samples)
-                self.vain = 0 if group is not None else self.vain + (left.size > 0)
+            if self.is_worth_a_plan(found, met, left.size > 0):
+                kept, more = self.remember(found), left.size > 0
+                left, group = self._served(kept, A, b, units, left, samples)
+                self.vain = self.vain + 1 if more and group is None else 0
+                if group is not None or not more:
+                    self.keep(found, kept)
                 if group is not None:
                     yield group
 
