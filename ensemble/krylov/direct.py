@@ -109,7 +109,7 @@ def direct(
     own numbers, together with the samples that take the same ones, and is marked in `repaired`. Where the diagonal is
     not stored in full this comes first. What is left is solved with ``scipy.sparse.linalg.splu``. Pivots of a sample's
     own depend on its zeros and on entries far below the others of their row, so that samples that differ by some
-    percent, or by the units of rows and columns, mostly share them. Where each sample has others, `summary` says so:
+    percent, or by the units of rows and columns, mostly share them. Where each sample has others, `summary` tells it:
     then ``matching="mean"``, which couples the samples, takes less time. A sample has converged
     when its backward error is at most 1e-13, or its residual norm at most ``rtol * norm(b)``: an ill-conditioned matrix
     allows the first alone. Where the factorisations of all samples would take more than 2 GiB, samples are solved part
