@@ -106,25 +106,25 @@ class Conditions:
     were changed in place since is NaN: it shows in `cancelled`.
     """
 
-    def __init__(
-        self, equilibrated: np.ndarray, cancelled: np.ndarray, repaired: np.ndarray, A: CrsMatrix, plan: Factorization
-    ) -> None:
-        self.n_samples, self.cancelled, self.repaired = equilibrated.size, cancelled, repaired
-        self.equilibrated = equilibrated
-        self.nearly_singular = np.flatnonzero(equilibrated < limits_of(A.values.dtype)[0])
-        self.A, self.plan = A, plan._with_plan()
+    def __init__(self, solution: Any, A: CrsMatrix, plan: Factorization, of_exchanged: Any) -> None:
+        """`of_exchanged` gives numbers and conditions of samples that took pivots of their own."""
+        self.equilibrated, self.cancelled = solution.rcond, solution.cancelled
+        self.repaired, self.exchanged = solution.repaired, solution.exchanged
+        self.n_samples = self.equilibrated.size
+        self.nearly_singular = np.flatnonzero(self.equilibrated < limits_of(A.values.dtype)[0])
+        self.A, self.plan, self.of_exchanged = A, plan._with_plan(), of_exchanged
         self.known: np.ndarray | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         self.found()
-        return {name: value for name, value in vars(self).items() if name not in ("A", "plan")}
+        return {name: value for name, value in vars(self).items() if name not in ("A", "plan", "of_exchanged")}
 
     def found(self) -> np.ndarray:
         """The numbers of all samples, shape (n_samples,)."""
         if self.known is None:
             known = self._worked_out()
             self.known = known if known.size == self.n_samples else np.repeat(known, self.n_samples)
-            del self.A, self.plan
+            del self.A, self.plan, self.of_exchanged
         return self.known
 
     def _worked_out(self) -> np.ndarray:
@@ -136,10 +136,13 @@ class Conditions:
             inverse = reciprocal_pivots(F, None if unit is None else asarray_like(unit, values), values)
             cancelled = to_numpy(backward_error(*A.arrays, nothing, nothing, inverse)[3])
             found = estimated(F, A, unit, np.arange(A.n_samples), False)
-        before = self.cancelled if A.n_samples > 1 else self.cancelled[:1]
+        host, before = A.to(np.empty(0)), self.cancelled if A.n_samples > 1 else self.cancelled[:1]
+        exchanged = self.exchanged[: A.n_samples]
+        cancelled, found = np.where(exchanged, np.nan, cancelled), np.where(exchanged, np.nan, found)
+        for chosen, sizes, conditions in self.of_exchanged(host, np.flatnonzero(exchanged)):
+            cancelled[chosen], found[chosen] = sizes, conditions
         same = (cancelled == before) | (np.isnan(cancelled) & np.isnan(before))
-        host = A.to(np.empty(0))
-        for s in np.flatnonzero(F.broken | self.repaired[: A.n_samples]).tolist():
+        for s in np.flatnonzero((F.broken | self.repaired[: A.n_samples]) & ~exchanged).tolist():
             if np.isfinite(host.values[:, s]).all():
                 own = host.take_samples([s])
                 found[s] = pivoted_condition(own, pivoted(own.to_scipy()), False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -31,24 +33,64 @@ BUDGET = 1 << 31
 """Bytes of factorisations that are held together."""
 
 
-def solved(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, plan: Factorization) -> DirectSolution:
-    """The solutions of all samples; part by part where their factorisations together would take too much memory."""
+Exchanged = Callable[[LinearSystem, CrsMatrix, np.ndarray], Iterator[tuple[np.ndarray, "DirectSolution"]]]
+"""Solutions with exchanges of those of the samples named that have one, in groups."""
+
+
+def solved(
+    system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, plan: Factorization, exchanged: Exchanged,
+    first: bool,
+) -> DirectSolution:  # fmt: skip
+    """The solutions of all samples; part by part where their factorisations together would take too much memory.
+
+    Samples take pivots by their own numbers, through `exchanged`, where those that the graph decides give large
+    backward errors, or before these are tried if `first`.
+    """
     tile = 64 // plan.dtype.itemsize
     size = max(BUDGET // max(plan.n_values * plan.dtype.itemsize, 1) // tile, 1) * tile
-    if scaled.n_samples <= size:
-        with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-            return DirectSolution(system, A, unit, *_factors_and_product(plan, scaled, system.b)).finish()
+    n_samples = system.b.shape[1]
+    if A.n_samples <= size:
+        return _solved_part(system, A, scaled, unit, plan, exchanged, first)
     parts = []
-    for first in range(0, scaled.n_samples, size):
-        chosen = np.arange(first, min(first + size, scaled.n_samples))
-        rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
-        part = replace(system, b=contiguous(system.b[:, first : first + size]), rtol=rtol)
-        with np.errstate(all="ignore"):
-            made = _factors_and_product(plan, scaled.take_samples(chosen), part.b)
-            own = DirectSolution(part, A.take_samples(chosen), None if unit is None else unit[chosen], *made).finish()
-        del own.F, made  # before the next one is made
-        parts.append(own)
-    return _joined(parts)
+    for begin in range(0, n_samples, size):
+        chosen = np.arange(begin, min(begin + size, n_samples))
+        made = _solved_part(*_chosen(system, A, scaled, unit, chosen), plan, exchanged, first)
+        parts.append((chosen, made))
+        made.F = None  # before the next one is made
+    return _joined(parts, n_samples)
+
+
+def _chosen(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, chosen: np.ndarray) -> tuple[Any, ...]:
+    """The same of some samples."""
+    rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
+    own = slice(int(chosen[0]), int(chosen[-1]) + 1) if chosen[-1] - chosen[0] + 1 == chosen.size else chosen
+    part = replace(system, b=contiguous(system.b[:, own]), rtol=rtol)
+    if A.n_samples == 1:
+        return part, A, scaled, unit
+    return part, A.take_samples(chosen), scaled.take_samples(chosen), None if unit is None else unit[chosen]
+
+
+def _solved_part(
+    system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, plan: Factorization, exchanged: Exchanged,
+    first: bool,
+) -> DirectSolution:  # fmt: skip
+    """The solutions of samples whose factorisations are held together."""
+    with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
+        n_samples, parts = system.b.shape[1], list[tuple[np.ndarray, DirectSolution]]()
+        left = np.arange(n_samples)
+        if first:
+            parts = list(exchanged(system, A, left))
+            if len(parts) == 1 and np.array_equal(parts[0][0], left):
+                return parts[0][1]
+            left = np.setdiff1d(left, np.concatenate([left[:0], *(chosen for chosen, _ in parts)]))
+        if not parts:
+            made = _factors_and_product(plan, scaled, system.b)
+            return DirectSolution(system, A, unit, *made).finish(None if first else exchanged)
+        if left.size:
+            own, matrix, own_scaled, units = _chosen(system, A, scaled, unit, left)
+            made = _factors_and_product(plan, own_scaled, own.b)
+            parts.append((left, DirectSolution(own, matrix, units, *made).finish()))
+        return _joined(parts, n_samples)
 
 
 def _factors_and_product(plan: Factorization, scaled: CrsMatrix, b: Any) -> tuple[Factorization, Any, Any]:
@@ -57,9 +99,9 @@ def _factors_and_product(plan: Factorization, scaled: CrsMatrix, b: Any) -> tupl
         return *plan._update_and_apply(scaled, b), None
     norm = _norms(b, fetched(dot(b, b, None))[0])
     unit = _power_of_two(norm)
-    narrow = _narrow(b, unit, plan.dtype)
-    F, x = plan._update_and_apply(scaled, narrow)
-    return F, np.multiply(F.apply(narrow) if x is None else x, unit, out=empty(b.shape, b.dtype)), norm
+    quotient = _narrow(b, unit, plan.dtype)
+    F, x = plan._update_and_apply(scaled, quotient)
+    return F, np.multiply(F.apply(quotient) if x is None else x, unit, out=empty(b.shape, b.dtype)), norm
 
 
 def _power_of_two(norm: np.ndarray) -> np.ndarray:
@@ -70,15 +112,22 @@ def _power_of_two(norm: np.ndarray) -> np.ndarray:
 
 def _narrow(r: np.ndarray, unit: np.ndarray, dtype: Any) -> np.ndarray:
     """``r / unit`` in another type."""
-    narrow: np.ndarray = np.divide(r, unit, out=empty(r.shape, dtype), casting="same_kind")
-    return narrow
+    quotient: np.ndarray = np.divide(r, unit, out=empty(r.shape, dtype), casting="same_kind")
+    return quotient
+
+
+PER_SAMPLE = (
+    "error", "entries", "cancelled", "rcond", "iterations", "repaired", "exchanged", "alone", "norm_b", "norm"
+)  # fmt: skip
+"""Attributes with one entry per sample."""
 
 
 class DirectSolution:
     """Solutions of all samples, with their residuals, backward errors and conditions.
 
     `error` are the backward errors by rows, `entries` those by entries; `cancelled` is the largest sum of a row of A
-    over its pivot; `rcond` the condition of the equilibrated matrix, where it may be large, else NaN.
+    over its pivot; `rcond` the condition of the equilibrated matrix, where it may be large, else NaN. `exchanged` marks
+    samples whose pivots are by their own numbers, `alone` those that shared them with no other.
     """
 
     def __init__(self, system: LinearSystem, A: CrsMatrix, unit: Any, F: Factorization, x: Any, norm_b: Any) -> None:
@@ -88,7 +137,7 @@ class DirectSolution:
         n_samples = self.b.shape[1]
         self.eps = limits_of(self.b.dtype)[0]
         self.tolerance = ROUNDOFFS * self.eps
-        self.inverse = reciprocal_pivots(F, self.unit, self.b)
+        self.inverse = self.reciprocal_pivots()
         if x is None:
             self.norm_b = _norms(self.b, fetched(dot(self.b, self.b, None))[0])
             self.x = self.solve(self.b, self.norm_b)
@@ -102,9 +151,14 @@ class DirectSolution:
             if marks and F._settle(there[-1], self.x):
                 self.r, self.error, self.entries, self.cancelled, self.norm = self.judged(self.x)
         self.iterations = np.zeros(n_samples, np.int64)
-        self.repaired = np.zeros(n_samples, bool)
+        self.repaired, self.exchanged = np.zeros(n_samples, bool), np.zeros(n_samples, bool)
+        self.alone = np.zeros(n_samples, bool)
         self.rcond = np.full(n_samples, np.nan)
         self.history = [self.norm.copy()]
+
+    def reciprocal_pivots(self) -> Any:
+        """Reciprocals of the pivots of A, which are compared with sums of rows."""
+        return reciprocal_pivots(self.F, self.unit, self.b)
 
     def solve(self, r: Any, norm: np.ndarray) -> Any:
         """The product of the inverse that the factorisation stands for with `r`, whose norms are given."""
@@ -118,8 +172,8 @@ class DirectSolution:
             if isinstance(r, np.ndarray):
                 return np.multiply(self.F.apply(_narrow(r, unit, self.F.dtype)), unit, out=empty(r.shape, r.dtype))
             xp = array_namespace(r)
-            narrow = contiguous(xp.astype(r / unit, getattr(xp, self.F.dtype.name)))
-            return xp.astype(self.F.apply(narrow), r.dtype) * unit
+            narrowed = contiguous(xp.astype(r / unit, getattr(xp, self.F.dtype.name)))
+            return xp.astype(self.F.apply(narrowed), r.dtype) * unit
 
     def judged(self, x: Any, *others: Any) -> tuple[Any, ...]:
         """The residual of `x`, its backward errors, `cancelled` and norms, and `others` on the host."""
@@ -127,11 +181,11 @@ class DirectSolution:
         by_rows, by_entries, cancelled, squares, *others_there = fetched(*errors, dot(r, r, None), *others)
         return r, by_rows, by_entries, cancelled, _norms(r, squares), *others_there
 
-    def finish(self) -> DirectSolution:
-        """These solutions as good as they get."""
+    def finish(self, exchanged: Exchanged | None = None) -> DirectSolution:
+        """These solutions as good as they get, by `exchanged` those that need other pivots."""
         self.refine()
         self.refined = len(self.history)
-        self.repair()
+        self.repair(exchanged)
         doubtful = (self.norm > np.sqrt(self.eps) * self.norm_b) | (self.cancelled > np.sqrt(1.0 / self.factor_eps))
         self.estimate(np.flatnonzero(doubtful & ~self.repaired & np.isfinite(self.error)))
         return self
@@ -182,10 +236,33 @@ class DirectSolution:
         uneven: np.ndarray = (self.entries > UNEVEN * self.error) & (self.entries > UNEVEN * self.eps)
         return uneven
 
-    def repair(self) -> None:
-        """Solve the samples whose backward error is too large by themselves, with exchanges of rows."""
+    def taken(self, samples: np.ndarray) -> DirectSolution:
+        """The outcome of some samples."""
+        made = copy(self)
+        made.x = self.x[:, asarray_like(samples, self.x)]
+        made.history = [norms[samples] for norms in self.history]
+        for name in PER_SAMPLE:
+            setattr(made, name, getattr(self, name)[samples])
+        return made
+
+    def replace(self, samples: np.ndarray, other: DirectSolution) -> None:
+        """Take the solutions of `other` for the samples named."""
+        self.x[:, samples], self.r[:, samples] = other.x, 0.0
+        for name in ("error", "entries", "cancelled", "norm", "rcond", "exchanged", "alone"):
+            getattr(self, name)[samples] = getattr(other, name)
+        self.repaired[samples] = True
+
+    def repair(self, exchanged: Exchanged | None) -> None:
+        """Solve the samples whose backward error is too large with exchanges: with others, or else by themselves."""
         bad = np.flatnonzero(~((self.error <= self.tolerance) & (self.entries <= self.tolerance)))
         if not bad.size:
+            return
+        if exchanged is not None:
+            for chosen, solution in exchanged(self.system, self.A, bad):
+                self.replace(chosen, solution)
+            bad = np.setdiff1d(bad, np.flatnonzero(self.exchanged))
+        if not bad.size:
+            self.history.append(self.norm.copy())
             return
         values = to_numpy(self.A.take_samples(bad).values)
         for i, s in enumerate(bad.tolist()):
@@ -198,7 +275,7 @@ class DirectSolution:
             if factors is None:
                 self.rcond[s] = 0.0
                 continue
-            self.repaired[s] = True
+            self.repaired[s], self.alone[s] = True, True
             self.exchange(s, A, factors, b)
         self.history.append(self.norm.copy())
 
@@ -237,17 +314,22 @@ class DirectSolution:
         return found
 
 
-def _joined(parts: list[DirectSolution]) -> DirectSolution:
-    """The solutions of neighbouring samples as one."""
-    joined, steps = parts[0], max(part.refined for part in parts)
-    repaired = any(len(part.history) > part.refined for part in parts)  # which has a last row for all
-    for part in parts:
+def _joined(parts: list[tuple[np.ndarray, DirectSolution]], n_samples: int) -> DirectSolution:
+    """The solutions of samples, each part with the numbers of its samples, as one."""
+    joined, steps = copy(parts[0][1]), max(part.refined for _, part in parts)
+    repaired = any(len(part.history) > part.refined for _, part in parts)  # which has a last row for all
+    order = np.argsort(np.concatenate([chosen for chosen, _ in parts]))
+    histories = []
+    for _, part in parts:
         norms = part.history[: part.refined]
-        part.history = norms + [norms[-1]] * (steps - part.refined) + [part.history[-1]] * repaired
-    joined.x = array_namespace(joined.x).concat([part.x for part in parts], axis=1)
-    joined.history = [np.concatenate(norms) for norms in zip(*(part.history for part in parts), strict=True)]
-    for name in ("error", "entries", "cancelled", "rcond", "iterations", "repaired", "norm_b", "norm"):
-        setattr(joined, name, np.concatenate([getattr(part, name) for part in parts]))
+        histories.append(norms + [norms[-1]] * (steps - part.refined) + [part.history[-1]] * repaired)
+    xp = array_namespace(joined.x)
+    x = xp.concat([part.x for _, part in parts], axis=1)
+    ordered = np.array_equal(order, np.arange(n_samples))
+    joined.x = x if ordered else contiguous(xp.take(x, asarray_like(order, x), axis=1))
+    joined.history = [np.concatenate(norms)[order] for norms in zip(*histories, strict=True)]
+    for name in PER_SAMPLE:
+        setattr(joined, name, np.concatenate([getattr(part, name) for _, part in parts])[order])
     return joined
 
 

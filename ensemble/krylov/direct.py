@@ -13,6 +13,7 @@ from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
 from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
+from ensemble.krylov._exchanged_solution import conditions_of, exchanged_solutions
 from ensemble.krylov._system import LinearSystem, as_array, common_samples, linear_system, one_column
 from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.result import SolveResult, Status
@@ -21,14 +22,18 @@ from ensemble.linalg.factorization import Factorization, planned
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import is_shared, samples_of, set_of, wrap_like
 from ensemble.linalg.orderings import ORDERINGS, checked_order
+from ensemble.linalg.sequences import takes_exchanges_first
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 
 OUTCOMES = np.array([Status.stagnated, Status.converged, Status.breakdown], dtype=object)
 """The status of a sample whose residual is large, small, not finite."""
 
+MANY = 8
+"""Samples from which on `summary` says that they were solved one by one."""
+
 OF_SAMPLES = (
-    "status", "iterations", "residual_norms", "target", "true_residual_norms", "backward_errors", "repaired"
+    "status", "iterations", "residual_norms", "target", "true_residual_norms", "backward_errors", "repaired", "alone"
 )  # fmt: skip
 """Attributes of a result that are arrays with one entry, or column, per sample."""
 
@@ -42,12 +47,15 @@ class DirectResult(SolveResult):
     backward_errors : array, shape (n_samples,)
         The largest ``|r_i| / (sum_j |a_ij| max_j |x_j| + |b_i|)`` over the rows.
     repaired : array of bool, shape (n_samples,)
-        Samples that were solved by themselves, with partial pivoting.
+        Samples that were solved with exchanges of rows or columns.
+    alone : array of bool, shape (n_samples,)
+        Samples that shared their factorisation with no other in this call.
     """
 
     backward_errors: np.ndarray | None = None
     repaired: np.ndarray | None = None
     conditions: Conditions | None = None
+    alone: np.ndarray | None = None
 
     @property
     def rcond(self) -> np.ndarray:
@@ -72,9 +80,12 @@ class DirectResult(SolveResult):
 
     @property
     def summary(self) -> str:
-        """That of a `SolveResult`, and how many samples were solved with pivoting."""
+        """That of a `SolveResult`, how many samples were solved with pivoting, and what would take less time."""
         count = 0 if self.repaired is None else int(self.repaired.sum())
         text = super().summary + (f"; {count} solved with pivoting" if count else "")
+        own = 0 if self.alone is None or self.alone.size < MANY else int(self.alone.sum())
+        if 2 * own > self.status.size:
+            text += f', {own} of them one by one: matching="mean" may take less time'
         nearly, n = np.empty(0) if self.conditions is None else self.conditions.nearly_singular, self.status.size
         return text + (f"; nearly singular: {samples_text(nearly, of=n)}" if nearly.size else "")
 
@@ -94,8 +105,12 @@ def direct(
     """Solve ``A x = b`` for every sample by a sparse factorisation.
 
     The matrices of all samples are factorised together without exchanges, and their solutions refined while the
-    residual halves [1]_. A sample whose backward error stays above 1e-13 (450 units of rounding) is solved by
-    itself with ``scipy.sparse.linalg.splu``, which exchanges rows, and is marked in `repaired`. A sample has converged
+    residual halves [1]_. A sample whose backward error stays above 1e-13 (450 units of rounding) takes pivots by its
+    own numbers, together with the samples that take the same ones, and is marked in `repaired`. Where the diagonal is
+    not stored in full this comes first. What is left is solved with ``scipy.sparse.linalg.splu``. Pivots of a sample's
+    own depend on its zeros and on entries far below the others of their row, so that samples that differ by some
+    percent, or by the units of rows and columns, mostly share them. Where each sample has others, `summary` tells it:
+    then ``matching="mean"``, which couples the samples, takes less time. A sample has converged
     when its backward error is at most 1e-13, or its residual norm at most ``rtol * norm(b)``: an ill-conditioned matrix
     allows the first alone. Where the factorisations of all samples would take more than 2 GiB, samples are solved part
     by part, and the result is the same.
@@ -169,8 +184,11 @@ def direct(
     scaled, unit = scaled_values(matrix, np.dtype(str(number).split(".")[-1]) if F is None else F.dtype)
     if F is None:
         F = planned(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
-    solution = solved(system, matrix, scaled, unit, F)
-    return _result(solution, system, Conditions(solution.rcond, solution.cancelled, solution.repaired, matrix, F))
+    default = factorization is None and matching == "graph" and isinstance(ordering, str) and ordering == "auto"
+    plain = default and F.dtype == np.float64 and not F.plan.symmetric
+    first = plain and takes_exchanges_first(matrix.graph)
+    solution = solved(system, matrix, scaled, unit, F, exchanged_solutions, first)
+    return _result(solution, system, Conditions(solution, matrix, F, conditions_of))
 
 
 def _gathered_solution(A: Any, b: Any, factorization: Any, options: dict[str, Any]) -> DirectResult:
@@ -221,5 +239,5 @@ def _result(solution: DirectSolution, system: LinearSystem, conditions: Conditio
     x = wrap_like(system.like, array_namespace(x).reshape(x, (*shape, x.shape[1])), system.is_shared, system.sample_set)
     return DirectResult(
         x, status, solution.iterations, np.stack(solution.history), target, "direct", solution.norm, solution.error,
-        solution.repaired, conditions,
+        solution.repaired, conditions, solution.alone,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from ensemble._check import array_of, message, require
 from ensemble._interrupts import go_on
 from ensemble._kernels.direct import elimination as kernels
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.equilibration import units_of
 from ensemble._kernels.direct.fill_levels import levels_of_fill
 from ensemble._kernels.direct.flat import flat_list
 from ensemble._kernels.direct.inverse import FilledGraph
@@ -39,6 +40,7 @@ __all__ = [
     "symmetric_pattern",
     "thinned",
     "value_places",
+    "with_places",
 ]
 
 EXACT_MULTIPLY_ADDS = 1 << 26
@@ -182,12 +184,12 @@ def elimination_of(
         left, right = _kept(lower[0], lower[1], marks[0]), _kept(*upper, marks[1])
         fewer = kernels.count_multiply_adds(left[1], right[0], symmetric)
         if fewer < SYMMETRIC_SHARE * count or count < SUPERNODAL * n_values:
-            return _with_places(symmetric, orders, (*left, lower[2]), right, (i, j, entries))
+            return with_places(symmetric, orders, (*left, lower[2]), right, (i, j, entries))
     if count < SUPERNODAL * n_values:
-        return _with_places(symmetric, orders, lower, upper, (i, j, entries))
+        return with_places(symmetric, orders, lower, upper, (i, j, entries))
     runs = merged_rows(*upper)
     upper = padded_columns(*upper, runs)
-    return _with_places(symmetric, orders, _transposed(upper[0], upper[1], n), upper, (i, j, entries), runs)
+    return with_places(symmetric, orders, _transposed(upper[0], upper[1], n), upper, (i, j, entries), runs)
 
 
 def incomplete_elimination_of(
@@ -213,7 +215,7 @@ def incomplete_elimination_of(
     left = lower.indptr.astype(np.int64), lower.indices, np.empty(0, np.int64)
     if symmetric:
         left = _transposed(right[0], right[1], n)
-    return _with_places(symmetric, (pivots[order], order), left, right, (i, j, entries))
+    return with_places(symmetric, (pivots[order], order), left, right, (i, j, entries))
 
 
 def thinned(plan: Elimination, graph: CrsGraph, kept: np.ndarray) -> Elimination:
@@ -227,7 +229,7 @@ def thinned(plan: Elimination, graph: CrsGraph, kept: np.ndarray) -> Elimination
         left = *below, np.empty(0, np.int64)
     pivots = plan.rows[inverse_order(plan.columns)]
     entries = _moved_entries(graph, plan.symmetric, pivots, plan.columns)
-    return _with_places(plan.symmetric, (plan.rows, plan.columns), left, right, entries)
+    return with_places(plan.symmetric, (plan.rows, plan.columns), left, right, entries)
 
 
 def value_places(starts: np.ndarray, begin: np.ndarray) -> np.ndarray:
@@ -265,7 +267,7 @@ def _kept(starts: np.ndarray, columns: np.ndarray, kept: np.ndarray) -> tuple[np
     return before[starts], columns[kept]
 
 
-def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any, runs: Any = None) -> Elimination:
+def with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any, runs: Any = None) -> Elimination:
     """The elimination with the places of its values."""
     (lower_starts, left, across), (upper_starts, right) = lower, upper
     left, right = left.astype(np.int32, copy=False), right.astype(np.int32, copy=False)
@@ -362,12 +364,16 @@ def entries_in(graph: FilledGraph, plan: Elimination, rows: np.ndarray, columns:
 def mean_weights(A: Any) -> np.ndarray:
     """1 + log of the largest mean magnitude of the column over that of the entry, from samples that are finite.
 
-    An entry that is always zero weighs more than any choice of others.
+    Rows and columns of each sample are over their sizes, for units differ between samples. An entry that is always zero
+    weighs more than any choice of others.
     """
-    values = np.abs(to_numpy(A.values))
+    values, every = np.abs(np.ascontiguousarray(to_numpy(A.values), np.float64)), np.arange(A.nnz)
     with np.errstate(all="ignore"):
         finite = np.all(np.isfinite(values), axis=0)
-        size = np.log(values[:, finite] if finite.any() else np.ones_like(values))
+        some = np.ascontiguousarray(values[:, finite]) if finite.any() else np.ones_like(values)
+        some = some * units_of(A.graph.indptr, A.graph.indices, every, every[:0], some).columns[A.graph.indices]
+        sums = sp.csr_array((np.ones(A.nnz), every, A.graph.indptr), shape=(A.shape[0], A.nnz)) @ some
+        size = np.log(some / np.where(sums > 0.0, sums, 1.0)[A.graph.row_of_entry])
         largest = size.max(axis=1, initial=-np.inf)
         mean = largest + np.log(np.mean(np.exp(size - largest[:, None]), axis=1))
     known = np.isfinite(mean)

@@ -17,7 +17,7 @@ from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.tiles import Tiles, aligned
 
-__all__ = ["element_growth"]
+__all__ = ["element_growth", "jobs_of", "padded"]
 
 SMALL = 1 << 17
 """Numbers below which one thread works."""
@@ -130,23 +130,17 @@ def element_growth(values: Tiles | np.ndarray, plan: Elimination, given: np.ndar
     """
     n = plan.diagonal.size
     n_samples = values.n_samples if isinstance(values, Tiles) else values.shape[1]
-    width = 64 // (values.data.itemsize if isinstance(values, Tiles) else values.itemsize)
     if not n or not n_samples:
         return np.ones(n_samples)
-    jobs = np.arange(-(-n_samples // width))
-    if isinstance(values, Tiles) and values.data.shape[2] % width == 0:
-        data = values.data
-    else:
-        data = _padded(values.rows(slice(None)) if isinstance(values, Tiles) else values, jobs.size * width)[None]
+    data, bases, width, n_samples = jobs_of(values)
     entries = np.zeros((0, width), data.dtype)
     if given is not None:
         wide = np.broadcast_to(given, (given.shape[0], n_samples)) if given.shape[1] == 1 else given
-        entries = _padded(wide, jobs.size * width).astype(data.dtype, copy=False)
-    tile, part = np.divmod(jobs, data.shape[2] // width)
-    bases, starts = tile * data.shape[1] * data.shape[2] + part * width, jobs * width
+        entries = padded(wide, bases.size * width).astype(data.dtype, copy=False)
+    starts = np.arange(bases.size) * width
     rng = np.random.default_rng(SEED)
     probes = rng.uniform(1.0, 2.0, (n, 2)) * rng.choice([-1.0, 1.0], (n, 2))
-    growth = np.empty(jobs.size * width, data.dtype)
+    growth = np.empty(bases.size * width, data.dtype)
     with np.errstate(all="ignore"):
         _growth(width)(
             data.reshape(-1), bases, data.shape[2], entries.reshape(-1), starts, entries.shape[1], entries.shape[0],
@@ -157,7 +151,20 @@ def element_growth(values: Tiles | np.ndarray, plan: Elimination, given: np.ndar
     return growth[:n_samples].astype(np.float64)
 
 
-def _padded(values: np.ndarray, lanes: int) -> np.ndarray:
+def jobs_of(values: Tiles | np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Values by tiles, where those of 64 bytes of samples each begin, the number of these samples, and that of all."""
+    n_samples = values.n_samples if isinstance(values, Tiles) else values.shape[1]
+    width = 64 // (values.data.itemsize if isinstance(values, Tiles) else values.itemsize)
+    jobs = np.arange(-(-n_samples // width))
+    if isinstance(values, Tiles) and values.data.shape[2] % width == 0:
+        data = values.data
+    else:
+        data = padded(values.rows(slice(None)) if isinstance(values, Tiles) else values, jobs.size * width)[None]
+    tile, part = np.divmod(jobs, data.shape[2] // width)
+    return data, tile * data.shape[1] * data.shape[2] + part * width, width, n_samples
+
+
+def padded(values: np.ndarray, lanes: int) -> np.ndarray:
     """Values of more samples, the last one again and again; themselves where there are as many."""
     if values.shape[1] == lanes:
         return np.ascontiguousarray(values)

@@ -1,0 +1,114 @@
+"""Units of columns of each sample in which rows and columns have sums of magnitudes of about one.
+
+Bytes that must move, float64: ``8 S nnz``, read `SWEEPS` times.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._compile.lanes.arithmetic import absolute, bits, from_bits
+from ensemble._compile.lanes.types import load, select, splat, store, zeros
+from ensemble._compile.memory import empty
+from ensemble._compile.numba import compiled, inner, per_width, prange, tiles
+
+__all__ = ["Units", "units_of"]
+
+WIDEST = 32
+"""Samples of a tile."""
+
+SWEEPS = 3
+"""Sweeps over rows and columns. More bring samples that differ by units closer to each other, and take longer."""
+
+
+MANTISSA, ONE = 0x000FFFFFFFFFFFFF, 0x3FF0000000000000
+"""The bits behind a number's exponent, and the number one."""
+
+
+class Units(NamedTuple):
+    """What the entries of each column are multiplied by, shape (n, n_samples), and marks of samples."""
+
+    columns: np.ndarray
+    odd: np.ndarray
+    """One for a sample with other zeros than `dropped` says, NaN where a value is not finite, shape (n_samples,)."""
+    prints: np.ndarray
+    """A number made of the bits of the values, by which a change of one is seen, shape (n_samples,)."""
+
+
+@inner
+def _inverse(x, one):
+    """1 / x, and 1 of zero."""
+    return one / select(x > 0.0, x, one)
+
+
+@per_width
+def _units(width):
+    @compiled
+    def loop(indptr, indices, places, dropped, values, columns, odd, prints, work, n_samples, begin, n_tiles):
+        for tile in prange(n_tiles):
+            first = begin + np.int64(tile) * width
+            nothing = zeros(values, width)
+            one, n = splat(1.0, values, nothing), indptr.size - 1
+            base, mark, sum_of_bits = np.int64(tile) * 2 * n * width, nothing, bits(nothing)
+            sums = base + n * width
+            for j in range(n):
+                store(work, base + j * width, one)
+                store(work, sums + j * width, nothing)
+            for k in range(dropped.size):
+                entry = load(values, np.int64(dropped[k]) * n_samples + first, nothing)
+                mark = select(entry != nothing, one, mark) + (entry - entry)
+            for sweep in range(SWEEPS):
+                for i in range(n):
+                    total = nothing
+                    for k in range(indptr[i], indptr[i + 1]):
+                        entry = load(values, np.int64(places[k]) * n_samples + first, nothing)
+                        if sweep == 0:
+                            sum_of_bits = sum_of_bits + bits(entry)
+                        entry = absolute(entry)
+                        if sweep == 0:
+                            mark = select(entry == nothing, one, mark) + (entry - entry)
+                            total = total + entry
+                        else:
+                            total = total + entry * load(work, base + np.int64(indices[k]) * width, nothing)
+                    unit = _inverse(total, one)
+                    for k in range(indptr[i], indptr[i + 1]):
+                        to = sums + np.int64(indices[k]) * width
+                        entry = absolute(load(values, np.int64(places[k]) * n_samples + first, nothing))
+                        store(work, to, load(work, to, nothing) + entry * unit)
+                for j in range(n):
+                    store(work, base + j * width, _inverse(load(work, sums + j * width, nothing), one))
+                    store(work, sums + j * width, nothing)
+            for j in range(n):
+                store(columns, j * n_samples + first, load(work, base + j * width, nothing))
+            store(odd, first, mark)
+            store(prints, first, from_bits((sum_of_bits & MANTISSA) | ONE))
+
+    return loop
+
+
+def units_of(indptr: Any, indices: Any, places: Any, dropped: Any, values: np.ndarray) -> Units:
+    """Units of the columns of square matrices that do not depend on those that a user chose [1]_.
+
+    Parameters
+    ----------
+    indptr, indices : arrays of int
+        The graph of the entries that are kept.
+    places, dropped : arrays of int
+        Where `values` has these entries, and those that are left out because they are zero.
+    values : array of float64, shape (nnz, n_samples)
+
+    References
+    ----------
+    .. [1] Sinkhorn, Knopp (1967), Pacific J. Math. 21, 343-348: what the sweeps converge to is independent of units.
+    """
+    n_samples, n = values.shape[1], indptr.size - 1
+    columns, (odd, prints) = empty((n, n_samples), values.dtype), np.empty((2, n_samples), values.dtype)
+    for first, width in tiles(n_samples, WIDEST):
+        work = empty((2 * n * width,), values.dtype)
+        _units(width)(
+            indptr, indices, places, dropped, values.reshape(-1), columns.reshape(-1), odd, prints, work, n_samples,
+            first, 1,
+        )  # fmt: skip
+    return Units(columns, odd, prints)

@@ -1,0 +1,101 @@
+"""Solutions of the samples whose factorisations need exchanges, those with the same pivots together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import contiguous
+from ensemble.krylov._conditions import estimated
+from ensemble.krylov._direct_solution import DirectSolution
+from ensemble.krylov._system import LinearSystem
+from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.sequences import Group, exchanged_together
+
+MOVED = 1e-3
+"""The last correction, over the solution, from which on a matrix may be nearly singular."""
+
+
+class ExchangedSolution(DirectSolution):
+    """Solutions of samples that take the same pivots.
+
+    `cancelled` has numbers that change with the values instead of sums over pivots.
+    """
+
+    def __init__(self, system: LinearSystem, A: CrsMatrix, group: Group) -> None:
+        self.group, x = group, group.x
+        self.largest: list[np.ndarray] = [] if x is None else [group.sizes(x)]
+        super().__init__(system, A, None, group.F, x, None)
+        self.repaired[:], self.exchanged[:] = group.exchanges > 0, True
+        self.alone[:] = group.samples.size == 1
+        self.cancelled = np.broadcast_to(group.prints, self.norm.shape).copy()
+
+    def reciprocal_pivots(self) -> Any:
+        """No pivots, for none are compared with sums of rows."""
+        return self.b[:0]
+
+    def solve(self, r: Any, norm: np.ndarray) -> Any:
+        """The product of the inverse with `r`, whose size is noted."""
+        x = self.F.apply(r)
+        self.largest.append(self.group.sizes(x))
+        return x
+
+    def uneven(self) -> np.ndarray:
+        """Samples that refinement may improve, and those without any: its correction tells how accurate they are."""
+        found: np.ndarray = super().uneven() | (self.iterations == 0)
+        return found
+
+    def finish(self, exchanged: Any = None) -> ExchangedSolution:
+        """These solutions as good as they get."""
+        self.refine()
+        self.refined = len(self.history)
+        last = np.stack(self.largest)[self.iterations, np.arange(self.iterations.size)]
+        moved, large = ~(last <= MOVED * self.largest[0]), self.norm > np.sqrt(self.eps) * self.norm_b
+        if moved.any():  # one more correction is less work than a condition number is
+            moved &= ~(self.group.sizes(self.F.apply(self.r)) <= MOVED * self.largest[0])
+        chosen = np.flatnonzero((moved | large) & np.isfinite(self.error))
+        if chosen.size:
+            self.rcond[chosen] = self.group.conditions(self.A, chosen)
+        self.F = self.group = None  # before those of the next group are made
+        return self
+
+    def good(self) -> np.ndarray:
+        """Samples whose solutions need no other factors."""
+        found: np.ndarray = (self.error <= self.tolerance) & (self.entries <= self.tolerance)
+        return found
+
+
+def exchanged_solutions(
+    system: LinearSystem, A: CrsMatrix, samples: np.ndarray
+) -> Iterator[tuple[np.ndarray, ExchangedSolution]]:
+    """The samples named that factors with exchanges solve, in groups, with their solutions.
+
+    A sample that is singular, not finite, or whose backward error stays too large, is in no group, and none is where
+    numbers are not float64 on the CPU.
+    """
+    if not (type(A.values) is type(system.b) is np.ndarray and A.values.dtype == system.b.dtype == np.float64):
+        return
+    for group in exchanged_together(A, samples if A.n_samples > 1 else np.zeros(1, np.int64), system.b):
+        chosen = group.samples if A.n_samples > 1 else samples
+        every = chosen.size == system.b.shape[1] and np.array_equal(chosen, np.arange(chosen.size))
+        part, matrix = system, A
+        if not every:
+            rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
+            part = replace(system, b=contiguous(system.b[:, chosen]), rtol=rtol)
+            matrix = A if A.n_samples == 1 else A.take_samples(chosen)
+        solution = ExchangedSolution(part, matrix, group).finish()
+        good = solution.good()
+        if good.all():
+            yield chosen, solution
+        elif good.any():
+            yield chosen[good], solution.taken(np.flatnonzero(good))
+
+
+def conditions_of(A: CrsMatrix, samples: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Samples solved in this way, with numbers that change with their values, and reciprocal condition numbers."""
+    for group in exchanged_together(A, samples):
+        own = A.take_samples(group.samples) if A.n_samples > 1 else A
+        yield group.samples, group.prints, estimated(group.F, own, None, np.arange(group.samples.size), False)

@@ -1,0 +1,300 @@
+"""Factorisations with exchanges of many samples: those that take the same pivots are factorised together.
+
+What a sample gets depends on its own numbers and the graph: its zeros, units of its rows and columns, and the rule of
+`pivot_sequences`. The eliminations that were met on a graph are kept and tried first. Whether one is a sample's own
+shows in its factors, so what was met before changes the time and no bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.equilibration import Units, units_of
+from ensemble._kernels.direct.pivot_sequences import BETTER, CANDIDATE, Sequence, follows, pivot_sequence, sizes_in
+from ensemble.linalg.condition import one_norms, reciprocal_conditions
+from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.orderings import elimination_of, inverse_order, matched_rows, with_places
+from ensemble.linalg.triangular_factors import TriangularFactors
+
+__all__ = ["Group", "PivotRule", "exchanged_together", "takes_exchanges_first"]
+
+PATTERNS = 8
+"""Sets of zeros on one graph that are remembered."""
+
+PLANS = 8
+"""Eliminations with one set of zeros that are remembered."""
+
+VAIN = 3
+"""Eliminations in a row that served no other sample, after which only those are tried that two samples take."""
+
+MET = 4096
+"""Sequences of pivots of single samples that are remembered to know those that are met again."""
+
+
+def takes_exchanges_first(graph: CrsGraph) -> bool:
+    """Whether the diagonal is not stored in full, so that no choice of pivots by the graph is better than any other."""
+    found: bool = graph.kept(("full diagonal",), lambda: bool((graph.diagonal_entries < 0).any()))
+    return found
+
+
+class ExchangedFactors(TriangularFactors):
+    """LU of samples by the elimination of one of them, as an operator."""
+
+
+class Kept(NamedTuple):
+    """An elimination that was met, the columns of its values, where these were preferred, and its exchanges."""
+
+    F: ExchangedFactors
+    columns: np.ndarray
+    marks: np.ndarray
+    exchanges: int
+
+
+class Group(NamedTuple):
+    """Samples with one sequence of pivots."""
+
+    samples: np.ndarray
+    F: ExchangedFactors
+    x: np.ndarray | None
+    """The solutions for the right-hand sides that were given with the matrix."""
+    units: np.ndarray
+    """The units of columns by which pivots were compared, shape (n, n_samples)."""
+    prints: np.ndarray
+    """A number for each sample that changes with its values."""
+    exchanges: int
+    """Rows that did not take the column that the graph prefers."""
+
+    def taken(self, chosen: np.ndarray) -> Group:
+        """Some of the samples."""
+        if chosen.all():
+            return self
+        own = np.flatnonzero(chosen)
+        x = None if self.x is None else _columns(self.x, own)
+        units, F = _columns(self.units, own), self.F.take_samples(own)
+        return Group(self.samples[own], F, x, units, self.prints[own], self.exchanges)
+
+    def sizes(self, x: np.ndarray) -> np.ndarray:
+        """The largest entry of each sample of `x`, shape (n, n_samples), in the units of the columns."""
+        wide = self.units.shape == x.shape
+        return sizes_in(x, self.units if wide else np.ascontiguousarray(np.broadcast_to(self.units, x.shape)))
+
+    def conditions(self, A: CrsMatrix, samples: np.ndarray) -> np.ndarray:
+        """Reciprocal condition numbers of samples of A in units in which rows and columns are of one size."""
+        own = samples if A.n_samples > 1 else samples[:1]
+        F, columns = self.F.take_samples(own), self.units if self.units.shape[1] == 1 else _columns(self.units, own)
+        values = np.abs(A.values if A.n_samples == 1 else A.take_samples(own).values)
+        values *= columns[A.graph.indices]
+        rows = 1.0 / CrsMatrix(A.graph, values).apply(np.ones_like(columns))
+        values *= rows[A.graph.row_of_entry]
+        found = reciprocal_conditions(
+            one_norms(CrsMatrix(A.graph, values)),
+            lambda x: F.apply(x / rows) / columns,
+            lambda x: F.T.apply(x / columns) / rows,
+            A.shape[0],
+        )
+        return found if A.n_samples > 1 else np.repeat(found, samples.size)
+
+
+def _columns(array: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """The columns of `array` named; itself where these are all."""
+    return array if samples.size == array.shape[1] else np.ascontiguousarray(array[:, samples])
+
+
+class PivotRule:
+    """What the graph of the entries that are not zero decides: an order of rows, and columns in order of preference."""
+
+    def __init__(self, graph: CrsGraph, kept: np.ndarray) -> None:
+        self.whole, self.places, self.dropped = graph, np.flatnonzero(kept), np.flatnonzero(~kept)
+        self.graph, n = graph.subgraph(kept), graph.shape[0]
+        counts = np.bincount(self.graph.indices, minlength=n)
+        self.rank = inverse_order(np.lexsort((np.arange(n), counts)))
+        rows, columns = self.graph.row_of_entry.astype(np.int64), self.graph.indices.astype(np.int64)
+        symmetric = np.array_equal(np.sort(columns * n + rows), self.graph.keys)
+        if symmetric:  # entries that are not stored become numbers by the elimination of others
+            plan = elimination_of(self.graph, False, np.arange(n), "amd")
+        else:
+            plan = elimination_of(self.graph, False, matched_rows(self.graph, "direct"), "auto")
+        self.rows, self.preferred = plan.rows.astype(np.int64), plan.columns.astype(np.int64)
+        self.plans: dict[bytes, Kept] = {}
+        self.met: dict[int, None] = {}
+        self.vain = 0
+
+    def units(self, values: np.ndarray) -> Units:
+        """Units of the columns of samples, whose values have the shape (nnz, n_samples)."""
+        return units_of(self.graph.indptr, self.graph.indices, self.places, self.dropped, values)
+
+    def factors(self, plan: Elimination) -> ExchangedFactors:
+        """A factorisation without numbers."""
+        made = object.__new__(ExchangedFactors)
+        made.plan, made.dtype = plan, np.dtype(np.float64)
+        made.graph, made.shape = self.whole, self.whole.shape
+        return made
+
+    def sequence(self, values: np.ndarray, units: np.ndarray) -> Sequence | None:
+        """The elimination of one sample, of values of shape (nnz,)."""
+        return pivot_sequence(
+            self.graph.indptr, self.graph.indices, values[self.places], np.ascontiguousarray(units), self.rows,
+            self.preferred, self.rank,
+        )  # fmt: skip
+
+    def own_factors(self, found: Sequence) -> ExchangedFactors:
+        """The factorisation of one sample, with the numbers of its elimination."""
+        n, none = self.rows.size, np.empty(0, np.int64)
+        diagonal = found.lower_starts[1:] + np.arange(n) + found.upper_starts[:-1]
+        first = np.append(found.lower_starts[:-1] + np.arange(n) + found.upper_starts[:-1], found.values.size)
+        plan = Elimination(
+            False, self.rows, found.columns, found.lower_starts, found.lower, none, found.upper_starts, found.upper,
+            first, diagonal, none, 0, np.zeros(n, np.int32), lists={},
+        )  # fmt: skip
+        made = self.factors(plan)
+        made.values, made.n_samples, made.broken = found.values[:, None], 1, np.zeros(1, bool)
+        made.sample_set, made.batched = None, True
+        return made
+
+    def remember(self, found: Sequence) -> Kept:
+        """The elimination of a sample, for others that take its pivots."""
+        n = self.rows.size
+        i = inverse_order(self.rows)[self.graph.row_of_entry]
+        j = inverse_order(found.columns)[self.graph.indices]
+        lower, upper = (found.lower_starts, found.lower, np.empty(0, np.int64)), (found.upper_starts, found.upper)
+        entries = i, j, self.places
+        plan = with_places(False, (self.rows, found.columns), lower, upper, entries)
+        place = self.rank.copy()
+        row, column = np.repeat(np.arange(n), np.diff(found.upper_starts)), found.columns[found.upper]
+        better = (place[column] < place[found.columns[row]]) | (column == self.preferred[row])
+        better &= (found.columns != self.preferred)[row]
+        marks = np.where(better, BETTER, CANDIDATE).astype(np.int8)
+        return Kept(self.factors(plan), column.astype(np.int32), marks, found.exchanges)
+
+    def keep(self, found: Sequence, kept: Kept) -> None:
+        """Try an elimination first from now on."""
+        plans = dict(self.plans)
+        plans[found.columns.tobytes()] = kept
+        self.plans = dict(list(plans.items())[-PLANS:])  # others may read the old ones meanwhile
+
+    def is_worth_a_plan(self, found: Sequence, met: set[int], more: bool) -> bool:
+        """Whether an elimination is likely to serve other samples, of a call in which those of `met` stood alone.
+
+        Of one sample: whether it is likely to serve later calls.
+        """
+        key, alone = hash(found.columns.tobytes()), not more and not met
+        again = key in (self.met if alone else met)
+        met.add(key)
+        if alone:
+            self.met[key] = None
+            if len(self.met) > MET:
+                self.met = {}
+        return again or (more and self.vain < VAIN)
+
+    def groups(self, A: CrsMatrix, b: Any, units: Units, samples: np.ndarray) -> Iterator[Group]:
+        """Samples of A by their sequences of pivots, with their numbers `samples`; those without one are left out."""
+        left, met = np.arange(samples.size), set[int]()
+        for key, kept in reversed(self.plans.items()):
+            left, group = self._served(kept, A, b, units, left, samples)
+            if group is not None:
+                plans = dict(self.plans)
+                if key in plans:
+                    plans[key] = plans.pop(key)
+                    self.plans = plans
+                yield group
+            if not left.size:
+                return
+        while left.size:
+            s, left = int(left[0]), left[1:]
+            found = self.sequence(A.values[:, s], units.columns[:, s])
+            if found is None:
+                continue
+            own = np.ascontiguousarray(units.columns[:, s : s + 1])
+            yield Group(
+                samples[s : s + 1], self.own_factors(found), None, own, units.prints[s : s + 1], found.exchanges
+            )
+            if self.is_worth_a_plan(found, met, left.size > 0):
+                kept, more = self.remember(found), left.size > 0
+                left, group = self._served(kept, A, b, units, left, samples)
+                self.vain = self.vain + 1 if more and group is None else 0
+                if group is not None or not more:
+                    self.keep(found, kept)
+                if group is not None:
+                    yield group
+
+    def _served(
+        self, kept: Kept, A: CrsMatrix, b: Any, units: Units, left: np.ndarray, samples: np.ndarray
+    ) -> tuple[np.ndarray, Group | None]:
+        """The samples among `left` that do not take the pivots of an elimination, and the group of those that do."""
+        if not left.size:
+            return left, None
+        own, columns = A if left.size == A.n_samples else A.take_samples(left), _columns(units.columns, left)
+        if b is None or b.shape[1] != A.n_samples:
+            F, x = kept.F.update(own), None
+        else:
+            F, x = kept.F._update_and_apply(own, _columns(b, left))
+            if F._marks is not None:
+                F._settle(F._marks, x)
+        good = follows(F.values if F.tiles is None else F.tiles, F.plan, kept.columns, kept.marks, columns) & ~F.broken
+        if not good.any():
+            return left, None
+        group = Group(samples[left], F, x, columns, units.prints[left], kept.exchanges)
+        return left[~good], group.taken(good)
+
+
+class PivotRules:
+    """The rules of one graph, by which entries are zero."""
+
+    def __init__(self, graph: CrsGraph) -> None:
+        self.graph, self.rules = graph, dict[bytes, PivotRule | None]()
+
+    def known(self) -> list[PivotRule]:
+        """Those that were met last come first."""
+        return [rule for rule in reversed(self.rules.values()) if rule is not None]
+
+    def rule_of(self, values: np.ndarray) -> PivotRule | None:
+        """The rule of one sample's values; None where too many are zero for a matrix that is not singular."""
+        kept = values != 0.0
+        key = np.packbits(kept).tobytes()
+        rules = dict(self.rules)
+        if key not in rules:
+            try:
+                rules[key] = PivotRule(self.graph, kept)
+            except ValueError:  # structurally singular
+                rules[key] = None
+        rules[key] = rules.pop(key)
+        self.rules = dict(list(rules.items())[-PATTERNS:])
+        return rules[key]
+
+
+def exchanged_together(A: CrsMatrix, samples: np.ndarray, b: Any = None) -> Iterator[Group]:
+    """Factors with exchanges for the samples named, shape (n_chosen,), in groups that take the same pivots.
+
+    A holds float64 in NumPy's arrays, `b` right-hand sides of all its samples. Samples that are singular or not finite
+    are left out; others have the bits of their own run.
+    """
+    rules: PivotRules = A.graph.kept(("pivot rules",), lambda: PivotRules(A.graph))
+    left = np.asarray(samples)
+    with np.errstate(all="ignore"):
+        known = iter(rules.known())
+        while left.size:
+            own = A if left.size == A.n_samples else A.take_samples(left)
+            given = b if b is None or b.shape[1] != A.n_samples else _columns(b, left)
+            rule = next(known, None)
+            new = rule is None
+            if rule is None:
+                rule = rules.rule_of(own.values[:, 0])
+            if rule is None:
+                left = left[1:]
+                continue
+            units = rule.units(own.values)
+            fit, other = units.odd == 0.0, units.odd > 0.0
+            if fit.all():
+                yield from rule.groups(own, given, units, left)
+                return
+            if fit.any():
+                chosen = np.flatnonzero(fit)
+                part = Units(*(np.ascontiguousarray(array[..., chosen]) for array in units))
+                given = None if given is None else np.ascontiguousarray(given[:, chosen])
+                yield from rule.groups(own.take_samples(chosen), given, part, left[chosen])
+            left = left[1:][other[1:]] if new else left[other]
