@@ -92,7 +92,8 @@ def solve(
     Parameters
     ----------
     f : callable
-        ``f(t, y, p, xp)``: time, a list of n values, a list of k parameters and a namespace; returns n values.
+        ``f(t, y, p, xp)``: time, n values, k parameters and a namespace; returns n values. Lists of numbers, or arrays
+        of shape (n,) and (k,) where `f` does not work with lists.
         Numbers that it reads from outside are arguments of the compiled code: other ones compile nothing.
     y0 : array or Ensemble, shape (n,), or a list of n numbers and Ensembles
         The state at the start. float32 arrays are integrated in float32, all others in float64.

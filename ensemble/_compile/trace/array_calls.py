@@ -24,6 +24,9 @@ SPARSE = (
 class Unknowns(list[Any]):
     """A list of numbers that a function may take for an array: what means something else then is noted."""
 
+    __array_ufunc__ = None
+    """Operators of NumPy's arrays and lists end in a TypeError: the function is then called with arrays."""
+
     def __init__(self, values: Iterable[Any], noted: list[str]) -> None:
         super().__init__(values)
         self.noted = noted

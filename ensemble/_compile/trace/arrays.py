@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -197,14 +197,38 @@ class ArrayNamespace(TracedNamespace):
         """The smallest values along axes."""
         return self._reduced(x, axis, keepdims, lambda v: self._folded("minimum", v))
 
-    def _dotted(self, a: Iterable[Any], b: Iterable[Any]) -> Any:
+    def _dotted(self, a: Sequence[Any], b: Sequence[Any]) -> Any:
         """``a[0] b[0] + a[1] b[1] + ...`` without the terms of plain zeros."""
         tracer, total = self._tracer, None
+        column = self._plain_nodes(b)
+        if column and all(type(x) is np.float64 for x in a):
+            return self._linear(a, column)
         for x, y in zip(a, b, strict=True):
             if not (is_zero(x) or is_zero(y)):
                 term = self._simple("multiply", x, y)
                 total = term if total is None else self._simple("add", total, term)
         return 0.0 if total is None else Traced(tracer, total) if type(total) is int else total
+
+    def _plain_nodes(self, values: Sequence[Any]) -> list[int]:
+        """The nodes of traced numbers of float64 that are not constant; none where others are among them."""
+        nodes, found = self._tracer.nodes, []
+        for value in values:
+            if type(value) is not Traced:
+                return []
+            k = self._tracer.number(value)
+            if nodes[k].dtype != "float64" or nodes[k].operation == "constant":
+                return []
+            found.append(k)
+        return found
+
+    def _linear(self, factors: Sequence[Any], column: list[int]) -> Any:
+        """``factors[0] column[0] + ...``, without what `_simple` looks at for each term."""
+        add, total = self._tracer.add, None
+        for factor, k in zip(factors, column, strict=True):
+            if factor != 0.0:
+                term = add("multiply", (add("constant", (), "float64", float(factor)), k), "float64")
+                total = term if total is None else add("add", (total, term), "float64")
+        return 0.0 if total is None else Traced(self._tracer, total)
 
     def _simple(self, name: str, x: Any, y: Any) -> Any:
         """An operation on two numbers, nodes of the trace among them; a node where it needs no promotion.

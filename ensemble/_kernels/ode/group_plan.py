@@ -19,7 +19,7 @@ from ensemble._compile.machine_code import Code, assembled, code_of
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._typing import Array
 
-__all__ = ["ELEMENTWISE", "PRODUCTS", "Groups", "groups_of"]
+__all__ = ["ELEMENTWISE", "MULTIPLY", "PRODUCTS", "Groups", "groups_of"]
 
 SUMS = ("add", "subtract")
 
@@ -29,7 +29,7 @@ ODD = frozenset(("asin", "asinh", "atan", "atanh", "sin", "sinh", "tan", "tanh")
 NODES_OF_A_GROUP = 8
 """Nodes of a group, on average, from which groups are faster than an instruction for each node."""
 
-ELEMENTWISE, LINEAR, PRODUCTS = 0, 1, 2
+ELEMENTWISE, LINEAR, PRODUCTS, MULTIPLY = 0, 1, 2, 3
 
 COLUMNS = 12
 """Of the table: kind, nodes, first slot, operands or terms, address, and twice per operand its place."""
@@ -201,6 +201,15 @@ class _Writer:
             row += self.place([self.slot(self.graph.nodes[k].inputs[position]) for k in members])
         self.table.append(row + [0] * (COLUMNS - len(row)))
 
+    def products(self, members: list[int], first: int) -> None:
+        """Products of two slots, read where they are."""
+        row = [MULTIPLY, len(members), first, 1, 0, 0, 0]
+        for position in range(2):
+            self.index.append(np.array([self.slot(self.graph.nodes[k].inputs[position]) for k in members], np.int64))
+            row.append(self.n_index)
+            self.n_index += len(members)
+        self.table.append(row + [0] * (COLUMNS - len(row)))
+
     def chains(self, kind: int, chains: list[Chain], first: int) -> None:
         m, length = len(chains), len(chains[0].terms)
         row = [kind, m, first, length, 0, *self.place([self.slot(chain.base) for chain in chains])]
@@ -270,6 +279,8 @@ def groups_of(graph: Graph, n: int, dtype: str) -> Groups | None:
         writer.slots |= {k: n_slots + place for place, k in enumerate(members)}
         if len(key) == 3:
             writer.chains(key[1], [chains[k] for k in members], n_slots)
+        elif key[1] == "multiply":
+            writer.products(members, n_slots)
         else:
             writer.elementwise(key[1:], members, n_slots)
         n_slots += len(members)

@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._compile.c_functions import call_elements
 from ensemble._compile.lanes.types import load, splat, store
 from ensemble._compile.numba import compiled, inner, prange, thread_count
-from ensemble._kernels.ode.group_plan import ELEMENTWISE, PRODUCTS, Groups
+from ensemble._kernels.ode.group_plan import ELEMENTWISE, MULTIPLY, PRODUCTS, Groups
 from ensemble._typing import Array
 
 __all__ = ["run_groups", "run_stages"]
@@ -143,14 +143,38 @@ def linear(slots, index, coefficients, row, w):
 
 @inner
 def products(slots, index, row, w):
-    """Sums of products of slots."""
-    m, out, length, left, right = row[1], row[2] * w, row[3], row[7], row[8]
-    begin_sums(slots, index, row, w)
-    for k in range(length):
-        for j in range(m):
-            a, b, r = index[left + k * m + j] * w, index[right + k * m + j] * w, out + j * w
-            for s in range(w):
-                slots[r + s] += slots[a + s] * slots[b + s]
+    """Sums of products of slots; without a sum to begin with (MULTIPLY), products alone."""
+    m, out, length, left, right, alone = row[1], row[2] * w, row[3], row[7], row[8], row[0] == MULTIPLY
+    if not alone:
+        begin_sums(slots, index, row, w)
+    for j in range(m):
+        s = 0
+        while s + 32 <= w:
+            wide = load(slots, index[left + j] * w + s, 32) * load(slots, index[right + j] * w + s, 32)
+            if not alone:
+                wide = load(slots, out + j * w + s, 32) + wide
+            for k in range(1, length):
+                a, b = index[left + k * m + j] * w + s, index[right + k * m + j] * w + s
+                wide = wide + load(slots, a, 32) * load(slots, b, 32)
+            store(slots, out + j * w + s, wide)
+            s += 32
+        while s + 8 <= w:
+            some = load(slots, index[left + j] * w + s, 8) * load(slots, index[right + j] * w + s, 8)
+            if not alone:
+                some = load(slots, out + j * w + s, 8) + some
+            for k in range(1, length):
+                a, b = index[left + k * m + j] * w + s, index[right + k * m + j] * w + s
+                some = some + load(slots, a, 8) * load(slots, b, 8)
+            store(slots, out + j * w + s, some)
+            s += 8
+        while s < w:
+            total = slots[index[left + j] * w + s] * slots[index[right + j] * w + s]
+            if not alone:
+                total = slots[out + j * w + s] + total
+            for k in range(1, length):
+                total += slots[index[left + k * m + j] * w + s] * slots[index[right + k * m + j] * w + s]
+            slots[out + j * w + s] = total
+            s += 1
 
 
 @inner
@@ -175,7 +199,7 @@ def evaluate(table, index, coefficients, constants, inputs, rows, state, slots, 
                 places[q] = base + begins * itemsize
             places[count] = base + out * w * itemsize
             call_elements(row_of[4], (places, m * w, 0, numbers))
-        elif kind == PRODUCTS:
+        elif kind >= PRODUCTS:
             products(slots, index, row_of, w)
         elif w == 1:
             linear_of_one(slots, index, coefficients, row_of)
