@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble._compile.numba import empty
 from ensemble._compile.trace.graph import Graph
 from ensemble._kernels.ode.groups import run_stages
 from ensemble._kernels.ode.lock_step import mean_square, stage_sum
@@ -88,8 +89,14 @@ class PairSteps(_Steps):
         for i, row in enumerate(self.tableau.a):
             self._a[i, : len(row)] = row
         self._c = np.array(self.tableau.c, problem.dtype)
+        self._nothing: Array | None = None
         errors = (self.tableau.error, self.tableau.error_3)
         self._errors = [np.array(row, problem.dtype) for row in errors if row is not None]
+
+    def _zeros(self, like: Array) -> Array:
+        if self._nothing is None or self._nothing.shape != like.shape:
+            self._nothing = np.zeros_like(like)
+        return self._nothing
 
     def _stages(self, now: Active, h: Array, stages: Array, first: int, last: int) -> Array:
         """Write the stages from `first` to before `last`; the point of the last one."""
@@ -100,12 +107,11 @@ class PairSteps(_Steps):
 
     def step(self, now: Active, h: Array) -> Stepped:
         """One step of each sample."""
-        stages = np.empty((self.tableau.n_stages, *now.y.shape), now.y.dtype)
+        stages = empty((self.tableau.n_stages, *now.y.shape), now.y.dtype)
         stages[0] = now.slope
         new = self._stages(now, h, stages, 1, self.tableau.n_stages)
-        zeros = np.zeros_like(now.y)
-        errors = np.stack([stage_sum(zeros, stages, row, h) for row in self._errors])
-        return Stepped(new, errors, stages, stages[-1])
+        errors = [stage_sum(self._zeros(now.y), stages, row, h) for row in self._errors]
+        return Stepped(new, np.stack(errors) if len(errors) > 1 else errors[0][None], stages, stages[-1])
 
     def square(self, now: Active, made: Stepped) -> Array:
         """The squared norms of the estimated errors."""
@@ -140,7 +146,7 @@ class FixedSteps(_Steps):
     def step(self, now: Active, h: Array) -> Stepped:
         """One step of each sample."""
         f, point = self._right_side(now), now.y
-        stages = np.empty((len(self._nodes), *now.y.shape), now.y.dtype)
+        stages = empty((len(self._nodes), *now.y.shape), now.y.dtype)
         for i, node in enumerate(self._nodes):
             if i:
                 point = stage_sum(now.y, stages[i - 1 : i], self._one, node * h)

@@ -32,7 +32,7 @@ NODES_OF_A_GROUP = 8
 ELEMENTWISE, LINEAR, PRODUCTS, MULTIPLY = 0, 1, 2, 3
 
 COLUMNS = 12
-"""Of the table: kind, nodes, first slot, operands or terms, address, and twice per operand its place."""
+"""Entries of a group in the table: kind, nodes, first slot, operands or terms, address, and places of operands."""
 
 
 class Groups(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._compile.c_functions import call_elements
 from ensemble._compile.lanes.types import load, splat, store
-from ensemble._compile.numba import compiled, inner, prange, thread_count
+from ensemble._compile.numba import compiled, empty, inner, prange, thread_count
 from ensemble._kernels.ode.group_plan import ELEMENTWISE, MULTIPLY, PRODUCTS, Groups
 from ensemble._typing import Array
 
@@ -27,7 +27,7 @@ WIDTHS = (32, 8, 1)
 def run_groups(groups: Groups, rows: Array, state: Array, out: Array | None = None) -> Array:
     """The outputs, shape (n_outputs, S), for `rows` of shape (n_rows, S) and `state` of shape (n, S)."""
     S, dtype = rows.shape[1], groups.constants.dtype
-    out = np.empty((groups.outputs.size, S), dtype) if out is None else out
+    out = empty((groups.outputs.size, S), dtype) if out is None else out
     if S:
         memory, width = _memory(groups, S)
         rows, state = (np.ascontiguousarray(array) for array in (rows, state))
@@ -44,7 +44,7 @@ def run_stages(
     Stage i is f at ``t + nodes[i] h`` and ``y + h (weights[i, 0] stages[0] + ...)``. The first of `rows` is overwritten
     with the time.
     """
-    point = np.empty_like(y)
+    point = empty(y.shape, y.dtype)
     memory, width = _memory(groups, y.shape[1])
     _run_stages(groups.table, groups.index, groups.coefficients, groups.constants, groups.inputs, groups.outputs,
                 rows, y, t, h, stages, weights, nodes, first, point, memory, width, groups.n_slots,
@@ -57,7 +57,7 @@ def _memory(groups: Groups, n_samples: int) -> tuple[Array, int]:
     size, dtype = groups.n_slots + 3 * groups.largest, groups.constants.dtype
     fitting = [width for width in WIDTHS[:-1] if width * size * dtype.itemsize <= CACHE]
     width = min(fitting[0] if fitting else WIDTHS[-2], n_samples)
-    return np.empty((min(thread_count(), -(-n_samples // width)), size * width), dtype), width
+    return empty((min(thread_count(), -(-n_samples // width)), size * width), dtype), width
 
 
 @inner
