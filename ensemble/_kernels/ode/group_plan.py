@@ -26,9 +26,6 @@ SUMS = ("add", "subtract")
 ODD = frozenset(("asin", "asinh", "atan", "atanh", "sin", "sinh", "tan", "tanh"))
 """Functions with ``f(-x) = -f(x)`` to the bit."""
 
-NODES_OF_A_GROUP = 8
-"""Nodes of a group, on average, from which groups are faster than an instruction for each node."""
-
 ELEMENTWISE, LINEAR, PRODUCTS, MULTIPLY = 0, 1, 2, 3
 
 COLUMNS = 12
@@ -231,8 +228,10 @@ class _Writer:
         self.table.append(row + [0] * (COLUMNS - len(row)))
 
 
-def groups_of(graph: Graph, n: int, dtype: str) -> Groups | None:
-    """The groups of a graph of `dtype` alone, whose inputs 1 to `n` are the state; None where it has others or few.
+def groups_of(graph: Graph, n: int, dtype: str, least: int = 8) -> Groups | None:
+    """The groups of a graph of `dtype` alone, whose inputs 1 to `n` are the state.
+
+    None where it has other dtypes, or groups of less than `least` operations on average.
 
     The inputs before and after the state are rows of a second array, in order.
     """
@@ -260,8 +259,8 @@ def groups_of(graph: Graph, n: int, dtype: str) -> Groups | None:
         constants += [float(nodes[i].value) for i in read if nodes[i].operation == "constant"]
         level.append(1 + max((level[i] for i in read), default=0))
         groups.setdefault((level[k], *key), []).append(k)
-    computed = sum(map(len, groups.values()))
-    if computed < NODES_OF_A_GROUP * len(groups):
+    members = [k for group in groups.values() for k in group]
+    if sum(len(chains[k].terms) if k in chains else 1 for k in members) < least * len(groups):
         return None
     writer = _Writer(graph, dtype)
     constants += [float(nodes[k].value) for k in graph.outputs if nodes[k].operation == "constant"]
