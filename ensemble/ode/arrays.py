@@ -12,6 +12,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import kind_of, message
+from ensemble._compile.trace.array_calls import SPARSE, meets_sparse
 from ensemble._errors import again
 from ensemble._typing import Array, Namespace
 from ensemble.ode.compiled import degree_of, loads_of
@@ -32,6 +33,48 @@ SPACINGS = 4.0
 """Of t, by which the last stage of a step may lie behind the end."""
 
 
+Form = Callable[[Array, Sequence[Array], Sequence[Array]], tuple[Any, Any, Any]]
+"""The arguments t, y and p of a function of the user, from arrays of samples."""
+
+
+def of_lists(t: Array, y: Sequence[Array], p: Sequence[Array]) -> tuple[Any, Any, Any]:
+    """Lists of Ensembles."""
+    return Ensemble(t), [Ensemble(v) for v in y], [Ensemble(v) for v in p]
+
+
+def of_arrays(t: Array, y: Sequence[Array], p: Sequence[Array]) -> tuple[Any, Any, Any]:
+    """Ensembles of vectors."""
+    xp = array_namespace(t)
+
+    def vector(values: Sequence[Array]) -> Ensemble:
+        if not len(values):
+            return Ensemble(xp.zeros((0, 1), dtype=t.dtype))
+        return Ensemble(xp.stack([xp.broadcast_to(value, t.shape) for value in values]))
+
+    return Ensemble(t), vector(y), vector(p)
+
+
+def form_of(
+    function: Callable[..., Any], name: str, t: Array, y: Sequence[Array], p: Sequence[Array], base: Namespace
+) -> Form:
+    """Arrays of unknowns where the function works with them for the first sample, and with lists does not."""
+    works, sparse = [], False
+    for each in (of_lists, of_arrays):
+        first = each(t[:1], [v[:1] for v in y], [v[:1] for v in p])
+        try:
+            values = run_paths(function, *first, base)
+            sparse = sparse or any(map(meets_sparse, values.errors.values()))
+            works.append(not values.errors and (name == "event" or len(list(values.value)) == len(y)))
+        except Exception as error:  # it is raised again by the call that counts
+            sparse = sparse or meets_sparse(error)
+            works.append(False)
+        if works[0]:
+            break
+    if sparse and not any(works):
+        raise TypeError(f"ode.solve: {SPARSE}")
+    return of_lists if works[0] or not works[1] else of_arrays
+
+
 def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """`function` of Ensembles as a function of arrays (S,); an event, a function of one value, has the name "event".
 
@@ -40,10 +83,13 @@ def lifted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     advice = f"Return a {'number' if name == 'event' else 'list of numbers'}, one value per sample each."
     kinds = ("int", "uint", "float") if name == "event" else ("bool", "int", "uint", "float")
     apart = False
+    form: Form | None = None
 
     def evaluated(t: Array, y: Sequence[Array], p: Sequence[Array], base: Namespace) -> Any:
-        nonlocal apart
-        arguments = Ensemble(t), [Ensemble(v) for v in y], [Ensemble(v) for v in p]
+        nonlocal apart, form
+        if form is None:
+            form = form_of(function, name, t, y, p, base)
+        arguments = form(t, y, p)
         if not apart:
             try:
                 return function(*arguments, namespace(base, t.shape[0]))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.numba import thread_count
+from ensemble._compile.trace.array_calls import alone, called
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
@@ -88,7 +89,7 @@ def events_graph(problem: Problem) -> Graph | None:
 
     def body(t: Any, y: list[Any], p: list[Any]) -> Any:
         xp = t.__array_namespace__()
-        values = [g(t, y, p, xp) for g in problem.events]
+        values = [alone(called(g, t, y, p, xp)) for g in problem.events]
         if any(isinstance(v, bool) or str(getattr(v, "dtype", "")) == "bool" for v in values):
             raise TypeError("a truth value, which has no sign")  # said in full where arrays are
         return tuple(xp.astype(v, getattr(xp, problem.dtype)) for v in values)

@@ -8,7 +8,7 @@ that end are replaced by others, so that few columns are idle.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ensemble._kernels.ode.lock_step import mean_square, stage_sum
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, Factorization
 from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, LEAST_SPACINGS, SAFETY, STRETCH
-from ensemble.ode.evaluation import Parts, parts_of, plan_of, threads_of
+from ensemble.ode.evaluation import Evaluation, parts_of, plan_of, threads_of
 from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import weighted
 from ensemble.ode.methods.rodas4 import DENSE, GAMMA, NODES, RODAS4, TIME, A, C
@@ -25,7 +25,7 @@ from ensemble.ode.passages import Steps as Passed
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeStatus
 
-__all__ = ["FROM", "Active", "empty_solution", "run", "started"]
+__all__ = ["FROM", "Active", "Stepped", "empty_solution", "in_lock_step", "run", "started"]
 
 FROM = 31
 """Unknowns from which the factorisation is a loop over stored entries instead of straight-line code."""
@@ -51,6 +51,8 @@ class Active(NamedTuple):
     n_rejected: Array
     rejected: Array
     events: Array
+    slope: Array
+    """The derivative at (t, y), of methods that carry it; no rows for others."""
 
     def taken(self, columns: Array) -> Active:
         """Some of them."""
@@ -62,15 +64,53 @@ class Active(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """What one step gives: the new values, the estimates of their errors, and the stages."""
+    """What one step gives: the new values, the estimates of their errors, the stages, and the derivative at its end."""
 
     y: Array
     error: Array
     stages: Array
+    slope: Array
+    """No rows where the method does not carry it."""
+
+
+class RightSide(Protocol):
+    """What the first step needs."""
+
+    @property
+    def f(self) -> Evaluation:
+        """The right-hand side."""
+
+
+class LockStep(Protocol):
+    """The steps of one method, which all samples take together."""
+
+    problem: Problem
+    n_columns: int
+    """Samples in progress at a time."""
+    order: int
+    """Of the method, for the first step."""
+    error_order: int
+    carries: bool
+    """Whether the derivative at the end of a step begins the next one."""
+
+    @property
+    def parts(self) -> RightSide:
+        """The right-hand side."""
+
+    def step(self, now: Active, h: Array) -> Stepped:
+        """One step of each sample."""
+
+    def square(self, now: Active, made: Stepped) -> Array:
+        """The squared norms of the estimated errors."""
+
+    def dense(self, now: Active, h: Array, made: Stepped, columns: Array, theta: Array) -> Array:
+        """y at ``t + theta h`` in some columns, (n, n_columns)."""
 
 
 class Steps:
-    """Steps of one problem."""
+    """Steps of one problem by Rodas4."""
+
+    order, error_order, carries = 4, RODAS4.error_order or 1, False
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.parts = problem, parts_of(problem.system)
@@ -104,9 +144,13 @@ class Steps:
             if slope is not None and TIME[k] != 0.0:
                 right += (TIME[k] * h) * slope
             stages[k] = solve(right)
-        return Stepped(point + stages[-1], stages[-1], stages)
+        return Stepped(point + stages[-1], stages[-1], stages, now.slope)
 
-    def dense(self, now: Active, made: Stepped, columns: Array, theta: Array) -> Array:
+    def square(self, now: Active, made: Stepped) -> Array:
+        """The squared norms of the estimated errors."""
+        return mean_square(made.error, now.y, made.y, now.rtol, now.atol)
+
+    def dense(self, now: Active, h: Array, made: Stepped, columns: Array, theta: Array) -> Array:
         """y at ``t + theta h`` in some columns, (n, n_columns)."""
         stages = [stage[:, columns] for stage in made.stages[:-1]]
         third, fourth = (weighted(row, stages) for row in DENSE)
@@ -114,7 +158,7 @@ class Steps:
         return now.y[:, columns] + theta * (rise + third + theta * (fourth - third - theta * fourth))
 
 
-def _first_steps(parts: Parts, now: Active, slope: Array, order: int) -> Array:
+def _first_steps(parts: RightSide, now: Active, slope: Array, order: int) -> Array:
     """The lengths of the first steps, with their signs (Hairer, Norsett, Wanner 1993, section II.4)."""
     rows, y = np.stack([now.t, *now.p]), now.y
     size, rate = (mean_square(values, y, y, now.rtol, now.atol) for values in (y, slope))
@@ -143,14 +187,22 @@ def _entering(problem: Problem, ids: Array) -> Active:
     zeros, no_events = np.zeros(ids.size, problem.dtype), np.zeros((len(problem.events), ids.size), problem.dtype)
     arrays = (problem.t0, problem.y0, problem.step, problem.p, problem.t0, problem.t1, direction, problem.rtol,
               problem.atol, problem.longest, problem.n_steps, problem.t_eval)  # fmt: skip
-    return Active._make([ids, *map(of, arrays), zeros, zeros, zeros, no_events])
+    no_slope = np.zeros((0, ids.size), problem.dtype)
+    return Active._make([ids, *map(of, arrays), zeros, zeros, zeros, no_events, no_slope])
 
 
 def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
-    """Integrate all samples; `callback` is given the samples that are finished and may raise."""
+    """Integrate all samples by Rodas4; `callback` is given the samples that are finished and may raise."""
+    return in_lock_step(Steps, problem, callback)
+
+
+def in_lock_step(
+    method: Callable[[Problem], LockStep], problem: Problem, callback: Callable[[int], None] | None
+) -> Solution:
+    """Integrate all samples by the steps of `method`."""
     # a sample whose numbers overflow concerns no other
     with threads_of(problem.system.n, problem.n_samples), np.errstate(all="ignore"):
-        return _run(problem, callback)
+        return _run(method(problem), problem, callback)
 
 
 def empty_solution(problem: Problem) -> Solution:
@@ -164,11 +216,11 @@ def empty_solution(problem: Problem) -> Solution:
     )  # fmt: skip
 
 
-def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
+def _run(steps: LockStep, problem: Problem, callback: Callable[[int], None] | None) -> Solution:
     S, solution = problem.n_samples, empty_solution(problem)
-    steps, passages = Steps(problem), Passages(problem, solution)
+    passages = Passages(problem, solution)
     capacity = steps.n_columns
-    now = started(problem, steps.parts, passages, solution, np.arange(min(capacity, S)))
+    now = _begun(steps, passages, solution, np.arange(min(capacity, S)))
     entered = min(capacity, S)
     while now.ids.size:
         now, ended = _advanced(steps, passages, solution, now)
@@ -177,16 +229,21 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
             now = now.taken(np.flatnonzero(~ended))
             if entered < S:
                 ids = np.arange(entered, min(entered + capacity - now.ids.size, S))
-                others = started(problem, steps.parts, passages, solution, ids)
+                others = _begun(steps, passages, solution, ids)
                 now, entered = now.joined(others), entered + ids.size
             if callback is not None:
                 callback(entered - now.ids.size)
     return solution
 
 
+def _begun(steps: LockStep, passages: Passages, solution: Solution, ids: Array) -> Active:
+    return started(steps.problem, steps.parts, passages, solution, ids, steps.order, steps.carries)
+
+
 def started(
-    problem: Problem, parts: Parts, passages: Passages, solution: Solution, ids: Array, order: int = 4
-) -> Active:
+    problem: Problem, parts: RightSide, passages: Passages, solution: Solution, ids: Array, order: int = 4,
+    carries: bool = False,
+) -> Active:  # fmt: skip
     """Samples with their first steps of a method of `order`; those that cannot move are ended and left out."""
     now = _entering(problem, ids)
     solution.y[:, ids], solution.t[ids] = now.y, now.t
@@ -201,15 +258,15 @@ def started(
     now, slope = now.taken(keep), np.ascontiguousarray(slope[:, keep])
     if not now.ids.size:
         return now
-    now = now._replace(events=passages.values(now.t, now.p, now.y))
+    now = now._replace(events=passages.values(now.t, now.p, now.y), slope=slope if carries else now.slope)
     if problem.method.has_fixed_steps:
         return now
     return now._replace(h=_first_steps(parts, now, slope, order))
 
 
-def _advanced(steps: Steps, passages: Passages, solution: Solution, now: Active) -> tuple[Active, Array]:
+def _advanced(steps: LockStep, passages: Passages, solution: Solution, now: Active) -> tuple[Active, Array]:
     """One step of all samples, and which of them have ended; those that had ended before do not change."""
-    fixed, m = steps.problem.method.has_fixed_steps, 2 * (RODAS4.error_order or 1)
+    fixed, m = steps.problem.method.has_fixed_steps, 2 * steps.error_order
     running: Array = solution.status[now.ids] == 0
     rest, count = now.t1 - now.t, now.n_steps + 1.0
     near = np.abs(now.h) * STRETCH >= np.abs(rest)
@@ -226,7 +283,7 @@ def _advanced(steps: Steps, passages: Passages, solution: Solution, now: Active)
     if fixed:
         accepted, proposed, failed = running, now.h, np.zeros_like(running)
     else:
-        square: Array = mean_square(made.error, now.y, made.y, now.rtol, now.atol)
+        square = steps.square(now, made)
         accepted, most = running & (square <= 1.0), (SAFETY / LEAST_FACTOR) ** m
         bounded = np.where(square <= most, np.maximum(square, (SAFETY / LARGEST_FACTOR) ** m), most).astype(h.dtype)
         factor = SAFETY * inverse_root(bounded, m, np)
@@ -245,6 +302,7 @@ def _advanced(steps: Steps, passages: Passages, solution: Solution, now: Active)
         n_rejected=now.n_rejected + (running & ~accepted),
         rejected=(~accepted).astype(h.dtype),
         events=np.where(accepted, events, now.events),
+        slope=np.where(accepted, made.slope, now.slope),
     )
     status: Array = np.where(count >= now.most, OdeStatus.too_many_steps, 0)
     status = np.where(failed, OdeStatus.step_too_small, status)
@@ -261,14 +319,14 @@ def _advanced(steps: Steps, passages: Passages, solution: Solution, now: Active)
 
 
 def _passed(
-    steps: Steps, passages: Passages, now: Active, made: Stepped, moved: Array, t_new: Array, h: Array, events: Array
+    steps: LockStep, passages: Passages, now: Active, made: Stepped, moved: Array, t_new: Array, h: Array, events: Array
 ) -> tuple[Array, Array, Array] | None:
     """Write what the accepted steps pass; the columns that an event ends, with their times and states, if any."""
     if not (steps.problem.is_dense and moved.size):
         return None
 
     def dense(columns: Array, theta: Array) -> Array:
-        return steps.dense(now, made, moved[columns], theta)
+        return steps.dense(now, h, made, moved[columns], theta)
 
     passed = Passed(now.ids[moved], now.t[moved], t_new[moved], h[moved], now.p[:, moved], now.t_eval[:, moved],
                     now.events[:, moved], events[:, moved], made.y[:, moved], dense)  # fmt: skip

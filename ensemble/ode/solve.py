@@ -19,7 +19,7 @@ from ensemble._backend import array_namespace, backend_of, prototype, to_numpy
 from ensemble._check import integer, message, one_of, require, require_arguments
 from ensemble._progress import Display
 from ensemble._typing import Array
-from ensemble.ode import bdf, implicit
+from ensemble.ode import bdf, explicit, implicit
 from ensemble.ode.arguments import (
     ARGUMENTS,
     NAME,
@@ -92,7 +92,8 @@ def solve(
     Parameters
     ----------
     f : callable
-        ``f(t, y, p, xp)``: time, a list of n values, a list of k parameters and a namespace; returns n values.
+        ``f(t, y, p, xp)``: time, n values, k parameters and a namespace; returns n values. Lists of numbers, or arrays
+        of shape (n,) and (k,) where `f` does not work with lists.
         Numbers that it reads from outside are arguments of the compiled code: other ones compile nothing.
     y0 : array or Ensemble, shape (n,), or a list of n numbers and Ensembles
         The state at the start. float32 arrays are integrated in float32, all others in float64.
@@ -359,6 +360,8 @@ def _integrated(problem: Problem, report: Callable[[int], None], numbers: bool) 
             return implicit.run(problem, report)
         most = f"have at most {MOST_UNROLLED} entries for rodas4 on a device"
         require(system.n <= MOST_UNROLLED, NAME, "y0", most, system.n, "Use NumPy arrays.")
+    if not cuda and explicit.is_long(problem):
+        return explicit.run(problem, report)
     problem = with_numbers(problem) if numbers else problem
     if cuda:
         from ensemble.ode import device

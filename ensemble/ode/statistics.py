@@ -9,8 +9,10 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, to_numpy
 from ensemble._check import kind_of, message, require, require_arguments
+from ensemble._compile.trace.array_calls import called
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
+from ensemble._compile.trace.traced_array import TracedArray
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Array
 from ensemble.ode.accumulators import KINDS, accumulated
@@ -270,10 +272,10 @@ def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> G
         if function is None:
             return tuple(y)
         xp = t.__array_namespace__()
-        values = function(t, y, p, xp)
+        values = called(function, t, y, p, xp)
         if values is None or isinstance(values, Mapping | Set | str):
             raise TypeError(message(name, f"of({ARGUMENTS})", "return one number or a list of them", kind_of(values)))
-        values = values if isinstance(values, list | tuple) else [values]
+        values = list(values) if isinstance(values, list | tuple | TracedArray) else [values]
         numbers = (xp.full_like(t, v) if isinstance(v, int | float) else v for v in values)
         return tuple(xp.astype(v, getattr(xp, problem.dtype)) for v in numbers)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from ensemble._check import kind_of, message, require
+from ensemble._compile.trace.array_calls import called
 from ensemble._compile.trace.derivatives import BROKEN, UNBOUNDED, jacobian, jacobian_pattern, tangents
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
@@ -196,7 +197,7 @@ def values_of(
 ) -> list[Any]:  # fmt: skip
     """The `n` values of the function called `name`."""
     try:
-        results = function(t, y, p, xp)
+        results = called(function, t, y, p, xp)
     except IndexError as error:
         if not hasattr(error, "__notes__"):
             error.add_note(f"{NAME}: {name}(t, y, p, xp) gets {len(y)} values y and {len(p)} parameters p.")

@@ -207,7 +207,7 @@ def test_a_half_that_depends_on_the_time_or_through_a_condition_is_refused(f, se
 
 
 def untraceable(f):
-    return lambda t, y, p, xp: np.array(f(t, y, p, xp))
+    return lambda t, y, p, xp: np.array(f(t, y, p, xp)) if t == t else None
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import hashlib
 import math
 import sys
 import types
@@ -15,10 +16,13 @@ import numpy as np
 
 __all__ = ["fingerprint", "reads_arguments_only"]
 
-MOST_BYTES = 1 << 14
+MOST_BYTES = 1 << 23
 """Bytes of the largest array whose values are part of a fingerprint."""
 
-MOST_VALUES = 4096
+SHORT_BYTES = 1 << 8
+"""Bytes of the largest array that stands there itself; of larger ones their digest."""
+
+MOST_VALUES = 1 << 17
 """Values that a fingerprint holds, at most."""
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -165,7 +169,10 @@ def _of_value(value: Any, walk: _Walk) -> Any:
     if isinstance(value, np.generic | np.ndarray) and kind.__module__ == "numpy":
         if value.dtype.hasobject or value.nbytes > MOST_BYTES:
             raise _UnknownError
-        return (kind, value.dtype.str, value.shape, value.tobytes())
+        content = value.tobytes()
+        if len(content) > SHORT_BYTES:
+            content = hashlib.blake2b(content, digest_size=32).digest()
+        return (kind, value.dtype.str, value.shape, content)
     if _is_module(value) if kind is types.ModuleType else isinstance(value, np.ufunc):
         return value.__name__
     if kind is functools.partial and not value.__dict__:

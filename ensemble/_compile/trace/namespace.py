@@ -14,7 +14,7 @@ from ensemble._compile.trace.operations import ARRAY_API_NAMES, COMPOSED, DTYPES
 if TYPE_CHECKING:
     from ensemble._compile.trace.tracer import Traced, Tracer
 
-__all__ = ["TracedNamespace"]
+__all__ = ["NUMPY_NAMES", "TracedNamespace"]
 
 NUMPY_NAMES = ARRAY_API_NAMES | {"fabs": "abs", "mod": "remainder", "rint": "round"}
 """NumPy's names of the operations, where they differ."""
@@ -28,9 +28,14 @@ class TracedNamespace:
     def __init__(self, tracer: Tracer, name: str) -> None:
         self._tracer, self.__name__ = tracer, name
 
+    @property
+    def tracer(self) -> Tracer:
+        """What records the operations."""
+        return self._tracer
+
     def __eq__(self, other: object) -> bool:
         """Whether it is of the same trace: array-api-compat requires that all operands have equal namespaces."""
-        if type(other) is not TracedNamespace:
+        if not isinstance(other, TracedNamespace):
             return NotImplemented
         return self._tracer is other._tracer and self.__name__ == other.__name__
 

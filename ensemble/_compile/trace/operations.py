@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import to_numpy
+
 __all__ = [
     "ARRAY_API_NAMES",
     "DTYPES",
@@ -29,6 +31,7 @@ __all__ = [
     "floating",
     "strong",
     "supported",
+    "table_of",
 ]
 
 DTYPES = ("bool", "int32", "int64", "float32", "float64")
@@ -213,3 +216,15 @@ class Table:
 def supported() -> str:
     """All names that a traced body may call, for messages."""
     return ", ".join(sorted((*OPERATIONS, *COMPOSED)))
+
+
+def table_of(function: str, points: Any, values: Any, where: str) -> Table:
+    """The checked table of `interp` of the function called so, which stands at `where`."""
+    what = f"{function}: the tables of interp must"
+    xs, fs = (np.ascontiguousarray(to_numpy(side), dtype=np.float64) for side in (points, values))
+    if xs.ndim != 1 or xs.shape != fs.shape or not xs.size:
+        raise ValueError(f"{what} be two arrays of one length; got shapes {xs.shape} and {fs.shape}{where}.")
+    if not (np.all(np.diff(xs) > 0.0) and np.all(np.isfinite(xs)) and np.all(np.isfinite(fs))):
+        advice = "Sort them, each point once."
+        raise ValueError(f"{what} be finite, with points that ascend; got others{where}. {advice}")
+    return Table(xs, fs)

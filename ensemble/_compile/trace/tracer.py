@@ -2,11 +2,12 @@
 
 `trace` calls the function once with symbolic values, `Traced`. Common subexpressions are shared, constants are folded,
 and the order of operations stays the function's: nothing is reassociated. `numba_source` and `cuda_source` write the
-graph as source.
+graph as source. Longer than 400 lines: traced numbers and their tracer refer to each other.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import to_numpy
 from ensemble._check import kind_of
 from ensemble._compile.trace.graph import Graph, Node, ancestors, renumbered
 from ensemble._compile.trace.namespace import TracedNamespace
-from ensemble._compile.trace.operations import DTYPES, OPERATIONS, WEAK, Table, common, floating, strong, supported
+from ensemble._compile.trace.operations import (
+    ARRAY_API_NAMES,
+    DTYPES,
+    OPERATIONS,
+    WEAK,
+    Table,
+    common,
+    floating,
+    strong,
+    supported,
+    table_of,
+)
 from ensemble._containers import mapped
 
 __all__ = ["Scalar", "Traced", "Tracer", "trace"]
@@ -33,6 +44,10 @@ FLOATS = frozenset(["float64", "float32"])
 
 OF_MASKS = {"multiply": "logical_and", "add": "logical_or"}
 """What NumPy takes arithmetic of two bools for."""
+
+UNARY = {name: name for name, operation in OPERATIONS.items() if operation.arity == 1}
+UNARY |= {name: known for name, known in ARRAY_API_NAMES.items() if known in UNARY}
+"""Operations on one number by NumPy's names."""
 
 
 class Scalar:
@@ -54,6 +69,8 @@ def _binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Traced, other: Any) -> Any:
         if getattr(type(other), "traced_operand", False):  # its reflected method implements this operation
             return NotImplemented
+        if self._tracer.arrays is not None and isinstance(other, np.ndarray) and other.ndim:
+            return NotImplemented  # an array's own operators call its ufuncs
         operands = (other, self) if reflected else (self, other)
         return self._tracer.apply(name, *operands)
 
@@ -94,19 +111,34 @@ class Traced:
         return Traced(self._tracer, self._tracer.add(operation, numbers, dtype))
 
     def __array_namespace__(self, api_version: str | None = None) -> TracedNamespace:
-        return TracedNamespace(self._tracer, "xp")
+        return self._names("xp")
+
+    def _names(self, name: str) -> Any:
+        return (self._tracer.arrays or TracedNamespace)(self._tracer, name)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        arrays = self._tracer.arrays
+        if arrays is not None and any(np.ndim(each) for each in inputs if type(each) is not Traced):
+            return arrays(self._tracer, "np").ufunc(ufunc, method, inputs, options)
         if method != "__call__" or options:
             raise self._tracer.unsupported(f"np.{ufunc.__name__}.{method}, or an option of it")
-        return getattr(TracedNamespace(self._tracer, "np"), ufunc.__name__)(*inputs)
+        return getattr(self._names("np"), ufunc.__name__)(*inputs)
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        return getattr(TracedNamespace(self._tracer, "np"), function.__name__)(*arguments, **options)
+        return getattr(self._names("np"), function.__name__)(*arguments, **options)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self._tracer.arrays is None or (dtype is not None and np.dtype(dtype) != object):
+            self._refused_array()
+        alone = np.empty((), object)
+        alone[()] = self
+        return alone
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if self._tracer.arrays is not None and name in UNARY:  # by ufuncs of NumPy for arrays of objects
+            return functools.partial(self._tracer.apply, UNARY[name], self)
         function = self._tracer.function
         advice = "The body is called with single numbers: it has no shapes, axes or methods."
         raise AttributeError(f"{function}: a traced value must be used as a number; got .{name}{caller()}. {advice}")
@@ -117,7 +149,7 @@ class Traced:
     __hash__ = None  # type: ignore[assignment]
     __bool__ = _refuse("a truth value (if, while, and, or, not, max, min)", "Use xp.where(condition, a, b).")
     __float__ = __int__ = __complex__ = __index__ = _NUMBER
-    __array__ = _refuse("turned into an array", "Use the functions of xp.")
+    _refused_array = _refuse("turned into an array", "Use the functions of xp.")
     __iter__ = __len__ = __getitem__ = _refuse("indexed or looped over", "It is one number.")
     __add__, __radd__ = _binary("add"), _binary("add", True)
     __sub__, __rsub__ = _binary("subtract"), _binary("subtract", True)
@@ -145,6 +177,8 @@ class Tracer:
         self.gradients: dict[int, tuple[int, ...]] = {}
         """The nodes of the gradient of inputs that are fields of a finite-element form, by node."""
         self._known: dict[tuple[Any, ...], int] = {}
+        self.arrays: Callable[[Tracer, str], Any] | None = None
+        """The namespace of traced arrays; None: traced numbers meet no arrays."""
 
     def add(self, operation: str, inputs: tuple[int, ...], dtype: str, value: Any = None) -> int:
         """The number of this node, new or already there."""
@@ -159,6 +193,8 @@ class Tracer:
         """The node of a traced value, of a number, or of a NumPy array without axes."""
         if type(value) is Traced and value._tracer is self:
             return value._node
+        if type(value) is np.float64:  # entries of matrices, by the thousand
+            return self.add("constant", (), "float64", float(value))
         if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 and value.dtype.name in DTYPES:
             return self.add("constant", (), value.dtype.name, value.item())
         if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
@@ -223,17 +259,11 @@ class Tracer:
         return result
 
     def _table(self, points: Any, values: Any) -> Table:
-        what = f"{self.function}: the tables of interp must"
         sides = [side if isinstance(side, list | tuple) else [side] for side in (points, values)]
         if any(isinstance(part, Traced) for side in sides for part in side):
+            what = f"{self.function}: the tables of interp must"
             raise TypeError(f"{what} be plain arrays, known before; got traced values{caller()}.")
-        xs, fs = (np.ascontiguousarray(to_numpy(side), dtype=np.float64) for side in (points, values))
-        if xs.ndim != 1 or xs.shape != fs.shape or not xs.size:
-            raise ValueError(f"{what} be two arrays of one length; got shapes {xs.shape} and {fs.shape}{caller()}.")
-        if not (np.all(np.diff(xs) > 0.0) and np.all(np.isfinite(xs)) and np.all(np.isfinite(fs))):
-            advice = "Sort them, each point once."
-            raise ValueError(f"{what} be finite, with points that ascend; got others{caller()}. {advice}")
-        return Table(xs, fs)
+        return table_of(self.function, points, values, caller())
 
     def _python_can(self, name: str, kinds: list[str]) -> bool:
         masks = {"logical": {"pybool"}, "bitwise": {"pybool", "pyint"}}

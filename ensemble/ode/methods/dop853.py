@@ -12,7 +12,7 @@ from typing import Any
 from ensemble.ode.methods.method import weighted
 from ensemble.ode.methods.runge_kutta import Tableau, explicit_method
 
-__all__ = ["DOP853"]
+__all__ = ["DOP853", "DOP853_TABLEAU"]
 
 N_STAGES = 13  # twelve, and the derivative at the new point
 
@@ -106,4 +106,6 @@ def _dense(y: Sequence[Any], new: Sequence[Any], h: Any, stages: Sequence[Sequen
     return rows
 
 
-DOP853 = explicit_method("dop853", 8, 8, Tableau(C, A, ERROR_5, ERROR_3, _dense, N_STAGES))
+DOP853_TABLEAU = Tableau(C, A, ERROR_5, ERROR_3, _dense, N_STAGES)
+
+DOP853 = explicit_method("dop853", 8, 8, DOP853_TABLEAU)

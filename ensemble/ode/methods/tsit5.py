@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ensemble.ode.methods.runge_kutta import Tableau, explicit_method, polynomial_output
 
-__all__ = ["TSIT5"]
+__all__ = ["TSIT5", "TSIT5_TABLEAU"]
 
 C = (0.0, 0.161, 0.327, 0.9, 0.9800255409045097, 1.0, 1.0)
 
@@ -38,4 +38,6 @@ DENSE = (
 )
 """By stage, the coefficients of theta to theta**4."""
 
-TSIT5 = explicit_method("tsit5", 5, 5, Tableau(C, A, ERROR, None, polynomial_output(DENSE), 7))
+TSIT5_TABLEAU = Tableau(C, A, ERROR, None, polynomial_output(DENSE), 7)
+
+TSIT5 = explicit_method("tsit5", 5, 5, TSIT5_TABLEAU)

@@ -1,0 +1,177 @@
+"""Explicit methods for right-hand sides too long for straight-line code: all samples take a step together.
+
+A step written out has the right-hand side once per stage, and its compilation takes time for each of its operations.
+Here f is evaluated by loops over groups of equal operations (`_kernels/ode/groups.py`), and nothing is compiled for it.
+Which way a system goes depends on its trace and its method alone, so a sample has the same bits in every ensemble.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._compile.numba import empty
+from ensemble._compile.trace.graph import Graph
+from ensemble._kernels.ode.groups import run_stages
+from ensemble._kernels.ode.lock_step import mean_square, stage_sum
+from ensemble._typing import Array
+from ensemble.ode.evaluation import Evaluation, columns_of, evaluation_of
+from ensemble.ode.implicit import Active, Stepped, in_lock_step
+from ensemble.ode.methods.dop853 import DOP853_TABLEAU
+from ensemble.ode.methods.method import cubic, interpolated
+from ensemble.ode.methods.runge_kutta import Tableau
+from ensemble.ode.methods.tsit5 import TSIT5_TABLEAU
+from ensemble.ode.problem import Problem, Solution
+
+__all__ = ["FROM", "is_long", "run"]
+
+FROM = 1000
+"""Operations of a right-hand side from which its steps are not written out."""
+
+TABLEAUS = {"tsit5": TSIT5_TABLEAU, "dop853": DOP853_TABLEAU}
+
+FIXED = {"rk4": ((0.0, 0.5, 0.5, 1.0), (1.0, 2.0, 2.0, 1.0), 1.0 / 6.0), "euler": ((0.0,), (1.0,), 1.0)}
+"""Of methods without estimate: where in the step each stage is, its weight, and the factor of the sum."""
+
+
+class RightSide(NamedTuple):
+    """The right-hand side alone."""
+
+    f: Evaluation
+
+
+@functools.lru_cache(maxsize=256)
+def _operations(graph: Graph) -> int:
+    return sum(node.operation not in ("input", "constant") for node in graph.nodes)
+
+
+def is_long(problem: Problem) -> bool:
+    """Whether samples of a problem take their steps together, by loops over groups of operations."""
+    system, name = problem.system, problem.method.name
+    if (name not in TABLEAUS and name not in FIXED) or _operations(system.graph) < FROM:
+        return False
+    return evaluation_of(system.graph, system.n, system.dtype).groups is not None
+
+
+class _Steps:
+    """What all explicit methods share."""
+
+    def __init__(self, problem: Problem) -> None:
+        system = problem.system
+        self.problem, self.parts = problem, RightSide(evaluation_of(system.graph, system.n, system.dtype))
+        self.n_columns = columns_of(system.n)
+        self.order, self.error_order = problem.method.order, problem.method.error_order or 1
+        self._one = np.ones(1, problem.dtype)
+
+    def _right_side(self, now: Active) -> Callable[[Array, Array, Array], Array]:
+        """f of times, states and where to write, for the parameters of the samples in progress."""
+        rows = np.concatenate([now.t[None], now.p])
+
+        def f(t: Array, y: Array, out: Array) -> Array:
+            rows[0] = t
+            return self.parts.f(rows, y, out)
+
+        return f
+
+
+class PairSteps(_Steps):
+    """Steps of an explicit pair whose last stage is the first of the next step."""
+
+    carries = True
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.tableau: Tableau = TABLEAUS[problem.method.name]
+        self._a = np.zeros((len(self.tableau.a), len(self.tableau.a)), problem.dtype)
+        for i, row in enumerate(self.tableau.a):
+            self._a[i, : len(row)] = row
+        self._c = np.array(self.tableau.c, problem.dtype)
+        self._nothing: Array | None = None
+        errors = (self.tableau.error, self.tableau.error_3)
+        self._errors = [np.array(row, problem.dtype) for row in errors if row is not None]
+
+    def _zeros(self, like: Array) -> Array:
+        if self._nothing is None or self._nothing.shape != like.shape:
+            self._nothing = np.zeros_like(like)
+        return self._nothing
+
+    def _stages(self, now: Active, h: Array, stages: Array, first: int, last: int) -> Array:
+        """Write the stages from `first` to before `last`; the point of the last one."""
+        groups = self.parts.f.groups
+        assert groups is not None
+        rows = np.concatenate([now.t[None], now.p])
+        return run_stages(groups, rows, now.y, now.t, h, stages, self._a[:last], self._c, first)
+
+    def step(self, now: Active, h: Array) -> Stepped:
+        """One step of each sample."""
+        stages = empty((self.tableau.n_stages, *now.y.shape), now.y.dtype)
+        stages[0] = now.slope
+        new = self._stages(now, h, stages, 1, self.tableau.n_stages)
+        errors = [stage_sum(self._zeros(now.y), stages, row, h) for row in self._errors]
+        return Stepped(new, np.stack(errors) if len(errors) > 1 else errors[0][None], stages, stages[-1])
+
+    def square(self, now: Active, made: Stepped) -> Array:
+        """The squared norms of the estimated errors."""
+        squares = [mean_square(error, now.y, made.y, now.rtol, now.atol) for error in made.error]
+        if len(squares) == 1:
+            return squares[0]
+        whole = squares[0] + 0.01 * squares[1]
+        joined: Array = squares[0] * squares[0] / np.where(whole == 0.0, 1.0, whole)
+        return joined
+
+    def dense(self, now: Active, h: Array, made: Stepped, columns: Array, theta: Array) -> Array:
+        """y at ``t + theta h`` in some columns, (n, n_columns)."""
+        some, length = now.taken(columns), h[columns]
+        stages = np.empty((len(self._a), *some.y.shape), some.y.dtype)
+        stages[: len(made.stages)] = made.stages[:, :, columns]
+        self._stages(some, length, stages, len(made.stages), len(self._a))
+        coefficients = self.tableau.dense([some.y], [made.y[:, columns]], length, [[stage] for stage in stages])
+        made_there: Array = interpolated(some.y, coefficients[0], theta)
+        return made_there
+
+
+class FixedSteps(_Steps):
+    """Steps of "rk4" and "euler"."""
+
+    carries = False
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._nodes, weights, self._factor = FIXED[problem.method.name]
+        self._weights = np.array(weights, problem.dtype)
+
+    def step(self, now: Active, h: Array) -> Stepped:
+        """One step of each sample."""
+        f, point = self._right_side(now), now.y
+        stages = empty((len(self._nodes), *now.y.shape), now.y.dtype)
+        for i, node in enumerate(self._nodes):
+            if i:
+                point = stage_sum(now.y, stages[i - 1 : i], self._one, node * h)
+            f(now.t + node * h, point, stages[i])
+        new = stage_sum(now.y, stages, self._weights, self._factor * h)
+        return Stepped(new, new[:0], stages, now.slope)
+
+    def square(self, now: Active, made: Stepped) -> Array:
+        """Zero: there is no estimate."""
+        return np.zeros_like(now.t)
+
+    def dense(self, now: Active, h: Array, made: Stepped, columns: Array, theta: Array) -> Array:
+        """y at ``t + theta h`` in some columns: a line ("euler"), or the cubic of values and derivatives ("rk4")."""
+        some, length = now.taken(columns), h[columns]
+        start = made.stages[0][:, columns]
+        if len(self._nodes) == 1:
+            line: Array = some.y + theta * (length * start)
+            return line
+        end, new = np.empty_like(some.y), np.ascontiguousarray(made.y[:, columns])
+        self._right_side(some)(some.t + length, new, end)
+        curve: Array = interpolated(some.y, cubic(some.y, new, length, start, end), theta)
+        return curve
+
+
+def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
+    """Integrate all samples; `callback` is given the samples that are finished and may raise."""
+    steps: Any = PairSteps if problem.method.name in TABLEAUS else FixedSteps
+    return in_lock_step(steps, problem, callback)
