@@ -14,10 +14,8 @@ from ensemble._typing import Array
 from ensemble.scalar._memory import refill
 from ensemble.scalar._operators import NUMBERS as PYTHON_NUMBERS
 from ensemble.scalar._operators import (
-    array_power,
     is_foreign,
     operand,
-    power,
     shape_error,
     weak_beside,
 )
@@ -25,6 +23,7 @@ from ensemble.scalar.divergence.policy import agreed, failure, in_run, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.plain_arrays import plain_array
+from ensemble.scalar.powers import array_power, power
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
 
