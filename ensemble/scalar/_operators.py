@@ -15,6 +15,7 @@ from ensemble._typing import Array, Namespace
 from ensemble.scalar._memory import MemoryToken, refill
 from ensemble.scalar.divergence.policy import conversion_failure, failure, in_run
 from ensemble.scalar.plain_arrays import NUMBERS, compared_with, never_equals, plain_array
+from ensemble.scalar.pooled import LARGE, pooled
 from ensemble.scalar.powers import array_power, in_place_power, power
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -142,8 +143,17 @@ def refuse_foreign_equality(samples: Array, other: Any) -> None:
         raise failure(TypeError(message("Ensemble", "operands of ==", "be numbers or arrays", kind.__name__)))
 
 
+UFUNCS: dict[Any, Any] = {
+    operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.true_divide,
+    operator.lt: np.less, operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal,
+    operator.eq: np.equal, operator.ne: np.not_equal, operator.neg: np.negative, operator.abs: np.absolute,
+}  # fmt: skip
+"""The function of NumPy behind an operator."""
+
+
 def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
     compares, multiplies = operation in (operator.eq, operator.ne), operation is operator.mul
+    ufunc = UFUNCS.get(operation)
 
     def method(self: Operators, other: Any) -> Any:
         sample_set, left = self.sample_set, self.samples
@@ -172,6 +182,10 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
         if type(left) is not np.ndarray:
             left, right = promoted(left, right)
         try:
+            if ufunc is not None and left.size >= LARGE and type(left) is np.ndarray:
+                samples = pooled(ufunc, right, left) if reflected else pooled(ufunc, left, right)
+                if samples is not None:
+                    return _result(self, samples, sample_set)
             if operation is power and type(other) is np.ndarray:  # one without axes makes an array of the scalar
                 samples = array_power(right, left) if reflected else array_power(left, right)
             else:
@@ -218,7 +232,14 @@ def _in_place(
 
 
 def _unary(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    ufunc = UFUNCS.get(operation)
+
     def method(self: Operators) -> Any:
+        left = self.samples
+        if ufunc is not None and type(left) is np.ndarray and left.size >= LARGE:
+            samples = pooled(ufunc, left)
+            if samples is not None:
+                return _result(self, samples, self.sample_set)
         return _result(self, operation(self.samples), self.sample_set)
 
     return method
