@@ -182,7 +182,7 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
         if type(left) is not np.ndarray:
             left, right = promoted(left, right)
         try:
-            if ufunc is not None and left.size >= LARGE and type(left) is np.ndarray:
+            if ufunc is not None and type(left) is np.ndarray and left.size >= LARGE:
                 samples = pooled(ufunc, right, left) if reflected else pooled(ufunc, left, right)
                 if samples is not None:
                     return _result(self, samples, sample_set)

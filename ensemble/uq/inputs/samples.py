@@ -154,6 +154,12 @@ class InputSamples:
             plain[name] = self._variables[name].plain(np.array(column))
         return PlainSample(plain, int(self.ids[place]))
 
+    def plain_rows(self) -> list[tuple[Any, ...]]:
+        """The inputs of each sample in plain numbers, in the order of `names`: those of `sample`, made at once."""
+        n = self.n_samples
+        columns = [self._variables[name].plain_values(self._values[name], n) for name in self.names]
+        return list(zip(*columns, strict=True))
+
     def fail(self, mask: Any, reason: str = "") -> None:
         """Mark samples as failed; a study leaves them out of its statistics and counts them.
 
