@@ -126,6 +126,32 @@ def test_a_plain_array_and_a_shared_ensemble_beside_samples_are_given_to_every_c
     assert np.array_equal(result.value.samples[0], [10.0, 20.0])
 
 
+def test_a_call_that_raises_leaves_the_arguments_of_the_calls_before_it():
+    def halved(x):
+        u = np.zeros(1)
+        x *= 0.5
+        u[0] = x[0]
+        if u[0] > 1.0:
+            raise ValueError("too large")
+        return u
+
+    result = run(halved, Ensemble(np.array([[1.0, 1.5, 4.0, 2.0]])))
+    assert list(result.errors) == [2]
+    assert [float(result.sample(s)[0]) for s in (0, 1, 3)] == [0.5, 0.75, 1.0]
+
+
+def test_an_array_given_twice_is_one_array_in_every_call():
+    def written(x, y):
+        u = np.zeros(1)
+        x[0] = 7.0
+        u[0] = y[0] + x[1]
+        return u
+
+    x = Ensemble(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert np.array_equal(run(written, x, x).value.samples, [[10.0, 11.0]])
+    assert np.array_equal(run(written, x, x, loop=False).value.samples, [[10.0, 11.0]])
+
+
 def test_effects_outside_keep_a_function_from_the_loop():
     seen = []
 

@@ -55,9 +55,14 @@ class PlainLoop:
         """The arguments of the samples `ids`, argument by argument."""
         n = self.n_samples if ids is None else ids.size
         columns: list[Any] = []
+        known: dict[int, list[Any]] = {}  # an array that is given twice stays one array in every call
         for x in self.inputs:
+            if id(x) in known:
+                columns.append(known[id(x)])
+                continue
             if type(x) is np.ndarray:
                 columns.append([x.copy() for _ in range(n)])
+                known[id(x)] = columns[-1]
                 continue
             if type(x) is not Ensemble:
                 columns.append([x] * n)
@@ -65,6 +70,7 @@ class PlainLoop:
             samples = x.samples
             if samples.ndim > 1:
                 columns.append([x.sample(s) for s in (range(n) if ids is None else ids.tolist())])
+                known[id(x)] = columns[-1]
                 continue
             shared = samples.shape[0] == 1
             if ids is not None and not shared:
@@ -85,7 +91,8 @@ class PlainLoop:
         try:
             values = list(map(function, *columns))
         except Exception:
-            values = self._call_each(function, columns, ids)
+            # Anew, as the calls so far may have written into arrays among their arguments.
+            values = self._call_each(function, self.columns(ids), ids)
         self.n_runs += len(values)
         kinds = set(map(type, values))
         if self.exact and not (kinds == {float} and isfinite(sum(values))):

@@ -33,20 +33,20 @@ TABLES = (RULES, BATCHES, ENTRIES, WRITES)
 
 def call_function(function: Any, arguments: Any, options: Any) -> Any:
     """The implementation of ``__array_function__``."""
-    rules = [table[function] for table in TABLES if function in table]
-    if rules:
+    tables = [table for table in TABLES if function in table]
+    if tables:
         first = arguments[0] if arguments else None
         if type(first) is not Ensemble:
             first = first_ensemble((*arguments, *options.values()))
         if type(first.samples) is np.ndarray:
             _require_one_library(function, arguments)
-            for rule in rules:
+            for table in tables:
                 try:
-                    return rule(*arguments, **options)
+                    return table[function](*arguments, **options)
                 except NotByRuleError:
                     pass
                 except (ValueError, TypeError, IndexError):
-                    if rule is not rules[-1] or function in RULES:
+                    if table is RULES:
                         raise
                     # The error of one sample alone follows, from the calls of each.
     module = (getattr(function, "__module__", "") or "").removeprefix("numpy").removeprefix(".")
