@@ -100,7 +100,7 @@ VECTORS = {
     "polyadd": lambda x, y: np.polyadd(x[:5], y[:4]),
     "polysub": lambda x, y: np.polysub(x[:5], y[:4]),
     "polymul": lambda x, y: np.polymul(x[:5], y[:4]),
-    "polydiv": lambda x, y: np.polydiv(x[:5], y[:4]),
+    "polydiv": lambda x, y: np.polydiv(x[:5], y[:4])[0],
     "poly": lambda x, y: np.poly(x[:4]),
     "roots": lambda x, y: np.roots(x[:5]),
     "sort": lambda x, y: np.sort(x),

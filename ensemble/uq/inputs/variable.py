@@ -71,14 +71,6 @@ class Variable:
         """What a model of plain numbers gets for one sample, of which `value` has shape `shape`."""
         return value.item() if value.ndim == 0 else value
 
-    def plain_values(self, values: np.ndarray, n_samples: int) -> list[Any]:
-        """What `plain` gives for each of `n_samples` samples; `values` has shape ``(*shape, n_samples or 1)``."""
-        if values.ndim == 1 and type(self).plain is Variable.plain:
-            column: list[Any] = values.tolist()
-            return column if len(column) == n_samples else column * n_samples
-        last = values.shape[-1]
-        return [self.plain(np.array(values[..., k % last])) for k in range(n_samples)]
-
 
 class Constant(Variable):
     """A number or an array that is the same for every sample."""

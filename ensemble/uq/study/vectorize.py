@@ -13,7 +13,7 @@ from ensemble._backend import is_array, to_numpy
 from ensemble._check import kind_of, message
 from ensemble._sample_numbers import numbered_in_turn
 from ensemble.scalar import Ensemble
-from ensemble.uq.inputs.samples import PlainSample, UnknownInputError
+from ensemble.uq.inputs.samples import PlainSample, UnknownInputError, plain_rows
 from ensemble.uq.study.outputs import CallError, OutputError, Raised, blank
 
 __all__ = ["VectorizedModel", "vectorize"]
@@ -32,7 +32,7 @@ class VectorizedModel:
         names, ids, model = x.names, x.ids, self.model
         returned: dict[int, Any] = {}
         with numbered_in_turn() as set_number:
-            for place, (row, number) in enumerate(zip(x.plain_rows(), ids[:, None], strict=True)):
+            for place, (row, number) in enumerate(zip(plain_rows(x), ids[:, None], strict=True)):
                 set_number(number)
                 given = dict(zip(names, row, strict=True))
                 try:
