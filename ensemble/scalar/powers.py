@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble.scalar.divergence.policy import as_scalars
-from ensemble.scalar.plain_arrays import NUMBERS, samples_behind, samples_in_front
+from ensemble.scalar.plain_arrays import NUMBERS, samples_of_stack, stack_of
 
 __all__ = ["array_power", "in_place_power", "power"]
 
@@ -49,9 +49,9 @@ def array_power(a: Any, b: Any) -> Any:
     n_samples = max(a.shape[-1], b.shape[-1])
     if not (a.flags.c_contiguous and b.flags.c_contiguous):
         return np.stack([_sample_of(a, s) ** _sample_of(b, s) for s in range(n_samples)], axis=-1)
-    left, right = (np.array(samples_in_front(x), order="C") for x in (a, b))
+    left, right = (stack_of(x) for x in (a, b))
     rows = [left[s % len(left)] ** right[s % len(right)] for s in range(n_samples)]
-    return samples_behind(np.stack(rows)).copy(order="C")
+    return samples_of_stack(np.stack(rows))
 
 
 def _by_exponents(a: np.ndarray, b: np.ndarray) -> np.ndarray:

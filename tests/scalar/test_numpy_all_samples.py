@@ -14,6 +14,7 @@ from ensemble.scalar.interop.numpy_each_sample import EACH_SAMPLE
 from ensemble.scalar.interop.numpy_entries import ENTRIES
 from ensemble.scalar.interop.numpy_rules import RULES
 from ensemble.scalar.interop.numpy_writes import WRITES
+from ensemble.scalar.plain_arrays import samples_of_stack, stack_of
 from ensemble.scalar.pooled import LARGE
 
 SUMS = frozenset((
@@ -176,3 +177,13 @@ def test_an_expression_of_large_arrays_allocates_once():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < x.samples.nbytes // 4
+
+
+@pytest.mark.parametrize("shape", [(3,), (5000,), (40, 50), (129, 3, 7)])
+def test_a_stack_of_samples_and_back_are_copies_of_the_same_numbers(shape):
+    x = np.random.default_rng(3).random((*shape, 33))
+    stack = stack_of(x)
+    assert stack.flags.c_contiguous and np.array_equal(stack, np.moveaxis(x, -1, 0))
+    back = samples_of_stack(stack)
+    assert back.flags.c_contiguous and np.array_equal(back, x) and not np.shares_memory(stack, back)
+    assert np.array_equal(stack_of(x[::2]), np.moveaxis(x[::2], -1, 0))

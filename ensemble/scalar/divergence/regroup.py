@@ -16,7 +16,7 @@ from ensemble._containers import filled, mapped, parts_of
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.branching import Gather, ensembles_in
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
-from ensemble.scalar.plain_arrays import samples_behind
+from ensemble.scalar.plain_arrays import samples_of_stack
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = [
@@ -275,7 +275,7 @@ def regrouped_rows(values: list[Any], n_samples: int, sample_set: SampleSet | No
     elif kind is dict and len(kinds) == 1 and all(value.keys() == values[0].keys() for value in values):
         return {key: regrouped_rows([value[key] for value in values], n_samples, sample_set) for key in values[0]}
     elif kind is np.ndarray and n_samples > 1 and _are_alike(values):
-        return wrap(samples_behind(np.stack(values)).copy(order="C"), sample_set)
+        return wrap(samples_of_stack(np.stack(values)), sample_set)
     ids = np.arange(n_samples)
     return regrouped(values, [ids[s : s + 1] for s in range(n_samples)], n_samples, sample_set)
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.scalar.ensemble import Ensemble, as_array, packed, wrap
+from ensemble.scalar.ensemble import Ensemble, as_array, wrap
 from ensemble.scalar.interop.numpy_batch_arguments import agree, arrays, bound, lifted, real
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import samples_of, set_of
-from ensemble.scalar.plain_arrays import NUMBERS, samples_behind, samples_in_front
+from ensemble.scalar.plain_arrays import NUMBERS, samples_in_front, samples_of_stack, stack_of
 
 __all__ = ["BATCHES"]
 
@@ -40,15 +40,14 @@ def front(x: Any) -> np.ndarray:
         raise NotByRuleError("a value without axes")
     if samples.ndim > 2 and not samples.flags.c_contiguous:
         raise NotByRuleError("an array of another order of memory")
-    rows: np.ndarray = np.ascontiguousarray(samples_in_front(samples))
-    return rows
+    return stack_of(samples)
 
 
 def of_front(rows: Any, sample_set: Any) -> Any:
     """The ensemble of a stack."""
     if isinstance(rows, tuple | list):
         return type(rows)(of_front(part, sample_set) for part in rows)
-    return wrap(packed(samples_behind(rows)), sample_set)
+    return wrap(samples_of_stack(rows), sample_set)
 
 
 def stacked(function: Function, allowed: str, *, last: bool = True, floats: bool = True) -> Function:
@@ -212,10 +211,11 @@ def _trace(*given: Any, **options: Any) -> Any:
     named = bound(np.trace, given, options, "a offset axis1 axis2")
     a = named["a"]
     real(a)
-    if a.ndim != 2:
+    if a.ndim != 2 or not a.samples.flags.c_contiguous:
         raise NotByRuleError("several matrices")
-    axes = [visible_axis(named[key], 2, "np.trace") + 1 for key in ("axis1", "axis2")]
-    return of_front(np.trace(front(a), named["offset"], *axes), set_of(a))
+    axes = [visible_axis(named[key], 2, "np.trace") for key in ("axis1", "axis2")]
+    diagonal = np.diagonal(a.samples, named["offset"], *axes)  # with the samples before it
+    return of_front(np.ascontiguousarray(diagonal).sum(axis=-1), set_of(a))
 
 
 # -- order and search --------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def _searchsorted(*given: Any, **options: Any) -> Any:
     rows = np.empty((n_samples, *points.shape), np.intp)
     for s, table in enumerate(tables):
         rows[s] = table.searchsorted(wanted[s], side)
-    found = wrap(packed(samples_behind(rows)), agreed)
+    found = wrap(samples_of_stack(rows), agreed)
     return found if points.ndim or points.is_value else as_array(found)
 
 

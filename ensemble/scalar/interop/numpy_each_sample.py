@@ -21,7 +21,7 @@ from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.interop.ufuncs import refuse_value, unsupported
 from ensemble.scalar.lift.each_sample import SCALARS, stacked_results
 from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
-from ensemble.scalar.plain_arrays import samples_in_front
+from ensemble.scalar.plain_arrays import stack_of
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["EACH_SAMPLE", "on_each_sample", "signature_of", "written_arguments"]
@@ -239,7 +239,7 @@ def _rows(x: Ensemble, n_samples: int, is_target: bool) -> list[Any]:
     if x.is_value and not is_target:
         return list(samples)
     if samples.ndim == 2 or (samples.ndim > 2 and samples.flags.c_contiguous):
-        return list(np.array(samples_in_front(samples), order="C"))
+        return list(stack_of(samples))
     return [x.sample(s) for s in range(n_samples)]
 
 
