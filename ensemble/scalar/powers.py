@@ -59,17 +59,14 @@ def _by_exponents(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if b.size == 1:
         return np.asarray(a ** b.reshape(()))
     whole = np.broadcast_to(a, (*a.shape[:-1], b.size)) if a.shape[-1] == 1 else a
-    result = np.empty(whole.shape, np.result_type(a, b))
-    left = np.ones(b.size, bool)
+    for exponent in SHORTENED:
+        if np.all(b == exponent):
+            return np.asarray(whole ** b[:1].reshape(()))
+    result: np.ndarray = whole**b
     for exponent in SHORTENED:
         chosen = b == exponent
-        if chosen.all():
-            return np.asarray(whole ** b[:1].reshape(()))
         if chosen.any():
             result[..., chosen] = whole[..., chosen] ** b[chosen][:1].reshape(())
-            left &= ~chosen
-    if left.any():
-        result[..., left] = whole[..., left] ** b[left]
     return result
 
 
