@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["CASES", "arguments"]
 
-VECTORS = {
+VECTORS: dict[str, Callable[..., Any]] = {
     "x + y": lambda x, y: x + y,
     "x * 2 + x": lambda x, y: x * 2 + x,
     "x / y": lambda x, y: x / y,
@@ -167,7 +167,7 @@ VECTORS = {
 }
 """Calls on two vectors of positive numbers; further arguments by name, as `arguments` says."""
 
-MATRICES = {
+MATRICES: dict[str, Callable[..., Any]] = {
     "A @ B": lambda a, b: a @ b,
     "A @ x": lambda a, b, x: a @ x,
     "matmul, shared matrix": lambda a, b, x, m: m @ x,
