@@ -19,7 +19,7 @@ from ensemble.scalar.interop.numpy_batch_arguments import agree, arrays, bound, 
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import samples_of, set_of
-from ensemble.scalar.plain_arrays import NUMBERS, samples_in_front, samples_of_stack, stack_of
+from ensemble.scalar.plain_arrays import NUMBERS, samples_of_stack, stack_of
 
 __all__ = ["BATCHES"]
 
@@ -247,8 +247,7 @@ def _searchsorted(*given: Any, **options: Any) -> Any:
     tables = front(a)
     if tables.shape[0] == 1:
         return wrap(np.asarray(tables[0].searchsorted(points.samples, side)), agreed)
-    wanted = samples_in_front(points.samples)
-    wanted = [wanted[0]] * n_samples if points.n_samples == 1 else list(np.array(wanted, order="C"))
+    wanted = [points.samples[..., 0]] * n_samples if points.n_samples == 1 else list(stack_of(points.samples))
     rows = np.empty((n_samples, *points.shape), np.intp)
     for s, table in enumerate(tables):
         rows[s] = table.searchsorted(wanted[s], side)
@@ -280,7 +279,7 @@ def _unique(*given: Any, **options: Any) -> Any:
     wants_places = named["return_index"] or named["return_inverse"]
     if wants_places and x.ndim > 1:
         raise NotByRuleError("the places of a matrix")
-    order = np.argsort(rows, axis=-1) if wants_places else None
+    order: Any = np.argsort(rows, axis=-1) if wants_places else None
     ordered = np.sort(rows, axis=-1) if order is None else np.take_along_axis(rows, order, -1)
     if not (ordered[:, 1:] > ordered[:, :-1]).all() or np.isnan(ordered).any():
         raise NotByRuleError("equal entries")

@@ -59,7 +59,8 @@ def _choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     arrays(*parts)
     agreed, n = agree(np.choose, *parts), max(x.ndim for x in parts)
     samples = [x.samples.reshape((1,) * (n - x.ndim) + x.samples.shape) for x in parts]
-    return wrap(packed(np.choose(samples[0], samples[1:], mode=mode)), agreed)
+    choose: Function = np.choose
+    return wrap(packed(choose(samples[0], samples[1:], mode=mode)), agreed)
 
 
 def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:

@@ -238,8 +238,10 @@ def ranges(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _bin(values: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     """The number of the bin that each value is in."""
     if np.all(np.abs(exponents) < 1022):  # a factor is faster than `ldexp`, and rounds alike
-        return np.floor(values * np.ldexp(1.0, -exponents)).astype(np.int64)
-    bins: np.ndarray = np.floor(np.ldexp(values, -exponents)).astype(np.int64)
+        scaled = values * np.ldexp(1.0, -exponents)
+    else:
+        scaled = np.ldexp(values, -exponents)
+    bins: np.ndarray = np.floor(scaled).astype(np.int64)
     return bins
 
 
