@@ -65,7 +65,17 @@ def newton(x: float) -> float:
     return y
 
 
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {f.__name__: f for f in (polynomial, branches, functions, collatz, newton)}
+def array_written(x: float) -> float:
+    """An array of its own, filled entry by entry."""
+    u = np.zeros(10)
+    u[0] = x
+    for k in range(1, 10):
+        u[k] = 0.9 * u[k - 1] + 0.1 * x
+    return float(u[9])
+
+
+CHEAP = (polynomial, branches, functions, collatz, newton, array_written)
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {f.__name__: f for f in CHEAP}
 
 
 def times(f: Callable[[Any], Any], values: np.ndarray) -> dict[str, list[float]]:

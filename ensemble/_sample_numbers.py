@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 import numpy as np
 
-__all__ = ["numbered_samples", "sample_numbers"]
+__all__ = ["numbered_in_turn", "numbered_samples", "sample_numbers"]
 
 _numbers: ContextVar[np.ndarray | None] = ContextVar("numbers of the samples of a model's call", default=None)
 
@@ -19,6 +19,16 @@ def numbered_samples(numbers: np.ndarray) -> Iterator[None]:
     token = _numbers.set(numbers)
     try:
         yield
+    finally:
+        _numbers.reset(token)
+
+
+@contextlib.contextmanager
+def numbered_in_turn() -> Iterator[Callable[[np.ndarray], object]]:
+    """Within, samples have the numbers that what this gives was called with last."""
+    token = _numbers.set(None)
+    try:
+        yield _numbers.set
     finally:
         _numbers.reset(token)
 

@@ -13,18 +13,17 @@ from ensemble._backend import is_array
 from ensemble._check import message, require_one_library
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._memory import MemoryToken, refill
-from ensemble.scalar.divergence.policy import as_scalars, conversion_failure, failure, in_run
-from ensemble.scalar.plain_arrays import compared_with, never_equals, plain_array
+from ensemble.scalar.divergence.policy import conversion_failure, failure, in_run
+from ensemble.scalar.plain_arrays import NUMBERS, compared_with, never_equals, plain_array
+from ensemble.scalar.pooled import LARGE, pooled
+from ensemble.scalar.powers import array_power, in_place_power, power
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = [
-    "NUMBERS", "Operators", "array_power", "is_foreign", "mismatch", "operand",
-    "power", "promoted", "shape_error", "weak_beside", "wrapped",
+    "NUMBERS", "Operators", "is_foreign", "mismatch", "operand",
+    "promoted", "shape_error", "weak_beside", "wrapped",
 ]  # fmt: skip
-
-NUMBERS = frozenset((bool, int, float, complex))
-"""Python's own numbers keep their type: the array's dtype decides, not theirs."""
 
 SEQUENCES = (list, tuple)
 
@@ -144,8 +143,17 @@ def refuse_foreign_equality(samples: Array, other: Any) -> None:
         raise failure(TypeError(message("Ensemble", "operands of ==", "be numbers or arrays", kind.__name__)))
 
 
+UFUNCS: dict[Any, Any] = {
+    operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.true_divide,
+    operator.lt: np.less, operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal,
+    operator.eq: np.equal, operator.ne: np.not_equal, operator.neg: np.negative, operator.abs: np.absolute,
+}  # fmt: skip
+"""The function of NumPy behind an operator."""
+
+
 def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
     compares, multiplies = operation in (operator.eq, operator.ne), operation is operator.mul
+    ufunc = UFUNCS.get(operation)
 
     def method(self: Operators, other: Any) -> Any:
         sample_set, left = self.sample_set, self.samples
@@ -174,6 +182,10 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
         if type(left) is not np.ndarray:
             left, right = promoted(left, right)
         try:
+            if ufunc is not None and type(left) is np.ndarray and left.size >= LARGE:
+                samples = pooled(ufunc, right, left) if reflected else pooled(ufunc, left, right)
+                if samples is not None:
+                    return _result(self, samples, sample_set)
             if operation is power and type(other) is np.ndarray:  # one without axes makes an array of the scalar
                 samples = array_power(right, left) if reflected else array_power(left, right)
             else:
@@ -183,65 +195,6 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
         return _result(self, samples, sample_set)
 
     return method
-
-
-def power(a: Any, b: Any) -> Any:
-    """``a ** b`` on samples, to the bit of each sample's own.
-
-    NumPy's scalars have a routine of their own, which `float_power` shares.
-    """
-    if type(b) is not np.ndarray:
-        scalars = type(b) in NUMBERS and as_scalars(a)
-    else:
-        numbers = type(a) in NUMBERS or isinstance(a, np.generic) or (type(a) is np.ndarray and a.ndim == 1)
-        scalars = numbers and as_scalars(b)
-    dtype = np.result_type(a, b) if scalars else None
-    if dtype == np.float64:
-        return np.float_power(a, b)
-    if dtype is not None and dtype.kind == "f" and type(a) is np.ndarray:  # `float_power` would give float64
-        exponents = b if type(b) is np.ndarray else [b]
-        n_samples = max(a.size, len(exponents))
-        pairs = [(a[s % a.size], exponents[s % len(exponents)]) for s in range(n_samples)]
-        return np.array([base**exponent for base, exponent in pairs])
-    return array_power(a, b)
-
-
-def array_power(a: Any, b: Any) -> Any:
-    """``np.power(a, b)`` on samples, to the bit of each sample's own.
-
-    NumPy squares, takes the root or inverts where one exponent serves a whole loop. Samples in one array make other
-    loops than one sample does.
-    """
-    if type(a) is not np.ndarray or type(b) is not np.ndarray or not _is_shortened(a, b):
-        return a**b
-    n_samples = max(a.shape[-1], b.shape[-1])
-    columns = [_sample_of(a, s) ** _sample_of(b, s) for s in range(n_samples)]
-    return np.stack(columns, axis=-1)
-
-
-def _is_shortened(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether some exponent is one for which NumPy has a shortcut of other rounding."""
-    if a.shape[-1] != b.shape[-1] and 1 not in (a.shape[-1], b.shape[-1]):
-        return False
-    if np.result_type(a, b).kind not in "fc":
-        return False
-    return bool(np.any((b == 2) | (b == 0.5) | (b == -1)))
-
-
-def _sample_of(samples: np.ndarray, s: int) -> np.ndarray:
-    return samples[..., 0 if samples.shape[-1] == 1 else s].copy(order="K")
-
-
-def _in_place_power(a: Any, b: Any) -> Any:
-    if type(a) is not np.ndarray or type(b) is not np.ndarray or not _is_shortened(a, b):
-        a **= b
-        return a
-    result = power(a, b)
-    if result.shape != a.shape:
-        a **= b  # raises the error with the reason
-        return a
-    np.copyto(a, result, casting="same_kind")
-    return a
 
 
 def _in_place(
@@ -279,7 +232,14 @@ def _in_place(
 
 
 def _unary(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    ufunc = UFUNCS.get(operation)
+
     def method(self: Operators) -> Any:
+        left = self.samples
+        if ufunc is not None and type(left) is np.ndarray and left.size >= LARGE:
+            samples = pooled(ufunc, left)
+            if samples is not None:
+                return _result(self, samples, self.sample_set)
         return _result(self, operation(self.samples), self.sample_set)
 
     return method
@@ -323,7 +283,7 @@ class Operators:
     __mod__, __rmod__ = _binary(operator.mod), _binary(operator.mod, reflected=True)
     __imod__ = _in_place(operator.imod, __mod__)
     __pow__, __rpow__ = _binary(power), _binary(power, reflected=True)
-    __ipow__ = _in_place(_in_place_power, __pow__)
+    __ipow__ = _in_place(in_place_power, __pow__)
     __and__, __rand__ = _binary(operator.and_), _binary(operator.and_, reflected=True)
     __iand__ = _in_place(operator.iand, __and__)
     __or__, __ror__ = _binary(operator.or_), _binary(operator.or_, reflected=True)

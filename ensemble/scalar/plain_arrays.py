@@ -11,7 +11,13 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import kind_of, message
 
-__all__ = ["array_like", "compared_with", "never_equals", "plain_array", "plain_arrays"]
+__all__ = [
+    "NUMBERS", "array_like", "compared_with", "never_equals", "plain_array", "plain_arrays",
+    "samples_behind", "samples_in_front", "samples_of_stack", "stack_of",
+]  # fmt: skip
+
+NUMBERS = frozenset((bool, int, float, complex))
+"""Python's own numbers keep their type: the array's dtype decides, not theirs."""
 
 
 def plain_array(value: Any, function: str, argument: str) -> Any:
@@ -69,3 +75,45 @@ def plain_arrays(tree: Any, function: str) -> Any:
     if type(tree) in (list, tuple):
         return type(tree)(plain_arrays(value, function) for value in tree)
     return plain_array(tree, f"np.{function}", "operands")
+
+
+def samples_in_front(samples: np.ndarray) -> np.ndarray:
+    """A view of an array of NumPy with the sample axis first; a fraction of the time of `moveaxis`."""
+    n = samples.ndim
+    return samples.T if n < 3 else samples.transpose(n - 1, *range(n - 1))
+
+
+def samples_behind(rows: np.ndarray) -> np.ndarray:
+    """A view with the first axis, of samples, behind the others."""
+    return rows.T if rows.ndim < 3 else rows.transpose(*range(1, rows.ndim), 0)
+
+
+def stack_of(samples: np.ndarray) -> np.ndarray:
+    """A copy in the order of rows with the sample axis first, ``(n_samples, *shape)``."""
+    *shape, n_samples = samples.shape
+    if not samples.flags.c_contiguous or samples.size < LARGE_STACK:
+        return np.array(samples_in_front(samples), order="C")
+    flat, stack = samples.reshape(-1, n_samples), np.empty((n_samples, *shape), samples.dtype)
+    rows = stack.reshape(n_samples, -1)
+    for k in range(0, flat.shape[0], ENTRIES):
+        rows[:, k : k + ENTRIES] = flat[k : k + ENTRIES].T
+    return stack
+
+
+def samples_of_stack(stack: np.ndarray) -> np.ndarray:
+    """A copy in the order of rows with the first axis, of samples, last: the inverse of `stack_of`."""
+    n_samples, *shape = stack.shape
+    if not stack.flags.c_contiguous or stack.size < LARGE_STACK or stack.ndim < 2:
+        return samples_behind(stack).copy(order="C")
+    rows, samples = stack.reshape(n_samples, -1), np.empty((*shape, n_samples), stack.dtype)
+    flat = samples.reshape(-1, n_samples)
+    for k in range(0, flat.shape[0], ENTRIES):
+        flat[k : k + ENTRIES] = rows[:, k : k + ENTRIES].T
+    return samples
+
+
+LARGE_STACK = 1 << 15
+"""Numbers from which a stack is made by runs of entries."""
+
+ENTRIES = 128
+"""Entries of a run: its cache lines stay in the first-level cache, which is a fourth of the time of one pass."""

@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._containers import mapped, parts_of
 from ensemble._errors import kept
 from ensemble.scalar.divergence.policy import Decider, policy_in_force
-from ensemble.scalar.divergence.scalar_code import EXACT, LARGEST, NEITHER, kind_of
+from ensemble.scalar.divergence.scalar_code import ARRAYS, EXACT, LARGEST, NEITHER, kind_of
 from ensemble.scalar.divergence.side_effects import refuse_lazy
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.sample_set import SampleSet
@@ -44,21 +44,34 @@ class PlainLoop:
         self.arguments: list[Any] = []
         self.n_runs = 0
         self.kinds: set[type] = set()
+        self.always = False  # whether only one sample alone can pass the code
 
     @property
     def max_samples(self) -> int:
         """For how many samples a loop costs less than ensembles."""
-        return LOOP_LIMITS["floats" if self.exact else "scalars"]
+        return self.n_samples if self.always else LOOP_LIMITS["floats" if self.exact else "scalars"]
 
     def columns(self, ids: np.ndarray | None) -> list[Any]:
         """The arguments of the samples `ids`, argument by argument."""
         n = self.n_samples if ids is None else ids.size
         columns: list[Any] = []
+        known: dict[int, list[Any]] = {}  # an array that is given twice stays one array in every call
         for x in self.inputs:
+            if id(x) in known:
+                columns.append(known[id(x)])
+                continue
+            if type(x) is np.ndarray:
+                columns.append([x.copy() for _ in range(n)])
+                known[id(x)] = columns[-1]
+                continue
             if type(x) is not Ensemble:
                 columns.append([x] * n)
                 continue
             samples = x.samples
+            if samples.ndim > 1:
+                columns.append([x.sample(s) for s in (range(n) if ids is None else ids.tolist())])
+                known[id(x)] = columns[-1]
+                continue
             shared = samples.shape[0] == 1
             if ids is not None and not shared:
                 samples = samples[ids]
@@ -70,12 +83,16 @@ class PlainLoop:
         """What `f` returns for each of the samples `ids`, None where it raised."""
         columns = self.columns(ids)
         if ids is None:
-            self.arguments = columns
+            self.arguments = [
+                x.copy() if isinstance(x, np.ndarray | Ensemble) and x.ndim else column
+                for x, column in zip(self.inputs, columns, strict=True)
+            ]
         function = self._call_with_keywords if self.names else self.f
         try:
             values = list(map(function, *columns))
         except Exception:
-            values = self._call_each(function, columns, ids)
+            # Anew, as the calls so far may have written into arrays among their arguments.
+            values = self._call_each(function, self.columns(ids), ids)
         self.n_runs += len(values)
         kinds = set(map(type, values))
         if self.exact and not (kinds == {float} and isfinite(sum(values))):
@@ -109,7 +126,14 @@ class PlainLoop:
     def ensembles(self) -> tuple[list[Any], dict[str, Any]]:
         """The arguments as they were when the loop began."""
         columns = zip(self.inputs, self.arguments, strict=True)
-        given = [wrap(np.array(column)) if type(x) is Ensemble else x for x, column in columns]
+        given = [
+            column
+            if isinstance(column, np.ndarray | Ensemble)
+            else wrap(np.array(column))
+            if type(x) is Ensemble
+            else x
+            for x, column in columns
+        ]
         n = len(given) - len(self.names)
         return given[:n], dict(zip(self.names, given[n:], strict=True))
 
@@ -154,16 +178,20 @@ def _is_finite(value: Any) -> bool:
 
 
 def plain_loop(f: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> PlainLoop | None:
-    """The loop for ``f(*inputs, **keywords)``; None unless `f` is plain arithmetic and all inputs are scalars."""
+    """The loop for ``f(*inputs, **keywords)``; None unless `f` is plain arithmetic and all inputs are scalars.
+
+    Where `f` writes into arrays of its own, inputs may be arrays, too.
+    """
     arguments = (*inputs, *keywords.values()) if keywords else inputs
-    n_samples, sample_set, exact = 1, None, True
+    n_samples, sample_set, exact, has_arrays = 1, None, True, False
     for x in arguments:
         kind = type(x)
         if kind is Ensemble:
             samples = x.samples
-            if type(samples) is not np.ndarray or samples.ndim != 1:
+            if type(samples) is not np.ndarray:
                 return None
-            n = samples.shape[0]
+            has_arrays = has_arrays or samples.ndim > 1
+            n = samples.shape[-1]
             if n > 1:
                 if n_samples not in (1, n) or (sample_set is not None and x.sample_set not in (None, sample_set)):
                     return None  # the run with ensembles raises the error
@@ -171,14 +199,16 @@ def plain_loop(f: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping
             exact = exact and samples.dtype.char == "d"
         elif kind is int:
             exact = exact and -LARGEST <= x <= LARGEST
+        elif kind is np.ndarray and x.dtype.char in "dfl?":
+            has_arrays = True
         elif kind not in CONSTANTS:
             return None
     if n_samples == 1 or isinstance(policy_in_force.get(), Decider):
         return None
-    if (code := kind_of(f)) == NEITHER:
+    if (code := kind_of(f)) == NEITHER or (has_arrays and code != ARRAYS):
         return None
     if exact := exact and code == EXACT:
         exact = set(np.geterr().values()) <= SILENT  # floats raise no error
     loop = PlainLoop(f, arguments, tuple(keywords), exact, n_samples)
-    loop.sample_set = sample_set
+    loop.sample_set, loop.always = sample_set, code == ARRAYS
     return loop

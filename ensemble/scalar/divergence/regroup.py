@@ -16,6 +16,7 @@ from ensemble._containers import filled, mapped, parts_of
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.branching import Gather, ensembles_in
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
+from ensemble.scalar.plain_arrays import samples_of_stack
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = [
@@ -273,8 +274,18 @@ def regrouped_rows(values: list[Any], n_samples: int, sample_set: SampleSet | No
         return kind([regrouped_rows(list(column), n_samples, sample_set) for column in zip(*values, strict=True)])
     elif kind is dict and len(kinds) == 1 and all(value.keys() == values[0].keys() for value in values):
         return {key: regrouped_rows([value[key] for value in values], n_samples, sample_set) for key in values[0]}
+    elif kind is np.ndarray and n_samples > 1 and _are_alike(values):
+        return wrap(samples_of_stack(np.stack(values)), sample_set)
     ids = np.arange(n_samples)
     return regrouped(values, [ids[s : s + 1] for s in range(n_samples)], n_samples, sample_set)
+
+
+def _are_alike(values: list[Any]) -> bool:
+    """Whether all are arrays of NumPy, each another one, of one shape with axes and one type of numbers."""
+    first = values[0]
+    if not first.ndim or first.dtype.kind not in "biufc" or len(set(map(id, values))) < len(values):
+        return False
+    return all(type(x) is np.ndarray and x.shape == first.shape and x.dtype == first.dtype for x in values)
 
 
 def sample_of(value: Any, k: int) -> Any:

@@ -21,11 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from ensemble.scalar.divergence.array_writes import OF_ARRAYS, writes_samples
 from ensemble.scalar.divergence.side_effects import GENERATES
 
-__all__ = ["EXACT", "NEITHER", "PURE", "kind_of", "stored_outside"]
+__all__ = ["ARRAYS", "EXACT", "NEITHER", "PURE", "kind_of", "stored_outside"]
 
-NEITHER, PURE, EXACT = range(3)
+NEITHER, ARRAYS, PURE, EXACT = range(4)
+"""`ARRAYS`: it has no effect outside itself, and writes what the samples give into plain arrays of its own, which only
+one sample alone can do."""
 
 LARGEST = 2**31
 """Integers of the source up to there make no integers that a float does not hold, short of a loop made for it."""
@@ -48,7 +51,7 @@ PURE_CODES = EXACT_CODES | _numbers(
     "JUMP_IF", "IS_OP", "FORMAT_", "CONVERT_VALUE", "BUILD_STRING", "BUILD_SET", "BUILD_SLICE", "RAISE_VARARGS",
     "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH", "STORE_DEREF", "LOAD_ASSERTION_ERROR",
     "LOAD_COMMON_CONSTANT", "CALL_INTRINSIC", "MAP_ADD", "SET_ADD", "LIST_TO_TUPLE", "DELETE_FAST",
-    "RETURN_GENERATOR", "YIELD_VALUE", "STOP",
+    "RETURN_GENERATOR", "YIELD_VALUE", "STOP", "STORE_SLICE",
 )  # fmt: skip
 
 COMPARE, JUMPS = _numbers("COMPARE_OP"), _numbers("POP_JUMP", "UNARY_NOT", "TO_BOOL")
@@ -65,6 +68,8 @@ SEEN_COMPARISON = re.compile(
 OPERATION, STORE_DEREF = dis.opmap["BINARY_OP"], dis.opmap["STORE_DEREF"]
 POWER = "**"
 """Represents a power among the names of a function."""
+WRITE = "[]="
+"""Represents a write into an array of its own among the names of a function."""
 POWERS = frozenset(k for k, (name, _) in enumerate(dis._nb_ops) if "POWER" in name)  # type: ignore[attr-defined]
 
 OF_MATH = frozenset(name for name in dir(math) if not name.startswith("_"))
@@ -93,11 +98,13 @@ MODULES = (math, np)
 
 
 def kind_of(f: Callable[..., Any]) -> int:
-    """`EXACT`, `PURE` or `NEITHER`."""
+    """`EXACT`, `PURE`, `ARRAYS` or `NEITHER`."""
     if type(f) is not types.FunctionType:
         return NEITHER
     known: set[Any] = set()
     kind = _kind(f, known)
+    if kind == ARRAYS and WRITE not in known:
+        return NEITHER
     # A power may be complex in Python. Only `abs` makes a number of it that is not.
     return min(kind, PURE) if POWER in known and abs in known else kind
 
@@ -114,8 +121,8 @@ def _kind(f: types.FunctionType, known: set[Any]) -> int:
         return NEITHER
     scope, inner = f.__globals__, vars(builtins)
     for name in names:
-        if name == POWER:
-            known.add(POWER)
+        if name in (POWER, WRITE):
+            known.add(name)
         elif name in scope:
             kind = min(kind, _of_value(scope[name], known), PURE if name in INEXACT else EXACT)
         elif name in inner:
@@ -124,6 +131,8 @@ def _kind(f: types.FunctionType, known: set[Any]) -> int:
             kind = min(kind, PURE if name in INEXACT else EXACT)
         elif name in METHODS or name in OF_NUMPY:
             kind = min(kind, EXACT if name in EXACT_METHODS else PURE)
+        elif name in OF_ARRAYS:
+            kind = min(kind, ARRAYS)
         else:
             return NEITHER
         if kind == NEITHER:
@@ -195,6 +204,8 @@ def _read(code: types.CodeType) -> Findings:
         operand for step, operand in zip(steps, operands, strict=True) if step == OPERATION
     }:
         names[POWER] = None
+    if writes_samples(code):
+        names[WRITE] = None
     for constant in code.co_consts:
         if type(constant) is types.CodeType:
             inner, more = _of_code(constant)

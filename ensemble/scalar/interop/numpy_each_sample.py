@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -18,8 +19,9 @@ from ensemble.scalar.divergence.policy import failure
 from ensemble.scalar.ensemble import Ensemble, as_array
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.interop.ufuncs import refuse_value, unsupported
-from ensemble.scalar.lift.each_sample import each_sample
-from ensemble.scalar.namespace import EnsembleNamespace, samples_of
+from ensemble.scalar.lift.each_sample import SCALARS, stacked_results
+from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
+from ensemble.scalar.plain_arrays import stack_of
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["EACH_SAMPLE", "on_each_sample", "signature_of", "written_arguments"]
@@ -109,11 +111,9 @@ def on_each_sample(
     for target in targets:
         refuse_value(name, target)
     calls = _Calls(name, function, arguments, options, targets)
-    n_samples = samples_of(name, *calls.found)
-    results = iter(_results(name, calls.call, n_samples))
-    result = each_sample(ns, name, lambda *plain: next(results), *calls.found)
-    for target, column in zip(targets, calls.columns, strict=True):
-        _write(target, column, n_samples, calls.found)
+    result = stacked_results(ns, name, _results(name, calls), set_of(*calls.found))
+    for k, target in zip(calls.targets, targets, strict=True):
+        _write(target, calls.rows[k], calls.n_samples, calls.found)
     if calls.gave_nothing:
         return None
     if calls.gave_target:
@@ -133,8 +133,8 @@ class _Calls:
     ----------
     found : list of Ensemble
         The ensembles among the arguments, each once.
-    columns : list of lists of arrays
-        Values of each target after the call, sample by sample.
+    rows : list of lists of arrays
+        The plain arrays of each of them, sample by sample: copies, which the calls may have written to.
     views : dict
         Results that are views of an argument, by number and sample: which argument, which entries.
     arrays_without_axes : set of int
@@ -146,38 +146,101 @@ class _Calls:
     def __init__(self, name: str, function: Any, arguments: Any, options: Any, targets: list[Ensemble]) -> None:
         self.name, self.function = name, function
         self.found: list[Ensemble] = []
-        self.arguments, self.options = _marked(arguments, self.found), _marked(options, self.found)
+        is_flat = CONTAINERS.isdisjoint(map(type, arguments)) and CONTAINERS.isdisjoint(map(type, options.values()))
+        if is_flat:  # the common case in few steps
+            self.arguments = [_mark_of(x, self.found) if isinstance(x, Ensemble) else x for x in arguments]
+        else:
+            self.arguments = _marked(arguments, self.found)
+        self.options = _marked(options, self.found) if options else options
         self.targets = [next(k for k, x in enumerate(self.found) if x is target) for target in targets]
-        self.scalars = [x.is_value and k not in self.targets for k, x in enumerate(self.found)]
-        self.columns: list[list[np.ndarray]] = [[] for _ in targets]
+        self.n_samples = samples_of(name, *self.found)
+        self.rows = [_rows(x, self.n_samples, k in self.targets) for k, x in enumerate(self.found)]
+        self.given: list[tuple[Any, ...]] | None = None
+        if is_flat:
+            columns = [self._column(part) for part in self.arguments]
+            self.given = list(zip(*columns, strict=True)) if columns else [()] * self.n_samples
+        self.varied = [key for key, part in self.options.items() if type(part) is _Place]
         self.views: dict[int, dict[int, Any]] = {}
         self.arrays_without_axes: set[int] = set()
         self.gave_target = self.gave_nothing = False
 
+    def all(self) -> list[Any]:
+        """The function on all samples in turn, with as little around the calls as may be."""
+        if self.given is None or self.varied or self.targets:
+            return [self.call(s) for s in range(self.n_samples)]
+        function = functools.partial(self.function, **self.options) if self.options else self.function
+        results = list(itertools.starmap(function, self.given))
+        kinds = set(map(type, results))
+        if kinds <= SCALARS:
+            return results
+        if kinds == ARRAYS and all(r.base is None and r.ndim for r in results):  # none is a view, nor an argument
+            known = {id(array) for row in self.rows for array in row}
+            if known.isdisjoint(map(id, results)):
+                return results
+        return [self._seen(s, result) for s, result in enumerate(results)]
+
     def call(self, s: int) -> Any:
         """The function on sample `s`; an empty tuple for None."""
-        plain = [x.sample(s)[()] if scalar else x.sample(s) for x, scalar in zip(self.found, self.scalars, strict=True)]
-        result = self.function(*_filled(self.arguments, plain), **_filled(self.options, plain))
-        for column, target in zip(self.columns, self.targets, strict=True):
-            column.append(plain[target])
-            self.gave_target |= result is plain[target]
+        given: Any
+        if self.given is not None:
+            given, named = self.given[s], self.options
+            if self.varied:
+                named = {**named, **{key: self.rows[named[key].number][s] for key in self.varied}}
+        else:
+            plain = [row[s] for row in self.rows]
+            given, named = _filled(self.arguments, plain), _filled(self.options, plain)
+        return self._seen(s, self.function(*given, **named))
+
+    def _seen(self, s: int, result: Any) -> Any:
+        """The result of sample `s`, of which is kept what kind of result it is."""
+        if type(result) is np.ndarray and result.base is None and result.ndim:  # the common case
+            for row in self.rows:
+                if row[s] is result:
+                    break
+            else:
+                return result
+        for target in self.targets:
+            self.gave_target |= result is self.rows[target][s]
         if result is None:
             self.gave_nothing = True
             return ()
         parts = result if isinstance(result, list | tuple) else [result]
         for k, part in enumerate(parts):
             if type(part) is np.ndarray:
-                self._look_at(k, part, plain, s)
-        if not all(is_array(part) or isinstance(part, bool | int | float | complex) for part in parts):
-            raise unsupported(self.name, f"its result is {kind_of(result)}")
+                self._look_at(k, part, s)
+            elif not (isinstance(part, PLAIN_RESULTS) or is_array(part)):
+                raise unsupported(self.name, f"its result is {kind_of(result)}")
         return tuple(result) if isinstance(result, list) else result
 
-    def _look_at(self, k: int, part: np.ndarray, plain: list[Any], s: int) -> None:
+    def _column(self, part: Any) -> list[Any]:
+        return self.rows[part.number] if type(part) is _Place else [part] * self.n_samples
+
+    def _look_at(self, k: int, part: np.ndarray, s: int) -> None:
         if not part.ndim:
             self.arrays_without_axes.add(k)
-        for number, array in enumerate(plain):
+        for number, row in enumerate(self.rows):
+            array = row[s]
             if type(array) is np.ndarray and np.may_share_memory(part, array):
                 self.views.setdefault(k, {})[s] = number, _places(part, array)
+
+
+CONTAINERS = frozenset((dict, list, tuple))
+ARRAYS = {np.ndarray}
+PLAIN_RESULTS = (np.generic, bool, int, float, complex)
+
+
+def _rows(x: Ensemble, n_samples: int, is_target: bool) -> list[Any]:
+    """The plain array of each sample: copies, of samples in turn at once where the order of memory stays."""
+    samples = x.samples
+    if samples.shape[-1] == 1:
+        own = n_samples if is_target else 1
+        rows = [x.sample(0) if is_target or not x.is_value else x.sample(0)[()] for _ in range(own)]
+        return rows if is_target else rows * n_samples
+    if x.is_value and not is_target:
+        return list(samples)
+    if samples.ndim == 2 or (samples.ndim > 2 and samples.flags.c_contiguous):
+        return list(stack_of(samples))
+    return [x.sample(s) for s in range(n_samples)]
 
 
 def _targets(name: str, written: dict[str, Any]) -> list[Ensemble]:
@@ -230,14 +293,20 @@ def _follow_places(part: Ensemble, views: dict[int, Any], found: list[Ensemble])
     follow(x, part, fill)
 
 
-def _results(name: str, call: Callable[[int], Any], n_samples: int) -> list[Any]:
-    """``call(s)`` of each sample; NaN, and a warning, for samples whose matrix the method cannot treat."""
+def _results(name: str, calls: _Calls) -> list[Any]:
+    """The result of each sample; NaN, and a warning, for samples whose matrix the method cannot treat."""
+    n_samples = calls.n_samples
     results: list[Any] = []
+    if not calls.targets:
+        try:
+            return calls.all()
+        except np.linalg.LinAlgError:  # of which samples is found by calls of each
+            pass
     failed: list[int] = []
     error: Exception | None = None
     for s in range(n_samples):
         try:
-            results.append(call(s))
+            results.append(calls.call(s))
         except np.linalg.LinAlgError as raised:
             if (other := failure(raised)) is not raised:
                 raise other from None
@@ -274,13 +343,18 @@ class _Place:
         self.number = number
 
 
+def _mark_of(x: Ensemble, found: list[Ensemble]) -> _Place:
+    for number, known in enumerate(found):
+        if known is x:
+            return _Place(number)
+    found.append(x)
+    return _Place(len(found) - 1)
+
+
 def _marked(value: Any, found: list[Ensemble]) -> Any:
     """`value` with a mark instead of every ensemble; these are gathered in `found`, each once."""
     if isinstance(value, Ensemble):
-        known = next((k for k, x in enumerate(found) if x is value), None)
-        if known is None:
-            found.append(value)
-        return _Place(len(found) - 1 if known is None else known)
+        return _mark_of(value, found)
     if type(value) is dict:
         return {key: _marked(part, found) for key, part in value.items()}
     return type(value)(_marked(part, found) for part in value) if type(value) in (list, tuple) else value

@@ -14,8 +14,11 @@ from ensemble._check import kind_of, message, require_one_library
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, as_array, wrap
+from ensemble.scalar.interop.numpy_batches import BATCHES
 from ensemble.scalar.interop.numpy_each_sample import EACH_SAMPLE, on_each_sample, signature_of, written_arguments
+from ensemble.scalar.interop.numpy_entries import ENTRIES
 from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
+from ensemble.scalar.interop.numpy_writes import WRITES
 from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
 from ensemble.scalar.lift.reductions import visible_axes
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
@@ -24,19 +27,28 @@ from ensemble.scalar.protocol_table import PROTOCOLS
 __all__ = ["EACH_SAMPLE", "call_function"]
 
 
+TABLES = (RULES, BATCHES, ENTRIES, WRITES)
+"""The rules for all samples at once, in the order in which they are tried."""
+
+
 def call_function(function: Any, arguments: Any, options: Any) -> Any:
     """The implementation of ``__array_function__``."""
-    by_rule = RULES.get(function)
-    if by_rule is not None:
+    tables = [table for table in TABLES if function in table]
+    if tables:
         first = arguments[0] if arguments else None
         if type(first) is not Ensemble:
             first = first_ensemble((*arguments, *options.values()))
         if type(first.samples) is np.ndarray:
             _require_one_library(function, arguments)
-            try:
-                return by_rule(*arguments, **options)
-            except NotByRuleError:
-                pass
+            for table in tables:
+                try:
+                    return table[function](*arguments, **options)
+                except NotByRuleError:
+                    pass
+                except (ValueError, TypeError, IndexError):
+                    if table is RULES:
+                        raise
+                    # The error of one sample alone follows, from the calls of each.
     module = (getattr(function, "__module__", "") or "").removeprefix("numpy").removeprefix(".")
     name = function.__name__
     short_name = f"{module}.{name}" if module else name

@@ -14,10 +14,8 @@ from ensemble._typing import Array
 from ensemble.scalar._memory import refill
 from ensemble.scalar._operators import NUMBERS as PYTHON_NUMBERS
 from ensemble.scalar._operators import (
-    array_power,
     is_foreign,
     operand,
-    power,
     shape_error,
     weak_beside,
 )
@@ -25,6 +23,8 @@ from ensemble.scalar.divergence.policy import agreed, failure, in_run, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.plain_arrays import plain_array
+from ensemble.scalar.pooled import LARGE, pooled
+from ensemble.scalar.powers import array_power, power
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
 
@@ -75,7 +75,8 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
         samples = value.samples
         if type(value) is not Ensemble or type(samples) is not np.ndarray:
             return NotImplemented
-        return result_of(ufunc(samples), value.sample_set, ufunc.__name__)
+        results = pooled(ufunc, samples) if samples.size >= LARGE else None
+        return result_of(ufunc(samples) if results is None else results, value.sample_set, ufunc.__name__)
     arrays: list[Array] = []
     sample_set = None
     for value in inputs:
@@ -97,7 +98,10 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
             whole = type(inputs[1]) in PYTHON_NUMBERS
             results = (power if isinstance(inputs[0], np.generic) else np.power if whole else array_power)(*arrays)
         else:
-            results = ufunc(*arrays)
+            size = max(getattr(array, "size", 0) for array in arrays)
+            results = pooled(ufunc, *arrays) if size >= LARGE else None
+            if results is None:
+                results = ufunc(*arrays)
     except ValueError as error:
         samples_of(f"np.{ufunc.__name__}", *inputs)
         raise shape_error(*inputs) or error from None

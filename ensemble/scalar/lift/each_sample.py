@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ensemble._typing import Array
 from ensemble.scalar.divergence.policy import failure, in_run, split
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
+from ensemble.scalar.plain_arrays import samples_of_stack
 
-__all__ = ["each_sample"]
+__all__ = ["SCALARS", "each_sample", "stacked_results"]
+
+SCALARS = frozenset((np.float64, np.float32, np.int64, np.bool_))
+"""Types of results of which NumPy makes an array of the same type."""
 
 
 def each_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *values: Any) -> Any:
@@ -21,6 +27,11 @@ def each_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *values
     n_samples = samples_of(name, *values)
     sample_set = set_of(*values)
     results = [f(*(v.sample(s) if type(v) is Ensemble else v for v in values)) for s in range(n_samples)]
+    return stacked_results(ns, name, results, sample_set)
+
+
+def stacked_results(ns: EnsembleNamespace, name: str, results: list[Any], sample_set: Any) -> Any:
+    """The results of all samples as an ensemble, or as a tuple of ensembles where each result is one."""
     if not isinstance(results[0], tuple):
         return _stacked(ns, name, results, sample_set)
     parts = [_stacked(ns, name, list(part), sample_set) for part in zip(*results, strict=True)]
@@ -29,6 +40,14 @@ def each_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *values
 
 
 def _stacked(ns: EnsembleNamespace, name: str, columns: list[Array], sample_set: Any) -> Ensemble:
+    first = columns[0]
+    kinds = set(map(type, columns))
+    if len(kinds) == 1 and len(columns) > 1:
+        if kinds <= SCALARS:  # the common cases in few steps
+            return wrap(np.array(columns), sample_set)
+        if type(first) is np.ndarray and first.ndim and len({(x.shape, x.dtype) for x in columns}) == 1:
+            rows = np.concatenate(columns).reshape(len(columns), *first.shape)
+            return wrap(samples_of_stack(rows), sample_set)
     base = ns.main.base
     columns = [base.asarray(column) for column in columns]
     counts = [tuple(column.shape) for column in columns]

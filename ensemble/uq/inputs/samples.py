@@ -16,7 +16,7 @@ from ensemble.scalar import Ensemble
 if TYPE_CHECKING:
     from ensemble.uq.inputs.variable import Variable
 
-__all__ = ["InputSamples", "PlainSample", "UnknownInputError", "differing", "labels_of", "values_of"]
+__all__ = ["InputSamples", "PlainSample", "UnknownInputError", "differing", "labels_of", "plain_rows", "values_of"]
 
 
 class UnknownInputError(AttributeError):
@@ -207,6 +207,24 @@ def values_of(samples: InputSamples) -> dict[str, np.ndarray]:
     """The values of the inputs that are no constants, shape (\\*shape, n_samples); coefficients of a field."""
     variables, values = vars(samples)["_variables"], vars(samples)["_values"]
     return {name: value for name, value in values.items() if variables[name].n_germs}
+
+
+def plain_rows(samples: Any) -> list[tuple[Any, ...]]:
+    """The inputs of each sample in plain numbers, in the order of their names: those of `sample`, made at once."""
+    own, n = vars(samples).get("_samples", samples), samples.n_samples  # those behind the samples of a device
+    if not isinstance(own, InputSamples):
+        return [tuple(one[name] for name in samples.names) for one in map(samples.sample, range(n))]
+    columns = [_plain_column(own._variables[name], own._values[name], n) for name in own.names]
+    return list(zip(*columns, strict=True))
+
+
+def _plain_column(variable: Variable, values: np.ndarray, n_samples: int) -> list[Any]:
+    """What `variable.plain` gives for each sample; `values` has shape ``(*shape, n_samples or 1)``."""
+    if values.ndim == 1 and type(variable).plain.__qualname__ == "Variable.plain":
+        column: list[Any] = values.tolist()
+        return column if len(column) == n_samples else column * n_samples
+    last = values.shape[-1]
+    return [variable.plain(np.array(values[..., k % last])) for k in range(n_samples)]
 
 
 def labels_of(samples: Any, name: str) -> tuple[Any, ...] | None:

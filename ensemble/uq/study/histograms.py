@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ensemble.uq.study.intervals import jump_of
 
-__all__ = ["Histograms"]
+__all__ = ["Histograms", "ranges"]
 
 MEMORY = 2**28
 """Bytes of counts that one output may take, where that leaves each entry the fewest bins or more."""
 
 FEWEST_BINS, MOST_BINS = 64, 1024
+
+CACHED_COUNTS = 2**17
+"""Counts that are worked on at a time: with their samples they stay in the second-level cache."""
+
+SHORT_ROW = 64
+"""Values of a row from which NumPy takes their smallest and largest one fast."""
+
+FEW = 8
+"""Counts for one value beyond which values are added one by one."""
 
 
 class Histograms:
@@ -50,18 +60,32 @@ class Histograms:
         self.exponents = np.zeros(n_entries, np.int64)
         self.first = np.zeros(n_entries, np.int64)
 
-    def add(self, values: np.ndarray) -> None:
-        """Count finite samples, shape (n_entries, n_samples)."""
-        if values.shape[-1] == 0:
+    def add(self, values: np.ndarray, low: np.ndarray | None = None, high: np.ndarray | None = None) -> None:
+        """Count finite samples, shape (n_entries, n_samples), whose smallest and largest may be known."""
+        if not values.shape[-1]:
             return
-        values = values.astype(np.float64, copy=False)
-        low, high = values.min(axis=-1), values.max(axis=-1)
-        self._cover(np.minimum(self.low, low), np.maximum(self.high, high))
-        self.at_low += (values == self.low[:, None]).sum(axis=-1)
-        self.at_high += (values == self.high[:, None]).sum(axis=-1)
-        bins = _bin(values, self.exponents[:, None]) - self.first[:, None]
-        flat = bins + np.arange(values.shape[0])[:, None] * self.n_bins
-        np.add.at(self.counts.reshape(-1), flat.reshape(-1), 1)
+        if low is None or high is None:
+            low, high = ranges(values)
+        for rows in self._chunks():
+            self._cover_rows(np.minimum(self.low[rows], low[rows]), np.maximum(self.high[rows], high[rows]), rows)
+            self._add_rows(values[rows].astype(np.float64, copy=False), rows)
+
+    def _chunks(self) -> Iterator[slice]:
+        """Entries in runs whose counts stay in the caches."""
+        step = max(1, CACHED_COUNTS // self.n_bins)
+        return (slice(k, min(k + step, self.low.size)) for k in range(0, self.low.size, step))
+
+    def _add_rows(self, values: np.ndarray, rows: slice) -> None:
+        for counts, end in ((self.at_low, self.low), (self.at_high, self.high)):
+            equal = np.nonzero(values == end[rows, None])[0]
+            counts[rows] += np.bincount(equal, minlength=values.shape[0])
+        bins = _bin(values, self.exponents[rows, None])
+        bins += self.n_bins * np.arange(values.shape[0])[:, None] - self.first[rows, None]
+        counts, flat = self.counts[rows], bins.reshape(-1)
+        if FEW * flat.size >= counts.size:
+            counts += np.bincount(flat, minlength=counts.size).reshape(counts.shape)
+        else:
+            np.add.at(counts.reshape(-1), flat, 1)
 
     def merge(self, other: Histograms) -> None:
         """Add the counts of `other`, which has as many entries and bins."""
@@ -82,22 +106,28 @@ class Histograms:
 
     def _cover(self, low: np.ndarray, high: np.ndarray) -> None:
         """Make the bins those of the range from `low` to `high`."""
-        changed = (low < self.low) | (high > self.high)
-        if np.any(changed):
+        for rows in self._chunks():
+            self._cover_rows(low[rows], high[rows], rows)
+
+    def _cover_rows(self, low: np.ndarray, high: np.ndarray, rows: slice) -> None:
+        before, after = self.low[rows], self.high[rows]
+        if np.any((low < before) | (high > after)):
             exponents, first = _bins_of(low, high, self.n_bins)
-            rows = np.flatnonzero((self.high >= self.low) & ((exponents != self.exponents) | (first != self.first)))
-            if rows.size:
-                old = self.first[rows, None] + np.arange(self.n_bins)
-                shift = np.minimum(exponents[rows] - self.exponents[rows], 62)[:, None]
-                new = (old >> shift) - first[rows, None]
-                moved = np.zeros((rows.size, self.n_bins), np.int64)
+            old, start = self.exponents[rows], self.first[rows]
+            moved = np.flatnonzero((after >= before) & ((exponents != old) | (first != start)))
+            if moved.size:
                 counts = self.counts[rows]
-                where = np.nonzero(counts)
-                np.add.at(moved, (where[0], new[where]), counts[where])
-                self.counts[rows] = moved
-            self.exponents, self.first = exponents, first
-        self.at_low, self.at_high = self.at_low * (low == self.low), self.at_high * (high == self.high)
-        self.low, self.high = low, high
+                kept = counts[moved]
+                row, place = np.nonzero(kept)
+                shift = np.minimum(exponents[moved] - old[moved], 62)
+                new = ((start[moved][row] + place) >> shift[row]) - first[moved][row]
+                # Sums of floats are exact: counts are below 2**53.
+                sums = np.bincount(row * self.n_bins + new, kept[row, place], kept.size)
+                counts[moved] = sums.reshape(kept.shape).astype(np.int64)
+            self.exponents[rows], self.first[rows] = exponents, first
+        self.at_low[rows] *= low == before
+        self.at_high[rows] *= high == after
+        self.low[rows], self.high[rows] = low, high
 
     def quantile(self, q: float) -> np.ndarray:
         """The quantile at `q` of every entry, NaN where there is no sample: shape (n_entries,)."""
@@ -191,9 +221,27 @@ class Histograms:
         return np.ldexp(1.0, self.exponents)
 
 
+def ranges(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest and the largest value of each row, shape (n_entries,); rows shorter than a SIMD loop are turned."""
+    n = values.shape[-1]
+    if n >= SHORT_ROW:
+        return values.min(axis=-1), values.max(axis=-1)
+    low, high = np.empty(values.shape[0], values.dtype), np.empty(values.shape[0], values.dtype)
+    step = max(1, CACHED_COUNTS // (4 * n))
+    for k in range(0, values.shape[0], step):
+        columns = np.ascontiguousarray(values[k : k + step].T)
+        columns.min(axis=0, out=low[k : k + step])
+        columns.max(axis=0, out=high[k : k + step])
+    return low, high
+
+
 def _bin(values: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     """The number of the bin that each value is in."""
-    bins: np.ndarray = np.floor(np.ldexp(values, -exponents)).astype(np.int64)
+    if np.all(np.abs(exponents) < 1022):  # a factor is faster than `ldexp`, and rounds alike
+        scaled = values * np.ldexp(1.0, -exponents)
+    else:
+        scaled = np.ldexp(values, -exponents)
+    bins: np.ndarray = np.floor(scaled).astype(np.int64)
     return bins
 
 

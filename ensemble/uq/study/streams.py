@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble.scalar import Ensemble, Moments
 from ensemble.uq.store.places import as_slice, places_by_key
-from ensemble.uq.study.histograms import Histograms
+from ensemble.uq.study.histograms import Histograms, ranges
 from ensemble.uq.study.outputs import Layout, blank
 
 __all__ = ["Stream", "Summary", "block_size", "empty_streams"]
@@ -23,6 +23,10 @@ def block_size(shape: tuple[int, ...], dtype: np.dtype) -> int:
     """Ids in a block: a power of two, fixed by the output alone, as it fixes the order of summation."""
     size = max(1, math.prod(shape) * dtype.itemsize)
     return int(min(1024, max(8, 2 ** (max(1, BLOCK_MEMORY // size).bit_length() - 1))))
+
+
+UNCOUNTED_MEMORY = 2**27
+"""Bytes of samples that wait to be counted: each count passes over all bins."""
 
 
 @dataclass
@@ -81,6 +85,8 @@ class Stream:
         self._waiting: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._missing: dict[int, int] = {}
         self._complete: dict[int, Summary] = {}
+        self._uncounted: list[np.ndarray] = []
+        self._uncounted_range = Summary([])
 
     def add(
         self, ids: np.ndarray, values: np.ndarray | None, good: np.ndarray, weights: np.ndarray | None = None
@@ -125,9 +131,23 @@ class Stream:
 
     def _finish(self, number: int, ids: np.ndarray, values: np.ndarray | None, weights: np.ndarray) -> None:
         """Take the statistics of a whole block."""
-        self._complete[number] = self._summary(ids, values, weights)
-        if self.histograms is not None and values is not None:
-            self.histograms.add(values.reshape(-1, ids.size)[:, weights > 0.0])
+        self._complete[number] = summary = self._summary(ids, values, weights)
+        if self.histograms is not None and values is not None and summary.low is not None:
+            self._count(values.reshape(-1, ids.size), weights > 0.0, summary)
+
+    def _count(self, values: np.ndarray, good: np.ndarray, summary: Summary) -> None:
+        """Keep samples for the histograms, which take many at once: their order does not matter."""
+        self._uncounted.append(values.copy() if good.all() else values[:, good])
+        self._uncounted_range.merge(Summary([], summary.low, summary.high))
+        if sum(part.nbytes for part in self._uncounted) > UNCOUNTED_MEMORY:
+            self._add_uncounted()
+
+    def _add_uncounted(self) -> None:
+        if self.histograms is not None and self._uncounted:
+            parts = self._uncounted
+            ends = (np.asarray(end).reshape(-1) for end in (self._uncounted_range.low, self._uncounted_range.high))
+            self.histograms.add(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1), *ends)
+        self._uncounted, self._uncounted_range = [], Summary([])
 
     def _summary(self, ids: np.ndarray, values: np.ndarray | None, weights: np.ndarray) -> Summary:
         """The statistics of one block."""
@@ -135,18 +155,26 @@ class Stream:
         good = weights > 0.0
         if values is None or not np.any(good):
             return result
-        replicate = ids % self.n_replicates
-        for r in range(self.n_replicates):
-            places = np.flatnonzero(good & (replicate == r))
-            if places.size:
-                result.moments[r].update(Ensemble(np.take(values, places, axis=-1)), weights=weights[places])
+        if good.all() and np.all(weights == 1.0) and ids[0] % self.n_replicates == 0:  # the common case: no choice
+            for r in range(min(self.n_replicates, ids.size)):
+                own = values[..., r :: self.n_replicates]
+                result.moments[r].update(Ensemble(own), weights=np.ones(own.shape[-1]))
+            chosen = values
+        else:
+            replicate = ids % self.n_replicates
+            for r in range(self.n_replicates):
+                places = np.flatnonzero(good & (replicate == r))
+                if places.size:
+                    result.moments[r].update(Ensemble(np.take(values, places, axis=-1)), weights=weights[places])
+            chosen = values if self.dtype.kind == "c" else np.take(values, np.flatnonzero(good), axis=-1)
         if self.dtype.kind != "c":
-            chosen = np.take(values, np.flatnonzero(good), axis=-1)
-            result.low, result.high = chosen.min(axis=-1), chosen.max(axis=-1)
+            low, high = ranges(chosen.reshape(-1, chosen.shape[-1]))
+            result.low, result.high = low.reshape(self.shape), high.reshape(self.shape)
         return result
 
     def summary(self) -> tuple[Summary, Histograms | None]:
         """The statistics of all samples so far, those of incomplete blocks too."""
+        self._add_uncounted()
         result = Summary([Moments().merge(own) for own in self._merged.moments], self._merged.low, self._merged.high)
         histograms = None if self.histograms is None else self.histograms.copy()
         parts = dict(self._complete)

@@ -11,12 +11,14 @@ import numpy as np
 
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import kind_of, message
-from ensemble._sample_numbers import numbered_samples
+from ensemble._sample_numbers import numbered_in_turn
 from ensemble.scalar import Ensemble
-from ensemble.uq.inputs.samples import UnknownInputError
+from ensemble.uq.inputs.samples import PlainSample, UnknownInputError, plain_rows
 from ensemble.uq.study.outputs import CallError, OutputError, Raised, blank
 
 __all__ = ["VectorizedModel", "vectorize"]
+
+FLOATS = frozenset((float, np.float64))
 
 
 class VectorizedModel:
@@ -27,28 +29,33 @@ class VectorizedModel:
         self.model, self.keywords = model, keywords
 
     def __call__(self, x: Any) -> dict[str, Ensemble]:
-        found: dict[int, dict[str, np.ndarray]] = {}
-        for place in range(x.n_samples):
-            sample = x.sample(place)
-            try:
-                with numbered_samples(x.ids[place : place + 1]):
-                    value = self._value(sample, x.names)
-            except (NameError, ImportError, SyntaxError, UnknownInputError):
-                raise
-            except Exception as error:
-                if isinstance(error, TypeError) and is_of_call(error):
-                    given = ", ".join(x.names) if self.keywords else "one argument, the sample"
-                    advice = "keywords=True gives it the inputs by name."
-                    text = message("vectorize", "model", f"take {given}", error, "" if self.keywords else advice)
-                    raise CallError(text) from error  # by the call itself, not inside the model
-                mask = np.arange(x.n_samples) == place
-                x.fail(mask, Raised(error))
-                continue
-            found[place] = plain_outputs(value, int(x.ids[place]))
-        return stacked(found, x.ids)
+        names, ids, model = x.names, x.ids, self.model
+        returned: dict[int, Any] = {}
+        with numbered_in_turn() as set_number:
+            for place, (row, number) in enumerate(zip(plain_rows(x), ids[:, None], strict=True)):
+                set_number(number)
+                given = dict(zip(names, row, strict=True))
+                try:
+                    value = model(**given) if self.keywords else model(PlainSample(given, int(ids[place])))
+                except (NameError, ImportError, SyntaxError, UnknownInputError):
+                    raise
+                except Exception as error:
+                    self._failed(x, place, error)
+                    continue
+                returned[place] = value if type(value) is float else plain_outputs(value, int(ids[place]))
+        if returned and set(map(type, returned.values())) == {float}:
+            return {"y": Ensemble(_column("y", list(returned), list(returned.values()), ids))}
+        found = {place: {"y": value} if type(value) is float else value for place, value in returned.items()}
+        return stacked(found, ids)
 
-    def _value(self, sample: Any, names: tuple[str, ...]) -> Any:
-        return self.model(**{name: sample[name] for name in names}) if self.keywords else self.model(sample)
+    def _failed(self, x: Any, place: int, error: Exception) -> None:
+        """Mark a sample as failed, unless the model does not take what it is given."""
+        if isinstance(error, TypeError) and is_of_call(error):
+            given = ", ".join(x.names) if self.keywords else "one argument, the sample"
+            advice = "keywords=True gives it the inputs by name."
+            text = message("vectorize", "model", f"take {given}", error, "" if self.keywords else advice)
+            raise CallError(text) from error  # by the call itself, not inside the model
+        x.fail(np.arange(x.n_samples) == place, Raised(error))
 
     def __repr__(self) -> str:
         return f"vectorize({getattr(self.model, '__name__', self.model)!s})"
@@ -64,16 +71,18 @@ class VectorizedModel:
 
 def is_of_call(error: Exception) -> bool:
     """Whether a call in `VectorizedModel` raised it, and not the model inside."""
-    called = error.__traceback__ and error.__traceback__.tb_next
-    return called is not None and called.tb_next is None
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-def plain_outputs(value: Any, sample: int) -> dict[str, np.ndarray]:
-    """The outputs of one sample by name; Python's numbers as float64 or complex128."""
-    result = {}
+def plain_outputs(value: Any, sample: int) -> dict[str, Any]:
+    """The outputs of one sample by name: floats as they are, others as arrays; integers of Python as floats."""
+    result: dict[str, Any] = {}
     for name, one in (value if isinstance(value, Mapping) else {"y": value}).items():
         if isinstance(one, int) and not isinstance(one, bool):
             one = float(one)
+        if type(one) in FLOATS:
+            result[name] = one
+            continue
         array = to_numpy(one) if is_array(one) and not isinstance(one, Ensemble) else np.asarray(_numbers(one))
         if array.dtype.kind not in "biufc":
             requirement = "be a number or an array of numbers"
@@ -86,7 +95,7 @@ def _numbers(value: Any) -> Any:
     return value if isinstance(value, (int, float, complex, np.generic, list, tuple)) else np.array(value, object)
 
 
-def stacked(found: Mapping[int, dict[str, np.ndarray]], ids: np.ndarray) -> dict[str, Ensemble]:
+def stacked(found: Mapping[int, dict[str, Any]], ids: np.ndarray) -> dict[str, Ensemble]:
     """The outputs of the samples at places `found` as ensembles over all `ids`."""
     if not found:
         return {}
@@ -96,18 +105,29 @@ def stacked(found: Mapping[int, dict[str, np.ndarray]], ids: np.ndarray) -> dict
             seen = f"{', '.join(map(repr, outputs))} in sample {ids[place]}"
             requirement = f"be {', '.join(map(repr, found[first]))} as in sample {ids[first]}"
             raise OutputError(message("vectorize", "outputs", requirement, seen))
-    result = {}
-    for name, array in found[first].items():
-        dtype = np.result_type(*(outputs[name].dtype for outputs in found.values()))
-        samples = blank(array.shape, dtype, ids.size)
-        for place, outputs in found.items():
-            if outputs[name].shape != array.shape:
-                seen = f"shape {outputs[name].shape} in sample {ids[place]}"
-                requirement = f"have shape {array.shape} as in sample {ids[first]}"
-                raise OutputError(message("vectorize", f"output {name!r}", requirement, seen))
-            samples[..., place] = outputs[name]
-        result[name] = Ensemble(samples)
-    return result
+    places = list(found)
+    return {
+        name: Ensemble(_column(name, places, [outputs[name] for outputs in found.values()], ids))
+        for name in found[first]
+    }
+
+
+def _column(name: str, places: list[int], values: list[Any], ids: np.ndarray) -> np.ndarray:
+    """The samples of one output, `values` at `places`."""
+    if FLOATS.issuperset(map(type, values)):
+        samples = blank((), np.dtype(np.float64), ids.size)
+        samples[places] = values
+        return samples
+    arrays = [np.asarray(value) for value in values]
+    shape = arrays[0].shape
+    samples = blank(shape, np.result_type(*{array.dtype for array in arrays}), ids.size)
+    for place, array in zip(places, arrays, strict=True):
+        if array.shape != shape:
+            seen = f"shape {array.shape} in sample {ids[place]}"
+            requirement = f"have shape {shape} as in sample {ids[places[0]]}"
+            raise OutputError(message("vectorize", f"output {name!r}", requirement, seen))
+        samples[..., place] = array
+    return samples
 
 
 def vectorize(model: Callable[..., Any], *, keywords: bool = False) -> VectorizedModel:
