@@ -1,4 +1,7 @@
-"""Which library an array belongs to. The one import of array_api_compat."""
+"""Which library an array belongs to. The one import of array_api_compat.
+
+Longer than 400 lines: the questions that are asked of arrays of any library stand together.
+"""
 
 from __future__ import annotations
 

@@ -135,6 +135,7 @@ def test_benchmarks_have_names_of_one_kind_and_asv_measures_every_part():
         "Affine",
         "Assembly",
         "Direct",
+        "DirectExchanges",
         "Eigenpairs",
         "Forms",
         "Fuse",
@@ -144,6 +145,7 @@ def test_benchmarks_have_names_of_one_kind_and_asv_measures_every_part():
         "Multigrid",
         "Sensitivity",
         "SparseProduct",
+        "TimeSteps",
     }
     assert asv == set(classes) - {"EnsembleBenchmark"}
 

@@ -60,7 +60,8 @@ class RankAffineMatrix(MatrixOperator):
     @property
     def mean(self) -> RankMatrix:
         """A_0, the matrix of coefficients zero, shared by all samples."""
-        return self.stored.take_samples([0])
+        mean: RankMatrix = self.stored.take_samples([0])
+        return mean
 
     def with_coefficients(self, coefficients: Ensemble | Array) -> RankAffineMatrix:
         """The matrices of other coefficients on the same terms, an Ensemble or array of shape (m,)."""
@@ -94,7 +95,8 @@ class RankAffineMatrix(MatrixOperator):
     def to_crs(self) -> RankMatrix:
         """The stored matrices over ranks."""
         values = kernels.affine_values(self.terms, self.coefficients, None)
-        return self.stored.with_values(values, self.sample_set)
+        made: RankMatrix = self.stored.with_values(values, self.sample_set)
+        return made
 
     # --- products, on bare arrays of shape (n_local, n_samples)
     def _arrays(self, x: Array) -> tuple[Any, ...]:

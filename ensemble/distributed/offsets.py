@@ -25,4 +25,5 @@ def places_in(ascending: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 def narrow(offsets: np.ndarray) -> np.ndarray:
     """`offsets` as int32 where they fit."""
-    return offsets.astype(np.int32 if offsets[-1] < 2**31 else np.int64, copy=False)
+    found: np.ndarray = offsets.astype(np.int32 if offsets[-1] < 2**31 else np.int64, copy=False)
+    return found

@@ -241,7 +241,8 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
         """Which blocks of rows are computed while ghost rows travel; None where all rows are computed at once."""
         if "passes" not in self._plans:
             self._plans["passes"] = self.passes_from(EARLY_ROWS)
-        return self._plans["passes"]
+        found: Passes | None = self._plans["passes"]
+        return found
 
     def passes_from(self, least: int) -> Passes | None:
         """As `passes`, where at least so many rows read no ghost."""
@@ -286,7 +287,8 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
             q[...] = scale * q
             out = self.apply(q, out)
             out[...] = dinv * out
-            return out, self.space.domain_total(q * out), self.space.domain_total(out * out)
+            space = self.rows.space
+            return out, space.domain_total(q * out), space.domain_total(out * out)
         with in_space(self.space), self.arriving(q) as whole:
             found: tuple[Array, Array, Array] = relaxation.power_step(*self.arrays, dinv, whole, scale, out)
         return found

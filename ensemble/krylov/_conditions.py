@@ -64,7 +64,7 @@ def reciprocal_pivots(F: Factorization, unit: Any, like: Any) -> Any:
 
 
 def estimated(
-    F: Factorization, A: CrsMatrix, unit: np.ndarray | None, samples: np.ndarray, equilibrated: bool
+    F: Any, A: CrsMatrix, unit: np.ndarray | None, samples: np.ndarray, equilibrated: bool
 ) -> np.ndarray:
     """Reciprocal condition numbers of the samples named of A, from F, the factorisation of A over `unit`.
 

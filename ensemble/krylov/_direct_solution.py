@@ -60,7 +60,9 @@ def solved(
     return _joined(parts, n_samples)
 
 
-def _chosen(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, chosen: np.ndarray) -> tuple[Any, ...]:
+def _chosen(
+    system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, chosen: np.ndarray
+) -> tuple[LinearSystem, CrsMatrix, CrsMatrix, Any]:
     """The same of some samples."""
     rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
     own = slice(int(chosen[0]), int(chosen[-1]) + 1) if chosen[-1] - chosen[0] + 1 == chosen.size else chosen
@@ -130,7 +132,9 @@ class DirectSolution:
     samples whose pivots are by their own numbers, `alone` those that shared them with no other.
     """
 
-    def __init__(self, system: LinearSystem, A: CrsMatrix, unit: Any, F: Factorization, x: Any, norm_b: Any) -> None:
+    F: Any
+
+    def __init__(self, system: LinearSystem, A: CrsMatrix, unit: Any, F: Any, x: Any, norm_b: Any) -> None:
         """`x` is the product of `F`, the factorisation of A over `unit`, with b, whose norms are `norm_b`, or None."""
         self.system, self.A, self.F, self.b = system, A, F, system.b
         self.unit = None if unit is None else asarray_like(unit, system.b)

@@ -26,7 +26,8 @@ class ExchangedSolution(DirectSolution):
     """
 
     def __init__(self, system: LinearSystem, A: CrsMatrix, group: Group) -> None:
-        self.group, x = group, group.x
+        x = group.x
+        self.group: Any = group
         self.largest: list[np.ndarray] = [] if x is None else [group.sizes(x)]
         super().__init__(system, A, None, group.F, x, None)
         self.repaired[:], self.exchanged[:] = group.exchanges > 0, True
@@ -70,7 +71,7 @@ class ExchangedSolution(DirectSolution):
 
 def exchanged_solutions(
     system: LinearSystem, A: CrsMatrix, samples: np.ndarray
-) -> Iterator[tuple[np.ndarray, ExchangedSolution]]:
+) -> Iterator[tuple[np.ndarray, DirectSolution]]:
     """The samples named that factors with exchanges solve, in groups, with their solutions.
 
     A sample that is singular, not finite, or whose backward error stays too large, is in no group, and none is where

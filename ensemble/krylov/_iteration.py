@@ -128,7 +128,7 @@ class KrylovIteration:
         if isinstance(self.M, Identity):
             return r, vectors.dot(r, r, None)
         if norm is not None and self.M.takes_norms:
-            return out, self.M.precondition_dot(r, out, self.workspace, norm)
+            return out, self.M.precondition_dot(r, out, self.workspace, norm)  # type: ignore[call-arg]
         return out, self.M.precondition_dot(r, out, self.workspace)
 
     def coefficients(self, values: np.ndarray, where: np.ndarray) -> Array:

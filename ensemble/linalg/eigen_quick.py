@@ -312,7 +312,7 @@ class QuickSearch:
         eps = float(np.finfo(self.A.dtype).eps)
         step = np.maximum(4.0 * self.rtol, 1e5 * eps) * self.norm[samples]
         largest = distances.max(axis=0)
-        radius = largest + side * step
+        radius: np.ndarray = largest + side * step
         for _ in range(3):
             crowded = np.any(np.abs(distances - radius) < 0.25 * step, axis=0)
             radius = np.where(crowded, radius + 0.6 * side * step, radius)
@@ -370,7 +370,7 @@ class QuickSearch:
         plan = planned(self.A, kind="ldlt", ordering="auto", matching="graph", dtype=None)
         m, n = self.capacity, self.n
         inverse = FACTORS * plan.multiply_adds + 3 * m * (2 * plan.n_values + 2 * m * n)
-        return WORTH * inverse / ((m - self.kept) * (self.A.nnz + 2 * m * n))
+        return float(WORTH * inverse / ((m - self.kept) * (self.A.nnz + 2 * m * n)))
 
     def _note_end(self, own: np.ndarray, process: Lanczos, which: np.ndarray) -> None:
         """Keep what places a shift beyond the end, of the ones `which` of samples `own`."""

@@ -28,7 +28,8 @@ class Products(NamedTuple):
         width = 1 << (samples.size - 1).bit_length()
         values = np.zeros((A.nnz, width), A.dtype)
         values[:, : samples.size] = A.values if A.n_samples == 1 else A.values[:, samples]
-        return cls(*A.graph.arrays_on(A.values), values)
+        indptr, indices = A.graph.arrays_on(A.values)
+        return cls(indptr, indices, values)
 
 
 Operator = Products | Callable[[np.ndarray, np.ndarray], Any]
@@ -82,14 +83,15 @@ class Lanczos:
     def extend(self, goodness: Callable[[np.ndarray], np.ndarray]) -> None:
         """Fill the basis and find the Ritz pairs; `goodness` rates values of shape (n_samples, capacity)."""
         basis, m, p = self.basis, self.capacity, self.size
-        products = self.operator
-        if isinstance(products, Products):
-            work = (m - p) * (products.values.size + 2 * m * self.next.size)
-            heard(lambda: basis.extend_by_products(*products, p), work)
+        operator = self.operator
+        if isinstance(operator, Products):
+            indptr, indices, values = operator
+            work = (m - p) * (values.size + 2 * m * self.next.size)
+            heard(lambda: basis.extend_by_products(indptr, indices, values, p), work)
             basis.last(self.next)
         else:
             for j in range(p, m):
-                self.operator(self.next, self._image)
+                operator(self.next, self._image)
                 basis.step(self._image, self.next, j, 0 if j == p else j - 1)
         diagonal = basis.by_sample(basis.diagonal, m).astype(np.float64)
         off = basis.by_sample(basis.given, m).astype(np.float64)

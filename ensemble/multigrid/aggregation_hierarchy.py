@@ -135,7 +135,7 @@ class AggregationHierarchy(Hierarchy):
         return self.converted(None, r, out, workspace)[0]
 
     @property
-    def takes_norms(self) -> bool:  # type: ignore[override]
+    def takes_norms(self) -> bool:
         """Whether a norm spares a reduction: over processes, for a V-cycle that enters in units of r."""
         return self.precision.unit is not None and self.space is not SERIAL
 

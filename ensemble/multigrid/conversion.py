@@ -36,7 +36,7 @@ def converted_v_cycle(
     if unit is None:
         enter = leave = array_namespace(r).ones_like(r[0])
     elif norm is not None and isinstance(r, np.ndarray) and (norm > 0.0).all():
-        enter, leave = units_from(norm.astype(r.dtype), unit)
+        enter, leave = units_from(norm.astype(r.dtype), unit)  # type: ignore[no-untyped-call]
     else:
         with in_space(level.A.space):
             enter, leave = entry_units(r, unit, None)

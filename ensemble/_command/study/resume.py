@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> int:
         inputs = inputs_from_python(options.model)
     outputs = outputs_of_study(study, options.model, said)
     kept = {name: study[name] for name in ("ensemble_size", "group_by", "on_failure", "workers") if name in study}
-    said = {"ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
-            "workers": options.workers}  # fmt: skip
-    chosen = kept | {name: value for name, value in said.items() if value is not None}
+    given = {"ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
+             "workers": options.workers}  # fmt: skip
+    chosen = kept | {name: value for name, value in given.items() if value is not None}
     chosen |= {
         "n": options.samples or stored["n"],
         "seed": stored["seed"],

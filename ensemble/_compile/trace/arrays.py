@@ -281,7 +281,7 @@ class ArrayNamespace(TracedNamespace):
         """The sums of products along an axis."""
         left, right = (np.moveaxis(each, axis, -1) for each in np.broadcast_arrays(items_of(a), items_of(b)))
         pairs = zip(left.reshape(-1, left.shape[-1]), right.reshape(-1, left.shape[-1]), strict=True)
-        return wrapped(self._tracer, object_array([self._dotted(x, y) for x, y in pairs], left.shape[:-1]))
+        return wrapped(self._tracer, object_array([self._dotted(list(x), list(y)) for x, y in pairs], left.shape[:-1]))
 
     inner = dot
 

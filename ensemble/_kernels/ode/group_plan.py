@@ -266,7 +266,7 @@ def groups_of(graph: Graph, n: int, dtype: str, least: int = 8) -> Groups | None
     constants += [float(nodes[k].value) for k in graph.outputs if nodes[k].operation == "constant"]
     for value in constants:
         writer.constant(value)
-    inputs = []
+    inputs: list[Any] = []
     for k, node in enumerate(nodes):
         if node.operation == "input" and needed[k]:
             writer.slots[k] = len(writer.constants) + len(inputs)

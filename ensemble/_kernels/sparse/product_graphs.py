@@ -63,8 +63,8 @@ def by_rows(rows: np.ndarray, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
 def order_within_rows(indptr: np.ndarray, columns: np.ndarray, n_columns: int) -> np.ndarray:
     """The entries row by row, each row's in ascending order of `columns`: transposed twice."""
     starts, rows, order = transpose_graph(indptr, columns, n_columns)
-    by_row: np.ndarray = transpose_graph(starts, rows, indptr.size - 1)[2]
-    return order[by_row]  # type: ignore[no-any-return]
+    found: np.ndarray = order[transpose_graph(starts, rows, indptr.size - 1)[2]]
+    return found
 
 
 def entries_between(indptr: Any, indices: Any, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

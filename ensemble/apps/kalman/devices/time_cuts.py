@@ -49,7 +49,7 @@ class TimeCuts:
         The first range of all is a group of its own.
         """
         first, last = (int(k) for k in self.ranks[rank : rank + 2])
-        lengths, found = np.diff(self.steps), []
+        lengths, found = np.diff(self.steps), list[Any]()
         for k in range(first, last):
             if found and k > 1 and found[-1][2] == lengths[k]:
                 start, count, length = found[-1]
