@@ -19,8 +19,9 @@ def offsets_of(counts: Any) -> np.ndarray:
 def places_in(ascending: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """The place of each of `numbers` in `ascending`, which has them all, without repetition; int32."""
     if ascending.size and ascending[-1] - ascending[0] == ascending.size - 1:  # a range: always so on one rank
-        return (numbers - ascending[0]).astype(np.int32)
-    return np.searchsorted(ascending, numbers).astype(np.int32)
+        return np.asarray(numbers - ascending[0], np.int32)
+    found: np.ndarray = np.searchsorted(ascending, numbers).astype(np.int32)
+    return found
 
 
 def narrow(offsets: np.ndarray) -> np.ndarray:

@@ -63,9 +63,7 @@ def reciprocal_pivots(F: Factorization, unit: Any, like: Any) -> Any:
     return found if unit is None else found / unit
 
 
-def estimated(
-    F: Any, A: CrsMatrix, unit: np.ndarray | None, samples: np.ndarray, equilibrated: bool
-) -> np.ndarray:
+def estimated(F: Any, A: CrsMatrix, unit: np.ndarray | None, samples: np.ndarray, equilibrated: bool) -> np.ndarray:
     """Reciprocal condition numbers of the samples named of A, from F, the factorisation of A over `unit`.
 
     From factors with exchanges where those in float32 do not tell.

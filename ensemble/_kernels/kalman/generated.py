@@ -115,10 +115,11 @@ def _updated_with_gain(o: Writer, nx: int, ny: int, m: Any, P: Any) -> dict[str,
 def _element_stages(nx: int, ny: int) -> list[Stage]:
     """The element of an interval of time with one step more, see `step.extend`."""
     o = Writer()
-    transition: tuple[Any, ...] = _matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx)
-    parts: tuple[Any, ...] = _matrix(o, "H", ny, nx), _symmetric(o, "R", ny), _vector(o, "d", ny), _vector(o, "y", ny)
-    element: tuple[Any, ...] = _matrix(o, "A", nx, nx), _vector(o, "m", nx), _carried(o, "P", nx), _vector(o, "eta", nx)
-    A, m, P, eta, J = step.extend(o, *transition, *parts, *element, _carried(o, "J", nx))
+    transition = _matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx)
+    parts = _matrix(o, "H", ny, nx), _symmetric(o, "R", ny), _vector(o, "d", ny), _vector(o, "y", ny)
+    element = _matrix(o, "A", nx, nx), _vector(o, "m", nx), _carried(o, "P", nx), _vector(o, "eta", nx)
+    every: Any = (*transition, *parts, *element, _carried(o, "J", nx))
+    A, m, P, eta, J = step.extend(o, *every)
     carried = {"A": A, "m": m, "P": P, "eta": eta, "J": J}
     return [(o, {**carried, "mean": m, "gain": A, "cov": P, "score": eta, "info": J})]
 
