@@ -47,7 +47,41 @@ def draw(halo: dict[str, Any], weak: dict[str, Any], scaling: dict[str, Any]) ->
     plt.close(figure)
 
 
+def draw_gpus(found: dict[str, Any]) -> None:
+    """Work of k GPUs over that of one in the same time, and times of exchanges by their bytes."""
+    plt = pyplot()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    shown = {
+        "weak128 product": ("product, 128³ a GPU", "o-", "#1b6ca8"),
+        "weak128 solve": ("solve, 128³ a GPU", "s-", "#1b6ca8"),
+        "weak product": ("product, 64³ a GPU", "o--", "#d1603d"),
+        "weak solve": ("solve, 64³ a GPU", "s--", "#d1603d"),
+        "kalman weak smoother": ("smoother, 10⁷ steps a GPU", "^-", "#6a994e"),
+        "grids": ("GBEES, 64 grids in all", "v-", "#5e548e"),
+    }
+    for what, (label, style, colour) in shown.items():
+        own = {row["GPUs"]: row["gain"] for row in found["gains"] if row["what"] == what}
+        left.plot([1, *own], [1.0, *own.values()], style, color=colour, label=label)
+    left.plot([1, 4], [1, 4], "k:", lw=1)
+    left.set(xlabel="GPUs", ylabel="work in the time of one GPU", xticks=[1, 2, 4], ylim=(0.0, None))
+    for gpus, colour in {2: "#1b6ca8", 4: "#d1603d"}.items():
+        for rows, style in {50: "o", 1000: "s", 4225: "^", 16641: "v"}.items():
+            own = next(
+                r for r in found["rows"]
+                if r.get("message") == f"exchange of {rows} rows" and r["ranks"] == gpus
+            )  # fmt: skip
+            sizes = [int(size.split()[0]) for size in own["us"]]
+            right.plot(sizes, list(own["us"].values()), style + "-", color=colour, label=f"{rows} rows, {gpus} GPUs")
+    right.set(xscale="log", yscale="log", xlabel="bytes to each neighbour", ylabel="time of an exchange, us")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=7)
+    figure.savefig(IMAGES / "scaling-gpus.png", dpi=150)
+    plt.close(figure)
+
+
 def main() -> None:
     """Draw the records."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     draw(*(record(f"distributed-{name}") for name in ("halo", "weak", "scaling")))
+    draw_gpus(record("distributed-gpus"))
