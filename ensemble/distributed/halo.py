@@ -56,10 +56,11 @@ class Halo:
 
     def numbers(self, columns: np.ndarray) -> np.ndarray:
         """Places of rows, by their numbers, among the rows of this rank and behind them its ghosts."""
-        if not self.n_ghosts:
-            return columns - self.first
-        inside = (columns >= self.first) & (columns < self.first + self.n_local)
-        return np.where(inside, columns - self.first, self.n_local + np.searchsorted(self.ghosts, columns))
+        places = columns - self.first
+        if self.n_ghosts:
+            outside = np.flatnonzero((places < 0) | (places >= self.n_local))
+            places[outside] = self.n_local + np.searchsorted(self.ghosts, columns[outside])
+        return places
 
     def start(self, whole: Array) -> list[Any]:
         """Begin an exchange: `whole` has this rank's rows and, behind them, space for the ghosts; returns requests."""

@@ -8,6 +8,9 @@ import numpy as np
 
 __all__ = ["narrow", "offsets_of", "places_in"]
 
+TABLE = 4
+"""Numbers that a table of places may span, for each number that is looked up in it."""
+
 
 def offsets_of(counts: Any) -> np.ndarray:
     """Where each of some parts begins that lie one behind the other, and the end of the last: int64."""
@@ -18,8 +21,14 @@ def offsets_of(counts: Any) -> np.ndarray:
 
 def places_in(ascending: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """The place of each of `numbers` in `ascending`, which has them all, without repetition; int32."""
-    if ascending.size and ascending[-1] - ascending[0] == ascending.size - 1:  # a range: always so on one rank
+    span = int(ascending[-1] - ascending[0]) + 1 if ascending.size else 0
+    if ascending.size and span == ascending.size:  # a range: always so on one rank
         return np.asarray(numbers - ascending[0], np.int32)
+    if 0 < span <= TABLE * numbers.size:  # a search takes several times as long
+        table = np.zeros(span, np.int32)
+        table[ascending - ascending[0]] = np.arange(ascending.size, dtype=np.int32)
+        places: np.ndarray = table[numbers - ascending[0]]
+        return places
     found: np.ndarray = np.searchsorted(ascending, numbers).astype(np.int32)
     return found
 

@@ -91,14 +91,15 @@ class AggregationHierarchy(Hierarchy):
         self.precision = Precision(levels[0].A.dtype) if precision is None else precision
         self.double: tuple[AggregationHierarchy, np.ndarray] | None = None  # in double precision, and of which samples
         self._units: dict[Any, Any] = {}
-        self._cycle: tuple[list[Level], Any] | None = None
+        self._cycle: tuple[Any, tuple[list[Level], Any]] | None = None  # what it was made of, and the cycle
 
     @property
     def cycle(self) -> tuple[list[Level], Any]:
         """The levels of a V-cycle, and the solver of the last of them."""
-        if self._cycle is None:
-            self._cycle = cycle_of(self.levels[0].A, self.levels, self.coarse)
-        return self._cycle
+        made_of = self.levels, self.coarse, self.levels[0].A
+        if self._cycle is None or any(a is not b for a, b in zip(self._cycle[0], made_of, strict=True)):
+            self._cycle = made_of, cycle_of(self.levels[0].A, self.levels, self.coarse)
+        return self._cycle[1]
 
     @property
     def matrix_dtype(self) -> Any:
@@ -192,7 +193,7 @@ class AggregationHierarchy(Hierarchy):
         coarse = self.coarse and self.coarse.take_samples(samples)
         precision = self.precision.take_samples(samples)
         part = AggregationHierarchy(levels, coarse, self.smoother, self.damping, precision)
-        part._cycle = levels, coarse
+        part._cycle = (levels, coarse, levels[0].A), (levels, coarse)
         if self.double is not None:
             hierarchy, double = self.double
             chosen = np.flatnonzero(np.isin(samples, double))
@@ -211,7 +212,7 @@ class AggregationHierarchy(Hierarchy):
         if by_rows and isinstance(A, SymmetricCrsMatrix):
             A = A.to_crs()
         self.levels[0].A, self.precision = finest_matrix(A, self.precision)
-        self._units, self._cycle = {}, None
+        self._units, self._cycle = {}, None  # the old matrix is not kept
         self.replays.clear()
         self._fill()
         self.hold_in_double(A)
@@ -235,7 +236,7 @@ class AggregationHierarchy(Hierarchy):
         if samples.size < self.n_samples:
             self.double = double, samples
         else:
-            self.levels, self.coarse, self._cycle = double.levels, double.coarse, None
+            self.levels, self.coarse = double.levels, double.coarse
             self.precision = Precision(None)
 
     def _fill(self) -> None:

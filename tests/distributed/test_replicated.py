@@ -15,7 +15,8 @@ def cycles(comm, options):
     partition, M, b = distributed_system(comm, A, right_hand_side(A.shape[0], 3), domains=8, coordinates=at)
     host = smoothed_aggregation(M, **options)
     found = [partition.gather(host @ b), partition.gather(cg(M, b, M=host).x)]
-    host._cycle = host.levels[:2], ReplicatedLevels(host.levels[1:], host.coarse)
+    cycle = host.levels[:2], ReplicatedLevels(host.levels[1:], host.coarse)
+    host._cycle = (host.levels, host.coarse, host.levels[0].A), cycle
     found += [partition.gather(host @ b), partition.gather(cg(M, b, M=host).x)]
     return len(host.levels), found
 
