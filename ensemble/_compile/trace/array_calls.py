@@ -79,6 +79,8 @@ def called(function: Callable[..., Any], t: Any, y: list[Any], p: list[Any], xp:
             if own(tracer, failed) and not own(tracer, error):
                 raise failed from failed.__cause__
             raise
+        finally:
+            failed = None  # it refers to this frame
     if noted:
         try:
             other = with_arrays()
