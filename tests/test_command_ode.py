@@ -80,7 +80,7 @@ def test_failed_samples_give_status_1(folder, capsys):
     [
         (["nothing"], CONFIGURATION, "PROBLEM must be FILE.py:FUNCTION or one of"),
         (["model.py:decay"], None, "must come with y0 and t"),
-        (["model.py:misspelt", "-c", "problem.toml"], CONFIGURATION, "raised IndexError in line 9: index 1 is out of bounds"),
+        (["model.py:misspelt", "-c", "problem.toml"], CONFIGURATION, "raised IndexError in line 9: index 1 is out"),
         (["model.py:undefined", "-c", "problem.toml"], CONFIGURATION, "raised NameError in line 12: name 'rate'"),
         (["model.py:growth", "-c", "problem.toml"], CONFIGURATION, "must define 'growth'"),
         (["model.py:decay", "-c", "problem.toml"], CONFIGURATION.replace("p =", "q ="), "no keys but"),

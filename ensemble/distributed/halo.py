@@ -58,7 +58,7 @@ class Halo:
         """Places of rows, by their numbers, among the rows of this rank and behind them its ghosts."""
         places = columns - self.first
         if self.n_ghosts:
-            outside = np.flatnonzero((places < 0) | (places >= self.n_local))
+            outside = (places < 0) | (places >= self.n_local)
             places[outside] = self.n_local + np.searchsorted(self.ghosts, columns[outside])
         return places
 
