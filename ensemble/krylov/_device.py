@@ -80,12 +80,12 @@ class DeviceLoop:
         """Iterate until no sample runs, or finished samples are to be taken out."""
         state = self.state
         self.first = state.iterations[state.samples].copy()
-        can_be_kept = record and state.restart is None and state.wide_x is None and parts_of(state) is not None
+        parts = parts_of(state) if record and state.restart is None and state.wide_x is None else None
         status = np.where(state.active, self.status, CONVERGED)  # finished samples: any outcome
         norms = np.stack([getattr(state, name)[state.samples] for name in NORMS])
         shared = (status, self.first, norms, self.max_iterations, state.x, state.best_vectors())
         state.scalars = state.device_scalars(shared, self.rows)
-        replay = found_replay(state, self.max_iterations) if can_be_kept else None
+        replay = None if parts is None else found_replay(state, parts, self.max_iterations)
         if replay is not None:
             replay.take_over(state)
             self.parts = replay.graphs
@@ -103,8 +103,8 @@ class DeviceLoop:
             if self.may_compact and state.should_compact(fetched[2], fetched[1], running):
                 compact = self.ready_to_compact()
             self.ahead = self.iterations_needed(fetched, running)
-        if can_be_kept and replay is None and release_launches(self.parts):
-            replay = Replay(state, self.parts, self.max_iterations)
+        if parts is not None and replay is None and release_launches(self.parts):
+            replay = Replay(state, parts, self.parts, self.max_iterations)
             keep_replay(state, replay)
         self.end_stage(compact)
         if replay is not None and not compact:

@@ -28,24 +28,27 @@ class Replay:
     ----------
     state : KrylovIteration
         Its scalars are on the device.
+    parts : tuple
+        Those of `parts_of`.
     graphs : list of CudaGraph
         Of the parts of an iteration.
     max_iterations : int
     """
 
-    def __init__(self, state: KrylovIteration, graphs: list[CudaGraph], max_iterations: int) -> None:
-        self.matrix, self.parts = weakref.ref(state.A), parts_of(state) or ()
+    def __init__(
+        self, state: KrylovIteration, parts: tuple[Any, ...], graphs: list[CudaGraph], max_iterations: int
+    ) -> None:
+        self.matrix, self.parts = weakref.ref(state.A), parts
         self.max_iterations, self.graphs = max_iterations, graphs
         self.names = tuple(name for name in (*state.vectors, *state.scratch) if name != "b")
         self.memory = {name: getattr(state, name) for name in self.names}
         self.scalars, self.workspace = state.scalars, state.workspace
 
-    def serves(self, state: KrylovIteration, max_iterations: int) -> bool:
+    def serves(self, state: KrylovIteration, parts: tuple[Any, ...], max_iterations: int) -> bool:
         """Whether a solve that has not begun would queue what was recorded."""
         if self.matrix() is not state.A or max_iterations != self.max_iterations:
             return False
-        parts = parts_of(state)
-        return parts is not None and len(parts) == len(self.parts) and all(map(is_same, parts, self.parts))
+        return len(parts) == len(self.parts) and all(map(is_same, parts, self.parts))
 
     def take_over(self, state: KrylovIteration) -> None:
         """Move the vectors and scalars of a solve that begins into the recorded memory."""
@@ -84,14 +87,14 @@ def kind_of_solve(state: KrylovIteration) -> Hashable:
     return type(state), names, x.shape, x.dtype, is_on_device(x), stream_number(x), threading.get_ident()
 
 
-def found_replay(state: KrylovIteration, max_iterations: int) -> Replay | None:
+def found_replay(state: KrylovIteration, parts: tuple[Any, ...], max_iterations: int) -> Replay | None:
     """The record that serves a solve which has not begun; one of its kind that does not is given up."""
     kept: dict[Hashable, Replay] = getattr(state.M, "replays", {})
     if not kept:
         return None
     kind = kind_of_solve(state)
     replay = kept.get(kind)
-    if replay is None or replay.serves(state, max_iterations):
+    if replay is None or replay.serves(state, parts, max_iterations):
         return replay
     del kept[kind]
     return None
