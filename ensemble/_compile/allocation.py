@@ -6,23 +6,34 @@ it, 0.04 to 0.13 s each, again in every process. Here the call of the allocator 
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import _empty_nd_impl
+
+from ensemble._compile.numba_private import found
 
 __all__ = ["new", "new_full"]
 
 
 @intrinsic
-def new(typingctx, n, dtype):
+def _part_of_caller(typingctx, n, dtype):
     """``np.empty(n, dtype)``."""
     made = types.Array(dtype.dtype, 1, "C")
 
     def codegen(context, builder, signature, arguments):
         size = context.cast(builder, arguments[0], n, types.intp)
-        return _empty_nd_impl(context, builder, made, [size])._getvalue()
+        return found("empty_array")(context, builder, made, [size])._getvalue()
 
     return made(n, dtype), codegen
+
+
+@njit(inline="always", error_model="numpy")
+def _called(n, dtype):
+    return np.empty(n, dtype)
+
+
+new = _called if found("empty_array") is None else _part_of_caller
+"""``new(n, dtype)``: ``np.empty(n, dtype)``."""
 
 
 @njit(inline="always", error_model="numpy")

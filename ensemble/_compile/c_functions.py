@@ -6,9 +6,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ensemble._compile.instructions import unpacked
 from ensemble._compile.lanes.types import data_of
 
 __all__ = ["call_bounds", "call_elements", "call_part", "call_prune", "call_rows", "call_velocities", "pointer_at"]
@@ -28,14 +28,14 @@ def pointer_at(typingctx: Any, address: Any, like: Any) -> Any:
 def _plain(context: Any, builder: Any, kind: Any, value: Any, procedure: bool) -> list[Any]:
     """The arguments that stand for one: the parts of a tuple, a pointer for an array."""
     if isinstance(kind, types.Tuple | types.UniTuple):
-        parts = zip(kind.types, cgutils.unpack_tuple(builder, value, len(kind.types)), strict=True)
+        parts = zip(kind.types, unpacked(builder, value), strict=True)
         return [argument for part in parts for argument in _plain(context, builder, *part, procedure)]
     if isinstance(kind, types.Array):
         data = data_of(context, builder, kind, value)
         if not procedure:
             return [data]
         place = context.data_model_manager[kind].get_field_position("shape")
-        return [data, *cgutils.unpack_tuple(builder, builder.extract_value(value, place), kind.ndim)]
+        return [data, *unpacked(builder, builder.extract_value(value, place))]
     return [value]
 
 

@@ -17,13 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import sigutils
-from numba.core.caching import _Cache
-from numba.core.ccallback import CFunc
-from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
 
 from ensemble._compile.cache_folder import ROOT, cache_folder, digest_of, keep_file, stored_file
+from ensemble._compile.numba_private import found, keeps_code
+from ensemble._compile.processor import target
 
 __all__ = ["COMMON", "cached", "cached_c_function", "folder_of"]
 
@@ -47,14 +44,15 @@ def _source_digest(function: Any) -> str:
         return ""
 
 
-class KernelCache(_Cache):
+class KernelCache(found("cache") or object):  # type: ignore[misc]
     """The overloads of one function."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
         folders = (*COMMON, folder_of(function))
         code = function.__code__
-        constants = b"" if function.__closure__ is None else dumps([c.cell_contents for c in function.__closure__])
+        cells = function.__closure__
+        constants = b"" if cells is None else found("dumps")([cell.cell_contents for cell in cells])
         self._about = (
             function.__module__, function.__qualname__, code.co_firstlineno, _source_digest(function),
             hashlib.sha256(code.co_code).hexdigest(), hashlib.sha256(constants).hexdigest(),
@@ -67,20 +65,20 @@ class KernelCache(_Cache):
         """The folder, for Numba's statistics."""
         return cache_folder()
 
-    def _name(self, signature: Any, codegen: Any) -> str:
-        about = repr((self._about, str(signature), codegen.magic_tuple()))
+    def _name(self, signature: Any) -> str:
+        about = repr((self._about, str(signature), target()))
         return f"kernel_{hashlib.blake2b(about.encode(), digest_size=16).hexdigest()}.nbc"
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The compiled function for a signature; None where it is not on disk as it was written."""
         target_context.refresh()
-        content = stored_file(self._name(signature, target_context.codegen())) if self._enabled else None
-        return None if content is None else CompileResult._rebuild(target_context, *pickle.loads(content))
+        content = stored_file(self._name(signature)) if self._enabled else None
+        return None if content is None else found("rebuild")(target_context, *pickle.loads(content))
 
     def save_overload(self, signature: Any, made: Any) -> None:
         """Keep a compiled function on disk, where it does not depend on addresses of this process."""
         if self._enabled and not made.library.has_dynamic_globals and all(each.can_cache for each in made.lifted):
-            keep_file(self._name(signature, made.codegen), dumps(made._reduce()))
+            keep_file(self._name(signature), found("dumps")(made._reduce()))
 
     def enable(self) -> None:
         self._enabled = True
@@ -92,16 +90,10 @@ class KernelCache(_Cache):
         """Nothing: kernels of other sources have other names."""
 
 
-class _CFunction(CFunc):
-    _pyfunc: Any
-
-    def enable_caching(self) -> None:
-        self._cache = KernelCache(self._pyfunc)
-
-
 def cached(dispatcher: Any) -> Any:
-    """`dispatcher`, its compiled code kept on disk."""
-    dispatcher._cache = KernelCache(dispatcher.py_func)
+    """`dispatcher`, its compiled code kept on disk where Numba has the names for that."""
+    if keeps_code() and hasattr(dispatcher, "_cache"):
+        dispatcher._cache = KernelCache(dispatcher.py_func)
     return dispatcher
 
 
@@ -109,8 +101,11 @@ def cached_c_function(signature: str, **options: Any) -> Callable[[Any], Any]:
     """Compile a C function of the given signature; its code is kept on disk."""
 
     def made(function: Any) -> Any:
-        compiled = _CFunction(function, sigutils.normalize_signature(signature), locals={}, options=options)
-        compiled.enable_caching()
+        make, normalize = found("c_function"), found("normalize_signature")
+        if make is None or normalize is None or not keeps_code():
+            return numba.cfunc(signature, **options)(function)
+        compiled = make(function, normalize(signature), locals={}, options=options)
+        compiled._cache = KernelCache(function)
         compiled.compile()
         return compiled
 

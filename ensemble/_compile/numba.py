@@ -13,7 +13,6 @@ import contextlib
 import ctypes
 import functools
 import gc
-import importlib
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -21,11 +20,11 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba import prange
-from numba.core import event
-from numba.core.registry import CPUDispatcher
 
 from ensemble._compile.kernel_cache import cached, cached_c_function
 from ensemble._compile.memory import empty
+from ensemble._compile.numba_private import found
+from ensemble._compile.versions import warn_of_newer
 from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, one_thread, procedure, work_sharing
 from ensemble._interrupts import apart
 
@@ -87,7 +86,7 @@ def compiled_serial(function: Callable[..., Any]) -> Any:
     return cached(_serial(function))
 
 
-class _ReturnsArrays(CPUDispatcher):  # type: ignore[misc, unused-ignore]
+class _ReturnsArrays(type(_serial(lambda: None))):  # type: ignore[misc]
     """A compiled function whose arrays Numba makes by Python code, in which a handler of a signal may raise.
 
     Numba goes on, and Python then says "SystemError: ... returned a result with an exception set".
@@ -144,16 +143,19 @@ def _one_thread_after_fork() -> None:
     except ValueError:
         return
     if layer == "omp":
-        omppool = importlib.import_module("numba.np.ufunc.omppool")
-        ctypes.CFUNCTYPE(None, ctypes.c_int)(omppool.launch_threads)(1)
+        launch = found("launch_openmp")
+        if launch is not None:
+            ctypes.CFUNCTYPE(None, ctypes.c_int)(launch)(1)
         numba.set_num_threads(1)
 
+
+warn_of_newer()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_one_thread_after_fork)
 
 
-class _FewerCollections(event.Listener):
+class _FewerCollections(found("listener") or object):  # type: ignore[misc]
     """Fewer collections of garbage during a compilation, which makes millions of objects that live until it ends.
 
     Collections walk through them for a tenth of its time. Numba compiles one function at a time, others within it.
@@ -177,7 +179,8 @@ class _FewerCollections(event.Listener):
             gc.set_threshold(*self.threshold)
 
 
-event.register("numba:compile", _FewerCollections())
+if found("register") is not None and found("listener") is not None:
+    found("register")("numba:compile", _FewerCollections())
 
 
 def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -243,7 +246,10 @@ def _one_at_a_time() -> bool:
     try:
         return numba.threading_layer() == "workqueue"
     except ValueError:  # no loop has run on several threads yet
-        numba.np.ufunc.parallel._launch_threads()
+        launch = found("launch_threads")
+        if launch is None:
+            return True  # not known: one at a time is right with every layer
+        launch()
         return numba.threading_layer() == "workqueue"
 
 

@@ -35,10 +35,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ensemble._compile.blocks import Blocks
+from ensemble._compile.instructions import declared, unpacked
 from ensemble._compile.lanes.arithmetic import instruction
 from ensemble._compile.lanes.types import ROW_BYTES, data_of, fill_lanes
 from ensemble._compile.processor import register_bytes
@@ -270,7 +270,7 @@ def entry(function: Function, dtype: str | None = None) -> Any:
         wanted = [kinds.get(kind, argument) for kind, argument in zip(names, arguments, strict=True)]
 
         def codegen(context, builder, signature, values):
-            parts = cgutils.unpack_tuple(builder, values[0], len(names))
+            parts = unpacked(builder, values[0])
             plain_values = [
                 data_of(context, builder, kind, part) if isinstance(kind, types.Array) else part
                 for kind, part in zip(wanted, parts, strict=True)
@@ -354,7 +354,7 @@ class Group:
         """Prefetch the lines of the register, or of so many numbers, from entry `first` on."""
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
-        function = cgutils.get_or_insert_function(self.module, kind, "llvm.prefetch.p0i8")
+        function = declared(self.module, kind, "llvm.prefetch.p0i8")
         start = builder.bitcast(builder.gep(numbers, [first]), byte)
         n_bytes, locality = (count or self.register.count) * self.size, 1 if count else 3
         for line in range(0, n_bytes if not count or n_bytes >= 32 else 0, 64):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from numba.core import registry
+from llvmlite import binding
+from numba import config
 
 __all__ = ["STACK_ALIGNMENT", "is_zen", "register_bytes", "target"]
 
@@ -14,9 +15,19 @@ STACK_ALIGNMENT = 64
 
 @functools.cache
 def target() -> tuple[str, str, str]:
-    """The triple, the name and the features of the processor that kernels are compiled for."""
-    triple, processor, features = registry.cpu_target.target_context.codegen().magic_tuple()
-    return triple, processor, features
+    """The triple, the name and the features of the processor that kernels are compiled for.
+
+    Numba's settings NUMBA_CPU_NAME, NUMBA_CPU_FEATURES and NUMBA_ENABLE_AVX hold, as for functions that it compiles.
+    """
+    features = binding.get_host_cpu_features()
+    if not config.ENABLE_AVX:
+        features.update({name: False for name in features if name.startswith("avx")})
+    given = config.CPU_FEATURES
+    return (
+        binding.get_process_triple(),
+        config.CPU_NAME or binding.get_host_cpu_name(),
+        features.flatten() if given is None else given,
+    )
 
 
 @functools.cache

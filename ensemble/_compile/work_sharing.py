@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numba
 import numpy as np
+from numba import types
 
 from ensemble._compile.kernel_cache import cached
 from ensemble._compile.loops.native_call import ALL_THREADS, ONE_THREAD, can_call, guards_of, kinds_of, native
@@ -41,6 +42,31 @@ def one_thread() -> Iterator[None]:
         numba.set_num_threads(threads)
 
 
+def part_by_numba(function: Callable[..., Any], kinds: Sequence[Any]) -> Any:
+    """``part`` of `loops.translation.loop_module` as a C function that Numba compiles: it returns an integer."""
+    names: list[str] = []
+    flat: list[Any] = []
+
+    def taken(kind: Any) -> str:
+        """The argument of `function` that has this kind, as an expression of the C function's arguments."""
+        if isinstance(kind, tuple):
+            return "(" + "".join(f"{taken(part)}, " for part in kind) + ")"
+        name = f"a{len(names)}"
+        names.append(name)
+        if not isinstance(kind, types.Array):
+            flat.append(kind)
+            return name
+        extents = [f"{name}_{k}" for k in range(kind.ndim)]
+        names.extend(extents)
+        flat.extend([types.CPointer(kind.dtype), *[types.int64] * kind.ndim])
+        return f"carray({name}, ({', '.join(extents)},))"
+
+    passed = ", ".join(taken(kind) for kind in kinds)
+    scope: dict[str, Any] = {"carray": numba.carray, "function": numba.njit(nogil=True, error_model="numpy")(function)}
+    exec(f"def part({', '.join([*names, 'low', 'high'])}):\n    return function({passed})\n", scope)
+    return numba.cfunc(types.int64(*flat, types.int64, types.int64))(scope["part"])
+
+
 MOST_FORMS = 64
 """Forms of arguments that a function compares with: types of numbers and tuples, names of one dtype."""
 
@@ -59,6 +85,8 @@ class WorkSharing:
         """Kinds of arguments for which Numba compiles the function."""
         self.by_numba = ""
         """Why it does, the last time."""
+        self._c_function: Any = None
+        """What `address` refers to where Numba compiled it."""
 
     @functools.cached_property
     def dispatcher(self) -> Any:
@@ -88,7 +116,12 @@ class WorkSharing:
         """Where the function for arguments of these kinds lies: ``part`` of `loops.translation.loop_module`."""
         kinds = kinds_of(arguments)
         assert kinds is not None
-        return self._code(kinds)["part"]
+        try:
+            return self._code(kinds)["part"]
+        except TranslationError as why:
+            self.by_numba = str(why)
+            self._c_function = part_by_numba(self._function, kinds)
+            return int(self._c_function.address)
 
     def _code(self, kinds: Any) -> Code:
         """The machine code for arguments of these kinds; it stays, so that its address may be passed on."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from llvmlite import binding, ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ensemble._compile.instructions import declared
 from ensemble._compile.lanes.types import (
     Lanes,
     data_of,
@@ -138,7 +138,7 @@ def instruction(builder: Any, name: str, arguments: Any) -> Any:
     scalar, lanes = (kind.element, f"v{kind.count}") if isinstance(kind, ir.VectorType) else (kind, "")
     width = "f64" if isinstance(scalar, ir.DoubleType) else "f32"
     signature = ir.FunctionType(kind, [kind] * len(arguments))
-    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{lanes}{width}")
+    function = declared(builder.module, signature, f"llvm.{name}.{lanes}{width}")
     return builder.call(function, arguments)
 
 
@@ -217,7 +217,7 @@ def gather(typingctx, array, offset, indices):
         letter = "f" if isinstance(array.dtype, types.Float) else "i"
         name = f"llvm.masked.gather.v{n}{letter}{array.dtype.bitwidth}.v{n}p0"
         kind = ir.FunctionType(vector, [places.type, size, mask, vector])
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        function = declared(builder.module, kind, name)
         every, other = ir.Constant(mask, [1] * n), ir.Constant(vector, ir.Undefined)
         return builder.call(function, [places, size(item_size(array.dtype)), every, other])
 
@@ -258,7 +258,7 @@ def library_lanes(name: str, arity: int) -> Any:
         # As bytes: LLVM ends the process where a mask of one lane is an argument and the processor has mask registers.
         mask = builder.zext(arguments[0], ir.VectorType(ir.IntType(8), width))
         kind = ir.FunctionType(vector, [mask.type, *[vector] * (arity + 1)])
-        outer = cgutils.get_or_insert_function(builder.module, kind, f"ensemble_{name}_{width}")
+        outer = declared(builder.module, kind, f"ensemble_{name}_{width}")
         if outer.is_declaration:
             outer.linkage = "internal"
             outer.attributes.add("noinline")
@@ -316,7 +316,7 @@ REGISTER_BYTES = 2048 if binding.get_host_cpu_features().get("avx512f") else 512
 def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
     element = "f32" if a.type.element == ir.FloatType() else "f64"
     kind = ir.FunctionType(a.type, [a.type] * 3)
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{a.type.count}{element}")
+    function = declared(builder.module, kind, f"llvm.fma.v{a.type.count}{element}")
     return builder.call(function, [a, b, c])
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ensemble._compile.instructions import declared
 from ensemble._compile.lanes.types import data_of, fill_lanes, item_size, pointer_to
 
 __all__ = ["add_block", "prefetch_block"]
@@ -72,7 +72,7 @@ def prefetch_block(typingctx, values, place, step, count, sums):
         array, start, distance = arguments[:3]
         byte, word, wide = ir.IntType(8).as_pointer(), ir.IntType(32), ir.IntType(64)
         data = data_of(context, builder, signature.args[0], array)
-        function = cgutils.get_or_insert_function(
+        function = declared(
             builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
         )
         for k in range(n if 2 * n_bytes >= LINE else 0):

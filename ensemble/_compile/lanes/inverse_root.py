@@ -6,8 +6,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
+
+from ensemble._compile.instructions import declared
 
 __all__ = ["inverse_root_estimate"]
 
@@ -22,7 +23,7 @@ def inverse_root_estimate(typingctx, a):
         register, mask = ir.VectorType(value.type.element, size), ir.IntType(size)
         kind = ir.FunctionType(register, [register, register, mask])
         name = f"llvm.x86.avx512.rsqrt14.{'pd' if size == 8 else 'ps'}.512"
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        function = declared(builder.module, kind, name)
 
         def lanes(vector, first, count):  # lanes beyond the last are not used
             places = [min(first + k, vector.type.count - 1) for k in range(count)]

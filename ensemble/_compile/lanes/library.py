@@ -72,8 +72,7 @@ def _translated(function: LaneFunction) -> str:
     arguments = tuple(Lanes(KINDS[kind], function.width) for kind in function.kinds)
     dispatcher = inner(_python_function(function))
     dispatcher.compile(arguments)
-    made = dispatcher.overloads[arguments]
-    text = made.library.get_llvm_str()
+    text = dispatcher.inspect_llvm(arguments)
     kinds = [_assembly_type(kind, function.width) for kind in function.kinds]
     result = _assembly_type(function.dtype, function.width)
     parameters = ", ".join(f"{kind} %a{k}" for k, kind in enumerate(kinds))
@@ -85,8 +84,15 @@ define {result} @{function.name}({parameters}) {{
   ret {result} %result
 }}
 """
-    text = _renamed(text, made.fndesc.mangled_name, function.inner_name)
-    return text + wrapper
+    return _renamed(text, _defined_name(text), function.inner_name) + wrapper
+
+
+def _defined_name(text: str) -> str:
+    """The name of the function that returns Numba's status: the others of its module are internal."""
+    names = re.findall(r'^define (?!internal|linkonce).*?i32 @"?([^"(]+)"?\(', text, re.MULTILINE)
+    if len(names) != 1:
+        raise RuntimeError(f"lanes: one function was expected in Numba's code; got {names}.")
+    return str(names[0])
 
 
 def _renamed(text: str, old: str, new: str) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ensemble._compile.instructions import unpacked
 from ensemble._compile.lanes.arithmetic import instruction
 from ensemble._compile.lanes.types import data_of, fill_lanes
 from ensemble._compile.plain_code import Function, Group
@@ -72,8 +72,8 @@ def straight_line(*description: Any) -> Any:
     @intrinsic
     def run(typingctx, arrays, offsets):
         def codegen(context, builder, signature, arguments):
-            structs = cgutils.unpack_tuple(builder, arguments[0], len(line.parts))
-            places = cgutils.unpack_tuple(builder, arguments[1], len(line.parts))
+            structs = unpacked(builder, arguments[0])
+            places = unpacked(builder, arguments[1])
             kind = arrays.dtype
             data = [data_of(context, builder, kind, struct) for struct in structs]
             line.emit(builder, context.get_value_type(kind.dtype), data, places)

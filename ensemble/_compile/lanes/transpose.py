@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils
 
+from ensemble._compile.instructions import declared
 from ensemble._compile.plain_code import Function, Group
 
 __all__ = ["Prefetch", "Transpose", "interleaved"]
@@ -52,7 +52,7 @@ class Prefetch(Function):
 
     def write(self, group: Group, made: ir.Function) -> None:
         builder, byte, word = ir.IRBuilder(made.append_basic_block()), ir.IntType(8).as_pointer(), ir.IntType(32)
-        function = cgutils.get_or_insert_function(
+        function = declared(
             group.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
         )
         start = builder.bitcast(builder.gep(made.args[0], [made.args[1]]), byte)

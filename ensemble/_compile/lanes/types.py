@@ -19,16 +19,15 @@ Operators work lane by lane, on two lanes of one kind or on lanes and a number; 
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.core.imputils import lower_builtin, lower_cast
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, models, register_model
+from numba.extending import intrinsic, lower_builtin, lower_cast, models, register_model, type_callable
 
+from ensemble._compile.instructions import counted, declared, stack_slot
 from ensemble._compile.processor import STACK_ALIGNMENT
 
 __all__ = [
@@ -124,7 +123,7 @@ def borrowed(typingctx, array):
     """
 
     def codegen(context, builder, signature, arguments):
-        struct = cgutils.create_struct_proxy(array)(context, builder, value=arguments[0])
+        struct = context.make_array(array)(context, builder, value=arguments[0])
         struct.meminfo = ir.Constant(struct.meminfo.type, None)
         struct.parent = ir.Constant(struct.parent.type, None)
         return struct._getvalue()
@@ -185,7 +184,7 @@ def load_some(typingctx, array, offset, count, width):
 
     def codegen(context, builder, signature, arguments):
         first = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], n)
-        memory = cgutils.alloca_once(builder, first.type.pointee)
+        memory = stack_slot(builder, first.type.pointee)
         builder.store(ir.Constant(first.type.pointee, None), memory)
         _copy_some(builder, first, memory, arguments[2])
         return _from_memory(builder, array.dtype, builder.load(memory))
@@ -199,7 +198,7 @@ def store_some(typingctx, array, offset, count, lanes):
 
     def codegen(context, builder, signature, arguments):
         first = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
-        memory = cgutils.alloca_once(builder, first.type.pointee)
+        memory = stack_slot(builder, first.type.pointee)
         builder.store(_to_memory(builder, array.dtype, arguments[3]), memory)
         _copy_some(builder, memory, first, arguments[2])
         return context.get_dummy_value()
@@ -210,8 +209,8 @@ def store_some(typingctx, array, offset, count, lanes):
 def _copy_some(builder: Any, source: Any, target: Any, count: Any) -> None:
     element = source.type.pointee.element.as_pointer()
     source, target = builder.bitcast(source, element), builder.bitcast(target, element)
-    with cgutils.for_range(builder, count) as loop:
-        builder.store(builder.load(builder.gep(source, [loop.index])), builder.gep(target, [loop.index]))
+    with counted(builder, count) as k:
+        builder.store(builder.load(builder.gep(source, [k])), builder.gep(target, [k]))
 
 
 @intrinsic(prefer_literal=True)
@@ -229,7 +228,7 @@ def prefetch(typingctx, array, offset, width):
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         data = data_of(context, builder, signature.args[0], arguments[0])
         start = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        function = cgutils.get_or_insert_function(
+        function = declared(
             builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
         )
         for line in range(0, n_bytes if n_bytes >= 32 else 0, 64):
@@ -294,9 +293,7 @@ def sqrt(typingctx, a):
     def codegen(context, builder, signature, arguments):
         vector = arguments[0].type
         element = "f32" if a.dtype is types.float32 else "f64"
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(vector, [vector]), f"llvm.sqrt.v{a.width}{element}"
-        )
+        function = declared(builder.module, ir.FunctionType(vector, [vector]), f"llvm.sqrt.v{a.width}{element}")
         return builder.call(function, arguments)
 
     return a(a), codegen
@@ -321,18 +318,30 @@ def _operator(operation: Any, arity: int, emit: Any, gives_mask: bool = False) -
     """Register `operation` on lanes: ``emit(builder, dtype, *values)`` emits it."""
     OPERATORS[operation] = emit
 
-    class Typing(AbstractTemplate):
-        def generic(self, arguments: Any, keywords: Any) -> Any:
-            kind = lanes_among(arguments) if len(arguments) == arity else None
-            if kind is None:
-                return None
-            return signature(Lanes(types.boolean, kind.width) if gives_mask else kind, *[kind] * arity)
+    def result(*operands: Any) -> Any:
+        kind = lanes_among(operands)
+        return None if kind is None else Lanes(types.boolean, kind.width) if gives_mask else kind
 
-    infer_global(operation)(Typing)
+    typer: Any = (lambda a: result(a)) if arity == 1 else lambda a, b: result(a, b)  # the number is part of the type
+    type_callable(operation)(lambda context: typer)
 
-    @lower_builtin(operation, *[Lanes] * arity)
     def lower(context: Any, builder: Any, signed: Any, values: Any) -> Any:
-        return emit(builder, signed.args[0].dtype, *values)
+        kind = lanes_among(signed.args)
+        spread = [
+            value if given is kind else _spread(context, builder, given, kind, value)
+            for given, value in zip(signed.args, values, strict=True)
+        ]
+        return emit(builder, kind.dtype, *spread)
+
+    for kinds in itertools.product((Lanes, types.Number, types.Boolean), repeat=arity):
+        if Lanes in kinds:
+            lower_builtin(operation, *kinds)(lower)
+
+
+@lower_cast(types.Number, Lanes)
+@lower_cast(types.Boolean, Lanes)
+def _spread(context: Any, builder: Any, scalar: Any, lanes: Any, value: Any) -> Any:
+    return fill_lanes(builder, context.cast(builder, value, scalar, lanes.dtype), lanes.width)
 
 
 def _arithmetic(operation: Any, real: str | None, whole: str) -> None:
@@ -377,12 +386,6 @@ _operator(
 _operator(operator.invert, 1, lambda builder, dtype, a: builder.not_(a))
 
 
-@lower_cast(types.Number, Lanes)
-@lower_cast(types.Boolean, Lanes)
-def _spread(context: Any, builder: Any, scalar: Any, lanes: Any, value: Any) -> Any:
-    return fill_lanes(builder, context.cast(builder, value, scalar, lanes.dtype), lanes.width)
-
-
 @intrinsic
 def fence(typingctx):
     """Wait until the stores of `stream` have reached memory, before other threads read them."""
@@ -402,12 +405,12 @@ def library_call(builder: Any, name: str, arguments: Any) -> Any:
     """
     double = ir.DoubleType()
     kind = ir.FunctionType(double, [double] * len(arguments))
-    outer = cgutils.get_or_insert_function(builder.module, kind, f"ensemble_{name}")
+    outer = declared(builder.module, kind, f"ensemble_{name}")
     if outer.is_declaration:
         outer.linkage = "internal"
         outer.attributes.add("noinline")
         inside = ir.IRBuilder(outer.append_basic_block())
-        inside.ret(inside.call(cgutils.get_or_insert_function(builder.module, kind, name), outer.args))
+        inside.ret(inside.call(declared(builder.module, kind, name), outer.args))
     return builder.call(outer, arguments)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 
+from ensemble._compile.instructions import counted, packed, unpacked, zero_bytes
 from ensemble._compile.lanes.types import item_size
 from ensemble._compile.loops.native_call import ARRAYS, flat_types, python_function
 from ensemble._compile.loops.scope import Scope, TranslationError, Value, is_constant
@@ -64,7 +64,7 @@ class Arrays(Values):
             data, shape, size = (
                 self.builder.extract_value(array.made, at(name)) for name in ("data", "shape", "nitems")
             )
-            array.parts = data, cgutils.unpack_tuple(self.builder, shape), size
+            array.parts = data, unpacked(self.builder, shape), size
         return array.parts
 
     def reshaped(self, array: Value, *shape: Any) -> Value:
@@ -84,8 +84,8 @@ class Arrays(Values):
             size = builder.mul(size, extent)
         model = self.context.data_model_manager[kind]
         made = ir.Constant(model.get_value_type(), None)  # no owner is known
-        packed = cgutils.pack_array(builder, shape), cgutils.pack_array(builder, strides)
-        entries = {"data": data, "itemsize": itemsize, "nitems": size, "shape": packed[0], "strides": packed[1]}
+        entries = {"data": data, "itemsize": itemsize, "nitems": size, "shape": packed(builder, shape)}
+        entries["strides"] = packed(builder, strides)
         for name, entry in entries.items():
             made = builder.insert_value(made, entry, model.get_field_position(name))
         array = Value(kind, made)
@@ -190,8 +190,8 @@ class Arrays(Values):
             raise TranslationError("entries of a read-only array are assigned")
         data, _, size = self.parts(array)
         entry = self.in_memory(value, array.kind.dtype)
-        with cgutils.for_range(self.builder, size) as loop:
-            self.builder.store(entry, self.builder.gep(data, [loop.index]))
+        with counted(self.builder, size) as k:
+            self.builder.store(entry, self.builder.gep(data, [k]))
 
     def allocate(self, cleared: bool, shape: Any, dtype: Any = np.float64) -> Value:
         """Memory for an array; it ends where this statement is met again, or with the function."""
@@ -212,7 +212,7 @@ class Arrays(Values):
         start = builder.and_(builder.add(builder.ptrtoint(taken, I64), I64(LINE - 1)), I64(-LINE))
         memory = builder.inttoptr(start, BYTES)
         if cleared:
-            cgutils.memset(builder, memory, n_bytes, 0)
+            zero_bytes(builder, memory, n_bytes)
         element = self.context.get_value_type(kind)
         return self.array(kind, self.builder.bitcast(memory, element.as_pointer()), extents)
 

@@ -20,6 +20,7 @@ from ensemble._compile.loops.arrays import Arrays
 from ensemble._compile.loops.native_call import ARRAYS
 from ensemble._compile.loops.scope import Scope, Span, TranslationError, Value, is_constant, source_of
 from ensemble._compile.loops.values import I64, SCALARS, SIGNED
+from ensemble._compile.numba_private import definition_of
 
 __all__ = ["Calls"]
 
@@ -50,7 +51,7 @@ class Calls(Arrays):
             return self.is_number(given[0], function is np.isfinite)
         if function is enumerate and isinstance(given[0], tuple):
             return tuple(enumerate(given[0]))
-        if hasattr(function, "_defn"):
+        if definition_of(function) is not None:
             return self.intrinsic(node, function, given)
         if isinstance(function, functools.partial):
             return function(*given)
@@ -96,7 +97,7 @@ class Calls(Arrays):
         """An operation of `lanes/`, which are intrinsic functions of Numba."""
         if function is called:
             raise self.refused(node)
-        found = function._defn(self.typing, *map(self.kind_of, given))
+        found = definition_of(function)(self.typing, *map(self.kind_of, given))
         if found is None:
             raise self.refused(node, str([*map(self.kind_of, given)]))
         signature, codegen = found

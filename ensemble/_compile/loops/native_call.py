@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from llvmlite import binding, ir
 from numba import types
-from numba.core import cgutils
+
+from ensemble._compile.instructions import declared, stack_slot
 
 __all__ = [
     "ALL_THREADS",
@@ -164,7 +165,7 @@ def flat_types(kinds: Sequence[Any]) -> list[Any]:
 def python_function(module: ir.Module, name: str) -> Any:
     """One of `PYTHON` as a function that `module` declares."""
     result, arguments = PYTHON[name]
-    return cgutils.get_or_insert_function(module, ir.FunctionType(result, arguments), name)
+    return declared(module, ir.FunctionType(result, arguments), name)
 
 
 class _Arguments:
@@ -236,7 +237,7 @@ def write_run(module: ir.Module, kinds: Sequence[Any], flat: list[Any], count: A
     taken.test(builder.icmp_signed("==", error, ir.Constant(BYTES, None)))
     state = builder.call(python_function(module, "PyEval_SaveThread"), [])
     whole = builder.call(count, taken.values)
-    numbers = cgutils.get_or_insert_function(module, ir.FunctionType(I64, []), "get_num_threads")
+    numbers = declared(module, ir.FunctionType(I64, []), "get_num_threads")
     with builder.if_else(builder.icmp_signed("==", run.args[2], I64(ALL_THREADS))) as (all_threads, one_thread):
         with all_threads:
             several = builder.call(numbers, [])
@@ -264,12 +265,12 @@ def _share(builder: Any, flat: list[Any], part: Any, values: list[Any], whole: A
     """Call `part` on every thread with its part of ``range(whole)``."""
     module = builder.module
     layout = ir.LiteralStructType([I64, I64, *flat])
-    task = cgutils.alloca_once(builder, layout)
+    task = stack_slot(builder, layout)
     for k, value in enumerate((whole, threads, *values)):
         builder.store(value, builder.gep(task, [I64(0), I32(k)]))
-    first, step, size = (cgutils.alloca_once_value(builder, value) for value in (I64(0), I64(1), threads))
+    first, step, size = (stack_slot(builder, value.type, value) for value in (I64(0), I64(1), threads))
     kind = ir.FunctionType(ir.VoidType(), [BYTES] * 5 + [I64] * 3)
-    schedule = cgutils.get_or_insert_function(module, kind, "numba_parallel_for")
+    schedule = declared(module, kind, "numba_parallel_for")
     places = [_thread(module, layout, part), first, size, step, task]
     builder.call(schedule, [*(builder.bitcast(place, BYTES) for place in places), I64(0), I64(1), threads])
 

@@ -10,7 +10,6 @@ from typing import Any
 import numba
 from llvmlite import ir
 from numba import types
-from numba.core.compiler_lock import global_compiler_lock
 
 from ensemble._compile.cache_folder import ROOT, digest_of
 from ensemble._compile.kernel_cache import COMMON, folder_of
@@ -19,6 +18,7 @@ from ensemble._compile.loops.scope import Scope, TranslationError, Value, source
 from ensemble._compile.loops.statements import Statements
 from ensemble._compile.loops.values import I64, SIGNED
 from ensemble._compile.machine_code import Code, Module, kept_code
+from ensemble._compile.numba_private import SYMBOLS, compiler_lock, contexts, symbols_known
 
 __all__ = ["last_loop", "loop_code", "loop_module"]
 
@@ -99,10 +99,15 @@ def _argument(body: Statements, kind: Any, values: Any) -> Any:
 
 
 def loop_code(function: Any, kinds: Sequence[Any], alone: bool) -> Code:
-    """The machine code of ``run`` and ``part`` of `loop_module`, which is kept on disk."""
+    """The machine code of ``run`` and ``part`` of `loop_module`, which is kept on disk.
+
+    Without a name of Numba that it needs, a loop is not translated.
+    """
     numba.get_num_threads()  # starts the threads, to whose functions the code refers
+    if contexts() is None or not symbols_known():
+        raise TranslationError(f"this Numba lacks its contexts of code, or one of {', '.join(SYMBOLS)}")
     declare_python_functions()
-    with global_compiler_lock:
+    with compiler_lock():
         key = _key(function, kinds)
         text = "" if key else loop_module(function, kinds, alone)
         make = lambda: Module(text or loop_module(function, kinds, alone), (), has_loops=True)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import registry
 
 from ensemble._compile.blocks import Blocks
 from ensemble._compile.lanes.types import OPERATORS, Lanes, fill_lanes, lanes_among
 from ensemble._compile.loops.scope import Scope, TranslationError, Value, is_constant
+from ensemble._compile.numba_private import contexts
 
 __all__ = ["BYTES", "I1", "I64", "SCALARS", "SIGNED", "UNSIGNED", "Values"]
 
@@ -51,7 +51,9 @@ class Values(Blocks):
     def __init__(self, made: ir.Function, scope: Scope) -> None:
         super().__init__(made)
         self.first = self.builder.block
-        self.context, self.typing = registry.cpu_target.target_context, registry.cpu_target.typing_context
+        both = contexts()
+        assert both is not None, "without them nothing is translated"
+        self.context, self.typing = both
         self.scope = scope
 
     def refused(self, node: ast.AST, why: str = "") -> TranslationError:
