@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from llvmlite import binding
 from numba import config
@@ -19,13 +20,14 @@ def target() -> tuple[str, str, str]:
 
     Numba's settings NUMBA_CPU_NAME, NUMBA_CPU_FEATURES and NUMBA_ENABLE_AVX hold, as for functions that it compiles.
     """
+    settings: dict[str, Any] = vars(config)
     features = binding.get_host_cpu_features()
-    if not config.ENABLE_AVX:
+    if not settings.get("ENABLE_AVX", True):
         features.update({name: False for name in features if name.startswith("avx")})
-    given = config.CPU_FEATURES
+    given = settings.get("CPU_FEATURES")
     return (
         binding.get_process_triple(),
-        config.CPU_NAME or binding.get_host_cpu_name(),
+        settings.get("CPU_NAME") or binding.get_host_cpu_name(),
         features.flatten() if given is None else given,
     )
 
