@@ -19,7 +19,9 @@ from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
 from ensemble.uq.sensitivity.chaos import chaos
 from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
-from ensemble.uq.sensitivity.indices import ShapleyEffects, SobolIndices
+from ensemble.uq.sensitivity.given_data import GivenDataIndices, given_data
+from ensemble.uq.sensitivity.indices import MorrisEffects, ShapleyEffects, SobolIndices
+from ensemble.uq.sensitivity.morris import morris
 from ensemble.uq.sensitivity.shapley import shapley_effects
 from ensemble.uq.sensitivity.sobol_indices import sobol_indices
 from ensemble.uq.store.source_digest import source_digest
@@ -39,6 +41,7 @@ __all__ = [
     "Categorical",
     "ChaosExpansion",
     "Gauss",
+    "GivenDataIndices",
     "Group",
     "Halton",
     "InputSamples",
@@ -48,6 +51,7 @@ __all__ = [
     "McmcResult",
     "Mixture",
     "MonteCarlo",
+    "MorrisEffects",
     "MultilevelResult",
     "OutputError",
     "Outputs",
@@ -67,8 +71,10 @@ __all__ = [
     "VectorizedModel",
     "chaos",
     "fields",
+    "given_data",
     "kalman_inversion",
     "mcmc",
+    "morris",
     "multilevel",
     "open_study",
     "plan",

@@ -36,7 +36,7 @@ class ChaosExpansion:
     n_samples, n_terms : int
     condition_number : float, dimensionless
         In the 1-norm, of the triangular factor of the design or of the Gram matrix of a quadrature.
-    method : {"regression", "quadrature"}
+    method : {"regression", "sparse", "quadrature"}
     notes : tuple of str
     """
 
@@ -120,6 +120,60 @@ class ChaosExpansion:
         """
         groups = self._groups()
         return {name: self._shares(name, groups) for name in self.outputs}
+
+    @property
+    def second(self) -> dict[str, np.ndarray]:
+        """The parts of the variance that pairs of inputs explain beyond each alone, by output name.
+
+        Shape (n_inputs, n_inputs, \\*shape), dimensionless, symmetric; NaN on the diagonal and for constant outputs.
+
+        Raises
+        ------
+        ValueError
+            If different inputs are correlated; components of one may be.
+        """
+        groups = self._groups()
+        n, pairs = len(groups), np.sum(groups, axis=0) == 2
+        both = (groups[:, None] & groups[None] & pairs).reshape(n * n, -1)
+        found = {}
+        for name in self.outputs:
+            shares = self._shares(name, both)
+            shares = shares.reshape(n, n, *shares.shape[1:])
+            shares[np.arange(n), np.arange(n)] = np.nan
+            found[name] = shares
+        return found
+
+    def closed(self, name: str, inputs: Any) -> np.ndarray:
+        """The part of an output's variance that some inputs explain together, alone and with each other.
+
+        Parameters
+        ----------
+        name : str
+            Name of the output.
+        inputs : sequence of str
+            Names of inputs.
+
+        Returns
+        -------
+        ndarray, shape `shape`, dimensionless
+            The closed Sobol' index; NaN for constant outputs.
+
+        Raises
+        ------
+        KeyError, ValueError
+            If there is no such output or input; if different inputs are correlated.
+        """
+        self._named(name, "closed")
+        names = [inputs] if isinstance(inputs, str) else list(inputs)
+        unknown = [one for one in names if one not in self.inputs]
+        if unknown:
+            wanted = f"be among {', '.join(self.inputs)}"
+            raise KeyError(message("ChaosExpansion.closed", "inputs", wanted, ", ".join(map(repr, unknown))))
+        groups = self._groups()
+        others = np.array([one not in names for one in self.inputs])
+        chosen = np.any(groups, axis=0) & ~np.any(groups[others], axis=0)
+        share: np.ndarray = self._shares(name, chosen[None])[0]
+        return share
 
     def _groups(self) -> np.ndarray:
         """Which inputs take part in each term."""

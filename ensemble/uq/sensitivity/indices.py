@@ -13,7 +13,7 @@ from ensemble.uq.store.axes import default_names
 from ensemble.uq.study.dataset import axes_of
 from ensemble.uq.study.declared import Outputs
 
-__all__ = ["SensitivityIndices", "ShapleyEffects", "SobolIndices"]
+__all__ = ["MorrisEffects", "SensitivityIndices", "ShapleyEffects", "SobolIndices"]
 
 
 class SensitivityIndices:
@@ -226,11 +226,12 @@ class SensitivityIndices:
         values = {kind: (self._values[kind][name], self._half_widths[kind][name]) for kind in self.kinds}
         return plot_along(values, self.inputs, along, ax, self._declared, self._dims[name])
 
+    def _head(self) -> str:
+        rows = f"{self.n_used} of {self.n_rows} rows, {self.n_samples} samples"
+        return f"{type(self).__name__}: {rows}, intervals of {100 * self.level:g} %"
+
     def __repr__(self) -> str:
-        lines = [
-            f"{type(self).__name__}: {self.n_used} of {self.n_rows} rows, {self.n_samples} samples, "
-            f"intervals of {100 * self.level:g} %"
-        ]
+        lines = [self._head()]
         width = max(len(name) for name in self.inputs)
         for name in self.outputs:
             shape = self._moments[name][0].shape
@@ -297,3 +298,32 @@ class ShapleyEffects(SensitivityIndices):
     def effects(self) -> dict[str, np.ndarray]:
         """Shapley effects by output name, shape (n_inputs, \\*shape)."""
         return self._values["effect"]
+
+
+class MorrisEffects(SensitivityIndices):
+    """Elementary effects of every output, by `morris`, in its unit.
+
+    Attributes
+    ----------
+    mu_star, mu, sigma : dict of str to ndarray
+        By output name, shape (n_inputs, \\*shape), units of the output: the mean of the sizes of the effects, their
+        mean, and their standard deviation.
+    """
+
+    __doc__ += (SensitivityIndices.__doc__ or "").partition("----------\n")[2]
+    kinds = ("mu_star", "mu", "sigma")
+
+    @property
+    def mu_star(self) -> dict[str, np.ndarray]:
+        """Means of the sizes of the effects by output name, shape (n_inputs, \\*shape)."""
+        return self._values["mu_star"]
+
+    @property
+    def mu(self) -> dict[str, np.ndarray]:
+        """Means of the effects by output name, shape (n_inputs, \\*shape)."""
+        return self._values["mu"]
+
+    @property
+    def sigma(self) -> dict[str, np.ndarray]:
+        """Standard deviations of the effects by output name, shape (n_inputs, \\*shape)."""
+        return self._values["sigma"]

@@ -15,7 +15,7 @@ from ensemble.uq.inputs.vector import rows_product
 from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.samplers.sampler import Sampler
 
-__all__ = ["PermutedRows", "PickFreezeRows", "Rows"]
+__all__ = ["MorrisRows", "PermutedRows", "PickFreezeRows", "Rows"]
 
 RANDOM_REPLICATES = 8
 """Rows of independent points are dealt into so many replicates, whose spread gives intervals."""
@@ -148,3 +148,45 @@ class PermutedRows(Rows):
     def description(self) -> dict[str, Any]:
         """The name, the sampler of the rows, and the order of the inputs."""
         return super().description() | {"inputs": [[part.start, part.stop] for part in self.germs]}
+
+
+class MorrisRows(Rows):
+    """Rows of elementary effects: a path through the unit cube, along which one input after the other is moved.
+
+    The path starts at a level ``(k + 1/2) / n_levels`` of each germ. Every germ moves by half the cube, up or down,
+    whichever stays inside: all levels are equally frequent at both ends. Part j is the point after j inputs, in the
+    order of a random permutation.
+    """
+
+    name = "morris"
+
+    def __init__(self, sampler: Any, germs: list[slice], n_germs: int, n_levels: int, function: str) -> None:
+        super().__init__(sampler, n_germs + len(germs), function)
+        self.germs = germs
+        self.n_germs = n_germs
+        self.n_levels = n_levels
+        self.n_parts = len(germs) + 1
+
+    def orders(self, points: np.ndarray) -> np.ndarray:
+        """The permutation of the inputs in each row: the order of the last columns of its point."""
+        return np.argsort(points[:, self.n_germs :], axis=1, kind="stable")
+
+    def signs(self, points: np.ndarray) -> np.ndarray:
+        """The direction in which each input moves: that of its first germ, 1 up and -1 down."""
+        return np.where(points[:, [part.start for part in self.germs]] < 0.5, 1.0, -1.0)
+
+    def _parts(self, points: np.ndarray, place: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        start = (np.floor(points[:, : self.n_germs] * self.n_levels) + 0.5) / self.n_levels
+        end = np.where(start < 0.5, start + 0.5, start - 0.5)
+        step = np.argsort(self.orders(points), axis=1)  # the part before which an input moves
+        widths = [part.stop - part.start for part in self.germs]
+        moved = np.zeros((len(place), self.n_germs), dtype=bool)
+        columns = np.concatenate([np.arange(self.n_germs)[part] for part in self.germs])
+        moved[:, columns] = np.repeat(step[place] < parts[:, None], widths, axis=1)
+        result: np.ndarray = np.where(moved, end[place], start[place])
+        return result
+
+    def description(self) -> dict[str, Any]:
+        """The name, the sampler of the rows, the levels and the inputs."""
+        inputs = [[part.start, part.stop] for part in self.germs]
+        return super().description() | {"levels": self.n_levels, "inputs": inputs}

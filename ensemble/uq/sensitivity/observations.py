@@ -1,0 +1,47 @@
+"""Samples of inputs with their outputs, from a study or as they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import kind_of, message, require
+from ensemble.uq.inputs.samples import InputSamples
+from ensemble.uq.study.outputs import named_outputs
+from ensemble.uq.study.result import UqResult
+
+__all__ = ["observations"]
+
+
+def observations(
+    study: Any, outputs: Any, function: str
+) -> tuple[InputSamples, dict[str, np.ndarray], tuple[str, ...]]:
+    """Samples, real outputs ``(*shape, n_samples)``, and what was left out."""
+    notes: tuple[str, ...] = ()
+    if isinstance(study, UqResult):
+        require(outputs is None, function, "outputs", "be None for a UqResult", kind_of(outputs))
+        samples: InputSamples = study.inputs
+        values = {name: np.asarray(study.samples(name).samples) for name in study.names}
+        if study.n_failed:
+            notes = (f"{study.n_failed} of {study.n_done} samples failed and are left out.",)
+    elif isinstance(study, InputSamples):
+        samples = study
+        if outputs is None:
+            raise TypeError(message(function, "outputs", "be given with InputSamples", None))
+        values = named_outputs(outputs, samples.n_samples, function, arrays=True)
+        finite = np.ones(samples.n_samples, dtype=bool)
+        for array in values.values():
+            finite &= np.all(np.isfinite(array.reshape(-1, samples.n_samples)), axis=0)
+        if not np.all(finite):
+            notes = (f"{np.sum(~finite)} of {finite.size} samples are not finite and are left out.",)
+            samples = samples.take(finite)
+            values = {name: array[..., finite] for name, array in values.items()}
+    else:
+        wanted = "be a UqResult or InputSamples"
+        raise TypeError(message(function, "study", wanted, kind_of(study)))
+    for name, array in values.items():
+        if array.dtype.kind == "c":
+            advice = "Take its real and imaginary part."
+            raise TypeError(message(function, f"output {name!r}", "be real", f"dtype {array.dtype}", advice))
+    return samples, {name: np.asarray(array, dtype=np.float64) for name, array in values.items()}, notes
