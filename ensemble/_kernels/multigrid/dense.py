@@ -5,13 +5,11 @@ Bytes of a product: ``8 n^2 S``, the inverse read once.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import scipy.linalg
-from threadpoolctl import ThreadpoolController
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._blas import one_blas_thread
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.memory import empty_like
@@ -87,12 +85,6 @@ def _(matrix, x, out):
 
 
 # --- inverses
-@functools.cache
-def _blas() -> ThreadpoolController:
-    """The handle on the threads of the BLAS that is loaded."""
-    return ThreadpoolController()
-
-
 @kernel
 def dense_inverses(rows, columns, values, n, out):
     """The inverse of the matrix with ``values[k, s]`` at (rows[k], columns[k]), for every sample.
@@ -102,7 +94,7 @@ def dense_inverses(rows, columns, values, n, out):
     finite gets NaN.
     """
     given = to_numpy(values)
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         inverses = [inverse_of(dense_of(rows, columns, given[:, s], n)) for s in range(given.shape[1])]
     return into(out, asarray_like(np.stack(inverses, axis=2).astype(given.dtype), values))
 
@@ -111,7 +103,7 @@ def dense_inverses(rows, columns, values, n, out):
 def _(rows, columns, values, n, out):
     n_samples = values.shape[1]
     inverses = empty((n_samples, n * n), np.float64)
-    with _blas().limit(limits=1, user_api="blas"):  # matrices this small are slower on many threads
+    with one_blas_thread():
         for s in range(n_samples):
             inverses[s] = inverse_of(dense_of(rows, columns, values[:, s], n)).reshape(-1)
     out = output(out, (n, n, n_samples), values.dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from ensemble._blas import one_blas_thread
 from ensemble._check import integer, kind_of, message, one_of, positive, require, warn_caller
 from ensemble.scalar import Ensemble, sample_var
 from ensemble.uq.inputs.inputs import Inputs
@@ -145,7 +146,8 @@ def chaos(
         missed = errors
     elif method == "sparse":
         require(weights is None, "chaos", "study", "have samples of equal weight for sparse terms", "weights")
-        coefficients, errors, missed, condition = _sparse(design, flat, polynomials.indices.sum(axis=1))
+        with one_blas_thread():
+            coefficients, errors, missed, condition = _sparse(design, flat, polynomials.indices.sum(axis=1))
     else:
         coefficients, errors, missed, condition = _least_squares(design, weights, flat)
     for name, array in flat.items():
