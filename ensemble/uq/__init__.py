@@ -19,6 +19,7 @@ from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
 from ensemble.uq.sensitivity.chaos import chaos
 from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
+from ensemble.uq.sensitivity.gaussian_process import GaussianProcess, gaussian_process
 from ensemble.uq.sensitivity.given_data import GivenDataIndices, given_data
 from ensemble.uq.sensitivity.indices import MorrisEffects, ShapleyEffects, SobolIndices
 from ensemble.uq.sensitivity.morris import morris
@@ -41,6 +42,7 @@ __all__ = [
     "Categorical",
     "ChaosExpansion",
     "Gauss",
+    "GaussianProcess",
     "GivenDataIndices",
     "Group",
     "Halton",
@@ -71,6 +73,7 @@ __all__ = [
     "VectorizedModel",
     "chaos",
     "fields",
+    "gaussian_process",
     "given_data",
     "kalman_inversion",
     "mcmc",
