@@ -9,6 +9,7 @@ from ensemble.uq.algorithms.result import AlgorithmError
 from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
+from ensemble.uq.inputs.observed import EmpiricalCopula, Kde
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.vector import Vector
 from ensemble.uq.samplers.latin_hypercube import LatinHypercube
@@ -41,6 +42,7 @@ __all__ = [
     "AlgorithmError",
     "Categorical",
     "ChaosExpansion",
+    "EmpiricalCopula",
     "Gauss",
     "GaussianProcess",
     "GivenDataIndices",
@@ -49,6 +51,7 @@ __all__ = [
     "InputSamples",
     "Inputs",
     "InversionResult",
+    "Kde",
     "LatinHypercube",
     "McmcResult",
     "Mixture",
