@@ -136,7 +136,7 @@ class EmpiricalCopula(Variable):
     data : array_like, shape (n, d)
         Observations of all components together, a row for each.
     marginals : sequence of d distributions, optional
-        Of one number each: frozen ones of `scipy.stats`, or of this package. Default: the `Kde` of each column.
+        Distributions of one number each, of `scipy.stats` or of this package. Default: the `Kde` of each column.
 
     Raises
     ------

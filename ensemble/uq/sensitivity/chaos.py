@@ -19,6 +19,7 @@ from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
 from ensemble.uq.sensitivity.observations import observations
 from ensemble.uq.sensitivity.sparse_terms import chosen_terms, nested_error
 from ensemble.uq.study.declared import Outputs
+from ensemble.uq.study.intervals import check_level
 from ensemble.uq.study.result import UqResult
 
 __all__ = ["chaos"]
@@ -48,6 +49,9 @@ def chaos(
     norm: float = 1.0,
     basis: str = "marginal",
     method: str = "auto",
+    n_resamples: int = 0,
+    seed: int = 0,
+    level: float = 0.95,
 ) -> ChaosExpansion:
     """A polynomial chaos expansion of every output: mean, variance, Sobol' indices and predictions from coefficients.
 
@@ -70,6 +74,13 @@ def chaos(
         Least squares, one factorisation for all outputs; least squares with the terms that each entry of an output
         needs, chosen among those up to `degree` [2]_; or sums over the points of `Gauss` or `SparseGrid` with their
         weights. "auto": quadrature where the samples are the points of a rule, else least squares with all terms.
+    n_resamples : int
+        Bootstrap resamples of the samples, which give `ChaosExpansion.interval`; 0 for none, 100 are usual. Sparse
+        expansions keep their terms.
+    seed : int
+        Seed of the resamples.
+    level : float in (0, 1), dimensionless
+        Probability of the intervals.
 
     Returns
     -------
@@ -124,6 +135,8 @@ def chaos(
     require(norm <= 1.0, "chaos", "norm", "be at most 1", norm)
     one_of(basis, ("marginal", "hermite"), "chaos", "basis")
     one_of(method, ("auto", "regression", "sparse", "quadrature"), "chaos", "method")
+    n_resamples = integer(n_resamples, "chaos", "n_resamples", minimum=0)
+    level = check_level(level, "chaos")
     require(inputs.n_germs > 0, "chaos", "inputs", "have one that is not constant", repr(inputs))
     samples, values, notes = observations(study, outputs, "chaos")
     require(samples.names == inputs.names, "chaos", "study", "have samples of the inputs", ", ".join(samples.names))
@@ -153,12 +166,36 @@ def chaos(
     for name, array in flat.items():
         set_constants(coefficients[name], array)
     notes += variance_notes(coefficients, flat, weights, errors, missed)
-    return ChaosExpansion(
+    expansion = ChaosExpansion(
         inputs, polynomials, {name: array.shape[:-1] for name, array in values.items()}, coefficients, errors,
         method=method, n_samples=samples.n_samples, condition_number=condition, notes=notes,
         declared=Outputs(study.coordinates, units=study.units) if isinstance(study, UqResult) else None,
         dims=study.dims if isinstance(study, UqResult) else None,
     )  # fmt: skip
+    if n_resamples:
+        require(
+            method != "quadrature" and weights is None, "chaos", "n_resamples", "be 0 for weighted samples", n_resamples
+        )
+        rng = np.random.default_rng(seed)
+        draws = (rng.integers(samples.n_samples, size=samples.n_samples) for _ in range(n_resamples))
+        expansion.set_intervals((_refitted(design[:, draw], flat, draw, coefficients) for draw in draws), level)
+    return expansion
+
+
+def _refitted(design: np.ndarray, values: Coefficients, draw: np.ndarray, coefficients: Coefficients) -> Coefficients:
+    """Coefficients of the same terms from a resample; `design` is that of the resample."""
+    found = {}
+    for name, array in values.items():
+        fitted = np.zeros_like(coefficients[name])
+        used = coefficients[name] != 0.0
+        patterns, kind = np.unique(used, axis=1, return_inverse=True)
+        for k, terms in enumerate(patterns.T):
+            entries = np.flatnonzero(kind.ravel() == k)
+            if terms.any():
+                solution = np.linalg.lstsq(design[terms].T, array[entries][:, draw].T, rcond=None)[0]
+                fitted[np.ix_(terms, entries)] = solution
+        found[name] = fitted
+    return found
 
 
 def set_constants(coefficients: np.ndarray, values: np.ndarray) -> None:

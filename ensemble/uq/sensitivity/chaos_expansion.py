@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
-from ensemble._check import message, real_array, require
+from ensemble._check import message, one_of, real_array, require
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.samples import InputSamples, values_of
 from ensemble.uq.sensitivity.chaos_basis import Basis
 from ensemble.uq.study.declared import Outputs
 
 __all__ = ["ChaosExpansion"]
+
+KINDS = ("first", "total", "mean", "std")
+"""Numbers of an output that have intervals."""
 
 
 class ChaosExpansion:
@@ -67,6 +71,7 @@ class ChaosExpansion:
         self.loo_error = {name: errors[name].reshape(shape) for name, shape in shapes.items()}
         self._basis = basis
         self._inputs = inputs
+        self._half_widths: dict[tuple[str, str], np.ndarray] = {}
         self._declared, self._dims = Outputs() if declared is None else declared, dict(dims or {})
 
     def _named(self, name: str, method: str) -> np.ndarray:
@@ -174,6 +179,58 @@ class ChaosExpansion:
         chosen = np.any(groups, axis=0) & ~np.any(groups[others], axis=0)
         share: np.ndarray = self._shares(name, chosen[None])[0]
         return share
+
+    def _of_kind(self, name: str, kind: str) -> np.ndarray:
+        if kind in ("mean", "std"):
+            value: np.ndarray = getattr(self, kind)(name)
+            return value
+        groups = self._groups()
+        return self._shares(name, groups if kind == "total" else groups & (np.sum(groups, axis=0) == 1))
+
+    def set_intervals(self, resampled: Iterable[Mapping[str, np.ndarray]], level: float) -> None:
+        """Take intervals from the spread of the same numbers with coefficients of resamples."""
+        kinds = KINDS if not self._inputs.copula.between else ("mean", "std")
+        wanted = [(name, kind) for name in self.outputs for kind in kinds]
+        sums = {each: np.zeros((2, *self._of_kind(*each).shape)) for each in wanted}
+        count, own = 0, self.coefficients
+        for coefficients in resampled:
+            count += 1
+            self.coefficients = {name: coefficients[name].reshape(own[name].shape) for name in own}
+            for each in wanted:
+                value = self._of_kind(*each)
+                sums[each] += value, value * value
+            self.coefficients = own
+        factor = float(ndtri(0.5 + 0.5 * level))
+        for each, (total, squares) in sums.items():
+            variance = np.maximum(squares - total * total / count, 0.0) / max(count - 1, 1)
+            self._half_widths[each] = factor * np.sqrt(variance) if count > 1 else np.full_like(total, np.nan)
+
+    def interval(self, name: str, kind: str = "first") -> tuple[np.ndarray, np.ndarray]:
+        """The interval of an output's index, mean or deviation, from bootstrap resamples of the samples.
+
+        Parameters
+        ----------
+        name : str
+            Name of the output.
+        kind : {"first", "total", "mean", "std"}
+
+        Returns
+        -------
+        low, high : ndarray, shape (n_inputs, *shape) of indices, else `shape`
+            They hold what is uncertain for lack of samples, not what the polynomials miss, `loo_error`.
+
+        Raises
+        ------
+        KeyError, ValueError
+            If there is no such output or kind; if `chaos` was called without `n_resamples`.
+        """
+        self._named(name, "interval")
+        one_of(kind, KINDS, "ChaosExpansion.interval", "kind")
+        value = self._of_kind(name, kind)
+        known = (name, kind) in self._half_widths
+        require(known, "ChaosExpansion.interval", "chaos", "be called with n_resamples", "none", "100 are usual.")
+        half = self._half_widths[name, kind]
+        return value - half, value + half
 
     def _groups(self) -> np.ndarray:
         """Which inputs take part in each term."""

@@ -78,6 +78,26 @@ def test_entries_of_a_field_have_terms_of_their_own_and_constants_none():
     assert found.mean("f")[2] == 3.0 and found.second["f"].shape == (2, 2, 3)
 
 
+@pytest.mark.parametrize("method", ["regression", "sparse"])
+def test_intervals_of_resamples_hold_the_exact_indices(method):
+    inputs = en.Inputs(a=stats.norm(), b=stats.norm())
+    first, total = np.array([0.5, 0.25]), np.array([0.75, 0.5])  # y = a + a b / sqrt(2) + ..., variances 1, 1/2, 1/2
+    inside = []
+    for seed in range(30):
+        x = inputs.samples(128, seed=seed, sampler="monte_carlo")
+        noise = 0.15 * np.random.default_rng(seed).normal(size=128)
+        y = x.a.samples + np.sqrt(0.5) * (x.b.samples + x.a.samples * x.b.samples) + noise
+        found = en.uq.chaos(inputs, x, y, degree=2, method=method, n_resamples=40)
+        for kind, exact in (("first", first), ("total", total)):
+            low, high = found.interval("y", kind)
+            inside.append((low <= exact) & (exact <= high))
+    assert np.mean(inside) > 0.85
+    low, high = found.interval("y", "std")
+    assert low < found.std("y") < high
+    with pytest.raises(ValueError, match="n_resamples"):
+        en.uq.chaos(inputs, x, y, degree=2).interval("y")
+
+
 def test_a_sparse_expansion_stands_for_the_model():
     inputs = ishigami_inputs()
     found = expansion_of(ishigami, inputs, 128, degree=10)
