@@ -78,6 +78,7 @@ def test_entries_of_a_field_have_terms_of_their_own_and_constants_none():
     assert found.mean("f")[2] == 3.0 and found.second["f"].shape == (2, 2, 3)
 
 
+@pytest.mark.filterwarnings("ignore:chaos")
 @pytest.mark.parametrize("method", ["regression", "sparse"])
 def test_intervals_of_resamples_hold_the_exact_indices(method):
     inputs = en.Inputs(a=stats.norm(), b=stats.norm())
