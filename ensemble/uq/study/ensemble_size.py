@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["choose_ensemble_size"]
 
-CANDIDATES = (8, 16, 32, 64, 128, 256, 512)
+CANDIDATES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 GAIN = 0.95
 """A larger size goes on being tried while a sample takes at most this share of the time."""
 
