@@ -59,6 +59,9 @@ class AffineHierarchy(AggregationHierarchy):
     def update(self, A: Any) -> AffineHierarchy:
         """Take over the coefficients of `A`, in place; returns this.
 
+        The terms stay those that this was built for. With other values in them `A` needs a hierarchy of its own: this
+        one would still lead to its solution, in more iterations.
+
         Raises
         ------
         ValueError

@@ -84,6 +84,26 @@ def test_units_of_rows_and_columns_make_no_matrix_singular():
     np.testing.assert_allclose(result.x * columns, direct(A, np.ones(144)).x, rtol=1e-12)
 
 
+@pytest.mark.parametrize("units", [0, 20])
+def test_entries_far_below_the_others_make_no_matrix_singular(units):
+    """What assembly leaves of sums that cancel is no unit of its own; the last sample has two rows alike."""
+    rng, n, dtype = np.random.default_rng(70_013), 16, np.float32
+    for _ in range(8):
+        plain = rng.standard_normal((n, n)) * (rng.random((n, n)) < 0.3) + 4.0 * np.eye(n)[rng.permutation(n)]
+        plain[:2, :] = [[2.0] + [0.0] * (n - 1), [0.0, 3.0] + [0.0] * (n - 2)]
+        noise = np.where((rng.random((n, n)) < 0.2) & (plain == 0.0), 1e-14 * rng.standard_normal((n, n)), 0.0)
+        singular = plain * (np.arange(n) > 0)[:, None] + 2.0 * (np.arange(n)[:, None] == 0) * plain[1]
+        rows, columns = rng.integers(-units, units + 1, n), rng.integers(-units, units + 1, n)
+        scaled = [np.ldexp(a, rows[:, None] + columns).astype(dtype) for a in (plain + noise, singular)]
+        b = np.ldexp(rng.standard_normal(n), rows).astype(dtype)
+        result = direct([sp.csr_array(a) for a in scaled], b)
+        assert result.converged.tolist() == [True, False], (result, np.linalg.cond(plain))
+        expected = np.linalg.solve(plain + noise, np.ldexp(b.astype(float), -rows))
+        tolerance = 50.0 * np.finfo(dtype).eps * np.linalg.cond(plain) * np.abs(expected).max()
+        got = np.ldexp(result.x.samples[:, 0].astype(float), columns)
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=tolerance)
+
+
 def test_each_sample_has_the_condition_of_its_own_run():
     rng = np.random.default_rng(70_011)
     A = poisson((6, 6), n_samples=5)

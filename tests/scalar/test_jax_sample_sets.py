@@ -136,6 +136,68 @@ def test_transformations_and_loops_keep_the_set():
         assert [name for name, one in results.items() if one.sample_set is None] == []
 
 
+def weighted(seed):
+    weights = np.random.default_rng(seed).random(4)
+    given = SampleSet(n_samples=4, seed=seed, weights=weights / weights.sum())
+    return Ensemble(jnp.arange(8.0).reshape(2, 4), given)
+
+
+SWAPPED = jax.jit(lambda x, y: (y * 2.0, x - 1.0))
+LOOP = jax.jit(lambda x: jax.lax.scan(lambda c, _: (c * 0.5, None), x, None, length=2)[0])
+
+
+def both(x, y):
+    of_y, of_x = SWAPPED(LOOP(x), y)
+    return of_x, of_y
+
+
+CALLERS = {
+    "direct": both,
+    "jit": jax.jit(both),
+    "jit of jit": jax.jit(lambda x, y: CALLERS["jit"](x, y)),
+    "jit of parts": jax.jit(lambda x, y: (LOOP(x), SWAPPED(x, y)[0] + 0.0 * LOOP(y))),
+    "vmap": lambda x, y: jax.vmap(lambda c: both(x * c, y * c))(jnp.ones(1)),
+    "scan": lambda x, y: jax.lax.scan(lambda c, _: (both(*c), None), (x, y), None, length=1)[0],
+}
+
+CALLERS["cond"] = lambda x, y: jax.lax.cond(True, both, lambda x, y: (x, y), x, y)
+CALLERS["jit of cond"] = jax.jit(lambda x, y: CALLERS["cond"](x, y))
+
+
+def assert_sets_of_calls(*names):
+    """The inner functions were traced with other sets; results had these, or their weights in means."""
+    for seed, name in enumerate((*names, *names)):
+        x, y = weighted(2 * seed), weighted(2 * seed + 1)
+        for result, given in zip(CALLERS[name](x, y), (x, y), strict=True):
+            assert result.sample_set in (None, given.sample_set), (seed, name)
+            assert result.sample_set is not None or name in ("direct", "vmap"), (seed, name)
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_functions_traced_before_give_the_sets_of_each_caller(name):
+    assert_sets_of_calls("direct", name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", CALLERS)
+def test_64_pairs_of_callers_of_one_traced_function_have_their_own_sets(first):
+    for second in CALLERS:
+        assert_sets_of_calls(first, second)
+
+
+def test_functions_traced_before_have_the_weights_of_the_call_under_a_gradient():
+    square = jax.jit(lambda x: x * x)
+    for seed in range(3):
+        x = weighted(seed)
+        square(weighted(seed + 50))
+        found, slope = jax.value_and_grad(lambda v: jnp.sum(sample_mean(square(v))))(x)
+        weights, values = x.sample_set.weights, np.asarray(x.samples)
+        np.testing.assert_allclose(found, (weights * values**2).sum(), rtol=1e-6)
+        np.testing.assert_allclose(slope.samples, 2.0 * weights * values, rtol=1e-6)
+        means = jax.vmap(lambda c, v=x: sample_mean(square(v * c)))(jnp.ones(1))
+        np.testing.assert_allclose(means[0], (weights * values**2).sum(axis=-1), rtol=1e-6)
+
+
 def test_trees_of_results_keep_their_sets():
     f = jax.jit(lambda x: x * 2.0)
     first = f(ensemble(drawn(1)))

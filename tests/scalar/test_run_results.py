@@ -4,11 +4,13 @@ import dataclasses
 import functools
 import math
 import time
+import warnings
 from collections import Counter, OrderedDict, defaultdict
 
 import numpy as np
 import pytest
 
+from ensemble import ode
 from ensemble._containers import mapped
 from ensemble.scalar import DivergenceError, Ensemble, RunResult, SampleSet, run, shared
 from ensemble.scalar.divergence.regroup import SampleList, sample_of
@@ -347,3 +349,39 @@ def test_too_many_paths_are_named():
     assert len(run(lambda x: float(x), Ensemble(np.arange(9.0)), max_groups=9).groups) == 9
     with pytest.raises(ValueError, match="run: max_groups must be an integer of at least 1; got 0"):
         run(lambda x: x, ensemble_of(1.0), max_groups=0)
+
+
+def floors_into(kept):
+    """A function that returns `kept`, or parts of it, in every call."""
+
+    def f(v):
+        kept[0], kept[1] = math.floor(v), v
+        return kept[:2] if isinstance(kept, np.ndarray) else {"parts": kept}
+
+    return f
+
+
+@pytest.mark.parametrize("options", [{}, {"loop": True}, {"loop": False}], ids=str)
+@pytest.mark.parametrize("kept", [np.zeros(3), [0, 0]], ids=["array", "list"])
+def test_what_one_object_held_after_each_call_is_the_result(kept, options):
+    x = Ensemble(np.array([0.1, 1.3, 1.2, 2.4]))
+    with warnings.catch_warnings(action="ignore"):  # f changes what is outside
+        value = run(floors_into(kept), x, **options).value
+    first, second = value if isinstance(value, Ensemble) else value["parts"]
+    np.testing.assert_array_equal(first.samples, np.floor(x.samples))
+    np.testing.assert_array_equal(second.samples, x.samples)
+
+
+def test_an_untraceable_right_hand_side_may_return_one_list():
+    slopes = [0.0, 0.0, 0.0]
+
+    def f(t, y, p, xp):
+        slopes[:] = [-one for one in np.sort(y)]
+        return slopes
+
+    start = np.array([[1.0, 3.0], [0.5, 2.0], [2.0, 0.1]])
+    with warnings.catch_warnings(action="ignore"):
+        found = ode.solve(f, Ensemble(start), (0.0, 1.0), method="euler", step=0.5).y.samples
+    for _ in range(2):
+        start = start - 0.5 * np.sort(start, axis=0)
+    np.testing.assert_allclose(found, start, rtol=1e-15)

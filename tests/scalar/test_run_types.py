@@ -229,3 +229,31 @@ def as_new_array(call):
 )
 def test_a_value_is_no_array_to_write_into(f):
     assert_as_alone(f, NUMBERS["float64"])
+
+
+def sum_of_samples(v):
+    try:
+        return getattr(v, "samples").sum() + 0 * v  # noqa: B009  a name in a variable is found in the same way
+    except AttributeError:
+        return v + 7
+
+
+def is_ensemble(v):
+    return float(getattr(v, "sample_set", None) is not None or hasattr(v, "samples"))
+
+
+@pytest.mark.parametrize("x", [Ensemble(np.array([1.0, 2.0, -3.0])), Ensemble(np.arange(12.0).reshape(3, 4))])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda v: getattr(v, "n_samples", 0) + 0 * v,
+        lambda v: is_ensemble(v) + 0 * v,
+        sum_of_samples,
+        lambda v: [getattr(q, "n_samples", 1) * q for q in (v, 2 * v)][1],
+        lambda v: len(getattr(v, "shape", (1, 2, 3))) + 0 * v,
+        lambda v: getattr(v, "sum", lambda: 5)() + getattr(np, "sin")(v),  # noqa: B009
+        lambda v: getattr(v, "n_samples"),  # noqa: B009
+    ],
+)
+def test_getattr_finds_what_a_sample_has(f, x):
+    assert_as_alone(f, x)

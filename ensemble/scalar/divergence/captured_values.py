@@ -64,6 +64,14 @@ def _hasattr(value: Any, name: str) -> bool:
     return hasattr(type_of_sample(value) if isinstance(value, Ensemble) else value, name)
 
 
+def _getattr(value: Any, name: str, *default: Any) -> Any:
+    if not isinstance(value, Ensemble) or len(default) > 1 or hasattr(type_of_sample(value), name):
+        return getattr(value, name, *default)
+    if default:
+        return default[0]
+    raise AttributeError(f"{type_of_sample(value).__name__!r} object has no attribute {name!r}", name=name)
+
+
 def _isscalar(value: Any) -> bool:
     if isinstance(value, Ensemble):
         return issubclass(type_of_sample(value), np.generic | numbers.Number)
@@ -100,6 +108,7 @@ SUBSTITUTES: dict[int, Any] = {
     id(np.isscalar): _isscalar,
     id(isinstance): _isinstance,
     id(hasattr): _hasattr,
+    id(getattr): _getattr,
     id(type): _Type(),
     **{id(getattr(math, name)): function for name, function in OF_MATH.items()},
 }

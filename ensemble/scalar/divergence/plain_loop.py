@@ -16,7 +16,7 @@ from ensemble.scalar.divergence.side_effects import refuse_lazy
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.sample_set import SampleSet
 
-__all__ = ["PlainLoop", "as_numpy", "plain_loop"]
+__all__ = ["PlainLoop", "as_numpy", "owned", "plain_loop"]
 
 SILENT = frozenset(("warn", "ignore"))
 
@@ -95,6 +95,9 @@ class PlainLoop:
             values = self._call_each(function, self.columns(ids), ids)
         self.n_runs += len(values)
         kinds = set(map(type, values))
+        if not kinds <= ATOMS and share_memory(values):
+            values = self._call_each(lambda *row: owned(function(*row)), self.columns(ids), ids)
+            self.n_runs += len(values)
         if self.exact and not (kinds == {float} and isfinite(sum(values))):
             self._rerun_non_finite(values, ids, kinds)
             kinds = set(map(type, values))
@@ -157,6 +160,41 @@ class PlainLoop:
             s = k if ids is None else int(ids[k])
             if s not in self.errors and type(values[k]) is not np.float64:
                 values[k] = self._rerun(s)
+
+
+def owned(value: Any) -> Any:
+    """A returned value in memory of its own: `f` may return one list or array in every call, with other entries."""
+    if type(value) is np.ndarray:
+        return value.copy(order="K")
+    if type(value) is Ensemble:
+        return value.copy()
+    return mapped(owned, value) if type(value) in (list, dict, tuple) else value
+
+
+def share_memory(values: list[Any]) -> bool:
+    """Whether what different calls returned is one list, dict or array, or parts of one."""
+    if all(type(value) is np.ndarray and value.base is None for value in values):  # in a fraction of the time
+        return len(set(map(id, values))) < len(values)
+    seen: set[int] = set()
+    for value in values:
+        own = set(map(id, _memory_of(value)))
+        if not seen.isdisjoint(own):
+            return True
+        seen |= own
+    return False
+
+
+def _memory_of(value: Any) -> list[Any]:
+    """The lists, dicts and arrays that hold the entries of `value`."""
+    kind = type(value)
+    if kind is np.ndarray:
+        while type(value.base) is np.ndarray:
+            value = value.base
+        return [value] if value.size else []
+    if kind not in (list, dict, tuple):
+        return []
+    parts = [part for one in (value.values() if kind is dict else value) for part in _memory_of(one)]
+    return parts if kind is tuple else [value, *parts]
 
 
 def as_numpy(value: Any) -> Any:

@@ -18,7 +18,7 @@ from ensemble.scalar.divergence.captured_values import CapturedValues
 from ensemble.scalar.divergence.caught import judging, may_be_of_samples
 from ensemble.scalar.divergence.comparison import compared, samples_to_check
 from ensemble.scalar.divergence.paths import Follower, Stop, Task, following
-from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loop
+from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, owned, plain_loop
 from ensemble.scalar.divergence.policy import (
     POLICIES,
     Decider,
@@ -105,7 +105,7 @@ class _Runner:
         if self.n_samples > 1:
             refuse_other_samples(value, s)
         self.groups.append(Group(task.ids, task.decisions, 1, task.reason))
-        self.values.append((task.ids, value))
+        self.values.append((task.ids, owned(value)))
         return None
 
     def run_group(self, task: Task) -> None:
@@ -139,7 +139,8 @@ class _Runner:
                 self.confirm_error(Task(ids, follower.decisions), error)
             else:
                 self.groups.append(Group(ids, follower.decisions, task.ids.size))
-                self.values.append((ids, value))
+                more = self.pending or follower.deferred
+                self.values.append((ids, owned(value) if more else value))
         self.pending.extend(follower.deferred)
 
     def run_all(self) -> None:

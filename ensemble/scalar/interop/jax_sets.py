@@ -39,11 +39,15 @@ class Arguments:
 
 
 class Recent(threading.local):
-    """What a thread has done last: the keys of sets it has made, the trace it has begun, the keys it has compared."""
+    """What a thread has done last: the keys of sets it has made, the trace it has begun, the keys it has compared.
+
+    `built` counts ensembles of traced values: the arguments of a call are taken apart before the first of them is.
+    """
 
     def __init__(self) -> None:
         self.keys: list[tuple[int, weakref.ref[SampleSet]]] = []
         self.serials = itertools.count()
+        self.built = 0
         self.arguments = Arguments()
         self.compared: list[Pair] = []
         self.results: dict[int, tuple[weakref.ref[Any], SetKey]] = {}
@@ -77,12 +81,14 @@ class SetKey:
         Whether JAX keeps it for the results of later calls.
     """
 
-    __slots__ = ("arguments", "epoch", "form", "given", "number", "origin", "place", "repeated", "serial", "thread")
+    __slots__ = (
+        "arguments", "built", "epoch", "form", "given", "number", "origin", "place", "repeated", "serial", "thread"
+    )  # fmt: skip
 
     def __init__(self, given: SampleSet) -> None:
-        self.given, self.form = given, given.form if isinstance(given, TracedSet) else form_of(given)
+        self.given, self.form = given, form_of_any(given)
         self.number, self.serial, self.epoch = next(NUMBERS), next(RECENT.serials), EPOCH[0]
-        self.thread = threading.get_ident()
+        self.thread, self.built = threading.get_ident(), RECENT.built
         self.arguments: Arguments | None = None
         self.place = 0
         self.origin: SetKey | None = None
@@ -108,7 +114,9 @@ class SetKey:
         for pair in before:
             if root(pair.served.given) == root(served.given) and pair.set() != root(asked.given):
                 return False
-        before.append(Pair(served, asked.serial, asked.number, weakref.ref(root(asked.given))))
+        before.append(
+            Pair(served, asked.serial, asked.number, weakref.ref(root(asked.given)), weakref.ref(asked.given))
+        )
         del before[:-MOST_KEYS]
         return True
 
@@ -117,12 +125,16 @@ class SetKey:
 
 
 class Pair(NamedTuple):
-    """Two keys that were compared: that of a trace, and number and set of one for which the trace is to serve."""
+    """Two keys that were compared: that of a trace, and number and set of one for which the trace is to serve.
+
+    `given` is another object than `set` where the second key is that of a traced set.
+    """
 
     served: SetKey
     serial: int
     number: int
     set: weakref.ref[SampleSet]
+    given: weakref.ref[SampleSet]
 
     def is_beside(self, served: SetKey, asked: SetKey) -> bool:
         """Whether two keys may stand beside these in their structures."""
@@ -252,7 +264,10 @@ def set_of(key: SetKey | None, leaf: Any) -> SampleSet | None:
     jax = sys.modules["jax"]
     if isinstance(leaf, jax.core.Tracer):
         EPOCH[0] += 1
-        if not isinstance(key.given, TracedSet) and key.arguments is None:
+        RECENT.built += 1
+        if isinstance(key.given, TracedSet):
+            return set_in_trace(key)
+        if key.arguments is None:
             key.arguments, key.place = RECENT.arguments, RECENT.arguments.count
             key.arguments.count += 1
         return TracedSet(key)
@@ -268,6 +283,44 @@ def set_of(key: SetKey | None, leaf: Any) -> SampleSet | None:
     return None if any(one is None or (form_of(one) == key.form and one != key.given) for one in others) else key.given
 
 
+def set_in_trace(key: SetKey) -> SampleSet | None:
+    """The set of an ensemble of traced values, whose key is one of a traced set.
+
+    Where the values are those of a function that was traced before, for another call, it is that of the argument of
+    this call: its keys were compared after `key` was made with those taken apart together with the trace's own.
+    """
+    if branch := compared_with(key):
+        return branch.given()
+    source = key
+    while isinstance(source.given, TracedSet):
+        source = source.given.key
+        made = source.thread, source.built
+        call = [p for p in RECENT.compared if p.number > key.number and (p.served.thread, p.served.built) == made]
+        if call:
+            return set_of_argument(sorted(call, key=lambda p: p.serial), source)
+    return TracedSet(key)
+
+
+def compared_with(key: SetKey) -> Pair | None:
+    """The keys of a result that JAX has compared: those of the branches of `jax.lax.cond`, of which one is new."""
+    own = [p for p in RECENT.compared if p.served is key and p.set is not p.given]
+    return own[-1] if own else None
+
+
+def set_of_argument(call: list[Pair], source: SetKey) -> SampleSet | None:
+    """The set of the argument of a call at the place of `source` among those of its trace; None if it is gone."""
+    if all(p.set() == call[0].set() for p in call):
+        return call[0].given()
+    first = min(p.served.serial for p in call)
+    found = call[(source.serial - first) % len(call)].given()  # JAX takes the arguments apart more than once
+    return found if found is not None and form_of_any(found) == source.form else None
+
+
+def form_of_any(sample_set: SampleSet) -> tuple[Any, ...]:
+    """The form of a set, traced or not."""
+    return sample_set.form if isinstance(sample_set, TracedSet) else form_of(sample_set)
+
+
 def remember(x: Any, key: SetKey | None) -> None:
     """Note that an ensemble is the result of a traced function."""
     if key is not None and (key.repeated or isinstance(key.given, TracedSet)) and type(x.sample_set) is SampleSet:
@@ -280,7 +333,10 @@ def result_set(key: SetKey, result: SetKey) -> SampleSet | None:
     while isinstance(source.given, TracedSet):
         source = source.given.key
     other = key.thread != threading.get_ident()  # its results come here by calls alone
-    call = sorted((p for p in RECENT.compared if other or p.number > key.number), key=lambda p: p.serial)
+    if branch := compared_with(key):
+        return branch.set()
+    compared = [p for p in RECENT.compared if p.set is p.given]  # no results, which JAX compares after a trace
+    call = sorted((p for p in compared if other or p.number > key.number), key=lambda p: p.serial)
     if not call and not other:
         return source.given
     if source.arguments is None or source.arguments.count != len(call):

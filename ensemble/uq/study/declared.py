@@ -192,7 +192,11 @@ def _coordinate(name: str, values: Any) -> np.ndarray:
     if array.dtype.kind == "O":
         array = _of_objects(name, array)
     if array.ndim == 1 and array.dtype.kind in "iu" and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        array = array.astype(np.float64)
+        wide = array.astype(np.float64)
+        lost = [n for n, near in zip(array.tolist(), wide.tolist(), strict=True) if n != int(near)]
+        wanted, advice = "be integers below 2**63, or floats", "Give texts, or places from 0 on."
+        require(not lost, "Outputs", name, wanted, f"{lost[0] if lost else ''}, which no float equals", advice)
+        array = wide
     for kinds, dtype in (("iu", np.int64), ("f", np.float64), ("M", "M8[ns]"), ("U", None)):
         if array.dtype.kind in kinds:
             found = array.copy() if dtype is None else array.astype(dtype)

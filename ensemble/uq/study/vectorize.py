@@ -83,7 +83,8 @@ def plain_outputs(value: Any, sample: int) -> dict[str, Any]:
         if type(one) in FLOATS:
             result[name] = one
             continue
-        array = to_numpy(one) if is_array(one) and not isinstance(one, Ensemble) else np.asarray(_numbers(one))
+        given = to_numpy(one) if is_array(one) and not isinstance(one, Ensemble) else _numbers(one)
+        array = np.array(given)  # a copy: the model may return one array again and again
         if array.dtype.kind not in "biufc":
             requirement = "be a number or an array of numbers"
             raise OutputError(message("vectorize", f"output {name!r}", requirement, f"{one!r} in sample {sample}"))

@@ -88,6 +88,9 @@ def test_float32_stays():
 def test_branches_and_unknown_functions_are_named():
     with pytest.raises(TypeError, match=r"truth value must not be asked.*xp\.where"):
         jacobian_of(lambda x, xp: [x[0] if x[0] else 0.0], points(), xp=np)
+    for operation in (lambda x: x % 2.0, lambda x: 2.0 % x, lambda x: x // 2.0, lambda x: 2.0 // x):
+        with pytest.raises(TypeError, match=r"differentiation: operators must have a known derivative; got % or //"):
+            operation(Dual(np.ones(1), (np.ones(1),)))
     with pytest.raises(TypeError, match=r"differentiation: functions must have a known derivative; got floor\."):
         jacobian_of(lambda x, xp: [xp.floor(x[0])], points(), xp=np)
     assert repr(Dual(1.0, (None,)).count) == "1"

@@ -194,6 +194,7 @@ WRONG = {
     "NaT": (lambda: en.Outputs(t=np.array(["2026", "NaT"], "M8[D]")), ValueError, "not finite"),
     "far date": (lambda: en.Outputs(t=np.array(["2026", "9999"], "M8[D]")), ValueError, "dates from 1678"),
     "twice": (lambda: en.Outputs(t=[1, 2, 1]), ValueError, "1 values more than once"),
+    "beyond int64": (lambda: en.Outputs(t=np.array([2**63 + 1, 0], np.uint64)), ValueError, "integers below"),
     "mixture": (lambda: en.Outputs(t=["a", 1]), TypeError, "a mixture of kinds"),
     "complex": (lambda: en.Outputs(t=[1j]), TypeError, "dtype complex128"),
     "bools": (lambda: en.Outputs(t=[True, False]), TypeError, "dtype bool"),

@@ -101,3 +101,18 @@ def test_a_type_error_inside_the_model_fails_its_sample():
 
     result = en.propagate(en.vectorize(model), INPUTS, 64, seed=7, progress=False)
     assert 0 < result.n_failed < 64
+
+
+def test_a_model_may_return_one_array_again_and_again():
+    field, number, views, outputs = np.zeros(3), np.zeros(()), np.zeros((2, 2)), {}
+
+    def model(x):
+        field[:] = number[...] = views[:, 1] = x.load
+        outputs.update(field=field, number=number, view=views.T[1:], of_list=[x.load])
+        return outputs
+
+    x = INPUTS.samples(8, seed=1)
+    for name, found in en.vectorize(model)(x).items():
+        np.testing.assert_array_equal(found.samples, np.broadcast_to(x.load.samples, found.samples.shape), name)
+    alone = en.vectorize(lambda x: model(x)["field"])(x)["y"]
+    np.testing.assert_array_equal(alone.samples, np.broadcast_to(x.load.samples, (3, 8)))

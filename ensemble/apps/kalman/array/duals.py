@@ -58,6 +58,12 @@ class Dual:
     def __rpow__(self, other: Any) -> Dual:
         return _combined(other, self, lambda a, b: a**b, lambda a, b: (None, a**b * _log(a)))
 
+    def _without_derivative(self, other: Any) -> Dual:
+        advice = "Give the Jacobian, or take multiples off with where."
+        raise TypeError(message("differentiation", "operators", "have a known derivative", "% or //", advice))
+
+    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = _without_derivative
+
     def __neg__(self) -> Dual:
         return Dual(-self.value, tuple(None if p is None else -p for p in self.partials))
 

@@ -61,6 +61,8 @@ def _prepared(
     with agreement(comm):
         one_of(method, METHODS, function, "method")
         n_ranges = integer(n_ranges, function, "n_ranges", minimum=1)
+        free, advice = getattr(model, "diffuse", None), "Give a proper prior, or leave comm out."
+        require(free is None, function, "model", "have no diffuse states with comm", f"diffuse={free!r}", advice)
         series = aligned(model, y, mask, function)
         about = series.F.shape[-1], series.y.shape[-1], series.batch, str(series.y.dtype).split(".")[-1]
         way = _way_of(series, method)
