@@ -38,6 +38,7 @@ __all__ = [
     "needs_gradient",
     "numbers",
     "on_cpu",
+    "one_complex_type",
     "prototype",
     "synchronize",
     "to_device",
@@ -113,6 +114,21 @@ def backend_of(*arrays: Any) -> str:
     if seen == {"numba"}:
         return "numba"
     return "cuda" if seen == {"cuda"} else "reference"
+
+
+def one_complex_type(*arrays: Any) -> bool:
+    """Whether the arrays are NumPy's, their floating numbers of one complex type, the others integers or bools."""
+    found = set()
+    for array in arrays:
+        kind = type(array)
+        if kind is np.ndarray:
+            if not array.dtype.isnative or array.dtype.kind not in "iubcf":
+                return False
+            if array.dtype.kind in "cf":
+                found.add(array.dtype.char)
+        elif is_array(array):
+            return False
+    return found in ({"F"}, {"D"})
 
 
 _kinds: dict[type, Any] = {}  # the result of `_kind_of` by type: each launch on a device needs it
