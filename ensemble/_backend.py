@@ -82,19 +82,19 @@ def is_array(value: Any) -> bool:
 
 def backend_of(*arrays: Any) -> str:
     """The kernel backend for `arrays`: "numba", "cuda" or "reference". Arguments that are no arrays do not count."""
-    plain = False
+    plain = odd = False
     for array in arrays:
         kind = type(array)
         if kind is np.ndarray:
             dtype = array.dtype
             if not (dtype.char in COMPILED_CHARACTERS and dtype.isnative):
-                break
+                odd = True
             plain = True
         elif _kinds.get(kind, kind) is not None:
             break
     else:
         if plain:
-            return "numba"
+            return "reference" if odd else "numba"
     seen: set[str] = set()
     for array in arrays:
         kind = type(array)
@@ -118,17 +118,20 @@ def backend_of(*arrays: Any) -> str:
 
 def one_complex_type(*arrays: Any) -> bool:
     """Whether the arrays are NumPy's, their floating numbers of one complex type, the others integers or bools."""
-    found = set()
+    found = ""
     for array in arrays:
-        kind = type(array)
-        if kind is np.ndarray:
-            if not array.dtype.isnative or array.dtype.kind not in "iubcf":
+        if type(array) is not np.ndarray:
+            if array is not None and is_array(array):
                 return False
-            if array.dtype.kind in "cf":
-                found.add(array.dtype.char)
-        elif is_array(array):
+            continue
+        dtype = array.dtype
+        if dtype.char in "FD" and found in ("", dtype.char):
+            found = dtype.char
+        elif dtype.char in "fd" or dtype.char not in COMPILED_CHARACTERS:
             return False
-    return found in ({"F"}, {"D"})
+        if not dtype.isnative:
+            return False
+    return found != ""
 
 
 _kinds: dict[type, Any] = {}  # the result of `_kind_of` by type: each launch on a device needs it

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, is_array
+from ensemble._backend import is_array
 from ensemble._check import message
 from ensemble._compile.memory import empty_like
-from ensemble._kernels.sparse.complex_numbers import complex_of
+from ensemble._compile.registry import into
 from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsMatrix, Identity, SymmetricCrsMatrix
 from ensemble.linalg.adapt import AdaptedOperator
 from ensemble.linalg.linear_operator import LinearOperator
-from ensemble.linalg.operators import samples_of
+from ensemble.linalg.operators import product_of_parts, samples_of
 from ensemble.scalar import Ensemble
 
 __all__ = [
@@ -79,26 +79,18 @@ class RealParts(LinearOperator):
         """That of the operator."""
         return self.operator.local_shape
 
-    def _of_parts(self, x: Array, out: Array, product: Any) -> Array:
-        xp = array_namespace(x)
-        parts = [contiguous(part(x)) for part in (xp.real, xp.imag)]
-        made = complex_of(*(product(part, empty_like(part)) for part in parts))
-        if out is None:
-            return made
-        out[...] = made
-        return out
-
     def apply(self, x: Array, out: Array = None) -> Array:
         """The product on complex vectors."""
-        return self._of_parts(x, out, self.operator.apply)
+        return into(out, product_of_parts(self.operator.apply, self.n_samples == 1, x))
 
     def workspace(self, n_samples: int) -> Any:
-        """That of the operator."""
-        return self.operator.workspace(n_samples)
+        """That of the operator for the vectors that it is applied to."""
+        return self.operator.workspace(2 * n_samples if self.n_samples == 1 else n_samples)
 
     def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
         """The product with `r` as a preconditioner's."""
-        return self._of_parts(r, out, lambda part, memory: self.operator.precondition(part, memory, workspace))
+        product = lambda part: self.operator.precondition(part, empty_like(part), workspace)
+        return into(out, product_of_parts(product, self.n_samples == 1, r))
 
     def take_samples(self, samples: Any) -> RealParts:
         """The operator of the samples named."""

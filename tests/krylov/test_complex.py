@@ -8,7 +8,7 @@ import scipy.sparse.linalg
 
 from ensemble import gallery
 from ensemble.krylov import Status, bicgstab, cg, direct, gmres, minres, newton
-from ensemble.krylov._complex import RealForm, complex_parts, stacked
+from ensemble.krylov._complex import RealParts
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, Diagonal, SymmetricCrsMatrix
 from ensemble.multigrid import smoothed_aggregation
@@ -205,14 +205,14 @@ def test_what_would_lose_imaginary_parts_is_refused(rng):
         direct(A.to_scipy().toarray(), b)
 
 
-def test_real_forms_are_operators(rng):
-    A = matrices(2, False)
-    form, x = RealForm(A), numbers(rng, N, 2)
-    assert np.array_equal(complex_parts(stacked(x)), x)
-    out = np.full((2 * N, 2), np.nan)
-    assert form.apply(stacked(x), out) is out and np.array_equal(complex_parts(out), A.apply(x))
-    assert form.shape == (2 * N, 2 * N) and form.n_samples == 2 and form.dtype == np.float64
-    assert form.astype(np.float32).operator.dtype == np.complex64
-    assert np.array_equal(form.take_samples([1]).apply(stacked(x[:, 1:])), form.apply(stacked(x))[:, 1:])
-    real = RealForm(gallery.poisson((N,)))
-    assert np.array_equal(complex_parts(real.apply(stacked(x))), gallery.poisson((N,)).astype(complex).apply(x))
+@pytest.mark.parametrize("n_samples", [1, 2])
+def test_real_operators_are_applied_to_the_parts_of_complex_vectors(rng, n_samples):
+    A, x = gallery.poisson((N,), n_samples=n_samples), numbers(rng, N, 2)
+    form, out = RealParts(A, np.dtype(complex)), np.full((N, 2), np.nan + 0j)
+    expected = A.apply(x.real.copy()) + 1j * A.apply(x.imag.copy())
+    assert form.apply(x, out) is out and np.array_equal(out, expected)
+    assert np.array_equal(form.precondition(x, np.empty_like(x), form.workspace(2)), expected)
+    assert form.shape == (N, N) and form.n_samples == n_samples and form.dtype == np.complex128
+    assert form.astype(np.dtype(np.complex64)).operator.dtype == np.float32
+    last = [1] if n_samples == 2 else [0]
+    assert np.array_equal(form.take_samples(last).apply(x[:, 1:].copy()), expected[:, 1:])
