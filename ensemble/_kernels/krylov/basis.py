@@ -34,6 +34,7 @@ CUDA = cuda.KernelModule(
         *(f"{name}<{which}>" for name in ("cycle_sum", "gmres_solve", "gmres_verify") for which in ("false", "true")),
     ],
     ("krylov/statuses.cuh",),
+    of_complex=("basis_dots", "basis_add", "scale"),
 )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ CUDA = cuda.KernelModule(
         "bicgstab_alpha", "bicgstab_half", "bicgstab_omega", "bicgstab_beta", "bicgstab_verify",
     ],
     ("krylov/statuses.cuh",),
+    of_complex=("dot_and_square", "bicgstab_update", "bicgstab_direction"),
 )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ CUDA = cuda.KernelModule(
         "cg_alpha", "cg_norm", "cg_change", "cg_beta", "cg_verify", "copy_chosen",
     ],
     ("krylov/statuses.cuh",),
+    of_complex=("dot", "cg_update", "cg_direction", "take_samples", "put_samples", "copy_chosen"),
 )  # fmt: skip
 
 
@@ -240,7 +241,7 @@ def _move_samples(name: str, array: Array, samples: Array, out: Array) -> Array:
         out[...] = KERNELS[name].reference(array, samples, out)
         return out
     samples = xp.astype(xp.asarray(samples), xp.int64)
-    layout = cuda.Layout("double" if array.dtype.itemsize == 8 else "float", 1, 1, 1)
+    layout = cuda.single_layout(array)
     n_moved = samples.shape[0]
     widths = (np.int32(array.shape[1]), np.int32(out.shape[1]), np.int32(n_moved))
     blocks = -(-array.shape[0] * n_moved // cuda.THREADS)

@@ -161,15 +161,17 @@ ENTRIES_AHEAD = 16  # how far ahead a transposed product prefetches entries
 STAGED_LANES = 4  # as in rows.cuh
 SHARED = ("false", "true")
 
+INSTANCES = (
+    *(f"product<{ending}, {shared}>" for ending in (SET, ADD, RESIDUAL) for shared in SHARED),
+    *(f"{name}<{shared}>" for name in ("product_dot", "product_transpose") for shared in SHARED),
+    "diagonal",
+    "sum_partials",
+)
 CUDA = cuda.KernelModule(
     "sparse/crs",
-    [
-        *(f"product<{ending}, {shared}>" for ending in (SET, ADD, RESIDUAL) for shared in SHARED),
-        *(f"{name}<{shared}>" for name in ("product_dot", "product_transpose") for shared in SHARED),
-        "diagonal",
-        "sum_partials",
-    ],
+    list(INSTANCES),
     headers=("../_compile/include/copy_engine.cuh", "sparse/rows.cuh"),
+    of_complex=INSTANCES,
 )
 
 

@@ -1,0 +1,132 @@
+"""Kernels that carry complex numbers: every implementation gives the reference's answer, and that is complex arithmetic."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ensemble._compile import cuda, numba
+from ensemble._compile.registry import one_complex_type
+from ensemble._kernels.all_kernels import KERNELS
+from ensemble._kernels.sparse.complex_numbers import magnitudes, quotients, times
+from tests import nvrtc
+from tests.cases import CASES, SEED, SUMS_DIFFER, rebuilt, results, tolerance
+
+CARRIED = sorted(name for name, k in KERNELS.items() if "numba" in k.carries_complex)
+TYPES = {"odd_samples": np.complex128, "float32": np.complex64, "one_sample": np.complex128, "wide": np.complex128}
+TYPES |= {"over_one_block": np.complex128, "no_entries": np.complex128}
+QUICK = {"spmv", "spmv_dot", "basis_add", "bicgstab_update", "minres_update"}
+
+
+def complex_numbers(argument, dtype, rng):
+    """Real arrays as real parts of complex ones; zero coefficients stay zero."""
+    if isinstance(argument, tuple):
+        return rebuilt(argument, [complex_numbers(part, dtype, rng) for part in argument])
+    if not (isinstance(argument, np.ndarray) and argument.dtype.kind == "f"):
+        return argument
+    return (argument + 1j * np.where(argument == 0, 0.0, rng.standard_normal(argument.shape))).astype(dtype)
+
+
+def complex_cases(name, labels):
+    for case in CASES[name](SEED):
+        if case.label in labels:
+            arrays = complex_numbers(case.arrays, TYPES[case.label], np.random.default_rng(SEED))
+            yield replace(case, arrays=arrays)
+
+
+def chosen(labels):
+    """Cases of all kernels: the quick ones of two labels always."""
+    found = [case for name in CARRIED for case in complex_cases(name, labels)]
+    quick = [case.kernel in QUICK and case.label in ("odd_samples", "float32") for case in found]
+    return [
+        case if always else pytest.param(case, marks=pytest.mark.slow)
+        for case, always in zip(found, quick, strict=True)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the planted NaN and infinities
+@pytest.mark.parametrize("case", chosen(TYPES), ids=str)
+def test_compiled_kernels_have_the_bits_of_the_reference(case, monkeypatch):
+    monkeypatch.setattr(numba, "WIDTHS", (32, 4, 1))
+    k = KERNELS[case.kernel]
+    assert one_complex_type(*case.arrays)
+    for got, expected in zip(results(k, case), results(k.reference, case), strict=True):
+        assert got.dtype == expected.dtype and got.dtype.kind == "c"
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("case", chosen(("odd_samples", "float32", "one_sample", "over_one_block")), ids=str)
+def test_device_kernels_have_the_bits_of_the_reference(case, on_cpu):
+    """But for sums over rows, which a device adds in another order."""
+    k = KERNELS[case.kernel]
+    if "cuda" not in k.implementations:
+        pytest.skip("no device kernel")
+    for got, expected in zip(results(k.implementations["cuda"], case), results(k.reference, case), strict=True):
+        assert got.dtype == expected.dtype
+        if case.kernel not in SUMS_DIFFER:
+            np.testing.assert_array_equal(got, expected)
+        else:
+            np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance(expected))
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    library = nvrtc.library()
+    if library is None:
+        pytest.skip("no NVRTC")
+    return library
+
+
+OF_COMPLEX = sorted(name for name, module in cuda.KERNEL_MODULES.items() if module.of_complex)
+
+
+@pytest.mark.parametrize("number, lanes, vector, offset", [
+    ("Complex<double>", 16, 1, "int"),
+    pytest.param("Complex<float>", 1, 2, "long long", marks=pytest.mark.slow),
+])  # fmt: skip
+@pytest.mark.parametrize("name", OF_COMPLEX)
+def test_nvrtc_compiles_the_kernels_of_complex_numbers(compiler, name, number, lanes, vector, offset):
+    family = cuda.KERNEL_MODULES[name]
+    options = cuda.Layout(number, lanes, vector, 0).options(offset)
+    assert nvrtc.compiled(compiler, family.source(), *options, instances=family.of_complex)
+
+
+def test_other_device_kernels_refuse_complex_numbers(on_cpu):
+    x = np.ones((4, 2), complex)
+    module = cuda.KERNEL_MODULES["krylov/vectors"]
+    with pytest.raises(TypeError, match="largest: arrays on a device must be real; got complex numbers"):
+        module.function("largest", cuda.layout_of(2, x), False)
+    assert len(OF_COMPLEX) == 4
+
+
+def test_first_factors_of_inner_products_are_conjugated(rng):
+    x, y = rng.standard_normal((2, 9, 3)) + 1j * rng.standard_normal((2, 9, 3))
+    inner = np.sum(x.conj() * y, axis=0)
+    np.testing.assert_allclose(KERNELS["dot"](x, y, None), inner, rtol=1e-14)
+    np.testing.assert_allclose(KERNELS["basis_dots"](x[None], y, None)[0], inner, rtol=1e-14)
+    both = KERNELS["dot_and_square"](x, y)
+    np.testing.assert_allclose(both, [inner, np.sum(abs(y) ** 2, axis=0)], rtol=1e-14)
+
+
+@pytest.mark.parametrize("arrays", [
+    (np.ones(3), np.ones(3, complex)), (np.ones(3, np.complex64), np.ones(3, complex)), (np.ones(3),),
+    (np.ones(3, complex), np.ones(3, ">c16")), (np.ones(3, complex), np.ones(3, object)),
+])  # fmt: skip
+def test_mixed_types_are_left_to_the_reference(arrays):
+    assert not one_complex_type(*arrays)
+
+
+def test_arithmetic_of_complex_coefficients(rng):
+    """Bits do not depend on the shape, and quotients of any size are right."""
+    a, b = rng.standard_normal((2, 65)) + 1j * rng.standard_normal((2, 65))
+    np.testing.assert_allclose(times(a, b), a * b, rtol=1e-15, atol=1e-15)
+    for operation in (times, quotients):
+        whole = operation(a, b)
+        assert all(operation(a[k : k + 1], b[k : k + 1])[0] == whole[k] for k in range(65))
+        assert np.array_equal(operation(a.real, b.real), {times: np.multiply, quotients: np.divide}[operation](a.real, b.real))
+    for size in (1e-300, 1e-160, 1.0, 1e160, 1e300):
+        np.testing.assert_allclose(quotients(a * size, b * size), a / b, rtol=4e-15)
+        np.testing.assert_allclose(magnitudes(a * size), np.abs(a) * size, rtol=4e-16)
+    np.testing.assert_allclose(quotients(a, b.real), a / b.real, rtol=4e-16)
+    np.testing.assert_allclose(quotients(a.real, b), a.real / b, rtol=4e-15, atol=1e-15)
