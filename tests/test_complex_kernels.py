@@ -1,4 +1,4 @@
-"""Kernels that carry complex numbers: every implementation gives the reference's answer, and that is complex arithmetic."""
+"""Kernels that carry complex numbers: every implementation gives the reference's answer."""
 
 from dataclasses import replace
 
@@ -124,7 +124,8 @@ def test_arithmetic_of_complex_coefficients(rng):
     for operation in (times, quotients):
         whole = operation(a, b)
         assert all(operation(a[k : k + 1], b[k : k + 1])[0] == whole[k] for k in range(65))
-        assert np.array_equal(operation(a.real, b.real), {times: np.multiply, quotients: np.divide}[operation](a.real, b.real))
+    assert np.array_equal(times(a.real, b.real), a.real * b.real)
+    assert np.array_equal(quotients(a.real, b.real), a.real / b.real)
     for size in (1e-300, 1e-160, 1.0, 1e160, 1e300):
         np.testing.assert_allclose(quotients(a * size, b * size), a / b, rtol=4e-15)
         np.testing.assert_allclose(magnitudes(a * size), np.abs(a) * size, rtol=4e-16)

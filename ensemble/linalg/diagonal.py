@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
+from ensemble._check import places_of, require, sample_number
 from ensemble._compile.registry import into
 from ensemble._kernels.sparse.complex_numbers import is_complex, times
-from ensemble._check import places_of, require, sample_number
 from ensemble.linalg.arithmetic import MatrixArithmetic, per_sample
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph

@@ -144,7 +144,7 @@ def product_of_parts(product: Callable[[Any], Any], shared: bool, x: Any) -> Any
 
 
 def _meeting(operator: Any, samples: Any, name: str) -> tuple[Any, Any, bool]:
-    """The operator in the type that the product has, the type to give `samples`, and whether their parts are multiplied."""
+    """The operator as the product takes it, the type to give `samples`, and whether their parts are multiplied."""
     xp, own, like = array_namespace(samples), operator.dtype, operator.reference_array
     if like is not None and array_namespace(like) is not xp:
         require_one_library(f"{name} @", "x and the matrix", samples, like)

@@ -14,8 +14,8 @@ Inside a compiled function::
 
 Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant, or lanes of that width.
 Operators work lane by lane, on two lanes of one kind or on lanes and a number; comparisons give masks, and
-``select(mask, a, b)`` selects. Further operations are in `arithmetic.py`. Complex lanes hold real and imaginary parts in
-turn (`complex_numbers.py`) and have sums, differences, products, negation and tests for equality.
+``select(mask, a, b)`` selects. Further operations are in `arithmetic.py`. Complex lanes hold real and imaginary parts
+in turn (`complex_numbers.py`) and have sums, differences, products, negation and tests for equality.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ on the array's shape. Here they are made from real and imaginary parts; real arr
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ensemble._backend import array_namespace
