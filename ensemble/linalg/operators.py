@@ -155,7 +155,7 @@ def _meeting(operator: Any, samples: Any, name: str) -> tuple[Any, Any, bool]:
             wanted = xp.real(xp.zeros((0,), dtype=dtype)).dtype
         return operator if wanted == own else operator.astype(wanted), dtype, by_parts
     if xp.isdtype(samples.dtype, "complex floating"):
-        raise TypeError(message(f"{name} @", "x", "be real", f"dtype {samples.dtype}"))
+        return operator, samples.dtype, True
     if xp.isdtype(samples.dtype, "real floating"):
         return operator, samples.dtype, False
     return operator, operator.matrix_dtype, False

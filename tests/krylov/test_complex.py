@@ -10,8 +10,16 @@ from ensemble import gallery
 from ensemble.krylov import Status, bicgstab, cg, direct, gmres, minres, newton
 from ensemble.krylov._complex import RealParts
 from ensemble.krylov._iteration import KrylovIteration
-from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, Diagonal, SymmetricCrsMatrix
-from ensemble.multigrid import smoothed_aggregation
+from ensemble.linalg import (
+    BcrsMatrix,
+    CrsGraph,
+    CrsMatrix,
+    Diagonal,
+    Factorization,
+    IncompleteFactorization,
+    SymmetricCrsMatrix,
+)
+from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
 from ensemble.scalar import Ensemble, SampleSet
 from tests.krylov.problems import equal, same
 
@@ -222,6 +230,46 @@ def test_real_hierarchies_precondition_complex_systems(rng):
     assert np.all(np.linalg.norm((b - A @ result.x).samples, axis=0) <= result.target * 1.001)
 
 
+PRECONDITIONERS = {
+    "smoothed aggregation": smoothed_aggregation, "reduction": approximate_ideal_restriction,
+    "LU": Factorization, "incomplete": IncompleteFactorization,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("n_samples", [1, 3])
+@pytest.mark.parametrize("name", PRECONDITIONERS)
+def test_each_sample_is_its_scalar_run_with_a_real_preconditioner(rng, name, n_samples):
+    laplacian = gallery.poisson((12, 12), n_samples=n_samples)
+    laplacian = CrsMatrix(laplacian.graph, laplacian.values * np.linspace(1.0, 1.3, n_samples))
+    A, M = laplacian + Diagonal(np.full(144, 0.05j)), PRECONDITIONERS[name](laplacian)
+    b = Ensemble(numbers(rng, 144, 3))
+    result = gmres(A, b, M=M)
+    assert result.converged.all() and result.iterations.max() <= 25
+    for s in range(3):
+        alone = (A, M) if n_samples == 1 else (A.sample(s), M.sample(s))
+        assert same(result, gmres(alone[0], b.sample(s), M=alone[1]), s)
+
+
+@pytest.mark.parametrize("name", list(PRECONDITIONERS)[:2])
+def test_complex_matrices_are_refused_by_what_would_drop_their_imaginary_parts(name):
+    real = gallery.poisson((12, 12))
+    A, M = real + Diagonal(np.full(144, 0.05j)), PRECONDITIONERS[name](real)
+    advice = r"A hierarchy of a real matrix, A.real say, is an M for gmres and bicgstab with a complex A\."
+    for call in (PRECONDITIONERS[name], M.update):
+        with pytest.raises(TypeError, match=r"A must be real; got dtype complex128\. " + advice):
+            call(A)
+    x = np.arange(144) + 1j
+    assert np.array_equal(np.asarray(M @ x), np.asarray(M @ x.real) + 1j * np.asarray(M @ x.imag))
+
+
+@pytest.mark.parametrize("name", list(PRECONDITIONERS)[2:])
+def test_complex_factorisations_name_what_solves_complex_systems(name):
+    A, F = gallery.poisson((12,)).astype(complex), PRECONDITIONERS[name](gallery.poisson((12,)))
+    for call in (PRECONDITIONERS[name], F.update):
+        with pytest.raises(TypeError, match="got complex128. krylov.direct, gmres and bicgstab solve complex systems"):
+            call(A)
+
+
 def test_compaction_and_coupling(rng, monkeypatch):
     narrowed, compact = [], KrylovIteration.compact
     monkeypatch.setattr(KrylovIteration, "compact", lambda self, kept: (narrowed.append(kept), compact(self, kept))[1])
@@ -295,8 +343,6 @@ def test_what_would_lose_imaginary_parts_is_refused(rng):
     A, b = matrices(1, True), numbers(rng, N)
     with pytest.raises(TypeError, match="cg: b and A must come from one array library; got array_api_strict and numpy"):
         cg(A, Ensemble(strict.asarray(b[:, None])))
-    from ensemble.linalg import Factorization
-
     with pytest.raises(TypeError, match="direct: factorization must be None where numbers are complex"):
         direct(A, b, factorization=Factorization(gallery.poisson((N,))))
     with pytest.raises(ValueError, match="direct: b must be a vector of length 24"):
