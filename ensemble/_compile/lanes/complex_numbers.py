@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-__all__ = ["compared", "conjugated", "fill", "is_pair", "product", "twice", "vector_of"]
+__all__ = ["compared", "conjugated", "fill", "is_pair", "product", "quotient", "twice", "vector_of"]
 
 I32 = ir.IntType(32)
 
@@ -53,6 +53,28 @@ def product(builder: Any, a: Any, b: Any) -> Any:
     swapped = shuffled(builder, b, nothing, [k + 1 - 2 * (k % 2) for k in range(count)])
     direct, crossed = builder.fmul(real, b), builder.fmul(imaginary, swapped)
     return _blended(builder, builder.fsub(direct, crossed), builder.fadd(direct, crossed))
+
+
+def quotient(builder: Any, a: Any, b: Any) -> Any:
+    """``a / b``, by the larger part of b (Smith 1962): no square of a part leaves the range of numbers."""
+    count, nothing = a.type.count, ir.Constant(a.type, ir.Undefined)
+    real = shuffled(builder, b, nothing, [k - k % 2 for k in range(count)])
+    imaginary = shuffled(builder, b, nothing, [k - k % 2 + 1 for k in range(count)])
+    first, second = (_magnitude(builder, part) for part in (real, imaginary))
+    by_real = builder.fcmp_ordered(">=", first, second)
+    larger, smaller = builder.select(by_real, real, imaginary), builder.select(by_real, imaginary, real)
+    ratio = builder.fdiv(smaller, larger)
+    scale = builder.fadd(larger, builder.fmul(smaller, ratio))
+    swapped = shuffled(builder, a, nothing, [k + 1 - 2 * (k % 2) for k in range(count)])
+    # by a large real part (a + b r, b - a r), by a large imaginary part (a r + b, b r - a)
+    direct = builder.select(by_real, a, builder.fmul(a, ratio))
+    crossed = builder.select(by_real, builder.fmul(swapped, ratio), swapped)
+    parts = _blended(builder, builder.fadd(direct, crossed), builder.fsub(direct, crossed))
+    return builder.fdiv(parts, scale)
+
+
+def _magnitude(builder: Any, a: Any) -> Any:
+    return builder.select(builder.fcmp_ordered("<", a, ir.Constant(a.type, None)), builder.fneg(a), a)
 
 
 def conjugated(builder: Any, a: Any) -> Any:
