@@ -8,11 +8,16 @@ import pytest
 from ensemble._compile import cuda, numba
 from ensemble._compile.registry import one_complex_type
 from ensemble._kernels.all_kernels import KERNELS
+from ensemble._kernels.direct.by_tiles import factorized_tiles, has_tiles
 from ensemble._kernels.sparse.complex_numbers import magnitudes, quotients, times
+from ensemble.gallery import poisson
+from ensemble.linalg import CrsMatrix
+from ensemble.linalg.factorization import planned
 from tests import nvrtc
 from tests.cases import CASES, SEED, SUMS_DIFFER, rebuilt, results, tolerance
 
-CARRIED = sorted(name for name, k in KERNELS.items() if "numba" in k.carries_complex)
+ELIMINATING = {"factorized", "factor_solve"}
+CARRIED = sorted(name for name, k in KERNELS.items() if "numba" in k.carries_complex and name not in ELIMINATING)
 TYPES = {"odd_samples": np.complex128, "float32": np.complex64, "one_sample": np.complex128, "wide": np.complex128}
 TYPES |= {"over_one_block": np.complex128, "no_entries": np.complex128}
 QUICK = {"spmv", "spmv_dot", "basis_add", "bicgstab_update", "minres_update"}
@@ -98,6 +103,34 @@ def test_other_device_kernels_refuse_complex_numbers(on_cpu):
     with pytest.raises(TypeError, match="largest: arrays on a device must be real; got complex numbers"):
         module.function("largest", cuda.layout_of(2, x), False)
     assert len(OF_COMPLEX) == 4
+
+
+ELIMINATIONS = {"list": (8, 8), "rows": (70, 70), "supernodes": (12, 12, 12)}
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("form", ["list", *(pytest.param(f, marks=pytest.mark.slow) for f in ("rows", "supernodes"))])
+@pytest.mark.parametrize("dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)])
+def test_eliminations_of_every_form_solve_complex_systems(form, symmetric, dtype, rng):
+    """To the bit of its own run for each sample; LDL^T conjugates nothing."""
+    A = poisson(ELIMINATIONS[form])
+    n, factors = A.shape[0], np.exp(0.1 * rng.standard_normal((A.nnz, 5)))
+    shift = (-0.3 + 0.1j) * (A.graph.row_of_entry == A.graph.indices)[:, None]
+    values = (A.values * (np.ones_like(factors) if symmetric else factors) + shift * np.arange(1, 6)).astype(dtype)
+    plan = planned(A, kind="ldlt" if symmetric else "lu", ordering="auto", matching="graph", dtype=np.float64).plan
+    found = "list" if plan.flat is not None else "rows" if plan.supernodes is None else "supernodes"
+    assert found == form or symmetric
+    b = (rng.standard_normal((n, 1, 5)) + 1j * rng.standard_normal((n, 1, 5))).astype(dtype)
+    made, broken = KERNELS["factorized"](values, plan, None)
+    assert not broken.any() and made.dtype == dtype
+    assert np.array_equal(KERNELS["factorized"](values[:, 3:4].copy(), plan, None)[0][:, 0], made[:, 3])
+    if has_tiles(plan):
+        assert np.array_equal(factorized_tiles(values, plan)[0].rows(slice(None)), made)
+    for transposed in (False, True):
+        x = KERNELS["factor_solve"](made, plan, b, transposed, None)[:, 0, :]
+        matrix = CrsMatrix(A.graph, values)
+        r = b[:, 0, :] - (matrix.apply_transpose(x) if transposed else matrix.apply(x))
+        assert np.abs(r).max() <= 200 * np.finfo(dtype).eps * np.abs(x).max()
 
 
 def test_first_factors_of_inner_products_are_conjugated(rng):

@@ -1,5 +1,7 @@
 """Complex systems: right answers in SciPy's iterations, each sample by itself, and nothing dropped in silence."""
 
+import importlib
+
 import array_api_strict as strict
 import numpy as np
 import pytest
@@ -22,6 +24,8 @@ from ensemble.linalg import (
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
 from ensemble.scalar import Ensemble, SampleSet
 from tests.krylov.problems import equal, same
+
+direct_module = importlib.import_module("ensemble.krylov.direct")
 
 N = 24
 HERMITIAN = {"cg": cg, "minres": minres, "gmres": gmres, "bicgstab": bicgstab, "direct": direct}
@@ -323,6 +327,57 @@ def test_newton_solves_complex_equations():
     )  # fmt: skip
     assert result.converged.all()
     np.testing.assert_allclose(result.u.samples, np.sqrt(z), rtol=1e-12)
+
+
+def without_pivots(rng, n_samples, n=40):
+    """Matrices that need exchanges: their diagonals are tiny."""
+    pattern = sp.csr_array(sp.random_array((n, n), density=0.1, rng=rng) + sp.eye_array(n))
+    graph = CrsMatrix.from_scipy(pattern).graph
+    values = numbers(rng, graph.nnz, n_samples)
+    values[graph.row_of_entry == graph.indices] *= 1e-9
+    return CrsMatrix(graph, values)
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": np.float32}, {"ordering": "nd"}, {"kind": "ldlt"}], ids=str)
+def test_samples_that_need_exchanges_get_them(rng, options):
+    A, b = without_pivots(rng, 4), Ensemble(numbers(rng, 40, 4))
+    result = direct(A, b, **options)
+    assert result.converged.all() and result.repaired.all()
+    np.testing.assert_allclose(result.x.samples, exact(A, b.samples), rtol=1e-9)
+    for s in range(4):
+        alone = direct(A.sample(s), b.sample(s), **options)
+        assert same(result, alone, s) and alone.rcond[0] == result.rcond[s]
+
+
+def test_matchings_by_means_serve_complex_matrices(rng):
+    A, b = without_pivots(rng, 3), Ensemble(numbers(rng, 40, 3))
+    result = direct(A, b, matching="mean")
+    assert result.converged.all() and np.allclose(result.x.samples, exact(A, b.samples), rtol=1e-8)
+
+
+def test_condition_numbers_are_those_of_the_real_system():
+    A = CrsMatrix.from_scipy(model_problem("helmholtz", 6))
+    dense = A.to_scipy().toarray()
+    real = np.block([[dense.real, -dense.imag], [dense.imag, dense.real]])
+    rcond = 1.0 / np.linalg.cond(real, 1)
+    result = direct(A, np.ones(36))
+    assert rcond * (1.0 - 1e-9) <= result.rcond[0] <= 3.0 * rcond
+    singular = CrsMatrix.from_scipy(sp.csr_array(np.array([[1.0, 1j], [1j, -1.0]])))
+    with np.errstate(all="ignore"):
+        assert not direct(singular, np.array([1.0, 2.0])).converged.any()
+
+
+@pytest.mark.parametrize("n_samples, dtype", [(1, np.complex128), (20, np.complex128), (20, np.complex64)])
+def test_symmetric_storage_takes_symmetric_elimination(rng, n_samples, dtype, monkeypatch):
+    seen, make = [], direct_module.complex_factors
+    monkeypatch.setattr(direct_module, "complex_factors", lambda *a: (seen.append(make(*a)), seen[-1])[1])
+    A = CrsMatrix.from_scipy(model_problem("helmholtz", 8))
+    scaled = CrsMatrix(A.graph, (A.values * np.linspace(1.0, 1.5, n_samples)).astype(dtype))
+    b, rtol = Ensemble(numbers(rng, 64, n_samples).astype(dtype)), 1e-12 if dtype == np.complex128 else 1e-4
+    found = direct(SymmetricCrsMatrix.from_crs(scaled), b, rtol=rtol)
+    expected = direct(scaled, b, rtol=rtol)
+    assert [each.plan.symmetric for each in seen] == [True, False] and found.converged.all()
+    np.testing.assert_allclose(found.x.samples, expected.x.samples, rtol=1e5 * np.finfo(dtype).eps)
 
 
 # --- what is refused

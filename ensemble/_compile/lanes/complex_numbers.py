@@ -45,14 +45,22 @@ def _blended(builder: Any, even: Any, odd: Any) -> Any:
     return shuffled(builder, even, odd, [k + count * (k % 2) for k in range(count)])
 
 
+def _negated(builder: Any, a: Any, imaginary: bool) -> Any:
+    """The number with its imaginary part, or else its real part, negated, by one instruction on the signs."""
+    bits = 64 if isinstance(a.type.element, ir.DoubleType) else 32
+    whole = ir.VectorType(ir.IntType(bits), a.type.count)
+    signs = ir.Constant(whole, [(1 << (bits - 1)) * (k % 2 == imaginary) for k in range(a.type.count)])
+    return builder.bitcast(builder.xor(builder.bitcast(a, whole), signs), a.type)
+
+
 def product(builder: Any, a: Any, b: Any) -> Any:
-    """``a * b``."""
+    """``a * b``. What is made of `a` alone leaves a loop in which it stays the same."""
     count, nothing = a.type.count, ir.Constant(a.type, ir.Undefined)
     real = shuffled(builder, a, nothing, [k - k % 2 for k in range(count)])
     imaginary = shuffled(builder, a, nothing, [k - k % 2 + 1 for k in range(count)])
     swapped = shuffled(builder, b, nothing, [k + 1 - 2 * (k % 2) for k in range(count)])
-    direct, crossed = builder.fmul(real, b), builder.fmul(imaginary, swapped)
-    return _blended(builder, builder.fsub(direct, crossed), builder.fadd(direct, crossed))
+    crossed = builder.fmul(_negated(builder, imaginary, False), swapped)
+    return builder.fadd(builder.fmul(real, b), crossed)
 
 
 def quotient(builder: Any, a: Any, b: Any) -> Any:
@@ -79,7 +87,7 @@ def _magnitude(builder: Any, a: Any) -> Any:
 
 def conjugated(builder: Any, a: Any) -> Any:
     """The complex conjugate."""
-    return _blended(builder, a, builder.fneg(a))
+    return _negated(builder, a, True)
 
 
 def twice(builder: Any, mask: Any) -> Any:
