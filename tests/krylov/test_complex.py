@@ -270,7 +270,7 @@ def test_complex_matrices_are_refused_by_what_would_drop_their_imaginary_parts(n
 def test_complex_factorisations_name_what_solves_complex_systems(name):
     A, F = gallery.poisson((12,)).astype(complex), PRECONDITIONERS[name](gallery.poisson((12,)))
     for call in (PRECONDITIONERS[name], F.update):
-        with pytest.raises(TypeError, match="got complex128. krylov.direct, gmres and bicgstab solve complex systems"):
+        with pytest.raises(TypeError, match=r"got complex128\. krylov.direct, gmres and bicgstab solve complex"):
             call(A)
 
 
