@@ -102,6 +102,10 @@ def test_other_device_kernels_refuse_complex_numbers(on_cpu):
     module = cuda.KERNEL_MODULES["krylov/vectors"]
     with pytest.raises(TypeError, match="largest: arrays on a device must be real; got complex numbers"):
         module.function("largest", cuda.layout_of(2, x), False)
+    real = cuda.layout_of(2, x.real.copy())
+    for arrays in ((x, x, x), (x.real.copy(), x, x)):
+        with pytest.raises(TypeError, match="dot: arrays on a device must be real; got complex numbers"):
+            module.launch("dot", real, (1,), 16, (*arrays, np.int64(4), np.int32(2)))
     assert len(OF_COMPLEX) == 4
 
 

@@ -176,7 +176,7 @@ class KernelModule:
         key = (*layout[:3], wide, extra)
         if (name, *key) not in self._functions:
             if layout.is_complex and name not in self.of_complex:
-                raise TypeError(f"{name}: arrays on a device must be real; got complex numbers. Use NumPy's arrays.")
+                raise refused(name)
             wanted = (name,) if self.apart else self.of_complex if layout.is_complex else self.instances
             started = self._compiling.pop((wanted, *key), None)
             self._functions.update(self._compile(wanted, *key) if started is None else started.result())
@@ -207,7 +207,8 @@ class KernelModule:
         """
         if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)
-            kernel, given = self.function(function, layout, wide, extra), tuple([_argument(a) for a in arguments])
+            kernel = self.function(function, layout, wide, extra)
+            given = tuple([_argument(a, function, layout.is_complex) for a in arguments])
             if shared > self._most_shared.get(id(kernel), 0):
                 self._most_shared[id(kernel)] = shared
                 kernel.preferred_shared_memory_carveout = 100  # percent
@@ -234,13 +235,21 @@ def compile_ahead(requests: Iterable[tuple[str, Layout, tuple[str, ...], tuple[s
         KERNEL_MODULES[module].compile_ahead(layout, names, extra)
 
 
-def _argument(value: Any) -> Any:
-    """An argument of a launch: kernels get bare pointers, so arrays must be contiguous."""
+def _argument(value: Any, function: str, is_complex: bool) -> Any:
+    """An argument of a launch: kernels get bare pointers, so arrays must be contiguous and of their numbers."""
     if value is None:
         return np.uint64(0)
-    if hasattr(value, "strides") and not value.flags.c_contiguous:
-        raise ValueError(f"kernel: arrays must be contiguous; got strides {value.strides} for shape {value.shape}.")
+    if hasattr(value, "strides"):
+        if not value.flags.c_contiguous:
+            raise ValueError(f"kernel: arrays must be contiguous; got strides {value.strides} for shape {value.shape}.")
+        if value.dtype.kind == ("f" if is_complex else "c"):
+            raise refused(function)
     return value
+
+
+def refused(function: str) -> TypeError:
+    """The error for complex arrays where a kernel reads real ones, or both."""
+    return TypeError(f"{function}: arrays on a device must be real; got complex numbers. Use NumPy's arrays.")
 
 
 def is_wide(indptr: Any) -> bool:
