@@ -11,13 +11,13 @@ from ensemble._backend import array_namespace
 from ensemble._check import floating, kind_of, message, one_of, require, require_type, samples_text
 from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
-from ensemble.krylov._complex_factors import ComplexFactors, complex_factors
 from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
 from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
 from ensemble.krylov._exchanged_solution import conditions_of, exchanged_solutions
 from ensemble.krylov._system import LinearSystem, as_array, common_samples, linear_system, one_column
 from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.result import SolveResult, Status
+from ensemble.linalg.complex_factors import ComplexFactors, complex_factors
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.factorization import Factorization, planned
 from ensemble.linalg.linear_operator import LinearOperator

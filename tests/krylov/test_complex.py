@@ -165,7 +165,7 @@ def test_matrices_of_other_storage_give_the_bits_of_a_crs_matrix(rng):
         assert found.converged.all() and all(same(found, expected, s, s) for s in range(3))
 
 
-@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("dtype", [pytest.param(np.complex64, marks=pytest.mark.slow), np.complex128])
 @pytest.mark.parametrize("real, n_samples", [("matrix", 1), ("matrix", 3), ("vector", 3)])
 def test_products_of_real_and_complex_factors(rng, dtype, real, n_samples):
     part = np.finfo(dtype).dtype
@@ -240,8 +240,10 @@ PRECONDITIONERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("n_samples", [1, 3])
-@pytest.mark.parametrize("name", PRECONDITIONERS)
+@pytest.mark.parametrize("n_samples", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize(
+    "name", ["LU", *(pytest.param(n, marks=pytest.mark.slow) for n in PRECONDITIONERS if n != "LU")]
+)
 def test_each_sample_is_its_scalar_run_with_a_real_preconditioner(rng, name, n_samples):
     laplacian = gallery.poisson((12, 12), n_samples=n_samples)
     laplacian = CrsMatrix(laplacian.graph, laplacian.values * np.linspace(1.0, 1.3, n_samples))
@@ -330,15 +332,21 @@ def test_newton_solves_complex_equations():
 
 
 def without_pivots(rng, n_samples, n=40):
-    """Matrices that need exchanges: their diagonals are tiny."""
-    pattern = sp.csr_array(sp.random_array((n, n), density=0.1, rng=rng) + sp.eye_array(n))
+    """Matrices that need exchanges: their diagonals are tiny, and the entries beside them large."""
+    beside = sp.diags_array([np.ones(n - 1), np.ones(1)], offsets=[1, 1 - n], shape=(n, n))
+    pattern = sp.csr_array(sp.random_array((n, n), density=0.05, rng=rng) + sp.eye_array(n) + beside)
     graph = CrsMatrix.from_scipy(pattern).graph
-    values = numbers(rng, graph.nnz, n_samples)
-    values[graph.row_of_entry == graph.indices] *= 1e-9
+    values, distance = numbers(rng, graph.nnz, n_samples), (graph.indices - graph.row_of_entry) % n
+    values[distance == 0] *= 1e-9
+    values[distance == 1] = 9.0 * np.exp(1j * rng.uniform(0.0, 6.0, (n, n_samples)))
     return CrsMatrix(graph, values)
 
 
-@pytest.mark.parametrize("options", [{}, {"dtype": np.float32}, {"ordering": "nd"}, {"kind": "ldlt"}], ids=str)
+SLOW = pytest.mark.slow
+OPTIONS = [{}, *(pytest.param(o, marks=SLOW) for o in ({"dtype": np.float32}, {"ordering": "nd"}, {"kind": "ldlt"}))]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_samples_that_need_exchanges_get_them(rng, options):
     A, b = without_pivots(rng, 4), Ensemble(numbers(rng, 40, 4))
     result = direct(A, b, **options)
@@ -367,7 +375,10 @@ def test_condition_numbers_are_those_of_the_real_system():
         assert not direct(singular, np.array([1.0, 2.0])).converged.any()
 
 
-@pytest.mark.parametrize("n_samples, dtype", [(1, np.complex128), (20, np.complex128), (20, np.complex64)])
+@pytest.mark.parametrize(
+    "n_samples, dtype",
+    [(1, np.complex128), pytest.param(20, np.complex128, marks=SLOW), pytest.param(20, np.complex64, marks=SLOW)],
+)
 def test_symmetric_storage_takes_symmetric_elimination(rng, n_samples, dtype, monkeypatch):
     seen, make = [], direct_module.complex_factors
     monkeypatch.setattr(direct_module, "complex_factors", lambda *a: (seen.append(make(*a)), seen[-1])[1])
