@@ -179,9 +179,8 @@ def direct(
 
 
 def _solution(
-    A: Any, b: Any, rtol: Any, kind: str, ordering: Any, matching: str, dtype: Any,
-    factorization: Factorization | ComplexFactors | None,
-) -> DirectResult:  # fmt: skip
+    A: Any, b: Any, rtol: Any, kind: str, ordering: Any, matching: str, dtype: Any, factorization: Any
+) -> DirectResult:
     """The solution of real systems, by a factorisation that is kept or, with one of `ComplexFactors`, by such ones."""
     symmetric = isinstance(A, SymmetricCrsMatrix)
     system = linear_system("direct", A, b, None, None, rtol, 0.0, REFINEMENTS, "independent")
