@@ -38,6 +38,7 @@ __all__ = [
     "needs_gradient",
     "numbers",
     "on_cpu",
+    "one_complex_type",
     "prototype",
     "synchronize",
     "to_device",
@@ -81,19 +82,19 @@ def is_array(value: Any) -> bool:
 
 def backend_of(*arrays: Any) -> str:
     """The kernel backend for `arrays`: "numba", "cuda" or "reference". Arguments that are no arrays do not count."""
-    plain = False
+    plain = odd = False
     for array in arrays:
         kind = type(array)
         if kind is np.ndarray:
             dtype = array.dtype
             if not (dtype.char in COMPILED_CHARACTERS and dtype.isnative):
-                break
+                odd = True
             plain = True
         elif _kinds.get(kind, kind) is not None:
             break
     else:
         if plain:
-            return "numba"
+            return "reference" if odd else "numba"
     seen: set[str] = set()
     for array in arrays:
         kind = type(array)
@@ -113,6 +114,24 @@ def backend_of(*arrays: Any) -> str:
     if seen == {"numba"}:
         return "numba"
     return "cuda" if seen == {"cuda"} else "reference"
+
+
+def one_complex_type(*arrays: Any) -> bool:
+    """Whether the arrays are NumPy's, their floating numbers of one complex type, the others integers or bools."""
+    found = ""
+    for array in arrays:
+        if type(array) is not np.ndarray:
+            if array is not None and is_array(array):
+                return False
+            continue
+        dtype = array.dtype
+        if dtype.char in "FD" and found in ("", dtype.char):
+            found = dtype.char
+        elif dtype.char in "fd" or dtype.char not in COMPILED_CHARACTERS:
+            return False
+        if not dtype.isnative:
+            return False
+    return found != ""
 
 
 _kinds: dict[type, Any] = {}  # the result of `_kind_of` by type: each launch on a device needs it

@@ -36,6 +36,7 @@ __all__ = [
     "layout_of_aligned",
     "layout_of_width",
     "output",
+    "single_layout",
     "sources",
     "sums",
 ]
@@ -76,9 +77,15 @@ class Layout(NamedTuple):
     vector: int
     tiles: int
 
+    @property
+    def is_complex(self) -> bool:
+        """Whether numbers are complex."""
+        return self.real.startswith("Complex")
+
     def options(self, offset: str) -> tuple[str, ...]:
         """Options of the compiler; no contraction to FMA, so that results have the bits of the CPU kernels."""
         macros = {"REAL": self.real, "LANES": self.lanes, "VECTOR": self.vector, "OFFSET": offset, "THREADS": THREADS}
+        macros |= {"COMPLEX": 1} if self.is_complex else {}
         return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in macros.items()))
 
 
@@ -92,15 +99,28 @@ def layout_of(n_samples: int, *arrays: Array) -> Layout:
     places = 0
     for array in arrays:
         places |= device.address(array)
-    return layout_of_aligned(n_samples, arrays[0].dtype.itemsize, places)
+    dtype = arrays[0].dtype
+    return layout_of_aligned(n_samples, dtype.itemsize, places, dtype.kind == "c")
 
 
-def layout_of_aligned(n_samples: int, itemsize: int, places: int = 0) -> Layout:
-    """The layout of floats of `itemsize` bytes; `places` are the addresses of all arrays, combined by OR."""
+def number_name(itemsize: int, is_complex: bool = False) -> str:
+    """CUDA's name of the numbers of `itemsize` bytes."""
+    if is_complex:
+        return f"Complex<{number_name(itemsize // 2)}>"
+    return "double" if itemsize == 8 else "float"
+
+
+def layout_of_aligned(n_samples: int, itemsize: int, places: int = 0, is_complex: bool = False) -> Layout:
+    """The layout of numbers of `itemsize` bytes; `places` are the addresses of all arrays, combined by OR."""
     vector = VECTOR_BYTES // itemsize
     while vector > 1 and (n_samples % vector or places % (vector * itemsize)):
         vector //= 2
-    return layout_of_width("double" if itemsize == 8 else "float", n_samples, vector)
+    return layout_of_width(number_name(itemsize, is_complex), n_samples, vector)
+
+
+def single_layout(array: Array) -> Layout:
+    """The layout of a kernel that has a thread for each number of `array`."""
+    return Layout(number_name(array.dtype.itemsize, array.dtype.kind == "c"), 1, 1, 1)
 
 
 @functools.cache
@@ -119,7 +139,7 @@ class KernelModule:
     `name` and `headers` are paths in `_kernels`; `instances` are the names of the kernels, template arguments
     included; `extras` some sets of options that they compile with; `widest` is the number of threads that may carry
     one row, `only` the one layout that the kernels support. The kernels of a module that is `apart` are compiled one by
-    one, each at its first launch.
+    one, each at its first launch. `of_complex` are the instances that there are for complex numbers, too.
     """
 
     def __init__(
@@ -131,9 +151,10 @@ class KernelModule:
         widest: int = 32,
         only: Layout | None = None,
         apart: bool = False,
+        of_complex: tuple[str, ...] = (),
     ) -> None:
         self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
-        self.widest, self.only, self.apart = widest, only, apart
+        self.widest, self.only, self.apart, self.of_complex = widest, only, apart, of_complex
         self._functions: dict[tuple[Any, ...], Any] = {}
         self._most_shared: dict[int, int] = {}
         self._compiling: dict[tuple[Any, ...], Future[dict[tuple[Any, ...], Any]]] = {}
@@ -154,7 +175,9 @@ class KernelModule:
         """A compiled kernel; the first one of a layout compiles the module. `extra` are further options."""
         key = (*layout[:3], wide, extra)
         if (name, *key) not in self._functions:
-            wanted = (name,) if self.apart else self.instances
+            if layout.is_complex and name not in self.of_complex:
+                raise refused(name)
+            wanted = (name,) if self.apart else self.of_complex if layout.is_complex else self.instances
             started = self._compiling.pop((wanted, *key), None)
             self._functions.update(self._compile(wanted, *key) if started is None else started.result())
         return self._functions[name, *key]
@@ -184,7 +207,8 @@ class KernelModule:
         """
         if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)
-            kernel, given = self.function(function, layout, wide, extra), tuple([_argument(a) for a in arguments])
+            kernel = self.function(function, layout, wide, extra)
+            given = tuple([_argument(a, function, layout.is_complex) for a in arguments])
             if shared > self._most_shared.get(id(kernel), 0):
                 self._most_shared[id(kernel)] = shared
                 kernel.preferred_shared_memory_carveout = 100  # percent
@@ -211,13 +235,21 @@ def compile_ahead(requests: Iterable[tuple[str, Layout, tuple[str, ...], tuple[s
         KERNEL_MODULES[module].compile_ahead(layout, names, extra)
 
 
-def _argument(value: Any) -> Any:
-    """An argument of a launch: kernels get bare pointers, so arrays must be contiguous."""
+def _argument(value: Any, function: str, is_complex: bool) -> Any:
+    """An argument of a launch: kernels get bare pointers, so arrays must be contiguous and of their numbers."""
     if value is None:
         return np.uint64(0)
-    if hasattr(value, "strides") and not value.flags.c_contiguous:
-        raise ValueError(f"kernel: arrays must be contiguous; got strides {value.strides} for shape {value.shape}.")
+    if hasattr(value, "strides"):
+        if not value.flags.c_contiguous:
+            raise ValueError(f"kernel: arrays must be contiguous; got strides {value.strides} for shape {value.shape}.")
+        if value.dtype.kind == ("f" if is_complex else "c"):
+            raise refused(function)
     return value
+
+
+def refused(function: str) -> TypeError:
+    """The error for complex arrays where a kernel reads real ones, or both."""
+    return TypeError(f"{function}: arrays on a device must be real; got complex numbers. Use NumPy's arrays.")
 
 
 def is_wide(indptr: Any) -> bool:
@@ -260,7 +292,7 @@ def chunked(
     They are the kernel's last arguments before the number of rows and samples, `as_one` array or one for each sum.
     """
     chunks = n_chunks(n_rows)
-    floats = next(a for a in arguments if hasattr(a, "dtype") and a.dtype.kind == "f")
+    floats = next(a for a in arguments if hasattr(a, "dtype") and a.dtype.kind in "fc")
     partials = scratch(floats, n_sums * chunks * n_samples).reshape(n_sums, chunks, n_samples)
     per_block = max(1, 8 // layout.lanes)
     extent = (np.int64(n_rows), np.int32(n_samples))
@@ -275,7 +307,7 @@ def sums(partials: Array) -> Array:
     """The sums over chunks, in their order: shape (n_sums, n_samples)."""
     n_sums, chunks, n_samples = partials.shape
     out = empty_like(partials, (n_sums, n_samples))
-    layout = Layout("double" if partials.dtype.itemsize == 8 else "float", 1, 1, 1)
+    layout = single_layout(partials)
     grid = (-(-n_samples // SUM_THREADS[0]), n_sums)
     arguments = (partials, out, np.int64(chunks), np.int32(n_samples))
     KERNEL_MODULES["sparse/crs"].launch("sum_partials", layout, grid, SUM_THREADS, arguments)

@@ -51,6 +51,7 @@ __all__ = [
     "thread_count",
     "threads_for",
     "tiles",
+    "widest",
 ]
 
 ROW_BLOCK = 512
@@ -260,6 +261,11 @@ def tiles(n_samples: int, widest: int = WIDTHS[0]) -> Iterator[tuple[int, int]]:
         while width <= widest and n_samples - first >= width:
             yield first, width
             first += width
+
+
+def widest(array: np.ndarray) -> int:
+    """The most samples of a tile of these numbers: complex ones fill twice the registers."""
+    return WIDTHS[0] if array.dtype.kind != "c" else WIDTHS[0] // 2
 
 
 def streams(out: np.ndarray) -> bool:

@@ -39,7 +39,9 @@ from numba.extending import intrinsic
 
 from ensemble._compile.blocks import Blocks
 from ensemble._compile.instructions import declared, unpacked
+from ensemble._compile.lanes import complex_numbers
 from ensemble._compile.lanes.arithmetic import instruction
+from ensemble._compile.lanes.complex_numbers import vector_of
 from ensemble._compile.lanes.types import ROW_BYTES, data_of, fill_lanes
 from ensemble._compile.processor import register_bytes
 
@@ -305,11 +307,14 @@ class Group:
         self, module: ir.Module, number: ir.Type, lanes: int | None = None, narrow: bool = False, stored: Any = None
     ) -> None:
         self.module, self.number = module, number
-        self.is_double = isinstance(number, ir.DoubleType)
-        self.size = 8 if self.is_double else 4
+        self.is_complex = complex_numbers.is_pair(number)
+        self.is_double = isinstance(number.elements[0] if self.is_complex else number, ir.DoubleType)
+        self.alignment = 8 if self.is_double else 4
+        self.size = self.alignment * (2 if self.is_complex else 1)
         self.lanes = lanes or ROW_BYTES // self.size
         self.part = min(self.lanes, register_bytes() // self.size)
-        self.register = ir.VectorType(number, self.part if narrow else self.lanes)
+        self.count = self.part if narrow else self.lanes
+        self.register = vector_of(number, self.count)
         self.narrow = self if narrow or self.part == self.lanes else Group(module, number, self.lanes, True, stored)
         self.kinds = {"int": I64, "bool": I1, "float": number, "Register": self.register, "None": ir.VoidType()}
         self.kinds |= {"Numbers": number.as_pointer(), "Stored": (stored or number).as_pointer()}
@@ -335,7 +340,7 @@ class Group:
 
     def registers(self, builder: Any, numbers: Any, first: Any) -> Any:
         """Where the register of the entries from `first` on lies."""
-        kind = ir.VectorType(numbers.type.pointee, self.register.count)
+        kind = vector_of(numbers.type.pointee, self.count)
         return builder.bitcast(builder.gep(numbers, [first], inbounds=True), kind.as_pointer())
 
     def read(self, builder: Any, place: Any) -> Any:
@@ -347,7 +352,7 @@ class Group:
     def write(self, builder: Any, value: Any, place: Any) -> Any:
         """A register to its place."""
         stored = builder.store(value, place)
-        stored.align = self.size
+        stored.align = self.alignment
         return stored
 
     def prefetch(self, builder: Any, numbers: Any, first: Any, count: int = 0) -> None:
@@ -356,7 +361,7 @@ class Group:
         kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
         function = declared(self.module, kind, "llvm.prefetch.p0i8")
         start = builder.bitcast(builder.gep(numbers, [first]), byte)
-        n_bytes, locality = (count or self.register.count) * self.size, 1 if count else 3
+        n_bytes, locality = (count or self.count) * self.size, 1 if count else 3
         for line in range(0, n_bytes if not count or n_bytes >= 32 else 0, 64):
             builder.call(function, [builder.gep(start, [I64(line)]), I32(0), I32(locality), I32(1)])
 
@@ -520,11 +525,18 @@ class _Body(Blocks):
             return value
         if value.type == I64 and kind == self.group.number:
             if isinstance(value, ir.Constant):
-                return ir.Constant(kind, float(value.constant))
+                return self.number(value.constant)
             return self.builder.sitofp(value, kind)
         if kind == self.group.register and value.type in (I64, self.group.number):
-            return fill_lanes(self.builder, self.converted(value, self.group.number), kind.count)
+            return fill_lanes(self.builder, self.converted(value, self.group.number), self.group.count)
         raise TypeError(f"{self.function.name}: a value of type {value.type} where {kind} is declared")
+
+    def number(self, value: Any) -> Any:
+        """A real number as a constant of the type of numbers."""
+        kind = self.group.number
+        if self.group.is_complex:
+            return ir.Constant(kind, [ir.Constant(kind.elements[0], part) for part in (float(value), 0.0)])
+        return ir.Constant(kind, float(value))
 
     def alike(self, *values: Any) -> list[Any]:
         """The values as registers where one is, else as numbers where one is."""
@@ -547,7 +559,7 @@ class _Body(Blocks):
             value = value.value(self.group)
         if isinstance(value, bool):
             return I1(int(value))
-        return I64(value) if isinstance(value, int) else ir.Constant(self.group.number, float(value))
+        return I64(value) if isinstance(value, int) else self.number(value)
 
     def value_Constant(self, node: ast.Constant) -> Any:
         return self.constant(node.value)
@@ -589,6 +601,8 @@ class _Body(Blocks):
     def arithmetic(self, operation: ast.operator, a: Any, b: Any) -> Any:
         a, b = self.alike(a, b)
         name = type(operation).__name__
+        if self.group.is_complex and a.type == self.group.register and name in ("Mult", "Div"):
+            return (complex_numbers.product if name == "Mult" else complex_numbers.quotient)(self.builder, a, b)
         if name == "Div":
             if a.type == I64:
                 a, b = (self.converted(value, self.group.number) for value in (a, b))

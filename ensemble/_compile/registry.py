@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ensemble._backend import backend_of
+from ensemble._backend import backend_of, one_complex_type
 
 KERNELS: dict[str, Kernel] = {}
 """Every kernel by name; the kernel tests iterate over this table."""
@@ -21,20 +21,29 @@ class Kernel:
         functools.update_wrapper(self, reference)
         self.reference = reference
         self.implementations: dict[str, Callable[..., Any]] = {}
+        self.carries_complex: set[str] = set()
+        """Backends whose implementation takes complex numbers, all floating arrays of one type."""
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.implementations.get(backend_of(*arguments), self.reference)(*arguments)
+        backend = backend_of(*arguments)
+        if backend == "reference" and "numba" in self.carries_complex and one_complex_type(*arguments):
+            backend = "numba"
+        return self.implementations.get(backend, self.reference)(*arguments)
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}: {', '.join(['reference', *sorted(self.implementations)])}>"
 
-    def register(self, backend: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorate the implementation for `backend` ("numba" or "cuda")."""
+    def register(
+        self, backend: str, complex_numbers: bool = False
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate the implementation for `backend` ("numba" or "cuda"), which may take `complex_numbers`, too."""
 
         def add(implementation: Callable[..., Any]) -> Callable[..., Any]:
             if backend in self.implementations:
                 raise ValueError(f"{self.__name__}: backend {backend!r} must be registered once; got a second one.")
             self.implementations[backend] = implementation
+            if complex_numbers:
+                self.carries_complex.add(backend)
             return implementation
 
         return add

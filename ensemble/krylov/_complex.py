@@ -1,4 +1,4 @@
-"""Complex systems as real ones of twice the size: ``[[Re A, -Im A], [Im A, Re A]]`` on real and imaginary parts."""
+"""Operators of complex systems, and complex systems as real ones of twice the size, for factorisations."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, is_array
+from ensemble._backend import is_array
 from ensemble._check import message
+from ensemble._compile.memory import empty_like
+from ensemble._compile.registry import into
 from ensemble._typing import Array
-from ensemble.linalg import CrsMatrix, Identity
+from ensemble.linalg import BcrsMatrix, CrsMatrix, Identity, SymmetricCrsMatrix
 from ensemble.linalg.adapt import AdaptedOperator
 from ensemble.linalg.linear_operator import LinearOperator
-from ensemble.linalg.operators import samples_of
+from ensemble.linalg.operators import product_of_parts, samples_of
 from ensemble.scalar import Ensemble
 
 __all__ = [
-    "RealForm",
-    "complex_parts",
+    "RealParts",
     "from_interleaved",
     "has_complex",
     "interleaved",
-    "real_form",
+    "over_complex",
     "real_matrix",
+    "real_type",
     "require_numpy",
-    "squared_parts",
-    "stacked",
 ]
 
 
@@ -49,71 +49,62 @@ def require_numpy(function: str, argument: str, value: Any) -> None:
         raise TypeError(message(function, argument, "hold NumPy arrays where numbers are complex", seen, advice))
 
 
-def stacked(vectors: Array) -> Array:
-    """Real parts above imaginary parts, shape (2 n, n_samples)."""
-    real: np.ndarray = np.concatenate([vectors.real, np.imag(vectors)], axis=0)
-    return real if real.dtype.kind == "f" else real.astype(np.float64)
+def over_complex(operator: LinearOperator, dtype: Any) -> LinearOperator:
+    """The operator for complex vectors of type `dtype`.
+
+    A real one is applied to real and imaginary parts, but for a `CrsMatrix`: its compiled products are those of one
+    type. Complex matrices of other storage become one for the same reason.
+    """
+    foreign = isinstance(operator, AdaptedOperator) and operator.dtype is None  # it may well be complex
+    if isinstance(operator, Identity) or foreign:
+        return operator
+    if not has_complex(operator) and not isinstance(operator, CrsMatrix):
+        return RealParts(operator.astype(real_type(dtype)), dtype)
+    operator = operator.astype(dtype)
+    return operator.to_crs() if isinstance(operator, BcrsMatrix | SymmetricCrsMatrix) else operator
 
 
-def complex_parts(vectors: Array) -> Array:
-    """The complex vectors of which `stacked` made these."""
-    n = vectors.shape[0] // 2
-    made = np.empty((n, *vectors.shape[1:]), np.result_type(vectors.dtype, np.complex64))
-    made.real, made.imag = vectors[:n], vectors[n:]
-    return made
+class RealParts(LinearOperator):
+    """A real operator on complex vectors: its products with real and with imaginary parts."""
 
-
-class RealForm(LinearOperator):
-    """The real operator on stacked vectors that a complex, or real, one stands for."""
-
-    def __init__(self, operator: LinearOperator) -> None:
-        self.operator = operator
-        rows, columns = operator.shape
-        self.shape, self.n_samples = (2 * rows, 2 * columns), operator.n_samples
+    def __init__(self, operator: LinearOperator, dtype: Any) -> None:
+        self.operator, self.dtype = operator, dtype
+        self.shape, self.n_samples, self.batched = operator.shape, operator.n_samples, operator.batched
         self.sample_set, self.takes_samples = operator.sample_set, operator.takes_samples
-        self.reference_array = None if operator.reference_array is None else np.empty(0)
-        foreign = isinstance(operator, AdaptedOperator) and operator.dtype is None
-        self.is_complex = has_complex(operator) or foreign  # of an unknown type it may well be complex
-        if operator.dtype is not None:
-            self.dtype = np.finfo(operator.dtype).dtype if np.dtype(operator.dtype).kind in "fc" else np.dtype("f8")
+        self.space, self.block_size = operator.space, operator.block_size
+        self.reference_array = operator.reference_array
 
-    def _halves(self, x: Array, out: Array, product: Any) -> Array:
-        n = x.shape[0] // 2
-        out = np.empty_like(x) if out is None else out
-        if self.is_complex:
-            y = product(complex_parts(x), None)
-            out[:n], out[n:] = y.real, y.imag
-            return out
-        for half in (slice(0, n), slice(n, 2 * n)):
-            y = product(x[half], None)
-            out[half] = y
-        return out
+    @property
+    def local_shape(self) -> tuple[int, int]:
+        """That of the operator."""
+        return self.operator.local_shape
 
     def apply(self, x: Array, out: Array = None) -> Array:
-        """The product on stacked vectors."""
-        return self._halves(x, out, self.operator.apply)
+        """The product on complex vectors."""
+        return into(out, product_of_parts(self.operator.apply, self.n_samples == 1, x))
 
     def workspace(self, n_samples: int) -> Any:
-        """That of the operator."""
-        return self.operator.workspace(n_samples)
+        """That of the operator for the vectors that it is applied to."""
+        return self.operator.workspace(2 * n_samples if self.n_samples == 1 else n_samples)
 
     def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
         """The product with `r` as a preconditioner's."""
-        return self._halves(r, out, lambda x, _: self.operator.precondition(x, np.empty_like(x), workspace))
+        product = lambda part: self.operator.precondition(part, empty_like(part), workspace)
+        return into(out, product_of_parts(product, self.n_samples == 1, r))
 
-    def take_samples(self, samples: Any) -> RealForm:
+    def take_samples(self, samples: Any) -> RealParts:
         """The operator of the samples named."""
-        return RealForm(self.operator.take_samples(samples))
+        return RealParts(self.operator.take_samples(samples), self.dtype)
 
-    def astype(self, dtype: Any) -> RealForm:
-        """The operator for real vectors of another type."""
-        number = np.result_type(dtype, np.complex64) if self.is_complex else dtype
-        return RealForm(self.operator.astype(number))
+    def astype(self, dtype: Any) -> RealParts:
+        """The operator for complex vectors of another type."""
+        return RealParts(self.operator.astype(real_type(dtype)), dtype)
 
 
-def real_form(operator: LinearOperator) -> LinearOperator:
-    """`RealForm` of an operator; the identity stays."""
-    return operator if isinstance(operator, Identity) else RealForm(operator)
+def real_type(dtype: Any) -> Any:
+    """The type of the parts of complex numbers of `dtype`; a real type itself."""
+    name = str(dtype).split(".")[-1]
+    return {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}.get(name, dtype)
 
 
 def real_matrix(A: CrsMatrix) -> CrsMatrix:
@@ -138,11 +129,3 @@ def from_interleaved(x: Any) -> Any:
     made = np.empty((samples.shape[0] // 2, samples.shape[1]), np.result_type(samples.dtype, np.complex64))
     made.real, made.imag = samples[0::2], samples[1::2]
     return Ensemble(made, x.sample_set) if isinstance(x, Ensemble) else made[:, 0]
-
-
-def squared_parts(vectors: Array) -> Array:
-    """Vectors whose inner products with themselves are real: those of complex ones, stacked."""
-    xp = array_namespace(vectors)
-    if not xp.isdtype(vectors.dtype, "complex floating"):
-        return vectors
-    return xp.concat([xp.real(vectors), xp.imag(vectors)], axis=0)

@@ -15,7 +15,6 @@ from ensemble._backend import array_namespace, asarray_like
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import vectors
 from ensemble._typing import Array
-from ensemble.krylov._complex import complex_parts
 from ensemble.krylov._norms import any_row, norms, units_of
 from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult, Status
@@ -295,8 +294,6 @@ class KrylovIteration:
             x = self.in_callers_range(x, asarray_like(self.unit.astype(x.dtype), x))
         if self.system.order is not None:
             x = restored_vectors(x, self.system.order)
-        if self.system.is_complex:
-            x = complex_parts(x)
         if self.system.block_size > 1:
             x = array_namespace(x).reshape(x, (-1, self.system.block_size, x.shape[-1]))
         wrapped = wrap_like(self.system.like, x, self.system.is_shared, self.system.sample_set)

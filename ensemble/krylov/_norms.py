@@ -6,14 +6,13 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.sparse.complex_numbers import is_complex, real_parts
 from ensemble._kernels.sparse.row_sums import space_in_force
 from ensemble._typing import Array
-from ensemble.krylov._complex import squared_parts
 
 
 def norms(vectors: Array) -> np.ndarray:
     """The 2-norm of each sample, float64 on the host."""
-    vectors = squared_parts(vectors)
     norm: np.ndarray = np.sqrt(to_float64(dot(vectors, vectors, None)))
     return norm
 
@@ -52,8 +51,14 @@ def any_row(flags: Array) -> np.ndarray:
 
 
 def to_float64(values: Array) -> np.ndarray:
-    """A kernel's inner products as float64 on the host."""
-    return np.asarray(to_numpy(values), np.float64)
+    """A kernel's inner products that are real, or their real parts, as float64 on the host."""
+    return np.asarray(real_parts(to_numpy(values)), np.float64)
+
+
+def to_double(values: Array) -> np.ndarray:
+    """A kernel's inner products as float64 on the host, complex ones as complex128."""
+    values = to_numpy(values)
+    return np.asarray(values, np.complex128 if is_complex(values) else np.float64)
 
 
 def fetched(*arrays: Array) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, library_and_device, to_numpy
 from ensemble._check import array_of, integer, message, one_of, positive, real_array, require, require_unmasked
-from ensemble.krylov._complex import RealForm, has_complex, real_form, require_numpy, stacked
+from ensemble.krylov._complex import has_complex, over_complex
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.graph import Reordering
@@ -44,8 +44,6 @@ class LinearSystem:
     """The order of rows in which the system is solved; None for the caller's."""
     block_size: int = 1
     """Components of an unknown where the caller's `b` has an axis of them."""
-    is_complex: bool = False
-    """Whether vectors are real and imaginary parts, one above the other."""
 
 
 def linear_system(
@@ -53,7 +51,6 @@ def linear_system(
 ) -> LinearSystem:
     """Check what every solver takes, and give all vectors one number of samples and one type."""
     b, x0 = (as_array(value, function, name) for name, value in (("b", b), ("x0", x0)))
-    is_complex = has_complex(A, b, x0, M)
     A = as_operator(A, function, "A")
     M = Identity() if M is None else as_operator(M, function, "M")
     b, x0, shared = one_column(b), one_column(x0), is_shared(A, M)
@@ -74,15 +71,11 @@ def linear_system(
     given = {"b": b} if x0 is None else {"b": b, "x0": x0}
     vectors = {name: samples_of(v) for name, v in given.items()}
     n_samples = common_samples(function, n, vectors, A=A, M=M)
-    if is_complex:
-        for name, value in (("A", A), ("b", vectors["b"]), ("M", M)):
-            require_numpy(function, name, value)
-        A, M = RealForm(A), real_form(M)
-        vectors = {name: stacked(v) for name, v in vectors.items()}
-    dtype = common_dtype(function, vectors, A)
+    dtype = common_dtype(function, vectors, A, M)
     rtol = default_rtol(vectors["b"], dtype) if rtol is None else tolerance(rtol, function, "rtol", n_samples)
     atol = tolerance(atol, function, "atol", n_samples)
-    A, M = (m.astype(dtype) for m in (A, M))  # kernels have no mixed products
+    complex_vectors = "complex" in str(dtype)  # kernels have no mixed products
+    A, M = (over_complex(m, dtype) if complex_vectors else m.astype(dtype) for m in (A, M))
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
     require_one_device(function, wide["b"], A=A, M=M)
     like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
@@ -96,8 +89,7 @@ def linear_system(
         wide = {name: reordered_vectors(v, order) for name, v in wide.items()}
     b, start = wide["b"], wide.get("x0")
     return LinearSystem(
-        function, A, M, b, start, rtol, atol, coupled, like, shared, sample_set, order, block_size,
-        is_complex,
+        function, A, M, b, start, rtol, atol, coupled, like, shared, sample_set, order, block_size
     )  # fmt: skip
 
 
@@ -164,19 +156,20 @@ def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: 
     return n_samples
 
 
-def common_dtype(function: str, vectors: dict[str, Any], A: LinearOperator) -> Any:
-    """The real floating type common to vectors and matrix."""
+def common_dtype(function: str, vectors: dict[str, Any], A: LinearOperator, M: LinearOperator) -> Any:
+    """The floating type common to vectors and matrix, complex where numbers of the preconditioner are."""
     first = vectors["b"]
     if isinstance(first, np.ndarray):
-        dtype = np.result_type(*vectors.values(), np.float64 if A.dtype is None else A.dtype, np.float32)
-        if dtype.kind != "f":
-            raise TypeError(message(function, "A, b and x0", "be real", dtype))
+        least = np.complex64 if has_complex(M) else np.float32
+        dtype = np.result_type(*vectors.values(), np.float64 if A.dtype is None else A.dtype, least)
+        if dtype.kind not in "fc":
+            raise TypeError(message(function, "A, b and x0", "hold numbers", dtype))
         return dtype
     xp = array_namespace(first)
     dtype = xp.result_type(*(v.dtype for v in vectors.values()), first.dtype if A.dtype is None else A.dtype)
-    if not xp.isdtype(dtype, "real floating"):
-        raise TypeError(message(function, "A, b and x0", "be real and floating", dtype))
-    return dtype
+    if not xp.isdtype(dtype, ("real floating", "complex floating")):
+        raise TypeError(message(function, "A, b and x0", "be floating numbers", dtype))
+    return xp.result_type(dtype, xp.complex64) if has_complex(M) else dtype
 
 
 def widen(samples: Any, n_samples: int, dtype: Any) -> Any:

@@ -47,8 +47,7 @@ def bicgstab(
     Where inner products are outside the range of numbers (A of size 1e200 or 1e-200, say), a sample is solved again in
     units of its own, in which `callback` counts iterations anew; coupled samples are flagged.
 
-    Complex systems are solved as real ones of twice the size: more iterations than a method over complex numbers
-    takes, and a breakdown where a matrix is skew-Hermitian.
+    Inner products of complex vectors are complex: the iterations are those of other implementations.
 
     Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
     those of a sample that does not converge are NaN.
@@ -83,7 +82,7 @@ def bicgstab(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or complex numbers are in CuPy's arrays.
+        If A is no operator.
 
     References
     ----------

@@ -45,7 +45,7 @@ def cg(
     recurrence fell to the target, or tenfold, and its true residual did not halve. A sample that does not converge
     returns its best iterate (see `SolveResult`).
 
-    Complex Hermitian systems are solved as real ones of twice the size, in the same iterations.
+    A complex A must be Hermitian, not symmetric: of inner products the real parts count.
 
     Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
     those of a sample that does not converge are NaN.
@@ -85,7 +85,7 @@ def cg(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or complex numbers are in CuPy's arrays.
+        If A is no operator.
 
     References
     ----------

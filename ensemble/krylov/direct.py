@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._check import floating, kind_of, message, require, require_type, samples_text
+from ensemble._check import floating, kind_of, message, one_of, require, require_type, samples_text
 from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
@@ -17,6 +17,7 @@ from ensemble.krylov._exchanged_solution import conditions_of, exchanged_solutio
 from ensemble.krylov._system import LinearSystem, as_array, common_samples, linear_system, one_column
 from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.result import SolveResult, Status
+from ensemble.linalg.complex_factors import ComplexFactors, complex_factors
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.factorization import Factorization, planned
 from ensemble.linalg.linear_operator import LinearOperator
@@ -118,8 +119,9 @@ def direct(
     Of a `DistributedCrsMatrix` each rank gathers the whole system, solves it, and keeps its rows of x: for coarse
     problems, and where nothing else converges. Time and memory are those of one process.
 
-    Complex systems are solved as real ones of twice the size, with about twice the operations of complex elimination;
-    backward errors are those of the real system. ``kind="ldlt"`` is for Hermitian matrices then.
+    Complex matrices have complex factors; residuals, backward errors and exchanges are those of the real system of
+    twice the size. ``kind="ldlt"`` is for Hermitian matrices then, ``matching="mean"`` for the real system: both
+    factorise the latter, with about twice the operations.
 
     Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
     those of a sample that does not converge are NaN.
@@ -173,6 +175,13 @@ def direct(
         return _complex_solution(A, b, kind, factorization, options)
     if factorization is not None:
         require_type(factorization, Factorization, "direct", "factorization", "be a Factorization")
+    return _solution(A, b, rtol, kind, ordering, matching, dtype, factorization)
+
+
+def _solution(
+    A: Any, b: Any, rtol: Any, kind: str, ordering: Any, matching: str, dtype: Any, factorization: Any
+) -> DirectResult:
+    """The solution of real systems, by a factorisation that is kept or, with one of `ComplexFactors`, by such ones."""
     symmetric = isinstance(A, SymmetricCrsMatrix)
     system = linear_system("direct", A, b, None, None, rtol, 0.0, REFINEMENTS, "independent")
     matrix = as_crs(system.A)
@@ -184,7 +193,8 @@ def direct(
     scaled, unit = scaled_values(matrix, np.dtype(str(number).split(".")[-1]) if F is None else F.dtype)
     if F is None:
         F = planned(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
-    default = factorization is None and matching == "graph" and isinstance(ordering, str) and ordering == "auto"
+    own = factorization is None or isinstance(factorization, ComplexFactors)
+    default = own and matching == "graph" and isinstance(ordering, str) and ordering == "auto"
     plain = default and F.dtype == np.float64 and not F.plan.symmetric
     first = plain and takes_exchanges_first(matrix.graph)
     solution = solved(system, matrix, scaled, unit, F, exchanged_solutions, first)
@@ -209,7 +219,10 @@ def _gathered_solution(A: Any, b: Any, factorization: Any, options: dict[str, An
 
 
 def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: dict[str, Any]) -> DirectResult:
-    """The solution of a complex system, from a real one of twice the size."""
+    """The solution of a complex system, from a real one of twice the size, whose factors are complex where they can be.
+
+    LDL^T of a real form is that of a Hermitian matrix, and a matching by means is that of real entries.
+    """
     matrix = as_crs(A)
     if matrix is NotImplemented:
         raise TypeError(message("direct", "A", "be a sparse matrix", kind_of(A)))
@@ -220,8 +233,15 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
     for name, value in (("A", matrix), ("b", samples_of(b))):
         require_numpy("direct", name, value)
     order = checked_order(options["ordering"], matrix.shape[0], "direct", ("auto", *ORDERINGS))
+    one_of(kind, ("auto", "ldlt", "lu"), "direct", "kind")
+    factors, real, pairs = None, real_matrix(matrix), interleaved(b)
+    if kind != "ldlt" and options["matching"] == "graph":
+        number = np.result_type(real.dtype, pairs.dtype) if options["dtype"] is None else options["dtype"]
+        symmetric = isinstance(A, SymmetricCrsMatrix) and kind == "auto"
+        factors = complex_factors(matrix, symmetric, order, floating(number, "direct", "dtype"))
     options["ordering"] = order if isinstance(order, str) else (2 * order[:, None] + np.arange(2)).reshape(-1)
-    found: DirectResult = direct(real_matrix(matrix), interleaved(b), kind="lu" if kind == "auto" else kind, **options)
+    kind = "lu" if kind == "auto" else kind
+    found = _solution(real, pairs, kind=kind, factorization=factors, **options)
     return replace(found, x=from_interleaved(found.x))
 
 

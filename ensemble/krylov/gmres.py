@@ -57,8 +57,7 @@ def gmres(
     Where inner products are outside the range of numbers (A of size 1e200 or 1e-200, say), a sample is solved again in
     units of its own, in which `callback` counts iterations anew; coupled samples are flagged.
 
-    Complex systems are solved as real ones of twice the size: up to twice the iterations of a method over complex
-    numbers.
+    Inner products of complex vectors are complex: the iterations are those of other implementations.
 
     Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
     those of a sample that does not converge are NaN.
@@ -98,7 +97,7 @@ def gmres(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or complex numbers are in CuPy's arrays.
+        If A is no operator.
 
     References
     ----------

@@ -49,7 +49,7 @@ def minres(
     Where inner products are outside the range of numbers (A of size 1e200 or 1e-200, say), a sample is solved again in
     units of its own, in which `callback` counts iterations anew; coupled samples are flagged.
 
-    Complex Hermitian systems are solved as real ones of twice the size, in the same iterations.
+    A complex A must be Hermitian, not symmetric: of inner products the real parts count.
 
     Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
     those of a sample that does not converge are NaN.
@@ -81,7 +81,7 @@ def minres(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or complex numbers are in CuPy's arrays.
+        If A is no operator.
 
     References
     ----------

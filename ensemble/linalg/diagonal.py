@@ -9,6 +9,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
 from ensemble._check import places_of, require, sample_number
+from ensemble._compile.registry import into
+from ensemble._kernels.sparse.complex_numbers import is_complex, times
 from ensemble.linalg.arithmetic import MatrixArithmetic, per_sample
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph
@@ -93,6 +95,8 @@ class Diagonal(Selectable, MatrixArithmetic, MatrixOperator):
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """The product on bare arrays of shape (n, n_samples)."""
+        if is_complex(self.entries):
+            return into(out, times(self.entries, x))
         return array_namespace(x).multiply(self.entries, x, **({} if out is None else {"out": out}))
 
     def take_samples(self, samples: Any) -> Diagonal:

@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, is_array
 from ensemble._check import message, require
 from ensemble._kernels.krylov import vectors
+from ensemble._kernels.sparse.complex_numbers import is_complex, times
 from ensemble.linalg.arithmetic import computed, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.graph import CrsGraph
 from ensemble.scalar import Ensemble
@@ -338,18 +339,7 @@ class TransposedEntries:
 
 def _products(a: Any, b: Any) -> Any:
     """``a * b``; complex ones from their parts, as NumPy rounds arrays of different shapes in different ways."""
-    xp = array_namespace(a, b)
-    kind = xp.result_type(a, b)
-    if not xp.isdtype(kind, "complex floating"):
-        return computed(operator.mul, a, b)
-    a, b = xp.astype(a, kind), xp.astype(b, kind)
-    real = xp.real(a) * xp.real(b) - xp.imag(a) * xp.imag(b)
-    imag = xp.real(a) * xp.imag(b) + xp.imag(a) * xp.real(b)
-    if type(a) is not np.ndarray:
-        return real + 1j * imag
-    product = np.empty(real.shape, kind)
-    product.real, product.imag = real, imag
-    return product
+    return times(a, b) if is_complex(a) or is_complex(b) else computed(operator.mul, a, b)
 
 
 def _as_entries(matrix: Any, kind: type) -> Any:

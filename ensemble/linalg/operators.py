@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array
 from ensemble._check import array_of, kind_of, message, require, require_one_library, require_unmasked
+from ensemble._kernels.sparse.complex_numbers import complex_of
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator, MatrixOperator
 from ensemble.scalar import Ensemble
@@ -114,30 +117,48 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
     columns, given = samples.shape[1:-1], samples.shape[-1]
     requirement = "have the same n_samples, or 1"
     require(own == given or 1 in (own, given), f"{name} @", "operands", requirement, f"{own} and {given}")
-    operator, dtype = _meeting(operator, samples, name)
+    operator, dtype, by_parts = _meeting(operator, samples, name)
     n_samples, n_columns, xp = max(own, given), math.prod(columns), array_namespace(samples)
+    product = functools.partial(product_of_parts, operator.apply, own == 1) if by_parts else operator.apply
     if own == 1:
-        y = operator.apply(contiguous(xp.reshape(samples, (n, n_columns * given)), dtype))
+        y = product(contiguous(xp.reshape(samples, (n, n_columns * given)), dtype))
     else:
         wide = xp.broadcast_to(xp.reshape(samples, (n, n_columns, given)), (n, n_columns, n_samples))
-        parts = [operator.apply(contiguous(wide[:, j, :], dtype)) for j in range(n_columns)]
+        parts = [product(contiguous(wide[:, j, :], dtype)) for j in range(n_columns)]
         y = xp.stack(parts, axis=1) if parts else xp.zeros((rows, 0), dtype=dtype)
     return wrap_like(x, xp.reshape(y, (rows, *columns, n_samples)), is_shared(operator), set_of(operator))
 
 
-def _meeting(operator: Any, samples: Any, name: str) -> tuple[Any, Any]:
-    """The operator in the type that the product has, and the type to give `samples`."""
+def product_of_parts(product: Callable[[Any], Any], shared: bool, x: Any) -> Any:
+    """The product of a real operator with complex vectors, from real and imaginary parts.
+
+    Where all samples have one operator (`shared`), the parts are beside each other.
+    """
+    xp = array_namespace(x)
+    if not shared:
+        return complex_of(*(product(contiguous(part(x))) for part in (xp.real, xp.imag)))
+    if isinstance(x, np.ndarray):
+        return product(x.view(x.real.dtype)).view(x.dtype)
+    y, count = product(xp.concat([xp.real(x), xp.imag(x)], axis=1)), x.shape[1]
+    return complex_of(y[:, :count], y[:, count:])
+
+
+def _meeting(operator: Any, samples: Any, name: str) -> tuple[Any, Any, bool]:
+    """The operator as the product takes it, the type to give `samples`, and whether their parts are multiplied."""
     xp, own, like = array_namespace(samples), operator.dtype, operator.reference_array
     if like is not None and array_namespace(like) is not xp:
         require_one_library(f"{name} @", "x and the matrix", samples, like)
     if isinstance(operator, MatrixOperator):
-        dtype = xp.result_type(own, samples.dtype)
-        return operator if dtype == own else operator.astype(dtype), dtype
+        dtype = wanted = xp.result_type(own, samples.dtype)
+        by_parts = xp.isdtype(dtype, "complex floating") and xp.isdtype(own, "real floating")
+        if by_parts:
+            wanted = xp.real(xp.zeros((0,), dtype=dtype)).dtype
+        return operator if wanted == own else operator.astype(wanted), dtype, by_parts
     if xp.isdtype(samples.dtype, "complex floating"):
-        raise TypeError(message(f"{name} @", "x", "be real", f"dtype {samples.dtype}"))
+        return operator, samples.dtype, True
     if xp.isdtype(samples.dtype, "real floating"):
-        return operator, samples.dtype
-    return operator, operator.matrix_dtype
+        return operator, samples.dtype, False
+    return operator, operator.matrix_dtype, False
 
 
 def premultiply(x: Any, operator: Any) -> Any:

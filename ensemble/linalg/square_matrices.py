@@ -58,6 +58,6 @@ def real_dtype(A: CrsMatrix, name: str) -> Any:
     """The type of a real matrix."""
     dtype = str(A.dtype).split(".")[-1]
     if dtype not in ("float32", "float64"):
-        advice = "Solve the real system of twice the size, [[Re A, -Im A], [Im A, Re A]]." * ("complex" in dtype)
+        advice = "krylov.direct, gmres and bicgstab solve complex systems." * ("complex" in dtype)
         raise TypeError(message(name, "A", "hold float32 or float64", dtype, advice))
     return dtype

@@ -26,6 +26,7 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.tiles import Tiles
 from ensemble._kernels.direct.triangular import factor_solve
+from ensemble._kernels.sparse.complex_numbers import complex_of
 from ensemble.linalg.bridge.factors import product, source_and_host
 from ensemble.linalg.bridge.host import host_view, is_elsewhere
 from ensemble.linalg.crs_matrix import CrsMatrix, is_matrix
@@ -306,7 +307,8 @@ class TriangularFactors(LinearOperator):
         require(own == given or 1 in (own, given), f"{name} @", "operands", requirement, f"{own} and {given}")
         dtype = samples.dtype
         if xp.isdtype(dtype, "complex floating"):
-            raise TypeError(message(f"{name} @", "x", "be real", f"dtype {dtype}"))
+            parts = [self._multiply(Ensemble(part(samples)), transposed).samples for part in (xp.real, xp.imag)]
+            return wrap_like(x, complex_of(*parts), is_shared(self), self.sample_set)
         if not xp.isdtype(dtype, "real floating"):
             dtype = xp.float64
         count = int(np.prod(columns, dtype=np.int64))

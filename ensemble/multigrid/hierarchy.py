@@ -177,12 +177,20 @@ def entry_by_entry(A: Any) -> Any:
 def require_square_and_real(A: Any, function: str) -> None:
     """Refuse a matrix that is not square or not of real floating-point values."""
     require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {A.shape}")
-    if not array_namespace(A.values).isdtype(A.dtype, "real floating"):
-        raise TypeError(message(function, "A", "be real", f"dtype {A.dtype}"))
+    require_real(A, function)
+
+
+def require_real(A: Any, function: str) -> None:
+    """Refuse a matrix that is not of real floating-point values."""
+    if not array_namespace(A.reference_array).isdtype(A.dtype, "real floating"):
+        advice = "A hierarchy of a real matrix, A.real say, is an M for gmres and bicgstab with a complex A."
+        raise TypeError(message(function, "A", "be real", f"dtype {A.dtype}", advice))
 
 
 def require_same_graph(A: Any, other: Any, function: str, builder: str) -> None:
-    """Refuse a matrix whose entries do not stand where those of `other` do."""
+    """Refuse a matrix that is not real, or whose entries do not stand where those of `other` do."""
+    if hasattr(A, "dtype"):
+        require_real(A, function)
     if not isinstance(other, CrsMatrix | BcrsMatrix | SymmetricCrsMatrix):
         other.require_same_places(A, function, builder)
         return

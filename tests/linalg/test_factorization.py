@@ -496,8 +496,20 @@ def test_right_hand_sides_are_checked(rng):
         F @ Ensemble(np.ones((4, 2)))
     with pytest.raises(TypeError, match=r"Factorization.T @: x must be a vector or an array; got a csr_array"):
         F.T @ sp.csr_array(np.ones((4, 1)))
-    with pytest.raises(TypeError, match="x must be real"):
-        F @ np.ones(4, complex)
+
+
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_complex_right_hand_sides_are_solved_by_their_parts(rng, columns):
+    A = family(rng, 6, 3)
+    F, x = Factorization(A), rng.standard_normal((6, *columns, 3)) + 1j * rng.standard_normal((6, *columns, 3))
+    found = F @ Ensemble(x)
+    assert found.dtype == np.complex128
+    assert np.array_equal(found.samples.real, (F @ Ensemble(x.real.copy())).samples)
+    assert np.array_equal(found.samples.imag, (F @ Ensemble(x.imag.copy())).samples)
+    alone, b = Factorization(A.sample(1)), x[..., 1]
+    np.testing.assert_allclose(A.sample(1).to_scipy() @ (alone @ b), b, rtol=1e-12)
+    np.testing.assert_allclose(A.sample(1).to_scipy().T @ (alone.T @ b), b, rtol=1e-12)
+    assert np.array_equal(np.asarray(F.solve(A, Ensemble(x)).samples), found.samples)
 
 
 @pytest.mark.parametrize("left, right", [(0, 0), (1, 1), (2, 0), (1, 4), (6, 6)])

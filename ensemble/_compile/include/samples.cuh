@@ -1,7 +1,7 @@
 // How samples lie on a GPU, and sums over rows.
 //
 // LANES neighbouring threads carry one row, VECTOR samples each: a row of values is one coalesced transaction, and a sum
-// over rows needs no exchange between the threads of different samples. Compile-time definitions: REAL (float or double),
+// over rows needs no exchange between the threads of different samples. Compile-time definitions: REAL (see types.cuh),
 // LANES (a power of two up to 32), VECTOR, OFFSET (int or long long) and THREADS (a block of the row kernels).
 //
 // Contraction to FMA is off and every sum has one order, whatever the number of samples: a sample on the device has the
@@ -32,6 +32,22 @@ __device__ inline Pack spread(real value)
 LANEWISE(+)
 LANEWISE(-)
 LANEWISE(*)
+
+// What the first factor of an inner product is: its complex conjugate. Real numbers are their own.
+#ifdef COMPLEX
+__device__ inline Pack conjugate(Pack pack)
+{
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) pack.lane[v].im = -pack.lane[v].im;
+    return pack;
+}
+
+__device__ inline real read_only(const real* from) { return {__ldg(&from->re), __ldg(&from->im)}; }
+#else
+__device__ inline const Pack& conjugate(const Pack& pack) { return pack; }
+
+__device__ inline real read_only(const real* from) { return __ldg(from); }
+#endif
 
 __device__ inline Pack load(const real* from) { return *reinterpret_cast<const Pack*>(from); }
 

@@ -1,8 +1,24 @@
 // What every source begins with: names of number types, NaN and infinity, and packs, values that one instruction loads or
-// stores. REAL, where it is defined, is float or double.
+// stores. REAL, where it is defined, is float or double, or with COMPLEX defined a complex number of these.
 
 typedef long long int64;
 typedef unsigned long long uint64;
+
+#ifdef COMPLEX
+// Products are those of the textbook, each operation rounded, as on the CPU.
+template <class T> struct alignas(2 * sizeof(T)) Complex {
+    T re, im;
+    Complex() = default;
+    __device__ Complex(T real_part, T imaginary_part = 0) : re(real_part), im(imaginary_part) {}
+    friend __device__ inline Complex operator+(const Complex& a, const Complex& b) { return {a.re + b.re, a.im + b.im}; }
+    friend __device__ inline Complex operator-(const Complex& a, const Complex& b) { return {a.re - b.re, a.im - b.im}; }
+    friend __device__ inline Complex operator*(const Complex& a, const Complex& b)
+    {
+        return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+    }
+    friend __device__ inline bool operator!=(const Complex& a, const Complex& b) { return a.re != b.re || a.im != b.im; }
+};
+#endif
 #ifdef REAL
 typedef REAL real;
 #endif

@@ -12,6 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ensemble._compile.instructions import declared
+from ensemble._compile.lanes import complex_numbers
 from ensemble._compile.lanes.types import (
     Lanes,
     data_of,
@@ -36,6 +37,7 @@ __all__ = [
     "bits",
     "ceil",
     "combine",
+    "conjugate",
     "convert",
     "converted",
     "copysign",
@@ -165,6 +167,17 @@ def absolute(typingctx, a):
             return instruction(builder, "fabs", arguments)
         negative = builder.icmp_signed("<", arguments[0], ir.Constant(arguments[0].type, None))
         return builder.select(negative, builder.neg(arguments[0]), arguments[0])
+
+    return a(a), codegen
+
+
+@intrinsic
+def conjugate(typingctx, a):
+    """The complex conjugate; real lanes are unchanged."""
+
+    def codegen(context, builder, signature, arguments):
+        is_complex = isinstance(a.dtype, types.Complex)
+        return complex_numbers.conjugated(builder, arguments[0]) if is_complex else arguments[0]
 
     return a(a), codegen
 

@@ -14,7 +14,8 @@ Inside a compiled function::
 
 Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant, or lanes of that width.
 Operators work lane by lane, on two lanes of one kind or on lanes and a number; comparisons give masks, and
-``select(mask, a, b)`` selects. Further operations are in `arithmetic.py`.
+``select(mask, a, b)`` selects. Further operations are in `arithmetic.py`. Complex lanes hold real and imaginary parts
+in turn (`complex_numbers.py`) and have sums, differences, products, negation and tests for equality.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from numba import types
 from numba.extending import intrinsic, lower_builtin, lower_cast, models, register_model, type_callable
 
 from ensemble._compile.instructions import counted, declared, stack_slot
+from ensemble._compile.lanes import complex_numbers
+from ensemble._compile.lanes.complex_numbers import vector_of
 from ensemble._compile.processor import STACK_ALIGNMENT
 
 __all__ = [
@@ -72,7 +75,7 @@ class Lanes(types.Type):
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Lanes) -> None:
         element = ir.IntType(1) if fe_type.dtype is types.boolean else dmm.lookup(fe_type.dtype).get_value_type()
-        super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.width))
+        super().__init__(dmm, fe_type, vector_of(element, fe_type.width))
 
 
 def width_of(width: Any) -> int | None:
@@ -84,13 +87,18 @@ def item_size(dtype: Any) -> int:
     return 1 if dtype is types.boolean else dtype.bitwidth // 8
 
 
+def alignment(dtype: Any) -> int:
+    """Bytes at a multiple of which an entry lies: for a complex number those of its parts."""
+    return item_size(dtype) // 2 if isinstance(dtype, types.Complex) else item_size(dtype)
+
+
 def data_of(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
     """The address of an array's first entry."""
     return builder.extract_value(array, context.data_model_manager[array_type].get_field_position("data"))
 
 
 def pointer_to(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, width: int) -> Any:
-    vector = ir.VectorType(context.get_data_type(array_type.dtype), width)
+    vector = vector_of(context.get_data_type(array_type.dtype), width)
     builder.function.attributes.alignstack = STACK_ALIGNMENT
     place = builder.gep(data_of(context, builder, array_type, array), [offset], inbounds=True)
     return builder.bitcast(place, vector.as_pointer())
@@ -107,6 +115,8 @@ def _to_memory(builder: Any, dtype: Any, value: Any) -> Any:
 
 
 def fill_lanes(builder: Any, scalar: Any, width: int) -> Any:
+    if complex_numbers.is_pair(scalar.type):
+        return complex_numbers.fill(builder, scalar, width)
     vector = ir.VectorType(scalar.type, width)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.IntType(32)(0))
     return builder.shuffle_vector(
@@ -141,7 +151,7 @@ def load(typingctx, array, offset, width):
     def codegen(context, builder, signature, arguments):
         pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], n)
         value = builder.load(pointer)
-        value.align = item_size(array.dtype)
+        value.align = alignment(array.dtype)
         return _from_memory(builder, array.dtype, value)
 
     return Lanes(array.dtype, n)(array, types.int64, width), codegen
@@ -154,7 +164,7 @@ def store(typingctx, array, offset, lanes):
     def codegen(context, builder, signature, arguments):
         pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
         value = _to_memory(builder, array.dtype, arguments[2])
-        builder.store(value, pointer).align = item_size(array.dtype)
+        builder.store(value, pointer).align = alignment(array.dtype)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, lanes), codegen
@@ -186,7 +196,7 @@ def load_some(typingctx, array, offset, count, width):
         first = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], n)
         memory = stack_slot(builder, first.type.pointee)
         builder.store(ir.Constant(first.type.pointee, None), memory)
-        _copy_some(builder, first, memory, arguments[2])
+        _copy_some(builder, array.dtype, first, memory, arguments[2])
         return _from_memory(builder, array.dtype, builder.load(memory))
 
     return Lanes(array.dtype, n)(array, types.int64, types.int64, width), codegen
@@ -200,13 +210,15 @@ def store_some(typingctx, array, offset, count, lanes):
         first = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
         memory = stack_slot(builder, first.type.pointee)
         builder.store(_to_memory(builder, array.dtype, arguments[3]), memory)
-        _copy_some(builder, memory, first, arguments[2])
+        _copy_some(builder, array.dtype, memory, first, arguments[2])
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int64, lanes), codegen
 
 
-def _copy_some(builder: Any, source: Any, target: Any, count: Any) -> None:
+def _copy_some(builder: Any, dtype: Any, source: Any, target: Any, count: Any) -> None:
+    if isinstance(dtype, types.Complex):
+        count = builder.add(count, count)
     element = source.type.pointee.element.as_pointer()
     source, target = builder.bitcast(source, element), builder.bitcast(target, element)
     with counted(builder, count) as k:
@@ -259,7 +271,7 @@ def zeros(typingctx, array, width):
         return None
 
     def codegen(context, builder, signature, arguments):
-        return ir.Constant(ir.VectorType(context.get_value_type(array.dtype), n), None)
+        return ir.Constant(vector_of(context.get_value_type(array.dtype), n), None)
 
     return Lanes(array.dtype, n)(array, width), codegen
 
@@ -281,7 +293,10 @@ def select(typingctx, mask, a, b):
     lanes = lanes_among((a, b))
 
     def codegen(context, builder, signature, arguments):
-        return builder.select(*arguments)
+        chosen, *values = arguments
+        if isinstance(lanes.dtype, types.Complex):
+            chosen = complex_numbers.twice(builder, chosen)
+        return builder.select(chosen, *values)
 
     return lanes(mask, lanes, lanes), codegen
 
@@ -346,13 +361,18 @@ def _spread(context: Any, builder: Any, scalar: Any, lanes: Any, value: Any) -> 
 
 def _arithmetic(operation: Any, real: str | None, whole: str) -> None:
     def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
-        return getattr(builder, real if isinstance(dtype, types.Float) else whole)(a, b)  # type: ignore[arg-type]
+        if isinstance(dtype, types.Complex) and real == "fmul":
+            return complex_numbers.product(builder, a, b)
+        floats = isinstance(dtype, types.Float) or (isinstance(dtype, types.Complex) and real in ("fadd", "fsub"))
+        return getattr(builder, real if floats else whole)(a, b)  # type: ignore[arg-type]
 
     _operator(operation, 2, emit)
 
 
 def _comparison(operation: Any, symbol: str) -> None:
     def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
+        if isinstance(dtype, types.Complex):
+            return complex_numbers.compared(builder, symbol, a, b)
         if not isinstance(dtype, types.Float):
             return (builder.icmp_unsigned if dtype is types.boolean else builder.icmp_signed)(symbol, a, b)
         # NaN compares unequal to every number, itself included
@@ -381,7 +401,9 @@ for _operation, _symbol in (
     _comparison(_operation, _symbol)
 
 _operator(
-    operator.neg, 1, lambda builder, dtype, a: (builder.fneg if isinstance(dtype, types.Float) else builder.neg)(a)
+    operator.neg,
+    1,
+    lambda builder, dtype, a: (builder.fneg if isinstance(dtype, types.Float | types.Complex) else builder.neg)(a),
 )
 _operator(operator.invert, 1, lambda builder, dtype, a: builder.not_(a))
 

@@ -123,7 +123,7 @@ class Arrays(Values):
     def constant_array(self, array: np.ndarray) -> Value:
         """An array in the scope of a function, whose numbers become part of the code."""
         kind = ARRAYS.get(array.dtype)
-        if kind in (None, types.boolean):
+        if kind in (None, types.boolean) or isinstance(kind, types.Complex):
             raise TranslationError(f"a constant array of {array.dtype}")
         (entry, *_), module = flat_types([types.Array(kind, 1, "C")]), self.builder.module
         numbers = ir.Constant(ir.ArrayType(entry.pointee, array.size), array.reshape(-1).tolist())

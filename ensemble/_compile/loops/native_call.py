@@ -40,6 +40,7 @@ ALL_THREADS, ONE_THREAD = -1, -2
 I1, I32, I64, BYTES = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.IntType(8).as_pointer()
 SINGLE, DOUBLE = ir.FloatType(), ir.DoubleType()
 SCALARS = {types.boolean: I1, types.int64: I64, types.float32: SINGLE, types.float64: DOUBLE}
+SCALARS |= {types.complex64: ir.LiteralStructType([SINGLE] * 2), types.complex128: ir.LiteralStructType([DOUBLE] * 2)}
 
 HEADER = object.__basicsize__
 """Bytes in front of what is an object's own; the last eight are the address of its type."""
@@ -60,8 +61,11 @@ ORDER_SHIFT, SWAPPED = 16, ord(">")
 
 ARRAYS = {
     np.dtype(name): getattr(types, "boolean" if name == "bool" else name)
-    for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
-}
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
+        "complex64", "complex128",
+    )
+}  # fmt: skip
 
 PYTHON = {
     "PyTuple_Size": (I64, [BYTES]),
@@ -155,7 +159,8 @@ def flat_types(kinds: Sequence[Any]) -> list[Any]:
             found += flat_types(kind)
         elif isinstance(kind, types.Array):
             bits = 8 if kind.dtype is types.boolean else kind.dtype.bitwidth
-            entry = SCALARS[kind.dtype] if isinstance(kind.dtype, types.Float) else ir.IntType(bits)
+            real = isinstance(kind.dtype, types.Float | types.Complex)
+            entry = SCALARS[kind.dtype] if real else ir.IntType(bits)
             found += [entry.as_pointer(), *[I64] * kind.ndim]
         else:
             found.append(SCALARS[kind])

@@ -45,6 +45,12 @@ SCALARS: dict[Any, Any] = {
 }
 
 
+def complex_among(kinds: set[Any]) -> Any:
+    """The one complex type among types of numbers; None for none."""
+    found = {kind for kind in kinds if isinstance(kind, types.Complex)}
+    return found.pop() if len(found) == 1 and kinds - found <= NUMBERS else None
+
+
 class Values(Blocks):
     """Values and operations on them, in the function `made`."""
 
@@ -98,6 +104,9 @@ class Values(Blocks):
             if isinstance(given.kind, types.Float):
                 wider = kind.bitwidth > given.kind.bitwidth
                 return (builder.fpext if wider else builder.fptrunc)(given.made, target)
+        if isinstance(kind, types.Complex) and given.kind in NUMBERS:
+            nothing = ir.Constant(self.context.get_value_type(kind), None)
+            return builder.insert_value(nothing, self.cast(given, kind.underlying_float), 0)
         if kind in (SIGNED, UNSIGNED) and isinstance(given.kind, types.Float):
             return (builder.fptosi if kind is SIGNED else builder.fptoui)(given.made, I64)
         raise TranslationError(f"{given.kind} as {kind}")
@@ -262,6 +271,10 @@ class Values(Blocks):
         if len(kinds) == 1 and kinds <= {SIGNED, UNSIGNED, types.boolean}:
             compare = builder.icmp_signed if kinds == {SIGNED} else builder.icmp_unsigned
             return Value(types.boolean, compare(symbol, a.made, b.made))
+        if (kind := complex_among(kinds)) is not None and symbol in ("==", "!="):
+            wide = [fill_lanes(builder, self.cast(each, kind), 1) for each in (a, b)]
+            mask = OPERATORS[function](builder, kind, *wide)
+            return Value(types.boolean, builder.extract_element(mask, ir.IntType(32)(0)))
         if kinds <= NUMBERS:
             kind = types.float32 if kinds == {types.float32} else types.float64
             compare = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
@@ -330,6 +343,7 @@ class Values(Blocks):
             raise self.refused(node, "values of several types")
         kinds = {self.made_of(value).kind for value in chosen}
         kind = kinds.pop() if len(kinds) == 1 else types.float64 if kinds <= NUMBERS else lanes_among(kinds)
+        kind = complex_among(kinds) if kind is None else kind
         if kind is None:
             raise self.refused(node, f"values of types {kinds}")
         here, made = self.builder, []

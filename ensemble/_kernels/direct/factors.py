@@ -247,7 +247,7 @@ def _factorized(width):
     return loop
 
 
-@factorized.register("numba")
+@factorized.register("numba", complex_numbers=True)
 def _(values: np.ndarray, plan: Elimination, out: Any) -> Any:
     n_samples = values.shape[1]
     if has_tiles(plan):

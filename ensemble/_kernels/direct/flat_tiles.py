@@ -23,7 +23,10 @@ from ensemble._kernels.direct.tiles import Tiles, aligned, fill_broken, read_til
 __all__ = ["empty_tiles", "factorized_tiles", "solved_at_once", "solved_tiles"]
 
 WIDE = 32
-"""Samples of a wide tile; a narrow one has 64 bytes of them."""
+"""Samples of a wide tile, at most; a narrow one has 64 bytes of them."""
+
+WIDE_BYTES = 256
+"""Bytes of a number of all samples of a wide tile, at most: half as many complex samples."""
 
 SMALL = 1 << 17
 """Numbers of the values of all samples below which one thread works."""
@@ -124,8 +127,8 @@ def _solve(width: int) -> Any:
 
 def _width(n_samples: int, itemsize: int) -> int:
     """Samples of a tile: a wide one takes twice the time of a narrow one."""
-    narrow = 64 // itemsize
-    return WIDE if 2 * -(-n_samples // WIDE) < -(-n_samples // narrow) else narrow
+    narrow, wide = 64 // itemsize, min(WIDE, WIDE_BYTES // itemsize)
+    return wide if 2 * -(-n_samples // wide) < -(-n_samples // narrow) else narrow
 
 
 def empty_tiles(n_samples: int, n_values: int, dtype: Any) -> Tiles:

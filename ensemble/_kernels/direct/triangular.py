@@ -280,7 +280,7 @@ def solve_tiles(tiles: np.ndarray, plan: Elimination, b: np.ndarray, transposed:
     return out
 
 
-@factor_solve.register("numba")
+@factor_solve.register("numba", complex_numbers=True)
 def _(factors: np.ndarray, plan: Elimination, b: np.ndarray, transposed: bool, out: Any) -> Any:
     n, k, n_samples = b.shape
     out = empty_like(b) if out is None else out

@@ -19,7 +19,7 @@ __device__ inline void dots_with(const Pack (&own)[QUAD], const real* __restrict
         load_quad(other, basis + k * n_rows * n_samples, share, n_samples);
         Pack inner = spread(0);
 #pragma unroll
-        for (int i = 0; i < QUAD; ++i) inner = inner + other[i] * own[i];
+        for (int i = 0; i < QUAD; ++i) inner = inner + conjugate(other[i]) * own[i];
         __syncthreads();  // the sums of the last vector have been read
         add_quads<0>(share, inner, partials + k * n_chunks * n_samples, n_samples);
     }
@@ -55,7 +55,7 @@ __device__ inline Pack store_quad(const Pack (&own)[QUAD], real* w, const Share&
 #pragma unroll
     for (int i = 0; i < QUAD; ++i) {
         if (share.begin + i < share.end) store(w + (share.begin + i) * n_samples + share.s, own[i]);
-        inner = inner + own[i] * own[i];
+        inner = inner + conjugate(own[i]) * own[i];
     }
     return inner;
 }
@@ -80,6 +80,7 @@ __global__ void __launch_bounds__(THREADS) scale(const real* __restrict__ alpha,
     store(x + row * n_samples + s, where_nonzero(factor, old * factor, old));
 }
 
+#ifndef COMPLEX
 // --- GMRES whose scalars stay on the device. `made` holds the columns that the cycle has (the basis is one vector
 // longer), those it will have after this iteration, and whether any sample needs a second orthogonalisation: one
 // recorded iteration serves every length of the basis.
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     if (SECOND) return;
     Pack inner = spread(0);
 #pragma unroll
-    for (int i = 0; i < QUAD; ++i) inner = inner + own[i] * own[i];
+    for (int i = 0; i < QUAD; ++i) inner = inner + conjugate(own[i]) * own[i];
     __syncthreads();
     const int64 n_chunks = (n_rows + QUAD * QUADS - 1) / (QUAD * QUADS);
     add_quads<0>(share, inner, partials + n_vectors * n_chunks * n_samples, n_samples);
@@ -375,3 +376,4 @@ __global__ void __launch_bounds__(SUM_THREADS)
     state.status[s] = RUNNING;
     alpha[s] = coefficient(1 / initial, true);
 }
+#endif

@@ -12,9 +12,11 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
+from ensemble._compile.lanes.arithmetic import conjugate
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
-from ensemble._compile.numba import compiled, per_width, prange, tiles
+from ensemble._compile.numba import compiled, per_width, prange, tiles, widest
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.sparse.complex_numbers import conjugated, times
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
@@ -32,14 +34,18 @@ CUDA = cuda.KernelModule(
         *(f"{name}<{which}>" for name in ("cycle_sum", "gmres_solve", "gmres_verify") for which in ("false", "true")),
     ],
     ("krylov/statuses.cuh",),
+    of_complex=("basis_dots", "basis_add", "scale"),
 )  # fmt: skip
 
 
 @kernel
 def basis_dots(basis: Array, w: Array, out: Array) -> Array:
-    """sum over i of basis[k, i, s] * w[i, s] for every vector k. Moves (n_vectors + 1) n S values."""
+    """sum over i of basis[k, i, s] * w[i, s] for every vector k. Moves (n_vectors + 1) n S values.
+
+    Complex numbers of the basis are conjugated.
+    """
     xp = array_namespace(w)
-    return into(out, xp.stack([block_sums(basis[k, :, :] * w) for k in range(basis.shape[0])]))
+    return into(out, xp.stack([block_sums(times(conjugated(basis[k, :, :]), w)) for k in range(basis.shape[0])]))
 
 
 @per_width
@@ -55,8 +61,8 @@ def _basis_dots(width: int) -> Any:
                 for i in range(bounds[block], bounds[block + 1]):
                     here = np.int64(i) * n_samples + first
                     own = load(w, here, width)
-                    inner = inner + load(basis, vector + here, width) * own
-                    other = other + load(basis, beside + here, width) * own
+                    inner = inner + conjugate(load(basis, vector + here, width)) * own
+                    other = other + conjugate(load(basis, beside + here, width)) * own
                 store(partials.reshape(-1), (block * n_vectors + next_one) * n_samples + first, other)
                 store(partials.reshape(-1), (block * n_vectors + k) * n_samples + first, inner)
 
@@ -84,14 +90,14 @@ def _one_sample_dots(width: int) -> Any:
                 s4, s5, s6, s7 = nothing, nothing, nothing, nothing
                 for i in range(start, stop):
                     own = load(w, i, 1)
-                    s0 = s0 + load(basis, p0 + i, 1) * own
-                    s1 = s1 + load(basis, p1 + i, 1) * own
-                    s2 = s2 + load(basis, p2 + i, 1) * own
-                    s3 = s3 + load(basis, p3 + i, 1) * own
-                    s4 = s4 + load(basis, p4 + i, 1) * own
-                    s5 = s5 + load(basis, p5 + i, 1) * own
-                    s6 = s6 + load(basis, p6 + i, 1) * own
-                    s7 = s7 + load(basis, p7 + i, 1) * own
+                    s0 = s0 + conjugate(load(basis, p0 + i, 1)) * own
+                    s1 = s1 + conjugate(load(basis, p1 + i, 1)) * own
+                    s2 = s2 + conjugate(load(basis, p2 + i, 1)) * own
+                    s3 = s3 + conjugate(load(basis, p3 + i, 1)) * own
+                    s4 = s4 + conjugate(load(basis, p4 + i, 1)) * own
+                    s5 = s5 + conjugate(load(basis, p5 + i, 1)) * own
+                    s6 = s6 + conjugate(load(basis, p6 + i, 1)) * own
+                    s7 = s7 + conjugate(load(basis, p7 + i, 1)) * own
                 store(flat, at + min(k + 7, least), s7)  # beyond the last vector there are copies of its sum
                 store(flat, at + min(k + 6, least), s6)
                 store(flat, at + min(k + 5, least), s5)
@@ -104,19 +110,19 @@ def _one_sample_dots(width: int) -> Any:
     return loop
 
 
-@basis_dots.register("numba")
+@basis_dots.register("numba", complex_numbers=True)
 def _(basis: Array, w: Array, out: Array) -> Array:
     n_vectors, n_rows, n_samples = basis.shape
     partials, bounds = row_blocks(n_rows, n_vectors * n_samples, w.dtype)
     if n_samples == 1 and n_vectors > 1:
         _one_sample_dots(8)(basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows)
         return into(out, ordered_sum(partials).reshape(n_vectors, 1))
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(w)):
         _basis_dots(width)(basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows, n_samples, first)
     return into(out, ordered_sum(partials).reshape(n_vectors, n_samples))
 
 
-@basis_dots.register("cuda")
+@basis_dots.register("cuda", complex_numbers=True)
 def _(basis: Array, w: Array, out: Array) -> Array:
     n_vectors, n_rows, n_samples = basis.shape
     arguments, layout = (basis, w, np.int32(n_vectors)), cuda.layout_of(n_samples, basis, w)
@@ -129,8 +135,8 @@ def basis_add(h: Array, basis: Array, w: Array) -> Array:
     """w += h[0] basis[0] + h[1] basis[1] + ... in place; returns the new w . w. Moves (n_vectors + 2) n S values."""
     xp = array_namespace(w)
     for k in range(basis.shape[0]):
-        w[...] = xp.where(h[k, :] != 0, w + h[k, :] * basis[k, :, :], w)
-    return block_sums(w * w)
+        w[...] = xp.where(h[k, :] != 0, w + times(h[k, :], basis[k, :, :]), w)
+    return block_sums(times(conjugated(w), w))
 
 
 @per_width
@@ -160,7 +166,7 @@ def _basis_add(width: int) -> Any:
             inner = zeros(w, width)
             for i in range(start, stop):
                 here = np.int64(i) * n_samples + first
-                inner = inner + load(w, here, width) * load(w, here, width)
+                inner = inner + conjugate(load(w, here, width)) * load(w, here, width)
             store(partials.reshape(-1), block * n_samples + first, inner)
 
     return loop
@@ -184,25 +190,25 @@ def _one_sample_add(width: int) -> Any:
                         store(w, i, load(w, i, 1) + one * load(basis, p + i, 1))
             inner = zeros(w, 1)
             for i in range(start, stop):
-                inner = inner + load(w, i, 1) * load(w, i, 1)
+                inner = inner + conjugate(load(w, i, 1)) * load(w, i, 1)
             store(partials.reshape(-1), block, inner)
 
     return loop
 
 
-@basis_add.register("numba")
+@basis_add.register("numba", complex_numbers=True)
 def _(h: Array, basis: Array, w: Array) -> Array:
     n_rows, n_samples = w.shape
     partials, bounds = row_blocks(n_rows, n_samples, w.dtype)
     if n_samples == 1:
         _one_sample_add(8)(h.reshape(-1), basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows)
         return ordered_sum(partials)
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(w)):
         _basis_add(width)(h.reshape(-1), basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows, n_samples, first)
     return ordered_sum(partials)
 
 
-@basis_add.register("cuda")
+@basis_add.register("cuda", complex_numbers=True)
 def _(h: Array, basis: Array, w: Array) -> Array:
     return chunk_sums(basis_add_partials(h, basis, w))[0]
 
@@ -322,7 +328,7 @@ def _(h: Array, basis: Array, block: Array) -> Array:
 def scale(alpha: Array, x: Array) -> Array:
     """x *= alpha in place, except where alpha is zero: that sample is left as it is. Moves 2 n S values."""
     xp = array_namespace(x)
-    x[...] = xp.where(alpha != 0, x * alpha, x)
+    x[...] = xp.where(alpha != 0, times(x, alpha), x)
     return x
 
 
@@ -338,15 +344,15 @@ def _scale(width: int) -> Any:
     return loop
 
 
-@scale.register("numba")
+@scale.register("numba", complex_numbers=True)
 def _(alpha: Array, x: Array) -> Array:
     n_rows, n_samples = x.shape
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(x)):
         _scale(width)(alpha, x.reshape(-1), n_rows, n_samples, first)
     return x
 
 
-@scale.register("cuda")
+@scale.register("cuda", complex_numbers=True)
 def _(alpha: Array, x: Array) -> Array:
     CUDA.rows("scale", x.shape[0], x.shape[1], (alpha, x), cuda.layout_of(x.shape[1], x, alpha))
     return x

@@ -9,8 +9,8 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     for (int64 row = share.begin; row < share.end; ++row) {
         const int64 here = row * n_samples + share.s;
         const Pack a = load(x + here), b = load(y + here);
-        inner = inner + a * b;
-        square = square + b * b;
+        inner = inner + conjugate(a) * b;
+        square = square + conjugate(b) * b;
     }
     add_quads<0>(share, inner, inners, n_samples);
     add_quads<1>(share, square, squares, n_samples);
@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
         store(x + here, where_nonzero(step, old_x + step * load(z + here), old_x));
         const Pack new_r = where_nonzero(step, old_r - step * load(t + here), old_r);
         store(r + here, new_r);
-        square = square + new_r * new_r;
-        inner = inner + load(shadow + here) * new_r;
+        square = square + conjugate(new_r) * new_r;
+        inner = inner + conjugate(load(shadow + here)) * new_r;
     }
     add_quads<0>(share, square, squares, n_samples);
     add_quads<1>(share, inner, inners, n_samples);
@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+#ifndef COMPLEX
 // --- the scalars, one thread per sample, in blocks as `totals_of` requires them
 struct Recurrence {
     double &rho, &shadow_norm, &alpha, &omega;
@@ -250,3 +251,4 @@ __global__ void __launch_bounds__(SUM_THREADS)
     renew[s] = 1;
     now.half = -1;
 }
+#endif

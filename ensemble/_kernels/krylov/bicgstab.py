@@ -11,9 +11,11 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
+from ensemble._compile.lanes.arithmetic import conjugate
 from ensemble._compile.lanes.types import load, select, store, zeros
-from ensemble._compile.numba import compiled, per_width, prange, tiles
+from ensemble._compile.numba import compiled, per_width, prange, tiles, widest
 from ensemble._compile.registry import kernel
+from ensemble._kernels.sparse.complex_numbers import conjugated, times
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
@@ -27,13 +29,17 @@ CUDA = cuda.KernelModule(
         "bicgstab_alpha", "bicgstab_half", "bicgstab_omega", "bicgstab_beta", "bicgstab_verify",
     ],
     ("krylov/statuses.cuh",),
+    of_complex=("dot_and_square", "bicgstab_update", "bicgstab_direction"),
 )  # fmt: skip
 
 
 @kernel
 def dot_and_square(x: Array, y: Array) -> tuple[Array, Array]:
-    """x . y and y . y, one value per sample each, in one pass. Moves 2 n S values."""
-    return block_sums(x * y), block_sums(y * y)
+    """x . y and y . y, one value per sample each, in one pass. Moves 2 n S values.
+
+    Of complex numbers the first ones of a product are conjugated, as in all inner products.
+    """
+    return block_sums(times(conjugated(x), y)), block_sums(times(conjugated(y), y))
 
 
 @per_width
@@ -45,25 +51,25 @@ def _dot_and_square(width: int) -> Any:
             for i in range(bounds[block], bounds[block + 1]):
                 here = np.int64(i) * n_samples + first
                 a, b = load(x, here, width), load(y, here, width)
-                inner = inner + a * b
-                square = square + b * b
+                inner = inner + conjugate(a) * b
+                square = square + conjugate(b) * b
             store(partials.reshape(-1), 2 * block * n_samples + first, inner)
             store(partials.reshape(-1), (2 * block + 1) * n_samples + first, square)
 
     return loop
 
 
-@dot_and_square.register("numba")
+@dot_and_square.register("numba", complex_numbers=True)
 def _(x: Array, y: Array) -> tuple[Array, Array]:
     n_rows, n_samples = x.shape
     partials, bounds = row_blocks(n_rows, 2 * n_samples, x.dtype)
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(x)):
         _dot_and_square(width)(x.reshape(-1), y.reshape(-1), partials, bounds, n_samples, first)
     sums = ordered_sum(partials)
     return sums[:n_samples], sums[n_samples:]
 
 
-@dot_and_square.register("cuda")
+@dot_and_square.register("cuda", complex_numbers=True)
 def _(x: Array, y: Array) -> tuple[Array, Array]:
     inner, square = chunk_sums(dot_and_square_partials(x, y))
     return inner, square
@@ -81,9 +87,9 @@ def bicgstab_update(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r
     """x += omega z, r -= omega t in place; returns r . r and shadow . r of the new r. Moves 7 n S values."""
     xp = array_namespace(x)
     moving = omega != 0
-    x[...] = xp.where(moving, x + omega * z, x)
-    r[...] = xp.where(moving, r - omega * t, r)
-    return block_sums(r * r), block_sums(shadow * r)
+    x[...] = xp.where(moving, x + times(omega, z), x)
+    r[...] = xp.where(moving, r - times(omega, t), r)
+    return block_sums(times(conjugated(r), r)), block_sums(times(conjugated(shadow), r))
 
 
 @per_width
@@ -100,26 +106,26 @@ def _bicgstab_update(width: int) -> Any:
                 store(x, here, select(moving, old_x + step * load(z, here, width), old_x))
                 new_r = select(moving, old_r - step * load(t, here, width), old_r)
                 store(r, here, new_r)
-                square = square + new_r * new_r
-                inner = inner + load(shadow, here, width) * new_r
+                square = square + conjugate(new_r) * new_r
+                inner = inner + conjugate(load(shadow, here, width)) * new_r
             store(partials.reshape(-1), 2 * block * n_samples + first, square)
             store(partials.reshape(-1), (2 * block + 1) * n_samples + first, inner)
 
     return loop
 
 
-@bicgstab_update.register("numba")
+@bicgstab_update.register("numba", complex_numbers=True)
 def _(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r: Array) -> tuple[Array, Array]:
     n_rows, n_samples = x.shape
     partials, bounds = row_blocks(n_rows, 2 * n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (shadow, z, t, x, r)]
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(x)):
         _bicgstab_update(width)(omega, *flat, partials, bounds, n_samples, first)
     sums = ordered_sum(partials)
     return sums[:n_samples], sums[n_samples:]
 
 
-@bicgstab_update.register("cuda")
+@bicgstab_update.register("cuda", complex_numbers=True)
 def _(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r: Array) -> tuple[Array, Array]:
     square, inner = chunk_sums(bicgstab_update_partials(omega, shadow, z, t, x, r))
     return square, inner
@@ -137,7 +143,7 @@ def bicgstab_update_partials(omega: Array, shadow: Array, z: Array, t: Array, x:
 def bicgstab_direction(beta: Array, omega: Array, r: Array, v: Array, p: Array) -> Array:
     """p = r + beta (p - omega v) in place; where beta is zero, p = r whatever p was. Moves 4 n S values."""
     xp = array_namespace(p)
-    p[...] = xp.where(beta != 0, r + beta * (p - omega * v), r)
+    p[...] = xp.where(beta != 0, r + times(beta, p - times(omega, v)), r)
     return p
 
 
@@ -155,16 +161,16 @@ def _bicgstab_direction(width: int) -> Any:
     return loop
 
 
-@bicgstab_direction.register("numba")
+@bicgstab_direction.register("numba", complex_numbers=True)
 def _(beta: Array, omega: Array, r: Array, v: Array, p: Array) -> Array:
     n_rows, n_samples = p.shape
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(r)):
         flat = (r.reshape(-1), v.reshape(-1), p.reshape(-1))
         _bicgstab_direction(width)(beta, omega, *flat, n_rows, n_samples, first)
     return p
 
 
-@bicgstab_direction.register("cuda")
+@bicgstab_direction.register("cuda", complex_numbers=True)
 def _(beta: Array, omega: Array, r: Array, v: Array, p: Array) -> Array:
     n_rows, n_samples = p.shape
     layout = cuda.layout_of(n_samples, p, r, v, beta, omega)

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._compile.lanes.arithmetic import conjugate
 from ensemble._compile.lanes.types import load, select, store, zeros
-from ensemble._compile.numba import compiled, per_width, prange, tiles
+from ensemble._compile.numba import compiled, per_width, prange, tiles, widest
 from ensemble._compile.registry import kernel
+from ensemble._kernels.sparse.complex_numbers import conjugated, times
 from ensemble._kernels.sparse.row_sums import block_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
@@ -24,8 +26,8 @@ __all__ = ["lanczos_step", "minres_update"]
 def lanczos_step(h: Array, q: Array, v: Array, u: Array) -> Array:
     """u = h[0] q - h[1] v - h[2] u in place: the next Lanczos vector. Moves 4 n S values."""
     xp = array_namespace(u)
-    new = h[0, :] * q - h[1, :] * v
-    u[...] = xp.where(h[2, :] != 0, new - h[2, :] * u, new)
+    new = times(h[0, :], q) - times(h[1, :], v)
+    u[...] = xp.where(h[2, :] != 0, new - times(h[2, :], u), new)
     return u
 
 
@@ -43,11 +45,11 @@ def _lanczos_step(width: int) -> Any:
     return loop
 
 
-@lanczos_step.register("numba")
+@lanczos_step.register("numba", complex_numbers=True)
 def _(h: Array, q: Array, v: Array, u: Array) -> Array:
     n_rows, n_samples = u.shape
     flat = [array.reshape(-1) for array in (h, q, v, u)]
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(u)):
         _lanczos_step(width)(*flat, n_rows, n_samples, first)
     return u
 
@@ -59,13 +61,13 @@ def minres_update(h: Array, z: Array, w: Array, p: Array, x: Array, v: Array, r:
     Where h[3] is zero x and r stay. Moves 9 n S values.
     """
     xp = array_namespace(x)
-    new = h[0, :] * z
-    new = xp.where(h[1, :] != 0, new - h[1, :] * w, new)
-    p[...] = xp.where(h[2, :] != 0, new - h[2, :] * p, new)
+    new = times(h[0, :], z)
+    new = xp.where(h[1, :] != 0, new - times(h[1, :], w), new)
+    p[...] = xp.where(h[2, :] != 0, new - times(h[2, :], p), new)
     moving = h[3, :] != 0
-    x[...] = xp.where(moving, x + h[3, :] * p, x)
-    r[...] = xp.where(moving, h[4, :] * r + h[5, :] * v, r)
-    return block_sums(r * r)
+    x[...] = xp.where(moving, x + times(h[3, :], p), x)
+    r[...] = xp.where(moving, times(h[4, :], r) + times(h[5, :], v), r)
+    return block_sums(times(conjugated(r), r))
 
 
 @per_width
@@ -88,17 +90,17 @@ def _minres_update(width: int) -> Any:
                 store(x, here, select(step != nothing, old_x + step * new, old_x))
                 new_r = select(step != nothing, shrink * old_r + share * load(v, here, width), old_r)
                 store(r, here, new_r)
-                inner = inner + new_r * new_r
+                inner = inner + conjugate(new_r) * new_r
             store(partials.reshape(-1), block * n_samples + first, inner)
 
     return loop
 
 
-@minres_update.register("numba")
+@minres_update.register("numba", complex_numbers=True)
 def _(h: Array, z: Array, w: Array, p: Array, x: Array, v: Array, r: Array) -> Array:
     n_rows, n_samples = x.shape
     partials, bounds = row_blocks(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (h, z, w, p, x, v, r)]
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(x)):
         _minres_update(width)(*flat, partials, bounds, n_samples, first)
     return ordered_sum(partials)

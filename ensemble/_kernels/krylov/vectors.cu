@@ -1,5 +1,6 @@
 // Vector updates and inner products; vectors.py defines each.
 
+#ifndef COMPLEX
 __device__ inline Pack larger(const Pack& most, const Pack& x)
 {
     Pack pack;
@@ -10,6 +11,7 @@ __device__ inline Pack larger(const Pack& most, const Pack& x)
     }
     return pack;
 }
+#endif
 
 __global__ void __launch_bounds__(CHUNK_THREADS)
     dot(const real* __restrict__ x, const real* __restrict__ y, real* partials, int64 n_rows, int n_samples)
@@ -18,11 +20,12 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     Pack inner = spread(0);
     for (int64 row = share.begin; row < share.end; ++row) {
         const int64 here = row * n_samples + share.s;
-        inner = inner + load(x + here) * load(y + here);
+        inner = inner + conjugate(load(x + here)) * load(y + here);
     }
     add_quads<0>(share, inner, partials, n_samples);
 }
 
+#ifndef COMPLEX
 // The largest magnitude of each chunk; NaN counts as zero.
 __global__ void __launch_bounds__(CHUNK_THREADS)
     largest(const real* __restrict__ x, real* partials, int64 n_rows, int n_samples)
@@ -65,6 +68,7 @@ __global__ void __launch_bounds__(UNIT_THREADS)
     out[s] = ldexp((real)1, -exponent);
     out[n_samples + s] = ldexp(unit[s], exponent);
 }
+#endif
 
 __global__ void __launch_bounds__(CHUNK_THREADS)
     cg_update(const real* __restrict__ alpha, const real* __restrict__ p, const real* __restrict__ q, real* x, real* r,
@@ -79,7 +83,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
         store(x + here, where_nonzero(step, old_x + step * load(p + here), old_x));
         const Pack new_r = where_nonzero(step, old_r - step * load(q + here), old_r);
         store(r + here, new_r);
-        inner = inner + new_r * new_r;
+        inner = inner + conjugate(new_r) * new_r;
     }
     add_quads<0>(share, inner, partials, n_samples);
 }
@@ -95,6 +99,7 @@ __global__ void __launch_bounds__(THREADS)
     store(p + here, where_nonzero(factor, next + factor * old, next));
 }
 
+#ifndef COMPLEX
 // As cg_direction, but where beta is no number p stays. Before p moves, kept = x - alpha p where `keep` is not zero: the
 // iterate before the last step.
 __global__ void __launch_bounds__(THREADS)
@@ -114,6 +119,7 @@ __global__ void __launch_bounds__(THREADS)
     }
     store(p + here, moved);
 }
+#endif
 
 // One thread for each row and sample that moves.
 __global__ void take_samples(const real* __restrict__ array, const int64* __restrict__ samples, real* out,
@@ -132,6 +138,7 @@ __global__ void put_samples(const real* __restrict__ array, const int64* __restr
     out[item / n_moved * width_out + samples[item % n_moved]] = array[item / n_moved * width + item % n_moved];
 }
 
+#ifndef COMPLEX
 // --- the scalars of conjugate gradients, one thread per sample, in blocks as `totals_of` requires them
 __device__ inline bool positive(real value) { return isfinite(value) && value > 0; }
 
@@ -217,6 +224,8 @@ __global__ void __launch_bounds__(SUM_THREADS)
     adopt[s] = 1;
     rz[s] = (real)__longlong_as_double(0x7ff0000000000000LL);
 }
+
+#endif
 
 // to = from where `chosen` is not zero.
 __global__ void __launch_bounds__(THREADS)

@@ -12,9 +12,11 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
+from ensemble._compile.lanes.arithmetic import conjugate
 from ensemble._compile.lanes.types import load, select, store, zeros
-from ensemble._compile.numba import compiled, output, per_width, prange, tiles
+from ensemble._compile.numba import compiled, output, per_width, prange, tiles, widest
 from ensemble._compile.registry import KERNELS, into, kernel
+from ensemble._kernels.sparse.complex_numbers import conjugated, times
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
@@ -28,13 +30,17 @@ CUDA = cuda.KernelModule(
         "cg_alpha", "cg_norm", "cg_change", "cg_beta", "cg_verify", "copy_chosen",
     ],
     ("krylov/statuses.cuh",),
+    of_complex=("dot", "cg_update", "cg_direction", "take_samples", "put_samples", "copy_chosen"),
 )  # fmt: skip
 
 
 @kernel
 def dot(x: Array, y: Array, out: Array) -> Array:
-    """sum over i of x[i, s] * y[i, s]: one value per sample, in an order that depends on nothing but n."""
-    return into(out, block_sums(x * y))
+    """sum over i of x[i, s] * y[i, s]: one value per sample, in an order that depends on nothing but n.
+
+    Complex numbers of x are conjugated.
+    """
+    return into(out, block_sums(times(conjugated(x), y)))
 
 
 @per_width
@@ -45,26 +51,26 @@ def _dot(width: int) -> Any:
             inner = zeros(x, width)
             for i in range(bounds[block], bounds[block + 1]):
                 here = np.int64(i) * n_samples + first
-                inner = inner + load(x, here, width) * load(y, here, width)
+                inner = inner + conjugate(load(x, here, width)) * load(y, here, width)
             store(partials.reshape(-1), block * n_samples + first, inner)
 
     return loop
 
 
-@dot.register("numba")
+@dot.register("numba", complex_numbers=True)
 def _(x: Array, y: Array, out: Array) -> Array:
     n_rows, n_samples = x.shape
-    if x.dtype != y.dtype or x.dtype.kind != "f":
+    if x.dtype != y.dtype or x.dtype.kind not in "fc":
         return dot.reference(x, y, out)
     partials, bounds = row_blocks(n_rows, n_samples, x.dtype)
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(x)):
         _dot(width)(x.reshape(-1), y.reshape(-1), partials, bounds, n_samples, first)
     return into(out, ordered_sum(partials))
 
 
-@dot.register("cuda")
+@dot.register("cuda", complex_numbers=True)
 def _(x: Array, y: Array, out: Array) -> Array:
-    if x.dtype != y.dtype or x.dtype.kind != "f":
+    if x.dtype != y.dtype or x.dtype.kind not in "fc":
         return dot.reference(x, y, out)
     return into(out, chunk_sums(dot_partials(x, y))[0])
 
@@ -80,9 +86,9 @@ def cg_update(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
     """x += alpha p, r -= alpha q in place; returns the inner product of the new r with itself. Moves 6 n S values."""
     xp = array_namespace(x)
     moving = alpha != 0
-    x[...] = xp.where(moving, x + alpha * p, x)
-    r[...] = xp.where(moving, r - alpha * q, r)
-    return block_sums(r * r)
+    x[...] = xp.where(moving, x + times(alpha, p), x)
+    r[...] = xp.where(moving, r - times(alpha, q), r)
+    return block_sums(times(conjugated(r), r))
 
 
 @per_width
@@ -99,23 +105,23 @@ def _cg_update(width: int) -> Any:
                 store(x, here, select(moving, old_x + step * load(p, here, width), old_x))
                 new_r = select(moving, old_r - step * load(q, here, width), old_r)
                 store(r, here, new_r)
-                inner = inner + new_r * new_r
+                inner = inner + conjugate(new_r) * new_r
             store(partials.reshape(-1), block * n_samples + first, inner)
 
     return loop
 
 
-@cg_update.register("numba")
+@cg_update.register("numba", complex_numbers=True)
 def _(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
     n_rows, n_samples = x.shape
     partials, bounds = row_blocks(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (p, q, x, r)]
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(x)):
         _cg_update(width)(alpha, *flat, partials, bounds, n_samples, first)
     return ordered_sum(partials)
 
 
-@cg_update.register("cuda")
+@cg_update.register("cuda", complex_numbers=True)
 def _(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
     return chunk_sums(cg_update_partials(alpha, p, q, x, r))[0]
 
@@ -132,7 +138,7 @@ def cg_update_partials(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> 
 def cg_direction(beta: Array, z: Array, p: Array) -> Array:
     """p = z + beta p in place; where beta is zero, p = z whatever p was. Moves 3 n S values."""
     xp = array_namespace(p)
-    p[...] = xp.where(beta != 0, z + beta * p, z)
+    p[...] = xp.where(beta != 0, z + times(beta, p), z)
     return p
 
 
@@ -149,15 +155,15 @@ def _cg_direction(width: int) -> Any:
     return loop
 
 
-@cg_direction.register("numba")
+@cg_direction.register("numba", complex_numbers=True)
 def _(beta: Array, z: Array, p: Array) -> Array:
     n_rows, n_samples = p.shape
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(p)):
         _cg_direction(width)(beta, z.reshape(-1), p.reshape(-1), n_rows, n_samples, first)
     return p
 
 
-@cg_direction.register("cuda")
+@cg_direction.register("cuda", complex_numbers=True)
 def _(beta: Array, z: Array, p: Array) -> Array:
     CUDA.rows("cg_direction", p.shape[0], p.shape[1], (beta, z, p), cuda.layout_of(p.shape[1], p, z, beta))
     return p
@@ -178,13 +184,13 @@ def _copy_chosen(chosen, source, out):
                 out[i, s] = source[i, s]
 
 
-@copy_chosen.register("numba")
+@copy_chosen.register("numba", complex_numbers=True)
 def _(chosen: Array, source: Array, out: Array) -> Array:
     _copy_chosen(chosen, source, out)
     return out
 
 
-@copy_chosen.register("cuda")
+@copy_chosen.register("cuda", complex_numbers=True)
 def _(chosen: Array, source: Array, out: Array) -> Array:
     n_rows, n_samples = out.shape
     layout = cuda.layout_of(n_samples, source, out, chosen)
@@ -216,14 +222,14 @@ def _take_samples(array, samples, out):
             out[i, t] = array[i, samples[t]]
 
 
-@take_samples.register("numba")
+@take_samples.register("numba", complex_numbers=True)
 def _(array: Array, samples: Array, out: Array) -> Array:
     out = output(out, (array.shape[0], samples.shape[0]), array.dtype)
     _take_samples(array, samples, out)
     return out
 
 
-@take_samples.register("cuda")
+@take_samples.register("cuda", complex_numbers=True)
 def _(array: Array, samples: Array, out: Array) -> Array:
     return _move_samples("take_samples", array, samples, cuda.output(out, array, (array.shape[0], samples.shape[0])))
 
@@ -231,11 +237,11 @@ def _(array: Array, samples: Array, out: Array) -> Array:
 def _move_samples(name: str, array: Array, samples: Array, out: Array) -> Array:
     """Queue a kernel with one thread for each row and sample that moves."""
     xp = array_namespace(array)
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in "fc":
         out[...] = KERNELS[name].reference(array, samples, out)
         return out
     samples = xp.astype(xp.asarray(samples), xp.int64)
-    layout = cuda.Layout("double" if array.dtype.itemsize == 8 else "float", 1, 1, 1)
+    layout = cuda.single_layout(array)
     n_moved = samples.shape[0]
     widths = (np.int32(array.shape[1]), np.int32(out.shape[1]), np.int32(n_moved))
     blocks = -(-array.shape[0] * n_moved // cuda.THREADS)
@@ -258,12 +264,12 @@ def _put_samples(array, samples, out):
             out[i, samples[t]] = array[i, t]
 
 
-@put_samples.register("numba")
+@put_samples.register("numba", complex_numbers=True)
 def _(array: Array, samples: Array, out: Array) -> Array:
     _put_samples(array, samples, out)
     return out
 
 
-@put_samples.register("cuda")
+@put_samples.register("cuda", complex_numbers=True)
 def _(array: Array, samples: Array, out: Array) -> Array:
     return _move_samples("put_samples", array, samples, out)

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
         const Pack total =
             inside ? row_product<SHARED>(indptr, indices, values, x, row, s, n_samples) : spread(0);
         if (inside) store(y + here, total);
-        add_row(inner, pass, inside ? load(x + here) * total : spread(0));
+        add_row(inner, pass, inside ? conjugate(load(x + here)) * total : spread(0));
     }
     store_chunks(inner, partials, n_rows, n_samples);
 }
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll UNROLL
     for (offset k = indptr[row]; k < end; ++k) {
         const int64 entry = __ldg(entries + k);
-        const Pack a = SHARED ? spread(__ldg(values + entry)) : load_once(values + entry * n_samples + s);
+        const Pack a = SHARED ? spread(read_only(values + entry)) : load_once(values + entry * n_samples + s);
         total = total + a * load_shared(x + (int64)__ldg(indices + k) * n_samples + s);
     }
     store(y + row * n_samples + s, total);

@@ -15,6 +15,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._compile import cuda
+from ensemble._compile.lanes.arithmetic import conjugate
 from ensemble._compile.lanes.types import load, prefetch, splat, store, stream, zeros
 from ensemble._compile.numba import (
     compiled,
@@ -26,8 +27,10 @@ from ensemble._compile.numba import (
     spliced,
     streams,
     tiles,
+    widest,
 )
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.sparse.complex_numbers import conjugated, times
 from ensemble._kernels.sparse.row_passes import block_lists, row_runs
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
@@ -44,7 +47,7 @@ def row_sum(indptr, indices, values, x):
     for offset in range(int(length.max(initial=0))):  # the offset-th entry of every row at once
         live = length > offset
         k = asarray_like(np.where(live, first + offset, 0), values)
-        term = xp.take(values, k, axis=0) * xp.take(x, xp.take(indices, k), axis=0)
+        term = times(xp.take(values, k, axis=0), xp.take(x, xp.take(indices, k), axis=0))
         y = xp.where(asarray_like(live[:, None], values), y + term, y)
     return y
 
@@ -158,15 +161,17 @@ ENTRIES_AHEAD = 16  # how far ahead a transposed product prefetches entries
 STAGED_LANES = 4  # as in rows.cuh
 SHARED = ("false", "true")
 
+INSTANCES = (
+    *(f"product<{ending}, {shared}>" for ending in (SET, ADD, RESIDUAL) for shared in SHARED),
+    *(f"{name}<{shared}>" for name in ("product_dot", "product_transpose") for shared in SHARED),
+    "diagonal",
+    "sum_partials",
+)
 CUDA = cuda.KernelModule(
     "sparse/crs",
-    [
-        *(f"product<{ending}, {shared}>" for ending in (SET, ADD, RESIDUAL) for shared in SHARED),
-        *(f"{name}<{shared}>" for name in ("product_dot", "product_transpose") for shared in SHARED),
-        "diagonal",
-        "sum_partials",
-    ],
+    list(INSTANCES),
     headers=("../_compile/include/copy_engine.cuh", "sparse/rows.cuh"),
+    of_complex=INSTANCES,
 )
 
 
@@ -252,7 +257,7 @@ def few_sample_rows(indptr, indices, values, x, b, y, width, prefetch_x, ending,
         elif ending == RESIDUAL:
             total = load(b, here, nothing) - total
         elif ending == DOT:
-            product = product + load(x, here, nothing) * total
+            product = product + conjugate(load(x, here, nothing)) * total
         store(y, here, total)
     return product
 
@@ -283,7 +288,7 @@ def _run_product(ending, indptr, indices, values, x, b, out):
         return out
     prefetch_x = scattered(indptr, indices, x)
     for runs in row_runs(out.shape[0]):
-        for first, width in tiles(n_samples):
+        for first, width in tiles(n_samples, widest(x)):
             one_tile = width == n_samples and width >= ONE_TILE_SAMPLES
             loop = _product(width, shared, ending, prefetch_x, one_tile)
             loop(indptr, indices, *flat, runs, past_cache, n_samples, first)
@@ -301,32 +306,32 @@ def _product_on_device(ending, indptr, indices, values, x, b, out):
     return out
 
 
-@spmv.register("numba")
+@spmv.register("numba", complex_numbers=True)
 def _(indptr, indices, values, x, out):
     return _run_product(SET, indptr, indices, values, x, x, out)
 
 
-@spmv.register("cuda")
+@spmv.register("cuda", complex_numbers=True)
 def _(indptr, indices, values, x, out):
     return _product_on_device(SET, indptr, indices, values, x, x, out)
 
 
-@spmv_add.register("numba")
+@spmv_add.register("numba", complex_numbers=True)
 def _(indptr, indices, values, x, out):
     return _run_product(ADD, indptr, indices, values, x, x, out)
 
 
-@spmv_add.register("cuda")
+@spmv_add.register("cuda", complex_numbers=True)
 def _(indptr, indices, values, x, out):
     return _product_on_device(ADD, indptr, indices, values, x, x, out)
 
 
-@residual.register("numba")
+@residual.register("numba", complex_numbers=True)
 def _(indptr, indices, values, x, b, out):
     return _run_product(RESIDUAL, indptr, indices, values, x, b, out)
 
 
-@residual.register("cuda")
+@residual.register("cuda", complex_numbers=True)
 def _(indptr, indices, values, x, b, out):
     return _product_on_device(RESIDUAL, indptr, indices, values, x, b, out)
 
@@ -334,9 +339,12 @@ def _(indptr, indices, values, x, b, out):
 # --- a product and its inner product
 @kernel
 def spmv_dot(indptr, indices, values, x, out):
-    """y = A x and, in the same pass over A, the inner product of x and y: returns (y, one value a sample)."""
+    """y = A x and, in the same pass over A, the inner product of x and y: returns (y, one value a sample).
+
+    Complex numbers of x are conjugated in the inner product.
+    """
     y = row_sum(indptr, indices, values, x)
-    return into(out, y), block_sums(x * y)
+    return into(out, y), block_sums(times(conjugated(x), y))
 
 
 @per_width
@@ -355,7 +363,7 @@ def _spmv_dot(width, shared, prefetch_x):
                     stream(y, here, total)
                 else:
                     store(y, here, total)
-                inner = inner + load(x, here, width) * total
+                inner = inner + conjugate(load(x, here, width)) * total
             store(partials.reshape(-1), block * n_samples + first, inner)
 
     return loop
@@ -376,7 +384,7 @@ def _few_sample_dot(width, prefetch_x):
     return loop
 
 
-@spmv_dot.register("numba")
+@spmv_dot.register("numba", complex_numbers=True)
 def _(indptr, indices, values, x, out):
     n_rows, n_samples = indptr.size - 1, x.shape[1]
     out = output(out, (n_rows, n_samples), x.dtype)
@@ -390,13 +398,13 @@ def _(indptr, indices, values, x, out):
         return out, ordered_sum(partials)
     prefetch_x, past_cache = scattered(indptr, indices, x), streams(out)
     for blocks in block_lists(partials.shape[0]):
-        for first, width in tiles(n_samples):
+        for first, width in tiles(n_samples, widest(x)):
             loop = _spmv_dot(width, shared, prefetch_x)
             loop(indptr, indices, *flat, partials, bounds, blocks, past_cache, n_samples, first)
     return out, ordered_sum(partials)
 
 
-@spmv_dot.register("cuda")
+@spmv_dot.register("cuda", complex_numbers=True)
 def _(indptr, indices, values, x, out):
     out, partials = spmv_dot_partials(indptr, indices, values, x, out)
     return out, chunk_sums(partials)[0]
@@ -448,18 +456,18 @@ def _spmv_transpose(width, shared):
     return loop
 
 
-@spmv_transpose.register("numba")
+@spmv_transpose.register("numba", complex_numbers=True)
 def _(indptr, indices, entries, values, x, out):
     n_samples = x.shape[1]
     out = output(out, (indptr.shape[0] - 1, n_samples), x.dtype)
     shared = values.shape[1] != n_samples
     flat = [array.reshape(-1) for array in (values, x, out)]
-    for first, width in tiles(n_samples):
+    for first, width in tiles(n_samples, widest(x)):
         _spmv_transpose(width, shared)(indptr, indices, entries, *flat, n_samples, first)
     return out
 
 
-@spmv_transpose.register("cuda")
+@spmv_transpose.register("cuda", complex_numbers=True)
 def _(indptr, indices, entries, values, x, out):
     n_rows, n_samples = indptr.shape[0] - 1, x.shape[1]
     out = cuda.output(out, x, (n_rows, n_samples))
@@ -488,14 +496,14 @@ def _diagonal(entries, values, out):
             out[i, s] = values[entries[i], s] if entries[i] >= 0 else 0
 
 
-@diagonal.register("numba")
+@diagonal.register("numba", complex_numbers=True)
 def _(entries, values, out):
     out = output(out, (entries.shape[0], values.shape[1]), values.dtype)
     _diagonal(entries, values, out)
     return out
 
 
-@diagonal.register("cuda")
+@diagonal.register("cuda", complex_numbers=True)
 def _(entries, values, out):
     n_rows, n_samples = entries.shape[0], values.shape[1]
     out = cuda.output(out, values, (n_rows, n_samples))

@@ -20,7 +20,7 @@ __device__ inline Pack row_product(const offset* __restrict__ indptr, const int*
     const real* column = x + s;
 #pragma unroll UNROLL
     for (offset k = begin; k < end; ++k) {
-        const Pack a = SHARED ? spread(__ldg(entry)) : load_once(entry);
+        const Pack a = SHARED ? spread(read_only(entry)) : load_once(entry);
         total = total + a * load_shared(column + (int64)__ldg(indices + k) * n_samples);
         entry += SHARED ? 1 : n_samples;
     }

@@ -8,8 +8,9 @@ import numpy as np
 
 from ensemble._kernels.krylov import bicgstab as kernels
 from ensemble._kernels.krylov.vectors import cg_update
+from ensemble._kernels.sparse.complex_numbers import conjugated, magnitudes, quotients, times
 from ensemble._typing import Array
-from ensemble.krylov._norms import to_float64
+from ensemble.krylov._norms import to_double, to_float64
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
 
@@ -39,7 +40,7 @@ class BicgstabHostScalars(HostScalars):
 
     def usable(self, inner: np.ndarray, norms: np.ndarray) -> np.ndarray:
         """Whether inner products hold more than the roundoff of their own sums; `norms`: of one vector by the other."""
-        usable: np.ndarray = np.isfinite(inner) & (np.abs(inner) > self.state.eps * norms)
+        usable: np.ndarray = np.isfinite(inner) & (magnitudes(inner) > self.state.eps * norms)
         return usable
 
     def lost_samples(self) -> bool:
@@ -54,11 +55,12 @@ class BicgstabHostScalars(HostScalars):
         self.running, self.n_running = state.active, state.active.sum()
         state.iterations[state.samples[self.running]] = self.steps
         self.replaced = np.zeros_like(self.running)
-        rv, vv = (to_float64(d) for d in kernels.dot_and_square(shadow, v))
+        rv, vv = kernels.dot_and_square(shadow, v)
+        rv, vv = to_double(rv), to_float64(vv)
         self.mark_breakdowns(np.isfinite(rv))
         rv, vv = self.coupled_sum(rv), self.coupled_sum(vv)
         usable = state.active & self.usable(rv, self.shadow_norm * np.sqrt(vv)) & (not self.lost_samples())
-        self.alpha_usable, self.alpha = usable, np.where(usable, self.rho / rv, 0.0)
+        self.alpha_usable, self.alpha = usable, np.where(usable, quotients(self.rho, rv), 0.0)
         square = to_float64(cg_update(state.coefficients(self.alpha, usable), y, v, x, r))
         self.mark_breakdowns(np.isfinite(square))
         return self.select_candidates(np.sqrt(square))
@@ -66,14 +68,16 @@ class BicgstabHostScalars(HostScalars):
     def stabilise(self, shadow: Array, z: Array, t: Array, x: Array, r: Array) -> bool:
         """The second half: x and r along z = M r and t = A z; whether candidates are to be verified."""
         state = self.state
-        ts, tt = (to_float64(d) for d in kernels.dot_and_square(r, t))
+        rt, tt = kernels.dot_and_square(r, t)
+        ts, tt = conjugated(to_double(rt)), to_float64(tt)
         self.mark_breakdowns(np.isfinite(ts) & ((tt > 0.0) | (ts == 0.0)))  # else the square of t is below all numbers
         ts, tt = self.coupled_sum(ts), self.coupled_sum(tt)
         usable = state.active & self.usable(ts, np.sqrt(self.coupled_sum(self.norm**2) * tt))
-        self.omega_usable, self.omega = usable, np.where(usable, ts / tt, 0.0)
+        self.omega_usable, self.omega = usable, np.where(usable, quotients(ts, tt), 0.0)
         before = state.active
         moving = state.coefficients(self.omega, usable)
-        square, self.next_rho = (to_float64(d) for d in kernels.bicgstab_update(moving, shadow, z, t, x, r))
+        square, next_rho = kernels.bicgstab_update(moving, shadow, z, t, x, r)
+        square, self.next_rho = to_float64(square), to_double(next_rho)
         self.mark_breakdowns(np.isfinite(square))
         return self.select_candidates(np.where(before, np.sqrt(square), self.norm))
 
@@ -83,7 +87,7 @@ class BicgstabHostScalars(HostScalars):
         breakdown = state.active & self.fresh & ~self.alpha_usable & ~self.omega_usable
         state.finish(breakdown, Status.breakdown)  # neither half moved from a recurrence as new as can be
         rho, square = self.coupled_sum(self.next_rho), self.coupled_sum(self.norm**2)
-        beta = (rho / self.rho) * (self.alpha / self.omega)
+        beta = times(quotients(rho, self.rho), quotients(self.alpha, self.omega))
         usable = self.alpha_usable & self.omega_usable & (not self.lost_samples())
         continues = state.active & usable & ~self.replaced & np.isfinite(beta) & (beta != 0.0)
         continues = continues & self.usable(rho, self.shadow_norm * np.sqrt(square))

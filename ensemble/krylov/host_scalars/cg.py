@@ -8,6 +8,7 @@ import numpy as np
 
 from ensemble._backend import asarray_like, to_numpy
 from ensemble._kernels.krylov import vectors
+from ensemble._kernels.sparse.complex_numbers import real_parts, times
 from ensemble._typing import Array
 from ensemble.krylov._norms import to_float64
 from ensemble.krylov.host_scalars.scalars import HostScalars
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class CgHostScalars(HostScalars):
-    """alpha, beta and r . z of each sample; `replaced` where the next direction is z alone."""
+    """alpha, beta and r . z of each sample; `replaced` where the next direction is z alone.
+
+    Of a Hermitian matrix the inner products are real: what rounding leaves of imaginary parts is dropped.
+    """
 
     values = ("replaced", "rz", "alpha")
 
@@ -50,14 +54,14 @@ class CgHostScalars(HostScalars):
     # --- one iteration
     def direction(self, z: Array, rz: Array, q: Array | None, p: Array) -> bool:
         """beta from r . z, and the next direction; whether the iteration continues. `q` is the last A p (flexible)."""
-        state, rz = self.state, to_numpy(rz)
+        state, rz = self.state, real_parts(to_numpy(rz))
         if self.mark_breakdowns(positive(rz)) and state.coupled:
             self.replaced = np.ones_like(state.active)  # the others begin a Krylov space of their own
             return False
         continues = state.active & ~self.replaced  # else the old direction belongs to another residual
         change = rz
         if q is not None and continues.any():
-            change = -self.alpha * to_numpy(vectors.dot(z, q, None))  # z . (r - old r)
+            change = -real_parts(self.alpha) * real_parts(to_numpy(vectors.dot(z, q, None)))  # z . (r - old r)
         beta = np.where(continues, self.coupled_sum(change) / self.coupled_sum(self.rz), 0.0).astype(p.dtype)
         vectors.cg_direction(asarray_like(beta, p), z, p)
         self.rz = rz
@@ -65,7 +69,7 @@ class CgHostScalars(HostScalars):
 
     def step(self, p: Array, q: Array, x: Array, r: Array, pq: Array) -> bool:
         """alpha from p . q, and the new x and r; whether candidates are to be verified."""
-        state, pq = self.state, to_numpy(pq)
+        state, pq = self.state, real_parts(to_numpy(pq))
         if self.mark_breakdowns(positive(pq)) and state.coupled:
             self.replaced = np.ones_like(state.active)
             return False
@@ -97,7 +101,7 @@ class CgHostScalars(HostScalars):
         state, alpha, best = self.state, self.alpha, self.state.best_vectors()
         if isinstance(best, np.ndarray):  # the columns alone: a pass over all of them would be one per sample
             s = np.flatnonzero(which)
-            best[:, s] = x[:, s] - alpha[s] * p[:, s]
+            best[:, s] = x[:, s] - times(alpha[s], p[:, s])
         else:
             state.copy(which, x - asarray_like(alpha, x) * p, best)
         state.best_norm[state.samples[which]] = norm[which]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ensemble._kernels.krylov import basis as kernels
+from ensemble._kernels.sparse.complex_numbers import conjugated, magnitudes, quotients, real_parts, times
 from ensemble._typing import Array
-from ensemble.krylov._norms import norms, to_float64
+from ensemble.krylov._norms import norms, to_double, to_float64
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
 
@@ -24,7 +25,10 @@ BUILDING, CANDIDATE, EXHAUSTED, BROKEN, LIMIT, RESTARTS = range(6)
 
 
 class GmresHostScalars(HostScalars):
-    """Triangle R, rotations, rotated right-hand side g and state of each sample's cycle."""
+    """Triangle R, rotations, rotated right-hand side g and state of each sample's cycle.
+
+    A rotation ``[[conj(c), s], [-s, c]]`` has a real sine, and makes the diagonal of R real and positive.
+    """
 
     values = ("replaced", "R", "cosines", "sines", "g", "length", "in_cycle", "updated", "initial")
     state: GmresIteration
@@ -34,9 +38,10 @@ class GmresHostScalars(HostScalars):
         self.max_iterations = max_iterations  # of each sample; samples that wait take none
         self.limit = sys.maxsize if max_iterations else 0
         n_samples, restart = state.active.size, state.restart
-        self.R = np.zeros((restart, restart, n_samples))
-        self.cosines, self.sines = np.zeros((restart, n_samples)), np.zeros((restart, n_samples))
-        self.g = np.zeros((restart + 1, n_samples))
+        number = np.complex128 if "complex" in str(state.x.dtype) else np.float64
+        self.R = np.zeros((restart, restart, n_samples), number)
+        self.cosines, self.sines = np.zeros((restart, n_samples), number), np.zeros((restart, n_samples))
+        self.g = np.zeros((restart + 1, n_samples), number)
         self.length, self.in_cycle = np.zeros(n_samples, np.int64), np.full(n_samples, BUILDING)
         self.updated = np.zeros(n_samples, bool)  # whether x holds what this cycle found
         self.initial = state.initial  # residual norms at the start of the cycle
@@ -92,14 +97,14 @@ class GmresHostScalars(HostScalars):
     def orthogonalise(self, V: Array, w: Array, running: np.ndarray) -> tuple[np.ndarray, ...]:
         """Subtract the basis from w, the last vector of V: coefficients, lengths after and before, bad samples."""
         state, basis = self.state, V[:-1, :, :]
-        dots = to_float64(kernels.basis_dots(V, w, None))  # the last is the square of w
+        dots = to_double(kernels.basis_dots(V, w, None))  # the last is the square of w
         own = to_float64(kernels.basis_add(state.coefficients(-self.coupled_sum(dots[:-1]), running), basis, w))
         below = (dots[-1] == 0.0) & (dots[:-1] != 0.0).any(axis=0)  # the square of w is below all numbers
         broken = running & (below | ~(np.isfinite(dots).all(axis=0) & np.isfinite(own)))
-        h, before, after = self.coupled_sum(dots[:-1]), self.coupled_sum(dots[-1]), self.coupled_sum(own)
+        h, before, after = self.coupled_sum(dots[:-1]), self.coupled_sum(real_parts(dots[-1])), self.coupled_sum(own)
         again = running & (after < 0.5 * before)
         if again.any():
-            more = self.coupled_sum(to_float64(kernels.basis_dots(basis, w, None)))
+            more = self.coupled_sum(to_double(kernels.basis_dots(basis, w, None)))
             second = self.coupled_sum(to_float64(kernels.basis_add(state.coefficients(-more, again), basis, w)))
             h, after = np.where(again, h + more, h), np.where(again, second, after)
         return h, np.sqrt(after), np.sqrt(before), broken
@@ -110,20 +115,21 @@ class GmresHostScalars(HostScalars):
         """Reduce column j to triangular form by the old rotations and a new one; returns the residual norms."""
         for i in range(j):
             c, s = self.cosines[i], self.sines[i]
-            upper = c * column[i] + s * column[i + 1]
-            column[i + 1] = c * column[i + 1] - s * column[i]
+            upper = times(conjugated(c), column[i]) + times(s, column[i + 1])
+            column[i + 1] = times(c, column[i + 1]) - times(s, column[i])
             column[i] = upper
-        larger, smaller = np.maximum(np.abs(column[j]), low), np.minimum(np.abs(column[j]), low)
+        size = magnitudes(column[j])
+        larger, smaller = np.maximum(size, low), np.minimum(size, low)
         ratio = np.where(larger > 0.0, smaller / larger, 0.0)
         radius = larger * np.sqrt(1.0 + ratio * ratio)  # as every device rounds it, which hypot is not
         kept = running & (radius > ROUNDOFF * self.state.eps * before)  # else the column adds nothing to the image
         self.R[: j + 1, j] = column
         self.R[j, j] = radius
-        self.cosines[j], self.sines[j] = column[j] / radius, low / radius
-        self.g[j + 1] = np.where(kept, -self.sines[j] * self.g[j], self.g[j])
-        self.g[j] = np.where(kept, self.cosines[j] * self.g[j], self.g[j])
+        self.cosines[j], self.sines[j] = quotients(column[j], radius), low / radius
+        self.g[j + 1] = np.where(kept, times(-self.sines[j], self.g[j]), self.g[j])
+        self.g[j] = np.where(kept, times(conjugated(self.cosines[j]), self.g[j]), self.g[j])
         self.length[kept] = j + 1
-        norm: np.ndarray = np.abs(self.g[j + 1])
+        norm: np.ndarray = magnitudes(self.g[j + 1])
         return norm
 
     def coupled_norm(self, j: int, running: np.ndarray) -> np.ndarray:
@@ -131,7 +137,7 @@ class GmresHostScalars(HostScalars):
         state = self.state
         shrink = np.maximum(self.sines[j] ** 2, np.finfo(np.float32).tiny)
         kernels.scale(state.coefficients(shrink, running), state.r)
-        share = state.coefficients((self.cosines[j] * self.g[j + 1])[None, :], running)
+        share = state.coefficients(times(conjugated(self.cosines[j]), self.g[j + 1])[None, :], running)
         norm: np.ndarray = np.sqrt(to_float64(kernels.basis_add(share, state.V[j + 1 : j + 2, :, :], state.r)))
         return norm
 
@@ -157,11 +163,11 @@ class GmresHostScalars(HostScalars):
         if not which.any():
             return False
         columns = max(int(self.length[which].max()), 1)
-        y, rest = np.zeros((columns, which.size)), self.g[:columns].copy()
+        y, rest = np.zeros((columns, which.size), self.g.dtype), self.g[:columns].copy()
         for i in reversed(range(columns)):
             has = which & (i < self.length)
-            y[i] = np.where(has, rest[i] / self.R[i, i], 0.0)
-            rest[:i] -= np.where(has, self.R[:i, i] * y[i], 0.0)
+            y[i] = np.where(has, quotients(rest[i], real_parts(self.R[i, i])), 0.0)
+            rest[:i] -= np.where(has, times(self.R[:i, i], y[i]), 0.0)
         self.chosen, self.y = which, self.state.coefficients(y, which)
         return True
 

@@ -1,0 +1,76 @@
+"""Products, quotients and magnitudes of arrays that may be complex, with one rounding at every place.
+
+NumPy contracts products of complex arrays in some of its loops and not in others, so that the bits of an entry depend
+on the array's shape. Here they are made from real and imaginary parts; real arrays are NumPy's own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._typing import Array
+
+__all__ = ["complex_of", "conjugated", "is_complex", "magnitudes", "quotients", "real_parts", "times"]
+
+
+def is_complex(array: Array) -> bool:
+    """Whether an array holds complex numbers."""
+    if isinstance(array, np.ndarray | np.generic):
+        return array.dtype.kind == "c"
+    return bool(array_namespace(array).isdtype(array.dtype, "complex floating"))
+
+
+def complex_of(real: Array, imaginary: Array) -> Array:
+    """The complex array of these parts."""
+    if not isinstance(real, np.ndarray):
+        return real + 1j * imaginary
+    made = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
+    made.real, made.imag = real, imaginary
+    return made
+
+
+def real_parts(array: Array) -> Array:
+    """The real parts; a real array itself."""
+    return array_namespace(array).real(array) if is_complex(array) else array
+
+
+def conjugated(array: Array) -> Array:
+    """The complex conjugate; a real array itself."""
+    return array_namespace(array).conj(array) if is_complex(array) else array
+
+
+def times(a: Array, b: Array) -> Array:
+    """``a * b``: of complex numbers ``(ac - bd, ad + bc)``."""
+    if not (is_complex(a) and is_complex(b)):
+        return _parts_by(a, b) if is_complex(a) else _parts_by(b, a) if is_complex(b) else a * b
+    xp = array_namespace(a, b)
+    (ar, ai), (br, bi) = ((xp.real(each), xp.imag(each)) for each in (a, b))
+    return complex_of(ar * br - ai * bi, ar * bi + ai * br)
+
+
+def _parts_by(number: Array, factor: Array) -> Array:
+    """A complex array times a real one."""
+    xp = array_namespace(number)
+    return complex_of(xp.real(number) * factor, xp.imag(number) * factor)
+
+
+def quotients(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``a / b``: of complex numbers by the conjugate of b, which a power of two brings to size one."""
+    if not is_complex(b):
+        return complex_of(a.real / b, a.imag / b) if is_complex(a) else a / b
+    size = np.maximum(np.abs(b.real), np.abs(b.imag))
+    unit = np.ldexp(1.0, -np.frexp(np.where(np.isfinite(size) & (size > 0.0), size, 1.0))[1])
+    b = _parts_by(b, unit)
+    found = times(a, b.conj())
+    square = b.real * b.real + b.imag * b.imag
+    return complex_of(found.real / square * unit, found.imag / square * unit)
+
+
+def magnitudes(a: np.ndarray) -> np.ndarray:
+    """``|a|`` without squares outside the range of numbers."""
+    if not is_complex(a):
+        return np.abs(a)
+    larger, smaller = np.maximum(np.abs(a.real), np.abs(a.imag)), np.minimum(np.abs(a.real), np.abs(a.imag))
+    ratio = np.where(larger > 0.0, smaller / larger, 0.0)
+    return larger * np.sqrt(1.0 + ratio * ratio)
