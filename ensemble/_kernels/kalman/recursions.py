@@ -189,15 +189,21 @@ def _empty(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
     return np.moveaxis(empty((*shape[1:], shape[0]), dtype), -1, 0)
 
 
+@functools.cache
+def _generated(name, nx, ny, alone, dtype):
+    """The module of a recursion, the series that it works on at a time, and which of its arrays must be contiguous."""
+    recursion, width = RECURSIONS[name], 1 if alone else lanes_of(dtype)
+    contiguous = [width == 1 or part in recursion.shared for part, _ in recursion.inputs]
+    contiguous += [width == 1] * (len(recursion.carried) + len(recursion.outputs))
+    return load_module(module_source(name, nx, ny, width, dtype.name)), width, contiguous
+
+
 def _run_generated(name, ny, inputs, starts, outs, predict_first, n_steps=None):
     """Run a generated recursion, over `n_steps`, by default as many as its outputs have."""
     n_series, _, nx = outs[0].shape
     n_steps = n_steps or max(out.shape[1] for out in outs)
-    dtype, recursion = outs[0].dtype, RECURSIONS[name]
-    width = 1 if n_series < LANES_FROM else lanes_of(dtype)
-    module = load_module(module_source(name, nx, ny, width, dtype.name))
-    needs_contiguous = [width == 1 or part in recursion.shared for part, _ in recursion.inputs]
-    needs_contiguous += [width == 1] * (len(starts) + len(outs))
+    dtype = outs[0].dtype
+    module, width, needs_contiguous = _generated(name, nx, ny, n_series < LANES_FROM, dtype)
     arrays = (*(np.asarray(a, dtype) for a in (*inputs, *(s[:, None] for s in starts))), *outs)
     placed = [
         _with_descriptor(a, contiguous) for a, contiguous in zip(arrays, needs_contiguous, strict=True)

@@ -8,10 +8,11 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_terms, from_series, n_samples_of
 from ensemble.apps.kalman.filters import METHODS, check_form, check_scannable, filtered
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.results import sum_over_time
 from ensemble.apps.kalman.series import Series
 

@@ -7,7 +7,8 @@ from typing import Any
 from ensemble._backend import array_namespace
 from ensemble._check import integer, kind_of, message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.alignment import aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.online_counts import counted
 from ensemble.apps.kalman.online_states import state_of
 from ensemble.apps.kalman.series import Series

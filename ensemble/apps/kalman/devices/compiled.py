@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, to_numpy
+from ensemble._backend import COMPILED_DTYPES, array_namespace, asarray_like, backend_of, contiguous, to_numpy
 from ensemble._kernels.kalman.block_launch import filter_blocks, smooth_blocks, two_filter_blocks
 from ensemble._kernels.kalman.launch import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
@@ -41,12 +41,10 @@ def _values(a: Array) -> Array:
 def compiled_backend(series: Series, method: str) -> str | None:
     """The backend whose compiled code this method takes, "numba" or "cuda"; None where there is none."""
     arrays = [_values(getattr(series, name)) for name in PARTS]
-    backend = backend_of(*arrays)
-    if str(arrays[0].dtype).split(".")[-1] not in ("float32", "float64"):
-        return None
+    backend, dtype = backend_of(*arrays), arrays[0].dtype
     if backend == "numba":
-        return backend if method != "scan" else None
-    return backend if backend == "cuda" else None
+        return backend if method != "scan" and dtype in COMPILED_DTYPES else None
+    return backend if backend == "cuda" and str(dtype).split(".")[-1] in ("float32", "float64") else None
 
 
 def fits_registers(series: Series) -> bool:
