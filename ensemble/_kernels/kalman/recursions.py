@@ -36,7 +36,7 @@ from ensemble._kernels.kalman.sums import THREADED
 from ensemble._kernels.sparse.fma import fma
 
 __all__ = [
-    "LARGEST", "FilterStep", "filter_elements", "filter_series", "filter_square_root", "smooth_series",
+    "LANES_FROM", "LARGEST", "FilterStep", "filter_elements", "filter_series", "filter_square_root", "smooth_series",
     "smooth_square_root",
 ]  # fmt: skip
 
@@ -312,7 +312,7 @@ def _(F, Q, H, R, u, d, y, A, m, P, eta, J):
 
 
 class FilterStep:
-    """One series, a step at a time, in arrays that are made once; nothing is checked.
+    """One series or many, a step at a time, in arrays that are made once; nothing is checked.
 
     The arrays `F`, `Q`, `H`, `R`, `u`, `d`, `y` of the model and the observation are written in place by the caller.
     `states` are two places ``(m, P)``: a call starts from one and writes the other, so that a call that is interrupted
@@ -323,43 +323,78 @@ class FilterStep:
     ----------
     nx, ny : int
     dtype : {"float64", "float32"} or dtype
+    n_series : int, optional
+        With it all arrays have an axis of series in front, and a call returns an array of numbers.
+    own : tuple of str
+        The parts of the model of which every series has its own; others have a first axis of length 1.
+    series_last : bool
+        Whether the series may lie innermost in memory.
     """
 
-    def __init__(self, nx: int, ny: int, dtype: Any) -> None:
+    def __init__(
+        self, nx: int, ny: int, dtype: Any, n_series: int | None = None, own: tuple[str, ...] = (),
+        series_last: bool = False,
+    ) -> None:  # fmt: skip
+        self._options = nx, ny, np.dtype(dtype), n_series, tuple(own), series_last
+        n = n_series or 1
+        written_out, many = max(nx, ny) <= LARGEST, n >= LANES_FROM
+        self.series_last = series_last and written_out and many
         shapes = {"F": (nx, nx), "Q": (nx, nx), "H": (ny, nx), "R": (ny, ny), "u": (nx,), "d": (ny,), "y": (ny,)}
-        wide = {name: np.zeros((1, 1, *tail), dtype) for name, tail in shapes.items()}
-        first, second = ([np.zeros((1, 1, *tail), dtype) for tail in ((nx,), (nx, nx))] for _ in range(2))
-        terms = [np.zeros((1, 1, *tail), dtype) for tail in ((), (ny,))]
-        self.F, self.Q, self.H, self.R, self.u, self.d, self.y = (a[0, 0] for a in wide.values())
-        self.states = tuple((m[0, 0], P[0, 0]) for m, P in (first, second))
-        self._quadratic, self._pivots = terms[0][0], terms[1][0, 0]
-        self._logs = np.empty(ny, dtype)
+
+        def zeros(tail: tuple[int, ...], count: int = n) -> np.ndarray:
+            made = _empty((count, 1, *tail), dtype, self.series_last)
+            made[...] = 0.0
+            return made
+
+        wide = {name: zeros(tail, n if name in own or name == "y" else 1) for name, tail in shapes.items()}
+        first, second = ([zeros(tail) for tail in ((nx,), (nx, nx))] for _ in range(2))
+        terms = [zeros(tail) for tail in ((), (ny,))]
+        at = (0, 0) if n_series is None else (slice(None), 0)
+        self.F, self.Q, self.H, self.R, self.u, self.d, self.y = (a[at] for a in wide.values())
+        self.states = tuple((m[at], P[at]) for m, P in (first, second))
+        self._quadratic, self._pivots = terms[0][:, 0], terms[1][at]
+        self._logs = np.empty_like(self._pivots)
+        contiguous = not (written_out and many)
         self._arrays = [
-            [_with_descriptor(a, True) for a in (*wide.values(), *start, *end, *terms)]
+            [_with_descriptor(a, contiguous) for a in (*wide.values(), *start, *end, *terms)]
             for start, end in ((first, second), (second, first))
         ]
         tables = [_descriptors(arrays) for arrays in self._arrays]
-        if max(nx, ny) > LARGEST:
+        if not written_out:
             work = empty((filter_workspace_size(nx, ny, ROW_BYTES // first[0].itemsize),), dtype)
             self._run = _compiled_loop("loops", "filter_range")
             self._before: tuple[Any, ...] = tuple((table, 1, nx, ny) for table in tables)
-            self._after: tuple[Any, ...] = (True, True, False, work, 0, 1)
+            self._after: tuple[Any, ...] = (True, True, False, work, 0, n)
             return
-        self._run = load_module(module_source("filter", nx, ny, 1, np.dtype(dtype).name)).run
-        self._before, self._after = tuple((table, 1, 1) for table in tables), ()
+        module, width, _ = _generated("filter", nx, ny, not many, np.dtype(dtype))
+        self._run = module.run_threaded if n > width and n >= THREADED else module.run
+        self._before, self._after = tuple((table, n, 1) for table in tables), ()
 
     def copied(self, place: int) -> FilterStep:
         """Another one with the same model, and with ``states[place]`` as ``states[0]``."""
-        made = FilterStep(self.F.shape[0], self.d.shape[0], self.F.dtype)
+        made = FilterStep(*self._options)
         for name in ("F", "Q", "H", "R", "u", "d", "y"):
             getattr(made, name)[...] = getattr(self, name)
         for own, other in zip(made.states[0], self.states[place], strict=True):
             own[...] = other
         return made
 
-    def __call__(self, start: int, predict: bool = True) -> float:
+    def __deepcopy__(self, memo: Any) -> FilterStep:
+        """Another one with arrays of its own: addresses of the old ones must not be copied."""
+        made = self.copied(0)
+        for own, other in zip(made.states[1], self.states[1], strict=True):
+            own[...] = other
+        return made
+
+    def __reduce__(self) -> Any:
+        names = ("F", "Q", "H", "R", "u", "d", "y")
+        return _restored_step, (self._options, [getattr(self, name) for name in names], self.states)
+
+    def __call__(self, start: int, predict: bool = True) -> Any:
         """Predict ``states[start]``, unless `predict` is false, and update by `y`: the logarithm of its density."""
         self._run(*self._before[start], predict, *self._after)
+        if self._options[3] is not None:
+            return self._terms()
         total = self._quadratic[0]
         if min(self._pivots.tolist()) > 0.0:  # nothing to warn of: the context takes longer than the step
             np.log(self._pivots, out=self._logs)
@@ -369,6 +404,27 @@ class FilterStep:
         for log in self._logs.tolist():
             total = total + log
         return float(total * -0.5)
+
+    def _terms(self) -> np.ndarray:
+        """The logarithms of the densities of all series, as `filter_series` has them."""
+        with np.errstate(all="ignore"):
+            np.log(self._pivots, out=self._logs)
+            terms = self._quadratic + self._logs[:, 0]
+            for i in range(1, self._logs.shape[1]):
+                terms += self._logs[:, i]
+            terms *= -0.5
+        return terms
+
+
+def _restored_step(options: Any, parts: Any, states: Any) -> FilterStep:
+    """A `FilterStep` from what pickle keeps of it."""
+    made = FilterStep(*options)
+    for name, a in zip(("F", "Q", "H", "R", "u", "d", "y"), parts, strict=True):
+        getattr(made, name)[...] = a
+    for place, state in zip(made.states, states, strict=True):
+        for own, other in zip(place, state, strict=True):
+            own[...] = other
+    return made
 
 
 def _constancy(F, Q, H, R):

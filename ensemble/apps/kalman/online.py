@@ -67,6 +67,14 @@ class OnlineFilter:
         self._length = model.n_steps if model.is_time_varying else None
         self._now: tuple[int, Any] = -1, counted(state_of(series), series)
 
+    def __copy__(self) -> OnlineFilter:
+        """Another filter in the same state: steps of one do not change the other."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        k, engine = self._now
+        made._now = k, engine.copied(2)  # with arrays of its own
+        return made
+
     def __repr__(self) -> str:
         return f"OnlineFilter(k={self.k}, {self.model!r})"
 

@@ -95,7 +95,8 @@ def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Ar
     if not series.batch:
         only = values[:1] if values.strides[0] == 0 else values  # the same for every sample
         samples = only.transpose(*range(1, values.ndim), 0)
-        return Ensemble(contiguous(samples), set_of(*(getattr(series, name) for name in PARTS)))
+        known = None if samples.shape[-1] == 1 else set_of(*(getattr(series, name) for name in PARTS))
+        return Ensemble(contiguous(samples), known)
     shaped = values.reshape((*series.batch, n_samples or 1, *values.shape[1:]))
     n_batch = len(series.batch)
     if n_samples is None:
