@@ -93,7 +93,7 @@ def test_a_replaced_model_keeps_no_buffer_and_changes_no_other_model():
 
 
 def test_names_that_are_no_parts_cannot_be_replaced():
-    with pytest.raises(TypeError, match="LinearGaussianModel.replace: parts must be among F, Q, .*; got G"):
+    with pytest.raises(TypeError, match=r"^LinearGaussianModel\.replace: parts must be among F, Q, .*; got G"):
         LinearGaussianModel(**GOOD).replace(G=np.eye(2))
 
 

@@ -12,8 +12,9 @@ from ensemble._backend import COMPILED_DTYPES, array_namespace, asarray_like, ba
 from ensemble._kernels.kalman.block_launch import filter_blocks, smooth_blocks, two_filter_blocks
 from ensemble._kernels.kalman.launch import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
-from ensemble._kernels.kalman.recursions import filter_series, filter_square_root, smooth_series, smooth_square_root
+from ensemble._kernels.kalman.recursions import filter_square_root, smooth_series, smooth_square_root
 from ensemble._typing import Array
+from ensemble.apps.kalman.devices.collapsed import filter_host
 from ensemble.apps.kalman.results import FilterResult, SmootherResult, sum_over_time
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
@@ -160,7 +161,7 @@ def compiled_filter(series: Series, backend: str, method: str, scan: str) -> Fil
         options += [chunk_steps(series, n_samples, method)]
         return filter_result(series, n_samples, *filter_chunks(*options))
     last = n_samples is not None and not series.batch
-    m, P, terms = filter_series(*arguments, series.predict_first, last)
+    m, P, terms = filter_host(arguments, series.predict_first, last)
     lost = np.isnan(np.sum(terms, axis=1))
     if not lost.any():
         return filter_result(series, n_samples, m, P, terms)
@@ -189,7 +190,7 @@ def square_root_arguments(series: Series, n_samples: int | None) -> tuple[list[n
 def compiled_terms(series: Series) -> Array:
     """``log p(y[k] | y[:k])`` by the recursion on the CPU, which keeps no means and covariances: (T, n_series)."""
     n_samples = n_samples_of(series)
-    terms = filter_series(*filter_arguments(series, n_samples), series.predict_first, True, False)[2]
+    terms = filter_host(filter_arguments(series, n_samples), series.predict_first, True, False)[2]
     lost = np.isnan(np.sum(terms, axis=1))
     if lost.any():
         terms[lost] = lost_series(series, n_samples, lost)[2]
