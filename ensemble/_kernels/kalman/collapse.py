@@ -73,13 +73,16 @@ def _have_roots(R, found):
 
 
 @compiled_serial
-def _whiten(L, is_diagonal, x, count):
-    """``L^-1 x``, in place, for the diagonal's inverses."""
+def _whiten(L, root, is_diagonal, x, count):
+    """``L^-1 x``, in place; `root` has the inverses of L's diagonal."""
+    if is_diagonal:
+        for i in range(count):
+            x[i] *= root[i]
+        return
     for i in range(count):
-        if not is_diagonal:
-            for j in range(i):
-                x[i] -= L[i, j] * x[j]
-        x[i] *= L[i, i]
+        for j in range(i):
+            x[i] -= L[i, j] * x[j]
+        x[i] *= root[i]
 
 
 @compiled_serial
@@ -124,6 +127,7 @@ def _collapse(H, R, y, T, z, terms):
     nx = H.shape[3]
     seen, before = np.empty(ny, np.int64), np.empty(ny, np.bool_)
     A, V, scales, L, w = np.empty((nx, ny)), np.empty((nx, ny)), np.empty(nx), np.empty((ny, ny)), np.empty(ny)
+    root, roots, logs = np.empty(ny), np.empty(ny), np.empty(ny)
     count, rows, log_det, is_diagonal = 0, 0, 0.0, False
     of_H = of_R = at_H = at_R = -1
     for s in range(n):
@@ -143,25 +147,27 @@ def _collapse(H, R, y, T, z, terms):
                 same = same and before[i] == is_seen
                 before[i] = is_seen
             if not same:
+                if of_R != s_R or at_R != k_R:
+                    is_diagonal = _is_diagonal(R[s_R, k_R])
+                    for i in range(ny):
+                        roots[i] = 1.0 / math.sqrt(R[s_R, k_R, i, i])
+                        logs[i] = math.log(R[s_R, k_R, i, i])
                 of_H, of_R, at_H, at_R = s_H, s_R, k_H, k_R
                 count = 0
                 for i in range(ny):
                     if before[i]:
                         seen[count] = i
                         count += 1
-                is_diagonal = _is_diagonal(R[s_R, k_R])
-                if is_diagonal:
-                    for i in range(count):
-                        L[i, i] = 1.0 / math.sqrt(R[s_R, k_R, seen[i], seen[i]])
-                else:
+                if not is_diagonal:
                     _root(R[s_R, k_R], seen, count, L)
                 log_det = 0.0
                 for i in range(count):
-                    log_det -= 2.0 * math.log(L[i, i])
+                    root[i] = roots[seen[i]] if is_diagonal else L[i, i]
+                    log_det += logs[seen[i]] if is_diagonal else -2.0 * math.log(L[i, i])
                 for c in range(nx):
                     for i in range(count):
                         A[c, i] = H[s_H, k_H, seen[i], c]
-                    _whiten(L, is_diagonal, A[c], count)
+                    _whiten(L, root, is_diagonal, A[c], count)
                 _factor(A, nx, count, V, scales)
                 rows = min(nx, count)
             if not same or T.shape[1] > 1:
@@ -171,7 +177,7 @@ def _collapse(H, R, y, T, z, terms):
             farthest = 0.0
             for i in range(count):
                 w[i] = y[s, k, seen[i]]
-            _whiten(L, is_diagonal, w, count)
+            _whiten(L, root, is_diagonal, w, count)
             for i in range(count):
                 farthest = max(farthest, abs(w[i]))
             for j in range(rows):

@@ -43,6 +43,9 @@ __all__ = [
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
 
+SHORT = 4096
+"""Steps up to which the arrays of one series share their memory."""
+
 LARGEST = 8
 """States and observations up to which steps are written out; their code grows with the cube. Beyond, loops."""
 
@@ -285,18 +288,64 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
         del outs  # before memory is taken for others
     kept = n_steps if keep else 1
     shapes = (kept, nx), (kept, nx, nx), (n_steps,), (n_steps, ny)
+    if n_series == 1 and written_out and n_steps <= SHORT and _are_constant((F, Q, H, R, u, d), (m0, P0), y.dtype):
+        *outs, pivots = _filter_alone((F, Q, H, R, u, d, m0, P0), y, shapes, bool(predict_first))
+        return _with_logarithms(outs, pivots)
     *outs, pivots = (_empty((n_series, *shape), y.dtype, last and written_out) for shape in shapes)
     if written_out:
         _run_generated("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), (*outs, pivots), bool(predict_first))
     else:
         arrays = (F, Q, H, R, u, d, y, m0[:, None], P0[:, None], *outs, pivots)
         _run_filter_loop(arrays, nx, ny, predict_first, False)
-    logs, terms = _logarithms(pivots), outs[2]
+    return _with_logarithms(outs, pivots)
+
+
+def _with_logarithms(outs, pivots):
+    """The outputs of the filter, their quadratic forms made logarithms of densities in place."""
+    terms = outs[2]
     with np.errstate(all="ignore"):
-        for i in range(ny):
+        logs = np.log(pivots, out=pivots)
+        for i in range(pivots.shape[-1]):
             terms += logs[..., i]
         terms *= -0.5
     return tuple(outs)
+
+
+def _are_constant(parts, starts, dtype):
+    """Whether these parts have one step, and all are of one type: those of a single series."""
+    return all(a.shape[1] == 1 and a.dtype == dtype for a in parts) and all(a.dtype == dtype for a in starts)
+
+
+@functools.cache
+def _places_alone(nx, ny, item):
+    """The descriptors of `_filter_alone`, with the bytes from the start of its constants in place of addresses."""
+    sizes = np.array([nx * nx, nx * nx, ny * nx, ny * ny, nx, ny, nx, nx * nx])
+    places = np.zeros((13, 4), np.int64)
+    places[:, 3] = 1
+    places[[0, 1, 2, 3, 4, 5, 7, 8], 0] = item * (np.cumsum(sizes) - sizes)
+    return places
+
+
+def _filter_alone(parts, y, shapes, predict_first):
+    """The outputs of the generated filter for one series of a constant model: two pieces of memory for all arrays.
+
+    To describe 13 arrays one by one takes longer than a filter of a hundred steps.
+    """
+    (n_steps, ny), nx, dtype = y.shape[1:], parts[0].shape[-1], y.dtype
+    constants = np.concatenate([a.reshape(-1) for a in parts])
+    y = np.ascontiguousarray(y)
+    sizes = [math.prod(shape) for shape in shapes]
+    memory = np.empty(sum(sizes), dtype)
+    places = _places_alone(nx, ny, dtype.itemsize).copy()
+    places[:9, 0] += constants.__array_interface__["data"][0]
+    places[6] = y.__array_interface__["data"][0], 0, ny if n_steps > 1 else 0, 1
+    first, outs, address = 0, [], memory.__array_interface__["data"][0]
+    for row, (size, shape) in enumerate(zip(sizes, shapes, strict=True), 9):
+        places[row, 0], places[row, 2] = address + first * dtype.itemsize, size // shape[0] if shape[0] > 1 else 0
+        outs.append(memory[first : first + size].reshape((1, *shape)))
+        first += size
+    _generated("filter", nx, ny, True, dtype)[0].run(places.reshape(-1), 1, n_steps, predict_first)
+    return outs
 
 
 @filter_elements.register("numba")

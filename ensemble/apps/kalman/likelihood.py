@@ -32,7 +32,8 @@ def log_likelihood(
     """The logarithm of the density of the observations under a model.
 
     That is `FilterResult.log_likelihood` of `kalman_filter`, to the bit. The recursion on the CPU writes no means and
-    covariances, so that it needs less memory and time.
+    covariances, so that it needs less memory and time. An optimiser makes its model once and calls
+    ``log_likelihood(model.replace(Q=...), y)``, see `LinearGaussianModel.replace`.
 
     Parameters
     ----------
@@ -82,7 +83,8 @@ def log_likelihood_of(
 def log_density(series: Series, burn: int, method: str, scan: str, form: str) -> Array:
     """The sum over time of the terms of a series, shape batch."""
     if form == "covariance" and series.diffuse is None and compiled_backend(series, method) == "numba":
-        return from_series(series, sum_over_time(compiled_terms(series)[burn:, ...]), n_samples_of(series))
+        n_samples = n_samples_of(series)
+        return from_series(series, sum_over_time(compiled_terms(series, n_samples)[burn:, ...]), n_samples)
     result = filtered(series, method, scan, form)
     if burn == 0:
         return result.log_likelihood

@@ -30,6 +30,8 @@ PARTS = ("F", "Q", "H", "R", "m0", "P0", "u", "d")
 
 SETTINGS = (*PARTS, "S", "diffuse", "prior_at")
 
+NAMES = frozenset(SETTINGS)
+
 
 class LinearGaussianModel:
     """The model ``x[k] = F[k] x[k-1] + u[k] + q[k]``, ``y[k] = H[k] x[k] + d[k] + r[k]``.
@@ -201,9 +203,8 @@ class LinearGaussianModel:
         >>> model.replace(Q=[[4.0]], R=[[2.0]]).Q.tolist(), model.Q.tolist()
         ([[4.0]], [[1.0]])
         """
-        unknown = ", ".join(sorted(set(parts) - set(SETTINGS)))
-        if unknown:
-            names = ", ".join(SETTINGS)
+        if not parts.keys() <= NAMES:
+            names, unknown = ", ".join(SETTINGS), ", ".join(sorted(parts.keys() - NAMES))
             raise TypeError(message("LinearGaussianModel.replace", "parts", f"be among {names}", unknown))
         values = {name: real_array(a, name) for name, a in parts.items() if name in PARTS and a is not None}
         same = self.S is None and len(values) == len(parts)

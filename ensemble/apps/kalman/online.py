@@ -22,7 +22,8 @@ class OnlineFilter:
 
     Steps are those of `kalman_filter`: ``step(y)`` is ``predict()`` and ``update(y)``, where the first prediction of a
     model whose prior is at the first observation changes nothing. A call that raises, also KeyboardInterrupt, changes
-    nothing: it may be made again.
+    nothing: it may be made again. On NumPy a step of all series and samples is one call of compiled code. ``copy.copy``
+    gives another filter in the same state.
 
     Parameters
     ----------

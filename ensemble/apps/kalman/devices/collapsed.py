@@ -62,6 +62,8 @@ def _of_kind(kind: int, arguments: list[np.ndarray], predict_first: bool, series
         return filter_series(*arguments, predict_first, series_last, keep)
     F, Q, H, R, u, d, y, m0, P0 = arguments
     nx, n_series = H.shape[-1], y.shape[0]
+    if not d.any():  # where no offset is given: samples may share what is collapsed
+        d = np.zeros((1, 1, y.shape[-1]))
     T, z, terms = collapse(H, R, d, y, kind == 1)
     far = np.isnan(terms).any(axis=1)
     if far.any():  # these run as they are

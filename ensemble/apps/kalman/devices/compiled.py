@@ -187,11 +187,10 @@ def square_root_arguments(series: Series, n_samples: int | None) -> tuple[list[n
     return [*arguments[:-1], np.swapaxes(root, -1, -2)], True
 
 
-def compiled_terms(series: Series) -> Array:
+def compiled_terms(series: Series, n_samples: int | None) -> Array:
     """``log p(y[k] | y[:k])`` by the recursion on the CPU, which keeps no means and covariances: (T, n_series)."""
-    n_samples = n_samples_of(series)
     terms = filter_host(filter_arguments(series, n_samples), series.predict_first, True, False)[2]
-    lost = np.isnan(np.sum(terms, axis=1))
+    lost = np.isnan(np.add.reduce(terms, axis=1))
     if lost.any():
         terms[lost] = lost_series(series, n_samples, lost)[2]
     return terms.T

@@ -84,6 +84,8 @@ def owned(a: Array) -> Array:
         return np.array(a)
     if isinstance(a, Ensemble):
         values = a.samples
+        if type(values) is np.ndarray:
+            return Ensemble(np.array(values), a.sample_set)
         return Ensemble(array_namespace(values).asarray(values, copy=True), a.sample_set)
     return array_namespace(a).asarray(a, copy=True)
 
