@@ -130,67 +130,68 @@ def _collapse(H, R, y, T, z, terms):
     root, roots, logs = np.empty(ny), np.empty(ny), np.empty(ny)
     count, rows, log_det, is_diagonal = 0, 0, 0.0, False
     of_H = of_R = at_H = at_R = -1
-    for s in range(n):
-        for k in range(n_steps):
-            s_H, s_R = s if H.shape[0] > 1 else 0, s if R.shape[0] > 1 else 0
-            k_H, k_R = k if H.shape[1] > 1 else 0, k if R.shape[1] > 1 else 0
-            missing = 0
-            for i in range(ny):
-                missing += y[s, k, i] != y[s, k, i]
-            if missing == ny:
-                z[s, k, :] = np.nan
-                terms[s, k] = 0.0
-                continue
-            same = of_H == s_H and of_R == s_R and at_H == k_H and at_R == k_R
-            for i in range(ny):
-                is_seen = y[s, k, i] == y[s, k, i]
-                same = same and before[i] == is_seen
-                before[i] = is_seen
-            if not same:
-                if of_R != s_R or at_R != k_R:
-                    is_diagonal = _is_diagonal(R[s_R, k_R])
-                    for i in range(ny):
-                        roots[i] = 1.0 / math.sqrt(R[s_R, k_R, i, i])
-                        logs[i] = math.log(R[s_R, k_R, i, i])
-                of_H, of_R, at_H, at_R = s_H, s_R, k_H, k_R
-                count = 0
+    by_step = H.shape[0] == R.shape[0] == 1 and T.shape[1] > 1  # series share the factor of a step
+    for number in range(n * n_steps):
+        s, k = (number % n, number // n) if by_step else (number // n_steps, number % n_steps)
+        s_H, s_R = s if H.shape[0] > 1 else 0, s if R.shape[0] > 1 else 0
+        k_H, k_R = k if H.shape[1] > 1 else 0, k if R.shape[1] > 1 else 0
+        missing = 0
+        for i in range(ny):
+            missing += y[s, k, i] != y[s, k, i]
+        if missing == ny:
+            z[s, k, :] = np.nan
+            terms[s, k] = 0.0
+            continue
+        same = of_H == s_H and of_R == s_R and at_H == k_H and at_R == k_R
+        for i in range(ny):
+            is_seen = y[s, k, i] == y[s, k, i]
+            same = same and before[i] == is_seen
+            before[i] = is_seen
+        if not same:
+            if of_R != s_R or at_R != k_R:
+                is_diagonal = _is_diagonal(R[s_R, k_R])
                 for i in range(ny):
-                    if before[i]:
-                        seen[count] = i
-                        count += 1
-                if not is_diagonal:
-                    _root(R[s_R, k_R], seen, count, L)
-                log_det = 0.0
+                    roots[i] = 1.0 / math.sqrt(R[s_R, k_R, i, i])
+                    logs[i] = math.log(R[s_R, k_R, i, i])
+            of_H, of_R, at_H, at_R = s_H, s_R, k_H, k_R
+            count = 0
+            for i in range(ny):
+                if before[i]:
+                    seen[count] = i
+                    count += 1
+            if not is_diagonal:
+                _root(R[s_R, k_R], seen, count, L)
+            log_det = 0.0
+            for i in range(count):
+                root[i] = roots[seen[i]] if is_diagonal else L[i, i]
+                log_det += logs[seen[i]] if is_diagonal else -2.0 * math.log(L[i, i])
+            for c in range(nx):
                 for i in range(count):
-                    root[i] = roots[seen[i]] if is_diagonal else L[i, i]
-                    log_det += logs[seen[i]] if is_diagonal else -2.0 * math.log(L[i, i])
-                for c in range(nx):
-                    for i in range(count):
-                        A[c, i] = H[s_H, k_H, seen[i], c]
-                    _whiten(L, root, is_diagonal, A[c], count)
-                _factor(A, nx, count, V, scales)
-                rows = min(nx, count)
-            if not same or T.shape[1] > 1:
-                for i in range(nx):
-                    for c in range(nx):
-                        T[s if T.shape[0] > 1 else 0, k if T.shape[1] > 1 else 0, i, c] = A[c, i] if i < rows else 0.0
-            farthest = 0.0
-            for i in range(count):
-                w[i] = y[s, k, seen[i]]
-            _whiten(L, root, is_diagonal, w, count)
-            for i in range(count):
-                farthest = max(farthest, abs(w[i]))
-            for j in range(rows):
-                if scales[j] != 0.0:
-                    _reflect(V[j], j, count, scales[j], w)
+                    A[c, i] = H[s_H, k_H, seen[i], c]
+                _whiten(L, root, is_diagonal, A[c], count)
+            _factor(A, nx, count, V, scales)
+            rows = min(nx, count)
+        if not same or T.shape[1] > 1:
             for i in range(nx):
-                z[s, k, i] = w[i] if i < rows else np.nan
-            for i in range(rows):  # what is not a number must not pass for a missing entry
-                farthest = farthest if abs(w[i]) < np.inf else np.inf
-            total = log_det + (count - rows) * math.log(2.0 * math.pi)
-            for i in range(rows, count):
-                total += w[i] * w[i]
-            terms[s, k] = -0.5 * total if farthest <= FARTHEST else np.nan
+                for c in range(nx):
+                    T[s if T.shape[0] > 1 else 0, k if T.shape[1] > 1 else 0, i, c] = A[c, i] if i < rows else 0.0
+        farthest = 0.0
+        for i in range(count):
+            w[i] = y[s, k, seen[i]]
+        _whiten(L, root, is_diagonal, w, count)
+        for i in range(count):
+            farthest = max(farthest, abs(w[i]))
+        for j in range(rows):
+            if scales[j] != 0.0:
+                _reflect(V[j], j, count, scales[j], w)
+        for i in range(nx):
+            z[s, k, i] = w[i] if i < rows else np.nan
+        for i in range(rows):  # what is not a number must not pass for a missing entry
+            farthest = farthest if abs(w[i]) < np.inf else np.inf
+        total = log_det + (count - rows) * math.log(2.0 * math.pi)
+        for i in range(rows, count):
+            total += w[i] * w[i]
+        terms[s, k] = -0.5 * total if farthest <= FARTHEST else np.nan
 
 
 def have_roots(R: np.ndarray) -> np.ndarray:
@@ -216,7 +217,7 @@ def collapse(
     Returns
     -------
     T : array, shape (n or 1, n_steps or 1, nx, nx)
-        One step for all where H and R have one and with `same`.
+        With `same`, one series or step for all where H and R have one.
     z : array, shape (n or 1, n_steps, nx)
         NaN where missing.
     terms : array, shape (n or 1, n_steps)
@@ -230,7 +231,7 @@ def collapse(
         values, n = np.broadcast_to(values, (of_factors, *values.shape[1:])), of_factors
     constant = same and H.shape[1] == R.shape[1] == 1
     nx = H.shape[-1]
-    T = np.zeros((of_factors if constant else n, 1 if constant else n_steps, nx, nx))
+    T = np.zeros((of_factors if same else n, 1 if constant else n_steps, nx, nx))
     z, terms = np.empty((n, n_steps, nx)), np.empty((n, n_steps))
     arrays: Any = [np.ascontiguousarray(a, np.float64) for a in (H, R, values)]
     heard(lambda: _collapse(*arrays, T, z, terms), 4 * values.size * nx)

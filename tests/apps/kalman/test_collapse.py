@@ -91,6 +91,9 @@ def mixtures():
         {"Q": scales * parts["Q"], "d": np.repeat(parts["d"][None], N, axis=0)},
         np.repeat(y[1:2], N, axis=0),
     )
+    moving = data(n=N)
+    moving[1, [0, 3]] = np.nan
+    yield "varying", parts_of(steps=(T,)), {"m0": np.repeat(parts["m0"][None], N, axis=0)}, moving
     large = parts_of(9, 20)
     wide = data(n=N, ny=20)
     wide[1, 2, 3:] = np.nan
@@ -101,7 +104,9 @@ def mixtures():
 def test_each_series_has_the_bits_that_it_has_alone(case):
     _, parts, own, y = case
     behind = lambda a: Ensemble(np.ascontiguousarray(np.moveaxis(a, 0, -1)))
-    batch = rts_smoother(LinearGaussianModel(**{**parts, **{k: a[:, None] for k, a in own.items()}}), y)
+    batch = rts_smoother(
+        LinearGaussianModel(**{**parts, **{k: a if k == "m0" else a[:, None] for k, a in own.items()}}), y
+    )
     lifted = rts_smoother(LinearGaussianModel(**{**parts, **{k: behind(a) for k, a in own.items()}}), behind(y))
     for i in range(N):
         model = LinearGaussianModel(**{**parts, **{k: a[i] for k, a in own.items()}})
