@@ -89,7 +89,7 @@ def _fit(likelihood: Callable[[Any], Any]) -> Any:
     return minimize(lambda z: -float(likelihood(np.exp(z))) / STEPS, np.log([10000.0, 1000.0]), method="L-BFGS-B")
 
 
-def tracking(nx: int = 4, ny: int = 2) -> dict[str, np.ndarray]:
+def tracking(nx: int = 4, ny: int = 2) -> dict[str, Any]:
     """A constant model of a few states and observations."""
     rng = np.random.default_rng(SEED)
     X, W = rng.standard_normal((nx, nx)), rng.standard_normal((ny, ny))

@@ -28,6 +28,11 @@ PATTERNS = 64
 """Patterns of missing entries whose transitions are kept."""
 
 
+def _at(a: np.ndarray, k: int) -> np.ndarray:
+    """A part of all series at step k; a constant is every step."""
+    return a[:, k if a.shape[1] > 1 else 0]
+
+
 class Correlation:
     """What the last observation tells of the next transition, for parts with axes of series and time in front."""
 
@@ -38,25 +43,24 @@ class Correlation:
 
     def transition(self, k: int, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """F, Q and u that lead to step k, where `y` (n_series, ny) was seen before, with the series in front."""
-        at = lambda a, step: a[:, step if a.shape[1] > 1 else 0]
         missing = np.isnan(y)
         some = bool(missing.any())
         key = missing.tobytes() if some else b""
         found = self.kept.get(key) if self.is_constant else None
         if found is None:
-            F, Q = (at(self.parts[name], k) for name in "FQ")
-            H, R = (at(self.parts[name], k - 1) for name in "HR")
-            S = at(self.S, k - 1)
+            F, Q = (_at(self.parts[name], k) for name in "FQ")
+            H, R = (_at(self.parts[name], k - 1) for name in "HR")
+            S = _at(self.S, k - 1)
             found = explanation(F, Q, H, R, S, missing if some else missing[:1], product)
             if self.is_constant:
                 if len(self.kept) >= PATTERNS:
                     self.kept.clear()
                 self.kept[key] = found
         F, Q, C = found
-        seen = y - at(self.parts["d"], k - 1)
+        seen = y - _at(self.parts["d"], k - 1)
         if some:
             seen = np.where(missing, 0.0, seen)
-        return F, Q, at(self.parts["u"], k) + (C * seen[:, None, :]).cumsum(axis=-1)[..., -1]
+        return F, Q, _at(self.parts["u"], k) + (C * seen[:, None, :]).cumsum(axis=-1)[..., -1]
 
 
 class _Compiled:
@@ -126,7 +130,7 @@ class _Compiled:
         if self.seen is not None:
             found = correlation.transition(k, self.seen)
         else:
-            found = tuple(a[:, k if a.shape[1] > 1 else 0] for a in (self.parts[name] for name in "FQu"))
+            found = _at(self.parts["F"], k), _at(self.parts["Q"], k), _at(self.parts["u"], k)
         for name, values in zip("FQu", found, strict=True):
             self._put(name, values)
 
@@ -238,7 +242,7 @@ class SeriesState(_Compiled):
         if not self.begun:
             return self._prior(self.series.P0, 2)
         found = self._view(self.filter_step.states[self.place][1])
-        return self._given(found[..., :1] if self.alike and self.n_samples >= LANES_FROM else found)
+        return self._given(found[..., :1] if self.alike and (self.n_samples or 0) >= LANES_FROM else found)
 
     def _prior(self, a: Array, tail: int) -> Array:
         xp = array_namespace(a, self.series.y)

@@ -34,7 +34,9 @@ def with_sample_axis(series: Series, method: str) -> Series | None:
     n = n_samples_of(series)
     if n is None or n == 1 or series.S is not None or compiled_backend(series, method) != "numba":
         return None
-    parts = {name: _moved(getattr(series, name), tail) for name, tail in FORMS if getattr(series, name) is not None}
+    parts: dict[str, Any] = {
+        name: _moved(getattr(series, name), tail) for name, tail in FORMS if getattr(series, name) is not None
+    }
     y = _moved(series.y, 1)
     y = np.broadcast_to(y, (series.n_steps, *series.batch, n, y.shape[-1]))
     return replace(series, y=y, batch=(*series.batch, n), **parts)

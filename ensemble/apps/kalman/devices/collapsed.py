@@ -14,7 +14,8 @@ __all__ = ["FACTOR", "filter_host"]
 FACTOR = 2
 """Observations per state from which on they are collapsed, where there are more than are written out."""
 
-Outputs = tuple[np.ndarray, ...]
+Outputs = Any
+"""Means, covariances and terms, as `filter_series` returns them."""
 
 
 def filter_host(arguments: list[np.ndarray], predict_first: bool, series_last: bool, keep: bool = True) -> Outputs:
@@ -53,7 +54,7 @@ def _by_kind(
 def _has_gaps(y: np.ndarray) -> np.ndarray:
     """Whether any step of a series misses some of its entries but not all: bools (n_series or 1,)."""
     missing = np.isnan(y[:1] if y.strides[0] == 0 else y)
-    return np.any(missing.any(axis=-1) & ~missing.all(axis=-1), axis=-1)
+    return np.asarray((missing.any(axis=-1) & ~missing.all(axis=-1)).any(axis=-1))
 
 
 def _of_kind(kind: int, arguments: list[np.ndarray], predict_first: bool, series_last: bool, keep: bool) -> Outputs:
