@@ -140,6 +140,7 @@ def test_benchmarks_have_names_of_one_kind_and_asv_measures_every_part():
         "Forms",
         "Fuse",
         "Kalman",
+        "KalmanCalls",
         "Krylov",
         "Lorenz63",
         "Multigrid",

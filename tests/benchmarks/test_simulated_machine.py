@@ -11,9 +11,10 @@ from benchmarks import operation_counts, simulated_machine
 from benchmarks.operation_counts import Counted, CountingNamespace, count_flops
 from benchmarks.simulated_machine import Machine, simulate, step_flops
 from ensemble._kernels.kalman.scan import prefix_scan
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.elements import advance_filter, combine_filter, extend_filter, filter_elements
 from ensemble.apps.kalman.filters import sequential_filter
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from tests.apps.kalman.models import close, random_parts, with_gaps
 
 SIZE = st.integers(1, 6)

@@ -36,12 +36,15 @@ from ensemble._kernels.kalman.sums import THREADED
 from ensemble._kernels.sparse.fma import fma
 
 __all__ = [
-    "LARGEST", "FilterStep", "filter_elements", "filter_series", "filter_square_root", "smooth_series",
+    "LANES_FROM", "LARGEST", "FilterStep", "filter_elements", "filter_series", "filter_square_root", "smooth_series",
     "smooth_square_root",
 ]  # fmt: skip
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
+
+SHORT = 4096
+"""Steps up to which the arrays of one series share their memory."""
 
 LARGEST = 8
 """States and observations up to which steps are written out; their code grows with the cube. Beyond, loops."""
@@ -189,15 +192,21 @@ def _empty(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
     return np.moveaxis(empty((*shape[1:], shape[0]), dtype), -1, 0)
 
 
+@functools.cache
+def _generated(name, nx, ny, alone, dtype):
+    """The module of a recursion, the series that it works on at a time, and which of its arrays must be contiguous."""
+    recursion, width = RECURSIONS[name], 1 if alone else lanes_of(dtype)
+    contiguous = [width == 1 or part in recursion.shared for part, _ in recursion.inputs]
+    contiguous += [width == 1] * (len(recursion.carried) + len(recursion.outputs))
+    return load_module(module_source(name, nx, ny, width, dtype.name)), width, contiguous
+
+
 def _run_generated(name, ny, inputs, starts, outs, predict_first, n_steps=None):
     """Run a generated recursion, over `n_steps`, by default as many as its outputs have."""
     n_series, _, nx = outs[0].shape
     n_steps = n_steps or max(out.shape[1] for out in outs)
-    dtype, recursion = outs[0].dtype, RECURSIONS[name]
-    width = 1 if n_series < LANES_FROM else lanes_of(dtype)
-    module = load_module(module_source(name, nx, ny, width, dtype.name))
-    needs_contiguous = [width == 1 or part in recursion.shared for part, _ in recursion.inputs]
-    needs_contiguous += [width == 1] * (len(starts) + len(outs))
+    dtype = outs[0].dtype
+    module, width, needs_contiguous = _generated(name, nx, ny, n_series < LANES_FROM, dtype)
     arrays = (*(np.asarray(a, dtype) for a in (*inputs, *(s[:, None] for s in starts))), *outs)
     placed = [
         _with_descriptor(a, contiguous) for a, contiguous in zip(arrays, needs_contiguous, strict=True)
@@ -279,18 +288,64 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
         del outs  # before memory is taken for others
     kept = n_steps if keep else 1
     shapes = (kept, nx), (kept, nx, nx), (n_steps,), (n_steps, ny)
+    if n_series == 1 and written_out and n_steps <= SHORT and _are_constant((F, Q, H, R, u, d), (m0, P0), y.dtype):
+        *outs, pivots = _filter_alone((F, Q, H, R, u, d, m0, P0), y, shapes, bool(predict_first))
+        return _with_logarithms(outs, pivots)
     *outs, pivots = (_empty((n_series, *shape), y.dtype, last and written_out) for shape in shapes)
     if written_out:
         _run_generated("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), (*outs, pivots), bool(predict_first))
     else:
         arrays = (F, Q, H, R, u, d, y, m0[:, None], P0[:, None], *outs, pivots)
         _run_filter_loop(arrays, nx, ny, predict_first, False)
-    logs, terms = _logarithms(pivots), outs[2]
+    return _with_logarithms(outs, pivots)
+
+
+def _with_logarithms(outs, pivots):
+    """The outputs of the filter, their quadratic forms made logarithms of densities in place."""
+    terms = outs[2]
     with np.errstate(all="ignore"):
-        for i in range(ny):
+        logs = np.log(pivots, out=pivots)
+        for i in range(pivots.shape[-1]):
             terms += logs[..., i]
         terms *= -0.5
     return tuple(outs)
+
+
+def _are_constant(parts, starts, dtype):
+    """Whether these parts have one step, and all are of one type: those of a single series."""
+    return all(a.shape[1] == 1 and a.dtype == dtype for a in parts) and all(a.dtype == dtype for a in starts)
+
+
+@functools.cache
+def _places_alone(nx, ny, item):
+    """The descriptors of `_filter_alone`, with the bytes from the start of its constants in place of addresses."""
+    sizes = np.array([nx * nx, nx * nx, ny * nx, ny * ny, nx, ny, nx, nx * nx])
+    places = np.zeros((13, 4), np.int64)
+    places[:, 3] = 1
+    places[[0, 1, 2, 3, 4, 5, 7, 8], 0] = item * (np.cumsum(sizes) - sizes)
+    return places
+
+
+def _filter_alone(parts, y, shapes, predict_first):
+    """The outputs of the generated filter for one series of a constant model: two pieces of memory for all arrays.
+
+    To describe 13 arrays one by one takes longer than a filter of a hundred steps.
+    """
+    (n_steps, ny), nx, dtype = y.shape[1:], parts[0].shape[-1], y.dtype
+    constants = np.concatenate([a.reshape(-1) for a in parts])
+    y = np.ascontiguousarray(y)
+    sizes = [math.prod(shape) for shape in shapes]
+    memory = np.empty(sum(sizes), dtype)
+    places = _places_alone(nx, ny, dtype.itemsize).copy()
+    places[:9, 0] += constants.__array_interface__["data"][0]
+    places[6] = y.__array_interface__["data"][0], 0, ny if n_steps > 1 else 0, 1
+    first, outs, address = 0, [], memory.__array_interface__["data"][0]
+    for row, (size, shape) in enumerate(zip(sizes, shapes, strict=True), 9):
+        places[row, 0], places[row, 2] = address + first * dtype.itemsize, size // shape[0] if shape[0] > 1 else 0
+        outs.append(memory[first : first + size].reshape((1, *shape)))
+        first += size
+    _generated("filter", nx, ny, True, dtype)[0].run(places.reshape(-1), 1, n_steps, predict_first)
+    return outs
 
 
 @filter_elements.register("numba")
@@ -306,7 +361,7 @@ def _(F, Q, H, R, u, d, y, A, m, P, eta, J):
 
 
 class FilterStep:
-    """One series, a step at a time, in arrays that are made once; nothing is checked.
+    """One series or many, a step at a time, in arrays that are made once; nothing is checked.
 
     The arrays `F`, `Q`, `H`, `R`, `u`, `d`, `y` of the model and the observation are written in place by the caller.
     `states` are two places ``(m, P)``: a call starts from one and writes the other, so that a call that is interrupted
@@ -317,43 +372,78 @@ class FilterStep:
     ----------
     nx, ny : int
     dtype : {"float64", "float32"} or dtype
+    n_series : int, optional
+        With it all arrays have an axis of series in front, and a call returns an array of numbers.
+    own : tuple of str
+        The parts of the model of which every series has its own; others have a first axis of length 1.
+    series_last : bool
+        Whether the series may lie innermost in memory.
     """
 
-    def __init__(self, nx: int, ny: int, dtype: Any) -> None:
+    def __init__(
+        self, nx: int, ny: int, dtype: Any, n_series: int | None = None, own: tuple[str, ...] = (),
+        series_last: bool = False,
+    ) -> None:  # fmt: skip
+        self._options = nx, ny, np.dtype(dtype), n_series, tuple(own), series_last
+        n = n_series or 1
+        written_out, many = max(nx, ny) <= LARGEST, n >= LANES_FROM
+        self.series_last = series_last and written_out and many
         shapes = {"F": (nx, nx), "Q": (nx, nx), "H": (ny, nx), "R": (ny, ny), "u": (nx,), "d": (ny,), "y": (ny,)}
-        wide = {name: np.zeros((1, 1, *tail), dtype) for name, tail in shapes.items()}
-        first, second = ([np.zeros((1, 1, *tail), dtype) for tail in ((nx,), (nx, nx))] for _ in range(2))
-        terms = [np.zeros((1, 1, *tail), dtype) for tail in ((), (ny,))]
-        self.F, self.Q, self.H, self.R, self.u, self.d, self.y = (a[0, 0] for a in wide.values())
-        self.states = tuple((m[0, 0], P[0, 0]) for m, P in (first, second))
-        self._quadratic, self._pivots = terms[0][0], terms[1][0, 0]
-        self._logs = np.empty(ny, dtype)
+
+        def zeros(tail: tuple[int, ...], count: int = n) -> np.ndarray:
+            made = _empty((count, 1, *tail), dtype, self.series_last)
+            made[...] = 0.0
+            return made
+
+        wide = {name: zeros(tail, n if name in own or name == "y" else 1) for name, tail in shapes.items()}
+        first, second = ([zeros(tail) for tail in ((nx,), (nx, nx))] for _ in range(2))
+        terms = [zeros(tail) for tail in ((), (ny,))]
+        at = (0, 0) if n_series is None else (slice(None), 0)
+        self.F, self.Q, self.H, self.R, self.u, self.d, self.y = (a[at] for a in wide.values())
+        self.states = tuple((m[at], P[at]) for m, P in (first, second))
+        self._quadratic, self._pivots = terms[0][:, 0], terms[1][at]
+        self._logs = np.empty_like(self._pivots)
+        contiguous = not (written_out and many)
         self._arrays = [
-            [_with_descriptor(a, True) for a in (*wide.values(), *start, *end, *terms)]
+            [_with_descriptor(a, contiguous) for a in (*wide.values(), *start, *end, *terms)]
             for start, end in ((first, second), (second, first))
         ]
         tables = [_descriptors(arrays) for arrays in self._arrays]
-        if max(nx, ny) > LARGEST:
+        if not written_out:
             work = empty((filter_workspace_size(nx, ny, ROW_BYTES // first[0].itemsize),), dtype)
             self._run = _compiled_loop("loops", "filter_range")
             self._before: tuple[Any, ...] = tuple((table, 1, nx, ny) for table in tables)
-            self._after: tuple[Any, ...] = (True, True, False, work, 0, 1)
+            self._after: tuple[Any, ...] = (True, True, False, work, 0, n)
             return
-        self._run = load_module(module_source("filter", nx, ny, 1, np.dtype(dtype).name)).run
-        self._before, self._after = tuple((table, 1, 1) for table in tables), ()
+        module, width, _ = _generated("filter", nx, ny, not many, np.dtype(dtype))
+        self._run = module.run_threaded if n > width and n >= THREADED else module.run
+        self._before, self._after = tuple((table, n, 1) for table in tables), ()
 
     def copied(self, place: int) -> FilterStep:
         """Another one with the same model, and with ``states[place]`` as ``states[0]``."""
-        made = FilterStep(self.F.shape[0], self.d.shape[0], self.F.dtype)
+        made = FilterStep(*self._options)
         for name in ("F", "Q", "H", "R", "u", "d", "y"):
             getattr(made, name)[...] = getattr(self, name)
         for own, other in zip(made.states[0], self.states[place], strict=True):
             own[...] = other
         return made
 
-    def __call__(self, start: int, predict: bool = True) -> float:
+    def __deepcopy__(self, memo: Any) -> FilterStep:
+        """Another one with arrays of its own: addresses of the old ones must not be copied."""
+        made = self.copied(0)
+        for own, other in zip(made.states[1], self.states[1], strict=True):
+            own[...] = other
+        return made
+
+    def __reduce__(self) -> Any:
+        names = ("F", "Q", "H", "R", "u", "d", "y")
+        return _restored_step, (self._options, [getattr(self, name) for name in names], self.states)
+
+    def __call__(self, start: int, predict: bool = True) -> Any:
         """Predict ``states[start]``, unless `predict` is false, and update by `y`: the logarithm of its density."""
         self._run(*self._before[start], predict, *self._after)
+        if self._options[3] is not None:
+            return self._terms()
         total = self._quadratic[0]
         if min(self._pivots.tolist()) > 0.0:  # nothing to warn of: the context takes longer than the step
             np.log(self._pivots, out=self._logs)
@@ -363,6 +453,27 @@ class FilterStep:
         for log in self._logs.tolist():
             total = total + log
         return float(total * -0.5)
+
+    def _terms(self) -> np.ndarray:
+        """The logarithms of the densities of all series, as `filter_series` has them."""
+        with np.errstate(all="ignore"):
+            np.log(self._pivots, out=self._logs)
+            terms = self._quadratic + self._logs[:, 0]
+            for i in range(1, self._logs.shape[1]):
+                terms += self._logs[:, i]
+            terms *= -0.5
+        return terms
+
+
+def _restored_step(options: Any, parts: Any, states: Any) -> FilterStep:
+    """A `FilterStep` from what pickle keeps of it."""
+    made = FilterStep(*options)
+    for name, a in zip(("F", "Q", "H", "R", "u", "d", "y"), parts, strict=True):
+        getattr(made, name)[...] = a
+    for place, state in zip(made.states, states, strict=True):
+        for own, other in zip(place, state, strict=True):
+            own[...] = other
+    return made
 
 
 def _constancy(F, Q, H, R):

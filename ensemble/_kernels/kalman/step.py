@@ -197,15 +197,18 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
     r = [o.where(is_missing[i], o.zero, _minus_dot(y[i] - d[i], H[i], m)) for i in range(ny)]
     PHt = o.columns([[_dot(P[a], H[i]) for i in range(ny)] for a in range(nx)])
     columns = [list(column) for column in zip(*PHt, strict=True)]
+    variances = [P[a][a] for a in range(nx)]
     pivots: Vector = []
+    bounds: Vector = []
 
     def inverse(pivot: Any, j: int) -> Any:
         bound = o.lost_noise * noise[j][j]
-        bound = bound + o.lost_spread * _dot([entry * entry for entry in H[j]], [P[a][a] for a in range(nx)])
-        pivots.append(o.where(pivot <= bound, o.nan, pivot))
+        bounds.append(bound + o.lost_spread * _dot([entry * entry for entry in H[j]], variances))
+        pivots.append(o.where(pivot <= bounds[j], o.nan, pivot))
         return o.one / pivots[j]
 
     lower, _, inverses = _factored(_congruence(H, columns, noise), inverse)
+    o.columns([[bound] for bound in bounds])
     W = o.columns([_forward(lower, row) for row in PHt])
     K = o.columns([_backward(lower, [w * v for w, v in zip(row, inverses, strict=True)]) for row in W])
     white = _forward(lower, r)
@@ -220,11 +223,14 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
     for i in range(ny):  # what is seen exactly may leave variances of zero: rounding in them is no loss
         part = o.where(noise[i][i] <= o.zero, o.zero, part)
         known = o.where(noise[i][i] <= o.zero, o.known, known)
-    for a, leaked in enumerate(_leaked(o, K, H, [P[a][a] for a in range(nx)])):
-        corrected[a][a] = o.where(corrected[a][a] <= known * P[a][a], o.zero, corrected[a][a])
-        scaled[0] = o.where(part * leaked <= corrected[a][a], scaled[0], o.nan)
-    covariance = o.columns(corrected, symmetric=True)
-    return mean, covariance, quadratic, scaled, K, lower, inverses, white
+    bounds = []
+    for a, leaked in enumerate(_leaked(o, K, H, variances)):
+        corrected[a][a] = o.where(corrected[a][a] <= known * variances[a], o.zero, corrected[a][a])
+        bounds.append(part * leaked)
+        scaled[0] = o.where(bounds[a] <= corrected[a][a], scaled[0], o.nan)
+    o.columns([[bound] for bound in bounds])
+    o.columns([[corrected[a][a]] for a in range(nx)])
+    return mean, corrected, quadratic, scaled, K, lower, inverses, white
 
 
 def _leaked(o: Any, K: Matrix, H: Matrix, variances: Vector) -> Vector:
@@ -243,7 +249,8 @@ def _corrected(o: Any, M: Matrix, H: Matrix, R: Matrix, K: Matrix) -> Matrix:
     G = o.columns([[_minus_dot(_dot(K[a], R[i]), M[a], H[i]) for i in range(ny)] for a in range(nx)])
     HG = [[_dot(H[i], [row[j] for row in G]) for j in range(ny)] for i in range(ny)]
     X = o.columns([[_minus_dot(G[a][j], K[a], HG[j]) for j in range(ny)] for a in range(nx)])
-    return _mirrored(nx, lambda a, b: M[a][b] + _dot(X[a], K[b], _dot(K[a], G[b])))
+    # a register for each column, before the diagonal is looked at: what follows differs between its entries
+    return o.columns(_mirrored(nx, lambda a, b: M[a][b] + _dot(X[a], K[b], _dot(K[a], G[b]))), symmetric=True)
 
 
 def extend(

@@ -6,11 +6,12 @@ from typing import Any
 
 from ensemble._check import one_of, require
 from ensemble._kernels.kalman.scan import SCANS
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.devices.time_cuts import N_RANGES
 from ensemble.apps.kalman.filters import METHODS, check_form, check_scannable, filtered
 from ensemble.apps.kalman.mean_refinement import refined_filter
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.results import FilterResult
 
 __all__ = ["check_options_of_ranks", "kalman_filter"]
@@ -85,6 +86,10 @@ def kalman_filter(
     and covariances once two successive predicted covariances agree to rounding: no entry (a, b) differs by more than
     ``8 eps sqrt(P[a, a] P[b, b])``. That is decided per series; an observation with a missing entry ends it.
 
+    On the CPU in float64, more than 8 observations and two or more a state are collapsed to as many as there are states
+    [2]_; results are those of all observations to rounding. Series with exact entries, with noises close to singular or
+    with entries beyond 1e9 deviations of their noise are filtered as they are.
+
     With `comm`, each range of time is reduced to one element, all ranks exchange these once, and run the recursion over
     their own ranges from the states that follow. The bits depend on the series and on `n_ranges`, not on the number of
     ranks; they are not those of a call without `comm`. With "sequential", for array libraries other than NumPy and
@@ -96,6 +101,8 @@ def kalman_filter(
     ----------
     .. [1] S. Särkkä, Á. F. García-Fernández, Temporal parallelization of Bayesian smoothers, IEEE Trans. Automat.
        Control 66 (2021), 299-306.
+    .. [2] B. Jungbacker, S. J. Koopman, Likelihood-based dynamic factor analysis for measurement and forecasting,
+       Econometrics J. 18 (2015), C1-C21.
 
     Examples
     --------

@@ -22,6 +22,7 @@ from ensemble.apps.kalman.array.steps import predict, stacked, update
 from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_filter, compiled_square_root_filter
 from ensemble.apps.kalman.diffuse import diffuse_filter
 from ensemble.apps.kalman.results import FilterResult, sum_over_time
+from ensemble.apps.kalman.sample_axes import filter_of_samples, with_sample_axis
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
@@ -58,6 +59,9 @@ def check_form(form: str, method: str, function: str) -> None:
 def filtered(series: Series, method: str, scan: str, form: str = "covariance") -> FilterResult:
     """The filter of a series in one form."""
     if series.diffuse is not None:
+        stack = with_sample_axis(series, method)
+        if stack is not None:
+            return filter_of_samples(series, filtered(stack, method, scan, form))
         return diffuse_filter(series, lambda later: filtered(later, method, scan, form))
     if form == "square_root":
         if compiled_backend(series, "sequential") == "numba":

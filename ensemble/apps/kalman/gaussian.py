@@ -15,11 +15,11 @@ from ensemble._backend import array_namespace
 from ensemble._check import finite, kind_of, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import steps_without_density
 from ensemble.apps.kalman.array.square_root import lost_directions, semidefinite_factor, triangle, update_factor
 from ensemble.apps.kalman.array.steps import apply, predict, product, stacked, update
 from ensemble.apps.kalman.filters import METHODS, any_true, check_form, choose_results, result_of
-from ensemble.apps.kalman.model import aligned
 from ensemble.apps.kalman.nonlinear import NonlinearGaussianModel, linearised, value
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.series import Series

@@ -8,10 +8,11 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_terms, from_series, n_samples_of
 from ensemble.apps.kalman.filters import METHODS, check_form, check_scannable, filtered
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.results import sum_over_time
 from ensemble.apps.kalman.series import Series
 
@@ -31,7 +32,8 @@ def log_likelihood(
     """The logarithm of the density of the observations under a model.
 
     That is `FilterResult.log_likelihood` of `kalman_filter`, to the bit. The recursion on the CPU writes no means and
-    covariances, so that it needs less memory and time.
+    covariances, so that it needs less memory and time. An optimiser makes its model once and calls
+    ``log_likelihood(model.replace(Q=...), y)``, see `LinearGaussianModel.replace`.
 
     Parameters
     ----------
@@ -81,7 +83,8 @@ def log_likelihood_of(
 def log_density(series: Series, burn: int, method: str, scan: str, form: str) -> Array:
     """The sum over time of the terms of a series, shape batch."""
     if form == "covariance" and series.diffuse is None and compiled_backend(series, method) == "numba":
-        return from_series(series, sum_over_time(compiled_terms(series)[burn:, ...]), n_samples_of(series))
+        n_samples = n_samples_of(series)
+        return from_series(series, sum_over_time(compiled_terms(series, n_samples)[burn:, ...]), n_samples)
     result = filtered(series, method, scan, form)
     if burn == 0:
         return result.log_likelihood

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
-from ensemble._check import kind_of, message, one_of, require
+from ensemble._check import message, one_of, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.array.correlated import joint_covariance, uncorrelated
+from ensemble.apps.kalman.array.correlated import joint_covariance
 from ensemble.apps.kalman.array.covariances import (
     check_finite,
     check_independent,
     checked_covariance,
     has_zero_variances,
 )
-from ensemble.apps.kalman.interop.arguments import index_of, owned, real_array, with_gaps_as_nan
+from ensemble.apps.kalman.interop.arguments import owned, real_array
 from ensemble.apps.kalman.interop.statsmodels_parts import parts_of_statsmodels
-from ensemble.apps.kalman.series import (
-    Series,
-    check_not_infinite,
-    check_samples,
-    common_dtype,
-    common_namespace,
-    masked,
-    time_first,
-    wider_dtype,
-)
+from ensemble.apps.kalman.series import check_samples
 from ensemble.apps.kalman.stationary import stationary_moments
 from ensemble.scalar import Ensemble
 
-__all__ = ["LinearGaussianModel", "aligned"]
+__all__ = ["PARTS", "LinearGaussianModel"]
 
 PRIORS = ("before", "first_observation")
 
 PARTS = ("F", "Q", "H", "R", "m0", "P0", "u", "d")
+
+SETTINGS = (*PARTS, "S", "diffuse", "prior_at")
+
+NAMES = frozenset(SETTINGS)
 
 
 class LinearGaussianModel:
@@ -106,6 +100,7 @@ class LinearGaussianModel:
         xp = array_namespace(*arrays)
         lifted = {name: a.n_samples for name, a in given.items() if isinstance(a, Ensemble)}
         check_samples(lifted, "LinearGaussianModel")
+        self._absent = tuple(name for name in ("u", "d") if given[name] is None)
         u = xp.zeros((nx,), dtype=F.dtype) if u is None else real_array(u, "u")
         d = xp.zeros((ny,), dtype=F.dtype) if d is None else real_array(d, "d")
         tails = {"F": (nx, nx), "Q": (nx, nx), "H": (ny, nx), "R": (ny, ny), "m0": (nx,), "P0": (nx, nx),
@@ -115,6 +110,7 @@ class LinearGaussianModel:
         self.S = None if S is None else owned(real_array(S, "S"))
         columns = _diffuse_columns(xp, diffuse, nx, F.dtype)
         self.diffuse = None if columns is None else owned(columns)
+        self._diffuse_states = _bools(diffuse)
         if self.S is not None:
             tails["S"] = (nx, ny)
         if self.diffuse is not None:
@@ -153,13 +149,18 @@ class LinearGaussianModel:
             advice = "The axis before the matrix axes is time, except in m0 and P0; batch axes stand before it."
             raise ValueError(message("LinearGaussianModel", "batch axes", "broadcast", seen, advice)) from None
 
-    def _check_numbers(self) -> None:
-        for name in PARTS:
+    def _check_numbers(self, names: tuple[str, ...] = PARTS) -> None:
+        """Check the numbers of these parts, and what depends on them."""
+        for name in names:
             check_finite(getattr(self, name), name, "LinearGaussianModel")
         for name in ("Q", "R", "P0"):
-            checked = checked_covariance(getattr(self, name), name, "LinearGaussianModel", in_time=name != "P0")
-            setattr(self, name, checked)
-        self.sees_exactly = has_zero_variances(self.R)
+            if name in names:
+                checked = checked_covariance(getattr(self, name), name, "LinearGaussianModel", in_time=name != "P0")
+                setattr(self, name, checked)
+        if "R" in names:
+            self.sees_exactly = has_zero_variances(self.R)
+        if len(names) < len(PARTS):
+            return
         if self.diffuse is not None:
             check_finite(self.diffuse, "diffuse", "LinearGaussianModel")
             check_independent(self.diffuse, "diffuse", "LinearGaussianModel")
@@ -175,6 +176,50 @@ class LinearGaussianModel:
 
         earlier = slice(None, -1)
         return joint_covariance(at(self.Q, slice(1, None)), at(self.S, earlier), at(self.R, earlier))
+
+    def replace(self, **parts: Any) -> LinearGaussianModel:
+        """The model with other parts in place of some of its own, which stays as it is.
+
+        That is ``LinearGaussianModel`` of all parts, to the bit; only those that are given are copied and checked. An
+        optimiser makes the model once and replaces what depends on its parameters.
+
+        Parameters
+        ----------
+        **parts
+            Any arguments of `LinearGaussianModel` by name. None takes `u`, `d`, `S` or `diffuse` away.
+
+        Returns
+        -------
+        LinearGaussianModel
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `LinearGaussianModel`, and if a name is none of its arguments.
+
+        Examples
+        --------
+        >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+        >>> model.replace(Q=[[4.0]], R=[[2.0]]).Q.tolist(), model.Q.tolist()
+        ([[4.0]], [[1.0]])
+        """
+        if not parts.keys() <= NAMES:
+            names, unknown = ", ".join(SETTINGS), ", ".join(sorted(parts.keys() - NAMES))
+            raise TypeError(message("LinearGaussianModel.replace", "parts", f"be among {names}", unknown))
+        values = {name: real_array(a, name) for name, a in parts.items() if name in PARTS and a is not None}
+        same = self.S is None and len(values) == len(parts)
+        if not same or not all(_is_alike(a, getattr(self, name)) for name, a in values.items()):
+            own = {name: None if name in self._absent else getattr(self, name) for name in SETTINGS}
+            if self._diffuse_states is not None:
+                own["diffuse"] = self._diffuse_states
+            return LinearGaussianModel(**{**own, **parts})
+        made = object.__new__(LinearGaussianModel)
+        made.__dict__.update(self.__dict__)
+        for name, a in values.items():
+            setattr(made, name, owned(a))
+        made._absent = tuple(name for name in self._absent if name not in values)
+        made._check_numbers(tuple(values))
+        return made
 
     @classmethod
     def from_statsmodels(cls, model: Any, params: Any = None) -> LinearGaussianModel:
@@ -262,65 +307,6 @@ class LinearGaussianModel:
         return f"LinearGaussianModel({', '.join(parts)}, prior_at={self.prior_at!r}, {self.F.dtype})"
 
 
-def aligned(
-    model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_dtype: Any = None, *, diffuse: bool = False,
-    correlated: bool = False,
-) -> Series:  # fmt: skip
-    """`model` and observations `y` as a `Series`; entries where `mask` holds become missing (NaN).
-
-    With `mean_dtype` the vectors have that type and the matrices their own. Correlated noises are made independent
-    unless `correlated`. Without `diffuse`, models with diffuse states are refused.
-    """
-    if not isinstance(model, LinearGaussianModel):
-        raise TypeError(message(function, "model", "be a LinearGaussianModel", kind_of(model)))
-    if model.diffuse is not None and not diffuse:
-        advice = "Give a proper prior; kalman_filter, OnlineFilter and the smoothers take diffuse ones."
-        require(False, function, "model", "have no diffuse states", f"{model.diffuse.shape[-1]}", advice)
-    special = {name: a for name in ("S", "diffuse") if (a := getattr(model, name)) is not None}
-    index = index_of(y)
-    y = real_array(with_gaps_as_nan(y, function), "y", function)
-    T, batch = _steps_and_batch(model, y, function)
-    parts = {name: getattr(model, name) for name in PARTS}
-    given = {**parts, **special, "y": y, "mask": mask}
-    lifted = {name: a.n_samples for name, a in given.items() if isinstance(a, Ensemble)}
-    if lifted:
-        counts = {"model": max((n for name, n in lifted.items() if name not in ("y", "mask")), default=1)}
-        check_samples({**counts, **{name: n for name, n in lifted.items() if name in ("y", "mask")}}, function)
-    xp = common_namespace(given, function)
-    of_matrix = of_vector = common_dtype(xp, (*parts.values(), *special.values(), y))
-    if mean_dtype is not None:
-        of_matrix = common_dtype(xp, [parts[name] for name in ("F", "Q", "H", "R", "P0")])
-        of_vector = wider_dtype(xp, mean_dtype, of_matrix, function)
-        names = " and ".join(special)
-        require(not special, function, "mean_dtype", f"be None for a model with {names}", repr(mean_dtype))
-    if mask is not None:
-        y = masked(xp, y, mask, of_vector, function)
-
-    def cast(a: Array, dtype: Any) -> Array:
-        return a if a.dtype == dtype and not lifted else xp.astype(xp.asarray(a), dtype, copy=False)
-
-    parts = {name: cast(a, of_vector if name in ("m0", "u", "d") else of_matrix) for name, a in parts.items()}
-    forms = {name: time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
-             if name not in ("m0", "P0")}  # fmt: skip
-    check_not_infinite(y, function)
-    y = owned(y)  # the result keeps it
-    y = time_first(xp, cast(y, of_vector), len(batch), 1)
-    if tuple(y.shape) != (T, *batch, model.ny):
-        y = xp.broadcast_to(y, (T, *batch, model.ny))
-    for name, tail in (("m0", 1), ("P0", 2), ("diffuse", 2)):
-        if name == "diffuse" and model.diffuse is None:
-            continue
-        a = parts[name] if name in parts else cast(model.diffuse, of_matrix)
-        missing = len(batch) + tail - len(a.shape)
-        forms[name] = xp.reshape(a, (*(1,) * missing, *a.shape)) if missing else a
-    series = Series(y=y, batch=batch, predict_first=model.prior_at == "before", index=index,
-                    sees_exactly=model.sees_exactly, **forms)  # fmt: skip
-    if model.S is None:
-        return series
-    S = time_first(xp, cast(model.S, of_matrix), len(batch), 2)
-    return replace(series, S=S) if correlated else uncorrelated(series, S)
-
-
 def _diffuse_columns(xp: Any, diffuse: Any, nx: int, dtype: Any) -> Array | None:
     """The matrix whose columns are diffuse, of what the user gives; None where nothing is diffuse."""
     if diffuse is None:
@@ -339,27 +325,18 @@ def _diffuse_columns(xp: Any, diffuse: Any, nx: int, dtype: Any) -> Array | None
     return xp.asarray(chosen, dtype=dtype) if chosen.size else None
 
 
-def _steps_and_batch(model: LinearGaussianModel, y: Array, function: str) -> tuple[int, tuple[int, ...]]:
-    """How many steps observations have, and the batch axes of them and the model."""
-    fits = len(y.shape) >= 2 and y.shape[-1] == model.ny
-    length = model.n_steps if model.is_time_varying else "T"
-    requirement = f"have shape (..., {length}, {model.ny})"
-    require(fits, function, "y", requirement, f"shape {tuple(y.shape)}", _shape_advice(model, y))
-    T = int(y.shape[-2])
-    require(T > 0, function, "y", "hold one observation or more", f"shape {tuple(y.shape)}")
-    fits = not model.is_time_varying or model.n_steps == T
-    require(fits, function, "y", f"have {model.n_steps} steps as the model has", f"{T} steps")
-    try:
-        return T, np.broadcast_shapes(model.batch, tuple(y.shape[:-2]))
-    except ValueError:
-        seen = f"{tuple(y.shape[:-2])} for {model.batch}"
-        raise ValueError(message(function, "y", "have batch axes that broadcast with the model's", seen)) from None
+def _bools(diffuse: Any) -> list[bool] | None:
+    """Which states are diffuse, where they are named so; None for columns."""
+    if diffuse is None or isinstance(diffuse, Ensemble):
+        return None
+    values = to_numpy(real_array(diffuse, "diffuse", as_is=True))
+    return values.tolist() if values.dtype == bool else None
 
 
-def _shape_advice(model: LinearGaussianModel, y: Array) -> str:
-    """What to do with observations whose last axis is not that of an observation."""
-    if len(y.shape) == 1 and model.ny == 1:
-        return "One series is (T, 1): use y[:, None]."
-    if len(y.shape) == 2 and y.shape[0] == model.ny:
-        return "Time is the first axis of a series: use y.T."
-    return f"The model has ny = {model.ny} (rows of H). One series is (T, ny); several are (n_series, T, ny)."
+def _is_alike(a: Array, b: Array) -> bool:
+    """Whether an array or Ensemble has the kind, type and shape of another one."""
+    if type(a) is not type(b) or a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if not isinstance(a, Ensemble):
+        return True
+    return a.n_samples == b.n_samples and type(a.samples) is type(b.samples)

@@ -9,11 +9,12 @@ from typing import Any
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import kind_of, message, require, require_arguments
 from ensemble._typing import Array
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.duals import jacobian_of
 from ensemble.apps.kalman.array.square_root import semidefinite_factor, triangle, update_factor
 from ensemble.apps.kalman.array.steps import apply, predict, product, update
 from ensemble.apps.kalman.interop.arguments import real_array
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 

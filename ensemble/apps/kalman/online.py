@@ -7,7 +7,8 @@ from typing import Any
 from ensemble._backend import array_namespace
 from ensemble._check import integer, kind_of, message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.alignment import aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.online_counts import counted
 from ensemble.apps.kalman.online_states import state_of
 from ensemble.apps.kalman.series import Series
@@ -21,7 +22,8 @@ class OnlineFilter:
 
     Steps are those of `kalman_filter`: ``step(y)`` is ``predict()`` and ``update(y)``, where the first prediction of a
     model whose prior is at the first observation changes nothing. A call that raises, also KeyboardInterrupt, changes
-    nothing: it may be made again.
+    nothing: it may be made again. On NumPy a step of all series and samples is one call of compiled code. ``copy.copy``
+    gives another filter in the same state.
 
     Parameters
     ----------
@@ -65,6 +67,14 @@ class OnlineFilter:
         series = _parts(model)
         self._length = model.n_steps if model.is_time_varying else None
         self._now: tuple[int, Any] = -1, counted(state_of(series), series)
+
+    def __copy__(self) -> OnlineFilter:
+        """Another filter in the same state: steps of one do not change the other."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        k, engine = self._now
+        made._now = k, engine.copied(2)  # with arrays of its own
+        return made
 
     def __repr__(self) -> str:
         return f"OnlineFilter(k={self.k}, {self.model!r})"

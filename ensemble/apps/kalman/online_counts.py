@@ -9,7 +9,7 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.exact_rank import as_mask, counts_of, seen_entries
-from ensemble.apps.kalman.online_states import entries
+from ensemble.apps.kalman.online_observations import entries
 from ensemble.apps.kalman.series import Series
 
 __all__ = ["counted"]

@@ -1,11 +1,10 @@
-"""The states of a filter that takes observations one by one: compiled, arrays, and factors of covariances.
+"""The states of a filter that takes observations one by one: arrays, and factors of covariances.
 
-Longer than 400 lines: one class for each form of the state, with the same methods and shared helpers.
+Those of compiled code are in `online_compiled.py`.
 """
 
 from __future__ import annotations
 
-import math
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -14,20 +13,19 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import require
-from ensemble._kernels.kalman.recursions import FilterStep, filter_series
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.correlated import explained
 from ensemble.apps.kalman.array.diffuse_steps import DiffuseState, diffuse_start, wide
 from ensemble.apps.kalman.array.square_root import semidefinite_factor, triangle, update_factor
 from ensemble.apps.kalman.array.steps import apply, predict, product, symmetric_solve, update
-from ensemble.apps.kalman.devices.compiled import compiled_backend, filter_arguments, from_series, n_samples_of
-from ensemble.apps.kalman.interop.arguments import is_pandas, real_array, with_gaps_as_nan
+from ensemble.apps.kalman.devices.compiled import compiled_backend
+from ensemble.apps.kalman.interop.arguments import owned
+from ensemble.apps.kalman.online_compiled import CompiledState, SeriesState
+from ensemble.apps.kalman.online_observations import observation, shallow
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
-__all__ = ["entries", "state_of"]
-
-INFINITE = (math.inf, -math.inf)
+__all__ = ["state_of"]
 
 
 def state_of(series: Series, log_likelihood: Any = 0.0) -> Any:
@@ -35,37 +33,24 @@ def state_of(series: Series, log_likelihood: Any = 0.0) -> Any:
     if series.diffuse is not None:
         return DiffuseArrayState(series)
     lifted = any(isinstance(a, Ensemble) for a in vars(series).values())
-    is_compiled = series.S is None and compiled_backend(series, "sequential") == "numba"
     state: Any = ArrayState(series)
-    if is_compiled:
+    if compiled_backend(series, "sequential") == "numba" and 0 not in series.batch:
         state = SeriesState(series) if lifted or series.batch else CompiledState(series)
     state.log_likelihood = state.log_likelihood + log_likelihood
     return GuardedState(state, series)
 
 
-def entries(y: Any) -> Array:
-    """One observation as an array; a row of a pandas table is a Series."""
-    values = with_gaps_as_nan(y, "OnlineFilter")
-    if is_pandas(y) and len(y.shape) == 1:
-        values = values[:, 0]
-    return real_array(values, "y", "OnlineFilter")
-
-
-def _refused(y: Any, shape: tuple[int, ...]) -> None:
-    seen = f"shape {tuple(y.shape)}" if tuple(y.shape) != shape else "infinity in it"
-    require(tuple(y.shape) == shape, "OnlineFilter", "y", f"have shape {shape}", seen)
-    require(False, "OnlineFilter", "y", "be finite, or NaN where missing", seen, "Missing is NaN.")
-
-
 class ArrayState:
     """The state as arrays or Ensembles, advanced by the matrix formulas.
 
-    Every state has `mean`, `covariance`, `log_likelihood`, `diffuse_covariance`, `term`, the last density, and the
+    Every state has `mean`, `covariance`, `log_likelihood`, `diffuse_covariance`, `term`, the last density, `is_lost`,
+    whether that may be NaN for a series, and `last_observation`, which the next transition may depend on; and the
     methods `predict`, `update`, `step`, `continued`, which gives the state to go on with, and `copied`, which gives one
     to advance by `n_steps`, while the state itself stays as it is.
     """
 
     diffuse_covariance: Array | None = None
+    is_lost = True
 
     def __init__(self, series: Series) -> None:
         self.series = series
@@ -80,7 +65,7 @@ class ArrayState:
         return self
 
     def copied(self, n_steps: int = 1) -> Any:
-        return _shallow(self)
+        return shallow(self)
 
     def predict(self, k: int) -> None:
         if k == 0 and not self.series.predict_first:
@@ -96,10 +81,10 @@ class ArrayState:
         if self.series.S is not None and self.last_observation is not None:
             advice = "The noise of a second observation has no given correlation with the next transition."
             require(False, "OnlineFilter", "update", "be called once a step for a model with S", "a second", advice)
-        self._observe(k, _observation(self.series, y))
+        self._observe(k, observation(self.series, y))
 
     def step(self, k: int, y: Any) -> None:
-        y = _observation(self.series, y)
+        y = observation(self.series, y)
         self.predict(k)
         self._observe(k, y)
 
@@ -177,38 +162,6 @@ class RootState(ArrayState):
         return term
 
 
-class SeriesState(ArrayState):
-    """The state of several series or samples, advanced by the compiled recursion: each has its own bits."""
-
-    def _predict(self, F: Array, Q: Array, u: Array) -> None:
-        y = self.series.y[:1, ...] * float("nan")
-        self._run((F, Q, *(self.series.at(name, 0) for name in "HR"), u, self.series.at("d", 0)), y, True)
-
-    def step(self, k: int, y: Any) -> None:
-        y = _observation(self.series, y)
-        self._advance(k, y, k > 0 or self.series.predict_first)
-
-    def _observe(self, k: int, y: Array) -> None:
-        self._advance(k, y, False)
-
-    def _advance(self, k: int, y: Array, predict_first: bool) -> None:
-        self.term = self._run(
-            [self.series.at(name, k) for name in ("F", "Q", "H", "R", "u", "d")], y[None, ...], predict_first
-        )
-        self.log_likelihood = self.log_likelihood + self.term
-
-    def _run(self, parts: Any, y: Array, predict_first: bool) -> Array:
-        xp = array_namespace(y, self.series.y)
-        wide_y = xp.broadcast_to(xp.asarray(y), (1, *self.series.batch, self.series.y.shape[-1]))
-        named = {name: a[None, ...] for name, a in zip(("F", "Q", "H", "R", "u", "d"), parts, strict=True)}
-        one = replace(self.series, **named, y=wide_y, m0=self.mean, P0=self.covariance)
-        n_samples = n_samples_of(one)
-        last = n_samples is not None and not one.batch
-        m, P, terms = filter_series(*filter_arguments(one, n_samples), predict_first, last)
-        self.mean, self.covariance = from_series(one, m[:, 0], n_samples), from_series(one, P[:, 0], n_samples)
-        return from_series(one, terms[:, 0].astype(np.float64), n_samples)
-
-
 RECORDED = 256
 """Steps from the start that are kept, to be taken again on square roots. Later ones go on from covariances."""
 
@@ -226,8 +179,9 @@ class GuardedState:
         self.roots: Any = None
         self.lost: Any = None
         self.start = state.mean + 0.0, state.covariance + 0.0, state.log_likelihood + 0.0
-        self.first_observation = getattr(state, "last_observation", None)
+        self.first_observation = state.last_observation
         self.taken: list[tuple[str, Any]] | None = []
+        self.n_taken = 0
         if series.root is not None:
             lost = _is_nearly_singular(series)
             if _any(lost):
@@ -238,7 +192,7 @@ class GuardedState:
         return self
 
     def copied(self, n_steps: int = 1) -> Any:
-        made = _shallow(self)
+        made = shallow(self)
         made.roots = None if self.roots is None else self.roots.copied()
         if n_steps > 1:
             made.state = self.state.copied(n_steps)
@@ -280,17 +234,21 @@ class GuardedState:
         self._record("step", k, y)
 
     def _record(self, name: str, k: int, *y: Any) -> None:
-        if self.taken is not None:
-            self.taken.append((name, (k, *deepcopy(y))))  # y may be a buffer of the caller
-            self.taken = self.taken if len(self.taken) <= RECORDED else None
+        if self.taken is None:
+            return
+        if len(self.taken) > self.n_taken:  # a copy of this state, or a step that was interrupted, went on from here
+            self.taken = self.taken[: self.n_taken]
+        self.taken.append((name, (k, *map(_kept, y))))
+        self.n_taken += 1
+        self.taken = self.taken if self.n_taken <= RECORDED else None
 
     def _guarded(self, advance: Any) -> None:
         before, self.state = self.state, self.state.copied()
         advance(self.state)
+        if self.roots is None and not self.state.is_lost:
+            return
         term = self.state.term
         if type(term) is float:
-            if term == term and self.roots is None:
-                return
             term = np.asarray(term)
         xp = array_namespace(term)
         lost = xp.isnan(term)
@@ -298,8 +256,7 @@ class GuardedState:
             return
         new = lost if self.lost is None else xp.logical_and(lost, xp.logical_not(self.lost))
         if _any(new):
-            last = getattr(before, "last_observation", None)
-            self._change_over(new, before.mean, before.covariance, before.log_likelihood, last)
+            self._change_over(new, before.mean, before.covariance, before.log_likelihood, before.last_observation)
         advance(self.roots)
 
     def _change_over(self, new: Array, mean: Array, covariance: Array, log_likelihood: Any, last: Any) -> None:
@@ -309,7 +266,7 @@ class GuardedState:
             last = self.first_observation
         roots = RootState(self.series, mean, semidefinite_factor(covariance), last)
         roots.log_likelihood = roots.log_likelihood + log_likelihood
-        for name, arguments in self.taken or ():
+        for name, arguments in (self.taken or ())[: self.n_taken]:
             getattr(roots, name)(*arguments)
         if self.roots is not None:
             xp = array_namespace(new, roots.mean, self.roots.mean)
@@ -320,11 +277,9 @@ class GuardedState:
         self.lost = new if self.lost is None else array_namespace(new).logical_or(self.lost, new)
 
 
-def _shallow(state: Any) -> Any:
-    """A copy with the same arrays; `copy.copy` takes four times as long."""
-    made = object.__new__(type(state))
-    made.__dict__.update(state.__dict__)
-    return made
+def _kept(y: Any) -> Any:
+    """A copy of an observation, which may be a buffer of the caller."""
+    return owned(y) if type(y) in (np.ndarray, Ensemble) else deepcopy(y)
 
 
 def _any(mask: Any) -> bool:
@@ -344,82 +299,3 @@ def _is_nearly_singular(series: Series) -> Array:
     )
     found = xp.any(xp.any(xp.isnan(solved), axis=-1), axis=-1)
     return xp.broadcast_to(found, series.batch)
-
-
-def _observation(series: Series, y: Any) -> Array:
-    """One observation of shape (*batch, ny), which the caller may write to again."""
-    y = entries(y)
-    shape = (*series.batch, series.y.shape[-1])
-    xp = array_namespace(*(a for a in (y, series.y) if isinstance(a, Ensemble)), y, series.y)
-    y = xp.astype(xp.asarray(y), series.y.dtype, copy=True)
-    values = y.samples if isinstance(y, Ensemble) else y
-    of_values = array_namespace(values)
-    if tuple(y.shape) != shape or bool(of_values.any(of_values.isinf(values))):
-        _refused(y, shape)
-    return y
-
-
-class CompiledState:
-    """The state of one series, by the compiled recursion, in two places that copies share: a step writes the other."""
-
-    diffuse_covariance = None
-
-    def __init__(self, series: Series) -> None:
-        nx, ny = series.F.shape[-1], series.y.shape[-1]
-        self.filter_step, self.first = FilterStep(nx, ny, series.F.dtype), series.predict_first
-        self.shape, self.log_likelihood, self.term = (ny,), 0.0, 0.0
-        self.varying = []
-        for name in ("F", "Q", "H", "R", "u", "d"):
-            part, place = getattr(series, name), getattr(self.filter_step, name)
-            place[...] = part[0]
-            if part.shape[0] > 1:
-                self.varying.append((name, part))
-        self.place = 0
-        m, P = self.filter_step.states[0]
-        m[...], P[...] = series.m0, series.P0
-
-    def copied(self, n_steps: int = 1) -> Any:
-        made = _shallow(self)
-        if n_steps > 1:
-            made.filter_step = self.filter_step.copied(self.place)
-            made.place = 0
-        return made
-
-    @property
-    def mean(self) -> Array:
-        return self.filter_step.states[self.place][0]
-
-    @property
-    def covariance(self) -> Array:
-        return self.filter_step.states[self.place][1]
-
-    def predict(self, k: int) -> None:
-        self.filter_step.y.fill(math.nan)
-        self._advance(k, k > 0 or self.first)
-
-    def update(self, k: int, y: Any) -> None:
-        self._observe(y)
-        self.term = self._advance(k, False)
-        self.log_likelihood += self.term
-
-    def step(self, k: int, y: Any) -> None:
-        self._observe(y)
-        self.term = self._advance(k, k > 0 or self.first)
-        self.log_likelihood += self.term
-
-    def _observe(self, y: Any) -> None:
-        if type(y) is not np.ndarray or y.dtype.kind != "f":
-            y = np.asarray(entries(y))
-        if y.shape != self.shape:
-            _refused(y, self.shape)
-        for value in y.tolist():
-            if value in INFINITE:
-                _refused(y, self.shape)
-        self.filter_step.y[:] = y
-
-    def _advance(self, k: int, predict_first: bool) -> float:
-        for name, part in self.varying:
-            getattr(self.filter_step, name)[...] = part[k]
-        term = self.filter_step(self.place, predict_first)
-        self.place = 1 - self.place
-        return term

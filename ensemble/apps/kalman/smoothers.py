@@ -33,6 +33,7 @@ from ensemble.apps.kalman.filters import (
     select_series,
 )
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
+from ensemble.apps.kalman.sample_axes import smoother_of_samples, with_sample_axis
 from ensemble.apps.kalman.series import Series
 
 __all__ = [
@@ -50,6 +51,9 @@ __all__ = [
 def rts(series: Series, method: str, scan: str, form: str = "covariance") -> SmootherResult:
     """Filter and smoother of a series in one form."""
     if series.diffuse is not None:
+        stack = with_sample_axis(series, method)
+        if stack is not None:
+            return smoother_of_samples(series, rts(stack, method, scan, form))
         return diffuse_smoother(series, lambda later: rts(later, method, scan, form))
     return backwards(series, filtered(series, method, scan, form), method, scan, form)
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from ensemble._check import one_of
 from ensemble._kernels.kalman.scan import SCANS
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.devices.time_cuts import N_RANGES
 from ensemble.apps.kalman.filtering import check_options_of_ranks
 from ensemble.apps.kalman.filters import METHODS, check_form, check_scannable, filtered
 from ensemble.apps.kalman.mean_refinement import refined_smoother
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.results import SmootherResult
 from ensemble.apps.kalman.smoothers import rts, two_filters
 

@@ -32,6 +32,69 @@ GOOD = {"F": np.eye(2), "Q": np.eye(2), "H": np.ones((1, 2)), "R": np.eye(1), "m
 def test_bad_parts_are_named(changes, error, match):
     with pytest.raises(error, match=f"LinearGaussianModel: {match}"):
         LinearGaussianModel(**{**GOOD, **changes})
+    with pytest.raises(error, match=f"LinearGaussianModel: {match}"):
+        LinearGaussianModel(**GOOD).replace(**changes)
+
+
+CHANGES = {
+    "one part": {"Q": 3.0 * np.eye(2)},
+    "several": {"F": 0.5 * np.eye(2), "R": np.array([[2.0]]), "m0": np.ones(2)},
+    "nested numbers": {"P0": [[2, 1], [1, 2]]},
+    "seen exactly": {"R": np.zeros((1, 1))},
+    "negative by rounding": {"Q": np.array([[1.0, 1.0], [1.0, 1.0 - 1e-16]]), "R": np.array([[-0.0]])},
+    "samples": {"Q": Ensemble(np.eye(2)[..., None] * np.array([1.0, 2.0, 3.0]))},
+    "steps": {"F": np.ones((5, 2, 2))},
+    "batch": {"P0": np.stack([np.eye(2)] * 3)},
+    "another type": {name: a.astype(np.float32) for name, a in GOOD.items()},
+    "more observations": {"H": np.ones((3, 2)), "R": np.eye(3)},
+    "more states": {"F": np.eye(3), "Q": np.eye(3), "H": np.ones((1, 3)), "m0": np.zeros(3), "P0": np.eye(3)},
+    "inputs": {"u": np.ones(2), "d": np.ones(1)},
+    "correlated": {"S": 0.1 * np.ones((2, 1))},
+    "diffuse": {"diffuse": [True, False]},
+    "prior": {"prior_at": "first_observation"},
+    "nothing": {},
+}
+
+
+@pytest.mark.parametrize("first", ["nothing", "samples", "steps", "inputs", "correlated", "diffuse"])
+@pytest.mark.parametrize("then", CHANGES)
+def test_a_replaced_model_is_the_model_of_all_its_parts(first, then):
+    def numbers(a):
+        if not isinstance(a, Ensemble):
+            return a
+        return a.samples if a.n_samples > 1 else a.samples[..., 0]  # shared: as an array
+
+    parts = {**GOOD, **CHANGES[first], **CHANGES[then]}
+    try:
+        whole = LinearGaussianModel(**parts)
+    except ValueError as error:  # sizes that do not fit each other
+        with pytest.raises(ValueError) as found:
+            LinearGaussianModel(**{**GOOD, **CHANGES[first]}).replace(**CHANGES[then])
+        assert str(found.value) == str(error)
+        return
+    made = LinearGaussianModel(**{**GOOD, **CHANGES[first]}).replace(**CHANGES[then])
+    assert vars(made).keys() == vars(whole).keys()
+    for name, value in vars(whole).items():
+        other = getattr(made, name)
+        if hasattr(value, "dtype"):
+            assert other.dtype == value.dtype
+            np.testing.assert_array_equal(numbers(other), numbers(value), strict=True)
+        else:
+            assert other == value
+
+
+def test_a_replaced_model_keeps_no_buffer_and_changes_no_other_model():
+    model, buffer = LinearGaussianModel(**GOOD), 2.0 * np.eye(2)
+    made = model.replace(Q=buffer)
+    buffer[:] = 5.0
+    assert made.Q[0, 0] == 2.0 and model.Q[0, 0] == 1.0
+    assert made.replace(u=np.ones(2)).replace(u=None).u.tolist() == [0.0, 0.0]
+    assert model.replace(S=np.zeros((2, 1))).replace(S=None).S is None
+
+
+def test_names_that_are_no_parts_cannot_be_replaced():
+    with pytest.raises(TypeError, match=r"^LinearGaussianModel\.replace: parts must be among F, Q, .*; got G"):
+        LinearGaussianModel(**GOOD).replace(G=np.eye(2))
 
 
 def test_repr_tells_the_sizes():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.filters import sequential_filter
-from ensemble.apps.kalman.model import aligned
 
 mpmath.mp.dps = 50
 

@@ -12,6 +12,7 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._check import finite, integer, kind_of, message, require
 from ensemble._typing import Array
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.square_root import last_factor, semidefinite_factor, triangle
 from ensemble.apps.kalman.array.steps import apply, observed_covariance, symmetric
 from ensemble.apps.kalman.diffuse import proper_series
@@ -19,7 +20,7 @@ from ensemble.apps.kalman.filtering import kalman_filter
 from ensemble.apps.kalman.filters import any_true, filtered
 from ensemble.apps.kalman.interop import tables
 from ensemble.apps.kalman.interop.arguments import real_array
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble

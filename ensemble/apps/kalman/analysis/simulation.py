@@ -13,10 +13,11 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, kind_of, message, require
 from ensemble._sample_numbers import sample_numbers
 from ensemble._typing import Array
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.correlated import joint_covariance
 from ensemble.apps.kalman.array.square_root import semidefinite_factor
 from ensemble.apps.kalman.array.steps import apply
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 

@@ -21,10 +21,10 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.array.steps import apply, symmetric, symmetric_solve
+from ensemble.apps.kalman.array.steps import Product, apply, matmul, symmetric, symmetric_solve
 from ensemble.scalar import Ensemble
 
-__all__ = ["explained", "joint_covariance", "uncorrelated"]
+__all__ = ["explained", "explanation", "joint_covariance", "uncorrelated"]
 
 
 def uncorrelated(series: Any, S: Array) -> Any:
@@ -46,15 +46,23 @@ def explained(
     """F, Q and u of the transition that leaves a step where `y` was seen; `S` is their noises' covariance."""
     xp = array_namespace(y, S, R, H)
     missing = xp.isnan(y)
+    F, Q, C = explanation(F, Q, H, R, S, missing)
+    return F, Q, u + apply(C, xp.where(missing, xp.asarray(0.0, dtype=y.dtype), y - d))
+
+
+def explanation(
+    F: Array, Q: Array, H: Array, R: Array, S: Array, missing: Array, times: Product = matmul
+) -> tuple[Array, Array, Array]:
+    """F and Q of a transition that leaves a step whose entries are seen but for the `missing`; and C, see above."""
+    xp = array_namespace(missing, S, R, H)
     values = missing.samples if isinstance(missing, Ensemble) else missing
-    zero = xp.asarray(0.0, dtype=y.dtype)
     if bool(array_namespace(values).any(values)):
         either = xp.logical_or(missing[..., :, None], missing[..., None, :])
         R = xp.where(either, xp.eye(R.shape[-1], dtype=R.dtype), R)
-        S = xp.where(missing[..., None, :], zero, S)
-    solved, _ = symmetric_solve(R, _wide(xp, S.mT, R), semidefinite=True)
+        S = xp.where(missing[..., None, :], xp.asarray(0.0, dtype=S.dtype), S)
+    solved, _ = symmetric_solve(_wide(xp, R, S), _wide(xp, S.mT, R), semidefinite=True)
     C = solved.mT
-    return F - C @ H, symmetric(Q - C @ S.mT), u + apply(C, xp.where(missing, zero, y - d))
+    return F - times(C, H), symmetric(Q - times(C, S.mT)), C
 
 
 def joint_covariance(Q: Array, S: Array, R: Array) -> Array:

@@ -24,6 +24,8 @@ FEW = 256
 
 def check_finite(a: Array, name: str, function: str) -> None:
     """Refuse NaN and infinity."""
+    if type(a) is np.ndarray and np.isfinite(a).all():  # the usual case
+        return
     values = a.samples if isinstance(a, Ensemble) else a
     xp = array_namespace(values)
     finite = xp.isfinite(values)
@@ -34,6 +36,8 @@ def check_finite(a: Array, name: str, function: str) -> None:
 
 def has_zero_variances(a: Array) -> bool:
     """Whether any matrix of shape (..., n, n) has a diagonal entry that is not positive; the question synchronises."""
+    if type(a) is np.ndarray:
+        return bool((a.diagonal(axis1=-2, axis2=-1) <= 0).any())
     values = matrices_last(a)
     xp = array_namespace(values)
     return 0 not in values.shape and bool(xp.any(xp.linalg.diagonal(values) <= 0))
@@ -46,6 +50,8 @@ def checked_covariance(a: Array, name: str, function: str, *, in_time: bool = Tr
     series, over all its steps unless `in_time` is false. A matrix that is negative by more than that part of its own
     variances is replaced by the nearest one that is semidefinite.
     """
+    if type(a) is np.ndarray and a.ndim == 2 and _is_covariance(a):
+        return a
     values = matrices_last(a)
     xp = array_namespace(values)
     if 0 in values.shape:
@@ -71,6 +77,17 @@ def checked_covariance(a: Array, name: str, function: str, *, in_time: bool = Tr
     if not negative and _are_semidefinite(values, bound):
         return a
     return _with_eigenvalues_checked(a, values, size, bound, name, function, in_time)
+
+
+def _is_covariance(a: np.ndarray) -> bool:
+    """Whether one matrix is a covariance matrix as it is: what is not is left to the questions about many."""
+    if a.shape[0] == 1:
+        return bool(a[0, 0] >= 0.0)
+    if a.size == 0 or a.dtype not in (np.float32, np.float64) or not (a.diagonal() >= 0.0).all():
+        return False
+    eps = float(np.finfo(a.dtype).eps)
+    symmetric = np.abs(a - a.T).max() <= ROUNDING * eps * np.abs(a).max()
+    return bool(symmetric) and _are_semidefinite(a, ROUNDING * a.shape[0] * eps)
 
 
 def _without_negative(a: Array) -> Array:

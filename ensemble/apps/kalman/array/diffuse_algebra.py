@@ -6,9 +6,12 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.array.steps import apply, ldl_solve, product
+from ensemble.apps.kalman.array.steps import apply, in_order, ldl_solve, product
 
-__all__ = ["decorrelated", "decorrelated_by_noise", "inverse_root", "last_sum", "norms", "solve_gram", "times"]
+__all__ = [
+    "any_last", "decorrelated", "decorrelated_by_noise", "first_true", "inverse_root", "largest_last", "last_sum",
+    "norms", "solve_gram", "times",
+]  # fmt: skip
 
 
 def times(A: Array, x: Array) -> Array:
@@ -18,12 +21,35 @@ def times(A: Array, x: Array) -> Array:
 def last_sum(a: Array) -> Array:
     """The sum over the last axis, in order, so that it has the same bits in every stack."""
     if type(a) is np.ndarray:
-        summed: np.ndarray = a.cumsum(axis=-1)[..., -1]
-        return summed
+        return in_order(a, -1)
     total = a[..., 0]
     for i in range(1, a.shape[-1]):
         total = total + a[..., i]
     return total
+
+
+def any_last(a: Array, axes: int = 1) -> Array:
+    """Whether any entry along the last `axes` axes is true."""
+    for _ in range(axes):
+        a = np.logical_or.reduce(a, axis=-1) if type(a) is np.ndarray else array_namespace(a).any(a, axis=-1)
+    return a
+
+
+def largest_last(a: Array) -> Array:
+    """The largest entry along the last axis, which stays with length 1."""
+    if type(a) is np.ndarray:
+        return np.maximum.reduce(a, axis=-1, keepdims=True)
+    return array_namespace(a).max(a, axis=-1, keepdims=True)
+
+
+def first_true(a: Array) -> Array:
+    """The first true entry along the last axis alone."""
+    xp = array_namespace(a)
+    if type(a) is np.ndarray:
+        counts = np.add.accumulate(a, axis=-1, dtype=np.int64)
+    else:
+        counts = xp.cumulative_sum(xp.astype(a, xp.int64), axis=-1)
+    return xp.logical_and(a, counts == 1)
 
 
 def norms(U: Array) -> Array:
@@ -35,7 +61,7 @@ def column_lengths(N: Array, free: Array) -> Array:
     """The lengths of the columns of N; 1 where one is fixed."""
     xp = array_namespace(N, free)
     one = xp.asarray(1.0, dtype=N.dtype)
-    return xp.where(free > 0, xp.sqrt(last_sum(xp.moveaxis(N * N, -2, -1))), one)
+    return xp.where(free > 0, xp.sqrt(last_sum((N * N).mT)), one)
 
 
 def scaled_gram(N: Array, free: Array) -> tuple[Array, Array]:

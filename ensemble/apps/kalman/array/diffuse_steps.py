@@ -31,9 +31,12 @@ from typing import Any, NamedTuple
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.diffuse_algebra import (
+    any_last,
     decorrelated,
     decorrelated_by_noise,
+    first_true,
     inverse_root,
+    largest_last,
     last_sum,
     norms,
     solve_gram,
@@ -115,7 +118,7 @@ class DiffuseState:
     def which(self) -> Array:
         """Which series are diffuse, shape batch or ones; one that failed is not."""
         xp = array_namespace(self.B)
-        return xp.any(xp.any(xp.logical_and(self.B != 0, xp.isfinite(self.B)), axis=-1), axis=-1)
+        return any_last(xp.logical_and(self.B != 0, xp.isfinite(self.B)), 2)
 
     @property
     def is_diffuse(self) -> bool:
@@ -209,7 +212,7 @@ class DiffuseState:
         most = least if bound is None else _tiny(self.U) * last_sum(terms * bound)
         lost = finite <= xp.minimum(most, SEEN * least) ** 2
         chosen, pivot, ratios, unclear = self._choice(h, terms)
-        fix = xp.any(chosen, axis=-1)
+        fix = any_last(chosen)
         state, gain = self._eliminated(chosen, pivot, ratios)
         known = xp.where(lost, one, finite)
         K = xp.where(fix[..., None], gain, times(self.U, a) / known[..., None])
@@ -258,9 +261,7 @@ class DiffuseState:
         turn = xp.asarray([float(n - i) for i in range(n)], dtype=self.U.dtype)
         fixing = xp.where(clear > DECIDED**2, 1e100 * turn, 1e50 * clear)
         score = xp.where(waiting > 0, xp.where(clear > DECIDED, fixing, score), -one)
-        largest = score == xp.max(score, axis=-1, keepdims=True)
-        first = xp.cumulative_sum(xp.astype(largest, xp.int64), axis=-1) == 1
-        return xp.where(xp.logical_and(largest, first), one, zero)
+        return xp.where(first_true(score == largest_last(score)), one, zero)
 
     def _rounding(self, terms: Array) -> Array:
         """What the rounding of sums over `terms`, absolute values, may amount to."""
@@ -283,15 +284,13 @@ class DiffuseState:
         bound = self._rounding(times(self.sizes.mT, times(self.reach.mT, terms)))
         there = xp.logical_and(self.free > 0, xp.abs(g) > bound)
         decided = xp.logical_and(there, xp.abs(g) > DECIDED * bound)
-        length = xp.sqrt(last_sum(xp.moveaxis(self.N * self.N, -2, -1)))
+        length = xp.sqrt(last_sum((self.N * self.N).mT))
         score = xp.where(decided, xp.abs(g) / xp.where(decided, length, one), -one)
-        best = xp.max(score, axis=-1, keepdims=True)
-        largest = xp.logical_and(decided, score == best)
-        column = xp.logical_and(largest, xp.cumulative_sum(xp.astype(largest, xp.int64), axis=-1) == 1)
-        fix = xp.any(column, axis=-1)
+        column = first_true(xp.logical_and(decided, score == largest_last(score)))
+        fix = any_last(column)
         pivot = xp.where(fix, last_sum(xp.where(column, g, zero)), one)
         ratios = xp.where(xp.logical_and(self.free > 0, fix[..., None]), g / pivot[..., None], zero)
-        return column, pivot, ratios, xp.logical_and(xp.any(there, axis=-1), xp.logical_not(fix))
+        return column, pivot, ratios, xp.logical_and(any_last(there), xp.logical_not(fix))
 
     def _eliminated(self, chosen: Array, pivot: Array, ratios: Array) -> tuple[DiffuseState, Array]:
         """The state without the chosen column, which is taken out of all others, and the gain that fixes the column."""
@@ -309,7 +308,7 @@ class DiffuseState:
         N = without(self.N, ratios)
         b, n = (last_sum(xp.where(chosen[..., None, :], a, zero)) / pivot[..., None] for a in (self.B, self.N))
         share, log_volume = solve_gram(N, free, times(N.mT, n))
-        volume = xp.where(xp.any(chosen, axis=-1), log_volume, self.volume)
+        volume = xp.where(any_last(chosen), log_volume, self.volume)
         return replace(self, B=B, N=N, free=free, sizes=sizes, volume=volume), b - times(B, share)
 
 

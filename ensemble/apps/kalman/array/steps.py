@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ensemble._backend import COMPILED_DTYPES, array_namespace, backend_of
+from ensemble._backend import array_namespace, backend_of
 from ensemble._kernels.kalman.step import known_part, least_pivot, lost_part
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
@@ -19,6 +19,7 @@ __all__ = [
     "Product",
     "apply",
     "corrected",
+    "in_order",
     "innovation_scale",
     "is_singular",
     "ldl_solve",
@@ -52,11 +53,15 @@ def product(A: Array, B: Array) -> Array:
 
     Libraries of linear algebra choose an order by the number and the memory of the matrices.
     """
-    plain = type(A) is type(B) is np.ndarray and A.dtype in COMPILED_DTYPES and B.dtype in COMPILED_DTYPES
+    plain = type(A) is type(B) is np.ndarray and A.dtype.char in "fd" and B.dtype.char in "fd"
+    if plain and A.size * B.shape[-1] <= AT_ONCE:
+        return np.ascontiguousarray(in_order(A[..., :, :, None] * B[..., None, :, :], -2))
     if not plain and backend_of(*(a.samples if isinstance(a, Ensemble) else a for a in (A, B))) != "numba":
         return A @ B
-    if (plain or type(A) is type(B) is Ensemble) and A.size * B.shape[-1] <= AT_ONCE:
-        return _summed(A.mT[..., :, :, None], B[..., :, None, :], plain)
+    if type(A) is type(B) is Ensemble and A.size * B.shape[-1] <= AT_ONCE:
+        terms = A.mT[..., :, :, None] * B[..., :, None, :]
+        summed = terms.samples.cumsum(axis=-4)[..., -1, :, :, :]
+        return Ensemble(np.ascontiguousarray(summed), terms.sample_set)
     total = A[..., :, 0, None] * B[..., 0, None, :]
     for k in range(1, A.shape[-1]):
         total = total + A[..., :, k, None] * B[..., k, None, :]
@@ -67,16 +72,18 @@ AT_ONCE = 1 << 14
 """Products of entries that are worked out before they are summed; more would not stay in the cache."""
 
 
-def _summed(A: Array, B: Array, plain: bool) -> Array:
-    """The sums of ``A B`` over axis -3, of arrays or Ensembles, in order, as those of accumulations are."""
-    terms = A * B
-    if plain:
-        return np.ascontiguousarray(terms.cumsum(axis=-3)[..., -1, :, :])
-    return Ensemble(np.ascontiguousarray(terms.samples.cumsum(axis=-4)[..., -1, :, :, :]), terms.sample_set)
+def in_order(terms: np.ndarray, axis: int) -> np.ndarray:
+    """The sums over a negative axis, term after term, in half the time of `cumsum`."""
+    last = (..., -1, *(slice(None),) * (-1 - axis))
+    summed: np.ndarray = np.add.accumulate(terms, axis=axis)[last]
+    return summed
 
 
 def apply(A: Array, x: Array, times: Product = matmul) -> Array:
     """The matrix-vector products ``A x``."""
+    plain = times is product and type(A) is type(x) is np.ndarray and A.size <= AT_ONCE
+    if plain and A.dtype.char in "fd" and x.dtype.char in "fd":
+        return in_order(A * x[..., None, :], -1)
     return times(A, x[..., None])[..., 0]
 
 
@@ -232,7 +239,7 @@ def _floored_solve(A: np.ndarray, B: np.ndarray, floor: float) -> tuple[Array, A
 
     reduced, inverted = _eliminate(np.concatenate([A, B], axis=-1), invert)
     inverses = np.stack(inverted, axis=-1)[..., None]
-    log_det = np.cumsum(np.log(np.stack(pivots, axis=-1)), axis=-1)[..., -1]
+    log_det = in_order(np.log(np.stack(pivots, axis=-1)), -1)
     white = reduced[..., :, n:]
     return white, white * inverses, _substituted(reduced, white, inverses), log_det
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, to_numpy
+from ensemble._backend import COMPILED_DTYPES, array_namespace, asarray_like, backend_of, contiguous, to_numpy
 from ensemble._kernels.kalman.block_launch import filter_blocks, smooth_blocks, two_filter_blocks
 from ensemble._kernels.kalman.launch import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
-from ensemble._kernels.kalman.recursions import filter_series, filter_square_root, smooth_series, smooth_square_root
+from ensemble._kernels.kalman.recursions import filter_square_root, smooth_series, smooth_square_root
 from ensemble._typing import Array
+from ensemble.apps.kalman.devices.collapsed import filter_host
 from ensemble.apps.kalman.results import FilterResult, SmootherResult, sum_over_time
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
@@ -41,12 +42,10 @@ def _values(a: Array) -> Array:
 def compiled_backend(series: Series, method: str) -> str | None:
     """The backend whose compiled code this method takes, "numba" or "cuda"; None where there is none."""
     arrays = [_values(getattr(series, name)) for name in PARTS]
-    backend = backend_of(*arrays)
-    if str(arrays[0].dtype).split(".")[-1] not in ("float32", "float64"):
-        return None
+    backend, dtype = backend_of(*arrays), arrays[0].dtype
     if backend == "numba":
-        return backend if method != "scan" else None
-    return backend if backend == "cuda" else None
+        return backend if method != "scan" and dtype in COMPILED_DTYPES else None
+    return backend if backend == "cuda" and str(dtype).split(".")[-1] in ("float32", "float64") else None
 
 
 def fits_registers(series: Series) -> bool:
@@ -97,7 +96,8 @@ def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Ar
     if not series.batch:
         only = values[:1] if values.strides[0] == 0 else values  # the same for every sample
         samples = only.transpose(*range(1, values.ndim), 0)
-        return Ensemble(contiguous(samples), set_of(*(getattr(series, name) for name in PARTS)))
+        known = None if samples.shape[-1] == 1 else set_of(*(getattr(series, name) for name in PARTS))
+        return Ensemble(contiguous(samples), known)
     shaped = values.reshape((*series.batch, n_samples or 1, *values.shape[1:]))
     n_batch = len(series.batch)
     if n_samples is None:
@@ -161,7 +161,7 @@ def compiled_filter(series: Series, backend: str, method: str, scan: str) -> Fil
         options += [chunk_steps(series, n_samples, method)]
         return filter_result(series, n_samples, *filter_chunks(*options))
     last = n_samples is not None and not series.batch
-    m, P, terms = filter_series(*arguments, series.predict_first, last)
+    m, P, terms = filter_host(arguments, series.predict_first, last)
     lost = np.isnan(np.sum(terms, axis=1))
     if not lost.any():
         return filter_result(series, n_samples, m, P, terms)
@@ -187,11 +187,10 @@ def square_root_arguments(series: Series, n_samples: int | None) -> tuple[list[n
     return [*arguments[:-1], np.swapaxes(root, -1, -2)], True
 
 
-def compiled_terms(series: Series) -> Array:
+def compiled_terms(series: Series, n_samples: int | None) -> Array:
     """``log p(y[k] | y[:k])`` by the recursion on the CPU, which keeps no means and covariances: (T, n_series)."""
-    n_samples = n_samples_of(series)
-    terms = filter_series(*filter_arguments(series, n_samples), series.predict_first, True, False)[2]
-    lost = np.isnan(np.sum(terms, axis=1))
+    terms = filter_host(filter_arguments(series, n_samples), series.predict_first, True, False)[2]
+    lost = np.isnan(np.add.reduce(terms, axis=1))
     if lost.any():
         terms[lost] = lost_series(series, n_samples, lost)[2]
     return terms.T

@@ -20,13 +20,14 @@ from ensemble._compile.streams import on_device_of
 from ensemble._kernels.kalman.rank_ranges import RankRanges
 from ensemble._kernels.kalman.recursions import LARGEST
 from ensemble._typing import Array
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import counts_of
 from ensemble.apps.kalman.devices.compiled import compiled_backend, filter_arguments, from_series, n_samples_of
 from ensemble.apps.kalman.devices.host_ranges import HostRanges
 from ensemble.apps.kalman.devices.time_cuts import TimeCuts, time_cuts
 from ensemble.apps.kalman.devices.whole_series import by_rank_0
 from ensemble.apps.kalman.filters import METHODS, choose_results, select_series
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.series import Series
 from ensemble.distributed.agreement import agreement, require_communicator, require_same

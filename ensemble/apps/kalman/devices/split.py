@@ -20,6 +20,7 @@ from ensemble._check import integer, kind_of, message, require
 from ensemble._compile.streams import on_device_of, to_cuda_device, to_device_of
 from ensemble._kernels.kalman.time_ranges import filter_ranges, two_filter_ranges
 from ensemble._typing import Array
+from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.devices.compiled import (
     PARTS,
     compiled_backend,
@@ -29,7 +30,7 @@ from ensemble.apps.kalman.devices.compiled import (
     n_samples_of,
 )
 from ensemble.apps.kalman.filters import filtered
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.series import Series
 from ensemble.apps.kalman.smoothers import backwards

@@ -80,14 +80,20 @@ def unmasked(a: Any, name: str, function: str) -> Any:
 
 def owned(a: Array) -> Array:
     """A copy of `a`: what is kept must not be what the caller may write to."""
+    if type(a) is np.ndarray:
+        return np.array(a)
     if isinstance(a, Ensemble):
         values = a.samples
+        if type(values) is np.ndarray:
+            return Ensemble(np.array(values), a.sample_set)
         return Ensemble(array_namespace(values).asarray(values, copy=True), a.sample_set)
     return array_namespace(a).asarray(a, copy=True)
 
 
 def real_array(value: Any, name: str, function: str = "LinearGaussianModel", as_is: bool = False) -> Array:
     """`value` as an array of real floats; with `as_is`, of any real numbers or bools."""
+    if type(value) is np.ndarray and value.dtype.kind == "f":  # the usual case
+        return value
     given = value = unmasked(value, name, function)
     if not (is_array(value) or isinstance(value, Ensemble)) or isinstance(value, np.generic):
         try:
