@@ -56,10 +56,6 @@ class Model:
 MODEL = Model()
 
 
-def reads_an_attribute(t, y, p, xp):
-    return [MODEL.rate * y[0]]
-
-
 class Counting(Model):
     def f(self, t, y, p, xp):
         self.calls = 1
@@ -264,7 +260,7 @@ def test_arguments_of_a_partial_are_read():
     assert None not in before
     rates[0] = 2.0
     assert [fingerprint(each) for each in f] != before
-    assert fingerprint(functools.partial(of, MODEL)) is None
+    assert fingerprint(functools.partial(of, Open())) is None
 
 
 def test_many_values_have_none(monkeypatch):
