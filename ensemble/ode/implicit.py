@@ -22,6 +22,7 @@ from ensemble._kernels.ode.lock_step_control import (
     judge,
     next_steps,
 )
+from ensemble._kernels.ode.rodas_steps import RodasPlan, rodas_plan, rodas_step
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, Factorization
 from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, LEAST_SPACINGS, SAFETY, STRETCH
@@ -77,6 +78,7 @@ class Stepped(NamedTuple):
 
     y: Array
     error: Array
+    """Or what is left of them: their squared norms."""
     stages: Array
     slope: Array
     """No rows where the method does not carry it."""
@@ -126,6 +128,17 @@ class Steps:
         self._factors, self.n_columns = plan_of(self.parts, problem.system.n, problem.dtype)
         self._weights = [[np.array(row, problem.dtype) for row in table] for table in (A, C)]
         self._one = np.ones(1, problem.dtype)
+        self._plan = self._whole_steps()
+
+    def _whole_steps(self) -> RodasPlan | None:
+        """The plan of steps in one pass, where all that they evaluate is basic operations, not in groups."""
+        parts, plan = self.parts, self._factors.plan
+        every = [parts.matrix, parts.f, *([] if parts.slope is None else [parts.slope])]
+        if plan.flat is None or any(each.groups is not None or each.basic is None for each in every):
+            return None
+        slope = None if parts.slope is None else parts.slope.basic
+        bounds, tables = self.problem.atol.shape[0], (A, C, NODES, TIME)
+        return rodas_plan(parts.matrix.basic, slope, parts.f.basic, plan, bounds, tables, GAMMA)
 
     def factorized(self, rows: Array, y: Array) -> Factorization:
         """The factors of the matrices of all samples."""
@@ -135,6 +148,9 @@ class Steps:
 
     def step(self, now: Active, h: Array) -> Stepped:
         """One step of each sample."""
+        if self._plan is not None:
+            y, square, stages = rodas_step(self._plan, now, h, self.problem.is_dense)
+            return Stepped(y, square, stages, now.slope)
         n, count = now.y.shape
         per_step, points, slopes = 1.0 / h, self._weights[0], self._weights[1]
         shift = (1.0 / GAMMA) * per_step
@@ -157,6 +173,8 @@ class Steps:
 
     def square(self, now: Active, made: Stepped) -> Array:
         """The squared norms of the estimated errors."""
+        if self._plan is not None:
+            return made.error
         return mean_square(made.error, now.y, made.y, now.rtol, now.atol)
 
     def dense(self, now: Active, h: Array, made: Stepped, columns: Array, theta: Array) -> Array:

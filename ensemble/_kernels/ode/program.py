@@ -26,7 +26,7 @@ from ensemble._compile.trace.numba_source import load_module
 from ensemble._compile.trace.operations import OPERATIONS
 from ensemble._typing import Array
 
-__all__ = ["Program", "interpret", "load_tile", "program_of", "run_program", "width_of"]
+__all__ = ["Program", "interpret_one", "load_tile", "program_of", "run_program", "store_tile", "width_of"]
 
 WIDE = 32
 """Samples of a wide tile; a narrow one has 64 bytes of them, that of a lone sample one."""
@@ -87,12 +87,13 @@ def program_of(graph: Graph, n: int, dtype: str) -> Program | None:
     n_rows, slots, code, free = graph.n_inputs - n, dict[int, int](), list[tuple[int, ...]](), list[int]()
     first_output = len(constants) + graph.n_inputs
     n_slots, n_constants = first_output + len(graph.outputs), 0
-    last = {i: k for k, node in enumerate(graph.nodes) for i in node.inputs}
     outputs: dict[int, list[int]] = {}
     for row, k in enumerate(graph.outputs):
         outputs.setdefault(k, []).append(first_output + row)
-    for k, node in enumerate(graph.nodes):
-        places = outputs.get(k, [])
+    order = _order(graph, outputs)
+    last = {i: k for k in order for i in graph.nodes[k].inputs}
+    for k in order:
+        node, places = graph.nodes[k], outputs.get(k, [])
         if node.operation == "constant":
             slots[k], n_constants = n_constants, n_constants + 1
         elif node.operation == "input":
@@ -116,6 +117,17 @@ def program_of(graph: Graph, n: int, dtype: str) -> Program | None:
     return Program(table, np.array(constants, dtype), n_rows, n, len(graph.outputs), n_slots, not used <= BASIC)
 
 
+def _order(graph: Graph, outputs: dict[int, list[int]]) -> list[int]:
+    """The nodes in their order, but outputs that nothing reads behind what they are made of: that ends earlier then."""
+    read = {i for node in graph.nodes for i in node.inputs}
+
+    def place(k: int) -> tuple[int, bool]:
+        ends = k in outputs and k not in read and graph.nodes[k].inputs
+        return (max(graph.nodes[k].inputs), True) if ends else (k, False)
+
+    return sorted(range(len(graph.nodes)), key=place)
+
+
 def width_of(n_samples: int, itemsize: int) -> int:
     """Samples of a tile: a wide one takes twice the time of a narrow one."""
     narrow = 64 // itemsize
@@ -126,9 +138,13 @@ def width_of(n_samples: int, itemsize: int) -> int:
 
 # --- basic operations
 @plain
-def interpret(code: Indices, count: int, slots: Numbers, zero: Register) -> None:
-    """The first `count` instructions of `code` on rows of as many numbers as `zero` has."""
-    for line in range(count):
+def interpret(code: Indices, first: int, count: int, memory: Numbers, place: int, zero: Register) -> None:
+    """`count` instructions of `code` from number `first` on, on the rows of `memory` from entry `place` on.
+
+    Rows have as many numbers as `zero`.
+    """
+    slots = behind(memory, place)
+    for line in range(first, first + count):
         at = 5 * line
         operation = code[at]
         r, x = behind(slots, code[at + 1] * LANES), load(slots, code[at + 2] * LANES)
@@ -194,7 +210,7 @@ def _run(width: int) -> Any:
             slots, first = memory[tile], np.int64(tile) * width
             count = min(np.int64(width), out.shape[1] - first)
             begin_tile(constants, rows, state, first, count, slots, width)
-            interpret_one(code, n_lines, slots, zeros(slots, width))
+            interpret_one(code, 0, n_lines, slots, 0, zeros(slots, width))
             store_tile(slots, constants.size + rows.shape[0] + state.shape[0], width, out, first, count)
 
     return loop
