@@ -15,7 +15,21 @@ from ensemble._compile.lanes.types import load, store
 from ensemble._compile.numba import compiled_procedure, inner
 from ensemble._typing import Array
 
-__all__ = ["ENDS", "PASSES", "ControlNumbers", "Plan", "commit", "control_numbers", "judge", "next_steps"]
+__all__ = [
+    "ENDS",
+    "FINISHED",
+    "PASSES",
+    "STEP_TOO_SMALL",
+    "TOO_MANY_STEPS",
+    "ControlNumbers",
+    "Plan",
+    "commit",
+    "control_numbers",
+    "inverse_root",
+    "judge",
+    "next_steps",
+    "root_numbers",
+]
 
 PASSES, ENDS = 1, 2
 """What some samples' steps do: they pass an output time, they end the run."""
@@ -50,12 +64,18 @@ def control_numbers(
     """`ControlNumbers` of an error whose squared norm is of order m; `factors`: safety, least and largest factor."""
     safety, least, largest = factors
     real = np.finfo(dtype)
-    one = int(np.asarray(1.0, dtype=real.dtype).view(f"int{real.bits}"))
     numbers = ControlNumbers(
         stretch, 0.5, float(real.dtype.type(spacings) * real.eps), (safety / largest) ** m, (safety / least) ** m,
-        safety, 1.05, 1.0, (1.0 + 1.0 / m) * one, 1.0 / m, (m + 1) / m,
+        safety, 1.05, 1.0, *root_numbers(dtype, m),
     )  # fmt: skip
     return np.array(numbers, real.dtype)
+
+
+def root_numbers(dtype: Any, m: int) -> list[float]:
+    """The numbers of `inverse_root`."""
+    real = np.finfo(dtype)
+    one = int(np.asarray(1.0, dtype=real.dtype).view(f"int{real.bits}"))
+    return [(1.0 + 1.0 / m) * one, 1.0 / m, (m + 1) / m]
 
 
 class Plan(NamedTuple):
@@ -112,10 +132,13 @@ def _next_steps(
 
 
 @inner
-def inverse_root(values, s, m, numbers):
-    """``values[s]**(-1 / m)`` as `ode/methods/inverse_root.py` has it; it is written in its place."""
+def inverse_root(values, s, m, numbers, place, one):
+    """``values[s]**(-1 / m)`` as `ode/methods/inverse_root.py` has it; it is written in its place.
+
+    From ``numbers[place]`` on are the `root_numbers` of m.
+    """
     x = load(values, s, 1)
-    root, per_m, newton, one = numbers[8], numbers[9], numbers[10], numbers[7]
+    root, per_m, newton = numbers[place], numbers[place + 1], numbers[place + 2]
     if values.itemsize == 8:
         store(values, s, from_bits(as_int64(root - as_float64(bits(x)) * per_m)))
     else:
@@ -170,7 +193,7 @@ def _judge(
         if not fixed:
             good = running[s] and square[s] <= one
             proposed[s] = max(square[s], lowest) if square[s] <= highest else highest
-            inverse_root(proposed, s, m, numbers)
+            inverse_root(proposed, s, m, numbers, 8, one)
             factor = safety * proposed[s]
             if rejected[s] > 0:
                 factor = min(factor, one)
@@ -182,16 +205,16 @@ def _judge(
         accepted[s] = good
         state = 0
         if n_steps[s] + one >= most[s]:
-            state = 3
+            state = TOO_MANY_STEPS
         if fails:
-            state = 2
+            state = STEP_TOO_SMALL
         if good and last[s]:
-            state = 1
+            state = FINISHED
         status[s] = state
         if running[s] and state > 0:
-            found_end = 2
+            found_end = ENDS
         if good and t_eval.shape[0] > 0 and passes(t_eval, s, t[s], t_new[s], one if length[s] > 0 else -one):
-            found_pass = 1
+            found_pass = PASSES
     return found_pass + found_end
 
 
