@@ -41,7 +41,15 @@ CODES = {name: code for code, name in enumerate(sorted(OPERATIONS), start=3) if 
 ADD, SUBTRACT, MULTIPLY, DIVIDE = (CODES[name] for name in ("add", "subtract", "multiply", "divide"))
 NEGATIVE, SQUARE, RECIPROCAL, SQRT = (CODES[name] for name in ("negative", "square", "reciprocal", "sqrt"))
 
-BASIC = frozenset(["add", "subtract", "multiply", "divide", "negative", "square", "reciprocal", "sqrt"])
+ABS, EQUAL, NOT_EQUAL, WHERE = (CODES[name] for name in ("abs", "equal", "not_equal", "where"))
+LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = (
+    CODES[name + end] for name in ("less", "greater") for end in ("", "_equal")
+)  # fmt: skip
+
+BASIC = frozenset(
+    ["abs", "add", "divide", "equal", "greater", "greater_equal", "less", "less_equal", "multiply", "negative",
+     "not_equal", "reciprocal", "sqrt", "square", "subtract", "where"]
+)  # fmt: skip
 """Operations of most programs, which have an interpreter of their own."""
 
 KNOWN = ("constant", "input")
@@ -83,24 +91,30 @@ def program_of(graph: Graph, n: int, dtype: str) -> Program | None:
     for node in graph.nodes:
         if node.dtype not in (dtype, "bool") or (node.operation not in CODES and node.operation not in KNOWN):
             return None
+    made = [_written(graph, n, dtype, order) for order in (_early(graph), _by_outputs(graph))]
+    return min(made, key=lambda program: program.n_slots)
+
+
+def _written(graph: Graph, n: int, dtype: str, order: list[int]) -> Program:
+    """The program of the nodes in an order."""
     constants = [float(node.value) for node in graph.nodes if node.operation == "constant"]
-    n_rows, slots, code, free = graph.n_inputs - n, dict[int, int](), list[tuple[int, ...]](), list[int]()
+    known = (k for k, node in enumerate(graph.nodes) if node.operation == "constant")
+    slots = {k: place for place, k in enumerate(known)}
+    n_rows, code, free = graph.n_inputs - n, list[tuple[int, ...]](), list[int]()
     first_output = len(constants) + graph.n_inputs
-    n_slots, n_constants = first_output + len(graph.outputs), 0
+    first_spare = first_output + len(graph.outputs)
+    n_slots = first_spare
+    last = {i: k for k in order for i in graph.nodes[k].inputs}
     outputs: dict[int, list[int]] = {}
     for row, k in enumerate(graph.outputs):
         outputs.setdefault(k, []).append(first_output + row)
-    order = _order(graph, outputs)
-    last = {i: k for k in order for i in graph.nodes[k].inputs}
     for k in order:
         node, places = graph.nodes[k], outputs.get(k, [])
-        if node.operation == "constant":
-            slots[k], n_constants = n_constants, n_constants + 1
-        elif node.operation == "input":
+        if node.operation == "input":
             state = 1 <= node.value <= n
             row = n_rows + node.value - 1 if state else node.value - n * (node.value > n)
             slots[k] = len(constants) + row
-        else:
+        elif node.operation != "constant":
             if places:
                 slots[k], *places = places
             elif free:
@@ -111,21 +125,39 @@ def program_of(graph: Graph, n: int, dtype: str) -> Program | None:
             code.append((CODES[node.operation], slots[k], a, b, c))
         code += [(COPY, place, slots[k], 0, 0) for place in places]
         done = {slots[i] for i in (*node.inputs, k) if last.get(i, k) == k}
-        free += sorted(slot for slot in done if slot >= first_output + len(graph.outputs))
+        free += sorted(slot for slot in done if slot >= first_spare)
     used = {node.operation for node in graph.nodes} - set(KNOWN)
     table = np.array(code, np.int32).reshape(-1, 5)
     return Program(table, np.array(constants, dtype), n_rows, n, len(graph.outputs), n_slots, not used <= BASIC)
 
 
-def _order(graph: Graph, outputs: dict[int, list[int]]) -> list[int]:
-    """The nodes in their order, but outputs that nothing reads behind what they are made of: that ends earlier then."""
-    read = {i for node in graph.nodes for i in node.inputs}
+def _early(graph: Graph) -> list[int]:
+    """The nodes in their order, but outputs that nothing reads behind what they are made of."""
+    read, outputs = {i for node in graph.nodes for i in node.inputs}, set(graph.outputs)
 
     def place(k: int) -> tuple[int, bool]:
         ends = k in outputs and k not in read and graph.nodes[k].inputs
         return (max(graph.nodes[k].inputs), True) if ends else (k, False)
 
     return sorted(range(len(graph.nodes)), key=place)
+
+
+def _by_outputs(graph: Graph) -> list[int]:
+    """The nodes that outputs need, output by output: each behind what it is made of."""
+    order, seen = list[int](), set[int]()
+    for output in graph.outputs:
+        open_nodes = [output]
+        while open_nodes:
+            k = open_nodes[-1]
+            missing = [] if k in seen else [i for i in graph.nodes[k].inputs if i not in seen]
+            if missing:
+                open_nodes += reversed(missing)
+                continue
+            open_nodes.pop()
+            if k not in seen:
+                seen.add(k)
+                order.append(k)
+    return order
 
 
 def width_of(n_samples: int, itemsize: int) -> int:
@@ -138,6 +170,30 @@ def width_of(n_samples: int, itemsize: int) -> int:
 
 # --- basic operations
 @plain
+def lane_by_lane(operation: int, r: Numbers, a: Numbers, b: Numbers, c: Numbers) -> None:
+    """Operations without a packed instruction in this language; masks are 1 and 0."""
+    for s in range(LANES):
+        if operation == WHERE:
+            r[s] = b[s] if a[s] != 0.0 else c[s]
+        elif operation == ABS:
+            r[s] = abs(a[s])
+        elif operation == SQRT:
+            r[s] = math.sqrt(a[s])
+        elif operation == EQUAL:
+            r[s] = 1.0 if a[s] == b[s] else 0.0
+        elif operation == NOT_EQUAL:
+            r[s] = 1.0 if a[s] != b[s] else 0.0
+        elif operation == LESS:
+            r[s] = 1.0 if a[s] < b[s] else 0.0
+        elif operation == LESS_EQUAL:
+            r[s] = 1.0 if a[s] <= b[s] else 0.0
+        elif operation == GREATER:
+            r[s] = 1.0 if a[s] > b[s] else 0.0
+        else:
+            r[s] = 1.0 if a[s] >= b[s] else 0.0
+
+
+@plain
 def interpret(code: Indices, first: int, count: int, memory: Numbers, place: int, zero: Register) -> None:
     """`count` instructions of `code` from number `first` on, on the rows of `memory` from entry `place` on.
 
@@ -147,7 +203,8 @@ def interpret(code: Indices, first: int, count: int, memory: Numbers, place: int
     for line in range(first, first + count):
         at = 5 * line
         operation = code[at]
-        r, x = behind(slots, code[at + 1] * LANES), load(slots, code[at + 2] * LANES)
+        r, a = behind(slots, code[at + 1] * LANES), behind(slots, code[at + 2] * LANES)
+        x = load(a, 0)
         if operation == MULTIPLY:
             store(r, 0, x * load(slots, code[at + 3] * LANES))
         elif operation == ADD:
@@ -165,8 +222,7 @@ def interpret(code: Indices, first: int, count: int, memory: Numbers, place: int
         elif operation == COPY:
             store(r, 0, x)
         else:
-            for s in range(LANES):
-                r[s] = math.sqrt(slots[code[at + 2] * LANES + s])
+            lane_by_lane(operation, r, a, behind(slots, code[at + 3] * LANES), behind(slots, code[at + 4] * LANES))
 
 
 interpret_one = entry(interpret)
@@ -219,7 +275,7 @@ def _run(width: int) -> Any:
 def run_program(program: Program, rows: Array, state: Array, out: Array | None = None) -> Array:
     """The outputs, shape (n_outputs, S), for `rows` of shape (n_rows, S) and `state` of shape (n, S)."""
     n_samples, dtype = rows.shape[1], program.constants.dtype
-    out = np.empty((program.n_outputs, n_samples), dtype) if out is None else out
+    out = empty((program.n_outputs, n_samples), dtype) if out is None else out
     if not n_samples:
         return out
     width = width_of(n_samples, dtype.itemsize)
@@ -267,6 +323,9 @@ def interpret(code, constants, rows, state, memory, out, width):
         store_tile(slots, constants.size + rows.shape[0] + state.shape[0], width, out, first, count)
 '''
 
+PACKED = ("add", "subtract", "multiply", "divide", "negative", "square", "reciprocal", "sqrt")
+"""Operations that have a loop of their own."""
+
 LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 
 
@@ -278,7 +337,7 @@ def _whole() -> Any:
         text = OPERATIONS[name].text("python", False)
         if name in LOGICAL:
             text = f"({{0}} != 0) {LOGICAL[name]} ({{1}} != 0)"
-        if name in BASIC:
+        if name in PACKED:
             expression = text.format("slots[a + s]", "slots[b + s]", "slots[c + s]")
             branches.append(
                 f"elif op == {CODES[name]}:\n    for s in range(width):\n        slots[r + s] = {expression}"
