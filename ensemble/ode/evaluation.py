@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.numba import one_thread
+from ensemble._compile.trace.derivatives import jacobian_pattern
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -20,7 +21,7 @@ from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
 from ensemble.ode.methods.straight_line_lu import finite_pivot
 from ensemble.ode.system import System
 
-__all__ = ["Evaluation", "Parts", "columns_of", "evaluation_of", "parts_of", "plan_of", "threads_of"]
+__all__ = ["Evaluation", "Parts", "columns_of", "evaluation_of", "parts_of", "pattern_of", "plan_of", "threads_of"]
 
 VALUES = 1 << 17
 """Values of y that are in progress at a time; of 32 samples at least."""
@@ -102,12 +103,18 @@ def parts_of(system: System) -> Parts:
     return _kept[key]
 
 
+def pattern_of(graph: Graph, n: int) -> tuple[list[tuple[int, int]], CrsGraph]:
+    """The places of entries of the Jacobian that may be other than zero, and the diagonal, in the order of the rows."""
+    places = {(i, position - 1) for i, position in jacobian_pattern(graph, range(1, n + 1))}
+    pattern = sorted(places | {(i, i) for i in range(n)})
+    indptr = np.concatenate([[0], np.cumsum(np.bincount([i for i, _ in pattern], minlength=n))])
+    return pattern, CrsGraph(indptr, [j for _, j in pattern], (n, n))
+
+
 def _parts(system: System) -> Parts:
     system = system.traced()
     n, k, real = system.n, system.n_parameters, Scalar(system.dtype)
-    pattern = sorted(system.jacobian_pattern() | {(i, i) for i in range(n)})
-    indptr = np.concatenate([[0], np.cumsum(np.bincount([i for i, _ in pattern], minlength=n))])
-    graph = CrsGraph(indptr, [j for _, j in pattern], (n, n))
+    pattern, graph = pattern_of(system.graph, n)
     constant, unbounded = False, system.has_unbounded_slopes()
 
     def matrix(*values: Any) -> Any:
