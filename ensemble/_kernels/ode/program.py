@@ -91,19 +91,13 @@ def program_of(graph: Graph, n: int, dtype: str) -> Program | None:
     for node in graph.nodes:
         if node.dtype not in (dtype, "bool") or (node.operation not in CODES and node.operation not in KNOWN):
             return None
-    made = [_written(graph, n, dtype, order) for order in (_early(graph), _by_outputs(graph))]
-    return min(made, key=lambda program: program.n_slots)
-
-
-def _written(graph: Graph, n: int, dtype: str, order: list[int]) -> Program:
-    """The program of the nodes in an order."""
     constants = [float(node.value) for node in graph.nodes if node.operation == "constant"]
     known = (k for k, node in enumerate(graph.nodes) if node.operation == "constant")
     slots = {k: place for place, k in enumerate(known)}
     n_rows, code, free = graph.n_inputs - n, list[tuple[int, ...]](), list[int]()
     first_output = len(constants) + graph.n_inputs
     first_spare = first_output + len(graph.outputs)
-    n_slots = first_spare
+    n_slots, order = first_spare, _early(graph)
     last = {i: k for k in order for i in graph.nodes[k].inputs}
     outputs: dict[int, list[int]] = {}
     for row, k in enumerate(graph.outputs):
@@ -140,24 +134,6 @@ def _early(graph: Graph) -> list[int]:
         return (max(graph.nodes[k].inputs), True) if ends else (k, False)
 
     return sorted(range(len(graph.nodes)), key=place)
-
-
-def _by_outputs(graph: Graph) -> list[int]:
-    """The nodes that outputs need, output by output: each behind what it is made of."""
-    order, seen = list[int](), set[int]()
-    for output in graph.outputs:
-        open_nodes = [output]
-        while open_nodes:
-            k = open_nodes[-1]
-            missing = [] if k in seen else [i for i in graph.nodes[k].inputs if i not in seen]
-            if missing:
-                open_nodes += reversed(missing)
-                continue
-            open_nodes.pop()
-            if k not in seen:
-                seen.add(k)
-                order.append(k)
-    return order
 
 
 def width_of(n_samples: int, itemsize: int) -> int:
