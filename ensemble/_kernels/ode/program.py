@@ -254,12 +254,13 @@ def run_program(program: Program, rows: Array, state: Array, out: Array | None =
     out = empty((program.n_outputs, n_samples), dtype) if out is None else out
     if not n_samples:
         return out
-    width = width_of(n_samples, dtype.itemsize)
-    memory = empty((-(-n_samples // width), program.n_slots * width), dtype)
+    width = min(64, n_samples) if program.whole else width_of(n_samples, dtype.itemsize)
+    memory = empty((-(-n_samples // width), program.n_slots, width), dtype)
     rows, state = (np.ascontiguousarray(array) for array in (rows, state))
     if program.whole:
-        _whole()(program.code, program.constants, rows, state, memory, out, width)
+        _whole()(program.code, program.constants, rows, state, memory, out)
     else:
+        memory = memory.reshape(len(memory), -1)
         _run(width)(program.code.reshape(-1), len(program.code), program.constants, rows, state, memory, out)
     return out
 
@@ -281,22 +282,24 @@ def rare(op, x, y, z):
 
 
 @compiled
-def interpret(code, constants, rows, state, memory, out, width):
+def interpret(code, constants, rows, state, memory, out):
     for tile in prange(memory.shape[0]):
-        slots, first = memory[tile], np.int64(tile) * width
+        slots, width = memory[tile], memory.shape[2]
+        first = np.int64(tile) * width
         count = min(width, out.shape[1] - first)
-        begin_tile(constants, rows, state, first, count, slots, width)
+        begin_tile(constants, rows, state, first, count, slots.reshape(-1), width)
         for line in range(code.shape[0]):
-            op, r, a = code[line, 0], code[line, 1] * width, code[line, 2] * width
-            b, c = code[line, 3] * width, code[line, 4] * width
+            op = code[line, 0]
+            r, a, b, c = slots[code[line, 1]], slots[code[line, 2]], slots[code[line, 3]], slots[code[line, 4]]
             if op == 0:
                 for s in range(width):
-                    slots[r + s] = slots[a + s]
+                    r[s] = a[s]
 {branches}
             else:
                 for s in range(width):
-                    slots[r + s] = rare(op, slots[a + s], slots[b + s], slots[c + s])
-        store_tile(slots, constants.size + rows.shape[0] + state.shape[0], width, out, first, count)
+                    r[s] = rare(op, a[s], b[s], c[s])
+        place = constants.size + rows.shape[0] + state.shape[0]
+        store_tile(slots.reshape(-1), place, width, out, first, count)
 '''
 
 PACKED = ("add", "subtract", "multiply", "divide", "negative", "square", "reciprocal", "sqrt")
@@ -314,10 +317,8 @@ def _whole() -> Any:
         if name in LOGICAL:
             text = f"({{0}} != 0) {LOGICAL[name]} ({{1}} != 0)"
         if name in PACKED:
-            expression = text.format("slots[a + s]", "slots[b + s]", "slots[c + s]")
-            branches.append(
-                f"elif op == {CODES[name]}:\n    for s in range(width):\n        slots[r + s] = {expression}"
-            )
+            expression = text.format("a[s]", "b[s]", "c[s]")
+            branches.append(f"elif op == {CODES[name]}:\n    for s in range(width):\n        r[s] = {expression}")
         else:
             rare.append(f"    if op == {CODES[name]}:\n        return np.float64({text.format('x', 'y', 'z')})")
     text, names = textwrap.indent("\n".join(branches), 12 * " "), ", ".join(SCALAR_FUNCTIONS)
