@@ -25,18 +25,23 @@ from numba.core.serialize import dumps
 
 from ensemble._compile.cache_folder import ROOT, cache_folder, digest_of, keep_file, stored_file
 
-__all__ = ["COMMON", "cached", "cached_c_function", "folder_of"]
+__all__ = ["CONTAINED", "cached", "cached_c_function", "folders_of"]
 
 COMMON = ("_compile", "_kernels/sparse", "_kernels/krylov")
 """Folders whose functions kernels of every folder may contain."""
 
 
-def folder_of(function: Callable[..., Any]) -> str:
-    """The folder of kernels that holds `function`; all of them for code that is generated elsewhere."""
+CONTAINED = {"_kernels/ode": ("_kernels/direct",)}
+"""Folders whose functions kernels of another folder may contain: a step factorises and solves in one pass."""
+
+
+def folders_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The folders whose sources `function` may contain; all kernels for code that is generated elsewhere."""
     with contextlib.suppress(ValueError):
         parts = Path(inspect.getfile(function)).relative_to(ROOT / "_kernels").parts
-        return f"_kernels/{parts[0]}"
-    return "_kernels"
+        own = f"_kernels/{parts[0]}"
+        return (*COMMON, *CONTAINED.get(own, ()), own)
+    return (*COMMON, "_kernels")
 
 
 def _source_digest(function: Any) -> str:
@@ -52,7 +57,7 @@ class KernelCache(_Cache):
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        folders = (*COMMON, folder_of(function))
+        folders = folders_of(function)
         code = function.__code__
         constants = b"" if function.__closure__ is None else dumps([c.cell_contents for c in function.__closure__])
         self._about = (

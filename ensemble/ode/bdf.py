@@ -167,7 +167,7 @@ class Run:
 
     # --- steps
     def _begin(self) -> None:
-        """Start the next steps where `act` says so."""
+        """Start the next steps where `act` is not 0."""
         bdf_steps.begun(self.columns, self._numbers, self._gamma, self._alpha, self._error)
 
     def iterate(self) -> None:

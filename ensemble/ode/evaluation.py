@@ -52,7 +52,7 @@ class Evaluation:
     """A graph of t, y, p and more, for arrays of all samples."""
 
     def __init__(self, graph: Graph, n: int, dtype: str, least: int = LARGE) -> None:
-        self.graph, self._n, self._dtype = graph, n, dtype
+        self.graph = graph
         self.groups: Groups | None = groups_of(graph, n, dtype, least)
         self._program: Program | None = None
         if self.groups is None or (least == LARGE and sums_of(self.groups) < MOSTLY):
@@ -60,11 +60,10 @@ class Evaluation:
             if self._program is not None and not self._program.whole:
                 self.groups = None
 
-    @functools.cached_property
+    @property
     def basic(self) -> Program | None:
-        """A program of basic operations, which kernels of whole steps run; None where there is none."""
-        program = self._program if self.groups is None else program_of(self.graph, self._n, self._dtype)
-        return None if program is None or program.whole else program
+        """The program, of basic operations alone, which kernels of whole steps run; None where there is none."""
+        return None if self._program is None or self._program.whole or self.groups is not None else self._program
 
     def __call__(self, rows: Array, y: Array, out: Array | None = None) -> Array:
         """The outputs, (n_outputs, S): `rows` holds t, the parameters and more, (n_rows, S)."""

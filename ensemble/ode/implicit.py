@@ -133,12 +133,10 @@ class Steps:
     def _whole_steps(self) -> RodasPlan | None:
         """The plan of steps in one pass, where all that they evaluate is basic operations, not in groups."""
         parts, plan = self.parts, self._factors.plan
-        every = [parts.matrix, parts.f, *([] if parts.slope is None else [parts.slope])]
-        if plan.flat is None or any(each.groups is not None or each.basic is None for each in every):
+        matrix, f, slope = (None if each is None else each.basic for each in (parts.matrix, parts.f, parts.slope))
+        if plan.flat is None or matrix is None or f is None or (parts.slope is not None and slope is None):
             return None
-        slope = None if parts.slope is None else parts.slope.basic
-        bounds, tables = self.problem.atol.shape[0], (A, C, NODES, TIME)
-        return rodas_plan(parts.matrix.basic, slope, parts.f.basic, plan, bounds, tables, GAMMA)
+        return rodas_plan(matrix, slope, f, plan, self.problem.atol.shape[0], (A, C, NODES, TIME), GAMMA)
 
     def factorized(self, rows: Array, y: Array) -> Factorization:
         """The factors of the matrices of all samples."""

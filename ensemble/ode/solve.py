@@ -256,8 +256,7 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     integer(o.max_roots, NAME, "max_roots", minimum=1)
     counts, lengths = np.asarray([max_steps], dtype=dtype), np.zeros(1, dtype)
     if o.method == AUTO:
-        system = System(f, n, p.shape[0], array_namespace(like), dtype=dtype)
-        chosen = METHODS[stiff_method(system, backend_of(like) == "cuda")]
+        chosen = METHODS[stiff_method(System(f, n, p.shape[0], np, dtype=dtype), backend_of(like) == "cuda")]
     if chosen.own_step:
         chosen = method_of(chosen.name, float(given["rtol"].min()), float(absolute.min()))
     direction = sign(together(given["t[1]"], given["t[0]"], np.subtract))

@@ -29,9 +29,6 @@ STAGES = 6
 SMALL = 1 << 16
 """Numbers of the factors of all samples below which one thread works."""
 
-CODE, COUNT, CONSTANTS, N_CONSTANTS, SLOTS, OUTPUT = range(6)
-"""Of each program: its first instruction and their number, its constants, its first row, and that of its output."""
-
 
 class RodasPlan(NamedTuple):
     """What the steps of one system need."""
@@ -39,7 +36,8 @@ class RodasPlan(NamedTuple):
     code: Array
     constants: Array
     programs: Array
-    """(3, 6): of the matrix, df/dt and f."""
+    """(3, 6), a row for the matrix, df/dt and f: the first instruction and their number, the first constant and their
+    number, the first row of the program and that of its output."""
     places: Array
     """First rows of: t, h, rtol, broken, vector, stages, factors, atol."""
     numbers: Array
