@@ -8,9 +8,10 @@ import types
 import numpy as np
 import pytest
 
-from ensemble import ode
+from ensemble import Ensemble, ode
 from ensemble._compile.trace import fingerprint as module
 from ensemble._compile.trace.fingerprint import fingerprint
+from ensemble.ode.system import System
 
 RATE = 1.0
 TABLE = {"a": [1.0, 2.0]}
@@ -75,6 +76,11 @@ class Slotted:
     f = Model.f
 
 
+class Filled(Model):
+    def __setitem__(self, key, value):
+        self.rate = value
+
+
 class Cached(Model):
     @functools.cached_property
     def rate(self):
@@ -115,6 +121,9 @@ def test_a_function_of_numbers_has_one(f):
         Open().f,
         Slotted().f,
         Cached().f,
+        of(Ensemble(np.ones(2))),
+        of(type("Scaled", (System,), {})(of(1.0), 1, 0, np)),
+        of(Filled()),
         of(np.broadcast_to(1.0, 1 << 21)),
         np.sin,
     ],

@@ -64,11 +64,13 @@ DYNAMIC = frozenset(["__getattr__", "__getattribute__", "__get__", "__slots__"])
 OPERATORS = frozenset(
     f"__{name}__"
     for name in ("abs", "add", "and", "array", "array_function", "array_interface", "array_struct", "array_ufunc",
-                 "bool", "call", "complex", "contains", "divmod", "dlpack", "format", "missing", "repr", "str",
-                 "enter", "eq", "exit", "float", "floordiv", "ge", "getitem", "gt", "hash", "index", "int",
-                 "invert", "iter", "le", "len", "lshift", "lt", "matmul", "mod", "mul", "ne", "neg", "next", "or",
-                 "pos", "pow", "radd", "rand", "rdivmod", "rfloordiv", "rlshift", "rmatmul", "rmod", "rmul", "ror",
-                 "round", "rpow", "rrshift", "rshift", "rsub", "rtruediv", "rxor", "sub", "truediv", "xor")
+                 "bool", "call", "ceil", "complex", "contains", "delitem", "divmod", "dlpack", "enter", "eq",
+                 "exit", "float", "floor", "floordiv", "format", "ge", "getitem", "gt", "hash", "iadd", "iand",
+                 "ifloordiv", "ilshift", "imatmul", "imod", "imul", "index", "int", "invert", "ior", "ipow",
+                 "irshift", "isub", "iter", "itruediv", "ixor", "le", "len", "lshift", "lt", "matmul", "missing",
+                 "mod", "mul", "ne", "neg", "next", "or", "pos", "pow", "radd", "rand", "rdivmod", "repr",
+                 "reversed", "rfloordiv", "rlshift", "rmatmul", "rmod", "rmul", "ror", "round", "rpow", "rrshift",
+                 "rshift", "rsub", "rtruediv", "rxor", "setitem", "str", "sub", "truediv", "trunc", "xor")
 )  # fmt: skip
 """Methods that code calls without their names."""
 
@@ -182,7 +184,8 @@ def _of_object(value: Any, walk: _Walk) -> Any:
         return ("again", walk.seen[id(value)])
     *classes, last = type(value).__mro__
     plain = last is object and all(type(kind) is type and kind.__flags__ & HEAP_TYPE for kind in classes)
-    plain = plain and len(walk.objects) < MOST_OBJECTS
+    own = any(kind.__module__.partition(".")[0] == LIBRARY for kind in classes)  # functions that are constant read them
+    plain = plain and not own and len(walk.objects) < MOST_OBJECTS
     if not plain or any(vars(kind).keys() & DYNAMIC for kind in classes) or not hasattr(value, "__dict__"):
         raise _UnknownError
     walk.seen[id(value)] = len(walk.seen)
