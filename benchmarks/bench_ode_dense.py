@@ -4,7 +4,7 @@
 RK45 and DOP853 with NumPy's f, and reaction networks with `rodas4` and `bdf` beside numbalsoda's LSODA (skipped where
 numbalsoda is missing). Robertson's and HIRES' reactions stand beside SciPy's BDF, a reaction with diffusion of 2000
 unknowns beside SciPy's LSODA with bands. "first" is a process's first call with this f, trace included. Errors are the
-largest over unknowns of the first sample against a tolerance of 1e-10. Record: `ode-dense`.
+largest over unknowns of the first sample against a tolerance of 1e-10. Times are of the processor. Record: `ode-dense`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SAMPLES = (1, 64)
 
 
 def best(call: Callable[[], Any], rounds: int) -> tuple[Any, float]:
-    """The result, and the median of the seconds."""
+    """The result, and the median of the seconds of processor time, which other processes change less."""
     seconds = []
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = time.process_time()
         result = call()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return result, median(seconds)
 
 
@@ -64,9 +64,9 @@ def rows_of_couplings(n: int, rounds: int) -> list[dict[str, Any]]:
             def scipy(plain: Any = plain, peer: str = peer) -> Any:
                 return solve_ivp(lambda t, y: plain(t, y, [1.0], np), (0.0, 5.0), y0, peer, rtol=1e-6, atol=1e-9)
 
-            start = time.perf_counter()
+            start = time.process_time()
             ode.solve(f, y0, (0.0, 5.0), p=[1.0], method=method)
-            first = time.perf_counter() - start
+            first = time.process_time() - start
             expected, alone = best(scipy, rounds)
             for S in SAMPLES:
                 p = Ensemble(np.linspace(1.0, 1.1, S)[None])
