@@ -1,9 +1,10 @@
-"""Systems whose unknowns are all coupled: right-hand sides over arrays, and dense Jacobians. One thread.
+"""Right-hand sides over arrays, dense Jacobians, and one sample of small and of banded stiff systems. One thread.
 
 `python -m benchmarks ode-dense` integrates Kuramoto's model and linear systems with `tsit5` and `dop853` beside SciPy's
 RK45 and DOP853 with NumPy's f, and reaction networks with `rodas4` and `bdf` beside numbalsoda's LSODA (skipped where
-numbalsoda is missing) and SciPy's BDF. "first" is a process's first call with this f, trace included. Errors are the
-largest over unknowns of the first sample against a tolerance of 1e-10. Record: `ode-dense`.
+numbalsoda is missing). Robertson's and HIRES' reactions stand beside SciPy's BDF, a reaction with diffusion of 2000
+unknowns beside SciPy's LSODA with bands. "first" is a process's first call with this f, trace included. Errors are the
+largest over unknowns of the first sample against a tolerance of 1e-10. Times are of the processor. Record: `ode-dense`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from benchmarks.common import SEED, median, save, show
-from ensemble import Ensemble, ode
+from ensemble import Ensemble, gallery, ode
 
 SIZES = (30, 100, 200)
 NETWORKS = ((53, 325), (100, 600))
@@ -27,12 +28,12 @@ SAMPLES = (1, 64)
 
 
 def best(call: Callable[[], Any], rounds: int) -> tuple[Any, float]:
-    """The result, and the median of the seconds."""
+    """The result, and the median of the seconds of processor time, which other processes change less."""
     seconds = []
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = time.process_time()
         result = call()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return result, median(seconds)
 
 
@@ -63,9 +64,9 @@ def rows_of_couplings(n: int, rounds: int) -> list[dict[str, Any]]:
             def scipy(plain: Any = plain, peer: str = peer) -> Any:
                 return solve_ivp(lambda t, y: plain(t, y, [1.0], np), (0.0, 5.0), y0, peer, rtol=1e-6, atol=1e-9)
 
-            start = time.perf_counter()
+            start = time.process_time()
             ode.solve(f, y0, (0.0, 5.0), p=[1.0], method=method)
-            first = time.perf_counter() - start
+            first = time.process_time() - start
             expected, alone = best(scipy, rounds)
             for S in SAMPLES:
                 p = Ensemble(np.linspace(1.0, 1.1, S)[None])
@@ -135,7 +136,7 @@ def rows_of_network(n: int, n_reactions: int, rounds: int) -> list[dict[str, Any
         rows.append({"case": name, "method": "numbalsoda lsoda", "samples": 1, "ms per sample": lsoda, "ratio": 1.0,
                      "error": float(np.abs(end - exact).max())})  # fmt: skip
     for method in ("rodas4", "bdf"):
-        for S in (1, 64, 256):
+        for S in (1, 32, 256):
             p = Ensemble(np.linspace(0.9, 1.1, S)[None] if S > 1 else np.ones((1, 1)))
             call = lambda p=p, method=method: ode.solve(f, f.y0, (0.0, 10.0), p=p, method=method, rtol=rtol, atol=atol)
             call()
@@ -143,6 +144,64 @@ def rows_of_network(n: int, n_reactions: int, rounds: int) -> list[dict[str, Any
             error = float(np.abs(made.y.samples[:, 0] - exact).max()) if S == 1 else float("nan")
             rows.append({"case": name, "method": method, "samples": S, "ms per sample": 1e3 * seconds / S,
                          "ratio": lsoda and lsoda * S / (1e3 * seconds), "error": error})  # fmt: skip
+    return rows
+
+
+def rows_of_small(rounds: int) -> list[dict[str, Any]]:
+    """A row for each small system and number of samples: `bdf` and SciPy's."""
+    rows = []
+    for name, atol in (("robertson", 1e-12), ("hires", 1e-9)):
+        problem = getattr(gallery, name)()
+
+        def scipy(problem: Any = problem, atol: float = atol) -> Any:
+            f = lambda t, y: problem.f(t, y, problem.p, np)
+            return solve_ivp(f, problem.t, problem.y0, "BDF", rtol=1e-6, atol=atol)
+
+        expected, alone = best(scipy, rounds)
+        for method in ("bdf", "rodas4"):
+            for S in (1, 8, 64):
+                p = Ensemble(problem.p[:, None] * np.linspace(1.0, 1.1, S))
+                call = lambda problem=problem, p=p, atol=atol, method=method: ode.solve(
+                    problem.f, problem.y0, problem.t, p=p, method=method, rtol=1e-6, atol=atol
+                )
+                call()
+                made, seconds = best(call, rounds)
+                rows.append({"case": f"{name}, beside SciPy BDF", "method": method, "samples": S,
+                             "ms per sample": 1e3 * seconds / S, "SciPy, ms": 1e3 * alone, "ratio": alone * S / seconds,
+                             "distance": float(np.abs(made.y.samples[:, 0] - expected.y[:, -1]).max())})  # fmt: skip
+    return rows
+
+
+def rows_of_band(n: int, rounds: int) -> list[dict[str, Any]]:
+    """A row for each method and number of samples of a reaction with diffusion in one dimension."""
+    x, scale = np.arange(1, n + 1) / (n + 1), (n + 1.0) ** 2
+    y0 = np.exp(-100.0 * (x - 0.5) ** 2)
+
+    def f(t: Any, y: Any, p: Any, xp: Any) -> list[Any]:
+        inside = [0.0, *y, 0.0]
+        return [p[0] * scale * (inside[i] - 2.0 * y[i] + inside[i + 2]) + y[i] * (1.0 - y[i]) for i in range(n)]
+
+    def plain(t: float, y: np.ndarray) -> np.ndarray:
+        z = np.concatenate([[0.0], y, [0.0]])
+        rate: np.ndarray = 0.01 * scale * (z[:-2] - 2.0 * y + z[2:]) + y * (1.0 - y)
+        return rate
+
+    lsoda = lambda rtol=1e-6, atol=1e-9: solve_ivp(
+        plain, (0.0, 1.0), y0, "LSODA", rtol=rtol, atol=atol, lband=1, uband=1
+    )
+    exact = lsoda(1e-11, 1e-13).y[:, -1]
+    made, alone = best(lsoda, rounds)
+    rows = [{"case": f"band of {n}", "method": "SciPy LSODA, bands", "samples": 1, "ms per sample": 1e3 * alone,
+             "ratio": 1.0, "error": float(np.abs(made.y[:, -1] - exact).max())}]  # fmt: skip
+    for method in ("rodas4", "bdf"):
+        for S in (1, 8, 32):
+            p = Ensemble(np.linspace(0.01, 0.011, S)[None])
+            call = lambda p=p, method=method: ode.solve(f, y0, (0.0, 1.0), p=p, method=method)
+            call()
+            result, seconds = best(call, rounds)
+            rows.append({"case": f"band of {n}", "method": method, "samples": S, "ms per sample": 1e3 * seconds / S,
+                         "ratio": alone * S / seconds,
+                         "error": float(np.abs(result.y.samples[:, 0] - exact).max())})  # fmt: skip
     return rows
 
 
@@ -156,4 +215,8 @@ def main() -> None:
     show("Couplings of all unknowns, one thread", dense)
     stiff = [row for sizes in NETWORKS for row in rows_of_network(*sizes, options.rounds)]
     show("Dense Jacobians, one thread", stiff)
-    save("ode-dense", dense + stiff)
+    small = rows_of_small(options.rounds)
+    show("Small systems, one thread", small)
+    band = rows_of_band(2000, options.rounds)
+    show("Bands, one thread", band)
+    save("ode-dense", dense + stiff + small + band)

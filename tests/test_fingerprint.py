@@ -8,9 +8,10 @@ import types
 import numpy as np
 import pytest
 
-from ensemble import ode
+from ensemble import Ensemble, ode
 from ensemble._compile.trace import fingerprint as module
 from ensemble._compile.trace.fingerprint import fingerprint
+from ensemble.ode.system import System
 
 RATE = 1.0
 TABLE = {"a": [1.0, 2.0]}
@@ -56,8 +57,34 @@ class Model:
 MODEL = Model()
 
 
-def reads_an_attribute(t, y, p, xp):
-    return [MODEL.rate * y[0]]
+class Counting(Model):
+    def f(self, t, y, p, xp):
+        self.calls = 1
+        return [y[0]]
+
+
+class Open(Model):
+    def __getattr__(self, name):
+        return 1.0
+
+    def f(self, t, y, p, xp):
+        return [self.other * y[0]]
+
+
+class Slotted:
+    __slots__ = ("rate",)
+    f = Model.f
+
+
+class Filled(Model):
+    def __setitem__(self, key, value):
+        self.rate = value
+
+
+class Cached(Model):
+    @functools.cached_property
+    def rate(self):
+        return 2.0
 
 
 def counts(t, y, p, xp):
@@ -89,16 +116,110 @@ def test_a_function_of_numbers_has_one(f):
         reads_a_clock,
         draws,
         imports,
-        reads_an_attribute,
         counts,
-        MODEL.f,
-        of(MODEL),
+        Counting().f,
+        Open().f,
+        Slotted().f,
+        Cached().f,
+        of(Ensemble(np.ones(2))),
+        of(type("Scaled", (System,), {})(of(1.0), 1, 0, np)),
+        of(Filled()),
         of(np.broadcast_to(1.0, 1 << 21)),
         np.sin,
     ],
 )
 def test_a_function_that_reads_what_cannot_be_compared_has_none(f):
     assert fingerprint(f) is None
+
+
+class Rates:
+    factor = 2.0
+    ends = types.SimpleNamespace  # not read
+
+    def __init__(self, k):
+        self.k, self.inner = k, Model()
+        self.file = math  # a name that no code has, with a value of any kind
+
+    @property
+    def twice(self):
+        return 2.0 * self.k[0]
+
+    @staticmethod
+    def shape(y):
+        return y[0] * RATE
+
+    def rate(self, y):
+        return self.twice * self.factor * self.shape(y) * self.inner.rate
+
+    def __call__(self, t, y, p, xp):
+        return [-self.rate(y)]
+
+    def f(self, t, y, p, xp):
+        return [self.hidden * self.rate(y)]
+
+    hidden = 1.0
+
+
+def reads_an_object(t, y, p, xp):
+    return [-MODEL.rate * helper(RATES, y)]
+
+
+def helper(rates, y):
+    return rates.rate(y)
+
+
+RATES = Rates([1.0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rates, patch: rates.k.__setitem__(0, 3.0),
+        lambda rates, patch: setattr(rates, "k", np.ones(2)),
+        lambda rates, patch: setattr(rates, "factor", 3.0),
+        lambda rates, patch: patch.setattr(Rates, "factor", 3.0),
+        lambda rates, patch: patch.setattr(Rates, "rate", lambda self, y: y[0]),
+        lambda rates, patch: patch.setattr(Rates, "twice", property(lambda self: 3.0)),
+        lambda rates, patch: patch.setattr(Rates, "shape", staticmethod(lambda y: y[0])),
+        lambda rates, patch: setattr(rates.inner, "rate", 3.0),
+        lambda rates, patch: patch.setattr(Model, "rate", 3.0),
+        lambda rates, patch: patch.setitem(globals(), "RATE", 2.0),
+    ],
+)
+@pytest.mark.parametrize("of_object", [lambda rates: rates, lambda rates: rates.f, lambda rates: of_call(rates)])
+def test_a_changed_attribute_or_method_of_an_object_is_seen(change, of_object, monkeypatch):
+    rates, other = Rates([1.0]), Rates([1.0])
+    before = fingerprint(of_object(rates))
+    assert before is not None
+    assert fingerprint(of_object(other)) == before
+    change(rates, monkeypatch)
+    assert fingerprint(of_object(rates)) not in (before, None)
+
+
+def of_call(rates):
+    return lambda t, y, p, xp: [helper(rates, y)]
+
+
+def test_attributes_that_no_code_names_do_not_count():
+    rates = Rates([1.0])
+    before = fingerprint(rates)
+    rates.file, rates.hidden = open, 2.0
+    assert fingerprint(rates) == before
+    assert fingerprint(rates.f) != fingerprint(Rates([1.0]).f)
+
+
+def test_a_global_object_is_followed(monkeypatch):
+    before = fingerprint(reads_an_object)
+    monkeypatch.setattr(RATES, "k", [2.0])
+    assert fingerprint(reads_an_object) not in (before, None)
+
+
+def test_a_changed_object_has_another_solution():
+    rates = Rates([1.0])
+    before = ode.solve(rates, [1.0], (0.0, 1.0)).y
+    assert np.array_equal(ode.solve(rates, [1.0], (0.0, 1.0)).y, before)
+    rates.k[0] = 2.0
+    assert np.allclose(ode.solve(rates, [1.0], (0.0, 1.0)).y, np.exp(-8.0), rtol=1e-4)
 
 
 @pytest.mark.parametrize("make", [of, with_default])
@@ -148,7 +269,7 @@ def test_arguments_of_a_partial_are_read():
     assert None not in before
     rates[0] = 2.0
     assert [fingerprint(each) for each in f] != before
-    assert fingerprint(functools.partial(of, MODEL)) is None
+    assert fingerprint(functools.partial(of, Open())) is None
 
 
 def test_many_values_have_none(monkeypatch):

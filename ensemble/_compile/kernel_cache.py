@@ -22,18 +22,23 @@ from ensemble._compile.cache_folder import ROOT, cache_folder, digest_of, keep_f
 from ensemble._compile.numba_private import found, keeps_code
 from ensemble._compile.processor import target
 
-__all__ = ["COMMON", "cached", "cached_c_function", "folder_of"]
+__all__ = ["CONTAINED", "cached", "cached_c_function", "folders_of"]
 
 COMMON = ("_compile", "_kernels/sparse", "_kernels/krylov")
 """Folders whose functions kernels of every folder may contain."""
 
 
-def folder_of(function: Callable[..., Any]) -> str:
-    """The folder of kernels that holds `function`; all of them for code that is generated elsewhere."""
+CONTAINED = {"_kernels/ode": ("_kernels/direct",)}
+"""Folders whose functions kernels of another folder may contain: a step factorises and solves in one pass."""
+
+
+def folders_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The folders whose sources `function` may contain; all kernels for code that is generated elsewhere."""
     with contextlib.suppress(ValueError):
         parts = Path(inspect.getfile(function)).relative_to(ROOT / "_kernels").parts
-        return f"_kernels/{parts[0]}"
-    return "_kernels"
+        own = f"_kernels/{parts[0]}"
+        return (*COMMON, *CONTAINED.get(own, ()), own)
+    return (*COMMON, "_kernels")
 
 
 def _source_digest(function: Any) -> str:
@@ -49,7 +54,7 @@ class KernelCache(found("cache") or object):  # type: ignore[misc]
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        folders = (*COMMON, folder_of(function))
+        folders = folders_of(function)
         code = function.__code__
         cells = function.__closure__
         constants = b"" if cells is None else found("dumps")([cell.cell_contents for cell in cells])

@@ -39,7 +39,7 @@ from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
 
-__all__ = ["TransposedFactors", "TriangularFactors", "put_samples", "with_capacity"]
+__all__ = ["TransposedFactors", "TriangularFactors", "factor_tiles", "put_samples", "updated", "with_capacity"]
 
 Factors = TypeVar("Factors", bound="TriangularFactors")
 Result = TypeVar("Result")
@@ -402,6 +402,27 @@ def with_capacity(like: Factors, n_samples: int) -> Factors:
     else:
         made.values = np.full((made.plan.n_values, n_samples), np.nan, made.dtype)
     return made
+
+
+def updated(like: Factors, values: np.ndarray) -> Factors:
+    """`update` of entries of NumPy's on the graph of `like`, (nnz, n_samples), of its dtype and all known to fit.
+
+    The matrix is not kept: products are not judged.
+    """
+    if not has_tiles(like.plan):
+        return like.update(CrsMatrix(like.graph, values))
+    made = like._with_plan()
+    made.n_samples, made.sample_set, made.batched = values.shape[1], None, True
+    made.tiles, broken = factorized_tiles(values, made.plan)
+    made.broken = broken != broken
+    if made.broken.any():
+        made.tiles.fill(np.flatnonzero(made.broken), np.nan)
+    return made
+
+
+def factor_tiles(factors: TriangularFactors) -> np.ndarray | None:
+    """The values by tiles, (n_tiles, n_values, width), of factors by a list; None of others."""
+    return None if factors.plan.flat is None else _by_tiles(factors)
 
 
 def put_samples(kept: TriangularFactors, places: np.ndarray, other: TriangularFactors, chosen: np.ndarray) -> None:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.numba import one_thread
+from ensemble._compile.trace.derivatives import jacobian_pattern
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
-from ensemble._kernels.ode.group_plan import Groups, groups_of
+from ensemble._kernels.ode.group_plan import Groups, groups_of, sums_of
 from ensemble._kernels.ode.groups import run_groups
 from ensemble._kernels.ode.program import Program, program_of, run_program
 from ensemble._typing import Array
@@ -20,7 +21,7 @@ from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
 from ensemble.ode.methods.straight_line_lu import finite_pivot
 from ensemble.ode.system import System
 
-__all__ = ["Evaluation", "Parts", "columns_of", "evaluation_of", "parts_of", "plan_of", "threads_of"]
+__all__ = ["Evaluation", "Parts", "columns_of", "evaluation_of", "parts_of", "pattern_of", "plan_of", "threads_of"]
 
 VALUES = 1 << 17
 """Values of y that are in progress at a time; of 32 samples at least."""
@@ -37,6 +38,12 @@ LARGE, SMALL = 256, 8
 Networks of 325 reactions, with 70 to 100, take 1.4 times as long by groups; a matrix of 100 unknowns half as long.
 """
 
+MOSTLY = 0.5
+"""Of all operations in long sums, from which groups are faster than instructions of basic operations.
+
+A stencil of 2000 unknowns takes 64 us by instructions and 148 by groups; rows of a matrix stay in registers by groups.
+"""
+
 KEPT = 16
 """Systems of which the programs are kept."""
 
@@ -45,9 +52,18 @@ class Evaluation:
     """A graph of t, y, p and more, for arrays of all samples."""
 
     def __init__(self, graph: Graph, n: int, dtype: str, least: int = LARGE) -> None:
-        self.graph, self._n = graph, n
+        self.graph = graph
         self.groups: Groups | None = groups_of(graph, n, dtype, least)
-        self._program: Program | None = None if self.groups else program_of(graph, n, dtype)
+        self._program: Program | None = None
+        if self.groups is None or (least == LARGE and sums_of(self.groups) < MOSTLY):
+            self._program = program_of(graph, n, dtype)
+            if self._program is not None and not self._program.whole:
+                self.groups = None
+
+    @property
+    def basic(self) -> Program | None:
+        """The program, of basic operations alone, which kernels of whole steps run; None where there is none."""
+        return None if self._program is None or self._program.whole or self.groups is not None else self._program
 
     def __call__(self, rows: Array, y: Array, out: Array | None = None) -> Array:
         """The outputs, (n_outputs, S): `rows` holds t, the parameters and more, (n_rows, S)."""
@@ -86,12 +102,18 @@ def parts_of(system: System) -> Parts:
     return _kept[key]
 
 
+def pattern_of(graph: Graph, n: int) -> tuple[list[tuple[int, int]], CrsGraph]:
+    """The places of entries of the Jacobian that may be other than zero, and the diagonal, in the order of the rows."""
+    places = {(i, position - 1) for i, position in jacobian_pattern(graph, range(1, n + 1))}
+    pattern = sorted(places | {(i, i) for i in range(n)})
+    indptr = np.concatenate([[0], np.cumsum(np.bincount([i for i, _ in pattern], minlength=n))])
+    return pattern, CrsGraph(indptr, [j for _, j in pattern], (n, n))
+
+
 def _parts(system: System) -> Parts:
     system = system.traced()
     n, k, real = system.n, system.n_parameters, Scalar(system.dtype)
-    pattern = sorted(system.jacobian_pattern() | {(i, i) for i in range(n)})
-    indptr = np.concatenate([[0], np.cumsum(np.bincount([i for i, _ in pattern], minlength=n))])
-    graph = CrsGraph(indptr, [j for _, j in pattern], (n, n))
+    pattern, graph = pattern_of(system.graph, n)
     constant, unbounded = False, system.has_unbounded_slopes()
 
     def matrix(*values: Any) -> Any:

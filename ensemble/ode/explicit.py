@@ -16,7 +16,7 @@ import numpy as np
 from ensemble._compile.numba import empty
 from ensemble._compile.trace.graph import Graph
 from ensemble._kernels.ode.groups import run_stages
-from ensemble._kernels.ode.lock_step import mean_square, stage_sum
+from ensemble._kernels.ode.lock_step import pair_squares, stage_sum
 from ensemble._typing import Array
 from ensemble.ode.evaluation import Evaluation, columns_of, evaluation_of
 from ensemble.ode.implicit import Active, Stepped, in_lock_step
@@ -89,14 +89,10 @@ class PairSteps(_Steps):
         for i, row in enumerate(self.tableau.a):
             self._a[i, : len(row)] = row
         self._c = np.array(self.tableau.c, problem.dtype)
-        self._nothing: Array | None = None
-        errors = (self.tableau.error, self.tableau.error_3)
-        self._errors = [np.array(row, problem.dtype) for row in errors if row is not None]
-
-    def _zeros(self, like: Array) -> Array:
-        if self._nothing is None or self._nothing.shape != like.shape:
-            self._nothing = np.zeros_like(like)
-        return self._nothing
+        errors = [row for row in (self.tableau.error, self.tableau.error_3) if row is not None]
+        self._errors = np.zeros((len(errors), max(map(len, errors))), problem.dtype)
+        for e, row in enumerate(errors):
+            self._errors[e, : len(row)] = row
 
     def _stages(self, now: Active, h: Array, stages: Array, first: int, last: int) -> Array:
         """Write the stages from `first` to before `last`; the point of the last one."""
@@ -110,14 +106,15 @@ class PairSteps(_Steps):
         stages = empty((self.tableau.n_stages, *now.y.shape), now.y.dtype)
         stages[0] = now.slope
         new = self._stages(now, h, stages, 1, self.tableau.n_stages)
-        errors = [stage_sum(self._zeros(now.y), stages, row, h) for row in self._errors]
-        return Stepped(new, np.stack(errors) if len(errors) > 1 else errors[0][None], stages, stages[-1])
+        squares = pair_squares(stages, self._errors, h, now.y, new, now.rtol, now.atol)
+        return Stepped(new, squares, stages, stages[-1])
 
     def square(self, now: Active, made: Stepped) -> Array:
         """The squared norms of the estimated errors."""
-        squares = [mean_square(error, now.y, made.y, now.rtol, now.atol) for error in made.error]
-        if len(squares) == 1:
-            return squares[0]
+        if len(made.error) == 1:
+            first: Array = made.error[0]
+            return first
+        squares = made.error
         whole = squares[0] + 0.01 * squares[1]
         joined: Array = squares[0] * squares[0] / np.where(whole == 0.0, 1.0, whole)
         return joined

@@ -13,6 +13,16 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ensemble._kernels.ode.lock_step import mean_square, stage_sum
+from ensemble._kernels.ode.lock_step_control import (
+    ENDS,
+    PASSES,
+    Plan,
+    commit,
+    control_numbers,
+    judge,
+    next_steps,
+)
+from ensemble._kernels.ode.rodas_steps import RodasPlan, rodas_plan, rodas_step
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, Factorization
 from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, LEAST_SPACINGS, SAFETY, STRETCH
@@ -68,6 +78,7 @@ class Stepped(NamedTuple):
 
     y: Array
     error: Array
+    """Or what is left of them: their squared norms."""
     stages: Array
     slope: Array
     """No rows where the method does not carry it."""
@@ -117,6 +128,15 @@ class Steps:
         self._factors, self.n_columns = plan_of(self.parts, problem.system.n, problem.dtype)
         self._weights = [[np.array(row, problem.dtype) for row in table] for table in (A, C)]
         self._one = np.ones(1, problem.dtype)
+        self._plan = self._whole_steps()
+
+    def _whole_steps(self) -> RodasPlan | None:
+        """The plan of steps in one pass, where all that they evaluate is basic operations, not in groups."""
+        parts, plan = self.parts, self._factors.plan
+        matrix, f, slope = (None if each is None else each.basic for each in (parts.matrix, parts.f, parts.slope))
+        if plan.flat is None or matrix is None or f is None or (parts.slope is not None and slope is None):
+            return None
+        return rodas_plan(matrix, slope, f, plan, self.problem.atol.shape[0], (A, C, NODES, TIME), GAMMA)
 
     def factorized(self, rows: Array, y: Array) -> Factorization:
         """The factors of the matrices of all samples."""
@@ -126,6 +146,9 @@ class Steps:
 
     def step(self, now: Active, h: Array) -> Stepped:
         """One step of each sample."""
+        if self._plan is not None:
+            y, square, stages = rodas_step(self._plan, now, h, self.problem.is_dense)
+            return Stepped(y, square, stages, now.slope)
         n, count = now.y.shape
         per_step, points, slopes = 1.0 / h, self._weights[0], self._weights[1]
         shift = (1.0 / GAMMA) * per_step
@@ -148,6 +171,8 @@ class Steps:
 
     def square(self, now: Active, made: Stepped) -> Array:
         """The squared norms of the estimated errors."""
+        if self._plan is not None:
+            return made.error
         return mean_square(made.error, now.y, made.y, now.rtol, now.atol)
 
     def dense(self, now: Active, h: Array, made: Stepped, columns: Array, theta: Array) -> Array:
@@ -184,11 +209,11 @@ def _entering(problem: Problem, ids: Array) -> Active:
         return np.ascontiguousarray(values[..., ids] if values.shape[-1] > 1 else np.repeat(values, ids.size, axis=-1))
 
     direction = np.sign(problem.t1 - problem.t0).astype(problem.dtype)
-    zeros, no_events = np.zeros(ids.size, problem.dtype), np.zeros((len(problem.events), ids.size), problem.dtype)
+    zeros, no_events = np.zeros((3, ids.size), problem.dtype), np.zeros((len(problem.events), ids.size), problem.dtype)
     arrays = (problem.t0, problem.y0, problem.step, problem.p, problem.t0, problem.t1, direction, problem.rtol,
               problem.atol, problem.longest, problem.n_steps, problem.t_eval)  # fmt: skip
     no_slope = np.zeros((0, ids.size), problem.dtype)
-    return Active._make([ids, *map(of, arrays), zeros, zeros, zeros, no_events, no_slope])
+    return Active._make([ids, *map(of, arrays), *zeros, no_events, no_slope])
 
 
 def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
@@ -222,15 +247,21 @@ def _run(steps: LockStep, problem: Problem, callback: Callable[[int], None] | No
     capacity = steps.n_columns
     now = _begun(steps, passages, solution, np.arange(min(capacity, S)))
     entered = min(capacity, S)
-    while now.ids.size:
-        now, ended = _advanced(steps, passages, solution, now)
-        idle = int(ended.sum())
-        if 2 * idle >= min(capacity, now.ids.size):
+    real = now.t.dtype
+    factors = SAFETY, LEAST_FACTOR, LARGEST_FACTOR
+    numbers = control_numbers(real, 2 * steps.error_order, STRETCH, LEAST_SPACINGS, factors)
+    plan = Plan.empty(now.ids.size, real)
+    while now.ids.size or entered < S:
+        changed, ended = True, np.zeros(0, bool)
+        if now.ids.size:
+            ended, changed = _advanced(steps, passages, solution, now, plan, numbers)
+        if changed and 2 * int(ended.sum()) >= min(capacity, now.ids.size):
             now = now.taken(np.flatnonzero(~ended))
             if entered < S:
                 ids = np.arange(entered, min(entered + capacity - now.ids.size, S))
                 others = _begun(steps, passages, solution, ids)
                 now, entered = now.joined(others), entered + ids.size
+            plan = Plan.empty(now.ids.size, real)
             if callback is not None:
                 callback(entered - now.ids.size)
     return solution
@@ -264,58 +295,36 @@ def started(
     return now._replace(h=_first_steps(parts, now, slope, order))
 
 
-def _advanced(steps: LockStep, passages: Passages, solution: Solution, now: Active) -> tuple[Active, Array]:
-    """One step of all samples, and which of them have ended; those that had ended before do not change."""
-    fixed, m = steps.problem.method.has_fixed_steps, 2 * steps.error_order
-    running: Array = solution.status[now.ids] == 0
-    rest, count = now.t1 - now.t, now.n_steps + 1.0
-    near = np.abs(now.h) * STRETCH >= np.abs(rest)
-    last: Array = count >= now.most if fixed else near & (np.abs(rest) <= now.longest)
-    least = LEAST_SPACINGS * np.finfo(now.h.dtype).eps * np.abs(now.t)
-    length = np.minimum(np.maximum(np.abs(now.h), least), now.longest)
-    length = np.where(near, 0.5 * np.abs(rest), length)  # two last steps where one would be too long
-    between = (now.t + now.direction * length) - now.t  # a difference of two times
-    h = np.where(last, rest, now.h if fixed else between)
-    accepted: Array
-    proposed: Array
-    made = steps.step(now, np.where(running, h, 1.0).astype(h.dtype))
-    t_new = np.where(last, now.t1, now.t0 + count * now.h if fixed else now.t + h)
-    if fixed:
-        accepted, proposed, failed = running, now.h, np.zeros_like(running)
-    else:
-        square = steps.square(now, made)
-        accepted, most = running & (square <= 1.0), (SAFETY / LEAST_FACTOR) ** m
-        bounded = np.where(square <= most, np.maximum(square, (SAFETY / LARGEST_FACTOR) ** m), most).astype(h.dtype)
-        factor = SAFETY * inverse_root(bounded, m, np)
-        proposed = h * np.where(now.rejected > 0.0, np.minimum(factor, 1.0), factor)
-        proposed = now.direction * np.minimum(np.abs(proposed), now.longest)
-        tiny = np.abs(h) <= 1.05 * least  # the difference is rounded
-        failed = running & ((~accepted & (tiny | (proposed == 0.0))) | (h == 0.0))
-    events = passages.values(t_new, now.p, made.y)
-    stopped = _passed(steps, passages, now, made, np.flatnonzero(accepted), t_new, h, events)
-    h_next: Array = np.where(running, proposed, now.h)
-    after = now._replace(
-        t=np.where(accepted, t_new, now.t),
-        y=np.where(accepted, made.y, now.y),
-        h=h_next.astype(h.dtype),
-        n_steps=np.where(running, count, now.n_steps),
-        n_rejected=now.n_rejected + (running & ~accepted),
-        rejected=(~accepted).astype(h.dtype),
-        events=np.where(accepted, events, now.events),
-        slope=np.where(accepted, made.slope, now.slope),
-    )
-    status: Array = np.where(count >= now.most, OdeStatus.too_many_steps, 0)
-    status = np.where(failed, OdeStatus.step_too_small, status)
-    status = np.where(accepted & last, OdeStatus.finished, status)
+def _advanced(
+    steps: LockStep, passages: Passages, solution: Solution, now: Active, plan: Plan, numbers: Array
+) -> tuple[Array, bool]:
+    """One step of all samples, in place; which of them have ended, and whether that has changed.
+
+    Those that had ended before do not change.
+    """
+    problem, fixed = steps.problem, steps.problem.method.has_fixed_steps
+    next_steps(plan, solution.status[now.ids], now, numbers, fixed)
+    made = steps.step(now, plan.h)
+    found = judge(plan, plan.h if fixed else steps.square(now, made), now, numbers, 2 * steps.error_order, fixed)
+    events = now.events
+    if problem.events:
+        events = passages.values(plan.t_new, now.p, made.y)
+    stopped = None
+    if problem.events or found & PASSES:
+        stopped = _passed(steps, passages, now, made, np.flatnonzero(plan.accepted), plan.t_new, plan.h, events)
+    commit(plan, now, made.y, made.slope, events)
+    if stopped is None and not found & ENDS:
+        return ~plan.running, False
+    status = plan.status
     if stopped is not None:
         columns, times, states = stopped
-        after.t[columns], after.y[:, columns], status[columns] = times, states, OdeStatus.event
-    status = np.where((status > 0) & ~np.isfinite(after.y).all(axis=0), OdeStatus.non_finite, status)
-    columns = np.flatnonzero(running & (status > 0))
+        now.t[columns], now.y[:, columns], status[columns] = times, states, OdeStatus.event
+    status = np.where((status > 0) & ~np.isfinite(now.y).all(axis=0), OdeStatus.non_finite, status)
+    columns = np.flatnonzero(plan.running & (status > 0))
     ids = now.ids[columns]
-    solution.status[ids], solution.t[ids], solution.y[:, ids] = status[columns], after.t[columns], after.y[:, columns]
-    solution.n_steps[ids], solution.n_rejected[ids] = after.n_steps[columns], after.n_rejected[columns]
-    return after, solution.status[now.ids] > 0
+    solution.status[ids], solution.t[ids], solution.y[:, ids] = status[columns], now.t[columns], now.y[:, columns]
+    solution.n_steps[ids], solution.n_rejected[ids] = now.n_steps[columns], now.n_rejected[columns]
+    return solution.status[now.ids] > 0, True
 
 
 def _passed(

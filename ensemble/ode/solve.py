@@ -33,6 +33,7 @@ from ensemble.ode.arguments import (
     stacked,
     together,
 )
+from ensemble.ode.choice import stiff_method
 from ensemble.ode.compiled import events_graph
 from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.method import Method
@@ -54,8 +55,10 @@ __all__ = ["Given", "problem_of", "result_of", "run", "solve"]
 STIFF = ("rodas4", "bdf")
 """Methods for stiff systems."""
 
-MOST_UNROLLED = 64
-"""Unknowns whose factorisation by `rodas4` is written out as one long body."""
+AUTO = "auto"
+"""The method of those that the pattern of the Jacobian asks for."""
+
+MOST_UNROLLED = 64  # unknowns whose factorisation by `rodas4` is written out as one long body
 
 
 def solve(
@@ -102,10 +105,11 @@ def solve(
     p : array or Ensemble, shape (k,), or a list, optional
     method : str
         Adaptive: "tsit5" (order 5), "dop853" (8), "taylor" (order from the tolerance), "rodas4" (stiff, order 4; above
-        30 unknowns with one sparse factorisation of all samples), "bdf" (stiff, orders 1 to 5, factors that serve many
-        steps; on the CPU). Fixed steps: "rk4", "euler"; "leapfrog", "yoshida4"
-        for separable systems, whose unknowns are n/2 positions followed by n/2 velocities; "euler-maruyama",
-        "milstein" with `noise`. "tsit5", "dop853" and "rodas4" take fixed steps where `step` is given.
+        30 unknowns with one factorisation of all samples), "bdf" (stiff, orders 1 to 5, factors that serve many steps;
+        on the CPU), "auto" ("rodas4" or "bdf", as the pattern of the Jacobian asks for). Fixed steps: "rk4", "euler";
+        "leapfrog", "yoshida4" for separable systems, whose unknowns are n/2 positions followed by n/2 velocities;
+        "euler-maruyama", "milstein" with `noise`. "tsit5", "dop853" and "rodas4" take fixed steps where `step` is
+        given.
     step : float or Ensemble, optional
         Fixed step length; the last step ends at t1 exactly. None: adaptive steps.
     rtol, atol : float or Ensemble
@@ -251,8 +255,10 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     require(max_steps <= most, NAME, "max_steps", f"be at most {most} in {dtype}", max_steps)
     integer(o.max_roots, NAME, "max_roots", minimum=1)
     counts, lengths = np.asarray([max_steps], dtype=dtype), np.zeros(1, dtype)
+    if o.method == AUTO:
+        chosen = METHODS[stiff_method(System(f, n, p.shape[0], np, dtype=dtype), backend_of(like) == "cuda")]
     if chosen.own_step:
-        chosen = method_of(o.method, float(given["rtol"].min()), float(absolute.min()))
+        chosen = method_of(chosen.name, float(given["rtol"].min()), float(absolute.min()))
     direction = sign(together(given["t[1]"], given["t[0]"], np.subtract))
     if o.step is not None:
         counts, lengths = fixed_steps(given, direction, dtype)
@@ -276,7 +282,7 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     problem = Problem(system, chosen, functions, terminal, sides, o.max_roots, *placed, n_samples, dtype)  # type: ignore[call-arg]
     additions = None if jumps is None else real(jumps)
     problem = with_stops(problem, p.shape[0], to_numpy(real(stops)), additions, change, o.stops is not False)
-    return Given(problem, t_eval_given, sample_set, o.method)
+    return Given(problem, t_eval_given, sample_set, chosen.name)
 
 
 @functools.cache
@@ -287,8 +293,8 @@ def _signature() -> inspect.Signature:
 
 def _method(o: types.SimpleNamespace) -> Method:
     """The method, and whether the other arguments are ones that it takes."""
-    one_of(o.method, tuple(METHODS), NAME, "method")
-    chosen = METHODS[o.method]
+    one_of(o.method, (*METHODS, AUTO), NAME, "method")
+    chosen = METHODS["bdf" if o.method == AUTO else o.method]  # bdf takes no fixed steps either
     if chosen.has_fixed_steps:
         require(o.step is not None, NAME, "step", f"be given for the fixed steps of {o.method}", None)
     require(not (chosen.own_step and o.step is not None), NAME, "step", f"be None for {o.method}", o.step)

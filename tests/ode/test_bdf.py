@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble, gallery, ode
-from ensemble._kernels.ode import differences
-from ensemble.ode import OdeStatus, OdeWarning
-from ensemble.ode.methods.bdf import ALPHA, GAMMA
+from ensemble._kernels.ode import bdf_steps, differences
+from ensemble.ode import OdeStatus, OdeWarning, bdf
+from ensemble.ode.implicit import Active
+from ensemble.ode.methods.bdf import ALPHA, ERROR, GAMMA
+from ensemble.ode.methods.inverse_root import inverse_root
 from tests.ode.problems import brusselator, brusselator_start
 
 M = 20
@@ -106,38 +108,83 @@ def table_of(polynomial, t, h, q):
 @pytest.mark.parametrize("q", [1, 2, 3, 4, 5])
 def test_differences_follow_a_polynomial(q):
     polynomial, t, h = np.polynomial.Polynomial(np.random.default_rng(q).standard_normal(q + 1)), 0.7, 0.3
-    table = np.zeros((8, 1, 2))
-    table[:, 0, 1] = table_of(polynomial, t, h, q)
-    columns, order = np.array([1]), np.array([q])
-    y, psi, d = (np.full((1, 2), 7.0) for _ in range(3))
-    differences.predict(table, order, np.array([0.4]), columns, GAMMA, ALPHA, y, psi, d)
-    assert np.allclose(table[:, 0, 1], table_of(polynomial, t, 0.4 * h, q), atol=1e-12)
-    assert np.allclose(y[0, 1], polynomial(t + 0.4 * h))
-    assert d[0, 1] == 0.0
-    assert y[0, 0] == psi[0, 0] == d[0, 0] == 7.0
-    assert not table[:, 0, 0].any()
+    at = columns_of(1, 2)
+    at.table[:, 0, 1] = table_of(polynomial, t, h, q)
+    at.order[1], at.factor[1], at.act[1] = q, 0.4, bdf_steps.BEGINS
+    at.fixed.t[1], at.fixed.h[1] = t, h
+    for vectors in (at.y, at.psi, at.d):
+        vectors[...] = 7.0
+    bdf_steps.begun(at, NUMBERS, GAMMA, ALPHA, ERROR)
+    assert np.allclose(at.table[:, 0, 1], table_of(polynomial, t, 0.4 * h, q), atol=1e-12)
+    assert np.allclose(at.y[0, 1], polynomial(t + 0.4 * h))
+    assert at.d[0, 1] == 0.0
+    assert at.y[0, 0] == at.psi[0, 0] == at.d[0, 0] == 7.0
+    assert not at.table[:, 0, 0].any()
     # the formula without its correction differentiates the polynomial through the prediction
-    assert np.allclose(ALPHA[q] / (0.4 * h) * psi[0, 1], polynomial.deriv()(t + 0.4 * h), atol=1e-9)
-    differences.accept(table, d, order, columns)
-    assert np.allclose(table[: q + 1, 0, 1], table_of(polynomial, t + 0.4 * h, 0.4 * h, q)[: q + 1], atol=1e-12)
-    middle = differences.interpolate(table, order, columns, np.array([0.25]))
+    assert np.allclose(ALPHA[q] / (0.4 * h) * at.psi[0, 1], polynomial.deriv()(t + 0.4 * h), atol=1e-9)
+    at.outcome[1], at.square[1] = bdf_steps.CONVERGED, 0.5
+    bdf_steps.finished(at, NUMBERS)
+    assert at.act.tolist() == [0, bdf_steps.ACCEPTED]
+    assert np.isclose(at.fixed.t[1], t + 0.4 * h)
+    assert np.allclose(at.table[: q + 1, 0, 1], table_of(polynomial, t + 0.4 * h, 0.4 * h, q)[: q + 1], atol=1e-12)
+    middle = differences.interpolate(at.table, at.order[1:], np.array([1]), np.array([0.25]))
     assert np.allclose(middle, polynomial(t + 0.1 * h))
 
 
-def test_norms_are_those_of_arrays():
-    rng = np.random.default_rng(1)
-    (dy, d, y, old), scale = rng.standard_normal((4, 7, 70)), rng.random(70)
-    rtol, atol = rng.random(70), rng.random((7, 70))
-    for bound in (atol, atol[:1]):
-        weight = bound + rtol * np.maximum(np.abs(y), np.abs(old))
-        step = dy.copy()
-        one, both = differences.norms_of_correction(step, scale, d, y, old, rtol, bound)
-        assert np.array_equal(step, dy * scale)
-        assert np.allclose(one, ((step / weight) ** 2).mean(axis=0))
-        assert np.allclose(both, (((d + step) / weight) ** 2).mean(axis=0))
-    table, columns, order = rng.standard_normal((8, 7, 70)), np.array([3, 69]), np.array([1, 4])
-    below, above = differences.norms_of_differences(table, order, columns, rtol, atol)
-    for k, (s, q) in enumerate(zip(columns, order)):
-        weight = atol[:, s] + rtol[s] * np.abs(table[0, :, s])
-        assert np.isclose(below[k], ((table[q, :, s] / weight) ** 2).mean())
-        assert np.isclose(above[k], ((table[q + 2, :, s] / weight) ** 2).mean())
+NUMBERS = bdf_steps.bdf_numbers(np.float64, 7, 0.03, 1.2, 0.3, 1.01, 10.0)
+
+
+def columns_of(n, count):
+    """Columns of a run that has not begun; times end at 100."""
+    row, vectors = np.zeros(0), np.zeros((n, 0))
+    fields = dict.fromkeys(Active._fields, row) | dict.fromkeys(("y", "atol"), vectors)
+    fields |= dict.fromkeys(("p", "t_eval", "events", "slope"), np.zeros((0, 0)))
+    at = bdf.Columns(n, count, Active(**fields))
+    at.fixed.ids[:], at.fixed.t1[:], at.fixed.direction[:] = np.arange(count), 100.0, 1.0
+    at.fixed.longest[:], at.fixed.most[:] = np.inf, 1000.0
+    return at
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_norms_are_those_of_arrays(shared):
+    rng, at = np.random.default_rng(1), columns_of(7, 70)
+    dy, at.d[...], at.y[...], old = rng.standard_normal((4, 7, 70))
+    at.c_factors[:], at.per_c[:] = rng.random((2, 70))
+    at.table[0], at.fixed.rtol[:], at.fixed.atol[...] = old, rng.random(70), rng.random((7, 70))
+    if shared:
+        at.fixed = at.fixed._replace(atol=at.fixed.atol[:1].copy())
+    at.order[:] = rng.integers(1, 6, 70)
+    weight = at.fixed.atol + at.fixed.rtol * np.maximum(np.abs(at.y), np.abs(old))
+    change, d, y = dy * (2.0 / (1.0 + at.c_factors * at.per_c)), at.d.copy(), at.y.copy()
+    at.waiting[:] = waits = np.arange(70) % 5 == 0
+    dy, at.iteration[:] = dy.copy(), 0
+    bdf_steps.iterated(at, dy, NUMBERS, ERROR)
+    assert np.array_equal(dy, change)
+    assert np.allclose(at.norm[~waits] ** 2, ((change / weight) ** 2).mean(axis=0)[~waits])
+    error = ERROR[at.order] ** 2 * (((d + change) / weight) ** 2).mean(axis=0)
+    assert np.allclose(at.square[~waits], error[~waits])
+    assert np.array_equal(at.y, np.where(waits, y, y + change))
+    assert np.array_equal(at.d, np.where(waits, d, d + change))
+
+
+def test_the_order_with_the_longest_step_is_taken():
+    rng, at = np.random.default_rng(2), columns_of(7, 70)
+    at.table[...] = rng.standard_normal((8, 7, 70)) * 10.0 ** rng.uniform(-4, -2, (8, 1, 70))
+    at.fixed.rtol[:], at.fixed.atol[...] = 1e-3, 1e-3 * (1.0 + rng.random((7, 70)))
+    at.order[:], at.square[:] = rng.integers(1, 6, 70), 10.0 ** rng.uniform(-2, 0, 70)
+    at.n_equal[:], at.fixed.h[:], at.act[:], before = 9, 1e-3, bdf_steps.ACCEPTED, at.order.copy()
+    at.iteration[:] = 2
+    table, squares, s = at.table.copy(), at.square.copy(), np.arange(70)
+    bdf_steps.begun(at, NUMBERS, GAMMA, ALPHA, ERROR)
+    weight = at.fixed.atol + 1e-3 * np.abs(table[0])
+    norms = [((table[before + k, :, s].T / weight) ** 2).mean(axis=0) for k in (0, 2)]
+    below = np.where(before > 1, ERROR[before - 1] ** 2 * norms[0], np.inf)
+    above = np.where(before < 5, ERROR[np.minimum(before + 1, 5)] ** 2 * norms[1], np.inf)
+    roots = np.array([[inverse_root(np.clip(x[c : c + 1], 1e-30, 1e30), 2 * (before[c] + k), np)[0] for c in s]
+                      for k, x in enumerate((below, squares, above))])  # fmt: skip
+    factor = np.minimum(10.0, 0.9 * 9 / 10 * roots.max(axis=0))
+    kept = (factor >= 1.0) & (factor < 1.2)
+    assert kept.any() and len(set(roots.argmax(axis=0))) == 3
+    assert np.array_equal(at.order, np.where(kept, before, before + roots.argmax(axis=0) - 1))
+    assert np.allclose(at.fixed.h, 1e-3 * np.where(kept, 1.0, factor), rtol=1e-13)
+    assert np.array_equal(at.n_equal == 0, ~kept | (at.fixed.h != 1e-3))

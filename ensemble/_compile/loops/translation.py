@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 
 from ensemble._compile.cache_folder import ROOT, digest_of
-from ensemble._compile.kernel_cache import COMMON, folder_of
+from ensemble._compile.kernel_cache import folders_of
 from ensemble._compile.loops.native_call import HEADER, declare_python_functions, flat_types, write_run
 from ensemble._compile.loops.scope import Scope, TranslationError, Value, source_of
 from ensemble._compile.loops.statements import Statements
@@ -122,5 +122,5 @@ def _key(function: Any, kinds: Sequence[Any]) -> str:
     constants = [cell.cell_contents for cell in function.__closure__ or ()]
     if not all(isinstance(each, int | float | str) for each in constants):
         return ""
-    sources = [digest_of(folder) for folder in (*COMMON, folder_of(function))]
+    sources = [digest_of(folder) for folder in folders_of(function)]
     return repr((function.__module__, function.__qualname__, constants, kinds, sources, numba.__version__, HEADER))

@@ -25,6 +25,9 @@ SHORT_BYTES = 1 << 8
 MOST_VALUES = 1 << 17
 """Values that a fingerprint holds, at most."""
 
+MOST_OBJECTS = 64
+"""Objects of classes written in Python that a function may read."""
+
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 PURE = frozenset(
@@ -52,6 +55,26 @@ HARMLESS = {"terminal", "direction"}
 """Attributes of event functions, which are read elsewhere."""
 
 
+HEAP_TYPE = 1 << 9
+"""The flag of classes that a class statement made."""
+
+DYNAMIC = frozenset(["__getattr__", "__getattribute__", "__get__", "__slots__"])
+"""What makes attributes of an object other than entries of its dictionary and of those of its classes."""
+
+OPERATORS = frozenset(
+    f"__{name}__"
+    for name in ("abs", "add", "and", "array", "array_function", "array_interface", "array_struct", "array_ufunc",
+                 "bool", "call", "ceil", "complex", "contains", "delitem", "divmod", "dlpack", "enter", "eq",
+                 "exit", "float", "floor", "floordiv", "format", "ge", "getitem", "gt", "hash", "iadd", "iand",
+                 "ifloordiv", "ilshift", "imatmul", "imod", "imul", "index", "int", "invert", "ior", "ipow",
+                 "irshift", "isub", "iter", "itruediv", "ixor", "le", "len", "lshift", "lt", "matmul", "missing",
+                 "mod", "mul", "ne", "neg", "next", "or", "pos", "pow", "radd", "rand", "rdivmod", "repr",
+                 "reversed", "rfloordiv", "rlshift", "rmatmul", "rmod", "rmul", "ror", "round", "rpow", "rrshift",
+                 "rshift", "rsub", "rtruediv", "rxor", "setitem", "str", "sub", "truediv", "trunc", "xor")
+)  # fmt: skip
+"""Methods that code calls without their names."""
+
+
 class _UnknownError(Exception):
     """The function reads what cannot be compared."""
 
@@ -62,13 +85,29 @@ def fingerprint(*functions: Callable[..., Any]) -> Any:
     What counts as read: the values of closure cells and of defaults, and global names in the code, of functions that
     are called too. Numbers, text, small NumPy arrays, and lists, tuples and dictionaries of them are compared by value
     at each call, so a change is seen. Functions and modules of this library, and what `math` and `numpy` name, are
-    taken as constant. An object whose class has `traces_as` counts as that function. A function that reads anything
-    else (an object's attribute, another module, random numbers, a clock) or that changes globals has no fingerprint.
+    taken as constant. An object whose class has `traces_as` counts as that function. Other objects of classes written
+    in Python count as their attributes and methods, as far as any of the code has their names. A function that reads
+    anything else (another module, random numbers, a clock) or that changes globals or attributes has no fingerprint.
     """
     try:
-        return tuple(_of_callable(f, _Walk()) for f in functions)
+        return tuple(_with_objects(f, _Walk()) for f in functions)
     except _UnknownError:
         return None
+
+
+def _with_objects(f: Any, walk: _Walk) -> Any:
+    """What a function reads, and what the code that was seen so may read of the objects that were seen."""
+    found, read = [_of_callable(f, walk)], set[tuple[int, str]]()
+    more = True
+    while more:
+        more = False
+        for place, value in enumerate(tuple(walk.objects)):
+            for name in sorted(walk.names | set(OPERATORS)):
+                if (place, name) not in read:
+                    read.add((place, name))
+                    more = True
+                    found.append((place, name, _of_attribute(value, name, walk)))
+    return tuple(found)
 
 
 def reads_arguments_only(function: Callable[..., Any]) -> bool:
@@ -84,11 +123,14 @@ def reads_arguments_only(function: Callable[..., Any]) -> bool:
 
 
 class _Walk:
-    """The functions seen so far, for recursion, and the number of values."""
+    """The functions and objects seen so far, for recursion, and the number of values."""
 
     def __init__(self) -> None:
         self.seen: dict[int, int] = {}
         self.count = 0
+        self.objects: list[Any] = []
+        self.names: set[str] = set()
+        """Names of attributes in the code of the functions."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -117,8 +159,51 @@ def _reads(code: types.CodeType) -> tuple[str, ...]:
     return tuple(names)
 
 
+@functools.lru_cache(maxsize=1024)
+def _attributes(code: types.CodeType) -> frozenset[str]:
+    """The names that a code object reads of anything, nested ones included."""
+    inside = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return frozenset(code.co_names).union(*map(_attributes, inside))
+
+
 def _of_callable(f: Any, walk: _Walk) -> Any:
-    return _of_value(f, walk) if type(f) is functools.partial else _of_function(f, walk)
+    if type(f) is types.FunctionType:
+        return _of_function(f, walk)
+    return (_of_value if type(f) in (functools.partial, types.MethodType) else _of_object)(f, walk)
+
+
+def _of_object(value: Any, walk: _Walk) -> Any:
+    """An object by its place among those seen; its attributes follow once all code is known (`_with_objects`).
+
+    Raises
+    ------
+    _UnknownError
+        If its attributes may be other than those of its dictionary and of the dictionaries of its classes.
+    """
+    if id(value) in walk.seen:
+        return ("again", walk.seen[id(value)])
+    *classes, last = type(value).__mro__
+    plain = last is object and all(type(kind) is type and kind.__flags__ & HEAP_TYPE for kind in classes)
+    own = any(kind.__module__.partition(".")[0] == LIBRARY for kind in classes)  # functions that are constant read them
+    plain = plain and not own and len(walk.objects) < MOST_OBJECTS
+    if not plain or any(vars(kind).keys() & DYNAMIC for kind in classes) or not hasattr(value, "__dict__"):
+        raise _UnknownError
+    walk.seen[id(value)] = len(walk.seen)
+    walk.objects.append(value)
+    return ("object", type(value), len(walk.objects))
+
+
+def _of_attribute(value: Any, name: str, walk: _Walk) -> Any:
+    """What an object and its classes have under a name: a property of a class comes before the object's own."""
+    if name in ("__dict__", "__class__"):
+        raise _UnknownError
+    own = _of_value(vars(value)[name], walk) if name in vars(value) else None
+    found = next((vars(kind)[name] for kind in type(value).__mro__[:-1] if name in vars(kind)), None)
+    if isinstance(found, staticmethod | classmethod):
+        found = found.__func__
+    elif type(found) is property:
+        found = found.fget
+    return own, None if found is None else _of_value(found, walk)
 
 
 def _of_function(f: Any, walk: _Walk) -> Any:
@@ -127,6 +212,7 @@ def _of_function(f: Any, walk: _Walk) -> Any:
     if id(f) in walk.seen:
         return ("again", walk.seen[id(f)])
     walk.seen[id(f)] = len(walk.seen)
+    walk.names |= _attributes(f.__code__)
     read = []
     for name in _reads(f.__code__):
         if name in f.__globals__:
@@ -187,4 +273,6 @@ def _of_value(value: Any, walk: _Walk) -> Any:
         return _of_value(value.traces_as, walk)
     if kind is types.BuiltinFunctionType and value.__module__ == "math":
         return ("math", value.__name__)
-    raise _UnknownError
+    if kind is types.MethodType:
+        return (kind, _of_value(value.__func__, walk), _of_value(value.__self__, walk))
+    return _of_object(value, walk)

@@ -19,7 +19,7 @@ from ensemble._compile.machine_code import Code, assembled, code_of
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._typing import Array
 
-__all__ = ["ELEMENTWISE", "MULTIPLY", "PRODUCTS", "Groups", "groups_of"]
+__all__ = ["ELEMENTWISE", "MULTIPLY", "PRODUCTS", "Groups", "groups_of", "sums_of"]
 
 SUMS = ("add", "subtract")
 
@@ -27,6 +27,9 @@ ODD = frozenset(("asin", "asinh", "atan", "atanh", "sin", "sinh", "tan", "tanh")
 """Functions with ``f(-x) = -f(x)`` to the bit."""
 
 ELEMENTWISE, LINEAR, PRODUCTS, MULTIPLY = 0, 1, 2, 3
+
+LONG = 8
+"""Terms of a long sum."""
 
 COLUMNS = 12
 """Entries of a group in the table: kind, nodes, first slot, operands or terms, address, and places of operands."""
@@ -50,6 +53,14 @@ class Groups(NamedTuple):
     """Nodes of the largest group."""
     codes: tuple[Code, ...]
     """The machine code, which is held."""
+
+
+def sums_of(groups: Groups) -> float:
+    """How many of the operations, of 1, are in sums of `LONG` terms or more."""
+    kinds, nodes, terms = groups.table[:, 0], groups.table[:, 1], groups.table[:, 3]
+    sums = (kinds == LINEAR) | (kinds == PRODUCTS)
+    counts = nodes * np.where(sums, terms, 1)
+    return float(counts[sums & (terms >= LONG)].sum() / max(counts.sum(), 1))
 
 
 # --- nodes to groups

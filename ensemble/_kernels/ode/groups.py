@@ -113,11 +113,39 @@ def linear_of_one(slots, index, coefficients, row):
 
 
 @inner
+def linear_of_four(slots, index, coefficients, row, w, s, j, lanes):
+    """Sums `j` to `j` + 3 of a group with the same slots in all sums, in registers; samples from `s` on."""
+    m, out, length, offset, place = row[1], row[2] * w, row[3], row[7], row[8]
+    at = out + j * w + s
+    a, b = load(slots, at, lanes), load(slots, at + w, lanes)
+    c, d = load(slots, at + 2 * w, lanes), load(slots, at + 3 * w, lanes)
+    for k in range(length):
+        x, p = load(slots, index[offset + k * m] * w + s, lanes), place + k * m + j
+        a = a + splat(coefficients[p], slots, lanes) * x
+        b = b + splat(coefficients[p + 1], slots, lanes) * x
+        c = c + splat(coefficients[p + 2], slots, lanes) * x
+        d = d + splat(coefficients[p + 3], slots, lanes) * x
+    store(slots, at, a)
+    store(slots, at + w, b)
+    store(slots, at + 2 * w, c)
+    store(slots, at + 3 * w, d)
+
+
+@inner
 def linear(slots, index, coefficients, row, w):
     """Sums of products of numbers and slots, samples in packed instructions."""
     m, out, length, offset, place = row[1], row[2] * w, row[3], row[7], row[8]
     begin_sums(slots, index, row, w)
-    for j in range(m):
+    done = m // 4 * 4 if row[9] > 0 and w % 8 == 0 else 0
+    for j in range(0, done, 4):
+        first = 0
+        while first + 32 <= w:
+            linear_of_four(slots, index, coefficients, row, w, first, j, 32)
+            first += 32
+        while first < w:
+            linear_of_four(slots, index, coefficients, row, w, first, j, 8)
+            first += 8
+    for j in range(done, m):
         s = 0
         while s + 32 <= w:
             wide = load(slots, out + j * w + s, 32)

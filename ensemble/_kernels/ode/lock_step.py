@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.numba import compiled, empty, prange, threads_for
+from ensemble._compile.numba import SMALL, compiled, empty, prange
+from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._typing import Array
 
-__all__ = ["mean_square", "stage_sum"]
+__all__ = ["mean_square", "pair_squares", "stage_sum", "threads_of"]
 
 TILE = 64
 """Samples of which a thread sums errors at a time."""
+
+
+def threads_of(n_values: int) -> int:
+    """Threads of a loop over so many numbers: the calling one, where others would take longer to start."""
+    return ONE_THREAD if n_values <= SMALL else ALL_THREADS
 
 
 def stage_sum(base: Array, stages: Array, weights: Array, scale: Array) -> Array:
@@ -20,8 +26,7 @@ def stage_sum(base: Array, stages: Array, weights: Array, scale: Array) -> Array
     weight and one more, and writes one.
     """
     out = empty(base.shape, base.dtype)
-    with threads_for(base.size):
-        _stage_sum_rows(base, stages, weights, scale, out)
+    _stage_sum_rows(base, stages, weights, scale, out, threads=threads_of(base.size))
     return out
 
 
@@ -48,8 +53,7 @@ def mean_square(values: Array, before: Array, after: Array, rtol: Array, atol: A
     The first three have shape (n, S), `rtol` (S,), `atol` (1 or n, S). Reads three arrays.
     """
     out = np.zeros(values.shape[1], values.dtype)
-    with threads_for(values.size):
-        _sum_squares(values, before, after, rtol, atol, out)
+    _sum_squares(values, before, after, rtol, atol, out, threads=threads_of(values.size))
     return out * (1.0 / values.shape[0])
 
 
@@ -66,3 +70,34 @@ def _sum_squares(values, before, after, rtol, atol, out):
                 largest = a if (a > b) | (a != a) else b
                 quotient = values[i, s] / (bound[s] + rtol[s] * largest)
                 out[s] += quotient * quotient
+
+
+def pair_squares(
+    stages: Array, weights: Array, h: Array, before: Array, after: Array, rtol: Array, atol: Array
+) -> Array:  # fmt: skip
+    """The `mean_square` of each error ``h (weights[e, 0] stages[0] + ...)`` of a pair, shape (n_errors, S)."""
+    out = np.zeros((weights.shape[0], h.size), stages.dtype)
+    _pair_squares(stages, weights, h, before, after, rtol, atol, out, threads=threads_of(stages.size))
+    return out * (1.0 / before.shape[0])
+
+
+@compiled
+def _pair_squares(stages, weights, h, before, after, rtol, atol, out):
+    n_tiles, varying = (h.size + TILE - 1) // TILE, atol.shape[0] > 1
+    for tile in prange(n_tiles):
+        first = np.int64(tile) * TILE
+        last = min(first + TILE, h.size)
+        sums = np.empty(TILE, stages.dtype)
+        for e in range(weights.shape[0]):
+            for i in range(before.shape[0]):
+                for s in range(first, last):
+                    sums[s - first] = stages[0, i, s] * weights[e, 0]
+                for j in range(1, weights.shape[1]):
+                    for s in range(first, last):
+                        sums[s - first] += stages[j, i, s] * weights[e, j]
+                bound = atol[i if varying else 0]
+                for s in range(first, last):
+                    a, b = abs(before[i, s]), abs(after[i, s])
+                    largest = a if (a > b) | (a != a) else b
+                    quotient = h[s] * sums[s - first] / (bound[s] + rtol[s] * largest)
+                    out[e, s] += quotient * quotient
