@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ensemble._command.running_options import add_failed
+
 __all__ = ["BACKENDS", "LIMITERS", "add_diffusion", "add_gbees", "add_ode", "add_study"]
 
 SAMPLERS = ("sobol", "monte-carlo")
@@ -323,6 +325,7 @@ def add_resume(commands: Any) -> None:
     add("--target", type=target, metavar="OUTPUT=X", help="as of run (default: that of the run)")
     add_outputs(add)
     add("--force", action="store_true", help="continue although the model's source has changed")
+    add_failed(add)
     add_execution(add)
     parser.set_defaults(run=command("study.resume"))
 

@@ -48,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
         "seed": stored["seed"],
         "sampler": sampler_of(stored),
         "outputs": outputs,
+        "retry_failed": options.failed,
     }
     if origin.target is not None and options.samples is None:
         chosen |= {"n": "auto", "target": dict([origin.target])}

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from ensemble import uq
+from ensemble.uq.study.failures import Failures, failures_by_reason
+from ensemble.uq.study.table import failure_lines
 
 __all__ = ["run"]
 
@@ -29,9 +31,19 @@ def run(options: argparse.Namespace) -> int:
         "seed": store.manifest.get("seed"),
         "outputs": {name: described(store, name) for name in store.outputs},
         "reasons": {str(k): text for k, text in list(store.reasons().items())[:20]},
+        "failures": {reason: counts._asdict() for reason, counts in failures_of(store, failed).items()},
+        "run_again": len(store.earlier_reasons()),
     }
     options.output.print(json.dumps(found) if options.json else as_text(found))
     return 1 if found["pending"] or found["failed"] else 0
+
+
+def failures_of(store: uq.Store, failed: np.ndarray) -> dict[str, Failures]:
+    """How many samples failed by reason, and how many of those succeeded when they were run again."""
+    reasons = store.reasons()
+    return failures_by_reason(
+        {int(i): reasons.get(int(i), "") for i in np.flatnonzero(failed)}, store.earlier_reasons()
+    )
 
 
 def described(store: uq.Store, name: str) -> dict[str, Any]:
@@ -53,6 +65,12 @@ def as_text(found: dict[str, Any]) -> str:
         unit = f", {o['units']}" if "units" in o else ""
         lines.append(f"  output    {name}, shape {tuple(o['shape'])}{over}, {o['dtype']}{unit}")
     lines += [f"  sample {k} failed: {text}" for k, text in list(found["reasons"].items())[:3]]
+    if found["failures"]:
+        lines.append("  failures by reason:")
+        counted = {reason: Failures(**counts) for reason, counts in found["failures"].items()}
+        lines += [f"    {line}" for line in failure_lines(counted)]
+    if found["failed"]:
+        lines.append(f"  run the failed samples again: ensemble resume --failed {found['store']}")
     if found["pending"]:
         lines.append(f"  {found['pending']:,} pending: ensemble resume {found['store']}")
     return "\n".join(lines)

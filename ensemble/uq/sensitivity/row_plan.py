@@ -112,6 +112,7 @@ def run_rows(
     on_failure: str | None,
     store: str | PathLike[str] | None,
     resume: bool | str,
+    retry_failed: bool,
     progress: bool,
     executor: Any,
     outputs: Outputs | None,
@@ -125,7 +126,7 @@ def run_rows(
     def make_study() -> RowPlan:
         return RowPlan(
             inputs, n, sampler=sampler, analysis=analysis, seed=seed, ensemble_size=size, store=store, resume=resume,
-            model=model, function=function, outputs=outputs,
+            retry_failed=retry_failed, model=model, function=function, outputs=outputs,
         )  # fmt: skip
 
     return carried_out(

@@ -33,6 +33,7 @@ def shapley_effects(
     on_failure: str | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
+    retry_failed: bool = False,
     progress: bool = True,
     executor: Any = None,
     level: float = 0.95,
@@ -109,6 +110,6 @@ def shapley_effects(
     effects: ShapleyEffects = run_rows(
         model, inputs, integer(n, function, "n", minimum=2), rows, analysis, function=function, seed=seed,
         ensemble_size=ensemble_size, backend=backend, on_failure=on_failure, store=store, resume=resume,
-        progress=progress, executor=executor, outputs=outputs,
+        retry_failed=retry_failed, progress=progress, executor=executor, outputs=outputs,
     )  # fmt: skip
     return effects

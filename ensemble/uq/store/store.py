@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,8 @@ class Store:
         found = examined(self.outputs, in_journal, self._checksums, whole=lock is not None, axes=axes)
         self._damaged_columns = found.columns
         reasons = {} if found.reasons_lost else compaction.read_reasons(self._private)
-        self._index.add_compacted(found.done, found.failed, reasons)
+        earlier = compaction.read_earlier(self._private)
+        self._index.add_compacted(found.done, found.failed, reasons, earlier)
         if found.problems:
             self._tell_damage(found)
         if journal.torn is not None and lock is not None:
@@ -342,6 +343,9 @@ class Store:
         outputs: Mapping[str, np.ndarray],
         failed: np.ndarray | None = None,
         reasons: Mapping[int, str] | None = None,
+        *,
+        again: bool = False,
+        earlier: Mapping[int, Sequence[str]] | None = None,
     ) -> None:
         """Store one finished group.
 
@@ -356,6 +360,11 @@ class Store:
             Samples without a result; what `outputs` holds for them is replaced by NaN (0, False).
         reasons : dict of int to str, optional
             Why a sample failed, by id.
+        again : bool
+            Also take samples that are stored as failed: they were run again, and what they gave now takes the place of
+            the failure, whose reason `earlier_reasons` keeps.
+        earlier : dict of int to list of str, optional
+            Why attempts failed that came before this one and are not stored, by id.
 
         Raises
         ------
@@ -365,15 +374,27 @@ class Store:
             If the record cannot be written, as on a full disk: the journal then is as it was before.
         """
         self._require_writable("Store.append")
-        group = group_checked(ids, outputs, failed, reasons, self.outputs, self._index.done)
+        stored = self._index.done & ~self._index.failed if again else self._index.done
+        group = group_checked(ids, outputs, failed, reasons, self.outputs, stored)
+        before = self._earlier_of(group.ids, earlier or {}) if again or earlier else {}
         with Writing("Store.append", self.path, "Nothing stored is lost: free space, then resume."):
             self._accept()
-            record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons)
+            record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons, before)
         if group.outputs and not self.outputs:
             self._add_outputs(record.layout.outputs)
-        self._index.add(Group(record, group.ids, group.failed, group.reasons), group.places)
+        self._index.add(Group(record, group.ids, group.failed, group.reasons, before), group.places)
         if time.monotonic() - self._synced >= self._sync_seconds:
             self._sync()
+
+    def _earlier_of(self, ids: np.ndarray, added: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
+        """Why all attempts failed that come before those of a group, by id; only of samples that had some."""
+        index, found = self._index, {}
+        for i in ids.tolist():
+            stored = [index.reasons.get(i, "")] if index.done[i] else []
+            texts = [*index.earlier.get(i, []), *stored, *added.get(i, [])]
+            if texts:
+                found[i] = texts
+        return found
 
     def done(self) -> np.ndarray:
         """Which samples are stored, bool (n,)."""
@@ -386,6 +407,10 @@ class Store:
     def reasons(self) -> dict[int, str]:
         """Why samples failed, by id, in order of ids."""
         return dict(sorted(self._index.reasons.items()))
+
+    def earlier_reasons(self) -> dict[int, list[str]]:
+        """Why the attempts before the last one failed, of samples that were run more than once, by id."""
+        return {i: list(texts) for i, texts in sorted(self._index.earlier.items())}
 
     def read(self, name: str, ids: Any) -> np.ndarray:
         """Output `name` of the stored samples `ids`, (\\*shape, len(ids)); NaN (0, False) for those that failed."""

@@ -116,7 +116,7 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
         text = f"propagate: {len(ids)} of {n} samples of a group failed ({samples_text(ids)}; {reasons[min(reasons)]})."
         cause = errors.get(min(reasons))
         raise SampleError(f"{text} on_failure='mask' leaves them out, 'retry' runs each alone.") from cause
-    outcome = Outcome(outputs, failed, reasons, by_value)
+    outcome = Outcome(outputs, failed, reasons, non_finite=by_value)
     if len(errors) == n and len({reason_of(error) for error in errors.values()}) == 1:
         outcome.error, outcome.alike = kept(errors[0]), reason_of(errors[0])
     return outcome
@@ -158,8 +158,11 @@ def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outco
     outputs = {name: array.copy() for name, array in first.outputs.items()}
     failed, reasons, by_value = first.failed.copy(), dict(first.reasons), set(first.non_finite)
     n, alike, error = samples.n_samples, set[str](), first.error
+    earlier: dict[int, list[str]] = {}
     for place in np.flatnonzero(first.failed):
         alone = _call(model, samples.take(np.array([place])), "retry")
+        if not first.raised:  # of a call that raised as a whole nothing is known of one sample
+            earlier[int(place)] = [first.reasons[int(place)]]
         alike.add(alone.alike)
         error = error or alone.error
         by_value.discard(int(place))
@@ -176,7 +179,8 @@ def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outco
             reasons.pop(int(place))
     same = alike.pop() if failed.all() and len(alike) == 1 else ""
     memory = first.out_of_memory
-    return Outcome(outputs, failed, reasons, by_value, out_of_memory=memory, alike=same, error=error if same else None)
+    error = error if same else None
+    return Outcome(outputs, failed, reasons, earlier, by_value, out_of_memory=memory, alike=same, error=error)
 
 
 def _copy(alone: dict[str, np.ndarray], outputs: dict[str, np.ndarray], place: int) -> None:

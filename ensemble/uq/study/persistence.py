@@ -21,7 +21,7 @@ from ensemble.uq.study.dataset import check_axes
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import is_independent
 
-__all__ = ["declared_outputs", "discard", "manifest_of", "opened", "stored_manifest"]
+__all__ = ["check_retry", "declared_outputs", "discard", "manifest_of", "opened", "stored_manifest"]
 
 
 def stored_manifest(store: str | PathLike[str] | None, resume: bool | str, function: str) -> dict[str, Any] | None:
@@ -35,6 +35,14 @@ def stored_manifest(store: str | PathLike[str] | None, resume: bool | str, funct
     if not resume or killed_at_once(folder):
         return None
     return Store.stored_manifest(store)
+
+
+def check_retry(retry_failed: Any, resume: bool | str, function: str) -> None:
+    """Raise unless `retry_failed` is a bool, and True only where a study is resumed."""
+    if not isinstance(retry_failed, bool | np.bool_):
+        raise TypeError(message(function, "retry_failed", "be True or False", repr(retry_failed)))
+    advice = "Failed samples are those of a store. on_failure='retry' runs each once more at once."
+    require(not retry_failed or bool(resume), function, "retry_failed", "go with resume=True", f"{resume=}", advice)
 
 
 def killed_at_once(folder: Path) -> bool:

@@ -154,6 +154,7 @@ def propagate(
     on_failure: str | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
+    retry_failed: bool = False,
     progress: bool = True,
     executor: Any = None,
     keep: str | None = None,
@@ -204,6 +205,9 @@ def propagate(
         Go on with the study in `store`, also with more samples, another ensemble size or executor. Inputs, sampler,
         seed and the source of the model must be those of the study; "force" lets the source differ. A study never
         shrinks: a smaller `n` than the stored one means the stored one. Samples of lost or damaged files run again.
+    retry_failed : bool
+        With `resume`: run the samples again that have failed. What they give now takes the place of the failure; a
+        sample counts as failed until then. The store and the result keep the reasons of earlier attempts.
     progress : bool
         Show a bar on a terminal, elsewhere a line every five seconds.
     executor : optional
@@ -264,6 +268,7 @@ def propagate(
             keep=keep,
             store=store,
             resume=resume,
+            retry_failed=retry_failed,
             model=model,
             outputs=outputs,
             function="propagate",
@@ -276,7 +281,7 @@ def propagate(
         executor=executor, seconds=seconds, target=goal,
         arguments={
             "inputs": inputs, "n": n, "ensemble_size": ensemble_size, "sampler": sampler, "seed": seed,
-            "group_by": group_by, "store": store, "resume": resume, "keep": keep, "target": target, "max_n": max_n,
+            "group_by": group_by, "store": store, "resume": resume, "retry_failed": retry_failed, "keep": keep, "target": target, "max_n": max_n,
             "max_seconds": max_seconds, "outputs": outputs,
         },
     )  # fmt: skip
