@@ -18,6 +18,12 @@ def tip(x):
     if not os.path.exists("licence"):
         x.fail(x.load > 1.2, "no licence")
     return {"tip": x.load / x.stiffness}
+
+@en.vectorize
+def hangs(s):
+    while s.load > 1.4:
+        pass
+    return s.load
 """
 
 
@@ -53,3 +59,106 @@ def test_failed_samples_run_again_from_the_shell(folder, capsys):
     ensemble(capsys, "run", "model.py:tip", "-n", 64, "--store", "calm.zarr", "--quiet")
     printed = [ensemble(capsys, "stats", store)[1].splitlines()[2:] for store in ("run.zarr", "calm.zarr")]
     assert [line for line in printed[0] if "run again" not in line] == printed[1]
+
+
+@pytest.mark.parametrize("where", ["option", "table"])
+def test_a_sample_that_hangs_is_ended_from_the_shell(folder, capsys, where):
+    option = ["--sample-seconds", "0.2"] if where == "option" else ["-c", "study.toml"]
+    inputs = '[inputs]\nload = {distribution = "norm", loc = 1.0, scale = 0.2}\n'
+    (folder / "study.toml").write_text(f"[study]\nsample_seconds = 0.2\n{inputs}")
+    given = ["run", "model.py:hangs", "-n", 64, "--ensemble-size", 64, "--json", "--quiet", *option]
+    status, out, _ = ensemble(capsys, *given)
+    found = json.loads(out)
+    assert status == 1 and found["failed"] > 0
+    assert list(found["failures"]) == ["TimeLimit: it ran longer than sample_seconds=0.2"]
+    status, _, err = ensemble(capsys, "run", "model.py:hangs", "--sample-seconds", "0")
+    assert status == 2 and "must be a number of seconds above zero; got '0'" in err
+
+
+STUDY = """
+[study]
+n = 16
+ensemble_size = 8
+
+[inputs]
+load = {distribution = "norm", loc = 1.0, scale = 0.2}
+
+[program]
+command = "./go.sh {{load:.3f}}"
+template = "template"
+keep = "none"
+
+[program.outputs]
+load = "out.txt"
+twice = {function = "post.py:twice"}
+rounded = {file = "out.csv", column = "v", row = 0}
+"""
+
+
+@pytest.fixture
+def program(folder):
+    """A template, and a function that reads."""
+    (folder / "template").mkdir()
+    (folder / "template" / "go.sh").write_text(
+        "#!/bin/sh\necho {{load}} > out.txt; printf 'u,v\\n0,%s\\n' $1 > out.csv\n"
+    )
+    (folder / "template" / "go.sh").chmod(0o755)
+    (folder / "post.py").write_text("def twice(folder):\n    return 2.0 * float((folder / 'out.txt').read_text())\n")
+    (folder / "study.toml").write_text(STUDY)
+    (folder / "inputs.toml").write_text(STUDY.partition("[program]")[0])
+    return folder
+
+
+BY_OPTIONS = ["--command", "./go.sh {{load:.3f}}", "--template", "template", "--read", "load=out.txt",
+              "--read", "rounded=out.csv:v", "-c", "inputs.toml", "--keep", "none"]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [["-c", "study.toml"], BY_OPTIONS], ids=["table", "options"])
+def test_a_program_runs_from_the_shell_and_is_resumed(program, capsys, given):
+    status, out, _ = ensemble(capsys, "run", *given, "--store", "run.zarr", "--json", "--quiet")
+    found = json.loads(out)
+    assert status == 0 and found["failed"] == 0 and found["n"] == 16
+    assert abs(found["outputs"]["load"]["mean"] - 1.0) < 0.05
+    status, out, err = ensemble(capsys, "resume", "run.zarr", "-n", 32, "--json", "--quiet")
+    assert (status, err) == (0, "") and json.loads(out)["done"] == 32
+    (program / "template" / "more.txt").write_text("")
+    status, _, err = ensemble(capsys, "resume", "run.zarr", "-n", 64, "--quiet")
+    assert status == 2 and "template/more.txt" in err and "Nothing of it has run" in err
+
+
+@pytest.mark.parametrize(
+    "given, text",
+    [
+        (["--command", "a", "-c", "inputs.toml"], "--command must stand beside --read NAME=FILE"),
+        (["--read", "y=y.txt", "-c", "inputs.toml"], "--read must stand beside --command; got no command"),
+        (["--command", "a", "--read", "y=y.txt"], "-c must name a TOML file with the inputs of the program"),
+        (["model.py:tip", "--command", "a", "--read", "y=y"], "--command must stand without FILE.py:FUNCTION"),
+        (["-c", "inputs.toml"], "the model must be FILE.py:FUNCTION, --command or a table [program]; got none"),
+        (["--command", "a", "--read", "y"], "must be NAME=FILE"),
+    ],
+)
+def test_options_of_programs_are_checked(program, capsys, given, text):
+    status, _, err = ensemble(capsys, "run", *given)
+    assert status == 2 and text in err
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        ('keep = "none"', "program: Program: keep must be one of"),
+        ('template = "template"', "program: Program: template must be a folder"),
+        ('load = "out.txt"', "outputs.load must be the name of a file or a table; got 3"),
+    ],
+)
+def test_a_table_of_a_program_is_checked(program, capsys, change, text):
+    wrong = {"keep": 'keep = "some"', "template": 'template = "none"', "load": "load = 3"}[change.split()[0]]
+    (program / "study.toml").write_text(STUDY.replace(change, wrong))
+    status, _, err = ensemble(capsys, "run", "-c", "study.toml")
+    assert status == 2 and text in err
+
+
+def test_a_store_that_names_a_program_runs_nothing_of_another_user(program, capsys, monkeypatch):
+    ensemble(capsys, "run", *BY_OPTIONS, "--store", "run.zarr", "--quiet")
+    monkeypatch.setenv("XDG_STATE_HOME", str(program / "other"))
+    status, _, err = ensemble(capsys, "resume", "run.zarr", "-n", 32, "--quiet")
+    assert status == 2 and "Nothing of it has run" in err and "--command ./go.sh" in err

@@ -11,6 +11,8 @@ from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.vector import Vector
+from ensemble.uq.runs.program import Program, RunFailedError
+from ensemble.uq.runs.readers import FromFile
 from ensemble.uq.samplers.latin_hypercube import LatinHypercube
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.points import Points
@@ -38,6 +40,7 @@ __all__ = [
     "AlgorithmError",
     "Categorical",
     "ChaosExpansion",
+    "FromFile",
     "Gauss",
     "Group",
     "Halton",
@@ -54,6 +57,8 @@ __all__ = [
     "Plan",
     "Points",
     "Probability",
+    "Program",
+    "RunFailedError",
     "SampleError",
     "Sampler",
     "ShapleyEffects",

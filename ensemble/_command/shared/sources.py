@@ -90,12 +90,12 @@ def reject_unknown(where: Path | str, table: dict[str, Any], known: set[str]) ->
 
 
 def python_files_of(path: Path) -> list[Path]:
-    """The Python files whose objects a TOML file names, ``{object = "FILE.py:NAME"}``, without running them."""
+    """The Python files that a TOML file names, by ``object = "FILE.py:NAME"`` or ``function``, without running them."""
     found: list[Path] = []
 
     def visit(entry: Any) -> None:
         for key, value in entry.items() if isinstance(entry, dict) else enumerate(entry):
-            if key == "object" and isinstance(value, str):
+            if key in ("object", "function") and isinstance(value, str):
                 found.append(path.parent / value.partition(":")[0])
             elif isinstance(value, (dict, list)):
                 visit(value)

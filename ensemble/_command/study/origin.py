@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ensemble._command.shared.sources import python_files_of
+from ensemble._command.shared.sources import python_files_of, toml_table
+from ensemble._command.study.program import template_files
 from ensemble._files import write_whole
 from ensemble.uq.store.store import PRIVATE
 
@@ -29,13 +30,17 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class Origin:
-    """The model as FILE.py:FUNCTION and the TOML file of the inputs, both with absolute paths, and options."""
+    """The model as FILE.py:FUNCTION and the TOML file of the inputs, both with absolute paths, and options.
+
+    The model is empty where it is a program: that of options, `program`, or of the TOML file.
+    """
 
     model: str
     config: str | None
     target: tuple[str, float] | None = None
     coordinates: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
+    program: dict[str, Any] | None = None
 
     @classmethod
     def of(
@@ -45,11 +50,13 @@ class Origin:
         target: tuple[str, float] | None = None,
         coordinates: Sequence[str] = (),
         units: Sequence[str] = (),
+        program: dict[str, Any] | None = None,
     ) -> Origin:
         """The origin that the command's arguments name."""
         path, _, name = model.partition(":")
         place = None if config is None else str(config.resolve())
-        return cls(f"{Path(path).resolve()}:{name}", place, target, tuple(coordinates), tuple(units))
+        place_of_model = f"{Path(path).resolve()}:{name}" if model else ""
+        return cls(place_of_model, place, target, tuple(coordinates), tuple(units), program)
 
     @classmethod
     def read(cls, store: Path) -> Origin | None:
@@ -62,7 +69,10 @@ class Origin:
             config = None if found["config"] is None else str(found["config"])
             goal = None if target is None else (str(target[0]), float(target[1]))
             said = (tuple(map(str, found.get(key, ()))) for key in ("coordinates", "units"))
-            return cls(str(found["model"]), config, goal, *said)
+            program = found.get("program")
+            if program is not None and not isinstance(program, dict):
+                raise ValueError("program is no table")
+            return cls(str(found["model"]), config, goal, *said, program)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file_of(store)} must hold a model and a config; got {error!r}.") from None
 
@@ -76,9 +86,13 @@ class Origin:
 
     def files(self) -> list[Path]:
         """The files that are run or read: of the model, of the inputs, and those of objects that the inputs name."""
-        files = [Path(self.model.rpartition(":")[0])]
+        files = [Path(self.model.rpartition(":")[0])] if self.model else []
         if self.config is not None:
-            files += [Path(self.config), *python_files_of(Path(self.config))]
+            path = Path(self.config)
+            files += [path, *python_files_of(path)]
+            table = toml_table(path).get("program")
+            files += template_files(table, path.parent) if isinstance(table, dict) and not self.model else []
+        files += template_files(self.program, Path()) if self.program is not None else []
         return list(dict.fromkeys(files))
 
     def is_own(self, store: Path) -> bool:

@@ -7,11 +7,13 @@ import json
 from typing import Any
 
 from ensemble import uq
+from ensemble._command.running_options import LIMITS
 from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.shared.sources import raised_in
-from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
+from ensemble._command.study.configuration import model_and_study
 from ensemble._command.study.declared import outputs_of_study
 from ensemble._command.study.origin import Origin
+from ensemble._command.study.program import program_options
 from ensemble._command.study.report import as_json
 from ensemble._progress import say
 from ensemble.uq.inputs.samples import UnknownInputError
@@ -30,16 +32,13 @@ DEFAULTS = {"n": 1024, "sampler": "sobol", "seed": 1, "ensemble_size": "auto"}
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble run``."""
     require_one_process(ADVICE)
-    model = model_of(options.model)
-    study: dict[str, Any] = {}
-    if options.config is not None:
-        study, inputs = read_configuration(options.config)
-    else:
-        inputs = inputs_from_python(options.model)
+    program = program_options(options)
+    model, study, inputs = model_and_study(options.model, options.config, program)
+    options.model = options.model or ""
     said = {
         "n": options.samples, "sampler": options.sampler, "seed": options.seed,
         "ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
-        "workers": options.workers,
+        "workers": options.workers, **{name: getattr(options, name) for name in LIMITS},
     }  # fmt: skip
     if options.target is not None:
         if options.samples is not None:
@@ -51,9 +50,8 @@ def run(options: argparse.Namespace) -> int:
         if uq.Store.exists(options.store):
             seen = f"a study at {options.store}"
             raise ValueError(f"--store must be a new folder; got {seen}. Go on with: ensemble resume {options.store}")
-        Origin.of(options.model, options.config, options.target, options.coordinates, options.units).write(
-            options.store
-        )
+        said_of_outputs = (options.coordinates, options.units)
+        Origin.of(options.model, options.config, options.target, *said_of_outputs, program).write(options.store)
     return carry_out(model, inputs, chosen, options, resume=False)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import message, positive, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import SensitivityIndices
 from ensemble.uq.sensitivity.row_sums import RowSums
@@ -113,6 +113,7 @@ def run_rows(
     store: str | PathLike[str] | None,
     resume: bool | str,
     retry_failed: bool,
+    sample_seconds: float | None,
     progress: bool,
     executor: Any,
     outputs: Outputs | None,
@@ -121,6 +122,7 @@ def run_rows(
     own = "input" in getattr(outputs, "coordinates", ())
     advice = "Give the axis another name."
     require(not own, function, "names of axes", "differ from the axis of the inputs", "'input'", advice)
+    limit = None if sample_seconds is None else positive(sample_seconds, function, "sample_seconds")
     size = checked_size(function, model, ensemble_size, on_failure, backend)
 
     def make_study() -> RowPlan:
@@ -131,5 +133,5 @@ def run_rows(
 
     return carried_out(
         make_study, model, auto=ensemble_size == "auto", on_failure=on_failure, backend=backend, progress=progress,
-        executor=executor,
+        executor=executor, sample_seconds=limit,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import traceback
@@ -29,6 +30,7 @@ from ensemble.uq.study.outputs import (
     named_outputs,
     non_finite,
 )
+from ensemble.uq.study.sample_clock import UNKNOWN, running_clock
 
 __all__ = ["SampleError", "evaluate"]
 
@@ -70,6 +72,8 @@ def evaluate(
 def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome:
     n = samples.n_samples
     samples.failures.clear()
+    if (clock := running_clock.get()) is not None:
+        clock.begin(0 if n == 1 else UNKNOWN, n)
     try:
         with numbered_samples(samples.ids), watched(sys._getframe()) as watch:
             returned = model(samples)
@@ -141,7 +145,8 @@ def _raise_where_alone_too(model: Callable[[Any], Any], samples: Any, raised: st
     tried = [samples.take(np.array([place])) for place in sorted({0, last // 2, last})]
     for one in tried if proof is True else [*tried, proof]:
         try:
-            _call(model, one, "raise")
+            with standing_at(UNKNOWN):
+                _call(model, one, "raise")
         except Exception as found:
             if type(found).__qualname__ != raised:
                 return
@@ -160,7 +165,8 @@ def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outco
     n, alike, error = samples.n_samples, set[str](), first.error
     earlier: dict[int, list[str]] = {}
     for place in np.flatnonzero(first.failed):
-        alone = _call(model, samples.take(np.array([place])), "retry")
+        with standing_at(int(place)):
+            alone = _call(model, samples.take(np.array([place])), "retry")
         if not first.raised:  # of a call that raised as a whole nothing is known of one sample
             earlier[int(place)] = [first.reasons[int(place)]]
         alike.add(alone.alike)
@@ -181,6 +187,12 @@ def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outco
     memory = first.out_of_memory
     error = error if same else None
     return Outcome(outputs, failed, reasons, earlier, by_value, out_of_memory=memory, alike=same, error=error)
+
+
+def standing_at(place: int) -> contextlib.AbstractContextManager[None]:
+    """Calls of one sample inside are of the sample at `place` of the group, for a time limit."""
+    clock = running_clock.get()
+    return contextlib.nullcontext() if clock is None else clock.at(place)
 
 
 def _copy(alone: dict[str, np.ndarray], outputs: dict[str, np.ndarray], place: int) -> None:

@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 __all__ = ["Failures", "failures_by_reason", "kind_of_reason"]
 
-NUMBERS = re.compile(r"(?<![A-Za-z_])[-+]?(?:0x[0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)")
+EXIT_CODE = r"(?<!exit code )(?<!exit code \d)(?<!exit code \d\d)"
+"""Exit codes tell faults apart: they stay."""
+
+NUMBERS = re.compile(rf"(?<![A-Za-z_]){EXIT_CODE}[-+]?(?:0x[0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)")
 
 LONGEST = 160
 """Characters of a reason that tell its kind."""

@@ -70,6 +70,8 @@ class Outcome:
     non_finite: set[int] = field(default_factory=set)
     """Places that failed because a value is not finite, and for nothing else."""
     seconds: float = 0.0
+    late: int | None = None
+    """The place of the sample during which the call was ended, -1 where it is unknown; None of one that has ended."""
     out_of_memory: bool = False
     raised: str = ""
     """The type of the exception of the call."""

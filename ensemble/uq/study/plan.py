@@ -88,6 +88,9 @@ class Plan:
         self.inputs, self.model = inputs, model
         check_retry(retry_failed, resume, function)
         stored = stored_manifest(store, resume, function)
+        check_model_inputs = getattr(model, "check_inputs", None)
+        if callable(check_model_inputs):
+            check_model_inputs(inputs.names)
         self.declared = declared_outputs(outputs, stored, inputs.names, function)
         wanted = n
         if stored is not None and n is not None:

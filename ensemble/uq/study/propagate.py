@@ -1,4 +1,7 @@
-"""`propagate` and `plan`: uncertain inputs through a model, group by group."""
+"""`propagate`: uncertain inputs through a model, group by group.
+
+Longer than 400 lines: a third of it is the docstring of one function.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
 
 from ensemble._backend import prototype
-from ensemble._check import integer, kind_of, message, one_of, positive
+from ensemble._check import integer, kind_of, message, one_of, positive, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.ensemble_size import choose_ensemble_size
@@ -33,6 +37,9 @@ __all__ = ["propagate"]
 
 SIZE_BEFORE_TIMING = 32
 
+SECONDS_TO_FINISH, SHARE_TO_FINISH = 1.0, 0.1
+"""What groups that run at the end of `max_seconds` have for it: seconds, or a share of that time."""
+
 
 class Serial:
     """Groups one after the other in this process."""
@@ -43,6 +50,7 @@ class Serial:
         self.model, self.on_failure, self.backend = model, on_failure, backend
         self.probe: Any = False
         self.ends_alike = False
+        self.ends_at = math.inf  # a call in this thread ends by itself
 
     def run(self, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
         """Outcomes in the order of the groups."""
@@ -99,16 +107,17 @@ class StudyRun:
 
     def timed(self, group: Group) -> Outcome | None:
         """Run one group now; None where it does not fit into memory or its worker died."""
-        whole = None
+        whole, late = None, False
         try:
             for done, outcome in self.runner.run(iter([group])):
                 if outcome.out_of_memory and not outcome.outputs:
                     return None
                 self.keep(done, outcome)
+                late = late or outcome.late is not None
                 whole = outcome if done is group else whole
         except MemoryError:
             return None
-        return whole
+        return replace(whole or Outcome({}, np.ones(group.n_samples, bool)), seconds=math.inf) if late else whole
 
     def run(self) -> None:
         """All pending groups."""
@@ -155,6 +164,7 @@ def propagate(
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     retry_failed: bool = False,
+    sample_seconds: float | None = None,
     progress: bool = True,
     executor: Any = None,
     keep: str | None = None,
@@ -217,6 +227,13 @@ def propagate(
         that break as a whole. A group during which workers died three times has failed. ``distributed.groups(comm, 4)``
         runs each group on four ranks of MPI: `model` then takes a communicator, too, and every rank calls `propagate`
         and gets the result.
+    sample_seconds : float, s, optional
+        Time after which a sample is ended and marked as failed. A call of k samples has k times as long; where it is
+        ended, its samples run again, each alone, and count from then on. In a model of `vectorize` each sample has its
+        own time in every group. With a number of processes, the process is killed with what it has started; elsewhere
+        the call runs in a thread, whose processes are killed and whose Python code is ended. Compiled code and sleeping
+        threads cannot be ended: they go on, what they give is dropped, and the reason names that. A sample that was
+        late and succeeds when it runs again, with "retry" or `retry_failed`, has not failed. Default: no limit.
     keep : {None, "all", "statistics"}
         Whether the result has every sample, or moments and histograms alone. None: all, unless they take above 1 GiB.
         Samples with weights are kept always.
@@ -225,8 +242,10 @@ def propagate(
         absolute, ``rtol * max|mean| + atol``; of an array the widest entry counts.
     max_n : int, optional
         Most samples of ``n="auto"``; default 1,048,576.
-    max_seconds : float, optional
-        No group begins after that time; the result has what was done.
+    max_seconds : float, s, optional
+        No group begins after that time; the result has what was done. Groups that run then have another tenth of that
+        time, at least a second, and are given up after it: their samples are pending. What ends them is as for
+        `sample_seconds`. Groups of `distributed.groups` are waited for.
     outputs : Outputs, optional
         Coordinates of the axes of outputs, and units: ``en.Outputs(t=times, units={"t": "s"})``. They must fit the
         outputs of the first group. On resuming they are those of the store, or equal to them. Default: none.
@@ -255,6 +274,7 @@ def propagate(
     """
     size = checked_size("propagate", model, ensemble_size, on_failure, backend)
     seconds = math.inf if max_seconds is None else positive(max_seconds, "propagate", "max_seconds")
+    limit = None if sample_seconds is None else positive(sample_seconds, "propagate", "sample_seconds")
     goal = Target.of(n, target, max_n)
 
     def make_study() -> Plan:
@@ -278,11 +298,11 @@ def propagate(
 
     result: UqResult = carried_out(
         make_study, model, auto=ensemble_size == "auto", on_failure=on_failure, backend=backend, progress=progress,
-        executor=executor, seconds=seconds, target=goal,
+        executor=executor, seconds=seconds, sample_seconds=limit, target=goal,
         arguments={
             "inputs": inputs, "n": n, "ensemble_size": ensemble_size, "sampler": sampler, "seed": seed,
-            "group_by": group_by, "store": store, "resume": resume, "retry_failed": retry_failed, "keep": keep, "target": target, "max_n": max_n,
-            "max_seconds": max_seconds, "outputs": outputs,
+            "group_by": group_by, "store": store, "resume": resume, "retry_failed": retry_failed, "keep": keep,
+            "target": target, "max_n": max_n, "max_seconds": max_seconds, "outputs": outputs,
         },
     )  # fmt: skip
     return result
@@ -311,6 +331,7 @@ def carried_out(
     progress: bool,
     executor: Any,
     seconds: float = math.inf,
+    sample_seconds: float | None = None,
     target: Target | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -320,6 +341,9 @@ def carried_out(
     back on one of them, and gives the result on all.
     """
     if callable(getattr(executor, "take_part", None)):
+        advice = "A rank that is ended leaves the others waiting: limit the time inside the model."
+        wanted = "be None with distributed.groups"
+        require(sample_seconds is None, "propagate", "sample_seconds", wanted, sample_seconds, advice)
         compared = {"model": model, "on_failure": on_failure, "backend": backend, **(arguments or {})}
         return executor.take_part(
             model,
@@ -330,14 +354,17 @@ def carried_out(
             texts_of(compared),
         )  # fmt: skip
     runner: Serial | GroupScheduler = Serial(model, on_failure or "mask", backend)
-    if executor is not None:
-        runner = GroupScheduler(workers_of(executor), model, on_failure or "mask", backend)
+    limit = sample_seconds if sample_seconds is not None or seconds == math.inf else math.inf
+    if executor is not None or limit is not None:
+        runner = GroupScheduler(workers_of(executor, limit), model, on_failure or "mask", backend, limit)
     try:
         study = make_study()
         runner.probe = on_failure is None and proof_of(study)
         runner.ends_alike = on_failure in (None, "retry")
         with StudyProgress(study, quiet=not progress) as display:
-            run = StudyRun(study, runner, display, time.perf_counter() + seconds, target)
+            deadline = time.perf_counter() + seconds
+            runner.ends_at = deadline + max(SECONDS_TO_FINISH, SHARE_TO_FINISH * seconds)
+            run = StudyRun(study, runner, display, deadline, target)
             try:
                 if auto:
                     run.choose_ensemble_size()

@@ -145,16 +145,16 @@ def test_sensitivity_indices_take_failed_samples_again(tmp_path, monkeypatch):
 
 
 def test_a_rerun_needs_a_study(tmp_path):
-    with pytest.raises(ValueError, match="propagate: retry_failed must go with resume=True; got resume=False"):
+    with pytest.raises(ValueError, match=r"propagate: retry_failed must go with resume=True; got resume=False"):
         en.propagate(beam, INPUTS, 32, store=tmp_path / "run.zarr", retry_failed=True)
-    with pytest.raises(TypeError, match="propagate: retry_failed must be True or False; got 'yes'"):
+    with pytest.raises(TypeError, match=r"propagate: retry_failed must be True or False; got 'yes'"):
         en.propagate(beam, INPUTS, 32, store=tmp_path / "run.zarr", resume=True, retry_failed="yes")
 
 
 def test_a_store_takes_again_what_has_failed_and_nothing_else(tmp_path):
     with Store.create(tmp_path / "run.zarr", {"n": 4, "seed": 1}) as store:
         store.append(np.arange(3), {"y": np.arange(3.0)}, np.array([False, True, True]), {1: "a", 2: "b"})
-        with pytest.raises(ValueError, match="Store.append: ids must be samples that are not stored; got sample 0"):
+        with pytest.raises(ValueError, match=r"Store.append: ids must be samples that are not stored; got sample 0"):
             store.append(np.array([0, 1]), {"y": np.zeros(2)}, again=True)
         with pytest.raises(ValueError, match="ids must be samples that are not stored; got sample 1"):
             store.append(np.array([1]), {"y": np.zeros(1)})
@@ -168,7 +168,7 @@ def test_a_store_takes_again_what_has_failed_and_nothing_else(tmp_path):
     "text, kind",
     [
         ("ValueError: load 0.31 is below 1e-3", "ValueError: load # is below #"),
-        ("exit code 3\nlast lines:\n  a", "exit code #"),
+        ("exit code 139; step 7\nlast lines:\n  a", "exit code 139; step #"),
         ("", "no reason was given"),
         ("model2 failed in step -4", "model2 failed in step #"),
     ],
