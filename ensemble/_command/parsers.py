@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ensemble._command.running_options import add_failed, add_limits, add_program
+from ensemble._command.running_options import add_failed, add_limits, add_part, add_program
 
 __all__ = ["BACKENDS", "LIMITERS", "add_diffusion", "add_gbees", "add_ode", "add_study"]
 
@@ -312,6 +312,8 @@ def add_run(commands: Any) -> None:
     add("--sampler", choices=STUDY_SAMPLERS, help="how samples are drawn (default: sobol)")
     add("--seed", type=at_least(0, None), metavar="K", help="seed of the sampler (default: 1)")
     add("--store", type=Path, metavar="STORE", help="keep all results in this folder, a Zarr group")
+    add_part(add)
+    add_failed(add)
     add_outputs(add)
     add_execution(add)
     parser.set_defaults(run=command("study.run"), prog=parser.prog)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LIMITS", "add_failed", "add_limits", "add_program"]
+__all__ = ["LIMITS", "add_failed", "add_limits", "add_part", "add_program"]
 
 KEEP = ("failed", "all", "packed", "none")
 
@@ -27,6 +28,33 @@ def add_limits(add: Callable[..., Any]) -> None:
     help_text = "end a sample after this time and mark it as failed (default: no limit)"
     add("--sample-seconds", type=seconds, metavar="T", help=help_text)
     add("--max-seconds", type=seconds, metavar="T", help="begin no further samples after this time")
+
+
+ARRAY = ("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX", "PBS_ARRAYID", "LSB_JOBINDEX", "SGE_TASK_ID")
+"""Variables in which schedulers give a job of an array its number."""
+
+
+def add_part(add: Callable[..., Any]) -> None:
+    """The option of a part of a study."""
+    help_text = (
+        "run part K of N of the study, while other jobs run the other parts and write to the same store; "
+        "array/N takes K from the job array of Slurm, PBS or LSF"
+    )
+    add("--part", type=part, metavar="K/N", help=help_text)
+
+
+def part(text: str) -> tuple[int, int]:
+    """``K/N``, or ``array/N``."""
+    first, _, last = text.partition("/")
+    if first == "array":
+        first = next((os.environ[name] for name in ARRAY if os.environ.get(name)), "")
+        if not first:
+            raise argparse.ArgumentTypeError(f"must be in a job array, with one of {', '.join(ARRAY)}; got {text!r}")
+    good = first.isascii() and first.isdigit() and last.isascii() and last.isdigit() and 1 <= int(first) <= int(last)
+    if not good:
+        seen = f"{text!r}" if text.startswith(first) else f"{text!r} with number {first}"
+        raise argparse.ArgumentTypeError(f"must be K/N with K from 1 to N, as in 3/16; got {seen}")
+    return int(first), int(last)
 
 
 def add_program(add: Callable[..., Any]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from ensemble._command.shared.sources import python_files_of, toml_table
 from ensemble._command.study.program import template_files
-from ensemble._files import write_whole
+from ensemble._files import write_new, write_whole
 from ensemble.uq.store.store import PRIVATE
 
 __all__ = ["Origin"]
@@ -76,13 +76,20 @@ class Origin:
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file_of(store)} must hold a model and a config; got {error!r}.") from None
 
-    def write(self, store: Path) -> None:
-        """Write it into the private folder of a store, which may yet have to be made."""
+    def write(self, store: Path, *, once: bool = False) -> None:
+        """Write it into the private folder of a store, which may yet have to be made.
+
+        With `once` a file that is there stays: jobs of one study write it at the same time.
+        """
         file_of(store).parent.mkdir(parents=True, exist_ok=True)
         digests = {str(file): digest_of(file) for file in self.files()}
         contents = {**asdict(self), "digests": digests}
         contents["signature"] = signature(contents, key(make=True))
-        write_whole(file_of(store), lambda file: file.write(json.dumps(contents, indent=1).encode() + b"\n"))
+        text = json.dumps(contents, indent=1).encode() + b"\n"
+        if once:
+            write_new(file_of(store), text)
+        else:
+            write_whole(file_of(store), lambda file: file.write(text))
 
     def files(self) -> list[Path]:
         """The files that are run or read: of the model, of the inputs, and those of objects that the inputs name."""
@@ -148,9 +155,7 @@ def key(*, make: bool) -> bytes | None:
     with contextlib.suppress(OSError, RuntimeError):
         if make and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
+            write_new(path, secrets.token_bytes(KEY_BYTES), 0o600)  # jobs of one study may do so at once
         status = path.stat()
         own = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
         found = path.read_bytes()

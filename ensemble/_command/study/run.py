@@ -46,13 +46,27 @@ def run(options: argparse.Namespace) -> int:
         said["n"], study["target"] = "auto", dict([options.target])
     study["outputs"] = outputs_of_study(study, options.model, (options.coordinates, options.units))
     chosen = DEFAULTS | study | {name: value for name, value in said.items() if value is not None}
+    require_store(options)
     if options.store is not None:
-        if uq.Store.exists(options.store):
+        if options.part is None and uq.Store.exists(options.store):
             seen = f"a study at {options.store}"
             raise ValueError(f"--store must be a new folder; got {seen}. Go on with: ensemble resume {options.store}")
         said_of_outputs = (options.coordinates, options.units)
-        Origin.of(options.model, options.config, options.target, *said_of_outputs, program).write(options.store)
+        Origin.of(options.model, options.config, options.target, *said_of_outputs, program).write(
+            options.store, once=options.part is not None
+        )
+    chosen |= {"part": options.part, "retry_failed": options.failed}
     return carry_out(model, inputs, chosen, options, resume=False)
+
+
+def require_store(options: argparse.Namespace) -> None:
+    """Raise where options of a part stand without those that they need."""
+    if options.part is not None and options.store is None:
+        raise ValueError("--part must stand with --store, into which all parts write; got no store.")
+    if options.part is not None and options.target is not None:
+        raise ValueError("--part must stand with -n, and without --target; got --target.")
+    if options.failed and options.part is None:
+        raise ValueError("--failed must stand with --part; got none. Use: ensemble resume --failed STORE.")
 
 
 def carry_out(model: Any, inputs: Any, chosen: dict[str, Any], options: argparse.Namespace, *, resume: Any) -> int:

@@ -46,7 +46,8 @@ class Index:
     def add(self, group: Group, checked: Any = None) -> None:
         """Note a record of the journal; `checked` are its ids or their slice, where they are known to be in range.
 
-        Of a sample in several records the last one counts: it has failed before, and was run again.
+        Of a sample in several records the last one counts, as it had failed before and was run again; but a success,
+        which two jobs may have stored with the same bits, is never replaced.
         """
         ids: Any = group.ids if checked is None else checked
         failed, places = group.failed, np.arange(len(group.ids))
@@ -54,6 +55,7 @@ class Index:
             inside = (ids >= 0) & (
                 ids < len(self.done)
             )  # a writer may have extended the study after this reader read the manifest
+            inside[inside] &= ~(self.done & ~self.failed)[ids[inside]]
             if not inside.all():
                 ids, failed, places = ids[inside], failed[inside], places[inside]
             ids = as_slice(ids)
@@ -66,7 +68,7 @@ class Index:
         self.place_of[ids] = places
         self.records.append(group.record)
         if group.reasons:
-            self.reasons.update(group.reasons)
+            self.reasons.update((i, text) for i, text in group.reasons.items() if i < len(self.done) and self.failed[i])
         if group.earlier:
             self.earlier.update(group.earlier)
 
@@ -74,6 +76,10 @@ class Index:
         self, done: np.ndarray, failed: np.ndarray, reasons: dict[int, str], earlier: dict[int, list[str]]
     ) -> None:
         """Note the samples that are in the Zarr group; of those that are in the journal, too, the journal decides."""
+        better = done & ~failed & self.failed & (self.record_of >= 0)
+        self.record_of[better], self.failed[better] = -1, False
+        for i in np.flatnonzero(better).tolist():
+            self.reasons.pop(i, None)
         in_journal = self.record_of >= 0
         self.done |= done
         self.failed |= failed & ~in_journal
@@ -110,5 +116,5 @@ def gather(journal: Journal, parts: list[Part], output: Output, start: int, stop
         step = max(1, PIECE_BYTES // (record.n_samples * output.dtype.itemsize))
         for first in range(start, stop, step):
             last = min(first + step, stop)
-            values = journal.rows(record, *place, first, last)
+            values = (record.source or journal).rows(record, *place, first, last)
             result[first - start : last - start, requested] = values[:, stored]

@@ -78,6 +78,8 @@ class Record(NamedTuple):
     n_samples: int
     layout: Layout
     arrays: int
+    source: Any = None
+    """The journal that has it, where that is not the one of its store."""
 
     def place(self, name: str) -> tuple[Output, int] | None:
         """The output `name` and the offset of its bytes; None if the group has no such output."""

@@ -9,6 +9,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from ensemble.uq.store.checks import (
     seconds_checked,
 )
 from ensemble.uq.store.checksums import AGAIN, Checksums
+from ensemble.uq.store.claims import PARTS, Claim, ended_files, require_no_jobs
 from ensemble.uq.store.damage import Examination, examined
 from ensemble.uq.store.descriptions import GROUP_FILE, Output
 from ensemble.uq.store.index import Index, gather
@@ -86,7 +88,13 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, manifest: dict[str, Any], journal: Journal, lock: Lock | None, sync_seconds: float
+        self,
+        path: Path,
+        manifest: dict[str, Any],
+        journal: Journal,
+        lock: Lock | Claim | None,
+        sync_seconds: float,
+        others: Sequence[Journal] = (),
     ) -> None:
         self.path, self._private, self._journal = path, path / PRIVATE, journal
         self.manifest, self.outputs = manifest, manifests.outputs_of(manifest, self._private / "manifest.json")
@@ -94,18 +102,14 @@ class Store:
         self._on_disk = True
         self._accepted: dict[str, Any] = {}  # of another model, until it has given a group that fits
         self._index = Index(manifest["n"])
-        for group in journal.groups():
-            self._index.add(group)
-            outputs = group.record.layout.outputs
-            if outputs and not self.outputs:
-                self._add_outputs(outputs)
-            if outputs and {output.name: output for output in outputs} != self.outputs:
-                seen = f"others in record {group.record.number} of {journal.path}"
-                raise ValueError(_check.message("Store.open", "outputs", f"be {', '.join(self.outputs)}", seen))
+        self._others = list(others)
+        for one in [*others, journal] if isinstance(lock, Claim) else [journal, *others]:
+            self._read_journal(one)
         self._checksums = Checksums(path, self._private, manifests.identity_of(manifest))
         axes = (manifest.get(AXES) or {}).get("coordinates", {})
         in_journal = self._index.record_of >= 0
-        found = examined(self.outputs, in_journal, self._checksums, whole=lock is not None, axes=axes)
+        whole = isinstance(lock, Lock)  # who rewrites chunks compares all of them
+        found = examined(self.outputs, in_journal, self._checksums, whole=whole, axes=axes)
         self._damaged_columns = found.columns
         reasons = {} if found.reasons_lost else compaction.read_reasons(self._private)
         earlier = compaction.read_earlier(self._private)
@@ -114,6 +118,19 @@ class Store:
             self._tell_damage(found)
         if journal.torn is not None and lock is not None:
             warnings.warn(f"Store.open: {journal.cut()}", RuntimeWarning, stacklevel=3)
+
+    def _read_journal(self, journal: Journal) -> None:
+        """Take over the groups of one journal."""
+        for group in journal.groups():
+            if journal is not self._journal:
+                group = group._replace(record=group.record._replace(source=journal))
+            self._index.add(group)
+            outputs = group.record.layout.outputs
+            if outputs and not self.outputs:
+                self._add_outputs(outputs)
+            if outputs and {output.name: output for output in outputs} != self.outputs:
+                seen = f"others in record {group.record.number} of {journal.path}"
+                raise ValueError(_check.message("Store.open", "outputs", f"be {', '.join(self.outputs)}", seen))
 
     def _tell_damage(self, found: Examination) -> None:
         """Refuse a damaged store to readers; say what a writer has to run again."""
@@ -283,9 +300,12 @@ class Store:
         if manifest is None:
             with Reading("Store.open", folder):
                 stored = manifests.read("Store.open", private / "manifest.json")
+                others = cls.journals_of_parts(private, manifests.identity_of(stored))
                 journal = cls._journal_of(private, stored, writable=False)
-                # After the journal once more: outputs are in one of them.
-                return cls(folder, manifests.read("Store.open", private / "manifest.json"), journal, None, 0.0)
+                # After the journals once more: outputs are in one of them.
+                return Store(
+                    folder, manifests.read("Store.open", private / "manifest.json"), journal, None, 0.0, others
+                )
         given = manifests.checked("Store.open", manifest)
         seconds = seconds_checked("Store.open", sync_seconds)
         with Writing("Store.open", folder):
@@ -298,7 +318,9 @@ class Store:
                 current |= {key: stored[key] for key in accepted if key in stored}
                 if current != stored:
                     manifests.write(private, current)
-                store = cls(folder, current, cls._journal_of(private, current, writable=True), lock, seconds)
+                require_no_jobs("Store.open", private / PARTS)
+                others = cls.journals_of_parts(private, manifests.identity_of(current))
+                store = Store(folder, current, cls._journal_of(private, current, writable=True), lock, seconds, others)
                 store._accepted = accepted
                 if not store._index.done.any() or store._index.done.all():  # no sample of both sources will be there
                     store._accept()
@@ -306,6 +328,16 @@ class Store:
             except BaseException:
                 lock.release()
                 raise
+
+    @staticmethod
+    def journals_of_parts(private: Path, identity: int, *, but: Path | None = None) -> list[Journal]:
+        """The journals of the jobs that have worked on parts of a study, in the order of parts and attempts."""
+        found = []
+        for path in sorted((private / PARTS).glob("*.journal")):
+            with suppress(FileNotFoundError):  # compacted meanwhile
+                if path != but:
+                    found.append(Journal(path, writable=False, identity=identity))
+        return found
 
     @staticmethod
     def _journal_of(private: Path, manifest: Mapping[str, Any], *, writable: bool) -> Journal:
@@ -490,7 +522,9 @@ class Store:
             self._on_disk = True
             if self._journal.n_bytes:
                 self._journal = self._journal.emptied()
-                self._index.clear_journal()
+            self._index.clear_journal()
+            for path in ended_files(self._private / PARTS, [journal.path for journal in self._others]):
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Flush the journal to the disk and let other processes write."""
@@ -500,6 +534,8 @@ class Store:
             self._lock.release()
         self._lock = None
         self._journal.close()
+        for journal in self._others:
+            journal.close()
 
     def __enter__(self) -> Store:
         return self

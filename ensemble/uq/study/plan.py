@@ -16,6 +16,7 @@ from ensemble._check import array_of, integer, kind_of, message, one_of, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.samplers.sampler import checked_ids
+from ensemble.uq.store.parts import PartStore, ids_of_part
 from ensemble.uq.store.places import as_slice
 from ensemble.uq.study.dataset import check_names, weighted_columns
 from ensemble.uq.study.declared import Outputs
@@ -30,7 +31,15 @@ from ensemble.uq.study.outputs import (
     named_outputs,
     non_finite,
 )
-from ensemble.uq.study.persistence import check_retry, declared_outputs, manifest_of, opened, stored_manifest
+from ensemble.uq.study.persistence import (
+    check_retry,
+    checked_part,
+    declared_outputs,
+    has_study,
+    manifest_of,
+    opened,
+    stored_manifest,
+)
 from ensemble.uq.study.result import UqResult
 from ensemble.uq.study.streams import Stream, empty_streams
 
@@ -76,6 +85,7 @@ class Plan:
         store: str | PathLike[str] | None = None,
         resume: bool | str = False,
         retry_failed: bool = False,
+        part: Any = None,
         model: Callable[..., Any] | None = None,
         outputs: Outputs | None = None,
         function: str = "plan",
@@ -86,7 +96,11 @@ class Plan:
             raise TypeError(message(function, "inputs", "be Inputs", kind_of(inputs)))
         self.function = function
         self.inputs, self.model = inputs, model
-        check_retry(retry_failed, resume, function)
+        self.part = checked_part(part, store, function)
+        if self.part is not None:
+            resume = has_study(store)  # the first job of several makes it
+        else:
+            check_retry(retry_failed, resume, function)
         stored = stored_manifest(store, resume, function)
         check_model_inputs = getattr(model, "check_inputs", None)
         if callable(check_model_inputs):
@@ -99,6 +113,8 @@ class Plan:
         if check_sampler is not None:
             check_sampler(self.sampler)
         if seed is None:
+            advice = "Jobs that draw seeds of their own would begin different studies."
+            require(self.part is None or stored is not None, function, "seed", "be given with part", None, advice)
             drawn = int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 1)
             seed = drawn if stored is None else stored["seed"]
         self.seed = integer(seed, function, "seed", minimum=0)
@@ -122,11 +138,15 @@ class Plan:
         self._order = self._ordered()
         self.store: Any = MemoryStore(self.n)
         self.resumed = stored is not None
+        self._mine = np.ones(self.n, bool) if self.part is None else ids_of_part(*self.part, self.n)
         if store is not None:
             manifest = self.manifest(stored)
             if stored is not None:
                 manifest["n"] = stored["n"] if self.sampler.count() is None else self.n
-            self.store = opened(store, manifest, resume if self.resumed else False)
+            if self.part is not None:
+                self.store = PartStore.join(store, manifest, *self.part)
+            else:
+                self.store = opened(store, manifest, resume if self.resumed else False)
             self._take_over(wanted)
 
     def manifest(self, stored: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -140,7 +160,7 @@ class Plan:
         self.is_done, self.failed, self.reasons = self.store.done(), self.store.failed(), self.store.reasons()
         self.earlier = self.store.earlier_reasons()
         if self.retry_failed:
-            self.again = self.failed.copy()
+            self.again = self.failed & self._mine
         if self.store.outputs:
             self._start({name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in self.store.outputs.items()})
         if n is not None and n > self.n:
@@ -162,7 +182,7 @@ class Plan:
     @property
     def pending(self) -> np.ndarray:
         """The ids of the samples that are to be run, in that order: nothing was told of them, or they run again."""
-        wanted = ~self.is_done | self.again
+        wanted = (~self.is_done | self.again) & self._mine
         pending: np.ndarray = self._order[wanted[self._order]]
         return pending
 
@@ -223,7 +243,18 @@ class Plan:
             np.concatenate([a, np.zeros(more, bool)]) for a in (self.failed, self.is_done, self.again)
         )
         self._first_entries = np.concatenate([self._first_entries, np.full(more, np.nan)])
+        self._mine = np.concatenate([self._mine, np.ones(more, bool)])
         self._order = self._ordered()
+
+    def take_lost(self) -> bool:
+        """Add the samples of a part whose job was lost; False where there is none, or the study has no parts."""
+        found = None if self.part is None else self.store.take_lost()
+        if found is None:
+            return False
+        part, done = found
+        assert self.part is not None
+        self._mine |= ids_of_part(part, self.part[1], self.n) & ~done
+        return True
 
     # --- what is told
     def tell(self, group: Any, outputs: Any, *, failed: Any = None, reasons: Mapping[int, str] | None = None) -> None:

@@ -76,7 +76,7 @@ class StudyRun:
         self.study, self.runner, self.display = study, runner, display
         self.deadline, self.target = deadline, target
         proven = study.n_done > 0 or not runner.ends_alike
-        self.first = FirstFailures(0 if proven else study.n, tuple(study.samples.names))
+        self.first = FirstFailures(0 if proven else study.pending.size, tuple(study.samples.names))
 
     def groups(self) -> Iterator[Group]:
         """The pending groups until the time is up."""
@@ -136,6 +136,8 @@ class StudyRun:
     def run_to_target(self) -> UqResult:
         """All groups; with a target more samples until it is met."""
         self.run()
+        while not self.is_time_up() and self.study.take_lost():
+            self.run()
         result = self.study.result()
         if self.target is None:
             return result
@@ -165,6 +167,7 @@ def propagate(
     resume: bool | str = False,
     retry_failed: bool = False,
     sample_seconds: float | None = None,
+    part: tuple[int, int] | str | None = None,
     progress: bool = True,
     executor: Any = None,
     keep: str | None = None,
@@ -218,6 +221,12 @@ def propagate(
     retry_failed : bool
         With `resume`: run the samples again that have failed. What they give now takes the place of the failure; a
         sample counts as failed until then. The store and the result keep the reasons of earlier attempts.
+    part : (int, int) or str, optional
+        Part k of several of a study, ``(k, n_parts)`` or "3/16", whose jobs run at the same time and write to one
+        `store` of a file system that they share. Each job is the same call with another k from 1; the first makes the
+        store, and no `resume` is needed. A job that has ended its part takes those of jobs that were lost. The last one
+        moves all samples into the Zarr group. The result has the samples that were stored when the job began, and its
+        own; `open_study` has all. `n` and `seed` must be given. Default: the whole study in this job.
     progress : bool
         Show a bar on a terminal, elsewhere a line every five seconds.
     executor : optional
@@ -276,6 +285,8 @@ def propagate(
     seconds = math.inf if max_seconds is None else positive(max_seconds, "propagate", "max_seconds")
     limit = None if sample_seconds is None else positive(sample_seconds, "propagate", "sample_seconds")
     goal = Target.of(n, target, max_n)
+    advice = "Jobs cannot know when the others meet a target: give n."
+    require(part is None or goal is None, "propagate", "n", "be a number with part", "'auto'", advice)
 
     def make_study() -> Plan:
         return Plan(
@@ -289,6 +300,7 @@ def propagate(
             store=store,
             resume=resume,
             retry_failed=retry_failed,
+            part=part,
             model=model,
             outputs=outputs,
             function="propagate",
@@ -301,7 +313,8 @@ def propagate(
         executor=executor, seconds=seconds, sample_seconds=limit, target=goal,
         arguments={
             "inputs": inputs, "n": n, "ensemble_size": ensemble_size, "sampler": sampler, "seed": seed,
-            "group_by": group_by, "store": store, "resume": resume, "retry_failed": retry_failed, "keep": keep,
+            "group_by": group_by, "store": store, "resume": resume, "retry_failed": retry_failed, "part": part,
+            "keep": keep,
             "target": target, "max_n": max_n, "max_seconds": max_seconds, "outputs": outputs,
         },
     )  # fmt: skip
@@ -412,7 +425,7 @@ def attach_result(error: BaseException, study: Plan) -> None:
         error.args = (text,)
     else:
         error.add_note(text)
-    if path is not None and not study.n_done and not study.resumed:
+    if path is not None and not study.n_done and not study.resumed and study.part is None:
         discard(study.store)
         return
     try:
