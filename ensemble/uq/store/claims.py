@@ -219,10 +219,11 @@ def take(folder: Path, part: int, n_parts: int) -> Claim | None:
 
 
 def ended_files(folder: Path, journals: Iterable[Path]) -> list[Path]:
-    """The files of those journals whose jobs have ended or were lost, with their claims."""
-    over = {one.stem for one in states(folder) if one.state != "running"}
-    stems = [path.name.removesuffix(".journal") for path in journals if path.parent == folder]
-    return [folder / f"{stem}.{kind}" for stem in stems if stem in over for kind in ("journal", "ended", "claim")]
+    """The files of jobs that have ended or were lost, but for journals that are not among `journals`."""
+    read = {path.name.removesuffix(".journal") for path in journals if path.parent == folder}
+    over = [one.stem for one in states(folder) if one.state != "running"]
+    stems = [stem for stem in over if stem in read or not (folder / f"{stem}.journal").exists()]
+    return [folder / f"{stem}.{kind}" for stem in stems for kind in ("journal", "ended", "claim")]
 
 
 def require_no_jobs(function: str, folder: Path) -> None:

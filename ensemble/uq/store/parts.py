@@ -33,8 +33,14 @@ COLLECT = "collect.claim"
 
 
 def ids_of_part(part: int, n_parts: int, n: int) -> np.ndarray:
-    """Which samples of `n` are in part `part` of `n_parts`, from 1: bool, shape (n,)."""
-    mine: np.ndarray = np.arange(n) % n_parts == part - 1
+    """Which samples of `n` are in part `part` of `n_parts`, from 1: bool, shape (n,).
+
+    One of each `n_parts` samples in turn, at a place that changes from block to block: replicates of a sampler are
+    spread over all parts. It does not depend on `n`.
+    """
+    block, place = np.divmod(np.arange(n, dtype=np.uint64), np.uint64(n_parts))
+    shift = (block * np.uint64(0x9E3779B1) % np.uint64(2**32)) >> np.uint64(16)
+    mine: np.ndarray = (place + shift) % np.uint64(n_parts) == part - 1
     return mine
 
 

@@ -1,0 +1,97 @@
+"""Studies that are killed, whose program crashes and hangs, end with every sample and the bits of calm ones."""
+
+import random
+import warnings
+
+import pytest
+
+from ensemble.uq import Store, open_study
+from tests.uq.study.models import same_bits
+from tests.uq.study.rough_study import FULL, TRANSIENT, disturb, lose_chunk, start, study, write_template
+
+ROUNDS = 6
+"""Further calls until no transient fault is left; a worker may be killed in each."""
+
+
+def ended(kind, folder, n):
+    """Go on in this process until the faults that are left are those of the model."""
+    for _ in range(ROUNDS):
+        result = study(kind, folder, n)
+        if result.n_done == n and not any(word in text for text in result.reasons.values() for word in TRANSIENT):
+            return result
+    raise AssertionError(result.failures)
+
+
+def check(kind, folder, n, calm):
+    """Every sample is there or has its reason, with the bits of the calm study; then again after a chunk was lost."""
+    result = ended(kind, folder, n)
+    for _ in range(2):
+        stored = open_study(folder / f"{kind}.zarr")
+        for found in (result, stored):
+            assert same_bits(found, calm) and found.n_done == n
+            assert {i: text.partition(";")[0] for i, text in found.reasons.items()} == {
+                i: text.partition(";")[0] for i, text in calm.reasons.items()
+            }
+            assert set(found.reasons) == set(range(7, n, 50))
+        lose_chunk(folder / f"{kind}.zarr")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Store.open: files of", RuntimeWarning)
+            result = ended(kind, folder, n)
+    recovered = sum(counts.recovered for counts in stored.failures.values())
+    return recovered, stored
+
+
+@pytest.fixture
+def calm(tmp_path):
+    write_template(tmp_path)
+
+    def made(n):
+        return study("calm", tmp_path, n)
+
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["processes", "dask"])
+def test_a_study_of_2000_runs_with_kills_of_drivers_and_workers_ends_as_a_calm_one(kind, tmp_path, calm):
+    """2,000 runs; 100 crash, 20 hang, 3 drivers and 20 workers are killed, the disk is full once, a chunk is lost."""
+    if kind == "dask":
+        pytest.importorskip("distributed")
+    n, rng, killed = 2000, random.Random(20611), 0
+    expected = calm(n)
+    full = start(kind, tmp_path, n, **{FULL: "12"})
+    assert full.wait(300) != 0 and Store.open(tmp_path / f"{kind}.zarr").done().sum() == 96
+    for n_workers in (6, 7, 7):
+        killed += disturb(start(kind, tmp_path, n), rng, n_workers, kill=True, most=120.0)
+    recovered, stored = check(kind, tmp_path, n, expected)
+    assert killed >= 10 and recovered >= 100
+    print(f"{kind}: {killed} workers killed, {recovered} samples recovered; {stored.failures}")
+
+
+@pytest.mark.slow
+def test_an_array_of_8_jobs_some_of_which_are_killed_ends_as_a_calm_study(tmp_path, calm):
+    """2,000 runs as 8 jobs on one store; 3 jobs are killed, one has a full disk, lost parts are handed out again."""
+    n, rng = 2000, random.Random(20612)
+    expected = calm(n)
+    jobs = [start("array", tmp_path, n, f"{k}/8", **({FULL: "5"} if k == 4 else {})) for k in range(1, 9)]
+    for job in rng.sample(jobs[:3] + jobs[4:], 3):
+        disturb(job, rng, 0, kill=True, most=15.0)
+    codes = [job.wait(900) for job in jobs]
+    assert sorted(codes)[:3] == [-9, -9, -9] and codes[3] == 1 and codes.count(0) == 4
+    store = Store.open(tmp_path / "array.zarr")
+    assert store.done().all()  # the jobs that were left took the lost parts
+    recovered, _ = check("array", tmp_path, n, expected)
+    assert recovered >= 100
+
+
+def test_an_array_of_3_jobs_of_which_one_is_killed_ends_as_a_calm_study(tmp_path, calm):
+    """48 runs: 3 crash, 1 hangs in its first run, 1 fails in each."""
+    n = 48
+    expected = calm(n)
+    killed = start("array", tmp_path, n, "1/3", **{FULL: "1"})
+    assert killed.wait(120) == 1
+    jobs = [start("array", tmp_path, n, f"{k}/3") for k in (2, 3)]
+    assert [job.wait(120) for job in jobs] == [0, 0]
+    assert Store.open(tmp_path / "array.zarr").done().all()
+    recovered, _ = check("array", tmp_path, n, expected)
+    assert recovered == 4
