@@ -1,6 +1,8 @@
 """Options of the command for long studies: reruns, time limits, programs, parts of a study."""
 
 import json
+import os
+import subprocess
 import sys
 
 import pytest
@@ -162,3 +164,63 @@ def test_a_store_that_names_a_program_runs_nothing_of_another_user(program, caps
     monkeypatch.setenv("XDG_STATE_HOME", str(program / "other"))
     status, _, err = ensemble(capsys, "resume", "run.zarr", "-n", 32, "--quiet")
     assert status == 2 and "Nothing of it has run" in err and "--command ./go.sh" in err
+
+
+def array(folder, n_jobs, *further):
+    """The command of the page on clusters, as jobs of an array."""
+    given = [sys.executable, "-m", "ensemble", "run", "model.py:tip", "-n", "64", "--store", "run.zarr", "--quiet"]
+    given += ["--part", f"array/{n_jobs}", "--ensemble-size", "2", *further]
+    return [
+        subprocess.Popen(given, cwd=folder, env={**os.environ, "SLURM_ARRAY_TASK_ID": str(k)}, stderr=subprocess.PIPE)
+        for k in range(1, n_jobs + 1)
+    ]
+
+
+@pytest.mark.parametrize("n_jobs", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_an_array_of_jobs_writes_the_store_of_one_job(folder, capsys, n_jobs):
+    (folder / "model.py").write_text(
+        MODEL.replace("    if not os.path", "    __import__('time').sleep(0.05)\n    if not os.path")
+    )
+    for job in array(folder, n_jobs):
+        _, err = job.communicate(timeout=300)
+        assert (job.returncode in (0, 1), err) == (True, b"")
+    ensemble(capsys, "run", "model.py:tip", "-n", 64, "--store", "calm.zarr", "--quiet", "--ensemble-size", 64)
+    assert files_of(folder / "run.zarr") == files_of(folder / "calm.zarr")
+    (folder / "licence").touch()
+    status, out, _ = ensemble(capsys, "resume", "--failed", "run.zarr", "--quiet")  # its origin was signed by one job
+    assert status == 0 and "succeeded when run again" in out
+
+
+def files_of(store):
+    """Every file of a store with its bytes."""
+    return {str(p.relative_to(store)): p.read_bytes() for p in sorted(store.rglob("*")) if p.is_file()}
+
+
+def test_parts_are_listed_by_status(folder, capsys):
+    given = ["run", "model.py:tip", "-n", 64, "--store", "run.zarr", "--quiet"]
+    status, out, _ = ensemble(capsys, *given, "--part", "1/3")
+    assert status == 1 and ("43 not run" in out or "42 not run" in out)
+    status, out, _ = ensemble(capsys, "status", "run.zarr")
+    assert status == 1 and "parts     1 ended, 3 in all" in out
+    found = json.loads(ensemble(capsys, "status", "run.zarr", "--json")[1])
+    assert found["parts"][0]["finished"] is True and found["parts"][0]["done"] == found["parts"][0]["n"]
+    (folder / "licence").touch()
+    assert ensemble(capsys, *given, "--part", "1/3", "--failed")[0] == 0
+    assert ensemble(capsys, "resume", "run.zarr", "--quiet")[0] == 0
+    assert json.loads(ensemble(capsys, "status", "run.zarr", "--json")[1])["parts"] == []
+
+
+@pytest.mark.parametrize(
+    "given, text",
+    [
+        (["--part", "1/3"], "--part must stand with --store, into which all parts write"),
+        (["--part", "4/3", "--store", "run.zarr"], "must be K/N with K from 1 to N, as in 3/16; got '4/3'"),
+        (["--part", "0/3", "--store", "run.zarr"], "got '0/3'"),
+        (["--part", "array/3", "--store", "run.zarr"], "must be in a job array, with one of SLURM_ARRAY_TASK_ID"),
+        (["--part", "1/3", "--store", "run.zarr", "--target", "tip=0.1"], "--part must stand with -n"),
+        (["--failed"], "--failed must stand with --part; got none"),
+    ],
+)
+def test_options_of_parts_are_checked(folder, capsys, given, text):
+    status, _, err = ensemble(capsys, "run", "model.py:tip", *given)
+    assert status == 2 and text in err and not (folder / "run.zarr").exists()
