@@ -1,4 +1,4 @@
-"""A study of two parts and a rerun, killed at each of its writes: ``python -m tests.uq.store.killed_writes FOLDER STEP``.
+"""A study of two parts and a rerun, killed at each write: ``python -m tests.uq.store.killed_writes FOLDER STEP``.
 
 It prints the number of kills, and the kills after which the files are not those of a study that was never killed.
 """

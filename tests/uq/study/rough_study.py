@@ -49,7 +49,8 @@ def study(kind: str, folder: Path, n: int, part: str | None = None) -> en.uq.UqR
     model = en.uq.Program("./run.sh", {"y": "y.txt"}, template=template, folder=folder / f"runs-{kind}", keep="none")
     inputs = en.Inputs(load=stats.norm(1.0, 0.2))
     store = folder / f"{kind}.zarr"
-    options = {"seed": 5, "sampler": "monte_carlo", "progress": False, "store": store, "ensemble_size": 8, "on_failure": "mask"}
+    options = {"seed": 5, "sampler": "monte_carlo", "progress": False, "store": store}
+    options |= {"ensemble_size": 8, "on_failure": "mask"}
     if kind != "calm":
         options |= {"sample_seconds": SECONDS}
     if part is not None:

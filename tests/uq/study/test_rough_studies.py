@@ -1,7 +1,6 @@
 """Studies that are killed, whose program crashes and hangs, end with every sample and the bits of calm ones."""
 
 import random
-import warnings
 
 import pytest
 
@@ -14,9 +13,10 @@ ROUNDS = 6
 
 
 def ended(kind, folder, n):
-    """Go on in this process until the faults that are left are those of the model."""
+    """Go on in drivers that nobody kills until the faults that are left are those of the model."""
     for _ in range(ROUNDS):
-        result = study(kind, folder, n)
+        assert start(kind, folder, n).wait(900) == 0
+        result = open_study(folder / f"{kind}.zarr")
         if result.n_done == n and not any(word in text for text in result.reasons.values() for word in TRANSIENT):
             return result
     raise AssertionError(result.failures)
@@ -24,21 +24,17 @@ def ended(kind, folder, n):
 
 def check(kind, folder, n, calm):
     """Every sample is there or has its reason, with the bits of the calm study; then again after a chunk was lost."""
-    result = ended(kind, folder, n)
+    result = first = ended(kind, folder, n)
     for _ in range(2):
-        stored = open_study(folder / f"{kind}.zarr")
-        for found in (result, stored):
-            assert same_bits(found, calm) and found.n_done == n
-            assert {i: text.partition(";")[0] for i, text in found.reasons.items()} == {
-                i: text.partition(";")[0] for i, text in calm.reasons.items()
-            }
-            assert set(found.reasons) == set(range(7, n, 50))
+        assert same_bits(result, calm) and result.n_done == n
+        assert set(result.reasons) == set(range(7, n, 50))
+        for found in (result, calm):
+            assert {text.partition(";")[0] for text in found.reasons.values()} == {"RunFailedError: exit code 9"}
         lose_chunk(folder / f"{kind}.zarr")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Store.open: files of", RuntimeWarning)
-            result = ended(kind, folder, n)
-    recovered = sum(counts.recovered for counts in stored.failures.values())
-    return recovered, stored
+        result = ended(kind, folder, n)
+    recovered = sum(counts.recovered for counts in first.failures.values())
+    print(f"{kind}: {recovered} samples recovered; {first.failures}")
+    return recovered
 
 
 @pytest.fixture
@@ -63,9 +59,8 @@ def test_a_study_of_2000_runs_with_kills_of_drivers_and_workers_ends_as_a_calm_o
     assert full.wait(300) != 0 and Store.open(tmp_path / f"{kind}.zarr").done().sum() == 96
     for n_workers in (6, 7, 7):
         killed += disturb(start(kind, tmp_path, n), rng, n_workers, kill=True, most=120.0)
-    recovered, stored = check(kind, tmp_path, n, expected)
-    assert killed >= 10 and recovered >= 100
-    print(f"{kind}: {killed} workers killed, {recovered} samples recovered; {stored.failures}")
+    recovered = check(kind, tmp_path, n, expected)
+    assert killed >= 15 and recovered >= 80  # a fault in a group that was killed is counted by nobody
 
 
 @pytest.mark.slow
@@ -80,8 +75,8 @@ def test_an_array_of_8_jobs_some_of_which_are_killed_ends_as_a_calm_study(tmp_pa
     assert sorted(codes)[:3] == [-9, -9, -9] and codes[3] == 1 and codes.count(0) == 4
     store = Store.open(tmp_path / "array.zarr")
     assert store.done().all()  # the jobs that were left took the lost parts
-    recovered, _ = check("array", tmp_path, n, expected)
-    assert recovered >= 100
+    recovered = check("array", tmp_path, n, expected)
+    assert recovered >= 80
 
 
 def test_an_array_of_3_jobs_of_which_one_is_killed_ends_as_a_calm_study(tmp_path, calm):
@@ -93,5 +88,5 @@ def test_an_array_of_3_jobs_of_which_one_is_killed_ends_as_a_calm_study(tmp_path
     jobs = [start("array", tmp_path, n, f"{k}/3") for k in (2, 3)]
     assert [job.wait(120) for job in jobs] == [0, 0]
     assert Store.open(tmp_path / "array.zarr").done().all()
-    recovered, _ = check("array", tmp_path, n, expected)
+    recovered = check("array", tmp_path, n, expected)
     assert recovered == 4
