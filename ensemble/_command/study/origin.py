@@ -68,11 +68,11 @@ class Origin:
             target = found.get("target")  # of version 0.1 on
             config = None if found["config"] is None else str(found["config"])
             goal = None if target is None else (str(target[0]), float(target[1]))
-            said = (tuple(map(str, found.get(key, ()))) for key in ("coordinates", "units"))
+            coordinates, units = (tuple(map(str, found.get(key, ()))) for key in ("coordinates", "units"))
             program = found.get("program")
             if program is not None and not isinstance(program, dict):
                 raise ValueError("program is no table")
-            return cls(str(found["model"]), config, goal, *said, program)
+            return cls(str(found["model"]), config, goal, coordinates, units, program)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file_of(store)} must hold a model and a config; got {error!r}.") from None
 

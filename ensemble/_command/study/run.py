@@ -79,6 +79,10 @@ def carry_out(model: Any, inputs: Any, chosen: dict[str, Any], options: argparse
         )  # fmt: skip
     except KeyboardInterrupt as interruption:
         found = getattr(interruption, "result", None)
+        if getattr(options, "part", None) is not None:
+            part = "/".join(map(str, options.part))
+            say(f"{options.prog}: interrupted: other jobs, or this command again, run what is left of part {part}")
+            return 130
         if options.store is not None and found is not None:
             text = f"{found.n_done} of {found.n} samples are in {options.store}"
             say(f"{options.prog}: interrupted: {text}; go on with: ensemble resume {options.store}")

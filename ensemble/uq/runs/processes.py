@@ -78,8 +78,10 @@ def ends_in(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of a program: itself, and what it has started in its process group."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):  # AttributeError: not a POSIX system
         os.killpg(process.pid, signal.SIGKILL)
+    if process.poll() is None:
+        process.kill()
     if process.returncode is None:
         process.wait()
 

@@ -68,7 +68,7 @@ class Text:
         return "".join(part if isinstance(part, str) else self._value(part, values, sample) for part in self.parts)
 
     def _value(self, part: Placeholder, values: Any, sample: int) -> str:
-        value = sample if part.name == SAMPLE and SAMPLE not in vars(values) else values[part.name]
+        value: Any = sample if part.name == SAMPLE and SAMPLE not in vars(values) else values[part.name]
         try:
             for index in part.indices:
                 value = value[index]

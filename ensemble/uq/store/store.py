@@ -531,7 +531,8 @@ class Store:
         if self._lock is not None and self._lock.owner == os.getpid():
             with Writing("Store.close", self.path):
                 self._sync()
-            self._lock.release()
+            if isinstance(self._lock, Lock):
+                self._lock.release()
         self._lock = None
         self._journal.close()
         for journal in self._others:

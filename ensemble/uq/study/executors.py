@@ -224,6 +224,12 @@ class GroupScheduler:
                         self._submit(group, 0)
             yield from self._next()
 
+    def wait_until_ready(self) -> None:
+        """Wait for the first of own processes to start, which is no time of the study."""
+        executor = self.workers.executor
+        while isinstance(executor, SampleProcesses) and not executor.ready.wait(SECONDS_BETWEEN_POLLS):
+            pass
+
     def is_over(self) -> bool:
         """Whether calls that have not ended yet are given up."""
         return self.may_give_up and time.perf_counter() >= self.ends_at

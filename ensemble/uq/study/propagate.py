@@ -58,6 +58,9 @@ class Serial:
             probe, self.probe = self.probe, False
             yield group, evaluate(self.model, group.samples, self.on_failure, self.backend, probe)
 
+    def wait_until_ready(self) -> None:
+        """Nothing to do."""
+
     def close(self) -> None:
         """Nothing to do."""
 
@@ -254,7 +257,7 @@ def propagate(
     max_seconds : float, s, optional
         No group begins after that time; the result has what was done. Groups that run then have another tenth of that
         time, at least a second, and are given up after it: their samples are pending. What ends them is as for
-        `sample_seconds`. Groups of `distributed.groups` are waited for.
+        `sample_seconds`. Groups of `distributed.groups` are waited for. The start of worker processes does not count.
     outputs : Outputs, optional
         Coordinates of the axes of outputs, and units: ``en.Outputs(t=times, units={"t": "s"})``. They must fit the
         outputs of the first group. On resuming they are those of the store, or equal to them. Default: none.
@@ -375,6 +378,8 @@ def carried_out(
         runner.probe = on_failure is None and proof_of(study)
         runner.ends_alike = on_failure in (None, "retry")
         with StudyProgress(study, quiet=not progress) as display:
+            if seconds < math.inf:
+                runner.wait_until_ready()
             deadline = time.perf_counter() + seconds
             runner.ends_at = deadline + max(SECONDS_TO_FINISH, SHARE_TO_FINISH * seconds)
             run = StudyRun(study, runner, display, deadline, target)

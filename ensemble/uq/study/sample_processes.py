@@ -21,6 +21,9 @@ __all__ = ["SampleProcesses", "WorkerDeathError"]
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
+READY = "ready"
+"""What a process sends when its imports are done."""
+
 
 class WorkerDeathError(RuntimeError):
     """A worker process ended during a call, by itself or by a signal from elsewhere."""
@@ -31,6 +34,7 @@ def serve(connection: Any, state: Any, seconds: float) -> None:
     with contextlib.suppress(OSError, AttributeError):
         os.setpgid(0, 0)  # what the model starts ends with this process, and Ctrl-C is the driver's
     end_with_parent()
+    connection.send(READY)
     clock = SampleClock(seconds, state)
     while True:
         try:
@@ -62,6 +66,9 @@ class Worker:
 
     def run(self) -> None:
         """Take tasks until the pool is closed."""
+        with contextlib.suppress(Exception):  # a process that does not start is told with the first call
+            self.start()
+        self.pool.ready.set()
         while (task := self.pool.tasks.get()) is not None:
             future, function, arguments = task
             if not future.set_running_or_notify_cancel():
@@ -76,9 +83,9 @@ class Worker:
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
         """The answer of the process, or an outcome that is late."""
-        self.start()
-        assert self.clock is not None
         try:
+            self.start()
+            assert self.clock is not None
             self.connection.send((function, arguments))
             while not self.connection.poll(self.clock.left(SECONDS_BETWEEN_LOOKS)):
                 place = self.clock.overdue()
@@ -109,6 +116,10 @@ class Worker:
         self.process = context.Process(target=serve, args=(theirs, state, self.pool.seconds), name="worker of samples")
         self.process.start()
         theirs.close()
+        while not self.connection.poll(SECONDS_BETWEEN_LOOKS):
+            if self.pool.closed.is_set():
+                raise WorkerDeathError("the study was ended")
+        self.connection.recv()  # EOFError where it has died
 
     def end(self) -> None:
         """Kill the process, and what it has started."""
@@ -133,12 +144,18 @@ class SampleProcesses:
         Number of processes.
     seconds : float, s
         The time limit of a sample; infinite: processes are killed by `shutdown` alone.
+
+    Attributes
+    ----------
+    ready : threading.Event
+        Set when the first process has started.
     """
 
     def __init__(self, n: int, seconds: float = math.inf) -> None:
         self.seconds, self._max_workers = seconds, n
         self.tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.closed = threading.Event()
+        self.ready = threading.Event()
         self.workers = [Worker(self) for _ in range(n)]
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:

@@ -60,6 +60,22 @@ def interrupted_beam(x):
     return beam(x)
 
 
+SWITCH = "ENSEMBLE_TEST_FAULT"
+"""The faults in force: kept in the environment, so that the source of the model stays the same."""
+
+
+def faulty(x):
+    faults = os.environ.get(SWITCH, "")
+    if "licence" in faults:
+        x.fail(x.load > 1.1, "no licence for process 17")
+    if "disk" in faults:
+        x.fail(x.load < 0.7, "no space left")
+    x.fail(x.stiffness > 3.5, "diverged")
+    if "kill" in faults and len(x) < 32:
+        raise KeyboardInterrupt
+    return beam(x)
+
+
 def slow_beam(x):
     """The beam after a time that depends on the samples, so that groups finish out of order."""
     time.sleep(0.02 * (1 + int(x.ids[0]) % 3))

@@ -101,7 +101,7 @@ def workers_of(driver: int) -> list[int]:
     found = []
     for child in children_of(driver, None):
         with contextlib.suppress(OSError):
-            if b"multiprocessing" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.append(child)
     return found
 

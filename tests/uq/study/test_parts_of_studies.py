@@ -5,7 +5,7 @@ import pytest
 
 import ensemble as en
 from ensemble.uq import Store, open_study
-from tests.uq.study.models import INPUTS, beam, same_bits
+from tests.uq.study.models import INPUTS, SWITCH, beam, faulty, same_bits
 
 
 def run(path, part=None, model=beam, n=64, **options):
@@ -54,8 +54,6 @@ def test_an_interrupted_part_is_taken_by_the_next_job(tmp_path):
 
 
 def test_failed_samples_of_a_part_run_again(tmp_path, monkeypatch):
-    from tests.uq.study.test_retry_failed import SWITCH, faulty
-
     def both(path, faults, **options):
         monkeypatch.setenv(SWITCH, faults)
         return [run(path, k, model=faulty, on_failure="mask", **options) for k in ("1/2", "2/2")][-1]

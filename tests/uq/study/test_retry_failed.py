@@ -1,29 +1,12 @@
 """Failed samples of a stored study run again: the same bits as without the fault, and the reasons of all attempts."""
 
-import os
-
 import numpy as np
 import pytest
 
 import ensemble as en
 from ensemble.uq import Store, open_study
 from ensemble.uq.study.failures import Failures, failures_by_reason, kind_of_reason
-from tests.uq.study.models import INPUTS, beam, same_bits
-
-SWITCH = "ENSEMBLE_TEST_FAULT"
-"""The faults in force: kept in the environment, so that the source of the model stays the same."""
-
-
-def faulty(x):
-    faults = os.environ.get(SWITCH, "")
-    if "licence" in faults:
-        x.fail(x.load > 1.1, "no licence for process 17")
-    if "disk" in faults:
-        x.fail(x.load < 0.7, "no space left")
-    x.fail(x.stiffness > 3.5, "diverged")
-    if "kill" in faults and len(x) < 32:
-        raise KeyboardInterrupt
-    return beam(x)
+from tests.uq.study.models import INPUTS, SWITCH, beam, faulty, same_bits
 
 
 def study(path, monkeypatch, faults="", n=256, **options):
