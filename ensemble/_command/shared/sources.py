@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["located", "object_in", "python_files_of", "raised_in", "reject_unknown", "toml_table"]
+__all__ = ["importable", "located", "object_in", "python_files_of", "raised_in", "reject_unknown", "toml_table"]
 
 
 T = TypeVar("T")
@@ -53,6 +53,13 @@ def object_in(reference: Any, folder: Path, default: str = "", *, package: str =
     if not hasattr(module, name):
         raise ValueError(f"{reference}: {file.name} must define {name!r}; got no such name.")
     return getattr(module, name)
+
+
+def importable(folder: Path) -> None:
+    """Let modules of a folder be imported by their names, as for ``python FILE.py``."""
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.insert(0, place)
 
 
 def raised_in(reference: str, error: Exception) -> str | None:

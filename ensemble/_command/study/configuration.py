@@ -12,7 +12,7 @@ from ensemble import uq
 from ensemble._check import kind_of
 from ensemble._command.running_options import LIMITS
 from ensemble._command.shared import toml_values as kinds
-from ensemble._command.shared.sources import located, object_in, reject_unknown, toml_table
+from ensemble._command.shared.sources import importable, located, object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
 from ensemble._command.study.declared import outputs_from_table
 from ensemble._command.study.program import program_from
@@ -164,9 +164,7 @@ def object_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
 
 def model_of(reference: str) -> Callable[..., Any]:
     """The function ``FILE.py:NAME``."""
-    folder = str(Path(reference.partition(":")[0]).resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as for `python FILE.py`; other processes of a study import the file by its name
+    importable(Path(reference.partition(":")[0]).parent)  # other processes of a study import the file by its name
     found = object_in(reference, Path("."))
     if not callable(found):
         raise ValueError(f"{reference} must be a function of one argument; got {kind_of(found)}.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ensemble import uq
 from ensemble._command.shared import toml_values as kinds
-from ensemble._command.shared.sources import located, object_in, reject_unknown
+from ensemble._command.shared.sources import importable, located, object_in, reject_unknown
 from ensemble._command.shared.toml_values import read
 
 __all__ = ["program_from", "program_options", "template_files"]
@@ -81,7 +81,9 @@ def reader_from(where: str, given: Any, base: Path) -> Any:
         raise ValueError(f"{where} must be the name of a file or a table; got {given!r}.")
     if "function" in given:
         reject_unknown(where, given, {"function"})
-        return object_in(read(where, given, "function", kinds.text), base)
+        reference = read(where, given, "function", kinds.text)
+        importable((base / reference.partition(":")[0]).parent)  # other processes of a study import it by its name
+        return object_in(reference, base)
     if "file" not in given:
         raise ValueError(f"{where} must have the key file or function; got {', '.join(given) or 'nothing'}.")
     table = dict(given)

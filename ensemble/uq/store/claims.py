@@ -83,10 +83,10 @@ def stem_of(part: int, n_parts: int, attempt: int) -> str:
 
 
 def start_of(process: int) -> int:
-    """When a process of this machine started, in ticks since the machine did; 0 where that is unknown."""
+    """When a process of this machine started, in ticks since the machine did; 0 of one that is unknown or a zombie."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        text = Path(f"/proc/{process}/stat").read_text()
-        return int(text.rpartition(")")[2].split()[19])
+        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return 0 if state in ("Z", "X") else int(fields[18])
     return 0
 
 

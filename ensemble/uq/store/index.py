@@ -60,7 +60,7 @@ class Index:
                 ids, failed, places = ids[inside], failed[inside], places[inside]
             ids = as_slice(ids)
         if self.reasons:
-            for i in np.arange(len(self.done))[ids].tolist() if isinstance(ids, slice) else ids.tolist():
+            for i in range(ids.start, ids.stop) if isinstance(ids, slice) else ids.tolist():
                 self.reasons.pop(i, None)
         self.done[ids] = True
         self.failed[ids] = failed

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -253,7 +254,8 @@ class GroupScheduler:
 
     def _submit(self, group: Group, failures: int) -> None:
         probe, self.probe = self.probe, False
-        arguments = self.placed, group.samples, self.on_failure, self.backend, probe, *self.limits
+        limits = [replace(one, most=self.ends_at - time.perf_counter()) for one in self.limits]
+        arguments = self.placed, group.samples, self.on_failure, self.backend, probe, *limits
         try:
             future = (self.dask or self.workers.executor).submit(self.work, *arguments)
         except Exception as error:

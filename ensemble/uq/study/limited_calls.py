@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ensemble.uq.study.outputs import Outcome
-from ensemble.uq.study.sample_clock import SampleClock, late_text, watched_by
+from ensemble.uq.study.sample_clock import UNKNOWN, SampleClock, late_text, watched_by
 
 __all__ = ["InTurn", "Limits", "TimeUp", "end_children", "evaluated_in_time", "late_outcome"]
 
@@ -45,13 +45,16 @@ class Limits:
         The time limit of a sample.
     ended : threading.Event or None
         Set when the study has been ended, where the call runs in its process.
+    most : float, s
+        Time after which the study has been ended in any case.
     """
 
     seconds: float = math.inf
     ended: threading.Event | None = field(default=None)
+    most: float = math.inf
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"seconds": self.seconds, "ended": None}
+        return {"seconds": self.seconds, "ended": None, "most": self.most}
 
 
 class InTurn(ThreadPoolExecutor):
@@ -87,6 +90,7 @@ def evaluated_in_time(
 
     thread = threading.Thread(target=context.run, args=(call,), daemon=True, name="model")
     thread.start()
+    until = time.monotonic() + limits.most
     try:
         while True:
             with contextlib.suppress(queue.Empty):
@@ -98,6 +102,9 @@ def evaluated_in_time(
             place = clock.overdue()
             if limits.ended is not None and limits.ended.is_set():
                 raise TimeUp
+            if time.monotonic() > until:  # the study is over, and nobody reads this
+                ended(thread)
+                return late_outcome(samples.n_samples, UNKNOWN, "the time of the study was up")
             if place is not None:
                 how = "" if ended(thread) else "; its thread cannot be ended by Python and goes on"
                 return late_outcome(samples.n_samples, place, late_text(limits.seconds, how))

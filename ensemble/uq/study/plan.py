@@ -306,7 +306,7 @@ class Plan:
                 self.declared.dims(found, function)
                 self._start(found)
         reasons = {int(ids[place]): text for place, text in outcome.reasons.items()} if outcome.reasons else {}
-        if self.again.any() or outcome.earlier:
+        if outcome.earlier or (self.retry_failed and self.again[ids].any()):
             self._append_again(ids, outcome, reasons)
         else:
             self.store.append(ids, outputs, outcome.failed, reasons)

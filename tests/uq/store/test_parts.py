@@ -128,6 +128,18 @@ def test_a_job_that_was_taken_for_lost_is_told(tmp_path, monkeypatch):
         fill(store, 1, 2)
 
 
+def test_a_killed_job_is_lost_before_its_parent_has_taken_notice(tmp_path):
+    child = subprocess.Popen(["sleep", "60"])
+    forge(tmp_path, 1, 2, host=socket.gethostname(), process=child.pid, start=claims.start_of(child.pid))
+    assert claims.start_of(child.pid) > 0 and states(tmp_path)[0].state == "running"
+    child.kill()
+    until = time.monotonic() + 5.0
+    while states(tmp_path)[0].state == "running" and time.monotonic() < until:
+        time.sleep(0.01)
+    assert states(tmp_path)[0].state == "lost"  # a zombie yet
+    child.wait()
+
+
 def test_signs_keep_a_claim_alive(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "SECONDS_BETWEEN_SIGNS", 0.01)
     claim = take(tmp_path, 1, 2)

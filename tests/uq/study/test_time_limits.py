@@ -216,3 +216,12 @@ def test_groups_of_ranks_have_no_limit_of_a_sample():
 
     with pytest.raises(ValueError, match=r"propagate: sample_seconds must be None with distributed.groups; got 1.0"):
         run(lambda x, comm: x.b, sample_seconds=1.0, executor=distributed.groups(distributed.serial(), 1))
+
+
+@pytest.mark.slow
+def test_a_pool_of_the_user_can_be_closed_after_a_study_that_was_given_up(monkeypatch):
+    monkeypatch.setenv(HANGS, "shell")
+    start = time.monotonic()
+    with ProcessPoolExecutor(2) as pool:
+        assert run(executor=pool, max_seconds=3.0, ensemble_size=8).n_failed == 0
+    assert time.monotonic() - start < 25.0 and descendants() == []
