@@ -62,7 +62,8 @@ def test_a_study_of_2000_runs_with_kills_of_drivers_and_workers_ends_as_a_calm_o
     for n_workers in (6, 7, 7):
         killed += disturb(start(kind, tmp_path, n), rng, n_workers, kill=True, most=120.0)
     recovered = check(kind, tmp_path, n, expected)
-    assert killed >= 8 and recovered >= 80  # a fault in a group that was killed is counted by nobody
+    least = 15 if kind == "processes" else 4  # workers of Dask take seconds to start again
+    assert killed >= least and recovered >= 80  # a fault in a group that was killed is counted by nobody
 
 
 @pytest.mark.slow
