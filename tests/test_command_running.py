@@ -176,7 +176,8 @@ def array(folder, n_jobs, *further):
     ]
 
 
-@pytest.mark.parametrize("n_jobs", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_jobs", [2, 8])
 def test_an_array_of_jobs_writes_the_store_of_one_job(folder, capsys, n_jobs):
     (folder / "model.py").write_text(
         MODEL.replace("    if not os.path", "    __import__('time').sleep(0.05)\n    if not os.path")

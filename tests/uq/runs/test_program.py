@@ -167,6 +167,7 @@ en.propagate(model, en.Inputs(a=stats.norm()), 8, seed=1, progress=False)
 """
 
 
+@pytest.mark.slow
 def test_a_program_ends_with_a_driver_that_is_killed(tmp_path):
     mark = tmp_path / "started"
     driver = subprocess.Popen([sys.executable, "-c", KILLED, str(mark), str(tmp_path / "runs")])

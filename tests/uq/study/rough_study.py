@@ -58,7 +58,7 @@ def study(kind: str, folder: Path, n: int, part: str | None = None) -> en.uq.UqR
     again = Store.exists(store)
     options |= {"resume": again, "retry_failed": again}
     if kind != "dask":
-        return en.propagate(model, inputs, n, executor=None if kind == "calm" else 2, **options)
+        return en.propagate(model, inputs, n, executor=2 if kind == "processes" else None, **options)
     import distributed
 
     workers = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}

@@ -16,7 +16,9 @@ def study(path, monkeypatch, faults="", n=256, **options):
 
 
 @pytest.mark.parametrize("keep", ["all", "statistics"])
-@pytest.mark.parametrize("again", [{}, {"executor": 2}, {"ensemble_size": 5}, {"n": 512}], ids=str)
+@pytest.mark.parametrize(
+    "again", [{}, pytest.param({"executor": 2}, marks=pytest.mark.slow), {"ensemble_size": 5}, {"n": 512}], ids=str
+)
 def test_a_study_whose_fault_went_away_ends_with_the_bits_of_one_without(tmp_path, monkeypatch, keep, again):
     if "executor" in again and keep == "all":
         pytest.skip("one run by processes is enough")

@@ -6,9 +6,20 @@ import time
 import pytest
 
 from ensemble.uq import Store, open_study
+from ensemble.uq.store.journal import Journal
 from ensemble.uq.store.parts import ids_of_part
 from tests.uq.study.models import same_bits
-from tests.uq.study.rough_study import FULL, TRANSIENT, disturb, lose_chunk, start, study, write_template
+from tests.uq.study.rough_study import (
+    FAULTS,
+    FULL,
+    TRANSIENT,
+    disturb,
+    fill_disk,
+    lose_chunk,
+    start,
+    study,
+    write_template,
+)
 
 ROUNDS = 6
 """Further calls until no transient fault is left; a worker may be killed in each."""
@@ -91,6 +102,7 @@ def test_an_array_of_8_jobs_some_of_which_are_killed_ends_as_a_calm_study(tmp_pa
     assert recovered >= 80
 
 
+@pytest.mark.slow
 def test_an_array_of_3_jobs_of_which_one_is_killed_ends_as_a_calm_study(tmp_path, calm):
     """48 runs: 3 crash, 1 hangs in its first run, 1 fails in each."""
     n = 48
@@ -102,3 +114,28 @@ def test_an_array_of_3_jobs_of_which_one_is_killed_ends_as_a_calm_study(tmp_path
     assert Store.open(tmp_path / "array.zarr").done().all()
     recovered = check("array", tmp_path, n, expected)
     assert recovered == 4
+
+
+def test_a_small_study_with_every_fault_ends_as_a_calm_one(tmp_path, calm, monkeypatch):
+    """48 runs in 3 parts: 3 crash, 1 hangs in its first run, 1 fails in each; a disk is full, a chunk is lost."""
+    expected = calm(48)
+    (tmp_path / "faults").mkdir()
+    monkeypatch.setenv(FAULTS, str(tmp_path / "faults"))
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
+        patched.setenv(FULL, "1")
+        patched.setattr(Journal, "_write", Journal._write)  # which fill_disk replaces
+        fill_disk()
+        study("array", tmp_path, 48, "1/3")
+    for part in ("2/3", "3/3"):
+        study("array", tmp_path, 48, part)
+    store = tmp_path / "array.zarr"
+    assert Store.open(store).done().all()  # the second job took what was left of the first part
+    found = study("array", tmp_path, 48)
+    counts = {text.split(";")[0]: tuple(count) for text, count in found.failures.items()}
+    assert counts["RunFailedError: exit code 5"] == (0, 0, 3) and counts["RunFailedError: exit code 9"] == (1, 1, 0)
+    for _ in range(2):
+        result = open_study(store)
+        assert same_bits(result, expected) and list(result.reasons) == [7]
+        lose_chunk(store)
+        with pytest.warns(RuntimeWarning, match="Store.open: files of"):
+            study("array", tmp_path, 48)

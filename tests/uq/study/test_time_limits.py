@@ -84,7 +84,8 @@ def test_a_sample_that_hangs_in_this_process_is_marked_and_the_others_are_done(m
     assert descendants() == []
 
 
-@pytest.mark.parametrize("how", [slow("sleep"), "shell"])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["sleep", "shell"])
 def test_a_sample_that_hangs_in_a_worker_process_is_killed_with_what_it_started(how, monkeypatch):
     calm = run()
     monkeypatch.setenv(HANGS, how)
