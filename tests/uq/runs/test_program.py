@@ -16,7 +16,7 @@ import ensemble as en
 from ensemble.uq import FromFile, Program
 from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.runs.readers import OutputMissingError, numbers_of
-from tests.uq.study.models import same_bits
+from tests.uq.study.models import napping, same_bits
 
 INPUTS = en.Inputs(
     load=stats.norm(1.0, 0.2),
@@ -30,7 +30,7 @@ echo "{{load}}" > tip.txt
 echo "to the log"
 echo "step {{sample}}" >&2
 case "{{load}}" in 0.7*) exit 3;; 0.8*) kill -SEGV $$;; 0.9*) rm tip.txt;; esac
-[ -z "$SLOW" ] || case "{{load}}" in 1.3*) sleep 60 & wait;; esac
+[ -z "$SLOW" ] || case "{{load}}" in 1.3*) sleep $ENSEMBLE_TEST_NAP & wait;; esac
 """
 
 
@@ -143,26 +143,21 @@ def test_a_program_that_is_not_there_is_named(tmp_path):
         run(Program("no-such-program", {"y": "y.txt"}, folder=tmp_path / "runs"))
 
 
-def sleeping():
-    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in found.splitlines() if line.split()[:2] == ["sleep", "60"]]
-
-
 def test_a_program_that_hangs_is_ended_with_what_it_started(template, tmp_path):
     model = program(template, tmp_path, environment={"SLOW": "1"})
     start = time.monotonic()
     result = run(model, sample_seconds=0.5, on_failure="mask")
     late = [text for text in result.reasons.values() if "TimeLimit" in text]
     assert late and "sample_seconds=0.5; its program was ended" in late[0] and time.monotonic() - start < 30.0
-    assert sleeping() == []
+    assert napping() == []
 
 
 KILLED = """
 import os, sys, time, threading
 import ensemble as en
 from scipy import stats
-model = en.uq.Program(["sh", "-c", "echo $$ > " + sys.argv[1] + "; sleep 60; echo {{a}}"], {"y": "stdout.txt"},
-                      folder=sys.argv[2])
+command = ["sh", "-c", "echo $$ > " + sys.argv[1] + "; sleep $ENSEMBLE_TEST_NAP; echo {{a}}"]
+model = en.uq.Program(command, {"y": "stdout.txt"}, folder=sys.argv[2])
 en.propagate(model, en.Inputs(a=stats.norm()), 8, seed=1, progress=False)
 """
 
@@ -177,9 +172,9 @@ def test_a_program_ends_with_a_driver_that_is_killed(tmp_path):
     time.sleep(0.2)
     driver.kill()
     driver.wait()
-    while sleeping() and time.monotonic() < until:
+    while napping() and time.monotonic() < until:
         time.sleep(0.05)
-    assert sleeping() == []
+    assert napping() == []
     model = Program("echo {{a}}", {"y": "stdout.txt"}, folder=tmp_path / "runs")
     run(model, 8, en.Inputs(a=stats.norm()))
     assert list((tmp_path / "runs").iterdir()) == []  # what the killed run has left, too

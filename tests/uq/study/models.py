@@ -1,6 +1,7 @@
 """Models and inputs of the tests; at the top level of a module, so that other processes can import them."""
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -74,6 +75,16 @@ def faulty(x):
     if "kill" in faults and len(x) < 32:
         raise KeyboardInterrupt
     return beam(x)
+
+
+NAP = os.environ.setdefault("ENSEMBLE_TEST_NAP", f"60.{os.getpid()}")
+"""Seconds that a program sleeps which a test has to end: others sleep other times; worker processes inherit it."""
+
+
+def napping():
+    """The sleeping programs of this test run that nobody has ended."""
+    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in found.splitlines() if line.split()[:2] == ["sleep", NAP]]
 
 
 def slow_beam(x):
