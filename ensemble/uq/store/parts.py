@@ -108,6 +108,11 @@ class PartStore(Store):
         store.n_parts, store.parts, store.claimed, store.given = n_parts, [part], {part: claim}, dict(given)
         return store
 
+    @property
+    def journal_bytes(self) -> int:
+        """0: the journal of a part is compacted with those of the others, however long it is."""
+        return 0
+
     def append(self, *arguments: Any, **options: Any) -> None:
         """As `Store.append`; BlockingIOError where this job was taken for lost and its journal is gone."""
         if any(claim.removed.is_set() for claim in self.claimed.values()):

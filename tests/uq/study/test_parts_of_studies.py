@@ -5,6 +5,7 @@ import pytest
 
 import ensemble as en
 from ensemble.uq import Store, open_study
+from ensemble.uq.store.claims import states
 from tests.uq.study.models import INPUTS, SWITCH, beam, faulty, same_bits
 
 
@@ -20,6 +21,22 @@ def test_parts_in_any_order_and_of_any_size_are_the_study(tmp_path, keep):
         own = run(tmp_path / "run.zarr", part, ensemble_size=size, keep=keep)
     assert own.n_done == 64 and same_bits(own, calm)
     assert same_bits(open_study(tmp_path / "run.zarr"), open_study(tmp_path / "calm.zarr"))
+
+
+def test_a_long_journal_of_a_part_is_compacted_at_the_end_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("ensemble.uq.study.plan.JOURNAL_BYTES", 100)
+    seen = []
+
+    def watched(x):
+        seen.append([one.state for one in states(tmp_path / "run.zarr" / ".ensemble" / "parts")])
+        return beam(x)
+
+    study = en.uq.study.plan.Plan  # whose source of the model is not compared: the list changes
+    monkeypatch.setattr(study, "manifest", lambda self, stored=None: {"n": 64, "seed": 7, "sampler": {}, "inputs": {}})
+    run(tmp_path / "run.zarr", "1/2", model=watched)
+    assert seen == [["running"]] * 4
+    run(tmp_path / "run.zarr", "2/2", model=watched)
+    assert seen[4:] == [["ended", "running"]] * 4
 
 
 def test_a_part_that_fails_to_begin_leaves_the_store_to_the_others(tmp_path):
