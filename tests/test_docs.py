@@ -97,6 +97,7 @@ COMMAND = re.compile(
 OF_OTHERS = {"--fmad": "nvcc", "--max-examples": "Hypothesis"}
 OF_OTHERS |= dict.fromkeys(("--nodes", "--ntasks-per-node", "--cpus-per-task", "--constraint", "--time"), "sbatch")
 OF_OTHERS |= {"--signal": "sbatch", "--open-mode": "sbatch", "--kill-on-bad-exit": "srun", "--cpu-bind": "srun"}
+OF_OTHERS |= dict.fromkeys(("--array", "--dependency", "--job-name", "--ntasks", "--output", "--wrap"), "sbatch")
 """Options of other programs that our pages name."""
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ensemble._command.running_options import add_failed, add_limits, add_part, add_program
+
 __all__ = ["BACKENDS", "LIMITERS", "add_diffusion", "add_gbees", "add_ode", "add_study"]
 
 SAMPLERS = ("sobol", "monte-carlo")
@@ -296,7 +298,9 @@ def add_run(commands: Any) -> None:
         "--store, an interrupted or killed study is continued by `ensemble resume STORE`.",
     )
     add = parser.add_argument
-    add("model", metavar="FILE.py:FUNCTION", help="takes one argument with an attribute for each input")
+    help_text = "takes one argument with an attribute for each input; left out with --command or a table [program]"
+    add("model", metavar="FILE.py:FUNCTION", nargs="?", help=help_text)
+    add_program(add)
     add("-c", "--config", type=Path, metavar="FILE.toml", help="the inputs, and options under [study]")
     add("-n", "--samples", type=at_least(1), metavar="N", help="how many samples (default: 1024)")
     add(
@@ -308,6 +312,8 @@ def add_run(commands: Any) -> None:
     add("--sampler", choices=STUDY_SAMPLERS, help="how samples are drawn (default: sobol)")
     add("--seed", type=at_least(0, None), metavar="K", help="seed of the sampler (default: 1)")
     add("--store", type=Path, metavar="STORE", help="keep all results in this folder, a Zarr group")
+    add_part(add)
+    add_failed(add)
     add_outputs(add)
     add_execution(add)
     parser.set_defaults(run=command("study.run"), prog=parser.prog)
@@ -318,11 +324,13 @@ def add_resume(commands: Any) -> None:
     parser = of_store(commands, "resume", "continue the study of a store, or extend it to more samples", json=False)
     add = parser.add_argument
     add("--model", metavar="FILE.py:FUNCTION", help="where the model is now (default: where it was)")
+    add_program(add)
     add("-c", "--config", type=Path, metavar="FILE.toml", help="where the inputs are now (default: where they were)")
     add("-n", "--samples", type=at_least(1), metavar="N", help="extend the study to N samples, whatever its target")
     add("--target", type=target, metavar="OUTPUT=X", help="as of run (default: that of the run)")
     add_outputs(add)
     add("--force", action="store_true", help="continue although the model's source has changed")
+    add_failed(add)
     add_execution(add)
     parser.set_defaults(run=command("study.resume"))
 
@@ -334,4 +342,5 @@ def add_execution(add: Callable[..., Any]) -> None:
     help_text = "what to do when the model raises an error (default: mask, but end at once if it always does)"
     add("--on-failure", choices=ON_FAILURE, help=help_text)
     add("--workers", type=at_least(1), metavar="N", help="processes (default: this one alone)")
+    add_limits(add)
     add_output(add)

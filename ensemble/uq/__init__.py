@@ -12,6 +12,8 @@ from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.observed import EmpiricalCopula, Kde
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.vector import Vector
+from ensemble.uq.runs.program import Program, RunFailedError
+from ensemble.uq.runs.readers import FromFile
 from ensemble.uq.samplers.latin_hypercube import LatinHypercube
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.points import Points
@@ -43,6 +45,7 @@ __all__ = [
     "Categorical",
     "ChaosExpansion",
     "EmpiricalCopula",
+    "FromFile",
     "Gauss",
     "GaussianProcess",
     "GivenDataIndices",
@@ -63,6 +66,8 @@ __all__ = [
     "Plan",
     "Points",
     "Probability",
+    "Program",
+    "RunFailedError",
     "SampleError",
     "Sampler",
     "ShapleyEffects",

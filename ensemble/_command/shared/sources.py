@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["located", "object_in", "python_files_of", "raised_in", "reject_unknown", "toml_table"]
+__all__ = ["importable", "located", "object_in", "python_files_of", "raised_in", "reject_unknown", "toml_table"]
 
 
 T = TypeVar("T")
@@ -55,6 +55,13 @@ def object_in(reference: Any, folder: Path, default: str = "", *, package: str =
     return getattr(module, name)
 
 
+def importable(folder: Path) -> None:
+    """Let modules of a folder be imported by their names, as for ``python FILE.py``."""
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.insert(0, place)
+
+
 def raised_in(reference: str, error: Exception) -> str | None:
     """What an error of the user's code is and its last line in the file of `reference`; None where it has none."""
     file = Path(reference.partition(".py")[0] + ".py").resolve()
@@ -90,12 +97,12 @@ def reject_unknown(where: Path | str, table: dict[str, Any], known: set[str]) ->
 
 
 def python_files_of(path: Path) -> list[Path]:
-    """The Python files whose objects a TOML file names, ``{object = "FILE.py:NAME"}``, without running them."""
+    """The Python files that a TOML file names, by ``object = "FILE.py:NAME"`` or ``function``, without running them."""
     found: list[Path] = []
 
     def visit(entry: Any) -> None:
         for key, value in entry.items() if isinstance(entry, dict) else enumerate(entry):
-            if key == "object" and isinstance(value, str):
+            if key in ("object", "function") and isinstance(value, str):
                 found.append(path.parent / value.partition(":")[0])
             elif isinstance(value, (dict, list)):
                 visit(value)

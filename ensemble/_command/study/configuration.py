@@ -10,13 +10,15 @@ from typing import Any
 
 from ensemble import uq
 from ensemble._check import kind_of
+from ensemble._command.running_options import LIMITS
 from ensemble._command.shared import toml_values as kinds
-from ensemble._command.shared.sources import located, object_in, reject_unknown, toml_table
+from ensemble._command.shared.sources import importable, located, object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
 from ensemble._command.study.declared import outputs_from_table
+from ensemble._command.study.program import program_from
 from ensemble.uq.fields import KarhunenLoeve
 
-__all__ = ["STUDY_KEYS", "inputs_from_python", "inputs_from_table", "model_of", "read_configuration"]
+__all__ = ["STUDY_KEYS", "inputs_from_python", "inputs_from_table", "model_and_study", "model_of", "read_configuration"]
 
 
 def at_least_one(value: Any) -> int:
@@ -40,7 +42,7 @@ def seed(value: Any) -> int:
 
 STUDY_KEYS: dict[str, Callable[[Any], Any]] = {
     "n": at_least_one, "sampler": kinds.text, "seed": seed, "ensemble_size": size, "group_by": kinds.text,
-    "on_failure": kinds.text, "workers": at_least_one,
+    "on_failure": kinds.text, "workers": at_least_one, **dict.fromkeys(LIMITS, kinds.positive),
 }  # fmt: skip
 """Keys of the table ``[study]``: values of options that the command line does not give."""
 
@@ -48,7 +50,7 @@ KINDS = "a number, a list of numbers, or a table with distribution, categories, 
 
 
 def read_configuration(path: Path) -> tuple[dict[str, Any], Any]:
-    """The options of the table ``[study]``, with the table ``[outputs]`` as one of them, and the inputs.
+    """The options of the table ``[study]``, with ``[outputs]`` and ``[program]`` among them, and the inputs.
 
     Raises
     ------
@@ -56,12 +58,16 @@ def read_configuration(path: Path) -> tuple[dict[str, Any], Any]:
         If the file cannot be read, or a value is not what its key needs.
     """
     table = toml_table(path)
-    reject_unknown(path, table, {"study", "inputs", "outputs", "correlation", "correlation_kind"})
+    reject_unknown(path, table, {"study", "inputs", "outputs", "program", "correlation", "correlation_kind"})
     study = read(str(path), {"study": {}, **table}, "study", kinds.table)
     reject_unknown(f"{path}: [study]", study, set(STUDY_KEYS))
     options = {name: read(f"{path}: [study]", study, name, STUDY_KEYS[name]) for name in study}
     if "outputs" in table:
         options["outputs"] = outputs_from_table(f"{path}: outputs", read(str(path), table, "outputs", kinds.table))
+    if "program" in table:
+        options["program"] = program_from(
+            f"{path}: program", read(str(path), table, "program", kinds.table), path.parent
+        )
     if "inputs" not in table:
         raise ValueError(f"{path} must have a table [inputs]; got {', '.join(table) or 'an empty file'}.")
     return options, inputs_from_table(path, table)
@@ -158,13 +164,36 @@ def object_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
 
 def model_of(reference: str) -> Callable[..., Any]:
     """The function ``FILE.py:NAME``."""
-    folder = str(Path(reference.partition(":")[0]).resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as for `python FILE.py`; other processes of a study import the file by its name
+    importable(Path(reference.partition(":")[0]).parent)  # other processes of a study import the file by its name
     found = object_in(reference, Path("."))
     if not callable(found):
         raise ValueError(f"{reference} must be a function of one argument; got {kind_of(found)}.")
     return found  # type: ignore[no-any-return]
+
+
+def model_and_study(
+    reference: str | None, config: Path | None, program: dict[str, Any] | None
+) -> tuple[Any, dict[str, Any], Any]:
+    """The model, the options of the TOML file, and the inputs.
+
+    The model is the function `reference`, or the program of options, or that of the TOML file.
+    """
+    if reference and program is not None:
+        raise ValueError(f"--command must stand without FILE.py:FUNCTION; got {reference}.")
+    model = model_of(reference) if reference else None
+    study: dict[str, Any] = {}
+    if config is not None:
+        study, inputs = read_configuration(config)
+    elif reference:
+        inputs = inputs_from_python(reference)
+    else:
+        raise ValueError("-c must name a TOML file with the inputs of the program; got none.")
+    of_table = study.pop("program", None)
+    if model is None:
+        model = of_table if program is None else program_from("--command", program, Path("."))
+    if model is None:
+        raise ValueError("the model must be FILE.py:FUNCTION, --command or a table [program]; got none.")
+    return model, study, inputs
 
 
 def inputs_from_python(reference: str) -> Any:

@@ -18,8 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ensemble._command.shared.sources import python_files_of
-from ensemble._files import write_whole
+from ensemble._command.shared.sources import python_files_of, toml_table
+from ensemble._command.study.program import template_files
+from ensemble._files import write_new, write_whole
 from ensemble.uq.store.store import PRIVATE
 
 __all__ = ["Origin"]
@@ -29,13 +30,17 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class Origin:
-    """The model as FILE.py:FUNCTION and the TOML file of the inputs, both with absolute paths, and options."""
+    """The model as FILE.py:FUNCTION and the TOML file of the inputs, both with absolute paths, and options.
+
+    The model is empty where it is a program: that of options, `program`, or of the TOML file.
+    """
 
     model: str
     config: str | None
     target: tuple[str, float] | None = None
     coordinates: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
+    program: dict[str, Any] | None = None
 
     @classmethod
     def of(
@@ -45,11 +50,13 @@ class Origin:
         target: tuple[str, float] | None = None,
         coordinates: Sequence[str] = (),
         units: Sequence[str] = (),
+        program: dict[str, Any] | None = None,
     ) -> Origin:
         """The origin that the command's arguments name."""
         path, _, name = model.partition(":")
         place = None if config is None else str(config.resolve())
-        return cls(f"{Path(path).resolve()}:{name}", place, target, tuple(coordinates), tuple(units))
+        place_of_model = f"{Path(path).resolve()}:{name}" if model else ""
+        return cls(place_of_model, place, target, tuple(coordinates), tuple(units), program)
 
     @classmethod
     def read(cls, store: Path) -> Origin | None:
@@ -61,24 +68,38 @@ class Origin:
             target = found.get("target")  # of version 0.1 on
             config = None if found["config"] is None else str(found["config"])
             goal = None if target is None else (str(target[0]), float(target[1]))
-            said = (tuple(map(str, found.get(key, ()))) for key in ("coordinates", "units"))
-            return cls(str(found["model"]), config, goal, *said)
+            coordinates, units = (tuple(map(str, found.get(key, ()))) for key in ("coordinates", "units"))
+            program = found.get("program")
+            if program is not None and not isinstance(program, dict):
+                raise ValueError("program is no table")
+            return cls(str(found["model"]), config, goal, coordinates, units, program)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file_of(store)} must hold a model and a config; got {error!r}.") from None
 
-    def write(self, store: Path) -> None:
-        """Write it into the private folder of a store, which may yet have to be made."""
+    def write(self, store: Path, *, once: bool = False) -> None:
+        """Write it into the private folder of a store, which may yet have to be made.
+
+        With `once` a file that is there stays: jobs of one study write it at the same time.
+        """
         file_of(store).parent.mkdir(parents=True, exist_ok=True)
         digests = {str(file): digest_of(file) for file in self.files()}
         contents = {**asdict(self), "digests": digests}
         contents["signature"] = signature(contents, key(make=True))
-        write_whole(file_of(store), lambda file: file.write(json.dumps(contents, indent=1).encode() + b"\n"))
+        text = json.dumps(contents, indent=1).encode() + b"\n"
+        if once:
+            write_new(file_of(store), text)
+        else:
+            write_whole(file_of(store), lambda file: file.write(text))
 
     def files(self) -> list[Path]:
         """The files that are run or read: of the model, of the inputs, and those of objects that the inputs name."""
-        files = [Path(self.model.rpartition(":")[0])]
+        files = [Path(self.model.rpartition(":")[0])] if self.model else []
         if self.config is not None:
-            files += [Path(self.config), *python_files_of(Path(self.config))]
+            path = Path(self.config)
+            files += [path, *python_files_of(path)]
+            table = toml_table(path).get("program")
+            files += template_files(table, path.parent) if isinstance(table, dict) and not self.model else []
+        files += template_files(self.program, Path()) if self.program is not None else []
         return list(dict.fromkeys(files))
 
     def is_own(self, store: Path) -> bool:
@@ -134,9 +155,7 @@ def key(*, make: bool) -> bytes | None:
     with contextlib.suppress(OSError, RuntimeError):
         if make and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
+            write_new(path, secrets.token_bytes(KEY_BYTES), 0o600)  # jobs of one study may do so at once
         status = path.stat()
         own = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
         found = path.read_bytes()

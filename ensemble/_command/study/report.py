@@ -36,6 +36,7 @@ def as_json(
         "n": result.n, "done": result.n_done, "failed": result.n_failed, "seed": result.seed,
         "ensemble_size": result.ensemble_size, "target_met": result.target_met, "level": level,
         "reasons": {str(k): text for k, text in list(result.reasons.items())[:20]},
+        "failures": {reason: counts._asdict() for reason, counts in result.failures.items()},
         "outputs": {name: statistics(result, name, quantiles, level) for name in chosen_outputs(result, names)},
     }  # fmt: skip
 

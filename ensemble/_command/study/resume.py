@@ -8,10 +8,12 @@ from typing import Any
 
 from ensemble import uq
 from ensemble._check import message
+from ensemble._command.running_options import LIMITS
 from ensemble._command.shared.ranks import require_one_process
-from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
+from ensemble._command.study.configuration import model_and_study
 from ensemble._command.study.declared import outputs_of_study
 from ensemble._command.study.origin import Origin
+from ensemble._command.study.program import program_options
 from ensemble._command.study.run import ADVICE, carry_out
 
 __all__ = ["run"]
@@ -30,24 +32,23 @@ def run(options: argparse.Namespace) -> int:
     require_named(options, origin)
     config = options.config or (None if origin.config is None else Path(origin.config))
     said = (options.coordinates or origin.coordinates, options.units or origin.units)
-    origin = Origin.of(options.model or origin.model, config, options.target or origin.target, *said)
+    program = program_options(options) or origin.program
+    reference = options.model or ("" if options.command else origin.model)
+    origin = Origin.of(reference, config, options.target or origin.target, *said, None if reference else program)
     options.model = origin.model  # whose file an error of the study names
-    model = model_of(options.model)
-    study: dict[str, Any] = {}
-    if origin.config is not None:
-        study, inputs = read_configuration(Path(origin.config))
-    else:
-        inputs = inputs_from_python(options.model)
+    place = None if origin.config is None else Path(origin.config)
+    model, study, inputs = model_and_study(origin.model, place, origin.program)
     outputs = outputs_of_study(study, options.model, said)
-    kept = {name: study[name] for name in ("ensemble_size", "group_by", "on_failure", "workers") if name in study}
-    given = {"ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
-             "workers": options.workers}  # fmt: skip
+    execution = ("ensemble_size", "group_by", "on_failure", "workers", *LIMITS)
+    kept = {name: study[name] for name in execution if name in study}
+    given = {name: getattr(options, name) for name in execution}
     chosen = kept | {name: value for name, value in given.items() if value is not None}
     chosen |= {
         "n": options.samples or stored["n"],
         "seed": stored["seed"],
         "sampler": sampler_of(stored),
         "outputs": outputs,
+        "retry_failed": options.failed,
     }
     if origin.target is not None and options.samples is None:
         chosen |= {"n": "auto", "target": dict([origin.target])}
@@ -58,7 +59,10 @@ def run(options: argparse.Namespace) -> int:
 
 def require_named(options: argparse.Namespace, origin: Origin) -> None:
     """Raise before code runs that the user has not named, unless it is that of the user's own run, and as it was."""
-    missing = {} if options.model is not None else {"--model": origin.model}
+    named = options.model is not None or options.command is not None
+    missing = {} if named or not origin.model else {"--model": origin.model}
+    if not named and origin.program is not None:
+        missing["--command"] = str(origin.program.get("command"))
     if origin.config is not None and options.config is None:
         missing["-c"] = origin.config
     if not missing:

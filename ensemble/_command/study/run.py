@@ -7,11 +7,13 @@ import json
 from typing import Any
 
 from ensemble import uq
+from ensemble._command.running_options import LIMITS
 from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.shared.sources import raised_in
-from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
+from ensemble._command.study.configuration import model_and_study
 from ensemble._command.study.declared import outputs_of_study
 from ensemble._command.study.origin import Origin
+from ensemble._command.study.program import program_options
 from ensemble._command.study.report import as_json
 from ensemble._progress import say
 from ensemble.uq.inputs.samples import UnknownInputError
@@ -30,16 +32,13 @@ DEFAULTS = {"n": 1024, "sampler": "sobol", "seed": 1, "ensemble_size": "auto"}
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble run``."""
     require_one_process(ADVICE)
-    model = model_of(options.model)
-    study: dict[str, Any] = {}
-    if options.config is not None:
-        study, inputs = read_configuration(options.config)
-    else:
-        inputs = inputs_from_python(options.model)
+    program = program_options(options)
+    model, study, inputs = model_and_study(options.model, options.config, program)
+    options.model = options.model or ""
     said = {
         "n": options.samples, "sampler": options.sampler, "seed": options.seed,
         "ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
-        "workers": options.workers,
+        "workers": options.workers, **{name: getattr(options, name) for name in LIMITS},
     }  # fmt: skip
     if options.target is not None:
         if options.samples is not None:
@@ -47,14 +46,27 @@ def run(options: argparse.Namespace) -> int:
         said["n"], study["target"] = "auto", dict([options.target])
     study["outputs"] = outputs_of_study(study, options.model, (options.coordinates, options.units))
     chosen = DEFAULTS | study | {name: value for name, value in said.items() if value is not None}
+    require_store(options)
     if options.store is not None:
-        if uq.Store.exists(options.store):
+        if options.part is None and uq.Store.exists(options.store):
             seen = f"a study at {options.store}"
             raise ValueError(f"--store must be a new folder; got {seen}. Go on with: ensemble resume {options.store}")
-        Origin.of(options.model, options.config, options.target, options.coordinates, options.units).write(
-            options.store
+        said_of_outputs = (options.coordinates, options.units)
+        Origin.of(options.model, options.config, options.target, *said_of_outputs, program).write(
+            options.store, once=options.part is not None
         )
+    chosen |= {"part": options.part, "retry_failed": options.failed}
     return carry_out(model, inputs, chosen, options, resume=False)
+
+
+def require_store(options: argparse.Namespace) -> None:
+    """Raise where options of a part stand without those that they need."""
+    if options.part is not None and options.store is None:
+        raise ValueError("--part must stand with --store, into which all parts write; got no store.")
+    if options.part is not None and options.target is not None:
+        raise ValueError("--part must stand with -n, and without --target; got --target.")
+    if options.failed and options.part is None:
+        raise ValueError("--failed must stand with --part; got none. Use: ensemble resume --failed STORE.")
 
 
 def carry_out(model: Any, inputs: Any, chosen: dict[str, Any], options: argparse.Namespace, *, resume: Any) -> int:
@@ -67,6 +79,10 @@ def carry_out(model: Any, inputs: Any, chosen: dict[str, Any], options: argparse
         )  # fmt: skip
     except KeyboardInterrupt as interruption:
         found = getattr(interruption, "result", None)
+        if getattr(options, "part", None) is not None:
+            part = "/".join(map(str, options.part))
+            say(f"{options.prog}: interrupted: other jobs, or this command again, run what is left of part {part}")
+            return 130
         if options.store is not None and found is not None:
             text = f"{found.n_done} of {found.n} samples are in {options.store}"
             say(f"{options.prog}: interrupted: {text}; go on with: ensemble resume {options.store}")

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from ensemble import uq
+from ensemble.uq.store.checks import local_folder
+from ensemble.uq.store.claims import PARTS, states
+from ensemble.uq.store.parts import ids_of_part
+from ensemble.uq.store.store import PRIVATE
+from ensemble.uq.study.failures import Failures, failures_by_reason
+from ensemble.uq.study.table import failure_lines
 
 __all__ = ["run"]
+
+MOST_PARTS = 20
+"""Parts that are listed."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,9 +39,44 @@ def run(options: argparse.Namespace) -> int:
         "seed": store.manifest.get("seed"),
         "outputs": {name: described(store, name) for name in store.outputs},
         "reasons": {str(k): text for k, text in list(store.reasons().items())[:20]},
+        "failures": {reason: counts._asdict() for reason, counts in failures_of(store, failed).items()},
+        "run_again": len(store.earlier_reasons()),
+        "parts": parts_of(options.store, done),
     }
     options.output.print(json.dumps(found) if options.json else as_text(found))
     return 1 if found["pending"] or found["failed"] else 0
+
+
+def parts_of(store: Any, done: np.ndarray) -> list[dict[str, Any]]:
+    """The parts that jobs have begun: who ran them, whether they still do, and how many samples are done."""
+    found = []
+    last = {(one.n_parts, one.part): one for one in states(local_folder("status", store) / PRIVATE / PARTS)}
+    for one in last.values():
+        mine = ids_of_part(one.part, one.n_parts, done.size)
+        counts = {"done": int(np.count_nonzero(done & mine)), "n": int(np.count_nonzero(mine))}
+        found.append(one._asdict() | counts)
+    return found
+
+
+def part_lines(parts: list[dict[str, Any]]) -> list[str]:
+    """A line on all parts, and one for each that runs or was lost."""
+    if not parts:
+        return []
+    by_state = Counter(part["state"] for part in parts)
+    text = ", ".join(f"{count} {state}" for state, count in by_state.items())
+    lines = [f"  parts     {text}, {max(part['n_parts'] for part in parts)} in all"]
+    for part in [part for part in parts if part["state"] != "ended"][:MOST_PARTS]:
+        who = f"process {part['process']} on {part['host']}, last sign {part['seconds']:.0f} s ago"
+        lines.append(f"    {part['part']}/{part['n_parts']} {part['state']}: {part['done']} of {part['n']} done, {who}")
+    return lines
+
+
+def failures_of(store: uq.Store, failed: np.ndarray) -> dict[str, Failures]:
+    """How many samples failed by reason, and how many of those succeeded when they were run again."""
+    reasons = store.reasons()
+    return failures_by_reason(
+        {int(i): reasons.get(int(i), "") for i in np.flatnonzero(failed)}, store.earlier_reasons()
+    )
 
 
 def described(store: uq.Store, name: str) -> dict[str, Any]:
@@ -53,6 +98,13 @@ def as_text(found: dict[str, Any]) -> str:
         unit = f", {o['units']}" if "units" in o else ""
         lines.append(f"  output    {name}, shape {tuple(o['shape'])}{over}, {o['dtype']}{unit}")
     lines += [f"  sample {k} failed: {text}" for k, text in list(found["reasons"].items())[:3]]
+    lines += part_lines(found["parts"])
+    if found["failures"]:
+        lines.append("  failures by reason:")
+        counted = {reason: Failures(**counts) for reason, counts in found["failures"].items()}
+        lines += [f"    {line}" for line in failure_lines(counted)]
+    if found["failed"]:
+        lines.append(f"  run the failed samples again: ensemble resume --failed {found['store']}")
     if found["pending"]:
         lines.append(f"  {found['pending']:,} pending: ensemble resume {found['store']}")
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import message, positive, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import SensitivityIndices
 from ensemble.uq.sensitivity.row_sums import RowSums
@@ -112,6 +112,8 @@ def run_rows(
     on_failure: str | None,
     store: str | PathLike[str] | None,
     resume: bool | str,
+    retry_failed: bool,
+    sample_seconds: float | None,
     progress: bool,
     executor: Any,
     outputs: Outputs | None,
@@ -120,15 +122,16 @@ def run_rows(
     own = "input" in getattr(outputs, "coordinates", ())
     advice = "Give the axis another name."
     require(not own, function, "names of axes", "differ from the axis of the inputs", "'input'", advice)
+    limit = None if sample_seconds is None else positive(sample_seconds, function, "sample_seconds")
     size = checked_size(function, model, ensemble_size, on_failure, backend)
 
     def make_study() -> RowPlan:
         return RowPlan(
             inputs, n, sampler=sampler, analysis=analysis, seed=seed, ensemble_size=size, store=store, resume=resume,
-            model=model, function=function, outputs=outputs,
+            retry_failed=retry_failed, model=model, function=function, outputs=outputs,
         )  # fmt: skip
 
     return carried_out(
         make_study, model, auto=ensemble_size == "auto", on_failure=on_failure, backend=backend, progress=progress,
-        executor=executor,
+        executor=executor, sample_seconds=limit,
     )  # fmt: skip

@@ -33,6 +33,8 @@ def shapley_effects(
     on_failure: str | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
+    retry_failed: bool = False,
+    sample_seconds: float | None = None,
     progress: bool = True,
     executor: Any = None,
     level: float = 0.95,
@@ -51,7 +53,9 @@ def shapley_effects(
         With or without correlation.
     n : int
         The number of rows, of D + 1 samples each; Sobol' points are balanced for 8 times a power of two.
-    seed, sampler, ensemble_size, backend, on_failure, store, resume, progress, executor, level, outputs
+    seed, sampler, ensemble_size, backend, on_failure, store, resume, retry_failed, sample_seconds, progress, executor
+        As in `sobol_indices`.
+    level, outputs
         As in `sobol_indices`.
 
     Returns
@@ -109,6 +113,6 @@ def shapley_effects(
     effects: ShapleyEffects = run_rows(
         model, inputs, integer(n, function, "n", minimum=2), rows, analysis, function=function, seed=seed,
         ensemble_size=ensemble_size, backend=backend, on_failure=on_failure, store=store, resume=resume,
-        progress=progress, executor=executor, outputs=outputs,
+        retry_failed=retry_failed, sample_seconds=sample_seconds, progress=progress, executor=executor, outputs=outputs,
     )  # fmt: skip
     return effects

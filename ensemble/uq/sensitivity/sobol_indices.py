@@ -39,6 +39,8 @@ def sobol_indices(
     on_failure: str | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
+    retry_failed: bool = False,
+    sample_seconds: float | None = None,
     progress: bool = True,
     executor: Any = None,
     level: float = 0.95,
@@ -62,7 +64,7 @@ def sobol_indices(
         Default: a new one, which is the attribute `seed` of the result.
     sampler : {"sobol", "halton", "monte_carlo"} or Sampler
         Sampler of the rows. Intervals need replicates: those of the sampler, or 8 parts of independent points.
-    ensemble_size, backend, on_failure, store, resume, progress, executor
+    ensemble_size, backend, on_failure, store, resume, retry_failed, sample_seconds, progress, executor
         As in `propagate`. With ``resume=True`` and a larger `n` a study is extended: its rows stay as they are.
     level : float in (0, 1), dimensionless
         Probability of the intervals.
@@ -122,6 +124,6 @@ def sobol_indices(
     indices: SobolIndices = run_rows(
         model, inputs, integer(n, function, "n", minimum=2), rows, analysis, function=function, seed=seed,
         ensemble_size=ensemble_size, backend=backend, on_failure=on_failure, store=store, resume=resume,
-        progress=progress, executor=executor, outputs=outputs,
+        retry_failed=retry_failed, sample_seconds=sample_seconds, progress=progress, executor=executor, outputs=outputs,
     )  # fmt: skip
     return indices

@@ -121,7 +121,7 @@ def group_checked(
     ids: Any, outputs: Mapping[str, Any], failed: Any, reasons: Mapping[int, str] | None, known: Mapping[str, Output],
     done: np.ndarray,
 ) -> CheckedGroup:  # fmt: skip
-    """What `append` is given; `known` are the outputs stored before, `done` the samples."""
+    """What `append` is given; `known` are the outputs stored before, `done` the samples that cannot be stored."""
     numbers, places = ids_checked(ids, done)
     mask = np.zeros(len(numbers), dtype=bool) if failed is None else np.ascontiguousarray(failed)
     if mask.dtype != bool or mask.shape != numbers.shape:

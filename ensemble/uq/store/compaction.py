@@ -21,14 +21,14 @@ from ensemble._check import message
 from ensemble._files import Replacements
 from ensemble.uq.store.axes import axis_files, unit_in
 from ensemble.uq.store.checksums import AGAIN, Checksums
-from ensemble.uq.store.damage import REASONS
+from ensemble.uq.store.damage import EARLIER, REASONS
 from ensemble.uq.store.descriptions import GROUP_FILE, RESERVED, Output, described_output, supported
 from ensemble.uq.store.index import Index, Part, gather
 from ensemble.uq.store.journal import Journal
 from ensemble.uq.store.manifest import CHECKSUM, by_lines, text_of
 from ensemble.uq.store.zarr_array import MASKS, ZarrArray
 
-__all__ = ["MASKS", "compact", "read_reasons"]
+__all__ = ["MASKS", "compact", "read_earlier", "read_reasons"]
 
 PANEL_BYTES = 1 << 27
 FLUSH_BYTES = 1 << 28
@@ -36,8 +36,8 @@ FLUSH_BYTES = 1 << 28
 SAMPLE = Output("sample", np.dtype("<i8"), ())
 
 
-def reasons_text(reasons: Mapping[int, str]) -> bytes:
-    """The bytes of the file ``reasons.json``."""
+def reasons_text(reasons: Mapping[int, Any]) -> bytes:
+    """The bytes of the files ``reasons.json`` and ``earlier.json``."""
     return by_lines({str(i): reasons[i] for i in sorted(reasons)})
 
 
@@ -47,6 +47,15 @@ def read_reasons(private: Path) -> dict[int, str]:
         found = json.loads((private / REASONS).read_bytes())
         return {int(i): str(reason) for i, reason in found.items()}
     except (FileNotFoundError, ValueError, AttributeError, RecursionError):
+        return {}
+
+
+def read_earlier(private: Path) -> dict[int, list[str]]:
+    """Why earlier attempts of compacted samples failed; a file that is damaged says nothing."""
+    try:
+        found = json.loads((private / EARLIER).read_bytes())
+        return {int(i): [str(reason) for reason in texts] for i, texts in found.items()}
+    except (FileNotFoundError, ValueError, AttributeError, TypeError, RecursionError):
         return {}
 
 
@@ -102,8 +111,9 @@ def compact(
             write_outputs(writer, array, source, damaged.get(array.output.name, set()))
         for array, values in {**coordinates, ids: np.arange(n)}.items():
             write_values(writer, array, values, written_columns(array, index, fresh, damaged))
-        if index.reasons:
-            writer.write_changed(private / REASONS, reasons_text(index.reasons))
+        for name, texts in ((REASONS, index.reasons), (EARLIER, index.earlier)):
+            if texts or checksums.key_of(private / name) in checksums:  # those of samples that were run again go
+                writer.write_changed(private / name, reasons_text(texts))
         writer.write(private / "manifest.json", text_of(manifest))
         files.sync_folder(folder.parent)  # `create` leaves all to the first flush
         for array, values in masks.items():

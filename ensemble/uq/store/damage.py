@@ -21,9 +21,12 @@ from ensemble.uq.store.descriptions import GROUP_FILE, Output
 from ensemble.uq.store.manifest import CHECKSUM, by_lines
 from ensemble.uq.store.zarr_array import MASKS, ZarrArray
 
-__all__ = ["REASONS", "Examination", "examined"]
+__all__ = ["EARLIER", "REASONS", "Examination", "examined"]
 
 REASONS = "reasons.json"
+
+EARLIER = "earlier.json"
+"""Why earlier attempts failed of samples that were run again."""
 
 MISSING = "is missing"
 

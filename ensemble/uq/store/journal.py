@@ -34,7 +34,11 @@ EMPTY = FILE_HEADER.pack(MAGIC, VERSION, 0)
 """Contents of a journal without records, of a study whose manifest has no identity."""
 
 RECORD_HEADER = struct.Struct("<4sIQIIII")
-MARKER = b"GRP" + bytes([VERSION])
+NAME_OF_RECORDS = b"GRP"
+MARKER = NAME_OF_RECORDS + bytes([VERSION])
+AGAIN_MARKER = NAME_OF_RECORDS + bytes([2])
+"""A record with samples that had failed before, and the reasons of their earlier attempts."""
+
 ALIGNMENT = 8
 ONE_WRITE = 1 << 20
 """Records up to this length are joined and written by one call; larger ones are not copied."""
@@ -74,6 +78,8 @@ class Record(NamedTuple):
     n_samples: int
     layout: Layout
     arrays: int
+    source: Any = None
+    """The journal that has it, where that is not the one of its store."""
 
     def place(self, name: str) -> tuple[Output, int] | None:
         """The output `name` and the offset of its bytes; None if the group has no such output."""
@@ -92,6 +98,8 @@ class Group(NamedTuple):
     ids: np.ndarray
     failed: np.ndarray
     reasons: dict[int, str]
+    earlier: dict[int, list[str]]
+    """Why all earlier attempts of a sample failed, by id."""
 
 
 class TornRecord(NamedTuple):
@@ -105,6 +113,23 @@ class TornRecord(NamedTuple):
 def empty(identity: int) -> bytes:
     """Contents of a journal without records of the study `identity`."""
     return FILE_HEADER.pack(MAGIC, VERSION, identity)
+
+
+def reasons_bytes(reasons: Mapping[int, str], earlier: Mapping[int, Sequence[str]] | None) -> bytes:
+    """The padded JSON of the reasons of a group, with those of earlier attempts where there were some."""
+    if not reasons and not earlier:
+        return b""
+    now = {str(i): text for i, text in reasons.items()}
+    before = {str(i): list(texts) for i, texts in (earlier or {}).items()}
+    return padded(json.dumps({"reasons": now, "earlier": before} if before else now).encode())
+
+
+def reasons_read(text: bytes) -> tuple[dict[int, str], dict[int, list[str]]]:
+    """What `reasons_bytes` has written, without the padding."""
+    found = json.loads(text) if text else {}
+    now, before = (found["reasons"], found["earlier"]) if "earlier" in found else (found, {})
+    earlier = {int(i): [str(reason) for reason in texts] for i, texts in before.items()}
+    return {int(i): str(reason) for i, reason in now.items()}, earlier
 
 
 def damage(seen: str, advice: str) -> ValueError:
@@ -152,11 +177,16 @@ class Journal:
         return self.end - FILE_HEADER.size
 
     def append(
-        self, ids: np.ndarray, outputs: Mapping[str, np.ndarray], failed: np.ndarray, reasons: Mapping[int, str]
+        self,
+        ids: np.ndarray,
+        outputs: Mapping[str, np.ndarray],
+        failed: np.ndarray,
+        reasons: Mapping[int, str],
+        earlier: Mapping[int, Sequence[str]] | None = None,
     ) -> Record:
         """Write one group; arrays are C-contiguous, little-endian, `ids` int64 and `failed` bool."""
         layout = self._layout(outputs)
-        why = padded(json.dumps({str(i): text for i, text in reasons.items()}).encode()) if reasons else b""
+        why = reasons_bytes(reasons, earlier)
         parts: list[Any] = [layout.text, why, ids, failed, PADDING[: -failed.nbytes % ALIGNMENT]]
         n_bytes = len(layout.text) + len(why) + ids.nbytes + aligned(failed.nbytes)
         arrays = self.end + RECORD_HEADER.size + n_bytes
@@ -169,7 +199,8 @@ class Journal:
         checksum = 0
         for part in parts:
             checksum = zlib.crc32(part, checksum)
-        header = RECORD_HEADER.pack(MARKER, len(ids), n_bytes, len(layout.text), len(why), checksum, 0)[:-4]
+        marker = AGAIN_MARKER if earlier else MARKER
+        header = RECORD_HEADER.pack(marker, len(ids), n_bytes, len(layout.text), len(why), checksum, 0)[:-4]
         header += struct.pack("<I", zlib.crc32(header))
         record = Record(self._n_records, self.end, RECORD_HEADER.size + n_bytes, len(ids), layout, arrays)
         self._write([header, *parts], record.length)
@@ -288,9 +319,9 @@ class Journal:
             return None
         found = self._read(offset, RECORD_HEADER.size)
         marker, *fields, own = RECORD_HEADER.unpack(found)
-        if marker[:3] != MARKER[:3] or zlib.crc32(found[:-4]) != own:
+        if marker[:3] != NAME_OF_RECORDS or zlib.crc32(found[:-4]) != own:
             return None
-        if marker != MARKER:
+        if marker not in (MARKER, AGAIN_MARKER):
             raise newer(f"format version {marker[3]} in record {self._n_records} (byte offset {offset}) of {self.path}")
         n_samples, length, layout, reasons, checksum = fields
         return n_samples, length, layout, reasons, checksum
@@ -332,8 +363,8 @@ class Journal:
         )  # fmt: skip
         ids = np.frombuffer(front, dtype="<i8", count=n_samples, offset=head)
         failed = np.frombuffer(front, dtype=bool, count=n_samples, offset=head + 8 * n_samples)
-        reasons = {int(i): str(reason) for i, reason in json.loads(why).items()} if why else {}
-        return Group(record, ids, failed, reasons)
+        reasons, earlier = reasons_read(why)
+        return Group(record, ids, failed, reasons, earlier)
 
     def _end_or_damage(self, size: int) -> None:
         """Note the incomplete end, unless a whole record follows: then this is damage in the middle."""
@@ -350,9 +381,9 @@ class Journal:
     def _next_whole(self, start: int, size: int) -> int | None:
         """Byte offset of the next whole record after `start`."""
         with mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ) as contents:
-            at = contents.find(MARKER, start + 1)
+            at = contents.find(NAME_OF_RECORDS, start + 1)
             while at >= 0:
                 if self._whole(at, size) is not None:
                     return at
-                at = contents.find(MARKER, at + 1)
+                at = contents.find(NAME_OF_RECORDS, at + 1)
         return None

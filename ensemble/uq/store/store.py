@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from ensemble.uq.store.checks import (
     seconds_checked,
 )
 from ensemble.uq.store.checksums import AGAIN, Checksums
+from ensemble.uq.store.claims import PARTS, Claim, ended_files, require_no_jobs
 from ensemble.uq.store.damage import Examination, examined
 from ensemble.uq.store.descriptions import GROUP_FILE, Output
 from ensemble.uq.store.index import Index, gather
@@ -86,7 +88,13 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, manifest: dict[str, Any], journal: Journal, lock: Lock | None, sync_seconds: float
+        self,
+        path: Path,
+        manifest: dict[str, Any],
+        journal: Journal,
+        lock: Lock | Claim | None,
+        sync_seconds: float,
+        others: Sequence[Journal] = (),
     ) -> None:
         self.path, self._private, self._journal = path, path / PRIVATE, journal
         self.manifest, self.outputs = manifest, manifests.outputs_of(manifest, self._private / "manifest.json")
@@ -94,7 +102,28 @@ class Store:
         self._on_disk = True
         self._accepted: dict[str, Any] = {}  # of another model, until it has given a group that fits
         self._index = Index(manifest["n"])
+        self._others = list(others)
+        for one in [*others, journal] if isinstance(lock, Claim) else [journal, *others]:
+            self._read_journal(one)
+        self._checksums = Checksums(path, self._private, manifests.identity_of(manifest))
+        axes = (manifest.get(AXES) or {}).get("coordinates", {})
+        in_journal = self._index.record_of >= 0
+        whole = isinstance(lock, Lock)  # who rewrites chunks compares all of them
+        found = examined(self.outputs, in_journal, self._checksums, whole=whole, axes=axes)
+        self._damaged_columns = found.columns
+        reasons = {} if found.reasons_lost else compaction.read_reasons(self._private)
+        earlier = compaction.read_earlier(self._private)
+        self._index.add_compacted(found.done, found.failed, reasons, earlier)
+        if found.problems:
+            self._tell_damage(found)
+        if journal.torn is not None and lock is not None:
+            warnings.warn(f"Store.open: {journal.cut()}", RuntimeWarning, stacklevel=3)
+
+    def _read_journal(self, journal: Journal) -> None:
+        """Take over the groups of one journal."""
         for group in journal.groups():
+            if journal is not self._journal:
+                group = group._replace(record=group.record._replace(source=journal))
             self._index.add(group)
             outputs = group.record.layout.outputs
             if outputs and not self.outputs:
@@ -102,17 +131,6 @@ class Store:
             if outputs and {output.name: output for output in outputs} != self.outputs:
                 seen = f"others in record {group.record.number} of {journal.path}"
                 raise ValueError(_check.message("Store.open", "outputs", f"be {', '.join(self.outputs)}", seen))
-        self._checksums = Checksums(path, self._private, manifests.identity_of(manifest))
-        axes = (manifest.get(AXES) or {}).get("coordinates", {})
-        in_journal = self._index.record_of >= 0
-        found = examined(self.outputs, in_journal, self._checksums, whole=lock is not None, axes=axes)
-        self._damaged_columns = found.columns
-        reasons = {} if found.reasons_lost else compaction.read_reasons(self._private)
-        self._index.add_compacted(found.done, found.failed, reasons)
-        if found.problems:
-            self._tell_damage(found)
-        if journal.torn is not None and lock is not None:
-            warnings.warn(f"Store.open: {journal.cut()}", RuntimeWarning, stacklevel=3)
 
     def _tell_damage(self, found: Examination) -> None:
         """Refuse a damaged store to readers; say what a writer has to run again."""
@@ -282,9 +300,12 @@ class Store:
         if manifest is None:
             with Reading("Store.open", folder):
                 stored = manifests.read("Store.open", private / "manifest.json")
+                others = cls.journals_of_parts(private, manifests.identity_of(stored))
                 journal = cls._journal_of(private, stored, writable=False)
-                # After the journal once more: outputs are in one of them.
-                return cls(folder, manifests.read("Store.open", private / "manifest.json"), journal, None, 0.0)
+                # After the journals once more: outputs are in one of them.
+                return Store(
+                    folder, manifests.read("Store.open", private / "manifest.json"), journal, None, 0.0, others
+                )
         given = manifests.checked("Store.open", manifest)
         seconds = seconds_checked("Store.open", sync_seconds)
         with Writing("Store.open", folder):
@@ -297,7 +318,9 @@ class Store:
                 current |= {key: stored[key] for key in accepted if key in stored}
                 if current != stored:
                     manifests.write(private, current)
-                store = cls(folder, current, cls._journal_of(private, current, writable=True), lock, seconds)
+                require_no_jobs("Store.open", private / PARTS)
+                others = cls.journals_of_parts(private, manifests.identity_of(current))
+                store = Store(folder, current, cls._journal_of(private, current, writable=True), lock, seconds, others)
                 store._accepted = accepted
                 if not store._index.done.any() or store._index.done.all():  # no sample of both sources will be there
                     store._accept()
@@ -305,6 +328,16 @@ class Store:
             except BaseException:
                 lock.release()
                 raise
+
+    @staticmethod
+    def journals_of_parts(private: Path, identity: int, *, but: Path | None = None) -> list[Journal]:
+        """The journals of the jobs that have worked on parts of a study, in the order of parts and attempts."""
+        found = []
+        for path in sorted((private / PARTS).glob("*.journal")):
+            with suppress(FileNotFoundError):  # compacted meanwhile
+                if path != but:
+                    found.append(Journal(path, writable=False, identity=identity))
+        return found
 
     @staticmethod
     def _journal_of(private: Path, manifest: Mapping[str, Any], *, writable: bool) -> Journal:
@@ -342,6 +375,9 @@ class Store:
         outputs: Mapping[str, np.ndarray],
         failed: np.ndarray | None = None,
         reasons: Mapping[int, str] | None = None,
+        *,
+        again: bool = False,
+        earlier: Mapping[int, Sequence[str]] | None = None,
     ) -> None:
         """Store one finished group.
 
@@ -356,6 +392,11 @@ class Store:
             Samples without a result; what `outputs` holds for them is replaced by NaN (0, False).
         reasons : dict of int to str, optional
             Why a sample failed, by id.
+        again : bool
+            Also take samples that are stored as failed: they were run again, and what they gave now takes the place of
+            the failure, whose reason `earlier_reasons` keeps.
+        earlier : dict of int to list of str, optional
+            Why attempts failed that came before this one and are not stored, by id.
 
         Raises
         ------
@@ -365,15 +406,27 @@ class Store:
             If the record cannot be written, as on a full disk: the journal then is as it was before.
         """
         self._require_writable("Store.append")
-        group = group_checked(ids, outputs, failed, reasons, self.outputs, self._index.done)
+        stored = self._index.done & ~self._index.failed if again else self._index.done
+        group = group_checked(ids, outputs, failed, reasons, self.outputs, stored)
+        before = self._earlier_of(group.ids, earlier or {}) if again or earlier else {}
         with Writing("Store.append", self.path, "Nothing stored is lost: free space, then resume."):
             self._accept()
-            record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons)
+            record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons, before)
         if group.outputs and not self.outputs:
             self._add_outputs(record.layout.outputs)
-        self._index.add(Group(record, group.ids, group.failed, group.reasons), group.places)
+        self._index.add(Group(record, group.ids, group.failed, group.reasons, before), group.places)
         if time.monotonic() - self._synced >= self._sync_seconds:
             self._sync()
+
+    def _earlier_of(self, ids: np.ndarray, added: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
+        """Why all attempts failed that come before those of a group, by id; only of samples that had some."""
+        index, found = self._index, {}
+        for i in ids.tolist():
+            stored = [index.reasons.get(i, "")] if index.done[i] else []
+            texts = [*index.earlier.get(i, []), *stored, *added.get(i, [])]
+            if texts:
+                found[i] = texts
+        return found
 
     def done(self) -> np.ndarray:
         """Which samples are stored, bool (n,)."""
@@ -386,6 +439,10 @@ class Store:
     def reasons(self) -> dict[int, str]:
         """Why samples failed, by id, in order of ids."""
         return dict(sorted(self._index.reasons.items()))
+
+    def earlier_reasons(self) -> dict[int, list[str]]:
+        """Why the attempts before the last one failed, of samples that were run more than once, by id."""
+        return {i: list(texts) for i, texts in sorted(self._index.earlier.items())}
 
     def read(self, name: str, ids: Any) -> np.ndarray:
         """Output `name` of the stored samples `ids`, (\\*shape, len(ids)); NaN (0, False) for those that failed."""
@@ -465,16 +522,21 @@ class Store:
             self._on_disk = True
             if self._journal.n_bytes:
                 self._journal = self._journal.emptied()
-                self._index.clear_journal()
+            self._index.clear_journal()
+            for path in ended_files(self._private / PARTS, [journal.path for journal in self._others]):
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Flush the journal to the disk and let other processes write."""
         if self._lock is not None and self._lock.owner == os.getpid():
             with Writing("Store.close", self.path):
                 self._sync()
-            self._lock.release()
+            if isinstance(self._lock, Lock):
+                self._lock.release()
         self._lock = None
         self._journal.close()
+        for journal in self._others:
+            journal.close()
 
     def __enter__(self) -> Store:
         return self

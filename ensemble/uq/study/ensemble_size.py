@@ -61,6 +61,8 @@ def choose_ensemble_size(
             if is_time_up():
                 return max(seconds, key=lambda k: -seconds[k], default=CANDIDATES[0]), "the time is up"
             outcome = run(study.group(ids))
+            if outcome is None and is_time_up():
+                return max(seconds, key=lambda k: -seconds[k], default=CANDIDATES[0]), "the time is up"
             if outcome is None or outcome.out_of_memory:
                 break
             times.append(outcome.seconds)

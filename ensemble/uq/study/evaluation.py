@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import traceback
@@ -29,6 +30,7 @@ from ensemble.uq.study.outputs import (
     named_outputs,
     non_finite,
 )
+from ensemble.uq.study.sample_clock import UNKNOWN, running_clock
 
 __all__ = ["SampleError", "evaluate"]
 
@@ -70,6 +72,8 @@ def evaluate(
 def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome:
     n = samples.n_samples
     samples.failures.clear()
+    if (clock := running_clock.get()) is not None:
+        clock.begin(0 if n == 1 else UNKNOWN, n)
     try:
         with numbered_samples(samples.ids), watched(sys._getframe()) as watch:
             returned = model(samples)
@@ -116,7 +120,7 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
         text = f"propagate: {len(ids)} of {n} samples of a group failed ({samples_text(ids)}; {reasons[min(reasons)]})."
         cause = errors.get(min(reasons))
         raise SampleError(f"{text} on_failure='mask' leaves them out, 'retry' runs each alone.") from cause
-    outcome = Outcome(outputs, failed, reasons, by_value)
+    outcome = Outcome(outputs, failed, reasons, non_finite=by_value)
     if len(errors) == n and len({reason_of(error) for error in errors.values()}) == 1:
         outcome.error, outcome.alike = kept(errors[0]), reason_of(errors[0])
     return outcome
@@ -141,7 +145,8 @@ def _raise_where_alone_too(model: Callable[[Any], Any], samples: Any, raised: st
     tried = [samples.take(np.array([place])) for place in sorted({0, last // 2, last})]
     for one in tried if proof is True else [*tried, proof]:
         try:
-            _call(model, one, "raise")
+            with standing_at(UNKNOWN):
+                _call(model, one, "raise")
         except Exception as found:
             if type(found).__qualname__ != raised:
                 return
@@ -158,8 +163,12 @@ def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outco
     outputs = {name: array.copy() for name, array in first.outputs.items()}
     failed, reasons, by_value = first.failed.copy(), dict(first.reasons), set(first.non_finite)
     n, alike, error = samples.n_samples, set[str](), first.error
+    earlier: dict[int, list[str]] = {}
     for place in np.flatnonzero(first.failed):
-        alone = _call(model, samples.take(np.array([place])), "retry")
+        with standing_at(int(place)):
+            alone = _call(model, samples.take(np.array([place])), "retry")
+        if not first.raised:  # of a call that raised as a whole nothing is known of one sample
+            earlier[int(place)] = [first.reasons[int(place)]]
         alike.add(alone.alike)
         error = error or alone.error
         by_value.discard(int(place))
@@ -176,7 +185,14 @@ def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outco
             reasons.pop(int(place))
     same = alike.pop() if failed.all() and len(alike) == 1 else ""
     memory = first.out_of_memory
-    return Outcome(outputs, failed, reasons, by_value, out_of_memory=memory, alike=same, error=error if same else None)
+    error = error if same else None
+    return Outcome(outputs, failed, reasons, earlier, by_value, out_of_memory=memory, alike=same, error=error)
+
+
+def standing_at(place: int) -> contextlib.AbstractContextManager[None]:
+    """Calls of one sample inside are of the sample at `place` of the group, for a time limit."""
+    clock = running_clock.get()
+    return contextlib.nullcontext() if clock is None else clock.at(place)
 
 
 def _copy(alone: dict[str, np.ndarray], outputs: dict[str, np.ndarray], place: int) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import pickle
 import queue
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -19,8 +23,11 @@ from ensemble._check import integer, kind_of, message
 from ensemble.uq.study.dask_workers import DaskWorkers, is_dask
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.groups import Group, single
+from ensemble.uq.study.late_groups import LateGroups
+from ensemble.uq.study.limited_calls import InTurn, Limits, evaluated_in_time
 from ensemble.uq.study.outputs import Outcome
 from ensemble.uq.study.parent_watch import end_with_parent
+from ensemble.uq.study.sample_processes import SampleProcesses, WorkerDeathError
 
 __all__ = ["Workers", "workers_of"]
 
@@ -31,9 +38,20 @@ SECONDS_BETWEEN_POLLS = 0.5
 """Time limit of one wait for a future: an interrupt is handled after it."""
 
 
-def run_pickled(model: bytes, samples: Any, on_failure: str, backend: str, probe: Any) -> Outcome:
-    """`evaluate` in a worker."""
-    return evaluate(unpickled(model), samples, on_failure, backend, probe)
+def run_pickled(
+    model: bytes, samples: Any, on_failure: str, backend: str, probe: Any, limits: Limits | None = None
+) -> Outcome:
+    """`evaluate` in a worker, with `limits` in a thread that can be given up."""
+    return run_here(unpickled(model), samples, on_failure, backend, probe, limits)
+
+
+def run_here(
+    model: Any, samples: Any, on_failure: str, backend: str, probe: Any, limits: Limits | None = None
+) -> Outcome:
+    """`evaluate`, with `limits` in a thread that can be given up."""
+    if limits is None:
+        return evaluate(model, samples, on_failure, backend, probe)
+    return evaluated_in_time(evaluate, limits, model, samples, on_failure, backend, probe)
 
 
 @functools.lru_cache(maxsize=4)
@@ -104,10 +122,17 @@ class Workers:
                 self.executor.shutdown(wait=False, cancel_futures=True)
 
 
-def workers_of(executor: Any) -> Workers:
-    """The workers of an executor, a factory of executors, or a number of processes."""
+def workers_of(executor: Any, sample_seconds: float | None = None) -> Workers:
+    """The workers of an executor, a factory of executors, or a number of processes.
+
+    With a time limit, which may be infinite, processes are such as can be killed, and None is a thread of this process.
+    """
+    if executor is None:
+        return Workers(InTurn, own=True)
     if isinstance(executor, int) and not isinstance(executor, bool):
         n_processes = integer(executor, "propagate", "executor", minimum=1)
+        if sample_seconds is not None:
+            return Workers(functools.partial(SampleProcesses, n_processes, sample_seconds), own=True)
         return Workers(functools.partial(processes, n_processes), own=True)
     if hasattr(executor, "submit"):
         return Workers(lambda: executor, own=False)
@@ -132,7 +157,7 @@ KILLED, CANCELLED = "KilledWorker", ("CancelledError", "FutureCancelledError")
 
 def is_worker_failure(error: BaseException) -> bool:
     """Whether a worker ended, instead of the model having raised."""
-    return isinstance(error, BrokenExecutor) or type(error).__name__ in (KILLED, *CANCELLED)
+    return isinstance(error, BrokenExecutor | WorkerDeathError) or type(error).__name__ in (KILLED, *CANCELLED)
 
 
 def n_deaths(error: BaseException, *, alone: bool) -> int:
@@ -148,14 +173,30 @@ class GroupScheduler:
     """Groups in flight on the workers, at most twice as many as these.
 
     After a worker fails, each group that was in flight runs alone: the next failure shows which group causes it.
+
+    Parameters
+    ----------
+    sample_seconds : float, s, optional
+        The time limit of a sample; infinite where calls may have to be given up at the end of the study alone. Default:
+        none.
     """
 
-    def __init__(self, workers: Workers, model: Any, on_failure: str, backend: str) -> None:
+    def __init__(
+        self, workers: Workers, model: Any, on_failure: str, backend: str, sample_seconds: float | None = None
+    ) -> None:
         self.workers, self.on_failure, self.backend = workers, on_failure, backend
         self.probe: Any = False
         self.ends_alike = False
-        local = isinstance(workers.executor, ThreadPoolExecutor) or getattr(workers.executor, "takes_model", False)
-        self.work: Callable[..., Outcome] = evaluate if local else run_pickled
+        self.ends_at = math.inf
+        self.ended = threading.Event()
+        takes_model = getattr(workers.executor, "takes_model", False)
+        local = isinstance(workers.executor, ThreadPoolExecutor) or takes_model
+        self.work: Callable[..., Outcome] = (evaluate if takes_model else run_here) if local else run_pickled
+        self.limits: tuple[Limits, ...] = ()
+        if sample_seconds is not None and not takes_model and not isinstance(workers.executor, SampleProcesses):
+            self.limits = (Limits(sample_seconds, self.ended),)
+        self.may_give_up = sample_seconds is not None and not takes_model
+        self.late_groups = LateGroups(on_failure)
         self.model = model if local else pickled(model)
         self.dask: DaskWorkers | None = None
         self._connect()
@@ -168,17 +209,40 @@ class GroupScheduler:
     def run(self, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
         """Outcomes in the order in which they come."""
         more = True
-        while more or self.in_flight or self.run_alone:
+        while more or self.in_flight or self.run_alone or self.late_groups.waiting:
+            if self.is_over():
+                self.give_up()
+                return
             if self.run_alone:
                 if not self.in_flight:
                     self._submit(*self.run_alone.popleft())
             else:
-                while more and len(self.in_flight) < self.most and not self.run_alone:
-                    group = next(groups, None)
-                    more = group is not None
+                waiting = self.late_groups.waiting
+                while (more or waiting) and len(self.in_flight) < self.most and not self.run_alone:
+                    group = waiting.popleft() if waiting else next(groups, None)
+                    more = more and group is not None
                     if group is not None:
                         self._submit(group, 0)
             yield from self._next()
+
+    def wait_until_ready(self) -> None:
+        """Wait for the first of own processes to start, which is no time of the study."""
+        executor = self.workers.executor
+        while isinstance(executor, SampleProcesses) and not executor.ready.wait(SECONDS_BETWEEN_POLLS):
+            pass
+
+    def is_over(self) -> bool:
+        """Whether calls that have not ended yet are given up."""
+        return self.may_give_up and time.perf_counter() >= self.ends_at
+
+    def give_up(self) -> None:
+        """Wait for no call any more: its samples are pending, and what it gives is dropped."""
+        self.ended.set()
+        for future in self.in_flight:
+            future.cancel()
+        self.in_flight.clear()
+        self.run_alone.clear()
+        self.late_groups.waiting.clear()
 
     def _connect(self) -> None:
         """Place the model where groups find it: on Dask once, and not with every group."""
@@ -190,7 +254,8 @@ class GroupScheduler:
 
     def _submit(self, group: Group, failures: int) -> None:
         probe, self.probe = self.probe, False
-        arguments = self.placed, group.samples, self.on_failure, self.backend, probe
+        limits = [replace(one, most=self.ends_at - time.perf_counter()) for one in self.limits]
+        arguments = self.placed, group.samples, self.on_failure, self.backend, probe, *limits
         try:
             future = (self.dask or self.workers.executor).submit(self.work, *arguments)
         except Exception as error:
@@ -208,7 +273,10 @@ class GroupScheduler:
         try:
             while future is None:
                 with suppress(queue.Empty):
-                    future = self.finished.get(timeout=SECONDS_BETWEEN_POLLS)
+                    left = max(0.0, self.ends_at - time.perf_counter()) if self.may_give_up else SECONDS_BETWEEN_POLLS
+                    future = self.finished.get(timeout=min(left, SECONDS_BETWEEN_POLLS))
+                if future is None and self.is_over():
+                    return
                 if future is None and self.dask is not None:
                     self.dask.look()
         except BrokenExecutor as error:
@@ -225,7 +293,10 @@ class GroupScheduler:
                 raise
             yield from self._after_failure(error, group, failures)
         else:
-            yield group, outcome
+            if outcome.late is None:
+                yield self.late_groups.noted(group, outcome)
+            else:
+                yield from self.late_groups.settled(group, outcome)
         finally:
             del future  # it has the exception, whose traceback has this frame
 
@@ -268,6 +339,7 @@ class GroupScheduler:
 
     def close(self) -> None:
         """Drop what has not begun."""
+        self.ended.set()
         for future in list(self.in_flight):
             with suppress(Exception):
                 future.cancel()

@@ -207,7 +207,9 @@ def save_store(result: UqResult, parts: Parts, place: Path, function: str) -> No
         with store:
             done = np.flatnonzero(result.done)
             for first in range(0, done.size, GROUP):
-                store.append(*group_of(result, parts, done[first : first + GROUP]))
+                ids = done[first : first + GROUP]
+                earlier = {i: result.earlier_reasons[i] for i in ids.tolist() if i in result.earlier_reasons}
+                store.append(*group_of(result, parts, ids), earlier=earlier)
             store.compact(weighted_columns(parts.inputs))
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)

@@ -12,7 +12,7 @@ from ensemble._backend import to_numpy
 from ensemble._check import message, require, samples_text
 from ensemble.scalar import Ensemble
 
-__all__ = ["Group", "GroupKey", "order_of_samples", "require_pending", "single"]
+__all__ = ["Group", "GroupKey", "order_of_samples", "part", "require_pending", "single"]
 
 GroupKey = str | Callable[[Any], Any] | None
 
@@ -43,7 +43,11 @@ class Group:
 
 def single(group: Group, place: int) -> Group:
     """One sample of `group` as a group."""
-    places = np.array([place])
+    return part(group, np.array([place]))
+
+
+def part(group: Group, places: np.ndarray) -> Group:
+    """The samples of `group` at some places as a group."""
     return Group(group.ids[places], group.samples.take(places))
 
 

@@ -46,8 +46,11 @@ class MemoryStore:
         outputs: dict[str, np.ndarray],
         failed: np.ndarray,
         reasons: dict[int, str],
+        *,
+        again: bool = False,
+        earlier: Any = None,
     ) -> None:
-        """Keep one finished group."""
+        """Keep one finished group; the plan has the reasons."""
         places = as_slice(ids)
         if self.keeps_outputs:
             for name, array in outputs.items():

@@ -65,9 +65,13 @@ class Outcome:
     failed: np.ndarray
     reasons: dict[int, str] = field(default_factory=dict)
     """Reasons of failures by place in the group."""
+    earlier: dict[int, list[str]] = field(default_factory=dict)
+    """Why earlier attempts of a sample failed in this call, by place."""
     non_finite: set[int] = field(default_factory=set)
     """Places that failed because a value is not finite, and for nothing else."""
     seconds: float = 0.0
+    late: int | None = None
+    """The place of the sample during which the call was ended, -1 where it is unknown; None of one that has ended."""
     out_of_memory: bool = False
     raised: str = ""
     """The type of the exception of the call."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import kind_of, message, require
+from ensemble._check import integer, kind_of, message, require
 from ensemble.uq.store.axes import AXES
 from ensemble.uq.store.checks import has_groups, local_folder
 from ensemble.uq.store.descriptions import GROUP_FILE
@@ -21,7 +21,16 @@ from ensemble.uq.study.dataset import check_axes
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import is_independent
 
-__all__ = ["declared_outputs", "discard", "manifest_of", "opened", "stored_manifest"]
+__all__ = [
+    "check_retry",
+    "checked_part",
+    "declared_outputs",
+    "discard",
+    "has_study",
+    "manifest_of",
+    "opened",
+    "stored_manifest",
+]
 
 
 def stored_manifest(store: str | PathLike[str] | None, resume: bool | str, function: str) -> dict[str, Any] | None:
@@ -35,6 +44,36 @@ def stored_manifest(store: str | PathLike[str] | None, resume: bool | str, funct
     if not resume or killed_at_once(folder):
         return None
     return Store.stored_manifest(store)
+
+
+def check_retry(retry_failed: Any, resume: bool | str, function: str) -> None:
+    """Raise unless `retry_failed` is a bool, and True only where a study is resumed."""
+    if not isinstance(retry_failed, bool | np.bool_):
+        raise TypeError(message(function, "retry_failed", "be True or False", repr(retry_failed)))
+    advice = "Failed samples are those of a store. on_failure='retry' runs each once more at once."
+    require(not retry_failed or bool(resume), function, "retry_failed", "go with resume=True", f"{resume=}", advice)
+
+
+def checked_part(part: Any, store: Any, function: str) -> tuple[int, int] | None:
+    """The part of a study as its number, from 1, and the number of parts."""
+    if part is None:
+        return None
+    wanted = "be (k, n_parts), or 'k/n_parts', with k from 1 to n_parts"
+    try:
+        numbers = part.split("/") if isinstance(part, str) else part
+        k, n_parts = (
+            integer(int(one) if isinstance(one, str) else one, function, "part", minimum=1) for one in numbers
+        )
+    except (TypeError, ValueError):
+        raise ValueError(message(function, "part", wanted, repr(part))) from None
+    require(k <= n_parts < 100_000, function, "part", wanted, repr(part))
+    require(store is not None, function, "part", "go with a store", "store=None", "All parts write into one store.")
+    return k, n_parts
+
+
+def has_study(store: Any) -> bool:
+    """Whether there is a study in a store, to which a part is added."""
+    return Store.exists(store)
 
 
 def killed_at_once(folder: Path) -> bool:

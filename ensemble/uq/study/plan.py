@@ -1,4 +1,7 @@
-"""`Plan`: the samples of a study as groups to be run, and what has been told of them."""
+"""`Plan`: the samples of a study as groups to be run, and what has been told of them.
+
+Longer than 400 lines: one class, a third of it docstrings.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from ensemble._check import array_of, integer, kind_of, message, one_of, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.samplers.sampler import checked_ids
+from ensemble.uq.store.parts import PartStore, ids_of_part
 from ensemble.uq.store.places import as_slice
 from ensemble.uq.study.dataset import check_names, weighted_columns
 from ensemble.uq.study.declared import Outputs
@@ -27,7 +31,15 @@ from ensemble.uq.study.outputs import (
     named_outputs,
     non_finite,
 )
-from ensemble.uq.study.persistence import declared_outputs, manifest_of, opened, stored_manifest
+from ensemble.uq.study.persistence import (
+    check_retry,
+    checked_part,
+    declared_outputs,
+    has_study,
+    manifest_of,
+    opened,
+    stored_manifest,
+)
 from ensemble.uq.study.result import UqResult
 from ensemble.uq.study.streams import Stream, empty_streams
 
@@ -72,6 +84,8 @@ class Plan:
         keep: str | None,
         store: str | PathLike[str] | None = None,
         resume: bool | str = False,
+        retry_failed: bool = False,
+        part: Any = None,
         model: Callable[..., Any] | None = None,
         outputs: Outputs | None = None,
         function: str = "plan",
@@ -82,7 +96,15 @@ class Plan:
             raise TypeError(message(function, "inputs", "be Inputs", kind_of(inputs)))
         self.function = function
         self.inputs, self.model = inputs, model
+        self.part = checked_part(part, store, function)
+        if self.part is not None:
+            resume = has_study(store)  # the first job of several makes it
+        else:
+            check_retry(retry_failed, resume, function)
         stored = stored_manifest(store, resume, function)
+        check_model_inputs = getattr(model, "check_inputs", None)
+        if callable(check_model_inputs):
+            check_model_inputs(inputs.names)
         self.declared = declared_outputs(outputs, stored, inputs.names, function)
         wanted = n
         if stored is not None and n is not None:
@@ -91,6 +113,8 @@ class Plan:
         if check_sampler is not None:
             check_sampler(self.sampler)
         if seed is None:
+            advice = "Jobs that draw seeds of their own would begin different studies."
+            require(self.part is None or stored is not None, function, "seed", "be given with part", None, advice)
             drawn = int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 1)
             seed = drawn if stored is None else stored["seed"]
         self.seed = integer(seed, function, "seed", minimum=0)
@@ -106,17 +130,23 @@ class Plan:
             self.keep = "all"  # histograms count samples, and rules need every point
         self.layout: Layout = {}
         self.failed, self.is_done = np.zeros(self.n, bool), np.zeros(self.n, bool)
+        self.again, self.retry_failed = np.zeros(self.n, bool), bool(retry_failed)
         self.reasons: dict[int, str] = {}
+        self.earlier: dict[int, list[str]] = {}
         self.streams: dict[str, Stream] | None = None
         self._first_entries = np.full(self.n, np.nan)
         self._order = self._ordered()
         self.store: Any = MemoryStore(self.n)
         self.resumed = stored is not None
+        self._mine = np.ones(self.n, bool) if self.part is None else ids_of_part(*self.part, self.n)
         if store is not None:
             manifest = self.manifest(stored)
             if stored is not None:
                 manifest["n"] = stored["n"] if self.sampler.count() is None else self.n
-            self.store = opened(store, manifest, resume if self.resumed else False)
+            if self.part is not None:
+                self.store = PartStore.join(store, manifest, *self.part)
+            else:
+                self.store = opened(store, manifest, resume if self.resumed else False)
             self._take_over(wanted)
 
     def manifest(self, stored: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -128,6 +158,9 @@ class Plan:
         if self.store.n > self.n:
             self._grow(self.store.n)
         self.is_done, self.failed, self.reasons = self.store.done(), self.store.failed(), self.store.reasons()
+        self.earlier = self.store.earlier_reasons()
+        if self.retry_failed:
+            self.again = self.failed & self._mine
         if self.store.outputs:
             self._start({name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in self.store.outputs.items()})
         if n is not None and n > self.n:
@@ -148,8 +181,9 @@ class Plan:
     # --- what is to be run
     @property
     def pending(self) -> np.ndarray:
-        """The ids of the samples of which nothing has been told, in the order in which they are to be run."""
-        pending: np.ndarray = self._order[~self.is_done[self._order]]
+        """The ids of the samples that are to be run, in that order: nothing was told of them, or they run again."""
+        wanted = (~self.is_done | self.again) & self._mine
+        pending: np.ndarray = self._order[wanted[self._order]]
         return pending
 
     @property
@@ -205,9 +239,22 @@ class Plan:
         more = n - self.n
         self.n, self.most = n, max(n, self.most)
         self.samples = self._draw(n)
-        self.failed, self.is_done = (np.concatenate([a, np.zeros(more, bool)]) for a in (self.failed, self.is_done))
+        self.failed, self.is_done, self.again = (
+            np.concatenate([a, np.zeros(more, bool)]) for a in (self.failed, self.is_done, self.again)
+        )
         self._first_entries = np.concatenate([self._first_entries, np.full(more, np.nan)])
+        self._mine = np.concatenate([self._mine, np.ones(more, bool)])
         self._order = self._ordered()
+
+    def take_lost(self) -> bool:
+        """Add the samples of a part whose job was lost; False where there is none, or the study has no parts."""
+        found = None if self.part is None else self.store.take_lost()
+        if found is None:
+            return False
+        part, done = found
+        assert self.part is not None
+        self._mine |= ids_of_part(part, self.part[1], self.n) & ~done
+        return True
 
     # --- what is told
     def tell(self, group: Any, outputs: Any, *, failed: Any = None, reasons: Mapping[int, str] | None = None) -> None:
@@ -229,7 +276,7 @@ class Plan:
             If a sample is not pending, or the outputs do not fit; nothing has changed then.
         """
         ids = array_of(getattr(group, "ids", group), "plan.tell", "group", "be a Group, or a vector of sample ids")
-        require_pending(ids, self.is_done)
+        require_pending(ids, self.is_done & ~self.again)
         arrays = named_outputs(outputs, ids.size, "plan.tell", arrays=True)
         wanted = f"be {ids.size} bools, one per sample"
         mask = np.zeros(ids.size, bool) if failed is None else array_of(failed, "plan.tell", "failed", wanted).copy()
@@ -259,7 +306,10 @@ class Plan:
                 self.declared.dims(found, function)
                 self._start(found)
         reasons = {int(ids[place]): text for place, text in outcome.reasons.items()} if outcome.reasons else {}
-        self.store.append(ids, outputs, outcome.failed, reasons)
+        if outcome.earlier or (self.retry_failed and self.again[ids].any()):
+            self._append_again(ids, outcome, reasons)
+        else:
+            self.store.append(ids, outputs, outcome.failed, reasons)
         places = as_slice(ids)
         self.is_done[places] = True
         self.failed[places] = outcome.failed
@@ -268,6 +318,17 @@ class Plan:
         self._add_to_streams(ids, outputs, outcome.failed, places)
         if getattr(self.store, "journal_bytes", 0) >= JOURNAL_BYTES:
             self.store.compact(weighted_columns(self.samples))
+
+    def _append_again(self, ids: np.ndarray, outcome: Outcome, reasons: dict[int, str]) -> None:
+        """Store a group with samples that had failed before; the reasons of those attempts are kept."""
+        earlier = {int(ids[place]): texts for place, texts in outcome.earlier.items()}
+        again = ids[self.again[ids]]
+        self.store.append(ids, outcome.outputs, outcome.failed, reasons, again=again.size > 0, earlier=earlier)
+        for i in again.tolist():
+            self.earlier.setdefault(i, []).append(self.reasons.pop(i, ""))
+        for i, texts in earlier.items():
+            self.earlier.setdefault(i, []).extend(texts)
+        self.again[again] = False
 
     def _start(self, layout: Layout) -> None:
         """Prepare for outputs of this layout."""
@@ -285,7 +346,12 @@ class Plan:
         """Add the samples that were done before the layout was known, or before this process."""
         if self.streams is not None:
             for ids, outputs, failed in self.store.blocks():
-                self._add_to_streams(ids, outputs, failed)
+                kept = np.flatnonzero(~self.again[ids])  # those that run again are added then
+                if kept.size == ids.size:
+                    self._add_to_streams(ids, outputs, failed)
+                elif kept.size:
+                    own = {name: array[..., kept] for name, array in outputs.items()}
+                    self._add_to_streams(ids[kept], own, failed[kept])
             before = np.flatnonzero(self.is_done) if isinstance(self.store, MemoryStore) else np.zeros(0, int)
             if before.size:
                 self._add_to_streams(before, {}, np.ones(before.size, bool))
@@ -352,6 +418,7 @@ def plan(
     group_by: GroupKey = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
+    retry_failed: bool = False,
     keep: str | None = None,
     outputs: Outputs | None = None,
 ) -> Plan:
@@ -359,7 +426,7 @@ def plan(
 
     Parameters
     ----------
-    inputs, n, sampler, seed, group_by, store, resume, keep, outputs
+    inputs, n, sampler, seed, group_by, store, resume, retry_failed, keep, outputs
         As in `propagate`.
     ensemble_size : int
         Samples in a group.
@@ -395,5 +462,6 @@ def plan(
         keep=keep,
         store=store,
         resume=resume,
+        retry_failed=retry_failed,
         outputs=outputs,
     )

@@ -31,7 +31,7 @@ class StudyProgress(Display):
 
     def __init__(self, plan: Plan, *, quiet: bool) -> None:
         self.plan = plan
-        self.done = self.before = plan.n_done
+        self.done = self.before = plan.n - plan.pending.size
         form = "{percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt} [{rate_fmt}, {remaining} left{postfix}]"
         super().__init__(quiet=quiet, total=plan.n, initial=self.done, unit=" samples", bar_format=form)
         self.last_interval = self.started

@@ -1,4 +1,7 @@
-"""`propagate` and `plan`: uncertain inputs through a model, group by group."""
+"""`propagate`: uncertain inputs through a model, group by group.
+
+Longer than 400 lines: a third of it is the docstring of one function.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
 
 from ensemble._backend import prototype
-from ensemble._check import integer, kind_of, message, one_of, positive
+from ensemble._check import integer, kind_of, message, one_of, positive, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.ensemble_size import choose_ensemble_size
@@ -33,6 +37,9 @@ __all__ = ["propagate"]
 
 SIZE_BEFORE_TIMING = 32
 
+SECONDS_TO_FINISH, SHARE_TO_FINISH = 1.0, 0.1
+"""What groups that run at the end of `max_seconds` have for it: seconds, or a share of that time."""
+
 
 class Serial:
     """Groups one after the other in this process."""
@@ -43,12 +50,16 @@ class Serial:
         self.model, self.on_failure, self.backend = model, on_failure, backend
         self.probe: Any = False
         self.ends_alike = False
+        self.ends_at = math.inf  # a call in this thread ends by itself
 
     def run(self, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
         """Outcomes in the order of the groups."""
         for group in groups:
             probe, self.probe = self.probe, False
             yield group, evaluate(self.model, group.samples, self.on_failure, self.backend, probe)
+
+    def wait_until_ready(self) -> None:
+        """Nothing to do."""
 
     def close(self) -> None:
         """Nothing to do."""
@@ -68,7 +79,7 @@ class StudyRun:
         self.study, self.runner, self.display = study, runner, display
         self.deadline, self.target = deadline, target
         proven = study.n_done > 0 or not runner.ends_alike
-        self.first = FirstFailures(0 if proven else study.n, tuple(study.samples.names))
+        self.first = FirstFailures(0 if proven else study.pending.size, tuple(study.samples.names))
 
     def groups(self) -> Iterator[Group]:
         """The pending groups until the time is up."""
@@ -99,16 +110,17 @@ class StudyRun:
 
     def timed(self, group: Group) -> Outcome | None:
         """Run one group now; None where it does not fit into memory or its worker died."""
-        whole = None
+        whole, late = None, False
         try:
             for done, outcome in self.runner.run(iter([group])):
                 if outcome.out_of_memory and not outcome.outputs:
                     return None
                 self.keep(done, outcome)
+                late = late or outcome.late is not None
                 whole = outcome if done is group else whole
         except MemoryError:
             return None
-        return whole
+        return replace(whole or Outcome({}, np.ones(group.n_samples, bool)), seconds=math.inf) if late else whole
 
     def run(self) -> None:
         """All pending groups."""
@@ -127,6 +139,8 @@ class StudyRun:
     def run_to_target(self) -> UqResult:
         """All groups; with a target more samples until it is met."""
         self.run()
+        while not self.is_time_up() and self.study.take_lost():
+            self.run()
         result = self.study.result()
         if self.target is None:
             return result
@@ -154,6 +168,9 @@ def propagate(
     on_failure: str | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
+    retry_failed: bool = False,
+    sample_seconds: float | None = None,
+    part: tuple[int, int] | str | None = None,
     progress: bool = True,
     executor: Any = None,
     keep: str | None = None,
@@ -204,6 +221,15 @@ def propagate(
         Go on with the study in `store`, also with more samples, another ensemble size or executor. Inputs, sampler,
         seed and the source of the model must be those of the study; "force" lets the source differ. A study never
         shrinks: a smaller `n` than the stored one means the stored one. Samples of lost or damaged files run again.
+    retry_failed : bool
+        With `resume`: run the samples again that have failed. What they give now takes the place of the failure; a
+        sample counts as failed until then. The store and the result keep the reasons of earlier attempts.
+    part : (int, int) or str, optional
+        Part k of several of a study, ``(k, n_parts)`` or "3/16", whose jobs run at the same time and write to one
+        `store` of a file system that they share. Each job is the same call with another k from 1; the first makes the
+        store, and no `resume` is needed. A job that has ended its part takes those of jobs that were lost. The last one
+        moves all samples into the Zarr group. The result has the samples that were stored when the job began, and its
+        own; `open_study` has all. `n` and `seed` must be given. Default: the whole study in this job.
     progress : bool
         Show a bar on a terminal, elsewhere a line every five seconds.
     executor : optional
@@ -213,6 +239,13 @@ def propagate(
         that break as a whole. A group during which workers died three times has failed. ``distributed.groups(comm, 4)``
         runs each group on four ranks of MPI: `model` then takes a communicator, too, and every rank calls `propagate`
         and gets the result.
+    sample_seconds : float, s, optional
+        Time after which a sample is ended and marked as failed. A call of k samples has k times as long; where it is
+        ended, its samples run again, each alone, and count from then on. In a model of `vectorize` each sample has its
+        own time in every group. With a number of processes, the process is killed with what it has started; elsewhere
+        the call runs in a thread, whose processes are killed and whose Python code is ended. Compiled code and sleeping
+        threads cannot be ended: they go on, what they give is dropped, and the reason names that. A sample that was
+        late and succeeds when it runs again, with "retry" or `retry_failed`, has not failed. Default: no limit.
     keep : {None, "all", "statistics"}
         Whether the result has every sample, or moments and histograms alone. None: all, unless they take above 1 GiB.
         Samples with weights are kept always.
@@ -221,8 +254,10 @@ def propagate(
         absolute, ``rtol * max|mean| + atol``; of an array the widest entry counts.
     max_n : int, optional
         Most samples of ``n="auto"``; default 1,048,576.
-    max_seconds : float, optional
-        No group begins after that time; the result has what was done.
+    max_seconds : float, s, optional
+        No group begins after that time; the result has what was done. Groups that run then have another tenth of that
+        time, at least a second, and are given up after it: their samples are pending. What ends them is as for
+        `sample_seconds`. Groups of `distributed.groups` are waited for. The start of worker processes does not count.
     outputs : Outputs, optional
         Coordinates of the axes of outputs, and units: ``en.Outputs(t=times, units={"t": "s"})``. They must fit the
         outputs of the first group. On resuming they are those of the store, or equal to them. Default: none.
@@ -251,7 +286,10 @@ def propagate(
     """
     size = checked_size("propagate", model, ensemble_size, on_failure, backend)
     seconds = math.inf if max_seconds is None else positive(max_seconds, "propagate", "max_seconds")
+    limit = None if sample_seconds is None else positive(sample_seconds, "propagate", "sample_seconds")
     goal = Target.of(n, target, max_n)
+    advice = "Jobs cannot know when the others meet a target: give n."
+    require(part is None or goal is None, "propagate", "n", "be a number with part", "'auto'", advice)
 
     def make_study() -> Plan:
         return Plan(
@@ -264,6 +302,8 @@ def propagate(
             keep=keep,
             store=store,
             resume=resume,
+            retry_failed=retry_failed,
+            part=part,
             model=model,
             outputs=outputs,
             function="propagate",
@@ -273,11 +313,12 @@ def propagate(
 
     result: UqResult = carried_out(
         make_study, model, auto=ensemble_size == "auto", on_failure=on_failure, backend=backend, progress=progress,
-        executor=executor, seconds=seconds, target=goal,
+        executor=executor, seconds=seconds, sample_seconds=limit, target=goal,
         arguments={
             "inputs": inputs, "n": n, "ensemble_size": ensemble_size, "sampler": sampler, "seed": seed,
-            "group_by": group_by, "store": store, "resume": resume, "keep": keep, "target": target, "max_n": max_n,
-            "max_seconds": max_seconds, "outputs": outputs,
+            "group_by": group_by, "store": store, "resume": resume, "retry_failed": retry_failed, "part": part,
+            "keep": keep,
+            "target": target, "max_n": max_n, "max_seconds": max_seconds, "outputs": outputs,
         },
     )  # fmt: skip
     return result
@@ -306,6 +347,7 @@ def carried_out(
     progress: bool,
     executor: Any,
     seconds: float = math.inf,
+    sample_seconds: float | None = None,
     target: Target | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -315,6 +357,9 @@ def carried_out(
     back on one of them, and gives the result on all.
     """
     if callable(getattr(executor, "take_part", None)):
+        advice = "A rank that is ended leaves the others waiting: limit the time inside the model."
+        wanted = "be None with distributed.groups"
+        require(sample_seconds is None, "propagate", "sample_seconds", wanted, sample_seconds, advice)
         compared = {"model": model, "on_failure": on_failure, "backend": backend, **(arguments or {})}
         return executor.take_part(
             model,
@@ -325,14 +370,19 @@ def carried_out(
             texts_of(compared),
         )  # fmt: skip
     runner: Serial | GroupScheduler = Serial(model, on_failure or "mask", backend)
-    if executor is not None:
-        runner = GroupScheduler(workers_of(executor), model, on_failure or "mask", backend)
+    limit = sample_seconds if sample_seconds is not None or seconds == math.inf else math.inf
+    if executor is not None or limit is not None:
+        runner = GroupScheduler(workers_of(executor, limit), model, on_failure or "mask", backend, limit)
     try:
         study = make_study()
         runner.probe = on_failure is None and proof_of(study)
         runner.ends_alike = on_failure in (None, "retry")
         with StudyProgress(study, quiet=not progress) as display:
-            run = StudyRun(study, runner, display, time.perf_counter() + seconds, target)
+            if seconds < math.inf:
+                runner.wait_until_ready()
+            deadline = time.perf_counter() + seconds
+            runner.ends_at = deadline + max(SECONDS_TO_FINISH, SHARE_TO_FINISH * seconds)
+            run = StudyRun(study, runner, display, deadline, target)
             try:
                 if auto:
                     run.choose_ensemble_size()
@@ -380,7 +430,7 @@ def attach_result(error: BaseException, study: Plan) -> None:
         error.args = (text,)
     else:
         error.add_note(text)
-    if path is not None and not study.n_done and not study.resumed:
+    if path is not None and not study.n_done and not study.resumed and study.part is None:
         discard(study.store)
         return
     try:

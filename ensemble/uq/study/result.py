@@ -23,6 +23,7 @@ from ensemble.scalar import (
 from ensemble.scalar.statistics.moments import effective_count, exact_mean
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
 from ensemble.uq.study.conditions import Condition, holds, threshold_of
+from ensemble.uq.study.failures import Failures, failures_by_reason
 from ensemble.uq.study.histograms import Histograms
 from ensemble.uq.study.intervals import (
     binomial,
@@ -85,6 +86,8 @@ class UqResult:
     done, failed : arrays of bool, shape (n,)
     reasons : dict of int to str
         Why a sample failed, by its id.
+    earlier_reasons : dict of int to tuple of str
+        Why the attempts before the last one failed, of samples that were run more than once.
     ids : array of int, shape (n_done - n_failed,)
         The samples of the statistics.
     seed : int
@@ -106,6 +109,7 @@ class UqResult:
         self.n = plan.n
         self.done, self.failed = plan.is_done.copy(), plan.failed.copy()
         self.reasons = dict(sorted(plan.reasons.items()))
+        self.earlier_reasons = {i: tuple(texts) for i, texts in sorted(plan.earlier.items())}
         self.ids = np.flatnonzero(self.done & ~self.failed)
         self.names = tuple(plan.layout)
         self.sampler, self.seed = plan.sampler, plan.seed
@@ -133,6 +137,24 @@ class UqResult:
     def n_failed(self) -> int:
         """Samples that failed."""
         return int(np.count_nonzero(self.failed))
+
+    @property
+    def attempts(self) -> np.ndarray:
+        """How often each sample was run, shape (n,): more than once where failed samples were run again."""
+        counts = self.done.astype(np.int64)
+        for i, texts in self.earlier_reasons.items():
+            counts[i] += len(texts)
+        return counts
+
+    @property
+    def failures(self) -> dict[str, Failures]:
+        """How many samples failed by reason, with ``#`` for numbers in it, most frequent first.
+
+        Of each, `failed` counts samples that failed in their last attempt, `repeated` those of them that had failed
+        before, and `recovered` those that succeeded when they were run again: transient faults.
+        """
+        reasons = {int(i): self.reasons.get(int(i), "") for i in np.flatnonzero(self.failed)}
+        return failures_by_reason(reasons, self.earlier_reasons)
 
     @property
     def inputs(self) -> Any:

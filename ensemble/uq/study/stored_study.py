@@ -96,6 +96,7 @@ class StoredStudy:
         self.store, self.declared = store, Outputs.from_description(store.manifest.get(AXES))
         self.n = store.n
         self.is_done, self.failed, self.reasons = store.done(), store.failed(), store.reasons()
+        self.earlier = store.earlier_reasons()
         self.layout = {name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in store.outputs.items()}
         self.seed = int(store.manifest.get("seed", 0))
         self.ensemble_size = None

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ensemble.uq.study.failures import Failures
     from ensemble.uq.study.result import UqResult
 
-__all__ = ["interval_text", "table"]
+__all__ = ["failure_lines", "interval_text", "table"]
 
 LARGEST = 10**6
 """Entries of an output up to which its interval is worked out for a text."""
+
+MOST_REASONS = 6
+"""Reasons of failures in a text."""
 
 
 def table(result: UqResult) -> str:
@@ -30,11 +36,26 @@ def table(result: UqResult) -> str:
     if result.n_failed:
         first = next(iter(result.reasons))
         lines.append(f"  {result.n_failed:,} failed; first sample {first}: {result.reasons[first]}")
+    failures = result.failures
+    if len(failures) > 1 or any(counts.repeated or counts.recovered for counts in failures.values()):
+        lines += [f"    {line}" for line in failure_lines(failures)]
     if result.n_done < result.n:
         lines.append(f"  {result.n - result.n_done:,} not run")
     if result.target_met is False:
         lines.append("  the target was missed")
     return "\n".join(lines)
+
+
+def failure_lines(failures: Mapping[str, Failures]) -> list[str]:
+    """A line for each of the most frequent reasons."""
+    lines = []
+    for reason, counts in list(failures.items())[:MOST_REASONS]:
+        again = f" ({counts.repeated:,} of them more than once)" if counts.repeated else ""
+        parts = [f"{counts.failed:,} failed{again}"] if counts.failed else []
+        parts += [f"{counts.recovered:,} succeeded when run again"] if counts.recovered else []
+        lines.append(f"{', '.join(parts)}: {reason}")
+    more = len(failures) - len(lines)
+    return [*lines, f"and {more:,} other reasons"] if more else lines
 
 
 def _row(result: UqResult, name: str) -> tuple[str, str, str, str, str]:

@@ -15,6 +15,7 @@ from ensemble._sample_numbers import numbered_in_turn
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.samples import PlainSample, UnknownInputError, plain_rows
 from ensemble.uq.study.outputs import CallError, OutputError, Raised, blank
+from ensemble.uq.study.sample_clock import running_clock
 
 __all__ = ["VectorizedModel", "vectorize"]
 
@@ -31,9 +32,12 @@ class VectorizedModel:
     def __call__(self, x: Any) -> dict[str, Ensemble]:
         names, ids, model = x.names, x.ids, self.model
         returned: dict[int, Any] = {}
+        clock = running_clock.get()
         with numbered_in_turn() as set_number:
             for place, (row, number) in enumerate(zip(plain_rows(x), ids[:, None], strict=True)):
                 set_number(number)
+                if clock is not None:
+                    clock.begin(place)
                 given = dict(zip(names, row, strict=True))
                 try:
                     value = model(**given) if self.keywords else model(PlainSample(given, int(ids[place])))

@@ -180,10 +180,10 @@ def test_a_newer_file_is_refused(path):
 def test_a_newer_record_is_refused(written):
     start, _ = records(written)[1]
     contents = bytearray(written.read_bytes())
-    header = b"GRP\x02" + contents[start + 4 : start + RECORD_HEADER.size - 4]
+    header = b"GRP\x03" + contents[start + 4 : start + RECORD_HEADER.size - 4]
     contents[start : start + RECORD_HEADER.size] = header + struct.pack("<I", zlib.crc32(header))
     written.write_bytes(contents)
-    with pytest.raises(ValueError, match=rf"got format version 2 in record 1 \(byte offset {start}\)"):
+    with pytest.raises(ValueError, match=rf"got format version 3 in record 1 \(byte offset {start}\)"):
         read(written)
 
 

@@ -1,6 +1,7 @@
 """Models and inputs of the tests; at the top level of a module, so that other processes can import them."""
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -58,6 +59,32 @@ def interrupted_beam(x):
     if left == 0:
         raise KeyboardInterrupt
     return beam(x)
+
+
+SWITCH = "ENSEMBLE_TEST_FAULT"
+"""The faults in force: kept in the environment, so that the source of the model stays the same."""
+
+
+def faulty(x):
+    faults = os.environ.get(SWITCH, "")
+    if "licence" in faults:
+        x.fail(x.load > 1.1, "no licence for process 17")
+    if "disk" in faults:
+        x.fail(x.load < 0.7, "no space left")
+    x.fail(x.stiffness > 3.5, "diverged")
+    if "kill" in faults and len(x) < 32:
+        raise KeyboardInterrupt
+    return beam(x)
+
+
+NAP = os.environ.setdefault("ENSEMBLE_TEST_NAP", f"60.{os.getpid()}")
+"""Seconds that a program sleeps which a test has to end: others sleep other times; worker processes inherit it."""
+
+
+def napping():
+    """The sleeping programs of this test run that nobody has ended."""
+    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in found.splitlines() if line.split()[:2] == ["sleep", NAP]]
 
 
 def slow_beam(x):

@@ -1,0 +1,1 @@
+"""Programs outside Python: templates, run folders, processes, readers of outputs."""

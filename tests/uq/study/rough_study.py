@@ -1,0 +1,135 @@
+"""A study of a program that crashes and hangs, whose drivers and workers are killed.
+
+As a program it is the driver: ``python -m tests.uq.study.rough_study KIND FOLDER N [PART]``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from scipy import stats
+
+import ensemble as en
+from ensemble.uq import Store
+from ensemble.uq.store.journal import Journal
+from ensemble.uq.study.limited_calls import children_of
+
+FAULTS = "ENSEMBLE_TEST_FAULTS"
+"""The folder in which a run notes that its sample has had its fault; no faults without it."""
+
+FULL = "ENSEMBLE_TEST_FULL_DISK"
+"""How many groups fit on the disk."""
+
+SECONDS = 0.4
+
+SCRIPT = f"""#!/bin/sh
+i={{{{sample}}}}
+if [ -n "${FAULTS}" ] && [ ! -e "${FAULTS}/$i" ]; then
+  [ $((i % 20)) = 3 ] && : > "${FAULTS}/$i" && echo "lost the licence" >&2 && exit 5
+  [ $((i % 100)) = 11 ] && : > "${FAULTS}/$i" && sleep 60
+fi
+[ $((i % 50)) = 7 ] && echo "diverged in sample $i" >&2 && exit 9
+echo "{{{{load}}}}" > y.txt
+"""
+"""5 % of the samples crash and 1 % hang in their first run; 2 % fail in each."""
+
+TRANSIENT = ("exit code 5", "TimeLimit", "No space left", "its worker died")
+
+
+def study(kind: str, folder: Path, n: int, part: str | None = None) -> en.uq.UqResult:
+    """Run or go on with the study; failed samples run again."""
+    template = folder / "template"
+    model = en.uq.Program("./run.sh", {"y": "y.txt"}, template=template, folder=folder / f"runs-{kind}", keep="none")
+    inputs = en.Inputs(load=stats.norm(1.0, 0.2))
+    store = folder / f"{kind}.zarr"
+    options = {"seed": 5, "sampler": "monte_carlo", "progress": False, "store": store}
+    options |= {"ensemble_size": 8, "on_failure": "mask"}
+    if kind != "calm":
+        options |= {"sample_seconds": SECONDS}
+    if part is not None:
+        return en.propagate(model, inputs, n, part=part, **options)
+    again = Store.exists(store)
+    options |= {"resume": again, "retry_failed": again}
+    if kind != "dask":
+        return en.propagate(model, inputs, n, executor=2 if kind == "processes" else None, **options)
+    import distributed
+
+    workers = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**workers) as cluster, distributed.Client(cluster) as client:
+        return en.propagate(model, inputs, n, executor=client, **options)
+
+
+def write_template(folder: Path) -> None:
+    """The program's template."""
+    (folder / "template").mkdir()
+    (folder / "template" / "run.sh").write_text(SCRIPT)
+    (folder / "template" / "run.sh").chmod(0o755)
+
+
+def fill_disk() -> None:
+    """Let the disk be full after some groups."""
+    left, write = [int(os.environ.pop(FULL))], Journal._write
+
+    def full(self, parts, length):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device", str(self.path))
+        write(self, parts, length)
+
+    Journal._write = full
+
+
+def start(kind: str, folder: Path, n: int, part: str | None = None, **environment: str) -> subprocess.Popen:
+    """A driver in a process of its own."""
+    (folder / "faults").mkdir(exist_ok=True)
+    variables = {**os.environ, FAULTS: str(folder / "faults"), **environment}
+    given = [sys.executable, "-m", "tests.uq.study.rough_study", kind, str(folder), str(n), *([part] if part else [])]
+    log = (folder / f"{kind}.log").open("ab")
+    with log:
+        return subprocess.Popen(given, env=variables, stdout=log, stderr=log, start_new_session=True)
+
+
+def workers_of(driver: int) -> list[int]:
+    """Worker processes of a driver, of any kind."""
+    found = []
+    for child in children_of(driver, None):
+        with contextlib.suppress(OSError):
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+    return found
+
+
+def disturb(driver: subprocess.Popen, rng: random.Random, n_workers: int, kill: bool, most: float) -> int:
+    """Kill workers of a driver one by one, then it; gives the number of workers that were killed."""
+    killed, until = 0, time.monotonic() + most
+    while driver.poll() is None and time.monotonic() < until:
+        time.sleep(rng.uniform(0.3, 1.5))
+        workers = workers_of(driver.pid)
+        if killed < n_workers and workers:
+            with contextlib.suppress(OSError):
+                os.kill(rng.choice(workers), signal.SIGKILL)
+                killed += 1
+        elif kill and killed == n_workers:
+            break
+    if kill:
+        driver.kill()
+    driver.wait()
+    return killed
+
+
+def lose_chunk(store: Path) -> None:
+    """Remove the first chunk of the output."""
+    min((store / "y").glob("c.*")).unlink()
+
+
+if __name__ == "__main__":
+    if FULL in os.environ:
+        fill_disk()
+    print(study(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]))
