@@ -243,6 +243,14 @@ class DistributedSymmetricCrsMatrix(UpperProducts, DistributedCrsMatrix):
         full = DistributedCrsMatrix(partition, local)
         vars(self).update(vars(upper_of(full, "DistributedSymmetricCrsMatrix", "local")))
 
+    @classmethod
+    def unchecked(cls, A: DistributedCrsMatrix) -> DistributedSymmetricCrsMatrix:
+        """`A`, which is known to be symmetric, with half of the entries inside domains stored."""
+        made = object.__new__(cls)
+        vars(made).update(vars(A), _plans={})
+        made.values = taken_rows(A.values, np.flatnonzero(made.triangles.stored))
+        return made
+
     def _ordered(self, values: Array) -> Array:
         return taken_rows(super()._ordered(values), np.flatnonzero(self.triangles.stored))
 
@@ -308,10 +316,7 @@ def upper_of(A: DistributedCrsMatrix, function: str, argument: str) -> Distribut
             places = A.partition.caller_of(np.array([A.rows.first + row, A.numbers[k]])).tolist()
             seen = f"another value at ({places[0]}, {places[1]}) than across the diagonal"
             require(False, function, argument, "equal its transpose to the last bit", seen, advice)
-    made: DistributedSymmetricCrsMatrix = object.__new__(DistributedSymmetricCrsMatrix)
-    vars(made).update(vars(A), _plans={})
-    made.values = taken_rows(A.values, np.flatnonzero(made.triangles.stored))
-    return made
+    return DistributedSymmetricCrsMatrix.unchecked(A)
 
 
 def rows_of(A: CrsMatrix, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, SampleSet | None]:

@@ -60,24 +60,25 @@ __all__ = [
     "domain_spmv_dot",
 ]
 
-
 GROUP = 64
 """Rows whose couplings to earlier domains are added to the ring together: one loop over rows that have some."""
+
+ROWS_AHEAD = 4
+"""Rows with couplings to earlier domains ahead that such couplings are prefetched: they lie apart in memory."""
 
 
 @spliced
 def main_entries(
-    columns, begin, later, end, values, x, ring, base, slot, spare, ring_rows, masked, i, n_samples, first, ahead, shared,
+    columns, begin, later, end, values, x, ring, base, slot, ring_rows, masked, i, n_samples, first, ahead, shared,
     width, total,
 ):  # fmt: skip
     """`total` plus the stored entries `begin` to `end` of row i times `x`; the first of them is on the diagonal.
 
-    The transposes of those before `later` are added to the sums in the ring. Those of the others go to a place that
-    nobody reads, `spare`: a loop of their own would be guessed wrong at nearly each row.
+    The transposes of those before `later` are added to the sums in the ring.
     """
     row, stride, start = U(i), U(n_samples), U(first)
     own = load(x, np.int64(row * stride + start), width)
-    for m in range(begin, end):
+    for m in range(begin, later):
         if shared:
             entry = splat(values[m], values, width)
         else:
@@ -91,23 +92,28 @@ def main_entries(
                 place &= ring_rows - 1
             elif place >= ring_rows:
                 place -= ring_rows
-            place = spare if m >= later else base + place * width
+            place = base + place * width
             store(ring, place, load(ring, place, width) + entry * own)
+    for m in range(later, end):
+        if shared:
+            entry = splat(values[m], values, width)
+        else:
+            entry = load(values, np.int64(m * stride + start), width)
+            prefetch(values, np.int64((m + ahead) * stride + start), width)
+        total = total + entry * load(x, np.int64(U(columns[m]) * stride + start), width)
     return total
 
 
 @spliced
 def earlier_entries(columns, begin, end, following, values, x, n_samples, first, shared, width, total):
-    """`total` plus the stored entries `begin` to `end` times `x`; as many from `following` on are prefetched."""
+    """`total` plus the stored entries `begin` to `end` times `x`; as many values from `following` on are prefetched."""
     stride, start = U(n_samples), U(first)
     for m in range(begin, end):
-        later = following + (m - begin)
         if shared:
             entry = splat(values[m], values, width)
         else:
             entry = load(values, np.int64(m * stride + start), width)
-            prefetch(values, np.int64(later * stride + start), width)
-        prefetch(x, np.int64(U(columns[min(later, U(columns.size - 1))]) * stride + start), width)
+            prefetch(values, np.int64((following + (m - begin)) * stride + start), width)
         total = total + entry * load(x, np.int64(U(columns[m]) * stride + start), width)
     return total
 
@@ -118,15 +124,14 @@ def _pass(width, shared, masked, one_sample):
 
     @compiled
     def loop(
-        starts, own, later, columns, offsets, first_blocks, coupled, first_coupled, domains, values, dinv, b, x, a, c, w,
-        leave, r, out, ring, sums, squares, reach, ring_rows, n_chunks, past_cache, stride, offset, kind,
+        starts, own, later, columns, offsets, first_blocks, coupled, first_coupled, domains, values, dinv, b, x, a, c,
+        w, leave, r, out, ring, sums, squares, reach, ring_rows, n_chunks, past_cache, stride, offset, kind,
     ):  # fmt: skip
         n_samples, first = (1, 0) if one_sample else (stride, offset)
         ahead = U(PREFETCH_BYTES // (n_samples * values.itemsize))
         for chunk in prange(n_chunks):
-            base = chunk * (ring_rows + 1) * width
-            spare = base + ring_rows * width
-            for i in range(ring_rows + 1):
+            base = chunk * ring_rows * width
+            for i in range(ring_rows):
                 store(ring, base + i * width, zeros(values, width))
             for place in range(chunk * domains.size // n_chunks, (chunk + 1) * domains.size // n_chunks):
                 domain = domains[place]
@@ -137,15 +142,20 @@ def _pass(width, shared, masked, one_sample):
                     while k < last and coupled[k] < begin + GROUP + reach:
                         j = U(coupled[k])
                         k += 1
-                        following = U(starts[coupled[min(k, coupled.size - 1)]])
+                        following = U(starts[coupled[min(k + ROWS_AHEAD, coupled.size - 1)]])
                         total = earlier_entries(
                             columns, U(starts[j]), U(own[j]), following, values, x, n_samples, first, shared, width,
                             zeros(values, width),
                         )  # fmt: skip
-                        store(ring, base + ((np.int64(j) - low) % ring_rows) * width, total)
+                        place = slot + np.int64(j) - begin
+                        if masked:
+                            place &= ring_rows - 1
+                        elif place >= ring_rows:
+                            place -= ring_rows
+                        store(ring, base + place * width, total)
                     for i in range(begin, min(begin + GROUP, high)):
                         total = main_entries(
-                            columns, U(own[i]), U(later[i]), U(starts[i + 1]), values, x, ring, base, slot, spare,
+                            columns, U(own[i]), U(later[i]), U(starts[i + 1]), values, x, ring, base, slot,
                             ring_rows, masked, i, n_samples, first, ahead, shared, width,
                             load(ring, base + slot * width, width),
                         )  # fmt: skip
@@ -181,7 +191,7 @@ def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
         n_chunks = max(1, min(thread_count(), domains.size))
         for first, width in tiles(n_samples):
             ring_rows, masked = ring_of(reach + GROUP, width * x.itemsize)
-            ring = empty((n_chunks * (ring_rows + 1) * width,), x.dtype)
+            ring = empty((n_chunks * ring_rows * width,), x.dtype)
             _pass(width, shared, masked, n_samples == 1)(
                 *places, domains, *flat, ring, sums.reshape(-1), squares.reshape(-1), reach, ring_rows, n_chunks,
                 streams(out), n_samples, first, kind,
