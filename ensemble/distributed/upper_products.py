@@ -100,37 +100,27 @@ class UpperProducts(RankMatrix):
     def chebyshev_first(self, dinv: Array, b: Array, x: Array, c: Array, w: Array, out: Array) -> Any:
         """w = c * dinv * (b - A x), and x + w to `out`."""
         with self.arriving(x) as whole:
-            return kernels.domain_chebyshev_first(
-                *self.arrays, dinv, b, whole, c, w, out
-            )
+            return kernels.domain_chebyshev_first(*self.arrays, dinv, b, whole, c, w, out)
 
     def chebyshev_step(self, dinv: Array, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Any:
         """w = a * w + c * dinv * (b - A x), and x + w to `out`."""
         with self.arriving(x) as whole:
-            return kernels.domain_chebyshev_step(
-                *self.arrays, dinv, b, whole, a, c, w, out
-            )
+            return kernels.domain_chebyshev_step(*self.arrays, dinv, b, whole, a, c, w, out)
 
     def chebyshev_last(self, dinv: Array, b: Array, x: Array, a: Array, c: Array, w: Array, out: Array) -> Any:
         """x + a * w + c * dinv * (b - A x) to `out`."""
         with self.arriving(x) as whole:
-            return kernels.domain_chebyshev_last(
-                *self.arrays, dinv, b, whole, a, c, w, out
-            )
+            return kernels.domain_chebyshev_last(*self.arrays, dinv, b, whole, a, c, w, out)
 
     def chebyshev_finish(
         self, leave: Array, dinv: Array, b: Array, x: Array, a: Array, c: Array, w: Array, r: Array, out: Array
     ) -> Any:
         """leave * (x + a * w + c * dinv * (b - A x)) to `out` in the type of r, and its inner product with r."""
         with in_space(self.space), self.arriving(x) as whole:
-            return kernels.domain_finish(
-                leave, *self.arrays, dinv, b, whole, a, c, w, r, out
-            )
+            return kernels.domain_finish(leave, *self.arrays, dinv, b, whole, a, c, w, r, out)
 
     def power_step(self, dinv: Array, q: Array, scale: Array, out: Array) -> tuple[Array, Array, Array]:
         """One step of the power method for D^-1 A, with its quotient and square over the rows of all ranks."""
         with in_space(self.space), self.arriving(q) as whole:
-            found: tuple[Array, Array, Array] = kernels.domain_power_step(
-                *self.arrays, dinv, whole, scale, out
-            )
+            found: tuple[Array, Array, Array] = kernels.domain_power_step(*self.arrays, dinv, whole, scale, out)
         return found
