@@ -16,7 +16,7 @@ class DomainTriangles:
     Parameters
     ----------
     layout : RowLayout
-        Of rows and columns.
+        Layout of rows and columns.
     indptr, numbers : arrays
         The graph of this rank's rows, columns in domain order; inside each domain symmetric, with all of the diagonal.
     indices : array

@@ -145,7 +145,7 @@ class DistributedCrsMatrix(RankMatrix):
         Parameters
         ----------
         A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrix, shape (n, n), on `root`
-            Of a `SymmetricCrsMatrix` a `DistributedSymmetricCrsMatrix` is made.
+            A `SymmetricCrsMatrix` becomes a `DistributedSymmetricCrsMatrix`.
         partition : Partition
         root : int
         """
