@@ -135,6 +135,7 @@ def test_benchmarks_have_names_of_one_kind_and_asv_measures_every_part():
     asv = {
         "Affine",
         "Assembly",
+        "ComplexProducts",
         "Direct",
         "DirectExchanges",
         "Eigenpairs",

@@ -4,8 +4,11 @@ from ensemble.distributed import affine, coarse, cost_model, reduction, replicat
 from ensemble.distributed.devices import devices
 from ensemble.distributed.farm import farm
 from ensemble.distributed.groups import groups
-from ensemble.distributed.matrix import DistributedCrsMatrix
+from ensemble.distributed.matrix import DistributedCrsMatrix, DistributedSymmetricCrsMatrix
 from ensemble.distributed.partition import Partition
 from ensemble.distributed.serial import serial
 
-__all__ = ["DistributedCrsMatrix", "Partition", "cost_model", "devices", "farm", "groups", "serial"]
+__all__ = [
+    "DistributedCrsMatrix", "DistributedSymmetricCrsMatrix", "Partition", "cost_model", "devices", "farm", "groups",
+    "serial",
+]  # fmt: skip

@@ -24,6 +24,10 @@ class RankArithmetic(MatrixArithmetic):
             return NotImplemented
         a: Any = self
         b: Any = other
+        if a.stores_upper or b.stores_upper:
+            full = [each.to_crs() if each.stores_upper else each for each in (a, b)]
+            total = full[0]._plus(full[1])
+            return total.upper() if a.stores_upper and b.stores_upper else total
         if a.rows.n_local != b.rows.n_local or a.columns.n_local != b.columns.n_local:
             return NotImplemented
         together = common_set(a.sample_set, b.sample_set)

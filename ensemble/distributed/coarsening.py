@@ -78,7 +78,7 @@ def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarra
     bounds = layout.local_domain_offsets
     own = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     graph = CrsGraph.unchecked(*entries_between(A.indptr, A.indices, bounds[:-1][own], bounds[1:][own]), (n, n))
-    coupled = coupled_rows(A.arrays[:2], A.values)
+    coupled = coupled_rows(A.graph_arrays, A.values)
     included = coupled.reshape(-1, block_size).any(axis=1)
     nodes = (graph.indptr, graph.indices) if block_size == 1 else node_graph(graph, block_size)
     member, count = aggregate(nodes[0], nodes[1], included)
@@ -215,9 +215,9 @@ class RankPlan:
         kept = level.P
         if kept is not None and (kept.n_samples, kept.dtype) != (A.n_samples, A.dtype):
             kept = None
-        graph_a, graph_t, graph_p, tentative, tasks = self._smoothing(A)
+        graph_t, graph_p, tentative, tasks = self._smoothing(A)
         values = galerkin.smooth_prolongator(
-            graph_a, A.values, level.smoother.dinv, omega, graph_t, tentative, graph_p, tasks,
+            A.graph_arrays, A.values, level.smoother.dinv, omega, graph_t, tentative, graph_p, tasks,
             None if kept is None else kept.values,
         )  # fmt: skip
         if self.transpose is None:
@@ -235,9 +235,9 @@ class RankPlan:
         key = *library_and_device(A.values), backend_of(A.values), A.dtype
         if key not in self._smoothings:
             graph_t, graph_p = (tuple(asarray_like(a, A.values) for a in g) for g in (self.graph_t, self.graph_p))
-            graph_a, tentative = A.arrays[:2], asarray_like(self.tentative.astype(A.dtype, copy=False), A.values)
-            tasks = galerkin.prolongator_tasks(A.values, graph_a, graph_t, graph_p)
-            self._smoothings[key] = graph_a, graph_t, graph_p, tentative, tasks
+            tentative = asarray_like(self.tentative.astype(A.dtype, copy=False), A.values)
+            tasks = galerkin.prolongator_tasks(A.values, A.graph_arrays, graph_t, graph_p)
+            self._smoothings[key] = graph_t, graph_p, tentative, tasks
         return self._smoothings[key]
 
     def _find_pieces(self, A: RankMatrix, P: RankMatrix) -> None:
@@ -275,12 +275,13 @@ class RankPlan:
         n_samples = max(A.n_samples, P.n_samples)
         out = empty_like(A.values, (self.graph_c[1].size, n_samples))
         out[...] = 0.0
-        below, above = ((a.values(A.values), p.values(P.values)) for a, p in self.fetches)
+        below, above = ((a.values(A.values, A.entries), p.values(P.values)) for a, p in self.fetches)
         own = A.values, joined([P.values, self.ghost_rows.values(P.values)])
         for piece, (a, p) in zip(self.pieces, (below, own, above), strict=True):
             if piece.own.size:
+                graph_a = A.graph_arrays if a is A.values else piece.graph_a
                 galerkin.add_galerkin_values(  # type: ignore[no-untyped-call]
-                    piece.graph_a, a, piece.graph_p, p, piece.graph_ap, piece.restriction,
+                    graph_a, a, piece.graph_p, p, piece.graph_ap, piece.restriction,
                     piece.tasks(a, self.graph_c), self.graph_c, self.columns.size, out,
                 )  # fmt: skip
         numbers = self.columns[self.graph_c[1]]

@@ -30,4 +30,5 @@ class RankElimination(Elimination):
             missing = rows[diagonal < 0]
             seen = f"none in row {missing[0] if missing.size else 0}"
             require(not missing.size, NAME, "A", "have a diagonal entry in the graph for each of the rows", seen)
-        self._keep(n, rows, fixed[row] | (fixed[A.indices] & symmetric), diagonal)
+        stored = A.triangles.stored if A.stores_upper else None
+        self._keep(n, rows, fixed[row] | (fixed[A.indices] & symmetric), diagonal, stored)

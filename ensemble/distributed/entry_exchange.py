@@ -31,15 +31,19 @@ class EntryExchange:
         sizes = [np.array([each.size], np.int64) for each in places]
         self.starts = offsets_of(np.concatenate(exchanged(comm, sizes)))
 
-    def values(self, values: Array) -> Array:
-        """The entries that this rank gets of `values`, shape (entries, n_samples), in the order of ranks."""
+    def values(self, values: Array, entries: Any = None) -> Array:
+        """The entries that this rank gets of `values`, shape (entries, n_samples), in the order of ranks.
+
+        `entries`, where given, holds for each entry the place of its value; on the host alone.
+        """
         comm = self.comm
+        places = self.places if entries is None else [entries[each] for each in self.places]
         if comm.size == 1:
-            return taken_rows(values, self.places[0])
+            return taken_rows(values, places[0])
         messages = device_messages_for(comm, values)
         if messages is None:
-            return np.concatenate(exchanged_arrays(comm, [values[each] for each in self.places]))
-        sent = [taken_rows(values, each) for each in self.places]
+            return np.concatenate(exchanged_arrays(comm, [values[each] for each in places]))
+        sent = [taken_rows(values, each) for each in places]
         got = empty_like(values, (int(self.starts[-1]), values.shape[1]))
         into = [got[a:b] for a, b in zip(self.starts[:-1], self.starts[1:], strict=True)]
         into[comm.rank][...] = sent[comm.rank]

@@ -18,14 +18,15 @@ from ensemble.distributed.messages import exchanged
 from ensemble.distributed.offsets import narrow, offsets_of
 from ensemble.distributed.partition import Partition
 from ensemble.distributed.rank_matrix import RankMatrix, require_messages, require_whole_chunks
-from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.distributed.upper_products import UpperProducts
+from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.crs_matrix import as_crs
 from ensemble.linalg.reordering import taken_rows
 from ensemble.multigrid.affine import affine_matrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
-__all__ = ["DistributedCrsMatrix"]
+__all__ = ["DistributedCrsMatrix", "DistributedSymmetricCrsMatrix"]
 
 
 class DistributedCrsMatrix(RankMatrix):
@@ -47,7 +48,7 @@ class DistributedCrsMatrix(RankMatrix):
     Notes
     -----
     A row is summed in domain order of its columns. Every rank must make the same calls. ``A.to(like)`` moves a matrix
-    to the device of an array, and back.
+    to the device of an array, and back. ``A.upper()`` of a symmetric matrix stores half of the entries inside domains.
 
     Examples
     --------
@@ -100,6 +101,18 @@ class DistributedCrsMatrix(RankMatrix):
         graph = CrsGraph.unchecked(indptr, callers, (partition.n_local, partition.n))
         return DistributedCrsMatrix(partition, CrsMatrix(graph, Ensemble(values, sample_set)))
 
+    def upper(self) -> DistributedSymmetricCrsMatrix:
+        """The same matrix with half of the entries inside domains stored.
+
+        Raises
+        ------
+        ValueError
+            On every rank, if an entry differs from the one across the diagonal, or a row has no diagonal entry.
+        TypeError
+            If the values are on a device.
+        """
+        return upper_of(self, "DistributedCrsMatrix.upper", "the matrix")
+
     def _ordered(self, values: Array) -> Array:
         return values if self._order is None else taken_rows(values, self._order)
 
@@ -131,7 +144,8 @@ class DistributedCrsMatrix(RankMatrix):
 
         Parameters
         ----------
-        A : CrsMatrix or SciPy sparse matrix, shape (n, n), on `root`
+        A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrix, shape (n, n), on `root`
+            A `SymmetricCrsMatrix` becomes a `DistributedSymmetricCrsMatrix`.
         partition : Partition
         root : int
         """
@@ -139,14 +153,14 @@ class DistributedCrsMatrix(RankMatrix):
         rows = comm.gather(partition.rows, root=root)
         parts: Any = None
         if comm.rank == root:
-            A = as_crs(A)
-            parts = [rows_of(A, own) for own in rows]
-        indptr, indices, values, batched, sample_set = comm.scatter(parts, root=root)
+            upper, A = isinstance(A, SymmetricCrsMatrix), as_crs(A)
+            parts = [(upper, rows_of(A, own)) for own in rows]
+        upper, (indptr, indices, values, batched, sample_set) = comm.scatter(parts, root=root)
         local = CrsMatrix(
             CrsGraph.unchecked(indptr, indices, (partition.n_local, partition.n)), Ensemble(values, sample_set)
         )
         local.batched = batched
-        return cls(partition, local)
+        return (DistributedSymmetricCrsMatrix if upper else cls)(partition, local)
 
     def affine(self, coefficients: Any) -> Any:
         """The affine matrix ``A_0 + sum over i of c_i A_i`` whose terms are the samples of this one.
@@ -193,6 +207,116 @@ class DistributedCrsMatrix(RankMatrix):
         starts = narrow(offsets_of(counts))
         graph = CrsGraph.unchecked(starts, columns.astype(np.int32), (partition.n_local, n))
         return cls(partition, CrsMatrix(graph, entries))
+
+
+class DistributedSymmetricCrsMatrix(UpperProducts, DistributedCrsMatrix):
+    """A symmetric matrix over the ranks of a partition, of which half of the entries inside domains are stored.
+
+    Inside each domain it stores the upper triangle, between domains all entries. Products, smoothing steps and
+    residuals of 8 samples and more take 0.7 to 0.8 of the time that they take with all entries, and give the same bits.
+    The finest level of a hierarchy is kept this way, too.
+
+    Parameters
+    ----------
+    partition : Partition
+    local : CrsMatrix, shape (n_local, n)
+        All entries of the rows of this rank, as for `DistributedCrsMatrix`; arrays of NumPy.
+
+    Raises
+    ------
+    ValueError
+        On every rank, as `DistributedCrsMatrix` does, and if an entry differs from the one across the diagonal, or a
+        row has no diagonal entry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ensemble import distributed
+    >>> from ensemble.gallery import poisson
+    >>> partition = distributed.Partition(400, distributed.serial())
+    >>> A = distributed.DistributedSymmetricCrsMatrix(partition, poisson((20, 20)))
+    >>> A.values.shape, A.nnz
+    ((1160, 1), 1920)
+    """
+
+    def __init__(self, partition: Partition, local: CrsMatrix) -> None:
+        full = DistributedCrsMatrix(partition, local)
+        vars(self).update(vars(upper_of(full, "DistributedSymmetricCrsMatrix", "local")))
+
+    @classmethod
+    def unchecked(cls, A: DistributedCrsMatrix) -> DistributedSymmetricCrsMatrix:
+        """`A`, which is known to be symmetric, with half of the entries inside domains stored."""
+        made = object.__new__(cls)
+        vars(made).update(vars(A), _plans={})
+        made.values = taken_rows(A.values, np.flatnonzero(made.triangles.stored))
+        return made
+
+    def _ordered(self, values: Array) -> Array:
+        return taken_rows(super()._ordered(values), np.flatnonzero(self.triangles.stored))
+
+    def update(self, values: Ensemble | Array) -> DistributedSymmetricCrsMatrix:
+        """Replace the values, in place, by all entries of a symmetric matrix, in the order that it was made of.
+
+        Of an entry and the one across the diagonal in the same domain, the upper one is taken.
+
+        Parameters
+        ----------
+        values : array or Ensemble, shape (nnz_local,) or (nnz_local, n_samples)
+        """
+        super().update(values)
+        return self
+
+    def upper(self) -> DistributedSymmetricCrsMatrix:
+        """The matrix itself."""
+        return self
+
+    def to_crs(self) -> DistributedCrsMatrix:
+        """The same matrix with all entries stored."""
+        made: DistributedCrsMatrix = object.__new__(DistributedCrsMatrix)
+        vars(made).update(vars(self), values=taken_rows(self.values, self.entries), _plans={})
+        return made
+
+    @property
+    def T(self) -> DistributedSymmetricCrsMatrix:
+        """The transpose, which is the matrix itself."""
+        return self
+
+    def asymmetry(self) -> np.ndarray:
+        """Zero for each sample."""
+        return np.zeros(self.n_samples, self.dtype)
+
+    def affine(self, coefficients: Any) -> Any:
+        return self.to_crs().affine(coefficients)
+
+    def gathered(self) -> CrsMatrix:
+        """The whole matrix in domain order, all entries stored, on every rank."""
+        return self.to_crs().gathered()
+
+    def to(self, like: Any) -> Any:
+        """This matrix on the device of the array `like`, with all entries stored; itself if it is there."""
+        return self if isinstance(like, np.ndarray) else self.to_crs().to(like)
+
+
+def upper_of(A: DistributedCrsMatrix, function: str, argument: str) -> DistributedSymmetricCrsMatrix:
+    """`A` with half of the entries inside domains stored, or an error that names `argument`, on every rank."""
+    other = A.T
+    with agreement(A.partition.comm):
+        if not isinstance(A.values, np.ndarray):
+            advice = "On devices use a DistributedCrsMatrix, with all entries."
+            raise TypeError(message(function, argument, "have values of NumPy", kind_of(A.values), advice))
+        whole = np.array_equal(A.indptr, other.indptr) and np.array_equal(A.numbers, other.numbers)
+        whole = whole and bool((A.diagonal_places() >= 0).all())
+        wanted, advice = "have a symmetric graph with a diagonal entry in every row", "Use a DistributedCrsMatrix."
+        require(whole, function, argument, wanted, repr(A), advice)
+        a, b = A.values, other.values
+        alike = ((a == b) | ((a != a) & (b != b))).all(axis=1)
+        k = int(np.argmin(alike)) if alike.size else 0
+        if alike.size and not alike[k]:
+            row = int(np.searchsorted(A.indptr, k, side="right")) - 1
+            places = A.partition.caller_of(np.array([A.rows.first + row, A.numbers[k]])).tolist()
+            seen = f"another value at ({places[0]}, {places[1]}) than across the diagonal"
+            require(False, function, argument, "equal its transpose to the last bit", seen, advice)
+    return DistributedSymmetricCrsMatrix.unchecked(A)
 
 
 def rows_of(A: CrsMatrix, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, SampleSet | None]:

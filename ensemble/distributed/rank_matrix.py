@@ -106,6 +106,14 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
             self._placed = *graph, self.values
         return self._placed
 
+    entries: Any = None
+    """For each entry of the graph the place of its value; None where that is its own."""
+
+    @property
+    def graph_arrays(self) -> tuple[Any, ...]:
+        """(indptr, indices), and `entries` if there are some, for kernels of set-ups that read whole rows."""
+        return self.arrays[:2]
+
     def replay_parts(self) -> tuple[Any, ...]:
         return self.halo, *self.arrays
 

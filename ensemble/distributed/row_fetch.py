@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,9 @@ class RowFetch:
         self.numbers = np.concatenate(exchanged(comm, [numbers[entries] for entries in places]))
         self._entries = EntryExchange(comm, places)
 
-    def values(self, values: Array) -> Array:
-        """The values of those rows, shape (entries, n_samples), of the matrix whose own rows have `values`."""
-        return self._entries.values(values)
+    def values(self, values: Array, entries: Any = None) -> Array:
+        """The values of those rows, shape (entries, n_samples), of the matrix whose own rows have `values`.
+
+        `entries`, where given, holds for each entry of those rows the place of its value.
+        """
+        return self._entries.values(values, entries)

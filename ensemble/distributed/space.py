@@ -46,6 +46,11 @@ class RankSpace(Space):
         The first row of this rank.
     domain_offsets : array of int64, shape (local domains + 1,)
         The first row of each domain of this rank, and the number of its rows.
+
+    Attributes
+    ----------
+    first_blocks : array of int64, shape (local domains + 1,)
+        The first block of rows of each domain, and the number of blocks.
     """
 
     def __init__(self, comm: Any, first: int, domain_offsets: np.ndarray) -> None:
@@ -53,7 +58,7 @@ class RankSpace(Space):
         self.n_local = int(domain_offsets[-1])
         self._ghosts = 0
         starts = [np.arange(a, b, ROW_BLOCK) for a, b in itertools.pairwise(domain_offsets)]
-        self._starts = offsets_of([s.size for s in starts])
+        self.first_blocks = offsets_of([s.size for s in starts])
         self._bounds = np.concatenate([*starts, [self.n_local]]).astype(np.int64)
         self._domain_offsets = domain_offsets
         self._chunk_starts: dict[Any, Array] = {}
@@ -70,8 +75,8 @@ class RankSpace(Space):
 
     def total(self, partials: np.ndarray) -> np.ndarray:
         """The exact sum of the domains' sums over all ranks, rounded to the type of `partials`."""
-        sums = np.empty((self._starts.size - 1, partials.shape[1]), partials.dtype)
-        domain_sums(partials, self._starts, sums)
+        sums = np.empty((self.first_blocks.size - 1, partials.shape[1]), partials.dtype)
+        domain_sums(partials, self.first_blocks, sums)
         digits = np.zeros((partials.shape[1], ROW_LENGTH), np.int64)
         add_numbers(sums.astype(np.float64, copy=False).view(np.int64), digits)
         total = rounded(all_sum(self.comm, digits))

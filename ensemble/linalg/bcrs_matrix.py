@@ -74,6 +74,7 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
 
     has_partial_dots = True
     __array_ufunc__ = None  # NumPy leaves `array @ A` to us
+    has_fused_steps = True
     queues_kernels = True
 
     def __init__(self, graph: CrsGraph, values: Any) -> None:

@@ -48,6 +48,11 @@ class LinearOperator:
         Whether `precondition_dot` takes the norms of `r`, too, and then does not search its largest entries.
     takes_samples : bool
         Whether there is `take_samples`, so that a solver may take finished samples out.
+    has_fused_steps : bool
+        Whether a smoother's steps are methods that take an inverse diagonal which samples share: `chebyshev_first`,
+        `chebyshev_step` and `chebyshev_last`. `arrays` are then no rows of entries.
+    stores_upper : bool
+        Whether values above the diagonal stand for those below it, too.
     space : Space
         How sums over rows of its vectors are taken: over the rows of this process, or over those of all processes.
     local_shape : tuple of int
@@ -65,6 +70,8 @@ class LinearOperator:
     has_partial_dots = False
     takes_norms: Any = False
     takes_samples = True
+    has_fused_steps = False
+    stores_upper = False
     space: Space = SERIAL
 
     @property

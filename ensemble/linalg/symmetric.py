@@ -68,6 +68,8 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     """
 
     __array_ufunc__ = None  # NumPy leaves `array @ A` to us
+    has_fused_steps = True
+    stores_upper = True
 
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         name, advice = "SymmetricCrsMatrix", "SymmetricCrsMatrix.from_crs picks them from a CrsMatrix."
@@ -235,6 +237,13 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def chebyshev_last(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
         """x + a * w + c * dinv * (b - A x) to `out`."""
         return kernels.symmetric_chebyshev_last(*self.arrays, dinv, b, x, a, c, w, out)
+
+    def chebyshev_finish(
+        self, leave: Any, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, r: Any, out: Any
+    ) -> tuple[Any, Any]:
+        """leave * (x + a * w + c * dinv * (b - A x)) to `out` in the type of r, and its inner product with r."""
+        found: tuple[Any, Any] = kernels.symmetric_finish(leave, *self.arrays, dinv, b, x, a, c, w, r, out)
+        return found
 
     def power_step(self, dinv: Any, q: Any, scale: Any, out: Any) -> Any:
         """z = dinv * (A (scale * q)) to `out`, its Rayleigh quotients and squares."""

@@ -295,7 +295,7 @@ def fill_level(level: Level, smoother: SmootherOption) -> None:
     if isinstance(smoother, GaussSeidel):
         level.smoother = smoother.smoother_of(level.A, dinv, level.smoother)
         return
-    kind = SymmetricSmoother if isinstance(level.A, SymmetricCrsMatrix | BcrsMatrix) else ChebyshevSmoother
+    kind = SymmetricSmoother if level.A.has_fused_steps else ChebyshevSmoother
     level.smoother = kind(level.A, dinv, smoother.coefficients(level.lambda_max))
 
 

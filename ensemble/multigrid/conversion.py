@@ -9,10 +9,8 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.scaling import entry_units, scaled_finish, scaled_start, units_from
-from ensemble._kernels.multigrid.symmetric import symmetric_finish
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
-from ensemble.linalg import BcrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.cycle import Workspace, coarse_correction, v_cycle
 from ensemble.multigrid.relaxation import ChebyshevSmoother
 
@@ -55,14 +53,13 @@ def converted_v_cycle(
 
     def finish(x: Array, a: Array, c: Array, w: Array) -> tuple[Any, Any]:
         A = level.A
-        if hasattr(A, "arrays") and not isinstance(A, SymmetricCrsMatrix | BcrsMatrix):
+        if hasattr(A, "arrays") and not A.has_fused_steps:
             with in_space(A.space), A.arriving(x) as whole:
                 inner = scaled_finish(scale, leave, *A.arrays, smoother.dinv, b, whole, a, c, w, r, out)[1]
             return out, inner
-        if isinstance(A, SymmetricCrsMatrix) and scale is None:
-            inner = symmetric_finish(leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)[1]
-            return out, inner
-        if isinstance(A, SymmetricCrsMatrix | BcrsMatrix):
+        if hasattr(A, "chebyshev_finish") and scale is None:
+            return out, A.chebyshev_finish(leave, smoother.dinv, b, x, a, c, w, r, out)[1]
+        if A.has_fused_steps:
             out[...] = smoother.last(b, x, a, c, w, workspace.scratch[0])
         else:
             smoother.last(b, x, a, c, w, out)

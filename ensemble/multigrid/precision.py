@@ -98,6 +98,7 @@ def single_precision_serves(fits: np.ndarray, energies: list[np.ndarray], amplif
     kept = np.ones(fits.shape) if amplified is None else 1.0 / amplified
     accepted = fits & (kept >= 1.0 / LARGEST_INVERSE)
     for energy in energies:
-        kept = kept * energy
+        with np.errstate(invalid="ignore"):  # of a broken sample over processes it is -infinity
+            kept = kept * energy
         accepted = accepted & (energy >= SMALLEST_ENERGY)
     return accepted & (kept >= 1.0 / LARGEST_GROWTH)

@@ -15,7 +15,7 @@ from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.reduction import relax_rows
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
-from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import CrsMatrix
 from ensemble.linalg.reordering import reordered_matrix
 from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver, coarse_solver_of
 from ensemble.multigrid.hierarchy import Hierarchy, require_same_graph, require_square_and_real, stored_matrix
@@ -130,7 +130,7 @@ def approximate_ideal_restriction(
     """
     name = "approximate_ideal_restriction"
     A = stored_matrix(A, name, advice="Give A.to_crs().")
-    A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
+    A = A.to_crs() if A.stores_upper else A
     require_square_and_real(A, name)
     dtype = A.dtype if dtype is None else floating(dtype, name, "dtype")
     ratios = {"theta": theta, "theta_restriction": theta_restriction,
@@ -263,7 +263,7 @@ class ReductionHierarchy(Hierarchy):
         """As `Hierarchy.update`; splittings and dropped entries are kept."""
         name = "ReductionHierarchy.update"
         A = stored_matrix(A, name)
-        A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
+        A = A.to_crs() if A.stores_upper else A
         finest = self.levels[0].A
         require_same_graph(A, finest, name, "approximate_ideal_restriction")
         self.levels[0].A = finest.with_values(A.values).astype(self.dtype)

@@ -193,7 +193,7 @@ class OperatorSmoother(ChebyshevSmoother):
 
 
 class SymmetricSmoother(OperatorSmoother):
-    """The same on a `SymmetricCrsMatrix` or `BcrsMatrix`, whose kernels take an inverse diagonal that samples share."""
+    """The same on operators whose steps take an inverse diagonal that samples share: see `has_fused_steps`."""
 
     def _dinv_of(self, b: Array) -> Any:
         return self.dinv

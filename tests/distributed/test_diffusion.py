@@ -140,7 +140,8 @@ def refused(comm):
     note(lambda: problem.solve(np.zeros(5), u0=np.ones(3) if last else None))
     note(lambda: problem.solve(np.zeros(5), operator="affine"))
     note(lambda: problem.solve(np.zeros(5), solver="direct"))
-    note(lambda: problem.assemble(np.zeros(5), symmetric=True))
+    advected = RandomDiffusion(3, comm=comm, advection=0.5)
+    note(lambda: advected.assemble(np.zeros(5), symmetric=True))
     note(lambda: problem.operator(np.ones(8 * 27)))
     return texts
 

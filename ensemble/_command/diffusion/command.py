@@ -192,7 +192,7 @@ def warm_up(problem: RandomDiffusion, n_samples: int, tolerances: dict[str, Any]
     """
     warm_up_coarsest(n_samples)
     y = Ensemble(np.zeros((problem.field.n_terms, n_samples)))
-    if problem.discretization.stores_upper:
+    if problem.discretization.keeps_upper(n_samples):
         matrix, residual = problem.assemble(y, symmetric=True)
         cg(matrix, residual, max_iterations=2)
     problem.solve(y, **tolerances)

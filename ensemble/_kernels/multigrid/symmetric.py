@@ -156,6 +156,40 @@ def upper_row(
     return total
 
 
+@spliced
+def row_end(
+    kind, shared, total, i, here, first, dinv, b, x, a, c, w, leave, r, out, past_cache, width, inner, square
+):  # fmt: skip
+    """Write row i of a pass whose product has `total` there; returns the two partial sums with its terms added."""
+    if kind == RESIDUAL:
+        total = load(b, here, width) - total
+    elif kind == DOT:
+        inner = inner + convert(load(x, here, width) * total, out)
+    elif kind == POWER:
+        inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
+        factor = load(c, first, width)
+        total = factor * (inverse * total)
+        inner = inner + convert((factor * load(x, here, width)) * total, out)
+        square = square + convert(total * total, out)
+    elif kind != PRODUCT:
+        inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
+        step = load(c, first, width) * (inverse * (load(b, here, width) - total))
+        if kind != FIRST:
+            step = load(a, first, width) * load(w, here, width) + step
+        if kind != LAST and kind != FINISH:
+            store(w, here, step)
+        total = load(x, here, width) + step
+    answer = convert(total, out)
+    if kind == FINISH:
+        answer = load(leave, first, width) * answer
+        inner = inner + load(r, here, width) * answer
+    if past_cache:
+        stream(out, here, answer)
+    else:
+        store(out, here, answer)
+    return inner, square
+
+
 @per_width
 def _pass(width, shared, masked, one_sample):
     """`masked` is what `ring_of` returns; `one_sample` means that there is one sample: strides are constants."""
@@ -194,32 +228,10 @@ def _pass(width, shared, masked, one_sample):
                     store(ring, base + slot * width, zeros(values, width))
                     slot = 0 if slot + 1 == ring_rows else slot + 1
                     here = np.int64(i) * n_samples + first
-                    if kind == RESIDUAL:
-                        total = load(b, here, width) - total
-                    elif kind == DOT:
-                        inner = inner + convert(load(x, here, width) * total, out)
-                    elif kind == POWER:
-                        inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
-                        factor = load(c, first, width)
-                        total = factor * (inverse * total)
-                        inner = inner + convert((factor * load(x, here, width)) * total, out)
-                        square = square + convert(total * total, out)
-                    elif kind != PRODUCT:
-                        inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
-                        step = load(c, first, width) * (inverse * (load(b, here, width) - total))
-                        if kind != FIRST:
-                            step = load(a, first, width) * load(w, here, width) + step
-                        if kind != LAST and kind != FINISH:
-                            store(w, here, step)
-                        total = load(x, here, width) + step
-                    answer = convert(total, out)
-                    if kind == FINISH:
-                        answer = load(leave, first, width) * answer
-                        inner = inner + load(r, here, width) * answer
-                    if past_cache:
-                        stream(out, here, answer)
-                    else:
-                        store(out, here, answer)
+                    inner, square = row_end(
+                        kind, shared, total, i, here, first, dinv, b, x, a, c, w, leave, r, out, past_cache, width,
+                        inner, square,
+                    )  # fmt: skip
                 if kind >= DOT:
                     store(sums, block * n_samples + first, inner)
                 if kind == POWER:

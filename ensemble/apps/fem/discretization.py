@@ -61,7 +61,7 @@ class Discretization:
         self.source = source
         self.has_advection = advection != 0.0
         self.stores_upper = not self.has_advection and isinstance(self.reference_array, np.ndarray)
-        """Whether a solve stores the upper triangle of each matrix alone."""
+        """Whether the upper triangle of each matrix may be stored alone."""
         edges = self._cover(field, standard_deviation)
         # The derivative of c u^2 is 2 c u; an empty table means no source.
         reaction = 2.0 * source * elements.MASS if source else np.empty((0, 8, 8))
@@ -99,6 +99,16 @@ class Discretization:
     def nnz(self) -> int:
         """Stored entries of those rows."""
         return self.graph.nnz
+
+    def keeps_upper(self, n_samples: int) -> bool:
+        """Whether a solve of so many samples stores the upper triangle of each matrix alone."""
+        return self.stores_upper
+
+    def stored_as(self, symmetric: bool) -> tuple[type, int]:
+        """The class of `matrix`, and how many values it stores of each sample."""
+        if symmetric:
+            return SymmetricCrsMatrix, int(self.graph.upper.starts[-1])
+        return CrsMatrix, self.graph.nnz
 
     def matrix(self, values: Any, symmetric: bool) -> Any:
         """The matrix with these values, an array or an Ensemble."""
@@ -189,11 +199,14 @@ class Discretization:
         """
         _, _, shared = self.tables(kappa.dtype)
         if symmetric not in self._graphs:
-            own = (self.graph.indptr, self.graph.indices)
-            graph = upper_graph(*own, self.mesh.row_incidence()) if symmetric else (*own, self.slots)
+            graph = self._upper_graph() if symmetric else (self.graph.indptr, self.graph.indices, self.slots)
             self._graphs[symmetric] = tuple(asarray_like(array, self.reference_array) for array in graph)
         values, residual = diffusion_jacobian_and_residual(*shared, kappa, u, *self._graphs[symmetric], values, None)
         return values, residual
+
+    def _upper_graph(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where rows of stored entries start, their columns, and slots; below zero those that are not stored."""
+        return upper_graph(self.graph.indptr, self.graph.indices, self.mesh.row_incidence())
 
     def initial_guess(self, n_samples: int, dtype: np.dtype) -> Array:
         """The boundary values, and zero inside, shape (n_nodes, n_samples)."""

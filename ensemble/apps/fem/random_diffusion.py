@@ -37,7 +37,6 @@ from ensemble.uq.fields.unit_cube import exponential_covariance
 __all__ = ["DiffusionResult", "RandomDiffusion"]
 
 BACKENDS = ("numpy", "cupy")
-MATRICES = (CrsMatrix, SymmetricCrsMatrix)
 COEFFICIENTS = ("affine", "lognormal")
 SOLVERS: dict[str, Any] = {"cg": cg, "bicgstab": bicgstab, "gmres": gmres}
 DIRECT_ROWS = 800
@@ -187,14 +186,15 @@ class RandomDiffusion:
         u : Ensemble or array, shape (n_nodes,), optional
             By default the boundary values, and zero inside.
         symmetric : bool
-            Store the upper triangle alone: half the memory, and half the time of all products. Not with advection, not
-            on a device, and not over ranks.
+            Store the upper triangle alone: half the memory, and half the time of all products; over ranks that of each
+            domain, and couplings between domains in full. Not with advection, and not on a device.
         out : CrsMatrix or SymmetricCrsMatrix, optional
             A matrix from an earlier call like this one, to be overwritten: new memory can cost more than the assembly.
 
         Returns
         -------
-        CrsMatrix or SymmetricCrsMatrix, shape (n_nodes, n_nodes); over ranks DistributedCrsMatrix
+        CrsMatrix or SymmetricCrsMatrix, shape (n_nodes, n_nodes); over ranks DistributedCrsMatrix or, of the upper
+        triangles, DistributedSymmetricCrsMatrix
             Rows and columns of nodes at z = 0 and z = 1 are those of the identity.
         Ensemble, shape (n_nodes,)
             The residual, zero at those nodes. A plain array if `y` and `u` are.
@@ -204,7 +204,7 @@ class RandomDiffusion:
         ValueError
             As for `check`, or if `u` or `out` does not fit, or `symmetric` is asked for where it cannot be.
         """
-        wanted = "be False with advection, whose matrix is not symmetric, on a device and over ranks"
+        wanted = "be False with advection, whose matrix is not symmetric, and on a device"
         discrete = self.discretization
         seen = f"True with advection = {self.advection:g} on {library_and_device(discrete.reference_array)[1]}"
         parameters = self._parameters(y, "assemble")
@@ -433,9 +433,8 @@ class RandomDiffusion:
         """The buffer that `out` offers."""
         if out is None:
             return None
-        template = getattr(self.discretization, "template", None)  # over ranks
-        kind: Any = MATRICES[symmetric] if template is None else type(template)
-        shape = (int(self.graph.upper.starts[-1]) if symmetric else self.graph.nnz, state.shape[1])
+        kind, rows = self.discretization.stored_as(symmetric)
+        shape = rows, state.shape[1]
         _check.require_type(out, kind, "RandomDiffusion.assemble", "out", f"be a {kind.__name__}")
         _check.require(
             out.values.shape == shape and out.dtype == state.dtype,

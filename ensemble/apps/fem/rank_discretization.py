@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ensemble import _check
 from ensemble._typing import Array
 from ensemble.apps.fem.box_part import BoxPart, box_part
 from ensemble.apps.fem.discretization import BOTTOM, TOP, Discretization, scaled_axis_modes
 from ensemble.apps.fem.mesh import HexMesh
 from ensemble.distributed import DistributedCrsMatrix, Partition
 from ensemble.distributed.agreement import agreement, require_same
+from ensemble.distributed.matrix import DistributedSymmetricCrsMatrix
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.uq.fields.unit_cube import KarhunenLoeve
 
 __all__ = ["RankDiscretization"]
+
+UPPER_SAMPLES = 4
+"""Samples from which on a solve stores the upper triangle: below, products take longer with it. Bits are the same."""
 
 
 class RankDiscretization(Discretization):
@@ -40,7 +44,6 @@ class RankDiscretization(Discretization):
     def __init__(self, partition: Partition, mesh: HexMesh, *others: Any) -> None:
         self.partition, self.comm = partition, partition.comm
         super().__init__(mesh, *others)
-        self.stores_upper = False
         self.space = partition.layout.space
 
     def _cover(self, field: KarhunenLoeve, standard_deviation: float) -> np.ndarray:
@@ -70,11 +73,26 @@ class RankDiscretization(Discretization):
         widths = [np.diff(axis)[place] for axis, place in zip(mesh.axes, part.places, strict=True)]
         return np.stack(widths, axis=1)
 
+    def keeps_upper(self, n_samples: int) -> bool:
+        """Whether a solve of so many samples stores the upper triangle of each domain alone."""
+        return self.stores_upper and n_samples >= UPPER_SAMPLES
+
+    @cached_property
+    def upper_template(self) -> DistributedSymmetricCrsMatrix:
+        """A matrix over ranks, to be given other values, that stores the upper triangle of each domain."""
+        return DistributedSymmetricCrsMatrix.unchecked(self.template)
+
+    def stored_as(self, symmetric: bool) -> tuple[type, int]:
+        """The class of `matrix`, and how many values it stores of each sample on this rank."""
+        template = self.upper_template if symmetric else self.template
+        return type(template), int(template.values.shape[0])
+
     def matrix(self, values: Any, symmetric: bool) -> DistributedCrsMatrix:
         """The matrix over ranks with these values, an array or an Ensemble."""
         batched = isinstance(values, Ensemble)
         samples = values.samples if batched else values
-        made = self.template.with_values(samples, values.sample_set if batched else None)
+        template = self.upper_template if symmetric else self.template
+        made = template.with_values(samples, values.sample_set if batched else None)
         made.batched = batched
         return made
 
@@ -96,8 +114,16 @@ class RankDiscretization(Discretization):
         self, kappa: Array, u: Array, values: Array = None, symmetric: bool = False
     ) -> tuple[Array, Array]:
         """The values of this rank's rows of the Jacobian, and the residual."""
-        _check.require(not symmetric, "RandomDiffusion.assemble", "symmetric", "be False over ranks", True)
-        return super().jacobian_and_residual(kappa, self.template.whole(u), values)
+        return super().jacobian_and_residual(kappa, self.template.whole(u), values, symmetric)
+
+    def _upper_graph(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where rows of stored entries start, their columns, and slots; below zero those that are not stored."""
+        triangles, indptr = self.upper_template.triangles, self.graph.indptr
+        starts, columns = triangles.places[0], triangles.places[3]
+        row = np.repeat(np.arange(self.n_rows), np.diff(self._shared[0]))[:, None]
+        entry = indptr[row] + self.slots
+        slots = np.where(triangles.stored[entry], triangles.entries[entry] - starts[row], -1)
+        return starts, columns, slots.astype(self.slots.dtype)
 
     def _lowest(self, kappa: np.ndarray) -> tuple[float, int]:
         lowest = int(np.argmin(kappa)) if kappa.size else 0

@@ -58,10 +58,11 @@ class StoredSystem(TimedSystem):
         with self.phase("assembly"):
             if self.n_residuals > 1:
                 self._assemble(u.samples)
-        return self.discretization.matrix(self.workspace.values, self.discretization.stores_upper)
+        symmetric = self.discretization.keeps_upper(u.samples.shape[1])
+        return self.discretization.matrix(self.workspace.values, symmetric)
 
     def _assemble(self, u: Array) -> Array:
         """The residual; the Jacobian's values go to the workspace."""
-        work, symmetric = self.workspace, self.discretization.stores_upper
+        work, symmetric = self.workspace, self.discretization.keeps_upper(u.shape[1])
         work.values, residual = self.discretization.jacobian_and_residual(work.kappa, u, work.values, symmetric)
         return residual

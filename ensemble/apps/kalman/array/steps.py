@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,7 @@ AT_ONCE = 1 << 14
 
 def in_order(terms: np.ndarray, axis: int) -> np.ndarray:
     """The sums over a negative axis, term after term, in half the time of `cumsum`."""
-    last = (..., -1, *(slice(None),) * (-1 - axis))
+    last: tuple[Any, ...] = (..., -1, *(slice(None),) * (-1 - axis))
     summed: np.ndarray = np.add.accumulate(terms, axis=axis)[last]
     return summed
 
