@@ -10,7 +10,9 @@ from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.samples import InputSamples
+from ensemble.uq.inputs.truncated import Truncated, empirical
 from ensemble.uq.inputs.vector import Vector
+from ensemble.uq.report.page import Report
 from ensemble.uq.samplers.latin_hypercube import LatinHypercube
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.points import Points
@@ -54,6 +56,7 @@ __all__ = [
     "Plan",
     "Points",
     "Probability",
+    "Report",
     "SampleError",
     "Sampler",
     "ShapleyEffects",
@@ -62,10 +65,12 @@ __all__ = [
     "SparseGrid",
     "Store",
     "SubsetResult",
+    "Truncated",
     "UqResult",
     "Vector",
     "VectorizedModel",
     "chaos",
+    "empirical",
     "fields",
     "kalman_inversion",
     "mcmc",
