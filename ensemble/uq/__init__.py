@@ -24,6 +24,7 @@ from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
 from ensemble.uq.sensitivity.indices import ShapleyEffects, SobolIndices
 from ensemble.uq.sensitivity.shapley import shapley_effects
 from ensemble.uq.sensitivity.sobol_indices import sobol_indices
+from ensemble.uq.sensitivity.stored_indices import open_indices
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.declared import Outputs
@@ -75,6 +76,7 @@ __all__ = [
     "kalman_inversion",
     "mcmc",
     "multilevel",
+    "open_indices",
     "open_study",
     "plan",
     "propagate",

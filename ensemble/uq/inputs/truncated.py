@@ -133,7 +133,9 @@ def empirical(data: Any) -> Any:
     from scipy import stats
 
     values = real_array(data, "empirical", "data", "be a vector of numbers")
-    require(values.ndim == 1 and values.size > 0, "empirical", "data", "be a vector of numbers", f"shape {values.shape}")
+    require(
+        values.ndim == 1 and values.size > 0, "empirical", "data", "be a vector of numbers", f"shape {values.shape}"
+    )
     good = int(np.count_nonzero(np.isfinite(values)))
     require(good == values.size, "empirical", "data", "be finite", f"{values.size - good} that are not")
     distinct, counts = np.unique(values.astype(np.float64), return_counts=True)
