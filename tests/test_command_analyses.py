@@ -199,6 +199,21 @@ def test_a_small_probability_is_that_of_the_library(folder, capsys):
     assert status == 1 and "max_levels" in out
 
 
+def test_a_small_probability_goes_on_with_its_store(folder, capsys):
+    arguments = ["rare", "model.py:margin", "-c", "rare.toml", "--quiet"]
+    whole = ensemble(capsys, *arguments)
+    short = [*arguments, "--store", "r.zarr", "--max-seconds", 1e-9]
+    status, _, err = ensemble(capsys, *short)
+    assert status == 2 and "no run was finished within max_seconds. resume=True goes on" in err
+    assert ensemble(capsys, *arguments, "--store", "r.zarr", "--resume") == whole
+    status, out, _ = ensemble(capsys, "status", "r.zarr")
+    assert status == 0 and "0 failed" in out and "subset_simulation, seed 1" in out
+    status, _, err = ensemble(capsys, *arguments, "--store", "r.zarr")
+    assert status == 2 and "Go on with it: --resume" in err
+    status, _, err = ensemble(capsys, "rare", "r.zarr")
+    assert status == 2 and "store must be one of propagate; got one of subset_simulation" in err
+
+
 def test_a_store_gives_the_probability_in_its_samples(folder, capsys):
     ensemble(capsys, "run", "model.py:total", "-n", 512, "--store", "run.zarr", "--quiet")
     arguments = ["rare", "run.zarr", "--output", "y", "--threshold", 4.0, "--event", "above", "--json"]

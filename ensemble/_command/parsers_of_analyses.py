@@ -86,4 +86,8 @@ def add_rare(commands: Any) -> None:
     add("--max-runs", type=at_least(1), metavar="N", help="independent runs, at most (default: 20)")
     add("--max-levels", type=at_least(1), metavar="N", help="levels of a run, at most (default: 20)")
     add("--level", type=float, metavar="P", help="probability of the interval (default: 0.95)")
+    add("--workers", type=at_least(1), metavar="N", help="processes (default: this one alone)")
+    add("--store", type=Path, metavar="STORE", help="keep all evaluations in this folder")
+    add("--resume", action="store_true", help="go on with the run of --store")
+    add("--max-seconds", type=float, metavar="T", help="begin no group of samples after this time")
     add_output(add)

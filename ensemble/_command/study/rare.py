@@ -45,7 +45,8 @@ KINDS: Mapping[str, Callable[[Any], Any]] = {
 
 OF_A_RUN = {
     "samples": "-n", "seed": "--seed", "ensemble_size": "--ensemble-size", "fraction": "--fraction", "rtol": "--rtol",
-    "max_runs": "--max-runs", "max_levels": "--max-levels", "config": "-c",
+    "max_runs": "--max-runs", "max_levels": "--max-levels", "config": "-c", "store": "--store", "resume": "--resume",
+    "workers": "--workers", "max_seconds": "--max-seconds",
 }  # fmt: skip
 
 
@@ -74,8 +75,14 @@ def simulated(options: argparse.Namespace) -> uq.SubsetResult:
         chosen["ensemble_size"] = analysis.study["ensemble_size"]
     if options.samples is not None:
         chosen["n_per_level"] = options.samples
+    if options.store is not None and not options.resume and uq.Store.exists(options.store):
+        raise ValueError(f"--store must be a new folder; got a run at {options.store}. Go on with it: --resume.")
     with told_in_one_line(options.source):
-        return uq.subset_simulation(analysis.model, analysis.inputs, **{"threshold": 0.0, **own, **chosen})
+        return uq.subset_simulation(
+            analysis.model, analysis.inputs, executor=analysis.study.get("workers"), store=options.store,
+            resume=options.resume, progress=not options.quiet, max_seconds=options.max_seconds,
+            **{"threshold": 0.0, **own, **chosen},
+        )  # fmt: skip
 
 
 def named(options: argparse.Namespace) -> dict[str, Any]:

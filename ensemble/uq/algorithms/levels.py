@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,24 +47,24 @@ class Level:
         return self.n_run - self.n_failed
 
     def extend(self, n_more: int) -> None:
-        """Run `n_more` samples, the next of this level's stream."""
-        size = self.fine.ensemble_size or n_more
-        z = normal_points(self.seed, self.number, self.n_run, n_more, self.fine.n_germs)
+        """Run `n_more` samples, the next of this level's stream; nothing changes where their time is up."""
+        z, n_failed, times = normal_points(self.seed, self.number, self.n_run, n_more, self.fine.n_germs), 0, []
         fine_values, differences = [], []
+        size = self.fine.samples_at_a_time(n_more)
         for i in range(0, n_more, size):
-            group, start = z[:, i : i + size], time.perf_counter()
-            values, failed = self.fine(group, self.n_run + i)
+            group, first = z[:, i : i + size], self.n_run + i
+            values, failed = self.fine(group, first, 2 * self.number)
             self.n_values = len(values)
-            middle, coarse_values = time.perf_counter(), np.zeros_like(values)
+            coarse_values, coarse_seconds = np.zeros_like(values), 0.0
             if self.coarse is not None:
-                coarse_values, coarse_failed = self.coarse(group, self.n_run + i)
-                failed = failed | coarse_failed
+                coarse_values, coarse_failed = self.coarse(group, first, 2 * self.number + 1)
+                failed, coarse_seconds = failed | coarse_failed, self.coarse.seconds
             share = 1.0 / group.shape[1]
-            self.times.append(((middle - start) * share, (time.perf_counter() - middle) * share))
+            times.append((self.fine.seconds * share, coarse_seconds * share))
             fine_values.append(values[:, ~failed])
             differences.append(values[:, ~failed] - coarse_values[:, ~failed])
-            self.n_failed += int(np.count_nonzero(failed))
-        self.n_run += n_more
+            n_failed += int(np.count_nonzero(failed))
+        self.n_run, self.n_failed, self.times = self.n_run + n_more, self.n_failed + n_failed, self.times + times
         for moments, parts in ((self.difference, differences), (self.value, fine_values)):
             all_parts = np.concatenate(parts, axis=1)
             if all_parts.shape[1]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from ensemble import _check
 from ensemble._compile.memory import empty
 from ensemble.scalar import Ensemble
 from ensemble.uq.algorithms.chain_statistics import autocorrelation_time, n_spanned, split_r_hat, status_of
-from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator, seed_or_entropy
+from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator
+from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
 from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.inputs.inputs import Inputs
 
@@ -130,6 +132,11 @@ def mcmc(
     seed: int | None = None,
     output: str | None = None,
     ensemble_size: int | None = None,
+    executor: Any = None,
+    store: str | PathLike[str] | None = None,
+    resume: bool | str = False,
+    progress: bool = False,
+    max_seconds: float | None = None,
 ) -> McmcResult:
     """Draw from a posterior with the affine-invariant ensemble sampler [1]_; each chain is a sample.
 
@@ -165,7 +172,20 @@ def mcmc(
     output : str, optional
         Which output of the model is the log-likelihood, where there are several.
     ensemble_size : int, optional
-        Samples per model call; by default half of the chains.
+        Samples per model call; by default half of the chains, divided among the workers.
+    executor : optional
+        Runs the groups of a step elsewhere, as in `propagate`: a number of processes, or an executor.
+    store : path, optional
+        A folder that keeps each evaluation as soon as its group is done.
+    resume : bool, or "force"
+        Go on with the run in `store`, with the same bits as if it had not been ended: steps are repeated with the
+        values that are there. The inputs, the source of the model, the settings and the seed must be those of the run;
+        `n_steps` and `burn_in` may be others. "force" lets the source differ.
+    progress : bool
+        Show evaluations on stderr.
+    max_seconds : float, optional
+        No group begins after that time: the result has the steps that ended, and its status tells whether they are
+        enough.
 
     Returns
     -------
@@ -175,7 +195,9 @@ def mcmc(
     ------
     ValueError
         If an argument is out of range, a starting point has no finite density, or the starting points lie in a plane
-        of fewer dimensions than there are coordinates.
+        of fewer dimensions than there are coordinates; on resuming, if the run in `store` is another one.
+    AlgorithmError
+        If no step ended within `max_seconds`.
 
     References
     ----------
@@ -197,37 +219,66 @@ def mcmc(
     previous = start if isinstance(start, McmcResult) else None
     if previous is not None:
         n_chains, seed, prior, stretch = previous.n_chains, previous.seed, *previous._settings.values()
-    seed = seed_or_entropy(seed, "mcmc")
     _check.one_of(prior, PRIORS, "mcmc", "prior")
     _check.require(_check.finite(stretch, "mcmc", "stretch") > 1.0, "mcmc", "stretch", "be above 1", stretch)
-    evaluations = Evaluations(
-        log_likelihood, inputs, "mcmc", "log_likelihood", output=output, ensemble_size=ensemble_size, infinite=True
-    )
-    advice = "A flat prior is on R^n: write prior='inputs', or give n."
-    _check.require(prior == "inputs" or evaluations.plain, "mcmc", "inputs", "be an integer", "Inputs", advice)
-    density = _Density(evaluations, prior == "inputs")
+    given = previous.chain.samples[-1] if previous is not None else start
+    settings = {
+        "n_chains": n_chains, "start": None if given is None or store is None else np.asarray(given), "prior": prior,
+        "stretch": float(stretch), "output": output, "n_before": 0 if previous is None else previous.n_steps,
+    }  # fmt: skip
+    work = ModelRuns(
+        "mcmc", [log_likelihood], inputs, settings, seed, "log_likelihood", executor=executor, store=store,
+        resume=resume, progress=progress, max_seconds=max_seconds,
+    )  # fmt: skip
+    with work:
+        evaluations = Evaluations(
+            log_likelihood, inputs, work, "log_likelihood", output=output, ensemble_size=ensemble_size,
+            infinite=True,
+        )  # fmt: skip
+        advice = "A flat prior is on R^n: write prior='inputs', or give n."
+        _check.require(prior == "inputs" or evaluations.plain, "mcmc", "inputs", "be an integer", "Inputs", advice)
+        density = _Density(evaluations, prior == "inputs")
+        n_done = 0 if previous is None else previous.n_steps
+        try:
+            z, log_density = _start(density, start, n_chains, work.seed)
+            chain, history, accepted = _run(density, z, log_density, n_done, n_steps, stretch, work.seed)
+        except TimeUpError:
+            raise work.nothing_done("no step") from None
+        if not len(chain):
+            raise work.nothing_done("no step")
+    return _result(density, previous, chain, history, accepted, burn_in, {"prior": prior, "stretch": stretch})
+
+
+def _start(density: _Density, start: Any, n_chains: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The points from which the chains go on, shape (n_germs, n_chains), and their log densities."""
+    if not isinstance(start, McmcResult):
+        return _starting_points(density, start, n_chains, seed)
+    z, log_density = start.chain.samples[-1].copy(), start.log_density.samples[-1].copy()
+    fits = z.shape[0] == density.evaluations.n_germs
+    _check.require(fits, "mcmc", "start", f"have {density.evaluations.n_germs} coordinates", z.shape[0])
+    return z, log_density
+
+
+def _result(
+    density: _Density, previous: McmcResult | None, chain: np.ndarray, history: np.ndarray, accepted: np.ndarray,
+    burn_in: int | None, settings: dict[str, Any],
+) -> McmcResult:  # fmt: skip
+    """The steps as a result, after those of the one before."""
+    evaluations = density.evaluations
+    evaluated, failed, total = evaluations.n_evaluations, density.n_failed, len(chain)
     if previous is not None:
-        z, log_density = previous.chain.samples[-1].copy(), previous.log_density.samples[-1].copy()
-        fits = z.shape[0] == evaluations.n_germs
-        _check.require(fits, "mcmc", "start", f"have {evaluations.n_germs} coordinates", z.shape[0])
-    else:
-        z, log_density = _starting_points(density, start, n_chains, seed)
-    n_done = 0 if previous is None else previous.n_steps
-    chain, history, accepted = _run(density, z, log_density, n_done, n_steps, stretch, seed)
-    evaluated, failed = evaluations.n_evaluations, density.n_failed
-    if previous is not None:
-        accepted += np.rint(previous.acceptance * n_done).astype(np.int64)
+        accepted = accepted + np.rint(previous.acceptance * previous.n_steps).astype(np.int64)
         chain = np.concatenate([previous.chain.samples, chain])
         history = np.concatenate([previous.log_density.samples, history])
         evaluated, failed = evaluated + previous.n_evaluations, failed + previous.n_failed
-    total = n_done + n_steps
+        total += previous.n_steps
     burn_in = total // 4 if burn_in is None else _check.integer(burn_in, "mcmc", "burn_in", minimum=0)
     _check.require(burn_in < total, "mcmc", "burn_in", f"be less than the {total} steps", burn_in)
     used = chain[burn_in:]
     times, r_hat = autocorrelation_time(used), split_r_hat(used)
     return McmcResult(
         status_of(used, times, r_hat), Ensemble(chain), Ensemble(history), burn_in, accepted / total, times, r_hat,
-        evaluated, failed, seed, evaluations, {"prior": prior, "stretch": stretch},
+        evaluated, failed, evaluations.work.seed, evaluations, settings,
     )  # fmt: skip
 
 
@@ -312,22 +363,33 @@ def _run(
     numbers = _RandomNumbers(seed, n_chains, n_germs, stretch)
     chain, history = empty((n_steps, n_germs, n_chains), np.float64), empty((n_steps, n_chains), np.float64)
     accepted = np.zeros(n_chains, dtype=np.int64)
+    done, quiet = 0, density.evaluations.work.quiet
     for k in range(n_steps):
         place = (first + k) % BLOCK
         if k == 0 or place == 0:
             factors, partners, thresholds = numbers.draw((first + k) // BLOCK)
-        for mine, own, other in zip(sides, halves, halves[::-1], strict=True):
-            proposal = other.take(partners[place, mine], axis=1)
-            move = own - proposal
-            move *= factors[place, mine]
-            proposal += move
-            proposed = density(proposal)
-            accept = proposed - log_density[mine] > thresholds[place, mine]
-            np.copyto(own, proposal, where=accept)
-            np.copyto(log_density[mine], proposed, where=accept)
+        if not quiet:
+            density.evaluations.work.step = f"step {k + 1} of {n_steps}"
+        moved = []
+        try:
+            for mine, own, other in zip(sides, halves, halves[::-1], strict=True):
+                proposal = other.take(partners[place, mine], axis=1)
+                move = own - proposal
+                move *= factors[place, mine]
+                proposal += move
+                proposed = density(proposal)
+                accept = proposed - log_density[mine] > thresholds[place, mine]
+                np.copyto(own, proposal, where=accept)
+                np.copyto(log_density[mine], proposed, where=accept)
+                moved.append((mine, accept))
+                chain[k, :, mine] = own
+        except TimeUpError:  # the half that has moved is left out: the chains end with the step before
+            break
+        for mine, accept in moved:
             accepted[mine] += accept
-            chain[k, :, mine] = own
         history[k] = log_density
+        done = k + 1
+    chain, history = chain[:done], history[:done]
     return chain, history, accepted
 
 

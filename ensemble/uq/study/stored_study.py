@@ -51,6 +51,10 @@ MOST_REPLICATES = 2**16
 
 def require_possible(manifest: Mapping[str, Any]) -> None:
     """Raise ValueError for what no study has written: numbers of it size the statistics."""
+    algorithm = manifest.get("algorithm")
+    advice = "Call it with store= and resume=True: it repeats its steps with what the store has."
+    seen = f"one of {str(algorithm)[:40]}"
+    require(algorithm is None, "open_study", "store", "be one of propagate", seen, advice)
     facts = manifest.get("statistics", {})
     inputs = manifest.get("inputs", {})
     replicates = facts.get("n_replicates", 1) if isinstance(facts, dict) else None
