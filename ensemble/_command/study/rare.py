@@ -78,11 +78,19 @@ def simulated(options: argparse.Namespace) -> uq.SubsetResult:
     if options.store is not None and not options.resume and uq.Store.exists(options.store):
         raise ValueError(f"--store must be a new folder; got a run at {options.store}. Go on with it: --resume.")
     with told_in_one_line(options.source):
-        return uq.subset_simulation(
+        return simulation(
             analysis.model, analysis.inputs, executor=analysis.study.get("workers"), store=options.store,
             resume=options.resume, progress=not options.quiet, max_seconds=options.max_seconds,
             **{"threshold": 0.0, **own, **chosen},
         )  # fmt: skip
+
+
+def simulation(*arguments: Any, **options: Any) -> uq.SubsetResult:
+    """The result of `subset_simulation`; that it has none is bad input of a command."""
+    try:
+        return uq.subset_simulation(*arguments, **options)
+    except uq.AlgorithmError as error:
+        raise ValueError(str(error)) from error
 
 
 def named(options: argparse.Namespace) -> dict[str, Any]:

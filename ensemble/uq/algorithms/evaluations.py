@@ -141,7 +141,7 @@ class Evaluations:
         return Ensemble(z) if self.plain else self.inputs.from_normal(z.T, ids)
 
     def samples_at_a_time(self, n: int) -> int:
-        """Of `n` samples, those that are given in one call: as many as all workers take, one group each."""
+        """How many of `n` samples are given in one call: as many as all workers take, one group each."""
         return n if self.ensemble_size is None else self.ensemble_size * self.work.n_parallel
 
     def __call__(self, z: np.ndarray, first: int = 0, stream: int | None = None) -> tuple[np.ndarray, np.ndarray]:

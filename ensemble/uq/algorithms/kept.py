@@ -11,8 +11,8 @@ import numpy as np
 
 from ensemble._check import message
 from ensemble.uq.inputs.variable import array_digest
+from ensemble.uq.store.anywhere import manifest_at
 from ensemble.uq.store.source_digest import source_digest
-from ensemble.uq.store.store import Store
 from ensemble.uq.study.outputs import Outcome
 from ensemble.uq.study.persistence import opened
 
@@ -38,7 +38,7 @@ class Kept:
     ) -> None:
         self.function, self.n_streams = function, n_streams
         if resume:  # it holds as many as it has been extended to, and never shrinks
-            manifest = {**manifest, "n": Store.stored_manifest(path)["n"]}
+            manifest = {**manifest, "n": manifest_at(path)["n"]}
         self.store = opened(path, manifest, resume)
         self.path = self.store.path
         self.is_there, self.failed = self.store.done(), self.store.failed()

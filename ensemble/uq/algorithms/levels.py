@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ensemble.scalar import Ensemble, Moments
 from ensemble.uq.algorithms.evaluations import Evaluations, normal_points
 
-__all__ = ["Level", "decay_rate", "optimal_numbers", "smoothed"]
+__all__ = ["Level", "decay_rate", "optimal_numbers", "smoothed", "without_models"]
 
 SLOWEST = 0.5
 """The smallest decay rate that is used: estimates from few samples may be negative."""
@@ -117,3 +118,10 @@ def optimal_numbers(variances: np.ndarray, costs: Sequence[float], budget: np.nd
     total = np.sqrt(variances * cost).sum(axis=0)
     numbers = np.sqrt(variances / cost) * total / budget
     return np.asarray(np.ceil(numbers.max(axis=1))).astype(np.int64)
+
+
+def without_models(level: Level) -> Level:
+    """A shallow copy that holds no models, which may not be copied deeply."""
+    bare = copy.copy(level)
+    bare.fine = bare.coarse = None  # type: ignore[assignment]
+    return bare

@@ -12,7 +12,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble.uq.algorithms.evaluations import Evaluations
-from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed
+from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed, without_models
 from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
 from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.inputs.inputs import Inputs
@@ -171,8 +171,8 @@ def multilevel(
         A folder that keeps each evaluation, and its seconds, as soon as its group is done.
     resume : bool, or "force"
         Go on with the run in `store`, with the same bits as if it had not been ended. The inputs, the sources of the
-        models, their number and the seed must be those of the run; tolerances and all else may be others: what the
-        store has is not run again. "force" lets the sources differ.
+        models, their number and the seed must be those of the run; all else may be other: what the store has is not
+        run again. "force" lets the sources differ.
     progress : bool
         Show evaluations on stderr.
     max_seconds : float, optional
@@ -257,7 +257,7 @@ class _Estimate:
         """The levels of an earlier result, continued with the present models."""
         fits = len(start._levels) <= len(self.runs) and start._levels[0].fine.n_germs == self.runs[0].n_germs
         _check.require(fits, "multilevel", "start", "be a result for the same models and inputs", "another one")
-        self.levels = copy.deepcopy([_without_models(level) for level in start._levels])
+        self.levels = copy.deepcopy([without_models(level) for level in start._levels])
         for k, level in enumerate(self.levels):
             level.connect(self.runs[k], self.runs[k - 1] if k else None)
             level.given_cost = self.given_cost(k)
@@ -385,30 +385,16 @@ class _Estimate:
         )
         alpha, beta, gamma = self.rates()
         return MultilevelResult(
-            status,
-            mean,
-            sampling,
-            bias,
-            error,
-            target,
+            status, mean, sampling, bias, error, target,
             n_samples=np.array([level.n_run for level in self.levels]),
             n_failed=np.array([level.n_failed for level in self.levels]),
             means=means,
             variances=variances,
             costs=np.array([level.cost for level in self.levels]),
-            alpha=alpha,
-            beta=beta,
-            gamma=gamma,
+            alpha=alpha, beta=beta, gamma=gamma,
             total_cost=self.total_cost(),
             monte_carlo_cost=self.monte_carlo_cost(),
             n_evaluations=sum(run.n_evaluations for run in self.runs) + self.n_evaluations_before,
             seed=self.seed,
             _levels=tuple(self.levels),
-        )
-
-
-def _without_models(level: Level) -> Level:
-    """A shallow copy that holds no models, which may not be copied deeply."""
-    bare = copy.copy(level)
-    bare.fine = bare.coarse = None  # type: ignore[assignment]
-    return bare
+        )  # fmt: skip

@@ -17,8 +17,8 @@ from ensemble.uq.sensitivity.row_plan import RowStream
 from ensemble.uq.sensitivity.rows import PermutedRows
 from ensemble.uq.sensitivity.shapley import sums_of_rows
 from ensemble.uq.sensitivity.sobol_sums import SobolSums
+from ensemble.uq.store.anywhere import open_store
 from ensemble.uq.store.axes import AXES
-from ensemble.uq.store.store import Store
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
 from ensemble.uq.study.stored_study import StoredStudy
@@ -64,7 +64,7 @@ def open_indices(
     True
     """
     level = check_level(level, FUNCTION)
-    study = StoredStudy(Store.open(store))
+    study = StoredStudy(open_store(store))
     manifest = study.store.manifest
     described = manifest.get("inputs", {}).get("inputs", {})
     names = tuple(name for name, one in described.items() if one.get("kind") != "constant")

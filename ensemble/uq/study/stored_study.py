@@ -17,6 +17,7 @@ from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.stored import inputs_of_description
 from ensemble.uq.samplers.sampler import Sampler
 from ensemble.uq.samplers.stored import sampler_of_description
+from ensemble.uq.store.anywhere import open_store
 from ensemble.uq.store.axes import AXES
 from ensemble.uq.store.costs import read_costs
 from ensemble.uq.store.store import Store
@@ -188,14 +189,14 @@ def open_study(store: str | PathLike[str]) -> UqResult:
     >>> bool(open_study(path).mean("tip") == first.mean("tip"))
     True
     """
-    return UqResult(StoredStudy(Store.open(store)))
+    return UqResult(StoredStudy(open_store(store)))
 
 
 def open_with_inputs(
     store: str | PathLike[str], inputs: Inputs | None = None, function: str = "open_study"
 ) -> tuple[UqResult, Inputs]:
     """A result of a store with the values of its inputs, also of those that are not compacted yet, and the inputs."""
-    study = StoredStudy(Store.open(store))
+    study = StoredStudy(open_store(store))
     known = study.require_inputs(inputs, function)
     result, redrawn = UqResult(study), study.drawn()
     return (result if redrawn is None else result.with_inputs(*redrawn)), known
