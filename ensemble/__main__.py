@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from ensemble._check import PACKAGE
 from ensemble._command.parsers import add_diffusion, add_gbees, add_ode, add_study
+from ensemble._command.parsers_of_analyses import add_analyses
 from ensemble._command.shared.output import Output, flush_stdout
 from ensemble._progress import say
 from ensemble._version import __version__
@@ -60,6 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     add_gbees(commands)
     add_ode(commands)
     add_study(commands)
+    add_analyses(commands)
     options = parser.parse_args(argv)
     options.output = Output()
     try:

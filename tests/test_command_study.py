@@ -16,6 +16,7 @@ from scipy import stats
 import ensemble as en
 from ensemble._command.study.configuration import read_configuration
 from tests.command_line import exit_status
+from tests.uq.store.trees import tree
 
 MODEL = """
 import time
@@ -86,11 +87,6 @@ def ensemble(capsys, *arguments):
     """Status and what was printed."""
     status = exit_status([str(argument) for argument in arguments])
     return status, *capsys.readouterr()
-
-
-def files_of(store):
-    """Every file with its bytes, the lock apart."""
-    return {str(p.relative_to(store)): p.read_bytes() for p in sorted(store.rglob("*")) if p.is_file()}
 
 
 def test_a_run_prints_what_propagate_gives(folder, capsys):
@@ -166,7 +162,7 @@ def test_a_store_is_extended_to_the_bytes_of_a_longer_run(folder, capsys):
     assert ensemble(capsys, "run", "model.py:tip", "-n", 128, "--store", "a.zarr", "--quiet")[0] == 0
     assert ensemble(capsys, "resume", "a.zarr", "-n", 256, "--ensemble-size", 24, "--quiet")[0] == 0
     assert ensemble(capsys, "run", "model.py:tip", "-n", 256, "--store", "b.zarr", "--quiet")[0] == 0
-    assert files_of(folder / "a.zarr") == files_of(folder / "b.zarr")
+    assert tree(folder / "a.zarr") == tree(folder / "b.zarr")
     status, out, _ = ensemble(capsys, "status", "a.zarr")
     assert status == 0 and "256 of 256 samples done, 0 failed" in out
 
@@ -185,7 +181,7 @@ def test_a_killed_run_is_resumed_with_other_groups_and_two_processes(folder, cap
     assert status == 1 and "pending: ensemble resume killed.zarr" in out
     assert ensemble(capsys, "stats", "killed.zarr")[0] == 0
     assert ensemble(capsys, "resume", "killed.zarr", "--ensemble-size", 32, "--workers", 2, "--quiet")[0] == 0
-    assert files_of(folder / "killed.zarr") == files_of(folder / "whole.zarr")
+    assert tree(folder / "killed.zarr") == tree(folder / "whole.zarr")
 
 
 def test_a_study_is_resumed_to_its_target(folder, capsys):

@@ -276,6 +276,11 @@ def add_study(commands: Any) -> None:
     add("file", type=Path, metavar="FILE.csv", help="CSV holds outputs of one number; FILE.nc, NetCDF, holds all")
     add("--output", dest="outputs", action="append", metavar="NAME", help="this output alone; may be repeated")
     parser.set_defaults(run=command("study.export"))
+    parser = of_store(commands, "report", "write a page of HTML that tells a study, also while it runs", json=False)
+    add = parser.add_argument
+    add("-o", "--out", type=Path, default=Path("report.html"), metavar="FILE.html", help="default: %(default)s")
+    add("--level", type=float, default=0.95, metavar="P", help="probability of the intervals (default: %(default)s)")
+    parser.set_defaults(run=command("study.page"))
 
 
 def of_store(commands: Any, name: str, text: str, *, json: bool = True) -> Any:

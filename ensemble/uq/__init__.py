@@ -11,7 +11,9 @@ from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.observed import EmpiricalCopula, Kde
 from ensemble.uq.inputs.samples import InputSamples
+from ensemble.uq.inputs.truncated import Truncated, empirical
 from ensemble.uq.inputs.vector import Vector
+from ensemble.uq.report.page import Report
 from ensemble.uq.runs.program import Program, RunFailedError
 from ensemble.uq.runs.readers import FromFile
 from ensemble.uq.samplers.latin_hypercube import LatinHypercube
@@ -28,6 +30,7 @@ from ensemble.uq.sensitivity.indices import MorrisEffects, ShapleyEffects, Sobol
 from ensemble.uq.sensitivity.morris import morris
 from ensemble.uq.sensitivity.shapley import shapley_effects
 from ensemble.uq.sensitivity.sobol_indices import sobol_indices
+from ensemble.uq.sensitivity.stored_indices import open_indices
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.declared import Outputs
@@ -67,6 +70,7 @@ __all__ = [
     "Points",
     "Probability",
     "Program",
+    "Report",
     "RunFailedError",
     "SampleError",
     "Sampler",
@@ -76,10 +80,12 @@ __all__ = [
     "SparseGrid",
     "Store",
     "SubsetResult",
+    "Truncated",
     "UqResult",
     "Vector",
     "VectorizedModel",
     "chaos",
+    "empirical",
     "fields",
     "gaussian_process",
     "given_data",
@@ -87,6 +93,7 @@ __all__ = [
     "mcmc",
     "morris",
     "multilevel",
+    "open_indices",
     "open_study",
     "plan",
     "propagate",

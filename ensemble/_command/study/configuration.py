@@ -14,6 +14,7 @@ from ensemble._command.running_options import LIMITS
 from ensemble._command.shared import toml_values as kinds
 from ensemble._command.shared.sources import importable, located, object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
+from ensemble._command.study.data import bounds, data_of
 from ensemble._command.study.declared import outputs_from_table
 from ensemble._command.study.program import program_from
 from ensemble.uq.fields import KarhunenLoeve
@@ -46,7 +47,10 @@ STUDY_KEYS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 """Keys of the table ``[study]``: values of options that the command line does not give."""
 
-KINDS = "a number, a list of numbers, or a table with distribution, categories, mixture, field or object"
+ANALYSES = ("sensitivity", "chaos", "rare")
+"""Tables with the options of further commands."""
+
+KINDS = "a number, a list of numbers, or a table with distribution, data, categories, mixture, field or object"
 
 
 def read_configuration(path: Path) -> tuple[dict[str, Any], Any]:
@@ -58,7 +62,8 @@ def read_configuration(path: Path) -> tuple[dict[str, Any], Any]:
         If the file cannot be read, or a value is not what its key needs.
     """
     table = toml_table(path)
-    reject_unknown(path, table, {"study", "inputs", "outputs", "program", "correlation", "correlation_kind"})
+    known = {"study", "inputs", "outputs", "program", "correlation", "correlation_kind", *ANALYSES}
+    reject_unknown(path, table, known)
     study = read(str(path), {"study": {}, **table}, "study", kinds.table)
     reject_unknown(f"{path}: [study]", study, set(STUDY_KEYS))
     options = {name: read(f"{path}: [study]", study, name, STUDY_KEYS[name]) for name in study}
@@ -98,8 +103,8 @@ def one_input(where: str, entry: Any, folder: Path) -> Any:
     if not isinstance(entry, dict):
         return read(where, {"value": entry}, "value", kinds.numbers)
     makers: dict[str, Callable[[str, dict[str, Any], Path], Any]] = {
-        "distribution": distribution_of, "categories": categories_of, "mixture": mixture_of, "field": field_of,
-        "object": object_of,
+        "distribution": distribution_of, "data": data_of, "categories": categories_of, "mixture": mixture_of,
+        "field": field_of, "object": object_of,
     }  # fmt: skip
     named = [kind for kind in makers if kind in entry]
     if len(named) != 1:
@@ -115,16 +120,20 @@ def distribution_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
     generic = getattr(stats, name, None)
     if not (hasattr(generic, "rvs") and callable(generic)):
         raise ValueError(f"{where}: distribution must be a name of scipy.stats, as norm or uniform; got {name!r}.")
-    parameters = {key: value for key, value in entry.items() if key not in ("distribution", "size")}
+    parameters = {key: value for key, value in entry.items() if key not in ("distribution", "size", "truncate")}
     try:
         frozen = generic(**parameters)
     except (TypeError, ValueError) as error:
         wanted = f"{generic.shapes}, loc, scale" if getattr(generic, "shapes", None) else "loc, scale"
         seen = ", ".join(f"{key} = {value!r}" for key, value in parameters.items()) or "none"
         raise ValueError(f"{where}: parameters of {name} must be {wanted}; got {seen} ({error}).") from None
+    found = frozen
+    if "truncate" in entry:
+        low, high = read(where, entry, "truncate", bounds)
+        found = located(where, lambda: uq.Truncated(frozen, low, high))
     if "size" in entry:
-        return uq.Vector(frozen, read(where, entry, "size", at_least_one))
-    return frozen
+        return uq.Vector(found, read(where, entry, "size", at_least_one))
+    return found
 
 
 def categories_of(where: str, entry: dict[str, Any], folder: Path) -> Any:

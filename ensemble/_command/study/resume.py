@@ -25,10 +25,10 @@ def run(options: argparse.Namespace) -> int:
     stored = uq.Store.stored_manifest(options.store)
     origin = Origin.read(options.store)
     if origin is None:
-        seen = f"{options.store}, which a program made"
-        raise ValueError(
-            f"resume: the store must be one of ensemble run; got {seen}. Call propagate(..., resume=True)."
-        )
+        rows = stored.get("sampler", {}).get("name") in ("pick_freeze", "permuted")
+        seen = f"{options.store}, which {'ensemble sensitivity or ' if rows else ''}a program made"
+        advice = "ensemble sensitivity --resume goes on with it." if rows else "Call propagate(..., resume=True)."
+        raise ValueError(f"resume: the store must be one of ensemble run; got {seen}. {advice}")
     require_named(options, origin)
     config = options.config or (None if origin.config is None else Path(origin.config))
     said = (options.coordinates or origin.coordinates, options.units or origin.units)

@@ -27,15 +27,17 @@ def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble status``: 0 for a finished study, 1 for one that is not or has failed samples."""
     store = uq.Store.open(options.store)
     done, failed = store.done(), store.failed()
+    algorithm = store.manifest.get("algorithm")  # whose evaluations are as many as it has asked for
+    n = int(np.count_nonzero(done)) if algorithm else store.n
     found: dict[str, Any] = {
         "store": str(options.store),
-        "n": store.n,
+        "n": n,
         "done": int(np.count_nonzero(done)),
         "failed": int(np.count_nonzero(failed)),
-        "pending": int(store.n - np.count_nonzero(done)),
+        "pending": int(n - np.count_nonzero(done)),
         "journal_bytes": store.journal_bytes,
         "model": store.manifest.get("model"),
-        "sampler": store.manifest.get("sampler"),
+        "sampler": {"name": algorithm} if algorithm else store.manifest.get("sampler"),
         "seed": store.manifest.get("seed"),
         "outputs": {name: described(store, name) for name in store.outputs},
         "reasons": {str(k): text for k, text in list(store.reasons().items())[:20]},

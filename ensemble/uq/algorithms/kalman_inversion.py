@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 
 from ensemble import _check
-from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator, seed_or_entropy
+from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator
+from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
 from ensemble.uq.algorithms.result import AlgorithmError, AlgorithmResult, table
 from ensemble.uq.inputs.inputs import Inputs
 
@@ -31,7 +33,8 @@ class InversionResult(AlgorithmResult):
     status : str
         "converged": the tempering reached 1, the posterior; "subspace": it did, with no more samples than coordinates,
         so that `covariance` is zero in the directions that the samples do not span; "max_iterations": it ended before,
-        and the samples are those of a likelihood to the power `temperature`; "failed": fewer than two forward runs of
+        and the samples are those of a likelihood to the power `temperature`; "max_seconds": it did so because the time
+        was up; "failed": fewer than two forward runs of
         an iteration succeeded.
     samples : InputSamples, or Ensemble of shape (n_germs,) where `inputs` was an integer
     germs : ndarray, shape (n_germs, n_samples)
@@ -107,6 +110,11 @@ def kalman_inversion(
     seed: int | None = None,
     output: str | None = None,
     ensemble_size: int | None = None,
+    executor: Any = None,
+    store: str | PathLike[str] | None = None,
+    resume: bool | str = False,
+    progress: bool = False,
+    max_seconds: float | None = None,
 ) -> InversionResult:
     """Invert ``y = G(x) + noise`` with an ensemble of forward runs per iteration, without derivatives.
 
@@ -144,7 +152,19 @@ def kalman_inversion(
     output : str, optional
         Which output of the model is G, where there are several.
     ensemble_size : int, optional
-        Samples per model call; by default all.
+        Samples per model call; by default all, divided among the workers.
+    executor : optional
+        Runs the groups of a iteration elsewhere, as in `propagate`: a number of processes, or an executor.
+    store : path, optional
+        A folder that keeps each evaluation as soon as its group is done.
+    resume : bool, or "force"
+        Go on with the run in `store`, with the same bits as if it had not been ended: iterations are repeated with the
+        values that are there. The inputs, the source of the model, the settings and the seed must be those of the run;
+        `max_iterations` may be another. "force" lets the source differ.
+    progress : bool
+        Show evaluations on stderr.
+    max_seconds : float, optional
+        No group begins after that time: the status is "max_seconds", and the result has the iterations that ended.
 
     Returns
     -------
@@ -153,7 +173,8 @@ def kalman_inversion(
     Raises
     ------
     ValueError
-        If an argument is out of range, shapes differ, or the covariance is not positive definite.
+        If an argument is out of range, shapes differ, or the covariance is not positive definite; on resuming, if the
+        run in `store` is another one.
     AlgorithmError
         If all forward runs of an iteration fail.
 
@@ -179,40 +200,84 @@ def kalman_inversion(
         _check.one_of(value, choices, name, argument)
     inside = 0.0 < _check.positive(effective_size, name, "effective_size") < 1.0
     _check.require(inside, name, "effective_size", "be between 0 and 1", effective_size)
-    seed = seed_or_entropy(seed, name)
     observed, whiten = _observations(y, noise_covariance)
-    evaluations = Evaluations(forward, inputs, name, "forward", output=output, ensemble_size=ensemble_size)
-    z = normal_points(seed, 0, 0, n_samples, evaluations.n_germs)
-    temperature, temperatures, misfits, n_redrawn, status = 0.0, [], [], 0, "max_iterations"
-    for k in range(max_iterations):
-        z, values, redrawn = _forward(evaluations, z, observed.size, on_failure, seed, k)
-        n_redrawn += redrawn
-        if z.shape[1] == 0:
-            raise AlgorithmError(f"{name}: every forward run of iteration {k + 1} failed: {evaluations.reason}")
-        if z.shape[1] < 2:
-            status = "failed"
-            break
-        residuals = whiten(observed[:, None] - values)
-        misfit = 0.5 * np.einsum("is,is->s", residuals, residuals)
-        left = 1.0 - temperature
-        h = min(
-            _step_by_misfit(misfit, observed.size) if step == "misfit" else _step_by_size(misfit, effective_size, left),
-            left,
-        )
-        z = _updated(z, residuals, 1.0 / h, random_generator(seed, 2, k) if update == "stochastic" else None)
-        temperature = 1.0 if h == left else temperature + h
-        temperatures.append(temperature)
-        misfits.append(float(misfit.mean()))
-        if temperature == 1.0:
-            status = "converged" if z.shape[1] > evaluations.n_germs else "subspace"
-            break
-    if status != "failed" and z.shape[1] <= evaluations.n_germs:
-        seen = f"{z.shape[1]} samples span {max(z.shape[1] - 1, 0)} of {evaluations.n_germs} coordinates"
-        _check.warn_caller(f"{name}: {seen}, and the covariance is zero in the others. Raise n_samples.")
-    return InversionResult(
-        status, evaluations.argument(z), z, temperature, np.array(temperatures), np.array(misfits),
-        evaluations.n_evaluations, evaluations.n_failed, n_redrawn, seed,
+    settings = {
+        "y": observed, "noise_covariance": np.asarray(noise_covariance, np.float64), "n_samples": n_samples,
+        "update": update, "step": step, "effective_size": effective_size, "on_failure": on_failure, "output": output,
+    }  # fmt: skip
+    work = ModelRuns(
+        name, [forward], inputs, settings, seed, "forward", executor=executor, store=store, resume=resume,
+        progress=progress, max_seconds=max_seconds,
     )  # fmt: skip
+    with work:
+        evaluations = Evaluations(forward, inputs, work, "forward", output=output, ensemble_size=ensemble_size)
+        rule = (
+            _step_by_misfit if step == "misfit" else lambda misfit, m, left: _step_by_size(misfit, effective_size, left)
+        )
+        tempering = _Tempering(evaluations, observed, whiten, rule, update == "stochastic", on_failure, n_samples)
+        tempering.run(max_iterations)
+    return tempering.result()
+
+
+class _Tempering:
+    """The samples and the power of the likelihood, iteration after iteration."""
+
+    def __init__(
+        self, evaluations: Evaluations, observed: np.ndarray, whiten: Callable[[np.ndarray], np.ndarray],
+        rule: Callable[[np.ndarray, int, float], float], is_stochastic: bool, on_failure: str, n_samples: int,
+    ) -> None:  # fmt: skip
+        self.evaluations, self.observed, self.whiten, self.rule = evaluations, observed, whiten, rule
+        self.is_stochastic, self.on_failure, self.seed = is_stochastic, on_failure, evaluations.work.seed
+        self.z = normal_points(self.seed, 0, 0, n_samples, evaluations.n_germs)
+        self.temperature, self.n_redrawn, self.status = 0.0, 0, "max_iterations"
+        self.temperatures: list[float] = []
+        self.misfits: list[float] = []
+
+    def run(self, max_iterations: int) -> None:
+        """Iterations until the likelihood has the power 1."""
+        for k in range(max_iterations):
+            self.evaluations.work.step = f"iteration {k + 1}, temperature {self.temperature:.3g}"
+            try:
+                ended = self._iterate(k)
+            except TimeUpError:
+                self.status = "max_seconds"
+                return
+            if ended:
+                return
+
+    def _iterate(self, k: int) -> bool:
+        """One iteration; whether it was the last."""
+        evaluations = self.evaluations
+        z, values, redrawn = _forward(evaluations, self.z.copy(), self.observed.size, self.on_failure, self.seed, k)
+        self.z, self.n_redrawn = z, self.n_redrawn + redrawn
+        if z.shape[1] == 0:
+            why = f"every forward run of iteration {k + 1} failed: {evaluations.reason}"
+            raise AlgorithmError(f"kalman_inversion: {why}")
+        if z.shape[1] < 2:
+            self.status = "failed"
+            return True
+        residuals = self.whiten(self.observed[:, None] - values)
+        misfit = 0.5 * np.einsum("is,is->s", residuals, residuals)
+        left = 1.0 - self.temperature
+        h = min(self.rule(misfit, self.observed.size, left), left)
+        self.z = _updated(z, residuals, 1.0 / h, random_generator(self.seed, 2, k) if self.is_stochastic else None)
+        self.temperature = 1.0 if h == left else self.temperature + h
+        self.temperatures.append(self.temperature)
+        self.misfits.append(float(misfit.mean()))
+        if self.temperature == 1.0:
+            self.status = "converged" if z.shape[1] > evaluations.n_germs else "subspace"
+        return self.temperature == 1.0
+
+    def result(self) -> InversionResult:
+        """What was reached."""
+        z, evaluations = self.z, self.evaluations
+        if self.status != "failed" and z.shape[1] <= evaluations.n_germs:
+            seen = f"{z.shape[1]} samples span {max(z.shape[1] - 1, 0)} of {evaluations.n_germs} coordinates"
+            _check.warn_caller(f"kalman_inversion: {seen}, and the covariance is zero in the others. Raise n_samples.")
+        return InversionResult(
+            self.status, evaluations.argument(z), z, self.temperature, np.array(self.temperatures),
+            np.array(self.misfits), evaluations.n_evaluations, evaluations.n_failed, self.n_redrawn, self.seed,
+        )  # fmt: skip
 
 
 def _observations(y: Any, noise_covariance: Any) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
@@ -261,7 +326,7 @@ def _forward(
     return z[:, ~failed], values[:, ~failed], n_redrawn
 
 
-def _step_by_misfit(misfit: np.ndarray, m: int) -> float:
+def _step_by_misfit(misfit: np.ndarray, m: int, left: float) -> float:
     """1 / alpha of Iglesias and Yang (2021): the larger of two bounds from mean and variance of the misfits."""
     with np.errstate(divide="ignore"):
         return float(max(m / (2.0 * misfit.mean()), np.sqrt(m / (2.0 * misfit.var(ddof=1)))))

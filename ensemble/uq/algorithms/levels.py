@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ensemble.scalar import Ensemble, Moments
 from ensemble.uq.algorithms.evaluations import Evaluations, normal_points
 
-__all__ = ["Level", "decay_rate", "optimal_numbers", "smoothed"]
+__all__ = ["Level", "decay_rate", "optimal_numbers", "smoothed", "without_models"]
 
 SLOWEST = 0.5
 """The smallest decay rate that is used: estimates from few samples may be negative."""
@@ -48,24 +48,24 @@ class Level:
         return self.n_run - self.n_failed
 
     def extend(self, n_more: int) -> None:
-        """Run `n_more` samples, the next of this level's stream."""
-        size = self.fine.ensemble_size or n_more
-        z = normal_points(self.seed, self.number, self.n_run, n_more, self.fine.n_germs)
+        """Run `n_more` samples, the next of this level's stream; nothing changes where their time is up."""
+        z, n_failed, times = normal_points(self.seed, self.number, self.n_run, n_more, self.fine.n_germs), 0, []
         fine_values, differences = [], []
+        size = self.fine.samples_at_a_time(n_more)
         for i in range(0, n_more, size):
-            group, start = z[:, i : i + size], time.perf_counter()
-            values, failed = self.fine(group, self.n_run + i)
+            group, first = z[:, i : i + size], self.n_run + i
+            values, failed = self.fine(group, first, 2 * self.number)
             self.n_values = len(values)
-            middle, coarse_values = time.perf_counter(), np.zeros_like(values)
+            coarse_values, coarse_seconds = np.zeros_like(values), 0.0
             if self.coarse is not None:
-                coarse_values, coarse_failed = self.coarse(group, self.n_run + i)
-                failed = failed | coarse_failed
+                coarse_values, coarse_failed = self.coarse(group, first, 2 * self.number + 1)
+                failed, coarse_seconds = failed | coarse_failed, self.coarse.seconds
             share = 1.0 / group.shape[1]
-            self.times.append(((middle - start) * share, (time.perf_counter() - middle) * share))
+            times.append((self.fine.seconds * share, coarse_seconds * share))
             fine_values.append(values[:, ~failed])
             differences.append(values[:, ~failed] - coarse_values[:, ~failed])
-            self.n_failed += int(np.count_nonzero(failed))
-        self.n_run += n_more
+            n_failed += int(np.count_nonzero(failed))
+        self.n_run, self.n_failed, self.times = self.n_run + n_more, self.n_failed + n_failed, self.times + times
         for moments, parts in ((self.difference, differences), (self.value, fine_values)):
             all_parts = np.concatenate(parts, axis=1)
             if all_parts.shape[1]:
@@ -118,3 +118,10 @@ def optimal_numbers(variances: np.ndarray, costs: Sequence[float], budget: np.nd
     total = np.sqrt(variances * cost).sum(axis=0)
     numbers = np.sqrt(variances / cost) * total / budget
     return np.asarray(np.ceil(numbers.max(axis=1))).astype(np.int64)
+
+
+def without_models(level: Level) -> Level:
+    """A shallow copy that holds no models, which may not be copied deeply."""
+    bare = copy.copy(level)
+    bare.fine = bare.coarse = None  # type: ignore[assignment]
+    return bare

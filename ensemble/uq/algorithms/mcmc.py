@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import numpy as np
 from ensemble import _check
 from ensemble._compile.memory import empty
 from ensemble.scalar import Ensemble
-from ensemble.uq.algorithms.chain_statistics import autocorrelation_time, n_spanned, split_r_hat, status_of
-from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator, seed_or_entropy
+from ensemble.uq.algorithms.chain_starts import starting_points
+from ensemble.uq.algorithms.chain_statistics import autocorrelation_time, split_r_hat, status_of
+from ensemble.uq.algorithms.evaluations import Evaluations, random_generator
+from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
 from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.inputs.inputs import Inputs
 
@@ -21,9 +24,6 @@ __all__ = ["McmcResult", "mcmc"]
 PRIORS = ("inputs", "flat")
 BLOCK = 64
 """Steps whose random numbers are drawn at once, from a generator of their own."""
-MAX_START_ROUNDS = 100
-THINNEST_START = 1e-8
-"""Spread of the chains' starts in a direction, over that of the widest, from which on the direction counts."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,11 @@ def mcmc(
     seed: int | None = None,
     output: str | None = None,
     ensemble_size: int | None = None,
+    executor: Any = None,
+    store: str | PathLike[str] | None = None,
+    resume: bool | str = False,
+    progress: bool = False,
+    max_seconds: float | None = None,
 ) -> McmcResult:
     """Draw from a posterior with the affine-invariant ensemble sampler [1]_; each chain is a sample.
 
@@ -165,7 +170,20 @@ def mcmc(
     output : str, optional
         Which output of the model is the log-likelihood, where there are several.
     ensemble_size : int, optional
-        Samples per model call; by default half of the chains.
+        Samples per model call; by default half of the chains, divided among the workers.
+    executor : optional
+        Runs the groups of a step elsewhere, as in `propagate`: a number of processes, or an executor.
+    store : path, optional
+        A folder that keeps each evaluation as soon as its group is done.
+    resume : bool, or "force"
+        Go on with the run in `store`, with the same bits as if it had not been ended: steps are repeated with the
+        values that are there. The inputs, the source of the model, the settings and the seed must be those of the run;
+        `n_steps` and `burn_in` may be others. "force" lets the source differ.
+    progress : bool
+        Show evaluations on stderr.
+    max_seconds : float, optional
+        No group begins after that time: the result has the steps that ended, and its status tells whether they are
+        enough.
 
     Returns
     -------
@@ -175,7 +193,9 @@ def mcmc(
     ------
     ValueError
         If an argument is out of range, a starting point has no finite density, or the starting points lie in a plane
-        of fewer dimensions than there are coordinates.
+        of fewer dimensions than there are coordinates; on resuming, if the run in `store` is another one.
+    AlgorithmError
+        If no step ended within `max_seconds`.
 
     References
     ----------
@@ -197,37 +217,66 @@ def mcmc(
     previous = start if isinstance(start, McmcResult) else None
     if previous is not None:
         n_chains, seed, prior, stretch = previous.n_chains, previous.seed, *previous._settings.values()
-    seed = seed_or_entropy(seed, "mcmc")
     _check.one_of(prior, PRIORS, "mcmc", "prior")
     _check.require(_check.finite(stretch, "mcmc", "stretch") > 1.0, "mcmc", "stretch", "be above 1", stretch)
-    evaluations = Evaluations(
-        log_likelihood, inputs, "mcmc", "log_likelihood", output=output, ensemble_size=ensemble_size, infinite=True
-    )
-    advice = "A flat prior is on R^n: write prior='inputs', or give n."
-    _check.require(prior == "inputs" or evaluations.plain, "mcmc", "inputs", "be an integer", "Inputs", advice)
-    density = _Density(evaluations, prior == "inputs")
+    given = previous.chain.samples[-1] if previous is not None else start
+    settings = {
+        "n_chains": n_chains, "start": None if given is None or store is None else np.asarray(given), "prior": prior,
+        "stretch": float(stretch), "output": output, "n_before": 0 if previous is None else previous.n_steps,
+    }  # fmt: skip
+    work = ModelRuns(
+        "mcmc", [log_likelihood], inputs, settings, seed, "log_likelihood", executor=executor, store=store,
+        resume=resume, progress=progress, max_seconds=max_seconds,
+    )  # fmt: skip
+    with work:
+        evaluations = Evaluations(
+            log_likelihood, inputs, work, "log_likelihood", output=output, ensemble_size=ensemble_size,
+            infinite=True,
+        )  # fmt: skip
+        advice = "A flat prior is on R^n: write prior='inputs', or give n."
+        _check.require(prior == "inputs" or evaluations.plain, "mcmc", "inputs", "be an integer", "Inputs", advice)
+        density = _Density(evaluations, prior == "inputs")
+        n_done = 0 if previous is None else previous.n_steps
+        try:
+            z, log_density = _start(density, start, n_chains, work.seed)
+            chain, history, accepted = _run(density, z, log_density, n_done, n_steps, stretch, work.seed)
+        except TimeUpError:
+            raise work.nothing_done("no step") from None
+        if not len(chain):
+            raise work.nothing_done("no step")
+    return _result(density, previous, chain, history, accepted, burn_in, {"prior": prior, "stretch": stretch})
+
+
+def _start(density: _Density, start: Any, n_chains: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The points from which the chains go on, shape (n_germs, n_chains), and their log densities."""
+    if not isinstance(start, McmcResult):
+        return starting_points(density, start, n_chains, seed)
+    z, log_density = start.chain.samples[-1].copy(), start.log_density.samples[-1].copy()
+    fits = z.shape[0] == density.evaluations.n_germs
+    _check.require(fits, "mcmc", "start", f"have {density.evaluations.n_germs} coordinates", z.shape[0])
+    return z, log_density
+
+
+def _result(
+    density: _Density, previous: McmcResult | None, chain: np.ndarray, history: np.ndarray, accepted: np.ndarray,
+    burn_in: int | None, settings: dict[str, Any],
+) -> McmcResult:  # fmt: skip
+    """The steps as a result, after those of the one before."""
+    evaluations = density.evaluations
+    evaluated, failed, total = evaluations.n_evaluations, density.n_failed, len(chain)
     if previous is not None:
-        z, log_density = previous.chain.samples[-1].copy(), previous.log_density.samples[-1].copy()
-        fits = z.shape[0] == evaluations.n_germs
-        _check.require(fits, "mcmc", "start", f"have {evaluations.n_germs} coordinates", z.shape[0])
-    else:
-        z, log_density = _starting_points(density, start, n_chains, seed)
-    n_done = 0 if previous is None else previous.n_steps
-    chain, history, accepted = _run(density, z, log_density, n_done, n_steps, stretch, seed)
-    evaluated, failed = evaluations.n_evaluations, density.n_failed
-    if previous is not None:
-        accepted += np.rint(previous.acceptance * n_done).astype(np.int64)
+        accepted = accepted + np.rint(previous.acceptance * previous.n_steps).astype(np.int64)
         chain = np.concatenate([previous.chain.samples, chain])
         history = np.concatenate([previous.log_density.samples, history])
         evaluated, failed = evaluated + previous.n_evaluations, failed + previous.n_failed
-    total = n_done + n_steps
+        total += previous.n_steps
     burn_in = total // 4 if burn_in is None else _check.integer(burn_in, "mcmc", "burn_in", minimum=0)
     _check.require(burn_in < total, "mcmc", "burn_in", f"be less than the {total} steps", burn_in)
     used = chain[burn_in:]
     times, r_hat = autocorrelation_time(used), split_r_hat(used)
     return McmcResult(
         status_of(used, times, r_hat), Ensemble(chain), Ensemble(history), burn_in, accepted / total, times, r_hat,
-        evaluated, failed, seed, evaluations, {"prior": prior, "stretch": stretch},
+        evaluated, failed, evaluations.work.seed, evaluations, settings,
     )  # fmt: skip
 
 
@@ -248,59 +297,6 @@ class _Density:
         return log_density - 0.5 * np.einsum("is,is->s", z, z) if self.with_prior else log_density
 
 
-def _starting_points(density: _Density, start: Any, n_chains: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points with a finite density, shape (n_germs, n_chains), and that density."""
-    n_germs = density.evaluations.n_germs
-    if start is not None:
-        z = _check.real_array(start, "mcmc", "start", f"have shape (n_chains, {n_germs})").T.copy()
-        n_chains = z.shape[-1] if n_chains is None else n_chains
-        fits = z.shape == (n_germs, n_chains)
-        _check.require(fits, "mcmc", "start", f"have shape ({n_chains}, {n_germs})", f"shape {z.shape[::-1]}")
-    n_chains = max(64, 4 * n_germs) if n_chains is None else _check.integer(n_chains, "mcmc", "n_chains", minimum=2)
-    advice = "The moves of fewer chains span less than the whole space."
-    enough = n_chains % 2 == 0 and n_chains >= 2 * n_germs
-    _check.require(enough, "mcmc", "n_chains", f"be even and at least {2 * n_germs}", n_chains, advice)
-    if start is None:
-        z = normal_points(seed, 0, 0, n_chains, n_germs)
-    else:
-        _check_span(z, start)
-    log_density = density(z).copy()
-    bad = np.flatnonzero(~np.isfinite(log_density))
-    advice = "Start the chains where the likelihood is not zero."
-    seen = f"{bad.size} without one"
-    _check.require(start is None or not bad.size, "mcmc", "start", "have a finite log density everywhere", seen, advice)
-    for k in range(1, MAX_START_ROUNDS):
-        if not bad.size:
-            break
-        z[:, bad] = normal_points(seed, 0, k * n_chains, n_chains, n_germs)[:, bad]
-        log_density[bad] = density(z[:, bad])
-        bad = bad[~np.isfinite(log_density[bad])]
-    needed = f"have a finite value somewhere in {MAX_START_ROUNDS} draws of the prior per chain"
-    _check.require(not bad.size, "mcmc", "log_likelihood", needed, f"none for {bad.size} chains", "Give start.")
-    return z, log_density
-
-
-def _check_span(z: np.ndarray, start: Any) -> None:
-    """Raise unless starting points, shape (n_germs, n_chains), are finite and span all coordinates.
-
-    A move is along a line through two chains, so that chains never leave the plane through their starts.
-    """
-    n_germs = len(z)
-    bad = int(np.count_nonzero(~np.isfinite(z).all(axis=0)))
-    _check.require(bad == 0, "mcmc", "start", "be finite", f"{bad} chains with NaN or infinity")
-    dtype = getattr(start, "dtype", None)  # numbers of single precision are rounded to that
-    epsilon = float(np.finfo(dtype).eps) if isinstance(dtype, np.dtype) and dtype.kind == "f" else 2.0**-52
-    found, constant = n_spanned(z, THINNEST_START, max(epsilon, 2.0**-52))
-    seen = f"points that span {found}"
-    if constant.any():
-        fixed = ", ".join(map(str, np.flatnonzero(constant)[:8])) + (", ..." if constant.sum() > 8 else "")
-        seen += f", the same number for all chains in coordinate {fixed}"
-    elif (distinct := len(np.unique(z, axis=1).T)) <= n_germs:
-        seen += f", {distinct} distinct ones of {z.shape[1]}"
-    advice = "Chains stay in the plane through their starts: add noise of the posterior's spread to each coordinate."
-    _check.require(found == n_germs, "mcmc", "start", f"span all {n_germs} coordinates", seen, advice)
-
-
 def _run(
     density: _Density, z: np.ndarray, log_density: np.ndarray, first: int, n_steps: int, stretch: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -312,22 +308,33 @@ def _run(
     numbers = _RandomNumbers(seed, n_chains, n_germs, stretch)
     chain, history = empty((n_steps, n_germs, n_chains), np.float64), empty((n_steps, n_chains), np.float64)
     accepted = np.zeros(n_chains, dtype=np.int64)
+    done, quiet = 0, density.evaluations.work.quiet
     for k in range(n_steps):
         place = (first + k) % BLOCK
         if k == 0 or place == 0:
             factors, partners, thresholds = numbers.draw((first + k) // BLOCK)
-        for mine, own, other in zip(sides, halves, halves[::-1], strict=True):
-            proposal = other.take(partners[place, mine], axis=1)
-            move = own - proposal
-            move *= factors[place, mine]
-            proposal += move
-            proposed = density(proposal)
-            accept = proposed - log_density[mine] > thresholds[place, mine]
-            np.copyto(own, proposal, where=accept)
-            np.copyto(log_density[mine], proposed, where=accept)
+        if not quiet:
+            density.evaluations.work.step = f"step {k + 1} of {n_steps}"
+        moved = []
+        try:
+            for mine, own, other in zip(sides, halves, halves[::-1], strict=True):
+                proposal = other.take(partners[place, mine], axis=1)
+                move = own - proposal
+                move *= factors[place, mine]
+                proposal += move
+                proposed = density(proposal)
+                accept = proposed - log_density[mine] > thresholds[place, mine]
+                np.copyto(own, proposal, where=accept)
+                np.copyto(log_density[mine], proposed, where=accept)
+                moved.append((mine, accept))
+                chain[k, :, mine] = own
+        except TimeUpError:  # the half that has moved is left out: the chains end with the step before
+            break
+        for mine, accept in moved:
             accepted[mine] += accept
-            chain[k, :, mine] = own
         history[k] = log_density
+        done = k + 1
+    chain, history = chain[:done], history[:done]
     return chain, history, accepted
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from ensemble import _check
-from ensemble.uq.algorithms.evaluations import Evaluations, seed_or_entropy
-from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed
+from ensemble.uq.algorithms.evaluations import Evaluations
+from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed, without_models
+from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
 from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.inputs.inputs import Inputs
 
@@ -32,7 +34,8 @@ class MultilevelResult(AlgorithmResult):
     ----------
     status : str
         "converged": root mean square error at most `target`; "bias": the finest model is too coarse for it;
-        "max_cost": more samples would cost more than allowed; "failed": half of a level's samples failed.
+        "max_cost": more samples would cost more than allowed; "max_seconds": the time was up;
+        "failed": half of a level's samples failed.
     mean : float or ndarray, of the output's shape
     standard_error : as `mean`
         Standard error of the sampling.
@@ -121,6 +124,11 @@ def multilevel(
     seed: int | None = None,
     output: str | None = None,
     ensemble_size: int | None = 32,
+    executor: Any = None,
+    store: str | PathLike[str] | None = None,
+    resume: bool | str = False,
+    progress: bool = False,
+    max_seconds: float | None = None,
 ) -> MultilevelResult:
     """Estimate the mean of an output with models of rising accuracy and cost.
 
@@ -156,7 +164,20 @@ def multilevel(
     output : str, optional
         Which output of the models, where there are several.
     ensemble_size : int, optional
-        Samples per model call; None: all that are to run at a level.
+        Samples per model call; None: all that are to run at a level, divided among the workers.
+    executor : optional
+        Runs the groups of a level elsewhere, as in `propagate`: a number of processes, or an executor.
+    store : path, optional
+        A folder that keeps each evaluation, and its seconds, as soon as its group is done.
+    resume : bool, or "force"
+        Go on with the run in `store`, with the same bits as if it had not been ended. The inputs, the sources of the
+        models, their number and the seed must be those of the run; all else may be other: what the store has is not
+        run again. "force" lets the sources differ.
+    progress : bool
+        Show evaluations on stderr.
+    max_seconds : float, optional
+        No group begins after that time: the status is "max_seconds", and the result has the levels as far as whole
+        extensions of them ended.
 
     Returns
     -------
@@ -165,7 +186,10 @@ def multilevel(
     Raises
     ------
     ValueError
-        If an argument is out of range, or there are fewer than two models.
+        If an argument is out of range, or there are fewer than two models; on resuming, if the run in `store` is
+        another one.
+    AlgorithmError
+        If no level ended within `max_seconds`.
 
     References
     ----------
@@ -195,12 +219,25 @@ def multilevel(
     if costs is not None:
         _check.require(len(costs) == len(models), name, "costs", f"have {len(models)} entries", len(costs))
         costs = [_check.positive(cost, name, "costs") for cost in costs]
-    seed = start.seed if start is not None else seed_or_entropy(seed, name)
-    runs = [Evaluations(m, inputs, name, "models", output=output, ensemble_size=ensemble_size) for m in models]
-    estimate = _Estimate(runs, costs, seed, tolerances, n_pilot, finest_is_exact, most)
-    if start is not None:
-        estimate.take_over(start)
-    status = estimate.run()
+    work = ModelRuns(
+        name, models, inputs, {"output": output, "n_models": len(models)}, seed if start is None else start.seed,
+        "models", executor=executor, store=store, resume=resume, progress=progress, max_seconds=max_seconds,
+        n_streams=2 * len(models),
+    )  # fmt: skip
+    with work:
+        runs = [
+            Evaluations(m, inputs, work, "models", output=output, ensemble_size=ensemble_size, number=k)
+            for k, m in enumerate(models)
+        ]
+        estimate = _Estimate(runs, costs, work.seed, tolerances, n_pilot, finest_is_exact, most)
+        if start is not None:
+            estimate.take_over(start)
+        try:
+            status = estimate.run()
+        except TimeUpError:
+            status = "max_seconds"
+        if not estimate.levels:
+            raise work.nothing_done("no level")
     return estimate.result(status)
 
 
@@ -220,7 +257,7 @@ class _Estimate:
         """The levels of an earlier result, continued with the present models."""
         fits = len(start._levels) <= len(self.runs) and start._levels[0].fine.n_germs == self.runs[0].n_germs
         _check.require(fits, "multilevel", "start", "be a result for the same models and inputs", "another one")
-        self.levels = copy.deepcopy([_without_models(level) for level in start._levels])
+        self.levels = copy.deepcopy([without_models(level) for level in start._levels])
         for k, level in enumerate(self.levels):
             level.connect(self.runs[k], self.runs[k - 1] if k else None)
             level.given_cost = self.given_cost(k)
@@ -253,6 +290,7 @@ class _Estimate:
                 affordable = more if cost <= left else np.floor(more * (max(left, 0.0) / cost)).astype(np.int64)
                 for level, n in zip(self.levels, affordable):
                     if n:
+                        self.runs[0].work.step = f"level {level.number}"
                         level.extend(int(n))
                 if cost > left:
                     return "converged" if np.all(self.errors()[2] <= self.target()) else "max_cost"
@@ -347,30 +385,16 @@ class _Estimate:
         )
         alpha, beta, gamma = self.rates()
         return MultilevelResult(
-            status,
-            mean,
-            sampling,
-            bias,
-            error,
-            target,
+            status, mean, sampling, bias, error, target,
             n_samples=np.array([level.n_run for level in self.levels]),
             n_failed=np.array([level.n_failed for level in self.levels]),
             means=means,
             variances=variances,
             costs=np.array([level.cost for level in self.levels]),
-            alpha=alpha,
-            beta=beta,
-            gamma=gamma,
+            alpha=alpha, beta=beta, gamma=gamma,
             total_cost=self.total_cost(),
             monte_carlo_cost=self.monte_carlo_cost(),
             n_evaluations=sum(run.n_evaluations for run in self.runs) + self.n_evaluations_before,
             seed=self.seed,
             _levels=tuple(self.levels),
-        )
-
-
-def _without_models(level: Level) -> Level:
-    """A shallow copy that holds no models, which may not be copied deeply."""
-    bare = copy.copy(level)
-    bare.fine = bare.coarse = None  # type: ignore[assignment]
-    return bare
+        )  # fmt: skip

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from ensemble import _check
-from ensemble.uq.algorithms.evaluations import Evaluations, seed_or_entropy
+from ensemble.uq.algorithms.evaluations import Evaluations
+from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
 from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.algorithms.subset_run import N_FAMILIES, SubsetRun, run_levels
 from ensemble.uq.inputs.inputs import Inputs
@@ -28,7 +30,8 @@ class SubsetResult(AlgorithmResult):
     status : str
         "converged": the event was found, and `rtol` was reached where one was given; "max_levels": no sample of some
         run lies in the event, within `max_levels` levels or up to one whose samples all have the same value, after
-        which no level can be chosen; "max_runs": the coefficient of variation is above `rtol`.
+        which no level can be chosen; "max_runs": the coefficient of variation is above `rtol`; "max_seconds": the time
+        was up before further runs ended.
     probability : float
     coefficient_of_variation : float
         Standard error over `probability`, estimated from the descent of the samples: the first level is divided in
@@ -115,6 +118,11 @@ def subset_simulation(
     seed: int | None = None,
     output: str | None = None,
     ensemble_size: int | None = None,
+    executor: Any = None,
+    store: str | PathLike[str] | None = None,
+    resume: bool | str = False,
+    progress: bool = False,
+    max_seconds: float | None = None,
 ) -> SubsetResult:
     """Estimate the small probability that a model's value is at most, or at least, a threshold.
 
@@ -149,7 +157,19 @@ def subset_simulation(
     output : str, optional
         Which output of the model, where there are several.
     ensemble_size : int, optional
-        Samples per model call; by default all of a step.
+        Samples per model call; by default all of a step, divided among the workers.
+    executor : optional
+        Runs the groups of a step elsewhere, as in `propagate`: a number of processes, or an executor.
+    store : path, optional
+        A folder that keeps each evaluation as soon as its group is done.
+    resume : bool, or "force"
+        Go on with the run in `store`, with the same bits as if it had not been ended: levels are repeated with the
+        values that are there. The inputs, the source of the model, the settings and the seed must be those of the run;
+        `rtol`, `max_runs` and `max_levels` may be others. "force" lets the source differ.
+    progress : bool
+        Show evaluations on stderr.
+    max_seconds : float, optional
+        No group begins after that time: the status is "max_seconds", and the result has the runs that ended.
 
     Returns
     -------
@@ -158,7 +178,9 @@ def subset_simulation(
     Raises
     ------
     ValueError
-        If an argument is out of range.
+        If an argument is out of range; on resuming, if the run in `store` is another one.
+    AlgorithmError
+        If no run ended within `max_seconds`, or all samples of the first call fail.
 
     References
     ----------
@@ -185,23 +207,36 @@ def subset_simulation(
     target = np.inf if rtol is None else _check.positive(rtol, name, "rtol")
     max_runs = _check.integer(max_runs, name, "max_runs", minimum=1)
     max_levels = _check.integer(max_levels, name, "max_levels", minimum=1)
-    seed = seed_or_entropy(seed, name)
-    evaluations = Evaluations(model, inputs, name, output=output, ensemble_size=ensemble_size, infinite=True)
     sign = 1.0 if event == "below" else -1.0
+    settings = {"threshold": threshold, "event": event, "n_per_level": n, "steps": steps, "output": output}
+    work = ModelRuns(
+        name, [model], inputs, settings, seed, "model", executor=executor, store=store, resume=resume,
+        progress=progress, max_seconds=max_seconds,
+    )  # fmt: skip
+    with work:
+        evaluations = Evaluations(model, inputs, work, output=output, ensemble_size=ensemble_size, infinite=True)
 
-    def distance(z: np.ndarray) -> np.ndarray:
-        values, failed = evaluations(z)
-        _check.require(len(values) == 1, name, "model", "return one number per sample", len(values))
-        return np.where(failed, np.inf, sign * (values[0] - threshold))
+        def distance(z: np.ndarray) -> np.ndarray:
+            values, failed = evaluations(z)
+            _check.require(len(values) == 1, name, "model", "return one number per sample", len(values))
+            return np.where(failed, np.inf, sign * (values[0] - threshold))
 
-    runs: list[SubsetRun] = []
-    variation = np.inf
-    while len(runs) < max_runs:
-        runs.append(run_levels(distance, evaluations.n_germs, n, steps, max_levels, seed, len(runs)))
-        variation = _variation(runs)
-        if variation <= target:
-            break
-    return _result(runs, variation, target, sign, threshold, evaluations, seed)
+        runs: list[SubsetRun] = []
+        variation, in_time = np.inf, True
+        while len(runs) < max_runs:
+            work.step = f"run {len(runs) + 1}"
+            try:
+                runs.append(run_levels(distance, evaluations.n_germs, n, steps, max_levels, work.seed, len(runs)))
+            except TimeUpError:
+                in_time = False
+                break
+            variation = _variation(runs)
+            if variation <= target:
+                break
+        if not runs:
+            raise work.nothing_done("no run")
+    found = _result(runs, variation, target, sign, threshold, evaluations, work.seed)
+    return found if in_time else replace(found, status="max_seconds")
 
 
 def _variation(runs: list[SubsetRun]) -> float:

@@ -13,7 +13,7 @@ from ensemble.uq.samplers.sampler import Sampler
 if TYPE_CHECKING:
     from ensemble.uq.inputs.inputs import Inputs
 
-__all__ = ["resolved_sampler"]
+__all__ = ["SAMPLERS", "resolved_sampler"]
 
 SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in (MonteCarlo, LatinHypercube, Sobol, Halton)}
 

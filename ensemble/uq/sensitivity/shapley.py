@@ -18,7 +18,7 @@ from ensemble.uq.sensitivity.sobol_indices import random_inputs
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
 
-__all__ = ["shapley_effects"]
+__all__ = ["shapley_effects", "sums_of_rows"]
 
 
 def shapley_effects(
@@ -97,15 +97,8 @@ def shapley_effects(
     function = "shapley_effects"
     germs = random_inputs(inputs, function)
     rows = PermutedRows(sampler, list(germs.values()), inputs.copula, inputs.n_germs, function)
-
-    def make_sums(resolved: PermutedRows, seed: int) -> ShapleySums:
-        def orders(numbers: np.ndarray) -> np.ndarray:
-            return resolved.orders(resolved.row_points(numbers, seed))
-
-        return ShapleySums(len(germs), resolved.n_replicates, orders)
-
     analysis = {
-        "make_sums": make_sums,
+        "make_sums": lambda resolved, seed: sums_of_rows(resolved, seed, len(germs)),
         "kind": ShapleyEffects,
         "names": tuple(germs),
         "level": check_level(level, function),
@@ -116,3 +109,12 @@ def shapley_effects(
         retry_failed=retry_failed, sample_seconds=sample_seconds, progress=progress, executor=executor, outputs=outputs,
     )  # fmt: skip
     return effects
+
+
+def sums_of_rows(rows: PermutedRows, seed: int, n_inputs: int) -> ShapleySums:
+    """The sums of one output over rows whose permutations follow from their points."""
+
+    def orders(numbers: np.ndarray) -> np.ndarray:
+        return rows.orders(rows.row_points(numbers, seed))
+
+    return ShapleySums(n_inputs, rows.n_replicates, orders)

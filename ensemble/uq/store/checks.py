@@ -70,7 +70,7 @@ def local_folder(function: str, path: Any, argument: str = "path") -> Path:
         raise TypeError(_check.message(function, argument, "be the path of a folder", _check.kind_of(path)))
     protocol = getattr(path, "protocol", "")  # of universal_pathlib
     requirement = "be the path of a folder of this machine"
-    advice = "Stores on servers are not served: mount the folder, or copy the store when the study has ended."
+    advice = "propagate and open_study take URLs as texts; all else needs a folder: copy it when it is whole."
     is_url = bool(URL.match(text)) or (isinstance(protocol, str) and protocol not in ("", "file", "local"))
     _check.require(not is_url, function, argument, requirement, f"the URL {text!r}", advice)
     _check.require("\0" not in text, function, argument, requirement, repr(text))

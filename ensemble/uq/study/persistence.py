@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, kind_of, message, require
+from ensemble.uq.store.anywhere import create_store, manifest_at, open_store
 from ensemble.uq.store.axes import AXES
 from ensemble.uq.store.checks import has_groups, local_folder
 from ensemble.uq.store.descriptions import GROUP_FILE
+from ensemble.uq.store.remote import RemoteStore, is_url
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import PRIVATE, Store
 from ensemble.uq.study.dataset import check_axes
@@ -38,12 +40,12 @@ def stored_manifest(store: str | PathLike[str] | None, resume: bool | str, funct
     if store is None:
         require(not resume, function, "resume", "go with a store", f"store=None, resume={resume!r}")
         return None
-    folder = local_folder(function, store, "store")
+    folder = None if is_url(store) else local_folder(function, store, "store")
     valid = isinstance(resume, bool) or resume == "force"
     require(valid, function, "resume", "be True, False or 'force'", repr(resume))
-    if not resume or killed_at_once(folder):
+    if not resume or (folder is not None and killed_at_once(folder)):
         return None
-    return Store.stored_manifest(store)
+    return manifest_at(store)
 
 
 def check_retry(retry_failed: Any, resume: bool | str, function: str) -> None:
@@ -68,6 +70,8 @@ def checked_part(part: Any, store: Any, function: str) -> tuple[int, int] | None
         raise ValueError(message(function, "part", wanted, repr(part))) from None
     require(k <= n_parts < 100_000, function, "part", wanted, repr(part))
     require(store is not None, function, "part", "go with a store", "store=None", "All parts write into one store.")
+    advice = "Object stores have no claims that one job alone can make; let one driver with an executor write there."
+    require(not is_url(store), function, "part", "go with a store in a folder that all jobs see", repr(store), advice)
     return k, n_parts
 
 
@@ -126,18 +130,22 @@ def manifest_of(
     return manifest
 
 
-def opened(store: str | PathLike[str], manifest: dict[str, Any], resume: bool | str) -> Store:
+def opened(store: str | PathLike[str], manifest: dict[str, Any], resume: bool | str) -> Any:
     """The store of a new study, or of one that is resumed."""
     if not resume:
-        return Store.create(store, manifest)
+        return create_store(store, manifest)
     try:
-        return Store.open(store, manifest, force=resume == "force")
+        return open_store(store, manifest, force=resume == "force")
     except ValueError as error:
         raise ValueError(str(error).replace("force=True", "resume='force'")) from None
 
 
-def discard(store: Store) -> None:
+def discard(store: Any) -> None:
     """Take away the store of a study that ended before its first group: its model is yet to be mended."""
+    if isinstance(store, RemoteStore):
+        with suppress(OSError):
+            store.discard()
+        return
     with suppress(OSError):
         store.close()
         shutil.rmtree(Path(store.path) / PRIVATE)

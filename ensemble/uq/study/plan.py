@@ -16,6 +16,7 @@ from ensemble._check import array_of, integer, kind_of, message, one_of, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.samplers.sampler import checked_ids
+from ensemble.uq.store.costs import CostRecord
 from ensemble.uq.store.parts import PartStore, ids_of_part
 from ensemble.uq.store.places import as_slice
 from ensemble.uq.study.dataset import check_names, weighted_columns
@@ -94,8 +95,7 @@ class Plan:
     ) -> None:
         if not callable(getattr(inputs, "from_uniform", None)):
             raise TypeError(message(function, "inputs", "be Inputs", kind_of(inputs)))
-        self.function = function
-        self.inputs, self.model = inputs, model
+        self.function, self.inputs, self.model, self.group_by = function, inputs, model, group_by
         self.part = checked_part(part, store, function)
         if self.part is not None:
             resume = has_study(store)  # the first job of several makes it
@@ -119,7 +119,6 @@ class Plan:
             seed = drawn if stored is None else stored["seed"]
         self.seed = integer(seed, function, "seed", minimum=0)
         self.ensemble_size = integer(ensemble_size, function, "ensemble_size", minimum=1)
-        self.group_by = group_by
         self.keep = keep if keep is None else one_of(keep, ("all", "statistics"), function, "keep")
         self.samples = self._draw(self.n)
         self.most = max(self.n, wanted or 0, most or 0)
@@ -148,6 +147,7 @@ class Plan:
             else:
                 self.store = opened(store, manifest, resume if self.resumed else False)
             self._take_over(wanted)
+        self.costs = CostRecord(self.store.path, None if self.part is None else self.part[0])
 
     def manifest(self, stored: dict[str, Any] | None = None) -> dict[str, Any]:
         """What makes the study this study; of one that is resumed with what was stored."""
@@ -236,8 +236,7 @@ class Plan:
 
     def _grow(self, n: int) -> None:
         """Draw further samples."""
-        more = n - self.n
-        self.n, self.most = n, max(n, self.most)
+        more, self.n, self.most = n - self.n, n, max(n, self.most)
         self.samples = self._draw(n)
         self.failed, self.is_done, self.again = (
             np.concatenate([a, np.zeros(more, bool)]) for a in (self.failed, self.is_done, self.again)
@@ -316,6 +315,7 @@ class Plan:
         if reasons:
             self.reasons.update(reasons)
         self._add_to_streams(ids, outputs, outcome.failed, places)
+        self.costs.add(ids.size, outcome.seconds)
         if getattr(self.store, "journal_bytes", 0) >= JOURNAL_BYTES:
             self.store.compact(weighted_columns(self.samples))
 
@@ -394,6 +394,7 @@ class Plan:
         """Compact the store into a Zarr group and close it; nothing without a store."""
         try:
             if getattr(self.store, "writable", True):
+                self.costs.write()
                 self.store.compact(weighted_columns(self.samples))
         finally:
             self.store.close()

@@ -6,6 +6,7 @@ Longer than 400 lines: one class.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,7 @@ from ensemble.scalar import (
 )
 from ensemble.scalar.statistics.moments import effective_count, exact_mean
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
+from ensemble.uq.report.pages import PAGES
 from ensemble.uq.study.conditions import Condition, holds, threshold_of
 from ensemble.uq.study.failures import Failures, failures_by_reason
 from ensemble.uq.study.histograms import Histograms
@@ -43,6 +45,7 @@ from ensemble.uq.study.streams import Summary, block_size
 from ensemble.uq.study.table import table
 
 if TYPE_CHECKING:
+    from ensemble.uq.report.page import Report
     from ensemble.uq.study.plan import Plan
     from ensemble.uq.study.stored_study import StoredStudy
 
@@ -120,6 +123,7 @@ class UqResult:
         self._store, self._new_streams = plan.store, plan.new_streams
         self._all_inputs, self._manifest = plan.samples, plan.manifest
         self._declared = plan.declared
+        self._definitions, self._costs, self._redrawn = plan.inputs, plan.costs, getattr(plan, "drawn", None)
         self.coordinates, self.units = dict(self._declared.coordinates), dict(self._declared.units)
         self.dims = self._declared.dims(self._layout, "UqResult") if self._layout else {}
         self._summaries: dict[str, Summary] = {}
@@ -780,6 +784,81 @@ class UqResult:
 
         kept = getattr(self._store, "keeps_outputs", True)
         return Parts(self._all_inputs, self._layout, self._manifest, self._store.read, kept)
+
+    def report(self, path: str | PathLike[str] | None = None, *, level: float = 0.95) -> Report:
+        """Make a page of HTML that tells the study: what was run, statistics, pictures, failures, cost.
+
+        Parameters
+        ----------
+        path : path of a file, optional
+            Where the page is written, whole. Default: nowhere.
+        level : float in (0, 1), dimensionless
+            Probability of the intervals.
+
+        Returns
+        -------
+        Report
+            A notebook shows it; ``.html`` is the text of the page, ``.save(path)`` writes it.
+
+        Raises
+        ------
+        ValueError
+            If `level` is out of range, or `path` does not end in ``.html``.
+
+        Notes
+        -----
+        The page needs nothing beside itself: pictures are SVG in the page, and there is no script. Equal results have
+        equal pages. Convergence, influence and pictures need kept samples; the page says what it leaves out and why.
+
+        Examples
+        --------
+        >>> from scipy import stats
+        >>> import ensemble as en
+        >>> inputs = en.Inputs(load=stats.norm(1.0, 0.2), stiffness=stats.lognorm(0.1, scale=3.0))
+        >>> r = en.propagate(lambda x: {"tip": x.load / x.stiffness}, inputs, 256, seed=7, progress=False)
+        >>> r.report()
+        Report(256 of 256 samples, 0 failed)
+        """
+        from ensemble.uq.report.source import Source
+
+        level = check_level(level, "UqResult.report")
+        redrawn = None if self._redrawn is None else self._redrawn()
+        result = self if redrawn is None else self.with_inputs(*redrawn)
+        kept = bool(getattr(self._store, "keeps_outputs", True)) and self.keep == "all"
+        source = Source(
+            result, self._manifest(), self._definitions, result._all_inputs, self._costs.runs, result._first, kept,
+            self._store.path, self._declared,
+        )  # fmt: skip
+        report: Report = PAGES.make(source, level, path)
+        return report
+
+    def with_inputs(self, samples: Any, sampler: Any) -> UqResult:
+        """Give the result of a store the inputs of all its samples, and the sampler that has drawn them.
+
+        Parameters
+        ----------
+        samples : InputSamples
+            Those of all samples, in the order of their ids.
+        sampler : Sampler
+
+        Returns
+        -------
+        UqResult
+            The same statistics; `inputs` has the values, also of samples that are not compacted yet.
+        """
+        result = copy(self)
+        result._all_inputs, result.sampler = samples, sampler
+        return result
+
+    def _first(self, n: int) -> UqResult:
+        """The statistics of the first `n` samples, from kept samples."""
+        part = copy(self)
+        part.n, part.done, part.failed = n, self.done[:n], self.failed[:n]
+        part.ids = self.ids[: np.searchsorted(self.ids, n)]
+        part.reasons = {k: text for k, text in self.reasons.items() if k < n}
+        part._all_inputs = self._all_inputs.take(np.arange(n))
+        part._summaries, part._histograms = {}, {}
+        return part
 
     def __repr__(self) -> str:
         return table(self)

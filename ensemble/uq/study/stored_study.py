@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from os import PathLike
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ensemble._check import places_of, require
+from ensemble._check import message, places_of, require
 from ensemble.scalar import Ensemble
+from ensemble.uq.inputs.inputs import Inputs
+from ensemble.uq.inputs.samples import InputSamples
+from ensemble.uq.inputs.stored import inputs_of_description
 from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.samplers.stored import sampler_of_description
+from ensemble.uq.store.anywhere import open_store
 from ensemble.uq.store.axes import AXES
+from ensemble.uq.store.costs import read_costs
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.dataset import WEIGHTS
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.result import UqResult
 from ensemble.uq.study.streams import Stream, empty_streams
 
-__all__ = ["open_study"]
+__all__ = ["StoredSampler", "open_study", "open_with_inputs", "require_possible"]
 
 
 class StoredSampler(Sampler):
@@ -44,6 +52,10 @@ MOST_REPLICATES = 2**16
 
 def require_possible(manifest: Mapping[str, Any]) -> None:
     """Raise ValueError for what no study has written: numbers of it size the statistics."""
+    algorithm = manifest.get("algorithm")
+    advice = "Call it with store= and resume=True: it repeats its steps with what the store has."
+    seen = f"one of {str(algorithm)[:40]}"
+    require(algorithm is None, "open_study", "store", "be one of propagate", seen, advice)
     facts = manifest.get("statistics", {})
     inputs = manifest.get("inputs", {})
     replicates = facts.get("n_replicates", 1) if isinstance(facts, dict) else None
@@ -101,9 +113,11 @@ class StoredStudy:
         self.seed = int(store.manifest.get("seed", 0))
         self.ensemble_size = None
         values, weighted = store.inputs(), store.manifest.get("statistics", {}).get("weighted")
+        self.inputs = inputs_of_description(store.manifest.get("inputs", {}))
         weights = self._weights(values.pop(WEIGHTS, None)) if weighted else None
         described = store.manifest.get("inputs", {}).get("inputs", {})
         self.samples = StoredInputs(values, weights, np.arange(self.n), described)
+        self.costs = SimpleNamespace(runs=read_costs(store.path))
 
     def manifest(self) -> dict[str, Any]:
         """What makes the study this study, for a copy of it."""
@@ -113,10 +127,32 @@ class StoredStudy:
     def _weights(self, stored: np.ndarray | None) -> np.ndarray:
         """The weights of a study that has some; they are stored with the values of the inputs."""
         weights = np.full(self.n, np.nan) if stored is None else stored
+        again = self.drawn() if np.isnan(weights).any() else None
+        if again is not None and again[0].weights is not None:
+            weights = np.where(np.isnan(weights), again[0].weights, weights)
         missing = np.flatnonzero(np.isnan(weights) & self.is_done & ~self.failed)
         advice = "They are stored at the end of a run: wait, or resume it."
         require(missing.size == 0, "open_study", "the weights", "be stored", f"none of {missing.size} samples", advice)
         return weights
+
+    def require_inputs(self, inputs: Inputs | None, function: str) -> Inputs:
+        """The inputs of the study: those of the manifest, or the same ones as objects of a program."""
+        given = self.inputs if inputs is None else inputs
+        advice = "Give the Inputs of the study: some are objects of the program, which a store does not say."
+        if given is None:
+            raise ValueError(message(function, "inputs", "be given for this store", None, advice))
+        stored = self.store.manifest.get("inputs", {})
+        same = inputs is None or json.loads(json.dumps(given.description())) == stored
+        require(same, function, "inputs", "be those of the study", "others", "Give the Inputs that the run had.")
+        self.inputs = given
+        return given
+
+    def drawn(self) -> tuple[InputSamples, Sampler] | None:
+        """The inputs of all samples, drawn once more, and their sampler; None where the manifest does not say how."""
+        if self.inputs is None:
+            return None
+        sampler = sampler_of_description(self.store.manifest.get("sampler", {}), self.inputs, self.n)
+        return None if sampler is None else (self.inputs.samples(self.n, sampler=sampler, seed=self.seed), sampler)
 
     def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
         """An empty stream for each output."""
@@ -154,4 +190,14 @@ def open_study(store: str | PathLike[str]) -> UqResult:
     >>> bool(open_study(path).mean("tip") == first.mean("tip"))
     True
     """
-    return UqResult(StoredStudy(Store.open(store)))
+    return UqResult(StoredStudy(open_store(store)))
+
+
+def open_with_inputs(
+    store: str | PathLike[str], inputs: Inputs | None = None, function: str = "open_study"
+) -> tuple[UqResult, Inputs]:
+    """A result of a store with the values of its inputs, also of those that are not compacted yet, and the inputs."""
+    study = StoredStudy(open_store(store))
+    known = study.require_inputs(inputs, function)
+    result, redrawn = UqResult(study), study.drawn()
+    return (result if redrawn is None else result.with_inputs(*redrawn)), known

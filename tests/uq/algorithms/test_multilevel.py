@@ -8,6 +8,7 @@ from ensemble.scalar import Ensemble
 from ensemble.uq import AlgorithmError, Inputs, multilevel
 from ensemble.uq.algorithms.evaluations import Evaluations
 from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed
+from ensemble.uq.algorithms.model_runs import ModelRuns
 
 EXACT = float(np.exp(0.5))
 
@@ -23,6 +24,11 @@ COSTS = [4.0**k for k in range(10)]
 
 def estimate(seed, **options):
     return multilevel(MODELS, 1, seed=seed, **{"atol": 0.05, "costs": COSTS, "ensemble_size": None, **options})
+
+
+def evaluations(**options):
+    plain = {"executor": None, "store": None, "resume": False, "progress": False, "max_seconds": None}
+    return Evaluations(MODELS[0], 1, ModelRuns("multilevel", MODELS[:1], 1, {}, 5, "models", **plain), **options)
 
 
 def test_the_mean_of_the_limit():
@@ -215,7 +221,7 @@ def test_rates_of_known_sequences():
 
 
 def test_further_samples_of_a_level_are_new_ones():
-    levels = [Level(2, Evaluations(MODELS[0], 1, "multilevel"), None, 5, None) for _ in range(2)]
+    levels = [Level(2, evaluations(), None, 5, None) for _ in range(2)]
     levels[0].extend(300)
     first = levels[0].mean()
     levels[0].extend(200)
@@ -225,7 +231,7 @@ def test_further_samples_of_a_level_are_new_ones():
 
 
 def test_the_first_call_does_not_count_where_times_are_measured():
-    level = Level(0, Evaluations(MODELS[0], 1, "multilevel", ensemble_size=4), None, 5, None)
+    level = Level(0, evaluations(ensemble_size=4), None, 5, None)
     level.extend(12)
     level.times = [(9.0, 0.0), (1.0, 0.0), (3.0, 0.0)]
     assert level.cost == 2.0

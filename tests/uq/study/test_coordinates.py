@@ -2,13 +2,13 @@
 
 import datetime
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import ensemble as en
+from tests.uq.store.trees import tree
 
 T = np.linspace(0.0, 2.0, 5)
 SPECIES = ["CO2", "N2", "O2"]
@@ -31,10 +31,6 @@ def said(**more):
 def study(n=64, **options):
     options = {"outputs": said(), "seed": 3, **options}
     return en.propagate(model, inputs(), n, progress=False, **options)
-
-
-def files_of(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
 
 
 def test_results_name_axes_coordinates_and_units():
@@ -129,11 +125,11 @@ OTHERS = {
 def test_a_study_is_not_resumed_with_other_coordinates(tmp_path, case):
     path = tmp_path / "run.zarr"
     study(store=path)
-    before = files_of(path)
+    before = tree(path)
     for resume in (True, "force"):
         with pytest.raises(ValueError, match="must equal the stored one; got axes"):
             study(128, store=path, resume=resume, outputs=OTHERS[case])
-    assert files_of(path) == before
+    assert tree(path) == before
     order = en.Outputs(species=SPECIES, t=T.tolist(), units=dict(reversed(UNITS.items())))
     assert study(128, store=path, resume=True, outputs=order).n_done == 128
 
@@ -154,7 +150,7 @@ def test_a_study_without_coordinates_is_read_and_resumed_as_before(tmp_path):
 def test_damaged_coordinates_are_named_and_made_again(tmp_path, file, damage):
     path = tmp_path / "run.zarr"
     study(store=path)
-    before = files_of(path)
+    before = tree(path)
     whole = (path / file).read_bytes()
     if damage == "missing":
         (path / file).unlink()
@@ -164,7 +160,7 @@ def test_damaged_coordinates_are_named_and_made_again(tmp_path, file, damage):
         en.uq.open_study(path)
     with pytest.warns(RuntimeWarning, match=file):
         study(store=path, resume=True)
-    assert files_of(path) == before
+    assert tree(path) == before
 
 
 FORGED = [
@@ -300,8 +296,8 @@ def test_a_saved_store_is_that_of_the_study(tmp_path):
     stored = en.propagate(fragile, inputs(), 64, store=tmp_path / "a.zarr", **options)
     result.save(tmp_path / "b.zarr")
     en.uq.open_study(tmp_path / "a.zarr").save(tmp_path / "c.zarr")
-    expected = files_of(tmp_path / "a.zarr")
-    assert files_of(tmp_path / "b.zarr") == files_of(tmp_path / "c.zarr") == expected
+    expected = tree(tmp_path / "a.zarr")
+    assert tree(tmp_path / "b.zarr") == tree(tmp_path / "c.zarr") == expected
     stored.save(tmp_path / "d.zarr")
     more = en.propagate(fragile, inputs(), 128, store=tmp_path / "d.zarr", resume=True, **options)
     assert more.n_done == 128 and np.array_equal(more.values("tip")[:64], result.values("tip"), equal_nan=True)
@@ -319,10 +315,10 @@ def test_what_cannot_be_saved_is_refused_and_leaves_nothing(tmp_path, name):
 
 def test_a_store_is_not_overwritten_by_saving(tmp_path):
     study(store=tmp_path / "run.zarr")
-    before = files_of(tmp_path / "run.zarr")
+    before = tree(tmp_path / "run.zarr")
     with pytest.raises(ValueError, match="path must be a new one"):
         study().save(tmp_path / "run.zarr")
-    assert files_of(tmp_path / "run.zarr") == before
+    assert tree(tmp_path / "run.zarr") == before
 
 
 # --- pictures

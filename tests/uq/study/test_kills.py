@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ensemble as en
+from tests.uq.store.trees import tree
 from tests.uq.study.models import INPUTS, slow_beam
 
 ROOT = Path(__file__).parents[3]
@@ -25,11 +26,6 @@ if __name__ == "__main__":
     en.propagate(slow_beam, INPUTS, 2048, seed=7, progress=False, store=path, resume=resume == "True",
                  ensemble_size=int(size), executor=int(executor) or None)
 """
-
-
-def contents(folder):
-    """All files below `folder`."""
-    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.slow
@@ -56,4 +52,4 @@ def test_a_study_killed_at_random_moments_has_the_files_of_an_undisturbed_one(tm
     subprocess.run([*map(str, command)], env=environment, check=True)
     whole = tmp_path / "whole.zarr"
     en.propagate(slow_beam, INPUTS, 2048, seed=7, progress=False, store=whole, ensemble_size=512)
-    assert contents(store) == contents(whole)
+    assert tree(store) == tree(whole)

@@ -384,15 +384,25 @@ def test_an_opened_study_has_the_statistics_of_its_weights(tmp_path, sampler, st
     assert "StoredSampler" not in repr(there)
 
 
-@pytest.mark.parametrize("sampler", ["gauss", "points"])
-def test_an_opened_study_whose_weights_are_not_stored_is_refused(tmp_path, sampler):
+def test_an_opened_study_whose_weights_are_not_stored_is_refused(tmp_path):
     def model(x):
         if 8 in x.ids:
             with pytest.raises(ValueError, match=r"open_study: the weights must be stored; got none of 8 samples"):
                 open_study(tmp_path / "s")
         return {"y": x.x}
 
-    run(model, None, NORMAL, sampler=WEIGHTED[sampler], store=tmp_path / "s", ensemble_size=8)
+    run(model, None, NORMAL, sampler=WEIGHTED["points"], store=tmp_path / "s", ensemble_size=8)
+
+
+def test_weights_that_follow_from_the_manifest_need_not_be_stored(tmp_path):
+    def model(x):
+        if 8 in x.ids:
+            there = open_study(tmp_path / "s")
+            assert there.n_done == 8 and np.array_equal(there.weights, whole.weights[:8])
+        return {"y": x.x}
+
+    whole = run(lambda x: {"y": x.x}, None, NORMAL, sampler=WEIGHTED["gauss"])
+    run(model, None, NORMAL, sampler=WEIGHTED["gauss"], store=tmp_path / "s", ensemble_size=8)
 
 
 @pytest.mark.parametrize("sampler", ["gauss", "points"])

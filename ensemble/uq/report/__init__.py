@@ -1,0 +1,1 @@
+"""A report of a study: one page of HTML with its inputs, statistics, pictures, failures and cost."""
