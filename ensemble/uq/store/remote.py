@@ -32,13 +32,18 @@ __all__ = ["RemotePath", "RemoteStore", "is_url"]
 GROUPS = f"{PRIVATE}/groups"
 MANIFEST = f"{PRIVATE}/manifest.json"
 
+NO_OBJECTS = ("file", "local", "http", "https")
+"""Schemes of folders of this machine, and of servers that take no objects."""
+
 MOST_LISTINGS = 5
 """How often a reader lists the groups again where a writer has just packed them."""
 
 
 def is_url(path: Any) -> bool:
-    """Whether a store is named by a URL, as s3://bucket/run.zarr."""
-    return isinstance(path, str) and bool(URL.match(path)) and "://" in path
+    """Whether a store is named by the URL of a server that keeps objects, as s3://bucket/run.zarr."""
+    if not isinstance(path, str) or not URL.match(path) or "://" not in path or "::" in path:
+        return False
+    return path.partition("://")[0].lower() not in NO_OBJECTS
 
 
 class Folder:

@@ -215,8 +215,9 @@ def propagate(
         samples alone, that error ends the study; so does one of the same type and text that each of the first eight
         samples raises in `run` or `vectorize`, also with "retry".
     store : path, optional
-        A folder of this machine, and no URL, that keeps finished groups; at the end it is a Zarr group, which
-        ``xarray.open_zarr`` opens. A kill loses the groups that were running, and no other.
+        A folder of this machine, or the URL of an object store as a text, ``"s3://bucket/run.zarr"``, that keeps
+        finished groups; at the end it is a Zarr group, which ``xarray.open_zarr`` opens. A kill loses the groups that
+        were running, and no other.
     resume : bool, or "force"
         Go on with the study in `store`, also with more samples, another ensemble size or executor. Inputs, sampler,
         seed and the source of the model must be those of the study; "force" lets the source differ. A study never

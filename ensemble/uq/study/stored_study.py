@@ -164,7 +164,7 @@ def open_study(store: str | PathLike[str]) -> UqResult:
 
     Parameters
     ----------
-    store : path
+    store : path, or URL
         What `propagate` or `plan` was given.
 
     Returns

@@ -342,6 +342,6 @@ def test_requests_are_as_few_as_the_page_says(bucket):
     finally:
         requests.removeHandler(log)
     puts = sum("PUT /" in line for line in written)
-    assert puts == 1 + 4 + 1 + len(zarr_files(objects(bucket))) + 1  # manifest, groups, pack, files, costs
+    assert puts == 4 + 1 + len(zarr_files(objects(bucket))) + 3  # groups, pack, files, manifest twice, costs
     assert 0 < len(written) - puts <= 12
     assert 0 < len(log.lines) <= 1 + 6

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -211,14 +213,12 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(path, monkeypatch, call, 
     assert before is None or tree(path) == before
 
 
-URLS = ["s3://bucket/run.zarr", "gs://b/x", "file:///tmp/x.zarr", "memory://x", "simplecache::s3://b/x", "https://h/x",
-        os.path.normpath("s3://bucket/run.zarr")]  # fmt: skip
+URLS = ["file:///tmp/x.zarr", "simplecache::s3://b/x", "https://h/x", os.path.normpath("s3://bucket/run.zarr"),
+        Path("s3://bucket/run.zarr"), Path("gs://b/x"), Path("memory://x")]  # fmt: skip
 
 
 @pytest.mark.parametrize("url", URLS)
 def test_a_store_at_a_url_is_refused_before_any_work(tmp_path, monkeypatch, url):
-    from pathlib import Path
-
     monkeypatch.chdir(tmp_path)
     calls = []
     for store in (url, Path(url)):
@@ -235,6 +235,15 @@ def test_a_store_at_a_url_is_refused_before_any_work(tmp_path, monkeypatch, url)
             uq.Store.create(store, {"n": 3})
         with pytest.raises(ValueError, match="path must be the path of a folder of this machine"):
             uq.Store.exists(store)
+    assert not calls and not list(tmp_path.iterdir())
+
+
+def test_a_store_at_a_server_whose_package_is_not_installed_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    calls = []
+    with pytest.raises(ImportError, match=r"store must be on a server whose package is installed \(gs\); got"):
+        en.propagate(calls.append, INPUTS, 8, store="gs://b/x", progress=False)
     assert not calls and not list(tmp_path.iterdir())
 
 
