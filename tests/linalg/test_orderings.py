@@ -56,7 +56,7 @@ def test_nested_dissection_is_a_permutation(A):
 
 def test_separators_come_after_the_parts_that_they_separate():
     A = box(30, 31)
-    separator = dissection._dissect(*(part.astype(np.int64) for part in pattern(A)))
+    separator = dissection._separators(*(part.astype(np.int64) for part in pattern(A)))
     first = separator == 0
     assert 25 <= first.sum() <= 40
     rest = sp.csgraph.connected_components(A[~first][:, ~first])[1]

@@ -72,6 +72,9 @@ class Calls(Arrays):
             return Value(SIGNED, self.builder.sext(self.builder.trunc(whole, kind), I64))
         if function in (min, max) and len(given) == 2:
             return self.smaller(node, function is min, *map(self.made_of, given))
+        if function is abs and given[0].kind is SIGNED:
+            negative = self.builder.icmp_signed("<", given[0].made, I64(0))
+            return Value(SIGNED, self.builder.select(negative, self.builder.neg(given[0].made), given[0].made))
         if function in INSTRUCTIONS and isinstance(given[0].kind, types.Float):
             return Value(given[0].kind, instruction(self.builder, INSTRUCTIONS[function], [given[0].made]))
         raise self.refused(node)

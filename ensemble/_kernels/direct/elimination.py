@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.allocation import new, new_full
-from ensemble._compile.numba import compiled_arrays, compiled_procedure, inner
+from ensemble._compile.numba import compiled_procedure, inner
 from ensemble._kernels.direct.supernodes import Supernodes
 
 __all__ = [
@@ -191,14 +191,19 @@ def count_multiply_adds(lower_columns, upper_starts, symmetric):
     return total
 
 
-@compiled_arrays
 def reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, full_upper):
     """Which entries of a symmetric filled graph the elimination of an unsymmetric one inside of it reaches.
 
     Returns one mark for each entry left, and one for each entry right of the diagonal.
     """
+    in_lower, in_upper = np.zeros(full_lower.size, np.bool_), np.zeros(full_upper.size, np.bool_)
+    _reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, full_upper, in_lower, in_upper)
+    return in_lower, in_upper
+
+
+@compiled_procedure
+def _reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, full_upper, in_lower, in_upper):
     n = indptr.size - 1
-    in_lower, in_upper = new_full(full_lower.size, False, np.bool_), new_full(full_upper.size, False, np.bool_)
     met = new_full(n, NONE, np.int64)
     for i in range(n):
         for p in range(indptr[i], indptr[i + 1]):
@@ -212,7 +217,6 @@ def reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, f
                         met[full_upper[t]] = i
         for t in range(full_upper_starts[i], full_upper_starts[i + 1]):
             in_upper[t] = met[full_upper[t]] == i
-    return in_lower, in_upper
 
 
 def nested_rows(starts: np.ndarray, columns: np.ndarray) -> np.ndarray:

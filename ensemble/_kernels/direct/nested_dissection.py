@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.numba import compiled_arrays, inner
+from ensemble._compile.allocation import new_full
+from ensemble._compile.numba import compiled_procedure, inner
 from ensemble._kernels.direct.minimum_degree import minimum_degree
 from ensemble._kernels.sparse.breadth_first import far_vertex, levels
 
@@ -172,18 +173,25 @@ def _apart(indptr, indices, low, high, order, part_of, part, level, queue, side)
                 side[queue[t]] = to
 
 
-@compiled_arrays
-def _dissect(indptr, indices):
+def _separators(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """For every vertex the number of its separator, in the order in which they are found; -1 inside of leaves."""
+    separator = np.full(indptr.size - 1, -1, np.int64)
+    _dissect(indptr, indices, separator)
+    return separator
+
+
+@compiled_procedure
+def _dissect(indptr, indices, separator):
     n = indptr.size - 1
-    order, part_of = np.arange(n), np.zeros(n, np.int64)
-    level, queue, side = np.full(n, -1, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)
+    order, part_of = np.empty(n, np.int64), np.zeros(n, np.int64)
+    for k in range(n):
+        order[k] = k
+    level, queue, side = new_full(n, -1, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)
     work = (
-        np.zeros((2, n), np.int64), np.empty(2 * n + 2, np.int64), np.full(n, -1, np.int64),
+        np.zeros((2, n), np.int64), np.empty(2 * n + 2, np.int64), new_full(n, -1, np.int64),
         np.empty(4 * n + 4, np.int64), np.empty(4 * n + 4, np.int64),
     )  # fmt: skip
-    separator = np.full(n, -1, np.int64)
-    lows, highs = np.zeros(n + 1, np.int64), np.full(n + 1, n, np.int64)
+    lows, highs = np.zeros(n + 1, np.int64), new_full(n + 1, n, np.int64)
     depth, part, found = 1, np.int64(0), np.int64(0)
     while depth:
         depth -= 1
@@ -205,7 +213,8 @@ def _dissect(indptr, indices):
         for k in range(low, high):
             queue[k - low] = order[k]
             sizes[side[order[k]]] += 1
-        ends = np.array([low, low + sizes[0], low + sizes[0] + sizes[1]])
+        ends = np.empty(3, np.int64)
+        ends[0], ends[1], ends[2] = low, low + sizes[0], low + sizes[0] + sizes[1]
         for k in range(high - low):
             v = queue[k]
             order[ends[side[v]]] = v
@@ -218,7 +227,6 @@ def _dissect(indptr, indices):
             lows[depth], highs[depth] = low, low + sizes[0]
             lows[depth + 1], highs[depth + 1] = low + sizes[0], low + sizes[0] + sizes[1]
             depth += 2
-    return separator
 
 
 def nested_dissection(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -232,7 +240,7 @@ def nested_dissection(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
     rows = np.repeat(np.arange(n), length)
     dense = length > max(16, 10 * np.sqrt(n))
     starts, columns = _kept(rows, indices, ~dense)
-    separator = _dissect(starts, columns)
+    separator = _separators(starts, columns)
     separator[dense] = -2
     inside = separator == -1
     order = minimum_degree(*_kept(rows, indices, inside))

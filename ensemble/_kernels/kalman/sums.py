@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._compile.numba import ROW_BLOCK, compiled, compiled_serial, prange
+from ensemble._compile.numba import ROW_BLOCK, compiled, compiled_procedure, compiled_serial, prange
 from ensemble._compile.plain_code import Numbers, entry, load, local_array, plain, store
 from ensemble._compile.registry import kernel
 
@@ -77,20 +77,25 @@ def _sum_alone(terms):
     return _call_sum(terms, terms.shape[0], terms.strides[0] // terms.itemsize)
 
 
-@compiled_serial
+@compiled_procedure
 def _sum_together(terms, sums):
     """The sums of series with adjacent memory."""
     n_steps, n_series = terms.shape
-    partial = np.zeros((APART, n_series))
+    partial, whole = np.empty((APART, n_series), np.float64), np.empty(n_series, np.float64)
     for start in range(0, n_steps, ROW_BLOCK):
-        partial[:] = 0.0
+        for i in range(APART):
+            for s in range(n_series):
+                partial[i, s] = 0.0
         for k in range(start, min(start + ROW_BLOCK, n_steps)):
             for s in range(n_series):
                 partial[k % APART, s] += terms[k, s]
-        whole = np.zeros(n_series)
+        for s in range(n_series):
+            whole[s] = 0.0
         for i in range(APART):
-            whole += partial[i]
-        sums += whole
+            for s in range(n_series):
+                whole[s] += partial[i, s]
+        for s in range(n_series):
+            sums[s] += whole[s]
 
 
 @compiled

@@ -13,7 +13,7 @@ from ensemble._blas import one_blas_thread
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.memory import empty_like
-from ensemble._compile.numba import compiled, compiled_serial, empty, output, per_width, prange, tiles
+from ensemble._compile.numba import compiled, compiled_procedure, empty, output, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
 
 __all__ = ["dense_inverses", "dense_product", "inverse_of"]
@@ -188,7 +188,7 @@ def nonsymmetric_inverse(dense: np.ndarray) -> np.ndarray:
     return columns.T * inverse * rows.T if safe else np.linalg.pinv(dense)
 
 
-@compiled_serial
+@compiled_procedure
 def _symmetric(dense, size, most):
     """Whether ``|a_ij - a_ji| <= most * (size_i * size_j)`` for all i and j, by squares that the cache holds."""
     n = size.size
@@ -197,8 +197,8 @@ def _symmetric(dense, size, most):
             for i in range(low, min(low + SQUARE, n)):
                 for j in range(left, min(left + SQUARE, i)):
                     if abs(dense[i, j] - dense[j, i]) > most * (size[i] * size[j]):
-                        return False
-    return True
+                        return 0
+    return 1
 
 
 def inverse_of(dense: np.ndarray) -> np.ndarray:

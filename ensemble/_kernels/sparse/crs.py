@@ -19,7 +19,7 @@ from ensemble._compile.lanes.arithmetic import conjugate
 from ensemble._compile.lanes.types import load, prefetch, splat, store, stream, zeros
 from ensemble._compile.numba import (
     compiled,
-    compiled_serial,
+    compiled_procedure,
     inner,
     output,
     per_width,
@@ -103,9 +103,13 @@ def row_product(indptr, indices, values, x, i, n_samples, first, shared, prefetc
     return total
 
 
-@compiled_serial
 def far_columns(indptr, indices, distance=1):
     """Whether one entry in eight of some rows is far from all columns of the row `distance` rows before."""
+    return bool(_far_columns(indptr, indices, distance))
+
+
+@compiled_procedure
+def _far_columns(indptr, indices, distance):
     n_rows, far, seen = indptr.size - 1, 0, 0
     for j in range(min(n_rows - distance, SAMPLED_ROWS)):
         i = distance + j * (n_rows - distance) // SAMPLED_ROWS if n_rows > SAMPLED_ROWS else distance + j
@@ -113,11 +117,19 @@ def far_columns(indptr, indices, distance=1):
         for k in range(indptr[i], indptr[i + 1]):
             while m + 1 < end and indices[m + 1] <= indices[k]:
                 m += 1
-            near = m < end and abs(np.int64(indices[k]) - np.int64(indices[m])) <= NEAR_COLUMNS
-            near = near or (m + 1 < end and abs(np.int64(indices[m + 1]) - np.int64(indices[k])) <= NEAR_COLUMNS)
-            far += not near
+            near = False
+            if m < end:
+                apart = np.int64(indices[k]) - np.int64(indices[m])
+                near = -NEAR_COLUMNS <= apart and apart <= NEAR_COLUMNS
+            if not near and m + 1 < end:
+                apart = np.int64(indices[m + 1]) - np.int64(indices[k])
+                near = -NEAR_COLUMNS <= apart and apart <= NEAR_COLUMNS
+            if not near:
+                far += 1
             seen += 1
-    return 8 * far > seen
+    if 8 * far > seen:
+        return 1
+    return 0
 
 
 def scattered(indptr, indices, x):
@@ -126,13 +138,13 @@ def scattered(indptr, indices, x):
     The order in which a row is summed does not depend on it. Kernels with further arithmetic in each row do
     not prefetch for a single sample.
     """
-    return x.shape[1] > 1 and x.nbytes > CACHE_BYTES and bool(far_columns(indptr, indices))
+    return x.shape[1] > 1 and x.nbytes > CACHE_BYTES and far_columns(indptr, indices)
 
 
 def scattered_few_samples(indptr, indices, values, x):
     """As `scattered`, for a product of one or two samples, where the stream of values drives `x` from the cache."""
     outgrown = x.nbytes > CACHE_BYTES // 4 and values.nbytes > 4 * CACHE_BYTES
-    return outgrown and bool(far_columns(indptr, indices))
+    return outgrown and far_columns(indptr, indices)
 
 
 # --- products

@@ -92,7 +92,7 @@ _UNDER_WAY: ContextVar[Travelling | None] = ContextVar("under_way", default=None
 
 @functools.lru_cache(maxsize=64)
 def _even_runs(n_rows: int) -> tuple[np.ndarray]:
-    run = run_of_rows(n_rows)
+    run = run_of_rows.py_func(n_rows)
     first = np.arange(0, n_rows, run, dtype=np.int64)
     return (np.stack([first, np.minimum(first + run, n_rows)], axis=1),)
 

@@ -19,9 +19,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
-from ensemble._compile.allocation import new
 from ensemble._compile.memory import empty_like
-from ensemble._compile.numba import ROW_BLOCK, compiled_serial
+from ensemble._compile.numba import ROW_BLOCK, compiled_procedure
 from ensemble._typing import Array
 
 __all__ = [
@@ -30,16 +29,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-@compiled_serial
 def added_in_order(partials):
     """The sum of the rows of `partials`, first to last, whatever the number of columns."""
-    total = new(partials.shape[1], partials.dtype)
-    for s in range(partials.shape[1]):
-        total[s] = 0
+    total = np.zeros(partials.shape[1], partials.dtype)
+    _add_in_order(np.ascontiguousarray(partials), total)
+    return total
+
+
+@compiled_procedure
+def _add_in_order(partials, total):
     for block in range(partials.shape[0]):
         for s in range(partials.shape[1]):
             total[s] += partials[block, s]
-    return total
 
 
 @functools.lru_cache(maxsize=64)
