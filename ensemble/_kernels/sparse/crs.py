@@ -120,10 +120,10 @@ def _far_columns(indptr, indices, distance):
             near = False
             if m < end:
                 apart = np.int64(indices[k]) - np.int64(indices[m])
-                near = -NEAR_COLUMNS <= apart and apart <= NEAR_COLUMNS
+                near = apart >= -NEAR_COLUMNS and apart <= NEAR_COLUMNS
             if not near and m + 1 < end:
                 apart = np.int64(indices[m + 1]) - np.int64(indices[k])
-                near = -NEAR_COLUMNS <= apart and apart <= NEAR_COLUMNS
+                near = apart >= -NEAR_COLUMNS and apart <= NEAR_COLUMNS
             if not near:
                 far += 1
             seen += 1

@@ -89,7 +89,11 @@ def test_failed_samples_of_a_part_run_again(tmp_path, monkeypatch):
         ("all", {}, "propagate: part must be"),
         ((1, 2, 3), {}, "propagate: part must be"),
         ("1/3", {"store": None}, "propagate: part must go with a store; got store=None"),
-        ("1/3", {"store": "s3://bucket/run.zarr"}, "propagate: part must go with a store in a folder that all jobs see"),
+        (
+            "1/3",
+            {"store": "s3://bucket/run.zarr"},
+            "propagate: part must go with a store in a folder that all jobs see",
+        ),
         ("1/3", {"seed": None}, "propagate: seed must be given with part; got None"),
         ("1/3", {"n": "auto", "target": {"tip": 0.1}}, "propagate: n must be a number with part; got 'auto'"),
     ],
