@@ -253,7 +253,9 @@ class Evaluations:
                 continue
             values = np.full((len(found), z.shape[1]), np.nan) if values is None else values
             values[:, places] = found
-        for group, outcome in without if kept is not None else ():
+        for group, outcome in without:
+            if kept is None:
+                break
             blank = None if self.n_values is None else np.full((*self.shape, group.n_samples), np.nan)
             kept.add(ids[group.ids], outcome, blank, z[:, group.ids])
         return values

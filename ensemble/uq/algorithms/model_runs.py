@@ -125,7 +125,7 @@ class ModelRuns(Display):
                 yield group, evaluate(model, group.samples, "mask")
         else:
             if number not in self._schedulers:
-                make = lambda: GroupScheduler(self._workers, model, "mask", "numpy")  # type: ignore[arg-type]
+                make = lambda: GroupScheduler(self._workers, model, "mask", "numpy")
                 self._schedulers[number] = self._of_executor(make)
             yield from self._schedulers[number].run(waiting)
         if len(begun) < len(groups):

@@ -37,7 +37,7 @@ def converged(source: Source, name: str, level: float) -> Convergence | None:
         return None
     if not std.size or not np.isfinite(std).any():
         return None
-    entry = np.unravel_index(int(np.nanargmax(std)), std.shape)
+    entry = tuple(int(k) for k in np.unravel_index(int(np.nanargmax(std)), std.shape))
     rows = []
     for n in counts_of(int(result.ids[-1]) + 1 if result.ids.size else 0, result.sampler.n_replicates):
         part = source.first(n)

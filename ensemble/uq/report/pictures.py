@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble.uq.inputs.categorical import Categorical
+from ensemble.uq.inputs.univariate import FrozenDistribution
 from ensemble.uq.inputs.variable import Variable
 from ensemble.uq.plots import fan_of, tails_of
 from ensemble.uq.report.convergence import Convergence
@@ -37,10 +38,16 @@ class Pictures:
         if variable.shape or not variable.n_germs:
             return None
         values = getattr(variable, "values", np.empty(0))
+        at: Any
+        heights: Any
         if isinstance(variable, Categorical):
             at, heights = np.arange(len(variable.labels)), variable.probabilities
         elif getattr(variable, "discrete", False):
-            at, heights = (values, variable.pmf(values)) if values.size else (None, None)
+            at, heights = (
+                (values, variable.pmf(values))
+                if values.size and isinstance(variable, FrozenDistribution)
+                else (None, None)
+            )
         else:
             return self._curve(name, variable)
         if at is None or at.size > 60:

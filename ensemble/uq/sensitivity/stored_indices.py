@@ -98,7 +98,7 @@ def open_indices(
     )  # fmt: skip
 
 
-def permuted_rows(study: StoredStudy, inputs: Inputs) -> PermutedRows:
+def permuted_rows(study: StoredStudy, inputs: Inputs) -> Any:
     """The rows of a study of Shapley effects, as its manifest describes them."""
     described = study.store.manifest["sampler"]
     germs = [part for part in inputs.germs.values() if part.stop > part.start]
