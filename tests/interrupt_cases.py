@@ -23,6 +23,7 @@ from ensemble.gallery import convection_diffusion, poisson
 from ensemble.krylov import WarmStart, bicgstab, cg, direct, gmres, minres, newton
 from ensemble.linalg import CrsMatrix, Diagonal, Factorization, IncompleteFactorization, eigsh
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
+from tests.uq.store.trees import tree
 
 
 class Job(NamedTuple):
@@ -437,7 +438,7 @@ def _(folder, size):
         ]  # fmt: skip
 
     def files():
-        return sorted((str(p.relative_to(folder)), p.read_bytes()) for p in folder.rglob("*") if p.is_file())
+        return tree(folder)
 
     return Job(go, lambda: (statistics(found[0]), files()), ())
 

@@ -43,11 +43,12 @@ def copied(tmp_path):
 
 def test_an_edit_of_the_lanes_compiles_kernels_anew(copied, tmp_path):
     """The file of the kernel itself is not changed by such an edit."""
-    assert misses(copied, tmp_path / "cache") == [1]
+    first = misses(copied, tmp_path / "cache")
+    assert first[0] > 0
     assert misses(copied, tmp_path / "cache") == [0]
     lanes = copied / "ensemble" / "_compile" / "lanes" / "types.py"
     lanes.write_text(lanes.read_text() + "\n# edited\n")
-    assert misses(copied, tmp_path / "cache") == [1]
+    assert misses(copied, tmp_path / "cache") == first
 
 
 def test_processes_that_compile_at_once_lose_no_kernel(tmp_path):

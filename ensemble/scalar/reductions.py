@@ -65,11 +65,12 @@ def dot(x: Ensemble | Array, y: Ensemble | Array, over: str = "space") -> Any:
 
 @functools.cache
 def _kernels() -> tuple[Any, Any]:
-    """The kernels of a product and of sums over rows: Numba is imported with them, when the first is computed."""
+    """The inner product of ``conj(x)`` and y, and that of arrays that broadcast: Numba is imported with the first."""
     from ensemble._kernels.krylov import vectors
+    from ensemble._kernels.sparse.complex_numbers import conjugated, times
     from ensemble._kernels.sparse.row_sums import block_sums
 
-    return vectors.dot, block_sums
+    return vectors.dot, lambda x, y: block_sums(times(conjugated(x), y))
 
 
 def _dot(function: str, x: Any, y: Any, over: str) -> Any:
@@ -80,13 +81,11 @@ def _dot(function: str, x: Any, y: Any, over: str) -> Any:
     samples_of(function, a, b)
     xp = array_namespace(a.samples)
     left, right = (xp.reshape(v.samples, (v.size, v.n_samples)) for v in (a, b))
-    if xp.isdtype(left.dtype, "complex floating"):
-        left = xp.conj(left)
     product, sums = _kernels()
     if left.shape[1] == right.shape[1]:
         values = product(left, right, None)
     else:  # the kernel does not broadcast, and shared data is not copied for every sample
-        values = sums(left * right)  # the order of the kernel, so with its bits
+        values = sums(left, right)  # the order of the kernel, so with its bits
     if over == "all":
         return xp.sum(values, dtype=values.dtype)
     return values[0] if plain else wrap(values, set_of(a, b))

@@ -34,6 +34,8 @@ def morris(
     on_failure: str | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
+    retry_failed: bool = False,
+    sample_seconds: float | None = None,
     progress: bool = True,
     executor: Any = None,
     level: float = 0.95,
@@ -58,7 +60,7 @@ def morris(
         Default: a new one, which is the attribute `seed` of the result.
     sampler : {"monte_carlo", "sobol", "halton"} or Sampler
         Sampler of the rows.
-    ensemble_size, backend, on_failure, store, resume, progress, executor, level, outputs
+    ensemble_size, backend, on_failure, store, resume, retry_failed, sample_seconds, progress, executor, level, outputs
         As in `sobol_indices`.
 
     Returns
@@ -120,6 +122,6 @@ def morris(
     effects: MorrisEffects = run_rows(
         model, inputs, integer(n, function, "n", minimum=2), rows, analysis, function=function, seed=seed,
         ensemble_size=ensemble_size, backend=backend, on_failure=on_failure, store=store, resume=resume,
-        progress=progress, executor=executor, outputs=outputs,
+        retry_failed=retry_failed, sample_seconds=sample_seconds, progress=progress, executor=executor, outputs=outputs,
     )  # fmt: skip
     return effects

@@ -14,6 +14,7 @@ from ensemble.krylov import direct
 from ensemble.linalg import CrsMatrix
 from ensemble.uq import MonteCarlo, OutputError, SampleError, Sobol
 from ensemble.uq.study import ensemble_size as tuning
+from tests.uq.store.trees import tree
 from tests.uq.study.models import INPUTS, beam, failing_above, interrupted_beam, plain_beam, same_bits
 
 
@@ -264,23 +265,12 @@ def test_a_stored_study_goes_on_with_another_ensemble_size(tmp_path, third_call_
     assert not sizes and same_bits(again, run(keep=keep))
 
 
-def contents(folder):
-    """All files below `folder`, but for those in which the model is named."""
-    found = {}
-    for place, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(place, name)
-            with open(path, "rb") as file:
-                found[os.path.relpath(path, folder)] = file.read()
-    return found
-
-
 def test_equal_studies_have_equal_files(tmp_path, third_call_is_last):
     with pytest.raises(KeyboardInterrupt):
         run(interrupted_beam, store=tmp_path / "a")
     run(interrupted_beam, store=tmp_path / "a", resume=True, ensemble_size=7)
     run(interrupted_beam, store=tmp_path / "b", ensemble_size=256)
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert tree(tmp_path / "a") == tree(tmp_path / "b")
 
 
 def test_a_stored_study_is_extended(tmp_path):
