@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.command_line import exit_status
+from tests.uq.store.trees import tree
 
 MODEL = """
 import os
@@ -186,15 +187,10 @@ def test_an_array_of_jobs_writes_the_store_of_one_job(folder, capsys, n_jobs):
         _, err = job.communicate(timeout=300)
         assert (job.returncode in (0, 1), err) == (True, b"")
     ensemble(capsys, "run", "model.py:tip", "-n", 64, "--store", "calm.zarr", "--quiet", "--ensemble-size", 64)
-    assert files_of(folder / "run.zarr") == files_of(folder / "calm.zarr")
+    assert tree(folder / "run.zarr") == tree(folder / "calm.zarr")
     (folder / "licence").touch()
     status, out, _ = ensemble(capsys, "resume", "--failed", "run.zarr", "--quiet")  # its origin was signed by one job
     assert status == 0 and "succeeded when run again" in out
-
-
-def files_of(store):
-    """Every file of a store with its bytes."""
-    return {str(p.relative_to(store)): p.read_bytes() for p in sorted(store.rglob("*")) if p.is_file()}
 
 
 def test_parts_are_listed_by_status(folder, capsys):

@@ -239,3 +239,15 @@ def test_code_of_the_page_on_gpus_runs_on_numpy_too():
 def test_code_of_the_page_on_gpus_runs():
     prototype("cupy")
     check_gpu_page(python_of(FOLDER / "gpu.md"))
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_of_pages_have_at_most_120_characters(path):
+    """Tables, code, formulas and pictures may be longer."""
+    in_code, long = False, []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        in_code ^= line.startswith("```")
+        free = in_code or line.startswith(("|", "    ", "!["))
+        if len(line) > 120 and not free:
+            long.append(number)
+    assert long == []

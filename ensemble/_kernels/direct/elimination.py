@@ -191,7 +191,9 @@ def count_multiply_adds(lower_columns, upper_starts, symmetric):
     return total
 
 
-def reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, full_upper):
+def reached(
+    indptr: Any, indices: Any, full_lower_starts: Any, full_lower: Any, full_upper_starts: Any, full_upper: Any
+) -> tuple[Any, Any]:
     """Which entries of a symmetric filled graph the elimination of an unsymmetric one inside of it reaches.
 
     Returns one mark for each entry left, and one for each entry right of the diagonal.

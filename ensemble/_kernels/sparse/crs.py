@@ -11,6 +11,8 @@ That is the only broadcasting these kernels do. The last argument, `out`, is a b
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
@@ -103,7 +105,7 @@ def row_product(indptr, indices, values, x, i, n_samples, first, shared, prefetc
     return total
 
 
-def far_columns(indptr, indices, distance=1):
+def far_columns(indptr: Any, indices: Any, distance: int = 1) -> bool:
     """Whether one entry in eight of some rows is far from all columns of the row `distance` rows before."""
     return bool(_far_columns(indptr, indices, distance))
 
