@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._check import message, one_of
 from ensemble.uq.sensitivity.row_sums import Estimate, RowSums
+from ensemble.uq.sensitivity.sobol_sums import PairSums
 from ensemble.uq.store.axes import default_names
 from ensemble.uq.study.dataset import axes_of
 from ensemble.uq.study.declared import Outputs
@@ -250,6 +251,14 @@ class SensitivityIndices:
         return f"{value[i]:.4f}" + ("" if np.isnan(half_width) else f" +- {half_width:.4f}")
 
 
+def _square(rows: np.ndarray, places: list[tuple[int, int]], shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers of pairs ``(n_pairs, n_outputs)`` as a symmetric table ``(n_inputs, *shape)`` of inputs by inputs."""
+    table = np.full((shape[0], shape[0], rows.shape[1]), np.nan)
+    for row, (i, j) in zip(rows, places, strict=True):
+        table[i, j] = table[j, i] = row
+    return table.reshape(shape[0], *shape)
+
+
 def _constant_note(name: str, value: np.ndarray) -> list[str]:
     constant = int(np.sum(np.isnan(value[0])))
     if constant == 0:
@@ -270,6 +279,52 @@ class SobolIndices(SensitivityIndices):
 
     __doc__ += (SensitivityIndices.__doc__ or "").partition("----------\n")[2]
     kinds = ("first", "total")
+
+    def __init__(
+        self,
+        inputs: tuple[str, ...],
+        shapes: Mapping[str, tuple[int, ...]],
+        sums: Mapping[str, RowSums],
+        **options: Any,
+    ) -> None:
+        super().__init__(inputs, shapes, sums, **options)
+        self._pairs: dict[str, dict[str, np.ndarray]] = {}
+        for name, shape in shapes.items():
+            one = sums[name]
+            if isinstance(one, PairSums):
+                found = one.pairs(self.level)
+                rows = {"value": found.value, "half_width": found.half_width, "low": found.bounds[0]}
+                rows["high"] = found.bounds[1]
+                self._pairs[name] = {key: _square(row, one.places, (len(inputs), *shape)) for key, row in rows.items()}
+
+    @property
+    def second(self) -> dict[str, np.ndarray]:
+        """The parts of the variance that pairs of inputs explain beyond each alone, by output name.
+
+        Shape (n_inputs, n_inputs, \\*shape), dimensionless, symmetric; NaN on the diagonal and for constant outputs.
+
+        Raises
+        ------
+        AttributeError
+            If `sobol_indices` was called without ``pairs=True``.
+        """
+        if not self._pairs:
+            raise AttributeError("SobolIndices: second is made by sobol_indices(..., pairs=True).")
+        return {name: pair["value"] for name, pair in self._pairs.items()}
+
+    def interval(self, name: str, kind: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        if kind != "second" or not self._pairs:
+            return super().interval(name, kind)
+        self._checked(name, None, "interval")
+        value = self.second[name]
+        half_width = self._pairs[name]["half_width"]
+        return value - half_width, value + half_width
+
+    def bounds(self, name: str, kind: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        if kind != "second" or not self._pairs:
+            return super().bounds(name, kind)
+        self._checked(name, None, "bounds")
+        return self._pairs[name]["low"], self._pairs[name]["high"]
 
     @property
     def first(self) -> dict[str, np.ndarray]:

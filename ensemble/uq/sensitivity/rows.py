@@ -69,15 +69,18 @@ class Rows(Sampler):
 
 
 class PickFreezeRows(Rows):
-    """Rows ``A, B, AB_1, ..., AB_D``: two points of the cube, and A with the columns of input i taken from B."""
+    """Rows ``A, B, AB_1, ..., AB_D``: two points of the cube, and A with the columns of input i taken from B.
+
+    With `pairs`, ``BA_1, ..., BA_D`` follow: B with the columns of input i taken from A.
+    """
 
     name = "pick_freeze"
 
-    def __init__(self, sampler: Any, germs: list[slice], n_germs: int, function: str) -> None:
+    def __init__(self, sampler: Any, germs: list[slice], n_germs: int, function: str, pairs: bool = False) -> None:
         super().__init__(sampler, 2 * n_germs, function)
         self.germs = germs
         self.n_germs = n_germs
-        self.n_parts = len(germs) + 2
+        self.n_parts = (1 + pairs) * len(germs) + 2
 
     def _parts(self, points: np.ndarray, place: np.ndarray, parts: np.ndarray) -> np.ndarray:
         n = self.n_germs
@@ -86,6 +89,7 @@ class PickFreezeRows(Rows):
         swapped[1] = True
         for i, columns in enumerate(self.germs):
             swapped[2 + i, columns] = True
+        swapped[2 + len(self.germs) :] = ~swapped[2 : self.n_parts - len(self.germs)]
         return np.where(swapped[parts], points[place, n:], result)
 
 

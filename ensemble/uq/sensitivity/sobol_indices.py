@@ -6,12 +6,14 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any, Literal
 
+import numpy as np
+
 from ensemble._check import integer, kind_of, message, require
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import SobolIndices
 from ensemble.uq.sensitivity.row_plan import run_rows
 from ensemble.uq.sensitivity.rows import PickFreezeRows
-from ensemble.uq.sensitivity.sobol_sums import SobolSums
+from ensemble.uq.sensitivity.sobol_sums import PairSums, SobolSums
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
 
@@ -45,6 +47,7 @@ def sobol_indices(
     executor: Any = None,
     level: float = 0.95,
     outputs: Outputs | None = None,
+    pairs: bool = False,
 ) -> SobolIndices:
     """First and total Sobol' indices of every output, with confidence intervals, for scalars and fields alike.
 
@@ -70,6 +73,9 @@ def sobol_indices(
         Probability of the intervals.
     outputs : Outputs, optional
         As in `propagate`: coordinates of the axes of outputs for datasets and pictures.
+    pairs : bool
+        Indices of pairs of inputs as well, ``.second[name]``, shape (D, D, \\*shape): the model runs on
+        ``n * (2 D + 2)`` samples.
 
     Returns
     -------
@@ -87,7 +93,8 @@ def sobol_indices(
     Notes
     -----
     First indices: Saltelli et al. (2010) [1]_, Table 2 (b), with values shifted to about zero mean; total indices:
-    Jansen, ibid. (f). They had the smallest errors of those that were compared (benchmarks/EXPERIMENTS.md).
+    Jansen, ibid. (f). They had the smallest errors of those that were compared (benchmarks/EXPERIMENTS.md). Pairs:
+    Saltelli (2002) [2]_, Theorem 2.
 
     Each replicate gives numerator and variance; the interval is Student's of their residuals from the common ratio.
 
@@ -98,6 +105,7 @@ def sobol_indices(
     ----------
     .. [1] Saltelli, Annoni, Azzini, Campolongo, Ratto, Tarantola (2010), Computer Physics Communications 181(2),
        259-270.
+    .. [2] Saltelli (2002), Computer Physics Communications 145(2), 280-297.
 
     Examples
     --------
@@ -110,13 +118,15 @@ def sobol_indices(
     """
     function = "sobol_indices"
     germs = random_inputs(inputs, function)
-    pairs = inputs.copula.between
-    seen = f"{len(pairs)} correlated pair{'s' if len(pairs) > 1 else ''}"
+    dependent = inputs.copula.between
+    seen = f"{len(dependent)} correlated pair{'s' if len(dependent) > 1 else ''}"
     advice = "Sobol' indices do not add up for dependent inputs; en.uq.shapley_effects does."
-    require(not pairs, function, "inputs", "be independent", seen, advice)
-    rows = PickFreezeRows(sampler, list(germs.values()), inputs.n_germs, function)
+    require(not dependent, function, "inputs", "be independent", seen, advice)
+    if not isinstance(pairs, bool | np.bool_):
+        raise TypeError(message(function, "pairs", "be True or False", kind_of(pairs)))
+    rows = PickFreezeRows(sampler, list(germs.values()), inputs.n_germs, function, bool(pairs))
     analysis = {
-        "make_sums": lambda rows, _: SobolSums(len(germs), rows.n_replicates),
+        "make_sums": lambda rows, _: (PairSums if pairs else SobolSums)(len(germs), rows.n_replicates),
         "kind": SobolIndices,
         "names": tuple(germs),
         "level": check_level(level, function),

@@ -16,7 +16,7 @@ from ensemble.uq.sensitivity.indices import ShapleyEffects, SobolIndices
 from ensemble.uq.sensitivity.row_plan import RowStream
 from ensemble.uq.sensitivity.rows import PermutedRows
 from ensemble.uq.sensitivity.shapley import sums_of_rows
-from ensemble.uq.sensitivity.sobol_sums import SobolSums
+from ensemble.uq.sensitivity.sobol_sums import PairSums, SobolSums
 from ensemble.uq.store.anywhere import open_store
 from ensemble.uq.store.axes import AXES
 from ensemble.uq.study.declared import Outputs
@@ -70,10 +70,12 @@ def open_indices(
     names = tuple(name for name, one in described.items() if one.get("kind") != "constant")
     kind = manifest.get("sampler", {}).get("name")
     n_replicates = study.sampler.n_replicates
-    if kind == "pick_freeze" and manifest["sampler"].get("parts") == len(names) + 2:
-        make: Any = lambda: SobolSums(len(names), n_replicates)
+    parts = manifest.get("sampler", {}).get("parts")
+    if kind == "pick_freeze" and parts in (len(names) + 2, 2 * len(names) + 2):
+        sums_of = SobolSums if parts == len(names) + 2 else PairSums
+        make: Any = lambda: sums_of(len(names), n_replicates)
         result: type[SobolIndices] | type[ShapleyEffects] = SobolIndices
-    elif kind == "permuted" and manifest["sampler"].get("parts") == len(names) + 1:
+    elif kind == "permuted" and parts == len(names) + 1:
         rows = permuted_rows(study, study.require_inputs(inputs, FUNCTION))
         make, result = lambda: sums_of_rows(rows, study.seed, len(names)), ShapleyEffects
     else:
