@@ -21,6 +21,7 @@ from ensemble.krylov import WarmStart
 from ensemble.linalg import CrsMatrix, Factorization, triangular_factors
 from tests.interrupt_cases import CASES, Job, begun, leaves, linear, quiet, same
 from tests.interrupts_hunt import hunt, until_heard
+from tests.uq.store.trees import tree
 
 LIBRARY = str(Path(en.__file__).parent)
 
@@ -288,12 +289,11 @@ COMMANDS = {
 
 
 def files_of(path):
-    """The bytes of a file, or of all files of a folder, but for the one that names the folder of the model."""
+    """The bytes of a file, or of all files of a folder, but for the times of its runs and the name of its folder."""
     if path.is_file():
         with np.load(path) as found:
             return leaves({name: found[name] for name in found.files})
-    found = sorted(p for p in path.rglob("*") if p.is_file() and p.name != "command.json")
-    return leaves([(str(p.relative_to(path)), p.read_bytes()) for p in found])
+    return leaves([(name, found) for name, found in tree(path).items() if Path(name).name != "command.json"])
 
 
 @pytest.mark.slow
