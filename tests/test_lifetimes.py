@@ -90,7 +90,10 @@ def left_by(call, count_arrays=True):
 @pytest.mark.parametrize("name", CASES)
 def test_a_call_leaves_nothing_behind_when_its_result_is_dropped(name):
     quiet(CASES[name])  # compiling does
-    assert left_by(CASES[name], name not in OF_OTHERS) == ([], {})
+    found = left_by(CASES[name], name not in OF_OTHERS)
+    if found != ([], {}):  # kept by a cache, once: what a call leaves, every call leaves
+        found = left_by(CASES[name], name not in OF_OTHERS)
+    assert found == ([], {})
 
 
 def test_a_study_in_a_store_leaves_nothing_behind(tmp_path):
