@@ -281,7 +281,7 @@ class SeriesState(_Compiled):
             refuse(y, self.shape)
 
     def _fit(self, y: Ensemble) -> None:
-        """Make room for the samples of `y`, and know their set."""
+        """Allocate the states of the samples of `y`, and keep their sample set."""
         n = self.n_samples
         if n is None or (n == 1 and y.n_samples > 1):
             wider = SeriesState(self.series, y.n_samples)

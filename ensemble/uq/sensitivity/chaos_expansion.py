@@ -110,9 +110,7 @@ class ChaosExpansion:
         ----------
         .. [1] Sudret (2008), Reliability Engineering and System Safety 93(7), 964-979, eq. 39.
         """
-        groups = self._groups()
-        alone = groups & (np.sum(groups, axis=0) == 1)
-        return {name: self._shares(name, alone) for name in self.outputs}
+        return {name: self._of_kind(name, "first") for name in self.outputs}
 
     @property
     def total(self) -> dict[str, np.ndarray]:
@@ -123,8 +121,7 @@ class ChaosExpansion:
         ValueError
             If different inputs are correlated; components of one may be.
         """
-        groups = self._groups()
-        return {name: self._shares(name, groups) for name in self.outputs}
+        return {name: self._of_kind(name, "total") for name in self.outputs}
 
     @property
     def second(self) -> dict[str, np.ndarray]:
@@ -181,6 +178,7 @@ class ChaosExpansion:
         return share
 
     def _of_kind(self, name: str, kind: str) -> np.ndarray:
+        """A mean, a deviation, or first or total indices of an output."""
         if kind in ("mean", "std"):
             value: np.ndarray = getattr(self, kind)(name)
             return value

@@ -33,7 +33,7 @@ class GivenDataIndices(SensitivityIndices):
     Attributes
     ----------
     first, delta, pawn, hsic : dict of str to ndarray
-        By output name, shape (n_inputs, \\*shape), dimensionless; those that were asked for.
+        By output name, shape (n_inputs, \\*shape), dimensionless; the kinds among the `methods` of the call.
     n_rows, n_used : int
         Samples that were given; those with finite outputs.
     """
@@ -86,7 +86,7 @@ class GivenDataIndices(SensitivityIndices):
         name : str
             Name of the output.
         kind : str, optional
-            One of the methods that were asked for. Default: the first one.
+            One of the `methods` of the call. Default: the first one.
 
         Returns
         -------

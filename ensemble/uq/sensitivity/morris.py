@@ -14,7 +14,7 @@ from ensemble.uq.sensitivity.indices import MorrisEffects
 from ensemble.uq.sensitivity.morris_sums import MorrisSums
 from ensemble.uq.sensitivity.row_plan import run_rows
 from ensemble.uq.sensitivity.rows import MorrisRows
-from ensemble.uq.sensitivity.sobol_indices import random_inputs
+from ensemble.uq.sensitivity.sobol_indices import random_inputs, require_independent
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
 
@@ -99,9 +99,7 @@ def morris(
     """
     function = "morris"
     germs = random_inputs(inputs, function)
-    pairs = inputs.copula.between
-    seen = f"{len(pairs)} correlated pair{'s' if len(pairs) > 1 else ''}"
-    require(not pairs, function, "inputs", "be independent", seen, "en.uq.shapley_effects takes dependent ones.")
+    require_independent(inputs, function, "en.uq.shapley_effects takes dependent ones.")
     n_levels = integer(n_levels, function, "n_levels", minimum=2)
     require(n_levels % 2 == 0, function, "n_levels", "be even", n_levels)
     rows = MorrisRows(sampler, list(germs.values()), inputs.n_germs, n_levels, function)

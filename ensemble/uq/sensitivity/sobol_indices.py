@@ -17,7 +17,7 @@ from ensemble.uq.sensitivity.sobol_sums import PairSums, SobolSums
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
 
-__all__ = ["random_inputs", "sobol_indices"]
+__all__ = ["random_inputs", "require_independent", "sobol_indices"]
 
 
 def random_inputs(inputs: Any, function: str) -> dict[str, slice]:
@@ -27,6 +27,13 @@ def random_inputs(inputs: Any, function: str) -> dict[str, slice]:
     found = {name: part for name, part in inputs.germs.items() if part.stop > part.start}
     require(bool(found), function, "inputs", "have one that is not constant", repr(inputs))
     return found
+
+
+def require_independent(inputs: Inputs, function: str, advice: str) -> None:
+    """Raise ValueError where different inputs are correlated."""
+    pairs = inputs.copula.between
+    seen = f"{len(pairs)} correlated pair{'s' if len(pairs) > 1 else ''}"
+    require(not pairs, function, "inputs", "be independent", seen, advice)
 
 
 def sobol_indices(
@@ -118,10 +125,9 @@ def sobol_indices(
     """
     function = "sobol_indices"
     germs = random_inputs(inputs, function)
-    dependent = inputs.copula.between
-    seen = f"{len(dependent)} correlated pair{'s' if len(dependent) > 1 else ''}"
-    advice = "Sobol' indices do not add up for dependent inputs; en.uq.shapley_effects does."
-    require(not dependent, function, "inputs", "be independent", seen, advice)
+    require_independent(
+        inputs, function, "Sobol' indices do not add up for dependent inputs; en.uq.shapley_effects does."
+    )
     if not isinstance(pairs, bool | np.bool_):
         raise TypeError(message(function, "pairs", "be True or False", kind_of(pairs)))
     rows = PickFreezeRows(sampler, list(germs.values()), inputs.n_germs, function, bool(pairs))
