@@ -39,10 +39,13 @@ def cases():
     yield sp.csr_array((0, 5)), sp.csr_array((5, 0))
 
 
-@pytest.mark.parametrize("by_threes", [None, False, True])
-def test_graphs_of_products_are_those_of_scipy(monkeypatch, by_threes):
-    if by_threes is not None:  # how rows are united changes no graph
+@pytest.mark.parametrize(
+    ("by_threes", "scratch"), [(None, None), (False, 0), (True, 0), (False, 40_000), (True, 40_000)]
+)
+def test_graphs_of_products_are_those_of_scipy(monkeypatch, by_threes, scratch):
+    if by_threes is not None:  # how rows are united and where columns are written changes no graph
         monkeypatch.setattr(product_graphs, "_has_threes", lambda *_: by_threes)
+        monkeypatch.setattr(product_graphs, "SCRATCH", scratch)  # none: columns are counted first
     for A, B in cases():
         found = product_graphs.product_graph(*pattern(A), *pattern(B), B.shape[1])
         for got, want in zip(found, pattern(A @ B), strict=True):

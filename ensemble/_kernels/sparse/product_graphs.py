@@ -26,6 +26,9 @@ WORDS_PER_ROW = 32
 ENTRIES_PER_UNION = 8
 """Entries of A for each row of B from which on three rows of B are united once for all rows of A."""
 
+SCRATCH = 1 << 23
+"""Columns of the memory into which graphs of products are made piece by piece."""
+
 SAMPLED = 1 << 16
 """Entries of A, the first ones, that tell whether columns stand in threes: it changes no graph."""
 
@@ -167,8 +170,10 @@ def _bits_of_row(indptr_a, indices_a, i, starts, words, masks, n_rows, by_threes
     count, k, end = U(0), U(indptr_a[i]), U(indptr_a[i + U(1)])
     while k < end:
         item, step = U(indices_a[k]), U(1)
-        if by_threes and k + U(2) < end and indices_a[k + U(1)] == item + U(1) and indices_a[k + U(2)] == item + U(2):
-            item, step = item + U(n_rows), U(3)
+        if by_threes and k + U(2) < end:
+            one, two = U(indices_a[k + U(1)]), U(indices_a[k + U(2)])
+            if one == item + U(1) and two == item + U(2):
+                item, step = item + U(n_rows), U(3)
         k += step
         for m in range(U(starts[item]), U(starts[item + U(1)])):
             count = _set_bits(U(words[m]), masks[m], bits, met, count)
@@ -202,14 +207,17 @@ def _count_product(indptr_a, indices_a, unions, rows, length):
 
 
 @compiled
-def _fill_product(indptr_a, indices_a, unions, rows, indptr, indices):
+def _fill_product(indptr_a, indices_a, unions, rows, first_chunk, places, length, indices):
+    """Write the columns of some chunks of rows, those of each from its place in `indices` on, and their numbers."""
     n_rows = indptr_a.size - 1
-    for chunk in prange((n_rows + rows - 1) // rows):
+    for c in prange(places.size):
         starts, words, masks, n_items, by_threes, n_words = unions
         bits, met = new(n_words, np.uint64), new(n_words + 1, np.int64)
-        for c in range(n_words):
-            bits[c] = U(0)
-        for i in range(U(chunk * rows), U(min((chunk + 1) * rows, n_rows))):
+        for word in range(n_words):
+            bits[word] = U(0)
+        place = U(places[c])
+        begin = (first_chunk + c) * rows
+        for i in range(U(begin), U(min(begin + rows, n_rows))):
             count = _bits_of_row(indptr_a, indices_a, i, starts, words, masks, n_items, by_threes, bits, met)
             for n in range(1, np.int64(count)):  # insertion sort: a row meets few words
                 this, m = met[n], n - 1
@@ -217,33 +225,64 @@ def _fill_product(indptr_a, indices_a, unions, rows, indptr, indices):
                     met[m + 1] = met[m]
                     m -= 1
                 met[m + 1] = this
-            place = U(indptr[i])
+            before = place
             for each in range(count):
-                word = U(met[each])
-                left = bits[word]
-                bits[word] = U(0)
+                here = U(met[each])
+                left = bits[here]
+                bits[here] = U(0)
                 while left != U(0):
                     rest = left & (left - U(1))
-                    indices[place] = (word << U(6)) + _ones((left ^ rest) - U(1))
+                    indices[place] = (here << U(6)) + _ones((left ^ rest) - U(1))
                     left = rest
                     place += U(1)
+            length[i] = place - before
 
 
 def product_graph(indptr_a, indices_a, indptr_b, indices_b, n_columns) -> tuple[Any, Any]:
     """The graph (indptr, indices) of a product A B, columns ascending in each row."""
     unions = _unions(indptr_b, indices_b, n_columns, _has_threes(indices_a, indptr_b.size - 1))
-    rows = max(ROW_CHUNK, unions.n_words // WORDS_PER_ROW)  # that share the bits of all columns
+    rows = max(ROW_CHUNK, unions.n_words // WORDS_PER_ROW)  # of a chunk, which share the bits of all columns
     given = indptr_a, indices_a, tuple(unions), rows
+    edges = np.append(np.arange(0, indptr_a.size - 1, rows), indptr_a.size - 1)
+    longest = int(np.diff(indptr_b).max(initial=0))
+    most = np.minimum(np.diff(indptr_a[edges].astype(np.int64)) * longest, np.diff(edges) * n_columns)
     work = PAIR_WORK * indices_a.size * (indices_b.size // max(indptr_b.size - 1, 1) + 1)
-    length = np.empty(indptr_a.size - 1, np.int64)
-    heard(lambda: _count_product(*given, length), work)
+    way = _counted if most.max(initial=0) > SCRATCH else _in_pieces
+    length, indices = heard(lambda: way(given, edges, most, indices_b.dtype), work)
     indptr = np.zeros(indptr_a.size, np.int64)
     np.cumsum(length, out=indptr[1:])
-    if indptr[-1] < 2**31:
-        indptr = indptr.astype(np.int32)
-    indices = np.empty(int(indptr[-1]), indices_b.dtype)
-    heard(lambda: _fill_product(*given, indptr, indices), work)
-    return indptr, indices
+    return indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr, indices
+
+
+def _counted(given: Any, edges: np.ndarray, most: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of columns and columns, in two passes."""
+    length = np.empty(edges[-1], np.int64)
+    _count_product(*given, length)
+    places = np.concatenate([[0], np.cumsum(length)])[edges]
+    indices = np.empty(int(places[-1]), dtype)
+    _fill_product(*given, 0, places[:-1].copy(), length, indices)
+    return length, indices
+
+
+def _in_pieces(given: Any, edges: np.ndarray, most: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The same in one pass: chunks of rows, `most` columns in each, go to scratch memory, of which few pages are used.
+
+    Counting first takes nearly as long as finding the columns.
+    """
+    length, pieces = np.empty(edges[-1], np.int64), [np.empty(0, dtype)]
+    scratch = np.empty(min(int(most.sum()), SCRATCH), dtype)
+    places = np.concatenate([[0], np.cumsum(most)])
+    first = 0
+    while first < most.size:
+        last = int(np.searchsorted(places, places[first] + SCRATCH, side="right")) - 1
+        begins = places[first:last] - places[first]
+        _fill_product(*given, first, begins, length, scratch)
+        found = np.add.reduceat(length[edges[first] : edges[last]], edges[first:last] - edges[first])
+        pieces.append(
+            np.concatenate([scratch[a : a + n] for a, n in zip(begins.tolist(), found.tolist(), strict=True)])
+        )
+        first = last
+    return length, np.concatenate(pieces)
 
 
 def _has_threes(indices: Any, n_rows: int) -> bool:
