@@ -187,6 +187,10 @@ class RankPlan:
         """T on this rank's rows and behind them the ghosts, its columns numbered by their places in `used`."""
         n, k = A.rows.n_local, int(np.diff(T.graph.indptr).max(initial=0))
         k = int(self.rows.space.largest(np.array([float(k)]))[0])
+        if not (A.halo.receives or A.halo.sends):
+            self.used, self.graph_t = self.coarse_numbers, (T.graph.indptr, T.graph.indices)
+            self.tentative = T.values
+            return
         whole = np.zeros((n + A.halo.n_ghosts, 1 + k))
         whole[:n, 0] = -1.0
         taken = np.flatnonzero(np.diff(T.graph.indptr))
