@@ -111,6 +111,7 @@ def test_inverses_of_few_samples_that_are_kept_dense_have_the_bits_of_the_refere
     F = Factorization(family(rng, 70, 3, symmetric=True, density=density), kind=kind)
     graph = filled_graph(F.plan)
     assert inverse._is_nearly_dense(graph)
+    assert not inverse._is_nearly_dense(filled_graph(Factorization(family(rng, 70, 1, density=0.0), kind=kind).plan))
     values = F.values.copy()
     values[graph.diagonal[9], 1] = np.nan  # of a sample that is lost
     z = inverse.selected_inverse(values, graph, None)

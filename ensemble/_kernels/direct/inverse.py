@@ -212,8 +212,8 @@ def _selected_dense(width, symmetric):
 def _is_nearly_dense(graph: FilledGraph) -> bool:
     """Whether sums for all columns behind a row, several at once, take less time than sums for its own columns."""
     n, lengths = graph.diagonal.size, np.diff(graph.starts).astype(np.float64)
-    everywhere = np.sum(lengths * np.arange(n, 0, -1))
-    return LEAST_DENSE <= n <= MOST_DENSE and bool(everywhere <= DENSE_GAIN * np.sum(lengths**2))
+    everywhere, own = np.sum(lengths * np.arange(n, 0, -1)), np.sum(lengths**2)
+    return LEAST_DENSE <= n <= MOST_DENSE and bool(everywhere <= DENSE_GAIN * own and n * n <= DENSE_GAIN * own)
 
 
 @selected_inverse.register("numba")
