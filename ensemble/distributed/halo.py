@@ -114,7 +114,8 @@ class Halo:
             parts = [(r, buffer[a:b]) for (r, _), a, b in zip(packed, starts[:-1], starts[1:], strict=True)]
             rows = np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in packed)])
             self._buffers[key] = runs, rows, buffer, parts
-        return self._buffers[key]
+        found: tuple[list[tuple[int, int, int]], np.ndarray, np.ndarray, list[Any]] = self._buffers[key]
+        return found
 
     # --- on devices
     def _between_devices(self, whole: Array, messages: Any) -> None:
