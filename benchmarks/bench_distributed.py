@@ -53,7 +53,7 @@ def halo(options: argparse.Namespace) -> None:
     rows = [50, 200, 1000, 4000, 4291]
     found, fits = [], []
     for way, environment in (("shared memory", {}), ("TCP", TCP)):
-        budget = 60.0 * options.minutes / 2 / (len(rows) * len(samples) + 2 * len(samples) + 6)
+        budget = 60.0 * options.minutes / 2 / (2 * len(rows) * len(samples) + 2 * len(samples) + 6)
         measured = on_ranks(2, "halo", {"rows": rows, "samples": samples, "pieces": [1, 2, 4, 8, 13, 26],
                                         "budget": budget}, environment)  # fmt: skip
         found += [{"way": way, **row} for row in measured]
@@ -101,7 +101,7 @@ def goals_of(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 # --- solves
 def solve(options: argparse.Namespace) -> None:
-    """A solve by CrsMatrix, by one rank and by two, and products alone by one process and by two."""
+    """A solve without ranks, by one rank and by two, and products alone by one process and by two."""
     rows, raw = [], []
     for cells in options.cells:
         for S in options.samples:
@@ -109,7 +109,7 @@ def solve(options: argparse.Namespace) -> None:
             found = on_ranks(2, "solve", {"cells": cells, "samples": S, "rounds": options.rounds, "seconds": seconds})
             raw += [{"cells": cells, "samples": S, **row} for row in found]
             rows.append(summary(cells, S, found))
-            show("One rank over CrsMatrix, two ranks over one, two processes of products alone over one", rows)
+            show("One rank over none, two ranks over one, two processes of products alone over one", rows)
             save("distributed-solve", rows, rounds=raw, load=os.getloadavg())
 
 
@@ -128,12 +128,13 @@ def summary(cells: int, S: int, found: list[dict[str, Any]]) -> dict[str, Any]:
         "cells": cells,
         "samples": S,
         "rounds": len(found),
-        "iterations, CrsMatrix": found[0]["serial"]["iterations"],
+        "stored": found[0]["stored"]["serial"] + ", " + found[0]["stored"]["all ranks"],
+        "iterations, serial": found[0]["serial"]["iterations"],
         "iterations, ranks": found[0]["all ranks"]["iterations"],
-        "CrsMatrix, ms a sample": of(lambda r: 1e3 * total(r, "serial") / S),
+        "serial, ms a sample": of(lambda r: 1e3 * total(r, "serial") / S),
         "one rank, ms a sample": of(lambda r: 1e3 * total(r, "one rank") / S),
         "two ranks, ms a sample": of(lambda r: 1e3 * total(r, "all ranks") / S),
-        "one rank / CrsMatrix, an iteration, processor time": of(
+        "one rank / serial, an iteration, processor time": of(
             lambda r: (
                 r["one rank"]["solve cpu"]
                 / r["one rank"]["iterations"]
@@ -212,16 +213,17 @@ def peers(options: argparse.Namespace) -> None:
 def write_system(folder: Path, cells: int) -> None:
     """One sample's system for `petsc_peer`, zeros of eliminated rows taken out, in the order of two ranks."""
     from benchmarks.distributed_ranks import system
-    from ensemble.distributed import Partition, serial
+    from ensemble.apps.fem import RandomDiffusion
+    from ensemble.distributed import serial
 
-    A, b, at = system(cells, 1)
-    partition = Partition(A.shape[0], serial(), coordinates=at)
+    A, b = system(None, cells, 1)
+    partition = RandomDiffusion(cells, comm=serial()).partition
     order = partition.rows
     matrix = A.to_scipy(0).tocsr()[order][:, order]
     matrix.eliminate_zeros()
     matrix.sort_indices()
     middle = partition.domain_offsets[partition.domains // 2]
-    arrays = {"indptr": matrix.indptr, "indices": matrix.indices, "values": matrix.data, "b": b[order, 0],
+    arrays = {"indptr": matrix.indptr, "indices": matrix.indices, "values": matrix.data, "b": b.samples[order, 0],
               "offsets": np.array([0, middle, order.size])}  # fmt: skip
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,16 @@ import numpy as np
 
 from benchmarks.bench_assembly import parameters
 from benchmarks.common import median
+from ensemble._kernels.multigrid import domain_triangles
 from ensemble._kernels.sparse import crs
 from ensemble._kernels.sparse.exact_sums import ROW_LENGTH
 from ensemble.apps.fem import RandomDiffusion
-from ensemble.distributed import DistributedCrsMatrix, Partition, serial
+from ensemble.apps.fem.rank_discretization import UPPER_SAMPLES
+from ensemble.distributed import serial
 from ensemble.distributed.halo import Halo
-from ensemble.distributed.matrix import rows_of
 from ensemble.distributed.messages import all_sum, gathered, meet
+from ensemble.distributed.rank_matrix import RankMatrix
 from ensemble.krylov import cg
-from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.multigrid.cycle import Workspace, v_cycle
 from ensemble.scalar import Ensemble
@@ -67,11 +69,14 @@ def per_call(comm: Any, call: Callable[[], Any], budget: float, calls: int = 10)
 
 
 # --- messages
-def halo_of(comm: Any, rows: int, pieces: int = 1) -> Halo:
-    """An exchange of `rows` rows each way between two ranks, in `pieces` messages."""
+def halo_of(comm: Any, rows: int, pieces: int = 1, step: int = 2) -> Halo:
+    """An exchange of `rows` rows each way between two ranks, in `pieces` messages; every second row, or a run of them.
+
+    Rows of a run are sent from where they lie, others are packed.
+    """
     offsets = np.arange(comm.size + 1, dtype=np.int64) * 2 * rows
     other = 1 - comm.rank
-    halo = Halo(comm, offsets, offsets[other] + np.arange(rows, dtype=np.int64))
+    halo = Halo(comm, offsets, offsets[other] + step * np.arange(rows, dtype=np.int64))
     if pieces > 1:
         bounds = np.linspace(0, rows, pieces + 1).astype(int)
         ((_, sent),) = halo.sends
@@ -81,15 +86,18 @@ def halo_of(comm: Any, rows: int, pieces: int = 1) -> Halo:
 
 
 def halo(comm: Any, rows: list[int], samples: list[int], pieces: list[int], budget: float) -> list[dict[str, Any]]:
-    """Microseconds of exchanges, of their parts, of reductions and of all-gathers between two ranks."""
+    """Microseconds of exchanges, of their parts, of reductions and of all-gathers between two ranks.
+
+    Vectors stay as they are between exchanges: what a core has written costs as much again to be read by another.
+    """
     found = []
-    for n in rows:
-        exchange = halo_of(comm, n)
+    for (name, step), n in itertools.product({"exchange": 2, "exchange of a run": 1}.items(), rows):
+        exchange = halo_of(comm, n, step=step)
         for S in samples:
             whole = np.ones((3 * n, S))
             calls = 10 if 8 * n * S <= 65536 else 1  # a short time in which no other program may interrupt
             middle, least = per_call(comm, lambda w=whole, e=exchange: e.exchange(w), budget, calls)
-            found.append({"what": "exchange", "rows": n, "samples": S, "messages": 1,
+            found.append({"what": name, "rows": n, "samples": S, "messages": 1,
                           "us": 1e6 * middle, "least us": 1e6 * least})  # fmt: skip
     for k in pieces:
         exchange, whole = halo_of(comm, 52, k), np.ones((156, 1))
@@ -110,19 +118,15 @@ def halo(comm: Any, rows: list[int], samples: list[int], pieces: list[int], budg
 
 
 # --- solves
-def system(cells: Any, S: int) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Matrix and right-hand side of random diffusion with every entry stored, and the coordinates of its rows."""
-    problem = RandomDiffusion(cells)
-    A, b = problem.assemble(parameters(S))
-    return A, np.ascontiguousarray(b.samples), problem.mesh.points
+def system(comm: Any, cells: Any, S: int) -> tuple[Any, Ensemble]:
+    """Matrix and right-hand side of random diffusion over `comm`, without ranks for None, stored as a solve does.
 
-
-def distributed(comm: Any, A: Any, b: np.ndarray, at: np.ndarray) -> tuple[Any, Any]:
-    """Matrix and right-hand side over the ranks of `comm`, each of which has the whole."""
-    partition = Partition(A.shape[0], comm, coordinates=at)
-    indptr, indices, values, *_ = rows_of(A, partition.rows)
-    local = CrsMatrix(CrsGraph.unchecked(indptr, indices, (partition.n_local, A.shape[0])), values)
-    return DistributedCrsMatrix(partition, local), Ensemble(np.ascontiguousarray(b[partition.rows]))
+    Both sides store upper triangles from 4 samples on, over ranks those of domains.
+    """
+    problem = RandomDiffusion(cells, comm=comm)
+    upper = S >= UPPER_SAMPLES and problem.discretization.keeps_upper(S)
+    A, b = problem.assemble(parameters(S), symmetric=upper)
+    return A, Ensemble(np.ascontiguousarray(b.samples))
 
 
 def timed_solve(A: Any, b: Any) -> dict[str, float]:
@@ -138,10 +142,14 @@ def timed_solve(A: Any, b: Any) -> dict[str, float]:
 
 
 def product(A: Any, x: np.ndarray, y: np.ndarray, repeats: int) -> dict[str, float]:
-    """Seconds of one product on the rows of this process, without messages."""
+    """Seconds of one product on the rows of this process, without messages; over ranks `x` has ghost rows."""
+    call = A.apply
+    if isinstance(A, RankMatrix):
+        kernel: Any = domain_triangles.domain_spmv if A.stores_upper else crs.spmv
+        call = partial(kernel, *A.arrays)
     start, cpu = time.perf_counter(), time.process_time()
     for _ in range(repeats):
-        crs.spmv(*A.arrays, x, y)
+        call(x, y)
     return {
         "product": (time.perf_counter() - start) / repeats,
         "product cpu": (time.process_time() - cpu) / repeats,
@@ -149,29 +157,26 @@ def product(A: Any, x: np.ndarray, y: np.ndarray, repeats: int) -> dict[str, flo
 
 
 def solve(comm: Any, cells: int, samples: int, rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """Rounds of a solve by `CrsMatrix`, by one rank and by all ranks; and of products alone by one and by all.
+    """Rounds of a solve without ranks, by one rank and by all ranks; and of products alone by one and by all.
 
     The time of several ranks is the longest of them.
     """
     S, found = samples, []
-    A, b, at = system(cells, S)
     runs: dict[str, Any] = {}
     if comm.rank == 0:
-        lone, right = distributed(serial(), A, b, at)
-        runs["serial"], runs["one rank"] = (A, Ensemble(b)), (lone, right)
-    shared, own = distributed(comm, A, b, at)
-    repeats = max(1, int(2e8 / (A.nnz * S)))
+        runs = {"serial": system(None, cells, S), "one rank": system(serial(), cells, S)}
+    shared, own = system(comm, cells, S)
+    repeats = max(1, int(2e8 / (shared.nnz * S)))
     x, y = np.ones((shared.local_shape[0] + shared.halo.n_ghosts, S)), np.empty((shared.local_shape[0], S))
-    whole_x, whole_y = (np.ones((A.shape[0], S)), np.empty((A.shape[0], S))) if comm.rank == 0 else (None, None)
-    if comm.rank:
-        del A
+    stored = {name: type(matrix).__name__ for name, (matrix, _) in {**runs, "all ranks": (shared, own)}.items()}
+    whole_x, whole_y = (np.ones((shared.shape[0], S)) for _ in range(2)) if comm.rank == 0 else (None, None)
     begin = time.perf_counter()
     for k in range(rounds + 1):
-        row: dict[str, Any] = {"round": k, "load": os.getloadavg()[0]}
+        row: dict[str, Any] = {"round": k, "load": os.getloadavg()[0], "stored": stored}
         for name, (matrix, vector) in runs.items():
             row[name] = timed_solve(matrix, vector)
         if comm.rank == 0:
-            row["one product"] = product(A, whole_x, whole_y, repeats)
+            row["one product"] = product(runs["serial"][0], whole_x, whole_y, repeats)
         sleep_until_all(comm)
         meet(comm)
         both = product(shared, x, y, repeats)
@@ -193,8 +198,8 @@ def weak(comm: Any, edge: int, samples: list[int], rounds: int, seconds: float) 
     for S in samples:
         runs = {}
         if comm.rank == 0:
-            runs[1] = distributed(serial(), *system(edge, S))
-        runs[comm.size] = distributed(comm, *system((comm.size * edge, edge, edge), S))
+            runs[1] = system(serial(), edge, S)
+        runs[comm.size] = system(comm, (comm.size * edge, edge, edge), S)
         hierarchies = {ranks: smoothed_aggregation(matrix) for ranks, (matrix, _) in sorted(runs.items(), reverse=True)}
         times: dict[int, list[float]] = {ranks: [] for ranks in runs}
         steps, begin = dict.fromkeys(runs, 1), time.perf_counter()
@@ -223,7 +228,7 @@ def kernels(comm: Any, cells: list[int], samples: list[int], calls: int, seconds
     for n, S in itertools.product(cells, samples):
         if time.perf_counter() - begin > seconds:
             break
-        M, right = distributed(comm, *system(n, S))
+        M, right = system(comm, n, S)
         hierarchy = smoothed_aggregation(M)
         x = M.space.vector(right.samples)
         x[...] = 1.0

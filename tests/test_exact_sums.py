@@ -6,12 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ensemble._kernels.sparse.exact_sums import ROW_LENGTH, add_numbers, domain_sums, rounded
+from ensemble._kernels.sparse.exact_sums import ROW_LENGTH, add_domain_sums, rounded
 
 
 def digits_of(numbers):
     digits = np.zeros((numbers.shape[1], ROW_LENGTH), np.int64)
-    add_numbers(np.ascontiguousarray(numbers, np.float64).view(np.int64), digits)
+    add_domain_sums(np.ascontiguousarray(numbers, np.float64), np.arange(len(numbers) + 1), digits)
     return digits
 
 
@@ -61,8 +61,10 @@ def test_infinities_and_nan_stay_in_their_sums():
     assert rounded(digits_of(np.zeros((0, 2)))).tolist() == [0.0, 0.0]
 
 
-def test_domains_are_summed_block_by_block():
-    partials = np.array([[1.0], [1e-17], [1e-17], [3.0]])
-    sums = np.empty((3, 1))
-    domain_sums(partials, np.array([0, 3, 3, 4]), sums)
-    assert sums[:, 0].tolist() == [1.0, 0.0, 3.0]
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_domains_are_summed_block_by_block_and_then_exactly(dtype):
+    half = np.finfo(dtype).eps / 2
+    partials = np.array([[1.0], [half], [half], [-1.0], [half]], dtype)
+    digits = np.zeros((1, ROW_LENGTH), np.int64)
+    add_domain_sums(partials, np.array([0, 3, 3, 4, 5]), digits)
+    assert rounded(digits).tolist() == [float(half)]  # 1 + half + half is 1 in a domain, and 1 - 1 + half exact

@@ -18,13 +18,14 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.multigrid.aggregation import aggregate, coupled_rows
 from ensemble._kernels.sparse.crs import spmv_transpose
-from ensemble._kernels.sparse.product_graphs import entries_between, product_graph, transpose_graph
+from ensemble._kernels.sparse.graph_rows import kept_rows, spans_between, transposed_part
+from ensemble._kernels.sparse.product_graphs import entries_between, product_graph
 from ensemble._typing import Array
 from ensemble.distributed.entry_exchange import joined
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.messages import all_sum, exchanged, exchanged_arrays
 from ensemble.distributed.offsets import narrow, offsets_of, places_in
-from ensemble.distributed.rank_matrix import RankMatrix
+from ensemble.distributed.rank_matrix import RankMatrix, foreign
 from ensemble.distributed.row_fetch import RowFetch
 from ensemble.distributed.transfer import RankProlongator
 from ensemble.distributed.transpose import TransposePlan
@@ -76,12 +77,16 @@ def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarra
     """
     layout, n = A.rows, A.rows.n_local
     bounds = layout.local_domain_offsets
-    own = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
-    graph = CrsGraph.unchecked(*entries_between(A.indptr, A.indices, bounds[:-1][own], bounds[1:][own]), (n, n))
+    own = np.repeat(np.arange(bounds.size - 1, dtype=np.int32), np.diff(bounds))
     coupled = coupled_rows(A.graph_arrays, A.values)
     included = coupled.reshape(-1, block_size).any(axis=1)
-    nodes = (graph.indptr, graph.indices) if block_size == 1 else node_graph(graph, block_size)
-    member, count = aggregate(nodes[0], nodes[1], included)
+    if block_size == 1:
+        spans, indices = spans_between(A.indptr, A.numbers, bounds, layout.first), A.indices
+    else:
+        graph = CrsGraph.unchecked(*entries_between(A.indptr, A.indices, bounds[:-1][own], bounds[1:][own]), (n, n))
+        indptr, indices = node_graph(graph, block_size)
+        spans = indptr[:-1], indptr[1:]
+    member, count = aggregate(*spans, indices, included)
     domain = np.zeros(count, np.int64)
     taken = np.flatnonzero(member >= 0)
     domain[member[taken]] = own[::block_size][taken]
@@ -118,21 +123,17 @@ class Piece:
         The rows; columns are rows of `graph_p`.
     graph_p : (indptr, numbers)
         Rows of P with numbers of coarse columns.
-    own : array of int
-        The row of `graph_p` of each row of the piece.
+    own : array of int or None
+        The row of `graph_p` of each row of the piece; None for the first ones in their order.
     coarse : RowLayout
     """
 
-    def __init__(self, graph_a: Any, graph_p: Any, own: np.ndarray, coarse: RowLayout) -> None:
-        self.graph_a, self.indptr_p, self.numbers, self.own = graph_a, graph_p[0], graph_p[1], own
-        starts = offsets_of(self.indptr_p[own + 1] - self.indptr_p[own])
-        entries = np.repeat(self.indptr_p[own] - starts[:-1], np.diff(starts)) + np.arange(starts[-1])
-        columns = self.numbers[entries] - coarse.first
-        mine = (columns >= 0) & (columns < coarse.n_local)
-        if not mine.all():
-            starts, entries, columns = offsets_of(mine)[starts], entries[mine], columns[mine]
-        indptr_r, rows, places = transpose_graph(narrow(starts), columns.astype(np.int32), coarse.n_local)
-        self.restriction = indptr_r, rows, entries.astype(self.indptr_p.dtype, copy=False)[places]
+    def __init__(self, graph_a: Any, graph_p: Any, own: np.ndarray | None, coarse: RowLayout) -> None:
+        self.graph_a, self.indptr_p, self.numbers = graph_a, graph_p[0], graph_p[1]
+        self.n_rows = graph_a[0].size - 1
+        first = np.arange(self.n_rows) if own is None else own
+        own_columns, limits = (coarse.first, coarse.first + coarse.n_local), self.indptr_p
+        self.restriction = transposed_part(limits[first], limits[first + 1], self.numbers, *own_columns)
         self._tasks: dict[Any, Any] = {}
 
     def number_columns(self, columns: np.ndarray) -> None:
@@ -176,11 +177,7 @@ class RankPlan:
         self.coarse_numbers = first + np.arange(T.shape[1])
         self._tentative(A, T, first)
         indptr, indices = product_graph(A.indptr, A.indices, self.graph_t[0], self.graph_t[1], self.used.size)
-        inside = np.diff(T.graph.indptr) > 0
-        length = np.diff(indptr)
-        kept = np.zeros_like(indptr)
-        np.cumsum(np.where(inside, length, 0), out=kept[1:])
-        self.graph_p = kept, indices[np.repeat(inside, length)]
+        self.graph_p = kept_rows(indptr, indices, np.diff(T.graph.indptr) > 0)
         self.numbers = self.used[self.graph_p[1]]
         self.transpose: TransposePlan | None = None
         self.pieces: list[Piece] = []
@@ -190,6 +187,10 @@ class RankPlan:
         """T on this rank's rows and behind them the ghosts, its columns numbered by their places in `used`."""
         n, k = A.rows.n_local, int(np.diff(T.graph.indptr).max(initial=0))
         k = int(self.rows.space.largest(np.array([float(k)]))[0])
+        if not (A.halo.receives or A.halo.sends):
+            self.used, self.graph_t = self.coarse_numbers, (T.graph.indptr, T.graph.indices)
+            self.tentative = T.values
+            return
         whole = np.zeros((n + A.halo.n_ghosts, 1 + k))
         whole[:n, 0] = -1.0
         taken = np.flatnonzero(np.diff(T.graph.indptr))
@@ -246,10 +247,11 @@ class RankPlan:
         self.ghost_rows = RowFetch(layout, P.indptr, P.numbers, A.halo.ghosts)
         indptr_p = narrow(np.concatenate([P.indptr, P.indptr[-1] + self.ghost_rows.indptr[1:]]))
         numbers = np.concatenate([P.numbers, self.ghost_rows.numbers])
-        here = Piece((A.indptr, A.indices), (indptr_p, numbers), np.arange(layout.n_local), coarse)
-        owner = coarse.owner_of(P.numbers)
-        rows = np.repeat(np.arange(layout.n_local), np.diff(P.indptr))
-        wanted = [np.unique(rows[owner == r]) + layout.first if r != comm.rank else rows[:0] for r in range(comm.size)]
+        here = Piece((A.indptr, A.indices), (indptr_p, numbers), None, coarse)
+        outside = P.numbers[:0] if coarse.n_local == coarse.n else foreign(coarse, P.numbers)
+        owner = coarse.owner_of(P.numbers[outside])
+        rows = layout.first + np.searchsorted(P.indptr, outside, side="right") - 1
+        wanted = [np.unique(rows[owner == r]) for r in range(comm.size)]
         theirs = np.concatenate(exchanged(comm, wanted))
         self.pieces, self.fetches = [], []
         for part, position in ((theirs[theirs < layout.first], 0), (theirs[theirs >= layout.first], 1)):
@@ -266,7 +268,7 @@ class RankPlan:
         columns = np.union1d(self.used, np.concatenate(fetched))
         for piece in self.pieces:
             piece.number_columns(columns)
-        found = [piece.restricted_graph(columns.size) for piece in self.pieces if piece.own.size]
+        found = [piece.restricted_graph(columns.size) for piece in self.pieces if piece.n_rows]
         self.graph_c = found[0] if len(found) == 1 else united_graph(found, coarse.n_local, columns.size)
         self.columns = columns
 
@@ -278,7 +280,7 @@ class RankPlan:
         below, above = ((a.values(A.values, A.entries), p.values(P.values)) for a, p in self.fetches)
         own = A.values, joined([P.values, self.ghost_rows.values(P.values)])
         for piece, (a, p) in zip(self.pieces, (below, own, above), strict=True):
-            if piece.own.size:
+            if piece.n_rows:
                 graph_a = A.graph_arrays if a is A.values else piece.graph_a
                 galerkin.add_galerkin_values(  # type: ignore[no-untyped-call]
                     graph_a, a, piece.graph_p, p, piece.graph_ap, piece.restriction,

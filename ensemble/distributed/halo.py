@@ -14,6 +14,7 @@ from ensemble._kernels.sparse.packed_rows import packed_rows
 from ensemble._kernels.sparse.row_passes import Passes, Travelling
 from ensemble._typing import Array
 from ensemble.distributed.messages import device_messages_for, exchanged, finish
+from ensemble.distributed.offsets import offsets_of
 
 __all__ = ["Halo"]
 
@@ -51,7 +52,7 @@ class Halo:
         self.receives = [(r, int(cuts[r]), int(cuts[r + 1])) for r in range(comm.size) if cuts[r + 1] > cuts[r]]
         wanted = exchanged(comm, asked)
         self.sends = [(r, rows - self.first) for r, rows in enumerate(wanted) if rows.size]
-        self._buffers: dict[Any, list[np.ndarray]] = {}
+        self._buffers: dict[Any, Any] = {}
         self._packed: dict[Any, tuple[Array, Array]] = {}
 
     def numbers(self, columns: np.ndarray) -> np.ndarray:
@@ -68,9 +69,11 @@ class Halo:
             return []
         tail = whole[self.n_local :]
         requests = [self.comm.Irecv(tail[a:b], source=r, tag=TAG) for r, a, b in self.receives]
-        for buffer, (r, rows) in zip(self._send_buffers(whole), self.sends, strict=True):
+        runs, rows, buffer, parts = self._sending(whole)
+        requests += [self.comm.Isend(whole[a:b], dest=r, tag=TAG) for r, a, b in runs]
+        if parts:
             np.take(whole, rows, axis=0, out=buffer, mode="clip")  # the other modes copy once more
-            requests.append(self.comm.Isend(buffer, dest=r, tag=TAG))
+            requests += [self.comm.Isend(part, dest=r, tag=TAG) for r, part in parts]
         return requests
 
     def arriving(self, whole: Array, passes: Passes | None) -> AbstractContextManager[Array]:
@@ -97,11 +100,22 @@ class Halo:
             finish(*requests)
         return whole
 
-    def _send_buffers(self, whole: Array) -> list[np.ndarray]:
+    def _sending(self, whole: Array) -> tuple[list[tuple[int, int, int]], np.ndarray, np.ndarray, list[Any]]:
+        """Runs of rows that are sent where they lie, and rows that are packed first: all at once, then by neighbour.
+
+        A vector does not change while its rows travel: kernels write others.
+        """
         key = whole.shape[1:], whole.dtype
         if key not in self._buffers:
-            self._buffers[key] = [np.empty((rows.size, *whole.shape[1:]), whole.dtype) for _, rows in self.sends]
-        return self._buffers[key]
+            runs = [(r, int(rows[0]), int(rows[-1]) + 1) for r, rows in self.sends if is_run(rows)]
+            packed = [(r, rows) for r, rows in self.sends if not is_run(rows)]
+            starts = offsets_of([rows.size for _, rows in packed])
+            buffer = np.empty((int(starts[-1]), *whole.shape[1:]), whole.dtype)
+            parts = [(r, buffer[a:b]) for (r, _), a, b in zip(packed, starts[:-1], starts[1:], strict=True)]
+            rows = np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in packed)])
+            self._buffers[key] = runs, rows, buffer, parts
+        found: tuple[list[tuple[int, int, int]], np.ndarray, np.ndarray, list[Any]] = self._buffers[key]
+        return found
 
     # --- on devices
     def _between_devices(self, whole: Array, messages: Any) -> None:
@@ -126,3 +140,8 @@ class Halo:
             rows = rows.astype(np.int32 if self.n_local < 2**31 else np.int64)
             self._packed[key] = asarray_like(rows, whole), empty_like(whole, (rows.size, *whole.shape[1:]))
         return self._packed[key]
+
+
+def is_run(rows: np.ndarray) -> bool:
+    """Whether ascending rows are consecutive."""
+    return int(rows[-1]) - int(rows[0]) + 1 == rows.size

@@ -14,6 +14,7 @@ from ensemble._compile.cuda import CHUNK
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import relaxation
 from ensemble._kernels.sparse import crs
+from ensemble._kernels.sparse.graph_rows import diagonal_entries
 from ensemble._kernels.sparse.row_passes import Passes
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
@@ -32,7 +33,7 @@ from ensemble.linalg.operators import multiply
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
-__all__ = ["RankMatrix", "require_messages", "require_whole_chunks"]
+__all__ = ["RankMatrix", "foreign", "require_messages", "require_whole_chunks"]
 
 EARLY_ROWS = 4096
 """Rows that need no ghost, at least, for a pass of their own while ghosts travel: it costs a call of 10 to 20 us."""
@@ -64,9 +65,7 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
     ) -> None:  # fmt: skip
         self.rows, self.columns, self.indptr, self.numbers, self.values = rows, columns, indptr, numbers, values
         if halo is None or indices is None:
-            outside = (numbers < columns.first) | (numbers >= columns.first + columns.n_local)
-            halo = Halo(columns.comm, columns.offsets, np.unique(numbers[outside]))
-            indices = halo.numbers(numbers).astype(np.int32)
+            halo, indices = halo_of(columns, numbers)
         self.halo, self.indices, self.sample_set = halo, indices, sample_set
         columns.space.reserve(halo.n_ghosts)
         self.space = rows.space
@@ -134,10 +133,7 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
     def diagonal_places(self) -> np.ndarray:
         """The place of the diagonal entry of each of this rank's rows, -1 where none is stored."""
         if self._diagonal is None:
-            rows = np.repeat(np.arange(self.rows.n_local), np.diff(self.indptr))
-            on = np.flatnonzero(self.numbers - self.rows.first == rows)
-            self._diagonal = np.full(self.rows.n_local, -1, self.indptr.dtype)
-            self._diagonal[rows[on]] = on
+            self._diagonal = diagonal_entries(self.indptr, self.numbers, self.rows.first)
         return self._diagonal
 
     # --- known unknowns
@@ -312,6 +308,21 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
         values = plan.values(self.values)
         made = RankMatrix(self.columns, self.rows, plan.indptr, plan.numbers, values, sample_set=self.sample_set)
         return inherited(made, self)
+
+
+def halo_of(columns: RowLayout, numbers: np.ndarray) -> tuple[Halo, np.ndarray]:
+    """The exchange of those of some columns that other ranks own, and the places of all of them in its order."""
+    places = (numbers - columns.first).astype(np.int32)  # of ghosts they are written over
+    outside = numbers[:0] if columns.n_local == columns.n else foreign(columns, numbers)
+    found = numbers[outside]
+    halo = Halo(columns.comm, columns.offsets, np.unique(found))
+    places[outside] = columns.n_local + np.searchsorted(halo.ghosts, found)
+    return halo, places
+
+
+def foreign(columns: RowLayout, numbers: np.ndarray) -> np.ndarray:
+    """Which of some columns other ranks own: their places, ascending."""
+    return np.flatnonzero((numbers < columns.first) | (numbers >= columns.first + columns.n_local))
 
 
 def require_messages(comm: Any, like: Any, function: str, argument: str) -> None:

@@ -16,9 +16,8 @@ from ensemble._compile.streams import stream_number
 from ensemble._kernels.sparse.crs import spmv
 from ensemble._kernels.sparse.exact_sums import (
     ROW_LENGTH,
-    add_numbers,
+    add_domain_sums,
     domain_digits,
-    domain_sums,
     exact_totals,
     rounded,
     rounded_digits,
@@ -75,11 +74,11 @@ class RankSpace(Space):
 
     def total(self, partials: np.ndarray) -> np.ndarray:
         """The exact sum of the domains' sums over all ranks, rounded to the type of `partials`."""
-        sums = np.empty((self.first_blocks.size - 1, partials.shape[1]), partials.dtype)
-        domain_sums(partials, self.first_blocks, sums)
         digits = np.zeros((partials.shape[1], ROW_LENGTH), np.int64)
-        add_numbers(sums.astype(np.float64, copy=False).view(np.int64), digits)
+        add_domain_sums(partials, self.first_blocks, digits)
         total = rounded(all_sum(self.comm, digits))
+        if total.dtype == partials.dtype:
+            return total
         with np.errstate(over="ignore"):
             return total.astype(partials.dtype, copy=False)
 

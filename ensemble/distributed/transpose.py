@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._kernels.sparse.product_graphs import by_rows
+from ensemble._kernels.sparse.product_graphs import by_rows, transpose_graph
 from ensemble._typing import Array
 from ensemble.distributed.entry_exchange import EntryExchange
 from ensemble.distributed.layout import RowLayout
@@ -32,17 +32,17 @@ class TransposePlan:
 
     def __init__(self, rows: RowLayout, columns: RowLayout, indptr: np.ndarray, numbers: np.ndarray) -> None:
         comm = rows.comm
-        self._entries: EntryExchange | None
-        row_of_entry = np.repeat(rows.first + np.arange(rows.n_local), np.diff(indptr))
+        self._entries: EntryExchange | None = None
         if comm.size == 1:
-            self._entries = None
-            new_rows, new_columns = numbers, row_of_entry
-        else:
-            owner = columns.owner_of(numbers)
-            parts = [np.flatnonzero(owner == r) for r in range(comm.size)]
-            new_rows = np.concatenate(exchanged(comm, [numbers[k] for k in parts])) - columns.first
-            new_columns = np.concatenate(exchanged(comm, [row_of_entry[k] for k in parts]))
-            self._entries = EntryExchange(comm, parts)
+            self.indptr, new_columns, self._order = transpose_graph(indptr, numbers, columns.n)
+            self.numbers = new_columns.astype(np.int64, copy=False)
+            return
+        row_of_entry = np.repeat(rows.first + np.arange(rows.n_local), np.diff(indptr))
+        owner = columns.owner_of(numbers)
+        parts = [np.flatnonzero(owner == r) for r in range(comm.size)]
+        new_rows = np.concatenate(exchanged(comm, [numbers[k] for k in parts])) - columns.first
+        new_columns = np.concatenate(exchanged(comm, [row_of_entry[k] for k in parts]))
+        self._entries = EntryExchange(comm, parts)
         self.indptr, self._order = by_rows(new_rows, columns.n_local)  # ranks come in order, and rows of each
         self.numbers = new_columns[self._order]
 

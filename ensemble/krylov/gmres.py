@@ -144,7 +144,7 @@ class GmresIteration(KrylovIteration):
     def expand(self) -> None:
         """The next basis vector from A M v, and the next column of R."""
         v, z, w = self.scalars.arnoldi_vectors()
-        z = self.precondition(v, z)
+        z = self.precondition(v, z, np.ones(self.b.shape[1]))  # the length of a basis vector; a frozen one is zero
         if self.flexible:
             self.scalars.keep(z, self.Z)
         self.A.apply(z, w)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import asarray_like, library_and_device
 from ensemble._check import array_of, integer, message, require
+from ensemble._kernels.sparse.graph_rows import diagonal_entries
 from ensemble._kernels.sparse.product_graphs import product_graph, transpose_graph
 
 RESULTS = 4
@@ -99,11 +100,7 @@ class CrsGraph:
     @cached_property
     def diagonal_entries(self) -> np.ndarray:
         """For each row, the position of its diagonal entry, or -1 where none is stored; shape (n_rows,)."""
-        position = np.full(self.shape[0], -1, self.indptr.dtype)
-        rows = self.row_of_entry
-        on_diagonal = np.flatnonzero(rows == self.indices)
-        position[rows[on_diagonal]] = on_diagonal
-        return position
+        return diagonal_entries(self.indptr, self.indices)
 
     def same_as(self, other: CrsGraph) -> bool:
         """Whether `other` has this shape and these entries."""

@@ -29,9 +29,10 @@ def aggregates_of(A: Any, block_size: int = 1, strong: Any = None) -> tuple[np.n
     if strong is None:
         by_node = block_size == 1 or entries is not A
         graph = (A.graph.indptr, A.graph.indices) if by_node else node_graph(A.graph, block_size)
-        member, count = aggregate(graph[0], graph[1], included)
+        member, count = aggregate(graph[0][:-1], graph[0][1:], graph[1], included)
     else:
-        member, count = aggregate(strong.nodes[0], strong.nodes[1], included & (np.diff(strong.nodes[0]) > 0))
+        begins, ends = strong.nodes[0][:-1], strong.nodes[0][1:]
+        member, count = aggregate(begins, ends, strong.nodes[1], included & (ends > begins))
         if strong.nearest is not None:
             isolated = np.flatnonzero((strong.nearest >= 0) & included)
             member[isolated] = member[strong.nearest[isolated]]
@@ -53,6 +54,6 @@ def node_graph(graph: CrsGraph, block_size: int) -> tuple[np.ndarray, np.ndarray
 def compile_graph_functions() -> None:
     """Compile, or load, what each set-up calls on the host, for a thread beside other compilations."""
     graph = np.array([0, 1], np.int32), np.zeros(1, np.int32)
-    aggregate(*graph, np.ones(1, bool))
+    aggregate(graph[0][:-1], graph[0][1:], graph[1], np.ones(1, bool))
     product_graph(*graph, *graph, 1)
     transpose_graph(*graph, 1)

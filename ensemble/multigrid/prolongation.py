@@ -8,6 +8,7 @@ import numpy as np
 
 from ensemble._backend import asarray_like
 from ensemble._kernels.multigrid.galerkin import prolongator_tasks, smooth_prolongator
+from ensemble._kernels.sparse.graph_rows import kept_rows
 from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix
@@ -16,11 +17,7 @@ from ensemble.linalg import CrsGraph, CrsMatrix
 def prolongator_graph(A: CrsGraph, T: CrsGraph) -> CrsGraph:
     """The graph of A T, without the rows in which T has no entry (boundary rows)."""
     indptr, indices = product_graph(A.indptr, A.indices, T.indptr, T.indices, T.shape[1])
-    inside = np.diff(T.indptr) > 0
-    length = np.diff(indptr)
-    kept = np.zeros_like(indptr)
-    np.cumsum(np.where(inside, length, 0), out=kept[1:])
-    return CrsGraph.unchecked(kept, indices[np.repeat(inside, length)], T.shape)
+    return CrsGraph.unchecked(*kept_rows(indptr, indices, np.diff(T.indptr) > 0), T.shape)
 
 
 def smoothed_prolongator(

@@ -10,8 +10,10 @@ In a test, with the fixture `mpi` of this folder's conftest::
 
 The function stands in a module of tests; its arguments and values can be pickled. What it raises on one rank ends all
 ranks and is shown with the traceback of each rank that failed; at the time limit each rank shows where it stands.
-Ranks are started once for all calls with their number, since Python and MPI take seconds to start, and again after a
-failure; a function must leave modules as they were. With ``fresh=True`` they run one function and end.
+Ranks are started once for all calls, since Python, MPI and kernels from disk take seconds to start: three of them, or
+as many as a call asks for, and a call on fewer runs on the first ones. They start again after a failure; a function
+must leave modules as they were. With ``fresh=True`` as many ranks as asked for run one function and end. Let one
+process run what ranks run before they do: ranks compile a kernel each, where it is not on disk yet.
 The same from a shell: ``mpiexec -n 3 python -m tests.distributed.runner tests.distributed.test_runner:total``.
 """
 
@@ -46,8 +48,9 @@ START = 120.0
 GRACE = 3.0
 """Seconds beyond the limit in which the ranks show where they stand; then they are ended."""
 
-KEPT_RANKS, MOST_CALLS = 8, 500
-"""Ranks that wait for further calls, together, and their calls; MPICH has 2,048 communicators."""
+LEAST_RANKS, KEPT_RANKS, MOST_CALLS = 3, 8, 500
+"""Ranks that are started at least; that wait for further calls, together; their calls, for MPICH has 2,048
+communicators."""
 
 ENVIRONMENT = {
     **{f"{name}_NUM_THREADS": "1" for name in ("NUMBA", "OMP", "OPENBLAS", "MKL")},
@@ -90,11 +93,11 @@ class Ranks:
                 stdout=written, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
-    def call(self, name: str, arguments: tuple[Any, ...], limit: float) -> list[Any]:
-        """What the function `name` returned on each rank."""
+    def call(self, name: str, ranks: int, arguments: tuple[Any, ...], limit: float) -> list[Any]:
+        """What the function `name` returned on each of the first `ranks` ranks."""
         number, self.calls = self.calls, self.calls + 1
-        _write(self.folder / f"task-{number}", (name, arguments, limit))
-        values = [self.folder / f"value-{number}-{rank}" for rank in range(self.size)]
+        _write(self.folder / f"task-{number}", (name, ranks, arguments, limit))
+        values = [self.folder / f"value-{number}-{rank}" for rank in range(ranks)]
         started = [self.folder / f"said-{rank}" for rank in range(self.size)]
         for paths, seconds in ((started, START), (values, limit + GRACE)):
             end = time.monotonic() + seconds
@@ -126,7 +129,7 @@ class Ranks:
     def _report(self, name: str, code: int | None, values: list[Path]) -> str:
         """What a failed run has to say, the tracebacks of its ranks first."""
         ending = "did not end" if code is None else f"ended with status {code}"
-        lines = [f"{name} on {self.size} ranks {ending}"]
+        lines = [f"{name} on {len(values)} ranks {ending}"]
         for rank, value in enumerate(values):
             said = self.folder / f"said-{rank}"
             text = said.read_text(errors="replace").strip() if said.exists() else "did not start"
@@ -147,20 +150,21 @@ def run_on_ranks(
     `function` is a function of a module, or its name "module:function". After `limit` seconds all ranks are ended.
     """
     name = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
-    found = None if fresh else WAITING.pop(ranks, None)
+    size = ranks if fresh else min((size for size in WAITING if size >= ranks), default=max(ranks, LEAST_RANKS))
+    found = None if fresh else WAITING.pop(size, None)
     if found is None:
-        while WAITING and sum(WAITING) + ranks > KEPT_RANKS:
+        while WAITING and sum(WAITING) + size > KEPT_RANKS:
             _remove(next(iter(WAITING)))
-        found = Ranks(ranks)
+        found = Ranks(size)
     try:
-        values = found.call(name, arguments, limit)
+        values = found.call(name, ranks, arguments, limit)
     except BaseException:
         _discard(found)
         raise
     if fresh or found.calls == MOST_CALLS:
         _discard(found)
     else:
-        WAITING[ranks] = found
+        WAITING[size] = found
     return values
 
 
@@ -227,13 +231,16 @@ def serve(folder: Path, parent: int) -> None:
     world = MPI.COMM_WORLD
     with open(folder / f"said-{world.rank}", "w") as said:
         faulthandler.enable(said)
-        for number, name, arguments, limit in tasks(folder, parent):
+        for number, name, ranks, arguments, limit in tasks(folder, parent):
+            if world.rank >= ranks:
+                continue
             faulthandler.dump_traceback_later(limit, file=said)
             last = threading.Timer(limit + 2 * GRACE, os._exit, (1,))  # where nobody else ends this rank
             last.daemon = True
             last.start()
             try:
-                comm = world.Dup()  # not freed: the next one would receive what a function has left behind
+                comm = world.Create_group(world.group.Incl(range(ranks)))
+                # not freed: the next one would receive what a function has left behind
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")  # as for the other tests
                     value = function_of(name)(comm, *arguments)

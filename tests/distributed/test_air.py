@@ -67,7 +67,8 @@ def digests(comm, n_samples, cells=20, names=None, options=OPTIONS):
 @pytest.mark.slow
 def test_three_ranks_give_the_bits_of_one(mpi):
     arguments = 4, 16, ("coordinates",), ("default",)
-    assert mpi(digests, 3, *arguments)[0] == digests(serial(), *arguments)
+    want = digests(serial(), *arguments)
+    assert mpi(digests, 3, *arguments)[0] == want
 
 
 @pytest.mark.slow
@@ -75,7 +76,8 @@ def test_three_ranks_give_the_bits_of_one(mpi):
 def test_many_ranks_give_the_bits_of_one_with_every_option(mpi, ranks):
     """25 hierarchies of 1 and of 8 samples, each updated once."""
     for n_samples in (1, 8):
-        assert mpi(digests, ranks, n_samples, limit=600.0)[0] == digests(serial(), n_samples)
+        want = digests(serial(), n_samples)
+        assert mpi(digests, ranks, n_samples, limit=600.0)[0] == want
 
 
 def test_one_domain_has_the_bits_of_the_whole_matrix():

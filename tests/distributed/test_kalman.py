@@ -23,19 +23,21 @@ def values(a):
 def problem(name):
     """Parts of a model, observations, and options of `LinearGaussianModel`."""
     T, nx, ny, batch, prior = {
-        "long": (1500, 4, 2, (), "before"),
+        "long": (1500, 2, 1, (), "before"),
         "short": (70, 2, 3, (), "first_observation"),
-        "constant": (333, 3, 1, (), "first_observation"),
+        "constant": (333, 2, 1, (), "first_observation"),
         "batch": (150, 2, 1, (2, 2), "before"),
-        "samples": (150, 2, 2, (), "first_observation"),
-        "float32": (400, 3, 2, (), "before"),
+        "samples": (150, 2, 3, (), "first_observation"),
+        "float32": (400, 2, 1, (), "before"),
+        "four states": (1500, 4, 2, (), "before"),
+        "three states, float32": (400, 3, 2, (), "before"),
         "large": (60, 9, 2, (), "before"),
         "exact": (80, 2, 1, (), "before"),
         "singular": (80, 2, 1, (), "before"),
         "wide": (200, 2, 1, (), "before"),
         "one lost": (150, 2, 1, (3,), "before"),
     }[name]
-    dtype = np.float32 if name == "float32" else np.float64
+    dtype = np.float32 if "float32" in name else np.float64
     parts, y = random_parts(T, nx, ny, batch=batch, dtype=dtype)
     y = with_gaps(y).astype(dtype)
     if name == "constant":
@@ -102,6 +104,7 @@ def several(comm, names):
     return found
 
 
+SLOW = ("large", "wide", "four states", "three states, float32")  # states of more numbers: seconds of compilation
 FAST = ("long", "short", "constant", "batch", "samples", "float32", "exact", "singular", "one lost")
 
 
@@ -118,8 +121,9 @@ def test_results_have_the_bits_of_one_rank(mpi, of_one, ranks):
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [5, 8])
 def test_results_of_many_ranks_have_the_bits_of_one(mpi, ranks):
-    names = (*FAST, "large", "wide")
-    assert mpi(several, ranks, names, limit=300.0)[0] == several(distributed.serial(), names)
+    names = (*FAST, *SLOW)
+    want = several(distributed.serial(), names)
+    assert mpi(several, ranks, names, limit=300.0)[0] == want
 
 
 def expected(name):
@@ -127,11 +131,11 @@ def expected(name):
     return rts_smoother(LinearGaussianModel(**parts, **about), y)
 
 
-@pytest.mark.parametrize("name", [*FAST, "large", "wide"])
+@pytest.mark.parametrize("name", [*FAST, *SLOW[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW[2:])])
 def test_results_are_those_without_ranks(name):
     mean, covariance, *filtered, terms, predicted, total, _ = run(distributed.serial(), name)
     exact = expected(name)
-    tolerance = 1e-3 if name == "float32" else 1e-5 if name in ("wide", "one lost") else 1e-9
+    tolerance = 1e-3 if "float32" in name else 1e-5 if name in ("wide", "one lost") else 1e-9
     scale = np.sqrt(np.max(values(exact.covariance)[np.isfinite(values(exact.covariance))]))
     for got, other in (
         (mean, exact.mean), (covariance, exact.covariance), (filtered[0], exact.filtered.mean),

@@ -43,7 +43,8 @@ def products(comm):
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_products_have_the_same_bits_on_any_number_of_ranks(mpi, ranks):
-    assert mpi(products, ranks)[0] == products(serial())
+    want = products(serial())
+    assert mpi(products, ranks)[0] == want
 
 
 def updated(comm):

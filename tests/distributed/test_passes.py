@@ -6,9 +6,30 @@ import pytest
 from ensemble._kernels.sparse import crs
 from ensemble._kernels.sparse.row_passes import Passes, Travelling, block_lists, row_runs
 from ensemble.distributed import rank_matrix
+from ensemble.distributed.halo import Halo
 from ensemble.krylov import cg
 from ensemble.multigrid import smoothed_aggregation
 from tests.distributed.systems import box, digest, distributed_system, right_hand_side
+
+
+def exchanged_rows(comm):
+    """Whether ghosts are those of their owners: rows that lie together, rows that lie apart, and none."""
+    offsets, alike = np.array([0, 40, 90, 130]), []
+    wanted = {0: [45, 47, 52, *range(100, 120)], 1: [*range(3, 9), 128], 2: [0, 39, 89]}[comm.rank]
+    halo = Halo(comm, offsets, np.array(wanted, np.int64))
+    for dtype, trailing in ((float, (4,)), (np.float32, (1,)), (np.int64, (2,)), (np.int8, ()), (complex, (3,))):
+        for turn in range(3):  # buffers serve again, and vectors change
+            whole = np.zeros((halo.n_local + halo.n_ghosts, *trailing), dtype)
+            number = (np.arange(130) + turn).reshape(-1, *[1] * len(trailing))
+            whole[: halo.n_local] = number[halo.first : halo.first + halo.n_local]
+            halo.exchange(whole)
+            want = np.broadcast_to(number[wanted], whole[halo.n_local :].shape).astype(dtype)
+            alike.append(np.array_equal(whole[halo.n_local :], want))
+    return alike
+
+
+def test_ghosts_are_the_rows_of_their_owners(mpi):
+    assert mpi(exchanged_rows, 3) == [[True] * 15] * 3
 
 
 def products_in_two_passes(comm, cells, n_samples):

@@ -46,6 +46,17 @@ def test_values_come_in_the_order_of_ranks(mpi):
     assert mpi(total, 3, 10) == [(0, 33), (1, 33), (2, 33)]
 
 
+def size_and_number(comm):
+    return comm.size, comm.rank, os.getpid()
+
+
+def test_a_call_on_fewer_ranks_runs_on_the_first_of_those_that_wait(mpi):
+    three, two, one = (mpi(size_and_number, ranks) for ranks in (3, 2, 1))
+    assert [told[:2] for told in two] == [(2, 0), (2, 1)] and one[0][:2] == (1, 0)
+    assert [told[2] for told in three[:2]] == [told[2] for told in two]
+    assert one[0][2] == two[0][2]
+
+
 def process_number(comm):
     return os.getpid()
 
@@ -113,4 +124,4 @@ def test_a_rank_that_ends_without_an_exception_is_a_failure(mpi):
 
 def test_a_warning_on_a_rank_is_a_failure(mpi):
     with pytest.raises(RanksFailedError, match="RuntimeWarning: of a rank"):
-        mpi(warn, 1)
+        mpi(warn, 1, fresh=True)  # not with the ranks that wait: they would have to start again

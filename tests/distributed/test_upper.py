@@ -89,15 +89,9 @@ def solves(comm, n_samples):
     return found
 
 
-def everything(comm):
-    assert differences(comm, 4) == []
-    assert differences(comm, 1) == []
-    return solves(comm, 4)
-
-
 @pytest.fixture(scope="module")
 def alone():
-    return everything(serial())
+    return solves(serial(), 4)
 
 
 def test_half_of_the_entries_gives_the_bits_of_all(alone):
@@ -105,9 +99,15 @@ def test_half_of_the_entries_gives_the_bits_of_all(alone):
         assert full == half, name
 
 
+@pytest.mark.parametrize(("ranks", "n_samples"), [(1, 1), (1, 4), (2, 1), (3, 4)])
+def test_no_product_differs_with_half_of_the_entries(mpi, ranks, n_samples):
+    found = mpi(differences, ranks, n_samples) if ranks > 1 else [differences(serial(), n_samples)]
+    assert found == [[]] * ranks
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_do_not_change_the_bits_of_half_of_the_entries(mpi, alone, ranks):
-    found = mpi(everything, ranks)[0]
+    found = mpi(solves, ranks, 4)[0]
     own = {"a sample alone"}  # of the rows of one rank
     assert {name: found[name] for name in found if name not in own} == {k: alone[k] for k in alone if k not in own}
     assert found["a sample alone"][0] == found["a sample alone"][1]

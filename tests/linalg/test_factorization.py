@@ -106,6 +106,22 @@ def test_compiled_kernels_give_the_bits_of_their_references(symmetric, n_samples
 
 
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
+@pytest.mark.parametrize("density", [0.05, 1.0])
+def test_inverses_of_few_samples_that_are_kept_dense_have_the_bits_of_the_reference(kind, density, rng, monkeypatch):
+    F = Factorization(family(rng, 70, 3, symmetric=True, density=density), kind=kind)
+    graph = filled_graph(F.plan)
+    assert inverse._is_nearly_dense(graph)
+    assert not inverse._is_nearly_dense(filled_graph(Factorization(family(rng, 70, 1, density=0.0), kind=kind).plan))
+    values = F.values.copy()
+    values[graph.diagonal[9], 1] = np.nan  # of a sample that is lost
+    z = inverse.selected_inverse(values, graph, None)
+    np.testing.assert_array_equal(z, inverse.selected_inverse.reference(values, graph, None))
+    monkeypatch.setattr(inverse, "FEW", 0)
+    np.testing.assert_array_equal(z, inverse.selected_inverse(values, graph, None))
+    np.testing.assert_array_equal(z[:, :1], inverse.selected_inverse(values[:, :1].copy(), graph, None))
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
 def test_staged_and_strided_values_have_the_same_bits(kind, rng, monkeypatch):
     monkeypatch.setattr(orderings, "FLAT", -1)
     A = family(rng, 30, 37, symmetric=True)

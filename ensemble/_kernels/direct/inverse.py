@@ -13,7 +13,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile.allocation import new, new_full
-from ensemble._compile.lanes.types import load, store, zeros
+from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.numba import compiled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.tiles import tiles_by_width
@@ -25,6 +25,12 @@ WIDEST = 8
 
 PADDED = 1 << 17
 """Numbers of the inverses up to which tiles are filled with copies of the last sample: one width is compiled."""
+
+LEAST_DENSE, MOST_DENSE = 64, 1024
+"""Rows of matrices of which one sample's inverse is kept dense, twice: that of the coarsest level of a hierarchy."""
+
+DENSE_GAIN, FEW = 6.0, 4
+"""Products that the dense inverse takes in the time of one of the other way, about; samples up to which it pays."""
 
 
 class FilledGraph(NamedTuple):
@@ -152,10 +158,73 @@ def _selected(width, symmetric):
     return loop
 
 
+@per_width
+def _selected_dense(width, symmetric):
+    """As `_selected` for one sample: lanes are `width` columns of a dense inverse, kept as it is and transposed.
+
+    A row is summed for all columns behind it, also for those that it does not have: their sums are not used.
+    """
+
+    @compiled
+    def loop(factors, graph, z, pitch, n_samples, begin, n_tiles):
+        for tile in prange(n_tiles):
+            starts, columns, of_upper, of_lower, diagonal = graph
+            n, m = diagonal.size, columns.size
+            inverse, across = new_full(n * pitch, 0.0, z.dtype), new_full(n * pitch, 0.0, z.dtype)
+            right, left = new(n, z.dtype), new(n, z.dtype)
+            row, column = new(pitch, z.dtype), new(pitch, z.dtype)
+            first = begin + np.int64(tile)
+            for i in range(n - 1, -1, -1):
+                behind = (i + 1) // width * width
+                for b in range(behind, pitch, width):
+                    store(row, b, zeros(z, width))
+                    store(column, b, zeros(z, width))
+                pivot = factors[diagonal[i] * n_samples + first]
+                for t in range(starts[i], starts[i + 1]):
+                    k = np.int64(columns[t])
+                    u = factors[of_upper[t] * n_samples + first] if of_upper[t] >= 0 else 0.0
+                    lower = u * pivot
+                    if not symmetric:
+                        lower = factors[of_lower[t] * n_samples + first] if of_lower[t] >= 0 else 0.0
+                    right[k] = u
+                    left[k] = lower
+                    for b in range(behind, pitch, width):
+                        at = k * pitch + b
+                        above, below = load(inverse, at, width), load(across, at, width)
+                        store(row, b, load(row, b, width) + splat(u, z, width) * above)
+                        store(column, b, load(column, b, width) + splat(lower, z, width) * below)
+                total = 0.0
+                for t in range(starts[i], starts[i + 1]):
+                    j = np.int64(columns[t])
+                    above, below = (0.0 - row[j]) * pivot, 0.0 - column[j]
+                    inverse[i * pitch + j], across[j * pitch + i] = above, above
+                    inverse[j * pitch + i], across[i * pitch + j] = below, below
+                    z[(n + t) * n_samples + first] = above
+                    z[(n + m + t) * n_samples + first] = below
+                    total = total + right[j] * below
+                own = (1.0 - total) * pivot
+                inverse[i * pitch + i], across[i * pitch + i] = own, own
+                z[i * n_samples + first] = own
+
+    return loop
+
+
+def _is_nearly_dense(graph: FilledGraph) -> bool:
+    """Whether sums for all columns behind a row, several at once, take less time than sums for its own columns."""
+    n, lengths = graph.diagonal.size, np.diff(graph.starts).astype(np.float64)
+    everywhere, own = np.sum(lengths * np.arange(n, 0, -1)), np.sum(lengths**2)
+    return LEAST_DENSE <= n <= MOST_DENSE and bool(everywhere <= DENSE_GAIN * own and n * n <= DENSE_GAIN * own)
+
+
 @selected_inverse.register("numba")
 def _(factors: np.ndarray, graph: FilledGraph, out: Any) -> np.ndarray:
     n, n_samples = graph.diagonal.size, factors.shape[1]
     out = output(out, (n + 2 * graph.columns.size, n_samples), factors.dtype)
+    if 0 < n_samples <= FEW and factors.dtype == np.float64 and _is_nearly_dense(graph):
+        pitch = -(-n // WIDEST) * WIDEST
+        loop = _selected_dense(WIDEST, graph.symmetric)
+        loop(factors.reshape(-1), graph[1:], out.reshape(-1), pitch, n_samples, 0, n_samples)
+        return out
     widest = tiles_by_width(WIDEST, WIDEST)[0][1]
     missing = -n_samples % widest
     if n_samples and missing and out.shape[0] * (n_samples + missing) <= PADDED:

@@ -67,8 +67,12 @@ def _(graph, values):
     return to_numpy(coupled)
 
 
-def aggregate(indptr: np.ndarray, indices: np.ndarray, included: np.ndarray) -> tuple[np.ndarray, int]:
+def aggregate(
+    begins: np.ndarray, ends: np.ndarray, indices: np.ndarray, included: np.ndarray
+) -> tuple[np.ndarray, int]:
     """Aggregates of a graph, by the uncoupled scheme of Vanek, Mandel and Brezina (1996) in natural order.
+
+    Node i has the neighbours ``indices[begins[i]:ends[i]]``.
 
     1. A node none of whose neighbours is in an aggregate forms one with all of them.
     2. A node left over joins the neighbouring aggregate of phase 1 to which most of its edges lead (the lowest number
@@ -78,19 +82,19 @@ def aggregate(indptr: np.ndarray, indices: np.ndarray, included: np.ndarray) -> 
     Nodes outside `included` belong to no aggregate and are no neighbours. Returns (aggregates, number of aggregates);
     -1 marks an excluded node.
     """
-    member = np.full(indptr.size - 1, -1, np.int32)
-    return member, _aggregate(indptr, indices, included, member)
+    member = np.full(begins.size, -1, np.int32)
+    return member, _aggregate(begins, ends, indices, included, member)
 
 
 @compiled_procedure
-def _aggregate(indptr, indices, included, member):
+def _aggregate(begins, ends, indices, included, member):
     """Write the aggregates to `member`, which is filled with -1; returns their number."""
     n, n_aggregates = member.size, 0
     for i in range(n):  # phase 1
         if not included[i] or member[i] >= 0:
             continue
         free, alone = True, True
-        for k in range(indptr[i], indptr[i + 1]):
+        for k in range(begins[i], ends[i]):
             j = indices[k]
             if included[j] and j != i:
                 alone = False
@@ -99,7 +103,7 @@ def _aggregate(indptr, indices, included, member):
                     break
         if free and not alone:
             member[i] = n_aggregates
-            for k in range(indptr[i], indptr[i + 1]):
+            for k in range(begins[i], ends[i]):
                 if included[indices[k]]:
                     member[indices[k]] = n_aggregates
             n_aggregates += 1
@@ -109,14 +113,14 @@ def _aggregate(indptr, indices, included, member):
         if not included[i] or member[i] >= 0:
             continue
         best = -1
-        for k in range(indptr[i], indptr[i + 1]):
+        for k in range(begins[i], ends[i]):
             a = member[indices[k]]
             if a >= 0:
                 edges[a] += 1
                 if best < 0 or edges[a] > edges[best] or (edges[a] == edges[best] and a < best):
                     best = a
         joined[i] = best
-        for k in range(indptr[i], indptr[i + 1]):
+        for k in range(begins[i], ends[i]):
             if member[indices[k]] >= 0:
                 edges[member[indices[k]]] = 0
     for i in range(n):
@@ -126,7 +130,7 @@ def _aggregate(indptr, indices, included, member):
         if not included[i] or member[i] >= 0:
             continue
         member[i] = n_aggregates
-        for k in range(indptr[i], indptr[i + 1]):
+        for k in range(begins[i], ends[i]):
             j = indices[k]
             if included[j] and member[j] < 0:
                 member[j] = n_aggregates

@@ -10,16 +10,17 @@ and -infinity.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ensemble._compile import cuda
-from ensemble._compile.numba import compiled_serial
+from ensemble._compile.numba import compiled_serial, inner
 from ensemble._compile.registry import into, kernel
 from ensemble._typing import Array
 
-__all__ = ["ROW_LENGTH", "add_numbers", "domain_digits", "domain_sums", "exact_totals", "rounded", "rounded_digits"]
+__all__ = ["ROW_LENGTH", "add_domain_sums", "domain_digits", "exact_totals", "rounded", "rounded_digits"]
 
 CUDA = cuda.KernelModule("sparse/exact_sums", ["domain_digits", "rounded_digits", "exact_totals"])
 
@@ -32,47 +33,53 @@ MASK = (1 << DIGIT_BITS) - 1
 FRACTION = (1 << 52) - 1
 
 
-@compiled_serial
-def domain_sums(partials, starts, sums):
-    """Write the sums of rows ``starts[d]`` to ``starts[d + 1]`` of `partials`, in order, to row d of `sums`."""
-    for d in range(starts.size - 1):
-        for s in range(partials.shape[1]):
-            sums[d, s] = 0.0
-        for block in range(starts[d], starts[d + 1]):
-            for s in range(partials.shape[1]):
-                sums[d, s] += partials[block, s]
+def add_domain_sums(partials: np.ndarray, starts: np.ndarray, digits: np.ndarray) -> None:
+    """Add the sum of rows ``starts[d]`` to ``starts[d + 1]`` of `partials`, in order, to `digits`, for each d.
 
-
-@compiled_serial
-def add_numbers(bits, digits):
-    """Add numbers, given by their bits as int64, shape (n, n_columns), to `digits`, shape (n_columns, `ROW_LENGTH`).
-
-    At most 2^22 numbers may be added before `carried` is called.
+    `partials` has shape (n_blocks, n_columns), `digits` (n_columns, `ROW_LENGTH`). At most 2^22 sums may be added
+    before digits are carried.
     """
-    for i in range(bits.shape[0]):
-        for s in range(bits.shape[1]):
-            word = bits[i, s]
-            fraction = word & FRACTION
-            exponent = (word >> 52) & 2047
-            if exponent == 2047:
-                place = DIGITS if fraction != 0 else (DIGITS + 1 if word > 0 else DIGITS + 2)
-                digits[s, place] += 1
-                continue
-            if exponent > 0:
-                fraction |= 1 << 52
-                exponent -= 1
-            place, shift = exponent // DIGIT_BITS, exponent % DIGIT_BITS
-            low = (fraction & ((1 << (DIGIT_BITS - shift)) - 1)) << shift
-            rest = fraction >> (DIGIT_BITS - shift)
-            middle, high = rest & MASK, rest >> DIGIT_BITS
-            if word < 0:
-                low, middle, high = -low, -middle, -high
-            digits[s, place] += low
-            digits[s, place + 1] += middle
-            digits[s, place + 2] += high
+    wide = np.empty(partials.shape[1])
+    _add_domain_sums(partials, starts, np.empty_like(wide, partials.dtype), wide, wide.view(np.int64), digits)
 
 
 @compiled_serial
+def _add_domain_sums(partials, starts, sums, wide, bits, digits):
+    for d in range(starts.size - 1):
+        sums[:] = 0.0
+        for block in range(starts[d], starts[d + 1]):
+            for s in range(sums.size):
+                sums[s] += partials[block, s]
+        for s in range(sums.size):
+            wide[s] = sums[s]
+        for s in range(sums.size):
+            _add_number(bits[s], digits, s)
+
+
+@inner
+def _add_number(word, digits, s):
+    """Add a number, given by its bits, to the digits of sum `s`."""
+    fraction = word & FRACTION
+    exponent = (word >> 52) & 2047
+    if exponent == 2047:
+        place = DIGITS if fraction != 0 else (DIGITS + 1 if word > 0 else DIGITS + 2)
+        digits[s, place] += 1
+        return
+    if exponent > 0:
+        fraction |= 1 << 52
+        exponent -= 1
+    place, shift = exponent // DIGIT_BITS, exponent % DIGIT_BITS
+    low = (fraction & ((1 << (DIGIT_BITS - shift)) - 1)) << shift
+    rest = fraction >> (DIGIT_BITS - shift)
+    middle, high = rest & MASK, rest >> DIGIT_BITS
+    if word < 0:
+        low, middle, high = -low, -middle, -high
+    digits[s, place] += low
+    digits[s, place + 1] += middle
+    digits[s, place + 2] += high
+
+
+@inner
 def _magnitude(digits, s):
     """Carry the digits of sum `s` so that each is from 0 to `MASK`; returns whether the sum was negative."""
     carry = 0
@@ -90,39 +97,48 @@ def _magnitude(digits, s):
     return True
 
 
+@inner
+def _window(digits, s):
+    """The leading 64 bits of the magnitude of sum `s`, the last one set where lower bits are, and the power of two."""
+    top = DIGITS - 1
+    while top > 0 and digits[s, top] == 0:
+        top -= 1
+    length, value = 0, digits[s, top]
+    while value > 0:
+        value >>= 1
+        length += 1
+    if top == 0 or top * DIGIT_BITS + length <= 63:  # a whole number of the smallest unit
+        return digits[s, 0] + (digits[s, 1] << DIGIT_BITS if top > 0 else 0), -1074
+    # 62 bits: `left` bits of the digits below the top one
+    word, left, k = digits[s, top], 62 - length, top - 1
+    while left >= DIGIT_BITS and k >= 0:
+        word = (word << DIGIT_BITS) | digits[s, k]
+        left -= DIGIT_BITS
+        k -= 1
+    lost = False
+    if left > 0 and k >= 0:
+        word = (word << left) | (digits[s, k] >> (DIGIT_BITS - left))
+        lost = (digits[s, k] & ((1 << (DIGIT_BITS - left)) - 1)) != 0
+        left, k = 0, k - 1
+    while k >= 0 and not lost:
+        lost = digits[s, k] != 0
+        k -= 1
+    return word | 1 if lost else word, top * DIGIT_BITS + length - 62 - 1074 + left
+
+
 @compiled_serial
-def _windows(digits, words, exponents, signs):
-    """The leading 64 bits of each sum's magnitude, the last one set where lower bits are, and the power of two."""
-    for s in range(digits.shape[0]):
-        signs[s] = -1.0 if _magnitude(digits, s) else 1.0
-        top = DIGITS - 1
-        while top > 0 and digits[s, top] == 0:
-            top -= 1
-        length, value = 0, digits[s, top]
-        while value > 0:
-            value >>= 1
-            length += 1
-        if top == 0 or top * DIGIT_BITS + length <= 63:  # a whole number of the smallest unit
-            words[s] = digits[s, 0] + (digits[s, 1] << DIGIT_BITS if top > 0 else 0)
-            exponents[s] = -1074
-            continue
-        # 62 bits: `spare` bits of the digits below the top one
-        spare = 62 - length
-        word, left, k = digits[s, top], spare, top - 1
-        while left >= DIGIT_BITS and k >= 0:
-            word = (word << DIGIT_BITS) | digits[s, k]
-            left -= DIGIT_BITS
-            k -= 1
-        lost = False
-        if left > 0 and k >= 0:
-            word = (word << left) | (digits[s, k] >> (DIGIT_BITS - left))
-            lost = (digits[s, k] & ((1 << (DIGIT_BITS - left)) - 1)) != 0
-            left, k = 0, k - 1
-        while k >= 0 and not lost:
-            lost = digits[s, k] != 0
-            k -= 1
-        words[s] = word | 1 if lost else word
-        exponents[s] = top * DIGIT_BITS + length - 62 - 1074 + left
+def _rounded(digits, total):
+    for s in range(total.size):
+        nan, above, below = digits[s, DIGITS] > 0, digits[s, DIGITS + 1] > 0, digits[s, DIGITS + 2] > 0
+        if nan or (above and below):
+            total[s] = np.nan
+        elif above or below:
+            total[s] = np.inf if above else -np.inf
+        else:
+            negative = _magnitude(digits, s)
+            word, exponent = _window(digits, s)
+            size = math.ldexp(np.float64(word), exponent)
+            total[s] = -size if negative else size
 
 
 def rounded(digits: np.ndarray) -> np.ndarray:
@@ -130,15 +146,8 @@ def rounded(digits: np.ndarray) -> np.ndarray:
 
     The digits are changed. A sum beyond all numbers is infinite.
     """
-    n_sums = digits.shape[0]
-    words, exponents, signs = np.zeros(n_sums, np.int64), np.zeros(n_sums, np.int64), np.ones(n_sums)
-    _windows(digits, words, exponents, signs)
-    with np.errstate(all="ignore"):
-        total = signs * np.ldexp(words.astype(np.float64), exponents)
-        nan, above, below = (digits[:, DIGITS + k] > 0 for k in range(3))
-        total[above] = np.inf
-        total[below] = -np.inf
-        total[nan | (above & below)] = np.nan
+    total = np.empty(digits.shape[0])
+    _rounded(digits, total)
     return total
 
 
@@ -170,9 +179,7 @@ def domain_digits(partials: Array, starts: Array, digits: Array) -> Array:
 @domain_digits.register("numba")
 def _(partials: Array, starts: Array, digits: Array) -> Array:
     for each, own in zip(partials, digits, strict=True):
-        sums = np.empty((starts.size - 1, each.shape[1]), each.dtype)
-        domain_sums(each, starts, sums)
-        add_numbers(sums.astype(np.float64, copy=False).view(np.int64), own)
+        add_domain_sums(each, starts, own)
     return digits
 
 
