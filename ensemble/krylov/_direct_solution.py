@@ -13,7 +13,14 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.vectors import dot
-from ensemble.krylov._conditions import UNEVEN, estimated, limits_of, pivoted_condition, reciprocal_pivots
+from ensemble.krylov._conditions import (
+    UNEVEN,
+    estimated,
+    keep_their_digits,
+    limits_of,
+    pivoted_condition,
+    reciprocal_pivots,
+)
 from ensemble.krylov._norms import fetched, norms
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
@@ -304,7 +311,9 @@ class DirectSolution:
             before = entries
         small = np.abs(factors.lu.U.diagonal()).min(initial=1.0) < np.sqrt(self.eps)  # of entries of 1 at most
         if small or self.norm[s] > np.sqrt(self.eps) * self.norm_b[s]:
-            self.rcond[s] = pivoted_condition(matrix, factors, True)
+            x, host = np.ascontiguousarray(to_numpy(self.x[:, s]))[:, None], matrix.to(np.empty(0))
+            if not keep_their_digits(host, x, b[:, None], factors.solve)[0]:
+                self.rcond[s] = pivoted_condition(matrix, factors, True)
 
     def estimate(self, samples: np.ndarray) -> None:
         """Estimate the conditions of the samples named, equilibrated, from their factors."""

@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import contiguous
-from ensemble.krylov._conditions import estimated
+from ensemble.krylov._conditions import MOVED, estimated, keep_their_digits
 from ensemble.krylov._direct_solution import DirectSolution
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.sequences import Group, exchanged_together
-
-MOVED = 1e-3
-"""The last correction, over the solution, from which on a matrix may be nearly singular."""
 
 
 class ExchangedSolution(DirectSolution):
@@ -59,6 +56,8 @@ class ExchangedSolution(DirectSolution):
         doubtful = (moved | large) & np.isfinite(self.error)
         if doubtful.any():  # one more correction is less work than a condition number is
             doubtful &= ~(self.group.sizes(self.F.apply(self.r)) <= MOVED * self.largest[0])
+        if doubtful.any():
+            doubtful &= ~keep_their_digits(self.A, self.x, self.b, self.F.apply)
         chosen = np.flatnonzero(doubtful)
         if chosen.size:
             self.rcond[chosen] = self.group.conditions(self.A, chosen)
