@@ -317,9 +317,20 @@ class DirectSolution:
 
     def estimate(self, samples: np.ndarray) -> None:
         """Estimate the conditions of the samples named, equilibrated, from their factors."""
+        if samples.size and self.F.dtype.itemsize >= self.b.dtype.itemsize:
+            samples = samples[~self.keep_their_digits(samples)]
         if samples.size:
             unit = None if self.unit is None else to_numpy(self.unit)
             self.rcond[samples] = estimated(self.F, self.A, unit, samples, True)
+
+    def keep_their_digits(self, samples: np.ndarray) -> np.ndarray:
+        """Which of the samples named have solutions of which every component is known, by factors in the type of b."""
+        A, F = self.A.take_samples(samples if self.A.n_samples > 1 else [0]), self.F.take_samples(samples)
+        like, scale = F.reference_array, 1.0 if self.unit is None else to_numpy(self.unit)
+        scale = scale[samples] if np.size(scale) > 1 else scale
+        x, b = (np.ascontiguousarray(to_numpy(array)[:, samples]) for array in (self.x, self.b))
+        solve = lambda v: to_numpy(F.apply(asarray_like(v, like))) / scale
+        return keep_their_digits(A.to(np.empty(0)), x, b, solve)
 
     def nearly_singular(self) -> np.ndarray:
         """Samples that are singular to working precision."""
