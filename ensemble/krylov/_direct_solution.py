@@ -326,8 +326,8 @@ class DirectSolution:
     def keep_their_digits(self, samples: np.ndarray) -> np.ndarray:
         """Which of the samples named have solutions of which every component is known, by factors in the type of b."""
         A, F = self.A.take_samples(samples if self.A.n_samples > 1 else [0]), self.F.take_samples(samples)
-        like, scale = F.reference_array, 1.0 if self.unit is None else to_numpy(self.unit)
-        scale = scale[samples] if np.size(scale) > 1 else scale
+        like, unit = F.reference_array, None if self.unit is None else to_numpy(self.unit)
+        scale = 1.0 if unit is None else unit if unit.size == 1 else unit[samples]
         x, b = (np.ascontiguousarray(to_numpy(array)[:, samples]) for array in (self.x, self.b))
         solve = lambda v: to_numpy(F.apply(asarray_like(v, like))) / scale
         return keep_their_digits(A.to(np.empty(0)), x, b, solve)
