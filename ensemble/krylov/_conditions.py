@@ -25,6 +25,12 @@ FAR = 64
 UNEVEN = 10.0
 """Backward error by entries over that by rows, and over the unit of rounding, from which on refinement reduces it."""
 
+MOVED = 1e-3
+"""Change of a solution, over the solution, from which on a matrix may be nearly singular."""
+
+CHANGES = 3
+"""Changes of A and b by rounding that are tried: one hides a large change of x in some cases of 1,000."""
+
 
 @functools.cache
 def limits_of(dtype: Any) -> tuple[float, float, float]:
@@ -81,6 +87,32 @@ def estimated(F: Any, A: CrsMatrix, unit: np.ndarray | None, samples: np.ndarray
         for i in np.flatnonzero(~(found > UNEVEN * A.shape[0] * limits_of(F.dtype)[0])).tolist():
             found[i] = pivoted_condition(some.take_samples([i]), pivoted(some.to_scipy(i)), equilibrated)
     return found if A.n_samples > 1 else np.repeat(found, samples.size)
+
+
+def keep_their_digits(A: CrsMatrix, x: np.ndarray, b: np.ndarray, solve: Any) -> np.ndarray:
+    """Samples of which every component of `x`, solutions for `b`, keeps three digits where A and b are rounded [1]_.
+
+    Such a solution is none of a singular matrix, however small the condition number in any units of rows and columns
+    is. Entries change by half a unit of rounding to one, and b by as much of the residual, with numbers that depend on
+    the number of rows alone. The residual shows where entries that are not stored would have to change: two rows with
+    one entry each, in the same column. A is in NumPy's arrays, all arrays are contiguous, and `solve` multiplies its
+    inverse with vectors of shape (n, n_samples).
+
+    .. [1] Skeel (1979), J. ACM 26, 494-526.
+    """
+    n = x.shape[0]
+    changes = np.random.default_rng(n).uniform(0.5, 1.0, (2, CHANGES, n, 1))
+    changes = np.where(changes[0] < 0.75, -1.0, 1.0) * changes[1]  # equal ones cancel where rows are alike
+    with np.errstate(all="ignore"):
+        size = CrsMatrix(A.graph, np.abs(A.values)).apply(np.abs(x)) + np.abs(b)
+        size *= limits_of(x.dtype)[0]
+        size += np.abs(b - A.apply(x))
+        kept: np.ndarray = (size > 0.0).all(axis=0)
+        for own in changes:
+            if not kept.any():
+                break
+            kept &= (np.abs(solve(size * own)) <= MOVED * np.abs(x)).all(axis=0)
+    return kept
 
 
 def _conditions(A: CrsMatrix, solve: Any, solve_transposed: Any, equilibrated: bool) -> np.ndarray:

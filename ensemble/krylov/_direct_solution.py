@@ -13,7 +13,14 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._compile.memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.vectors import dot
-from ensemble.krylov._conditions import UNEVEN, estimated, limits_of, pivoted_condition, reciprocal_pivots
+from ensemble.krylov._conditions import (
+    UNEVEN,
+    estimated,
+    keep_their_digits,
+    limits_of,
+    pivoted_condition,
+    reciprocal_pivots,
+)
 from ensemble.krylov._norms import fetched, norms
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
@@ -304,13 +311,26 @@ class DirectSolution:
             before = entries
         small = np.abs(factors.lu.U.diagonal()).min(initial=1.0) < np.sqrt(self.eps)  # of entries of 1 at most
         if small or self.norm[s] > np.sqrt(self.eps) * self.norm_b[s]:
-            self.rcond[s] = pivoted_condition(matrix, factors, True)
+            x, host = np.ascontiguousarray(to_numpy(self.x[:, s]))[:, None], matrix.to(np.empty(0))
+            if not keep_their_digits(host, x, b[:, None], factors.solve)[0]:
+                self.rcond[s] = pivoted_condition(matrix, factors, True)
 
     def estimate(self, samples: np.ndarray) -> None:
         """Estimate the conditions of the samples named, equilibrated, from their factors."""
+        if samples.size and self.F.dtype.itemsize >= self.b.dtype.itemsize:
+            samples = samples[~self.keep_their_digits(samples)]
         if samples.size:
             unit = None if self.unit is None else to_numpy(self.unit)
             self.rcond[samples] = estimated(self.F, self.A, unit, samples, True)
+
+    def keep_their_digits(self, samples: np.ndarray) -> np.ndarray:
+        """Which of the samples named have solutions of which every component is known, by factors in the type of b."""
+        A, F = self.A.take_samples(samples if self.A.n_samples > 1 else [0]), self.F.take_samples(samples)
+        like, unit = F.reference_array, None if self.unit is None else to_numpy(self.unit)
+        scale = 1.0 if unit is None else unit if unit.size == 1 else unit[samples]
+        x, b = (np.ascontiguousarray(to_numpy(array)[:, samples]) for array in (self.x, self.b))
+        solve = lambda v: to_numpy(F.apply(asarray_like(v, like))) / scale
+        return keep_their_digits(A.to(np.empty(0)), x, b, solve)
 
     def nearly_singular(self) -> np.ndarray:
         """Samples that are singular to working precision."""

@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import contiguous
-from ensemble.krylov._conditions import estimated
+from ensemble.krylov._conditions import MOVED, estimated, keep_their_digits
 from ensemble.krylov._direct_solution import DirectSolution
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.sequences import Group, exchanged_together
-
-MOVED = 1e-3
-"""The last correction, over the solution, from which on a matrix may be nearly singular."""
 
 
 class ExchangedSolution(DirectSolution):
@@ -30,6 +27,7 @@ class ExchangedSolution(DirectSolution):
         self.group: Any = group
         self.largest: list[np.ndarray] = [] if x is None else [group.sizes(x)]
         super().__init__(system, A, None, group.F, x, None)
+        self.error[~np.broadcast_to(group.members, self.error.shape)] = np.nan  # nothing is refined for those
         self.repaired[:], self.exchanged[:] = group.exchanges > 0, True
         self.alone[:] = group.samples.size == 1
         self.cancelled = np.broadcast_to(group.prints, self.norm.shape).copy()
@@ -55,9 +53,12 @@ class ExchangedSolution(DirectSolution):
         self.refined = len(self.history)
         last = np.stack(self.largest)[self.iterations, np.arange(self.iterations.size)]
         moved, large = ~(last <= MOVED * self.largest[0]), self.norm > np.sqrt(self.eps) * self.norm_b
-        if moved.any():  # one more correction is less work than a condition number is
-            moved &= ~(self.group.sizes(self.F.apply(self.r)) <= MOVED * self.largest[0])
-        chosen = np.flatnonzero((moved | large) & np.isfinite(self.error))
+        doubtful = (moved | large) & np.isfinite(self.error)
+        if doubtful.any():  # one more correction is less work than a condition number is
+            doubtful &= ~(self.group.sizes(self.F.apply(self.r)) <= MOVED * self.largest[0])
+        if doubtful.any():
+            doubtful &= ~keep_their_digits(self.A, self.x, self.b, self.F.apply)
+        chosen = np.flatnonzero(doubtful)
         if chosen.size:
             self.rcond[chosen] = self.group.conditions(self.A, chosen)
         self.F = self.group = None  # before those of the next group are made
@@ -80,7 +81,7 @@ def exchanged_solutions(
     if not (type(A.values) is type(system.b) is np.ndarray and A.values.dtype == system.b.dtype == np.float64):
         return
     for group in exchanged_together(A, samples if A.n_samples > 1 else np.zeros(1, np.int64), system.b):
-        chosen = group.samples if A.n_samples > 1 else samples
+        chosen = group.lanes if A.n_samples > 1 else samples
         every = chosen.size == system.b.shape[1] and np.array_equal(chosen, np.arange(chosen.size))
         part, matrix = system, A
         if not every:
@@ -88,7 +89,7 @@ def exchanged_solutions(
             part = replace(system, b=contiguous(system.b[:, chosen]), rtol=rtol)
             matrix = A if A.n_samples == 1 else A.take_samples(chosen)
         solution = ExchangedSolution(part, matrix, group).finish()
-        good = solution.good()
+        good = solution.good()  # of no sample that takes other pivots
         if good.all():
             yield chosen, solution
         elif good.any():
@@ -97,6 +98,6 @@ def exchanged_solutions(
 
 def conditions_of(A: CrsMatrix, samples: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Samples solved in this way, with numbers that change with their values, and reciprocal condition numbers."""
-    for group in exchanged_together(A, samples):
+    for group in map(Group.alone, exchanged_together(A, samples)):
         own = A.take_samples(group.samples) if A.n_samples > 1 else A
         yield group.samples, group.prints, estimated(group.F, own, None, np.arange(group.samples.size), False)

@@ -113,8 +113,9 @@ def direct(
     percent, or by the units of rows and columns, mostly share them. Where each sample has others, `summary` tells it:
     then ``matching="mean"``, which couples the samples, takes less time. A sample has converged
     when its backward error is at most 1e-13, or its residual norm at most ``rtol * norm(b)``: an ill-conditioned matrix
-    allows the first alone. Where the factorisations of all samples would take more than 2 GiB, samples are solved part
-    by part, and the result is the same.
+    allows the first alone. One that is singular to working precision is not called converged by its backward error,
+    unless changes of A and b by rounding leave three digits of every component of x. Where the factorisations of all
+    samples would take more than 2 GiB, samples are solved part by part, and the result is the same.
 
     Of a `DistributedCrsMatrix` each rank gathers the whole system, solves it, and keeps its rows of x: for coarse
     problems, and where nothing else converges. Time and memory are those of one process.

@@ -56,27 +56,36 @@ class Kept(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Samples with one sequence of pivots."""
+    """Samples with one sequence of pivots, and maybe others that were factorised with them and have another one."""
 
-    samples: np.ndarray
+    lanes: np.ndarray
+    """The samples whose numbers the factorisation has."""
+    members: np.ndarray
+    """Which of these have the sequence, True for one at least: the numbers of others mean nothing."""
     F: ExchangedFactors
     x: np.ndarray | None
     """The solutions for the right-hand sides that were given with the matrix."""
     units: np.ndarray
-    """The units of columns by which pivots were compared, shape (n, n_samples)."""
+    """The units of columns by which pivots were compared, shape (n, n_lanes)."""
     prints: np.ndarray
-    """A number for each sample that changes with its values."""
+    """A number for each lane that changes with its values."""
     exchanges: int
     """Rows that did not take the column that the graph prefers."""
 
-    def taken(self, chosen: np.ndarray) -> Group:
-        """Some of the samples."""
-        if chosen.all():
+    @property
+    def samples(self) -> np.ndarray:
+        """The samples that have the sequence."""
+        found: np.ndarray = self.lanes[self.members]
+        return found
+
+    def alone(self) -> Group:
+        """The group without the other samples."""
+        if self.members.all():
             return self
-        own = np.flatnonzero(chosen)
+        own = np.flatnonzero(self.members)
         x = None if self.x is None else _columns(self.x, own)
         units, F = _columns(self.units, own), self.F.take_samples(own)
-        return Group(self.samples[own], F, x, units, self.prints[own], self.exchanges)
+        return Group(self.lanes[own], self.members[own], F, x, units, self.prints[own], self.exchanges)
 
     def sizes(self, x: np.ndarray) -> np.ndarray:
         """The largest entry of each sample of `x`, shape (n, n_samples), in the units of the columns."""
@@ -193,17 +202,14 @@ class PivotRule:
 
     def groups(self, A: CrsMatrix, b: Any, units: Units, samples: np.ndarray) -> Iterator[Group]:
         """Samples of A by their sequences of pivots, with their numbers `samples`; those without one are left out."""
-        left, met = np.arange(samples.size), set[int]()
+        left, met, served = np.arange(samples.size), set[int](), dict[bytes, int]()
         for key, kept in reversed(self.plans.items()):
             left, group = self._served(kept, A, b, units, left, samples)
             if group is not None:
-                plans = dict(self.plans)
-                if key in plans:
-                    plans[key] = plans.pop(key)
-                    self.plans = plans
+                served[key] = group.samples.size
                 yield group
             if not left.size:
-                return
+                break
         while left.size:
             s, left = int(left[0]), left[1:]
             found = self.sequence(A.values[:, s], units.columns[:, s])
@@ -211,8 +217,9 @@ class PivotRule:
                 continue
             own = np.ascontiguousarray(units.columns[:, s : s + 1])
             yield Group(
-                samples[s : s + 1], self.own_factors(found), None, own, units.prints[s : s + 1], found.exchanges
-            )
+                samples[s : s + 1], np.ones(1, bool), self.own_factors(found), None, own, units.prints[s : s + 1],
+                found.exchanges,
+            )  # fmt: skip
             if self.is_worth_a_plan(found, met, left.size > 0):
                 kept, more = self.remember(found), left.size > 0
                 left, group = self._served(kept, A, b, units, left, samples)
@@ -220,7 +227,10 @@ class PivotRule:
                 if group is not None or not more:
                     self.keep(found, kept)
                 if group is not None:
+                    served[found.columns.tobytes()] = 1 + group.samples.size
                     yield group
+        if served:  # those that serve most samples are tried first, and stay longest
+            self.plans = dict(sorted(self.plans.items(), key=lambda item: served.get(item[0], 0)))
 
     def _served(
         self, kept: Kept, A: CrsMatrix, b: Any, units: Units, left: np.ndarray, samples: np.ndarray
@@ -238,8 +248,9 @@ class PivotRule:
         good = follows(F.values if F.tiles is None else F.tiles, F.plan, kept.columns, kept.marks, columns) & ~F.broken
         if not good.any():
             return left, None
-        group = Group(samples[left], F, x, columns, units.prints[left], kept.exchanges)
-        return left[~good], group.taken(good)
+        group = Group(samples[left], good, F, x, columns, units.prints[left], kept.exchanges)
+        few = 2 * int(good.sum()) < good.size  # others cost less in lanes of their own than copies of the members do
+        return left[~good], group.alone() if few else group
 
 
 class PivotRules:

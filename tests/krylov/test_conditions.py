@@ -2,6 +2,7 @@
 
 import pickle
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +10,9 @@ from scipy.linalg import LinAlgWarning
 
 from ensemble.gallery import poisson
 from ensemble.krylov import SolveError, Status, direct
+from ensemble.krylov._conditions import keep_their_digits
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg.exchanges import pivoted
 from ensemble.scalar import Ensemble
 
 EPS = np.finfo(np.float64).eps
@@ -102,6 +105,56 @@ def test_entries_far_below_the_others_make_no_matrix_singular(units):
         tolerance = 50.0 * np.finfo(dtype).eps * np.linalg.cond(plain) * np.abs(expected).max()
         got = np.ldexp(result.x.samples[:, 0].astype(float), columns)
         np.testing.assert_allclose(got, expected, rtol=0.0, atol=tolerance)
+
+
+def nearly_dependent(rng):
+    """A matrix with a row that is nearly a sum of others, in any units, and a right-hand side, consistent or not."""
+    n = int(rng.integers(6, 12))
+    A = rng.standard_normal((n, n)) * (rng.random((n, n)) < 0.35) + 3.0 * np.eye(n)
+    rows = rng.choice(n, 3, replace=False)
+    difference = 10.0 ** -rng.uniform(4, 20) * rng.standard_normal(n) * (rng.random(n) < 0.5)
+    A[rows[0]] = rng.standard_normal(2) @ A[rows[1:]] + difference
+    A = np.ldexp(A[rng.permutation(n)], rng.integers(-30, 31, n)[:, None] + rng.integers(-30, 31, n))
+    b = A @ rng.standard_normal(n) if rng.random() < 0.5 else rng.standard_normal(n) * np.abs(A).max(axis=1)
+    return A, b
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(2000, marks=pytest.mark.slow)])
+def test_solutions_that_are_said_to_keep_their_digits_are_right_in_every_component(count):
+    """Truths by mpmath with 60 digits; some are kept, and some are not."""
+    rng, kept = np.random.default_rng(70_020), 0
+    for _ in range(count):
+        A, b = nearly_dependent(rng)
+        matrix = CrsMatrix.from_scipy(sp.csr_array(A))
+        factors = pivoted(matrix.to_scipy(0))
+        if factors is None:
+            continue
+        x = factors.refined(A, b)
+        for _ in range(2):
+            x = x + factors.solve(b - A @ x)
+        if not keep_their_digits(matrix, x[:, None], b[:, None], factors.solve)[0]:
+            continue
+        kept += 1
+        with mpmath.workdps(60):
+            exact = mpmath.lu_solve(mpmath.matrix(A.tolist()), mpmath.matrix(b.tolist()))
+            np.testing.assert_allclose(x, np.array([float(v) for v in exact]), rtol=0.02)
+    assert 0.2 * count < kept < 0.9 * count
+
+
+@pytest.mark.parametrize("shuffled", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cascade_of_entries_of_all_sizes_is_solved_without_a_condition(seed, shuffled):
+    """Its pivots are as unlike in any units as those of a singular matrix, and every component of x is known."""
+    rng, n = np.random.default_rng(seed), 40
+    base = sp.random_array((n, n), density=4.0 / n, rng=rng, data_sampler=rng.standard_normal)
+    cascade = 1e12 * sp.tril(base, -1) + 1e-12 * sp.triu(base, 1) + sp.diags_array(1.0 + rng.random(n))
+    A, b = sp.csr_array(cascade[rng.permutation(n)] if shuffled else cascade), rng.standard_normal(n)
+    result = direct([A, 2.0 * A], b)  # and no warning, which would be an error
+    assert result.converged.all()
+    with mpmath.workdps(200):
+        exact = mpmath.lu_solve(mpmath.matrix(A.toarray().tolist()), mpmath.matrix(b.tolist()))
+        expected = np.array([float(v) for v in exact])
+    np.testing.assert_allclose(result.x.samples, np.outer(expected, [1.0, 0.5]), rtol=0.02)
 
 
 def test_each_sample_has_the_condition_of_its_own_run():
