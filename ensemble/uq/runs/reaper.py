@@ -31,7 +31,7 @@ for group in filter(None, groups):
 """
 
 N_BYTES = 4
-"""Of a process group in the file; 0 is a free place."""
+"""Length of the number of a process group in the file; 0 is a free place."""
 
 
 class Reaper:
