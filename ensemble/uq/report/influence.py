@@ -66,7 +66,7 @@ class Influence:
     n_terms: int = 0
     ranks: Any = None
     given: tuple[tuple[str, float, float, float], ...] = ()
-    """Rows for the columns of the inputs: its name, the "first" and "delta" index of given data, and the p-value of delta."""
+    """For each column of the inputs: name, "first" and "delta" index of given data, p-value of delta."""
     n_given: int = 0
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from ensemble import _check
 from ensemble._files import Replacements
 from ensemble._version import __version__
+from ensemble.uq.store import widths
 from ensemble.uq.store.axes import AXES, require_axes
 from ensemble.uq.store.descriptions import MOST_SAMPLES, RESERVED, Output, described_output
-from ensemble.uq.store.widths import MAX_SAMPLES, chunk_samples_for
 
 __all__ = [
     "CHECKSUM", "FORMAT", "WIDTH", "by_lines", "checked", "current_versions", "identified", "identity_of", "merged",
@@ -66,8 +66,8 @@ def checked(function: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
         copy["n"] <= MOST_SAMPLES, function, "manifest['n']", f"be at most {MOST_SAMPLES:,}", f"{copy['n']:,}"
     )
     copy.setdefault("versions", current_versions())
-    width = chunk_samples_for(copy["n"])
-    return {"format": FORMAT, **copy} if width == MAX_SAMPLES else {"format": NEWEST, **copy, WIDTH: width}
+    width = widths.chunk_samples_for(copy["n"])
+    return {"format": FORMAT, **copy} if width == widths.MAX_SAMPLES else {"format": NEWEST, **copy, WIDTH: width}
 
 
 def identified(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -131,12 +131,12 @@ def read(function: str, path: Path) -> dict[str, Any]:
 def require_possible(function: str, path: Path, manifest: dict[str, Any]) -> None:
     """Raise ValueError for a manifest that no study can have: what is read from it sizes arrays and names folders."""
     n, identity, outputs = manifest.get("n"), manifest.get("identity", 0), manifest.get("outputs") or {}
-    later, width = manifest.get("later_versions", []), manifest.get(WIDTH, MAX_SAMPLES)
+    later, width = manifest.get("later_versions", []), manifest.get(WIDTH, widths.MAX_SAMPLES)
     wanted = {
         f"have n from 0 to {MOST_SAMPLES:,}": type(n) is int and 0 <= n <= MOST_SAMPLES,
         "have an identity of 32 bits": type(identity) is int and 0 <= identity < 2**32,
         "have a number of samples per chunk": type(width) is int
-        and MAX_SAMPLES <= width <= MOST_SAMPLES
+        and widths.MAX_SAMPLES <= width <= MOST_SAMPLES
         and width & (width - 1) == 0,
         "have a table of versions": isinstance(manifest.get("versions"), dict),
         "have a list of later versions": isinstance(later, list) and all(isinstance(one, dict) for one in later),

@@ -21,7 +21,6 @@ INPUTS = {"E": np.sqrt(np.arange(2 * N))}
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(widths, "MAX_SAMPLES", 8)
-    monkeypatch.setattr(manifests, "MAX_SAMPLES", 8)
     monkeypatch.setattr(widths, "MIN_SAMPLES", 2)
     monkeypatch.setattr(widths, "WIDER_BYTES", 1024)
 
@@ -42,7 +41,7 @@ def carry_on(path, n):
 
 def narrow(patch):
     """As stores were before there were wide chunks."""
-    patch.setattr(manifests, "chunk_samples_for", lambda n: 8)
+    patch.setattr(widths, "chunk_samples_for", lambda n: 8)
 
 
 def check(store):
