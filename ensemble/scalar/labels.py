@@ -34,7 +34,7 @@ class Label(np.int64):
     __hash__ = np.int64.__hash__
 
     def __getitem__(self, key: Any) -> Any:
-        return self if isinstance(key, tuple) and not key else super().__getitem__(key)  # type: ignore[misc]
+        return self if isinstance(key, tuple) and not key else np.asarray(int(self))[key]
 
     def __copy__(self) -> Label:
         return self

@@ -36,7 +36,8 @@ class BackendSamples:
 
     def _of(self, value: Ensemble) -> Ensemble:
         moved = Ensemble(asarray_like(value.samples, self._like), value.sample_set)
-        return labelled(moved, labels_of_numbers(value))  # type: ignore[no-any-return]
+        found: Ensemble = labelled(moved, labels_of_numbers(value))
+        return found
 
 
 class BackendField:
