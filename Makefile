@@ -34,6 +34,13 @@ test-lowest:  ## the declared lower bounds: PYTHON installs them at LOWEST, and 
 	PYTHONPATH=$(CURDIR) NUMBA_CACHE_DIR=$(LOWEST)/kernels $(LOWEST)/bin/python -m pytest -p no:cacheprovider \
 		-W ignore::DeprecationWarning -m "not slow and not cuda" $(LOWEST_TESTS)
 
+RUNS ?= 20000
+RECORD ?= benchmarks/results/rough-studies.jsonl
+
+rough:  ## studies of RUNS runs with crashes, hangs, kills, a full disk, a lost chunk; their record to RECORD
+	ENSEMBLE_ROUGH_RUNS=$(RUNS) ENSEMBLE_ROUGH_RECORD=$(RECORD) $(PYTHON) -m pytest -p no:randomly -s -m slow \
+		tests/uq/study/test_rough_studies.py -k "drivers or 8_jobs"
+
 test-gpu:  ## kernels on a CUDA device
 	$(PYTHON) -m pytest -m cuda
 
@@ -52,4 +59,4 @@ asv-check:  ## the asv suite imports and its parameters are sound
 	$(PYTHON) -m asv check -E existing
 
 
-.PHONY: help lint format test test-slow test-lowest test-gpu conformance support bench asv-check
+.PHONY: help lint format test test-slow test-lowest rough test-gpu conformance support bench asv-check

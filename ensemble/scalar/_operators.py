@@ -14,6 +14,7 @@ from ensemble._check import message, require_one_library
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._memory import MemoryToken, refill
 from ensemble.scalar.divergence.policy import conversion_failure, failure, in_run
+from ensemble.scalar.labels import labels_of_numbers, place_of_label, places_among
 from ensemble.scalar.plain_arrays import NUMBERS, compared_with, never_equals, plain_array
 from ensemble.scalar.pooled import LARGE, pooled
 from ensemble.scalar.powers import array_power, in_place_power, power
@@ -163,10 +164,13 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
                 require_one_library("Ensemble", "operands", left, right)
             if other.sample_set is not sample_set:
                 sample_set = common_set(sample_set, other.sample_set)
+            if compares:
+                right = places_among(self, other) if labels_of_numbers(self) is not None else right
         elif type(other) in NUMBERS:
             right = other
         else:
-            right = right_operand(left, other)
+            place = place_of_label(self, other) if compares and isinstance(other, str) else None
+            right = right_operand(left, other) if place is None else place
             if right is NotImplemented:
                 if compares:
                     if type(left) is np.ndarray and left.ndim > 1 and never_equals(other):
@@ -248,11 +252,12 @@ def _unary(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
 class Operators:
     """Base of `Ensemble`: its three fields and every operator."""
 
-    __slots__ = ("__weakref__", "_memory_token", "sample_set", "samples")
+    __slots__ = ("__weakref__", "_labels", "_memory_token", "sample_set", "samples")
 
     samples: Array
     sample_set: SampleSet | None
     _memory_token: MemoryToken | None
+    _labels: tuple[Any, ...]
     _is_weak = False
     """Whether the values are floats of Python, which take the type of what they are combined with."""
 

@@ -30,6 +30,7 @@ from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.divergence.policy import call_under_policy, failure_of_sample, one_bool, one_number
 from ensemble.scalar.interop.methods import Methods
 from ensemble.scalar.interop.sample_attributes import know_attributes_of
+from ensemble.scalar.labels import Label, labelled, labels_of_numbers
 from ensemble.scalar.plain_arrays import array_like, plain_array, plain_arrays
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
@@ -171,6 +172,9 @@ class Ensemble(Methods):
         The one sample of a shared ensemble is returned for every `i` from 0.
         """
         chosen = self.samples[..., sample_number(i, self.samples.shape[-1], "Ensemble")]
+        labels = labels_of_numbers(self)
+        if labels is not None and type(self.samples) is np.ndarray and chosen.ndim == 0:
+            return Label(chosen, labels)
         if type(self.samples) is np.ndarray:
             return np.array(chosen)
         return copy_of(chosen)
@@ -222,7 +226,9 @@ class Ensemble(Methods):
         base = self._base()
         indices = base.asarray(places % n_samples, device=self.device)
         samples = base.take(self.samples, indices, axis=-1)
-        return Ensemble(samples, None if self.sample_set is None else self.sample_set.take(places))
+        taken = Ensemble(samples, None if self.sample_set is None else self.sample_set.take(places))
+        found: Ensemble = labelled(taken, labels_of_numbers(self))
+        return found
 
     # -- one value -----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from ensemble._containers import filled, mapped, parts_of
 from ensemble._typing import Namespace
 from ensemble.scalar.divergence.masks import truth_values
 from ensemble.scalar.ensemble import Ensemble, from_samples, packed, wrap
+from ensemble.scalar.labels import labelled, labels_of_numbers
 from ensemble.scalar.namespace import set_of
 from ensemble.scalar.sample_set import SampleSet
 
@@ -72,7 +73,8 @@ class Gather:
             return x
         base = base_of(x.samples)
         samples = base.take(x.samples, asarray_like(self.chosen, x.samples), axis=-1)
-        return wrap(packed(samples), self._set(x.sample_set) if self.chosen.size > 1 else None)
+        gathered = wrap(packed(samples), self._set(x.sample_set) if self.chosen.size > 1 else None)
+        return labelled(gathered, labels_of_numbers(x))
 
     def _set(self, whole: SampleSet | None) -> SampleSet | None:
         if whole is None:

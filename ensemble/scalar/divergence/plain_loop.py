@@ -14,6 +14,7 @@ from ensemble.scalar.divergence.policy import Decider, policy_in_force
 from ensemble.scalar.divergence.scalar_code import ARRAYS, EXACT, LARGEST, NEITHER, kind_of
 from ensemble.scalar.divergence.side_effects import refuse_lazy
 from ensemble.scalar.ensemble import Ensemble, wrap
+from ensemble.scalar.labels import labels_of_numbers
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["PlainLoop", "as_numpy", "owned", "plain_loop"]
@@ -226,7 +227,7 @@ def plain_loop(f: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping
         kind = type(x)
         if kind is Ensemble:
             samples = x.samples
-            if type(samples) is not np.ndarray:
+            if type(samples) is not np.ndarray or labels_of_numbers(x) is not None:
                 return None
             has_arrays = has_arrays or samples.ndim > 1
             n = samples.shape[-1]

@@ -22,6 +22,7 @@ from ensemble.scalar.divergence.policy import (
     split,
 )
 from ensemble.scalar.interop.sample_attributes import SampleAttributes
+from ensemble.scalar.labels import labelled, labels_of_numbers, with_labels
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 
@@ -128,13 +129,17 @@ class Protocols(Operators, SampleAttributes):
         copied = type(self)(copy_of(self.samples), self.sample_set)  # type: ignore[call-arg]
         if self.samples.ndim == 1 and self._memory_token is not None:
             copied._memory_token = MemoryToken()  # an array without axes as well
-        return copied
+        found: Self = labelled(copied, labels_of_numbers(self))
+        return found
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()
 
     def __reduce__(self) -> Any:
         require_one_text(self.samples.shape[-1])
+        labels = labels_of_numbers(self)
+        if labels is not None:
+            return with_labels, (type(self), self.samples, self.sample_set, labels)
         return type(self), (self.samples, self.sample_set)
 
     # -- out of the process --------------------------------------------------------------------------------------------

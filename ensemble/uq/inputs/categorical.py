@@ -9,6 +9,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import kind_of, message, require
+from ensemble.scalar import Ensemble
+from ensemble.scalar.labels import labelled
 from ensemble.uq.inputs.variable import Variable, normal_of
 
 __all__ = ["Categorical"]
@@ -25,8 +27,9 @@ class Categorical(Variable):
     Attributes
     ----------
     labels : tuple
-        In the order given. A model gets the place of a label among them, an int64; a model of plain numbers, called
-        with ``x.sample(i)``, gets the label.
+        In the order given. A model gets the place of a label among them, an int64, which compares with a text by the
+        label: ``x.material == "wood"`` is True in samples of wood. A model of plain numbers, called with
+        ``x.sample(i)``, gets the label.
     probabilities : ndarray, shape (n_labels,)
 
     Raises
@@ -89,6 +92,11 @@ class Categorical(Variable):
         shares = self.probabilities[places]
         below = ends[places] - 0.5 * shares
         return np.where((places >= 0) & (shares > 0.0), normal_of(below, 1.0 - below), np.nan)[None]
+
+    def lift(self, values: np.ndarray) -> Ensemble:
+        """The places of the labels, which compare with a text by their labels."""
+        found: Ensemble = labelled(Ensemble(values), self.labels)
+        return found
 
     def plain(self, value: np.ndarray) -> Any:
         """The label at the place `value`."""

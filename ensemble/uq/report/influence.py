@@ -1,11 +1,15 @@
-"""Which inputs an output depends on, from the samples of a study alone: chaos indices and rank correlations."""
+"""Which inputs an output depends on, from the samples of a study alone.
+
+Indices of a chaos expansion where inputs are independent and it misses little; else indices of given data; and
+correlations of ranks.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
 from typing import Any
 
@@ -15,8 +19,18 @@ from scipy.stats import rankdata
 from ensemble.scalar import Ensemble, sample_corr
 from ensemble.uq.report.source import Source
 from ensemble.uq.sensitivity.chaos import chaos
+from ensemble.uq.sensitivity.given_data import FEWEST, given_data
 
-__all__ = ["Influence", "influences"]
+__all__ = ["LARGE_ERROR", "Influence", "influences"]
+
+LARGE_ERROR = 0.05
+"""Share of the variance that an expansion misses from which on indices are also those of given data."""
+
+GIVEN_SAMPLES = 1024
+"""Most samples for indices of given data, the first ones."""
+
+GIVEN_COLUMNS = 16
+"""Most numbers of inputs for indices of given data: those of the largest correlations of ranks."""
 
 DEGREES = (1, 2, 3, 4, 5)
 MOST_TERMS = 400
@@ -51,6 +65,9 @@ class Influence:
     degree: int = 0
     n_terms: int = 0
     ranks: Any = None
+    given: tuple[tuple[str, float, float, float], ...] = ()
+    """For each column of the inputs: name, "first" and "delta" index of given data, p-value of delta."""
+    n_given: int = 0
 
 
 def influences(source: Source, names: Sequence[str]) -> tuple[list[Influence], str]:
@@ -67,6 +84,9 @@ def influences(source: Source, names: Sequence[str]) -> tuple[list[Influence], s
     if chosen and not reason:
         best, reason = best_expansions(source, chosen)
         found |= {name: with_indices(found[name], expansion) for name, expansion in best.items()}
+    for name, one in found.items():
+        if one.first is None or one.error > LARGE_ERROR:
+            found[name] = with_given_data(one, source)
     return list(found.values()), reason
 
 
@@ -127,11 +147,36 @@ def with_indices(found: Influence, one: tuple[Any, int]) -> Influence:
         total: np.ndarray = (np.nan_to_num(flat) * weights).sum(axis=1) / weights.sum()
         return total
 
-    return Influence(
-        found.name, tuple(expansion.inputs), over_entries(expansion.first[found.name]),
-        over_entries(expansion.total[found.name]), missed(expansion, found.name), degree, expansion.n_terms,
-        found.ranks,
+    return replace(
+        found, inputs=tuple(expansion.inputs), first=over_entries(expansion.first[found.name]),
+        total=over_entries(expansion.total[found.name]), error=missed(expansion, found.name), degree=degree,
+        n_terms=expansion.n_terms,
     )  # fmt: skip
+
+
+def with_given_data(found: Influence, source: Source) -> Influence:
+    """An influence with the indices of given data of an output of one number, the largest first.
+
+    They ask for no structure of the samples, and hold where inputs depend on each other.
+    """
+    result = source.result
+    ids = result.ids[:GIVEN_SAMPLES]
+    if found.ranks is None or ids.size < FEWEST:
+        return found
+    y = np.asarray(result.samples(found.name).samples)[: ids.size]
+    ranked = sorted(source.columns, key=lambda column: -abs(found.ranks.get(column.name, 0.0)))
+    columns = {column.name: column.values[ids] for column in ranked[:GIVEN_COLUMNS]}
+    if y.min() == y.max() or not columns:
+        return found
+    kinds = ("first", "delta")
+    try:
+        indices = given_data(columns, {"y": y}, methods=kinds, n_permutations=100, n_resamples=20)
+    except ValueError:  # too few samples whose inputs are known
+        return found
+    first, delta = (getattr(indices, kind)["y"] for kind in kinds)
+    p = indices.p_value("y", "delta")
+    rows = zip(indices.inputs, first.tolist(), delta.tolist(), p.tolist(), strict=True)
+    return replace(found, given=tuple(sorted(rows, key=lambda row: -row[2])), n_given=indices.n_used)
 
 
 def rank_correlations(source: Source, name: str) -> dict[str, float] | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble.uq.report.convergence import Convergence, converged
 from ensemble.uq.report.failures import places_of_failures, reasons_of
-from ensemble.uq.report.influence import Influence, influences
+from ensemble.uq.report.influence import LARGE_ERROR, Influence, influences
 from ensemble.uq.report.markup import Markup, element, figure, listed, paragraph, section, table
 from ensemble.uq.report.pictures import Pictures
 from ensemble.uq.report.source import Source
@@ -28,7 +28,6 @@ MOST_PICTURES = 12
 
 MOST_LISTED = 200
 
-LARGE_ERROR = 0.05
 """Part of the variance that an expansion may miss before the page warns of it."""
 
 
@@ -157,7 +156,7 @@ def influence_section(source: Source, pictures: Pictures) -> Section | None:
     found, reason = influences(source, names)
     parts: list[Any] = [paragraph(f"There are no Sobol' indices. {reason}", class_="note")] if reason else []
     for k, one in enumerate(found):
-        inside = [*indices_parts(one, pictures), *rank_parts(one, pictures)]
+        inside = [*indices_parts(one, pictures), *given_parts(one), *rank_parts(one, pictures)]
         if inside:
             parts.append(section(f"influence-{k}", one.name, *inside, level=3))
     return "influence", title, section("influence", title, *parts)
@@ -179,6 +178,20 @@ def indices_parts(one: Influence, pictures: Pictures) -> list[Any]:
     listing = table(f"Sobol' indices of {one.name}", ("input", "first", "total"), rows)
     said = paragraph(text, class_="note" if one.error > LARGE_ERROR else None)
     return [said, element("div", picture, listing, class_="pictures")]
+
+
+def given_parts(one: Influence) -> list[Any]:
+    """The indices of given data of an output."""
+    if not one.given:
+        return []
+    rows = [(name, f"{first:.3f}", f"{delta:.3f}", f"{p:.2g}") for name, first, delta, p in one.given[:MOST_LISTED]]
+    text = (
+        f"From {count(one.n_given, 'sample')} as they are, also where inputs depend on each other: the first index is "
+        "the part of the variance that knowing the input alone explains; delta, from 0 to 1, how far it moves the "
+        "distribution; the p-value is the probability of so large a delta without any dependence."
+    )
+    listing = table(f"Indices of {one.name} from given data", ("input", "first", "delta", "p-value"), rows)
+    return [paragraph(text), listing]
 
 
 def rank_parts(one: Influence, pictures: Pictures) -> list[Any]:

@@ -44,13 +44,13 @@ def run_program(
         if err >= 0:
             os.close(err)
     try:
-        reaper.note("+", process.pid)
+        reaper.begin(process.pid)
         if ends_in(process, seconds):
             return process.returncode
         return None
     finally:
         end_group(process)
-        reaper.note("-", process.pid)
+        reaper.end(process.pid)
 
 
 def ends_in(process: subprocess.Popen[bytes], seconds: float) -> bool:

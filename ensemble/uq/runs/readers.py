@@ -158,8 +158,10 @@ def from_netcdf(path: Path, variable: str) -> Any:
     if path.read_bytes()[:3] == b"CDF":  # version 3, which SciPy reads faster
         from scipy.io import netcdf_file
 
-        with netcdf_file(path, mmap=False) as found:
-            return np.array(found.variables[variable].data).astype(np.float64)[()]
+        with netcdf_file(path, mmap=False, maskandscale=True) as found:
+            one = found.variables[variable]
+            values = np.ma.asarray(one[:] if one.shape else one.getValue(), np.float64)
+            return np.asarray(values.filled(np.nan))[()]
     import xarray
 
     with xarray.open_dataset(path, decode_times=False) as dataset:

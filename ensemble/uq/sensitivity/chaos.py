@@ -76,7 +76,8 @@ def chaos(
         weights. "auto": quadrature where the samples are the points of a rule, else least squares with all terms.
     n_resamples : int
         Bootstrap resamples of the samples, which give `ChaosExpansion.interval`; 0 for none, 100 are usual. Sparse
-        expansions keep their terms.
+        expansions keep their terms. The intervals are those of the coefficients: what the expansion misses, its
+        `loo_error`, and the choice of its terms come on top.
     seed : int
         Seed of the resamples.
     level : float in (0, 1), dimensionless

@@ -12,7 +12,7 @@ from ensemble._check import integer, kind_of, message, one_of, require, warn_cal
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples, differing
-from ensemble.uq.sensitivity.observations import observations
+from ensemble.uq.sensitivity.observations import components_of, observations
 
 __all__ = ["GaussianProcess", "gaussian_process"]
 
@@ -106,19 +106,14 @@ class _Columns:
     """The inputs as columns of numbers, each divided by its standard deviation in the study."""
 
     def __init__(self, samples: InputSamples) -> None:
-        self.names: list[str] = []
-        self.places: list[tuple[str, int]] = []
-        for name in samples.names:
-            require(
-                hasattr(samples[name], "samples"), "gaussian_process", f"input {name!r}", "be a number or a vector",
-                "a random field", "en.uq.chaos takes fields.",
-            )  # fmt: skip
-            rows = np.asarray(samples[name].samples).reshape(-1, np.asarray(samples[name].samples).shape[-1])
-            for k, row in enumerate(rows):
-                if np.ptp(row) > 0:
-                    self.names.append(name if len(rows) == 1 else f"{name}[{k}]")
-                    self.places.append((name, k))
-        require(bool(self.places), "gaussian_process", "study", "have an input that varies", "none")
+        function = "gaussian_process"
+        found, fields = components_of(samples)
+        for name in fields:
+            wanted, advice = "be a number or a vector", "en.uq.chaos takes fields."
+            require(False, function, f"input {name!r}", wanted, "a random field", advice)
+        require(bool(found), function, "study", "have an input that varies", "none")
+        self.names = [one.label for one in found]
+        self.places = [(one.name, one.place) for one in found]
         x = self._raw(samples)
         self.shift, self.scale = x.mean(axis=0), x.std(axis=0)
 

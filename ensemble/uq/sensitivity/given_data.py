@@ -12,7 +12,7 @@ from ensemble._check import integer, kind_of, message, one_of, require
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.sensitivity.dependence import Classes, delta, first, hsic, kernel_moments, pawn
 from ensemble.uq.sensitivity.indices import SensitivityIndices
-from ensemble.uq.sensitivity.observations import observations
+from ensemble.uq.sensitivity.observations import components_of, observations
 from ensemble.uq.store.axes import default_names
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
@@ -105,23 +105,6 @@ class GivenDataIndices(SensitivityIndices):
         return f"GivenDataIndices: {self.n_used} of {self.n_rows} samples, intervals of {100 * self.level:g} %"
 
 
-def _columns(samples: Any) -> dict[str, np.ndarray]:
-    """The numbers of every input that varies, components of vectors apart, each of shape ``(n,)``."""
-    found = {}
-    for name in samples.names:
-        try:
-            values = np.asarray(samples[name].samples)
-        except AttributeError:  # a field is a function of points, not a number
-            continue
-        rows = values.reshape(-1, values.shape[-1])
-        for k, row in enumerate(rows):
-            _, codes = np.unique(row, return_inverse=True)
-            if codes.max() > 0:
-                numbers = row if row.dtype.kind in "iufb" else codes
-                found[name if len(rows) == 1 else f"{name}[{k}]"] = np.asarray(numbers, dtype=np.float64)
-    return found
-
-
 def _given(study: Any, outputs: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int, tuple[str, ...]]:
     """Columns of inputs, outputs ``(*shape, n)``, the number of samples that were given, and notes."""
     function = "given_data"
@@ -130,7 +113,7 @@ def _given(study: Any, outputs: Any) -> tuple[dict[str, np.ndarray], dict[str, n
         advice = "Draw them with sampler='sobol', 'latin_hypercube' or 'monte_carlo'."
         require(samples.weights is None, function, "study", "have samples of equal weight", "a quadrature rule", advice)
         n_rows = study.n_done if isinstance(study, UqResult) else study.n_samples
-        return _columns(samples), values, n_rows, notes
+        return {one.label: one.numbers for one in components_of(samples)[0]}, values, n_rows, notes
     if not hasattr(study, "keys"):
         wanted = "be a UqResult, InputSamples, or columns by name"
         raise TypeError(message(function, "study", wanted, kind_of(study)))

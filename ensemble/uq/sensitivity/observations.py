@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,40 @@ from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.study.outputs import named_outputs
 from ensemble.uq.study.result import UqResult
 
-__all__ = ["observations"]
+__all__ = ["Component", "components_of", "observations"]
+
+
+class Component(NamedTuple):
+    """One number of every sample's inputs: an input, or a component of a vector."""
+
+    label: str
+    """Name of the input, of a vector with the place, ``v[0]``."""
+    name: str
+    place: int
+    values: np.ndarray
+    """Shape (n_samples,)."""
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The values as float64; places among the different ones where they are no numbers."""
+        values = self.values
+        numeric = values.dtype.kind in "iufb"
+        return np.asarray(values if numeric else np.unique(values, return_inverse=True)[1], dtype=np.float64)
+
+
+def components_of(samples: Any) -> tuple[list[Component], list[str]]:
+    """The numbers of all inputs that vary, and the names of the inputs that are fields: functions of points."""
+    found, fields = [], []
+    for name in samples.names:
+        if not hasattr(samples[name], "samples"):
+            fields.append(name)
+            continue
+        values = np.asarray(samples[name].samples)
+        rows = values.reshape(-1, values.shape[-1])
+        for place, row in enumerate(rows):
+            if (row != row[0]).any():
+                found.append(Component(name if len(rows) == 1 else f"{name}[{place}]", name, place, row))
+    return found, fields
 
 
 def observations(

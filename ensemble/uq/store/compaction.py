@@ -25,7 +25,8 @@ from ensemble.uq.store.damage import EARLIER, REASONS
 from ensemble.uq.store.descriptions import GROUP_FILE, RESERVED, Output, described_output, supported
 from ensemble.uq.store.index import Index, Part, gather
 from ensemble.uq.store.journal import Journal
-from ensemble.uq.store.manifest import CHECKSUM, by_lines, text_of
+from ensemble.uq.store.manifest import CHECKSUM, WIDTH, by_lines, text_of
+from ensemble.uq.store.places import marked_blocks
 from ensemble.uq.store.zarr_array import MASKS, ZarrArray
 
 __all__ = ["MASKS", "compact", "read_earlier", "read_reasons"]
@@ -99,25 +100,26 @@ def compact(
     Columns of chunks that are `damaged`, by array, are written anew from the journal and from `inputs`.
     """
     n = len(index.done)
-    fresh = index.journaled()
-    arrays = [ZarrArray(folder / o.name, o, dims=dims_of(manifest, o), checksums=checksums) for o in outputs]
-    coordinates = coordinate_arrays(folder, {array.output.name for array in arrays}, inputs, n)
-    masks = {ZarrArray(folder / o.name, o): getattr(index, o.name) for o in MASKS}
-    ids = ZarrArray(folder / SAMPLE.name, SAMPLE)
+    kept_as: dict[str, Any] = {"checksums": checksums, "most": manifest.get(WIDTH)}
+    arrays = [ZarrArray(folder / o.name, o, dims=dims_of(manifest, o), **kept_as) for o in outputs]
+    found = coordinate_outputs({array.output.name for array in arrays}, inputs, n)
+    coordinates = {ZarrArray(folder / o.name, o, **kept_as): values for o, values in found}
+    masks = {ZarrArray(folder / o.name, o, **kept_as): getattr(index, o.name) for o in MASKS}
+    ids = ZarrArray(folder / SAMPLE.name, SAMPLE, **kept_as)
     with Replacements(durable=True) as files:
         writer = Writer(files, checksums)
-        source = Source(journal, index, fresh)
+        source = Source(journal, index)
         for array in arrays:
             write_outputs(writer, array, source, damaged.get(array.output.name, set()))
         for array, values in {**coordinates, ids: np.arange(n)}.items():
-            write_values(writer, array, values, written_columns(array, index, fresh, damaged))
+            write_values(writer, array, values, written_columns(array, index, damaged))
         for name, texts in ((REASONS, index.reasons), (EARLIER, index.earlier)):
             if texts or checksums.key_of(private / name) in checksums:  # those of samples that were run again go
                 writer.write_changed(private / name, reasons_text(texts))
         writer.write(private / "manifest.json", text_of(manifest))
         files.sync_folder(folder.parent)  # `create` leaves all to the first flush
         for array, values in masks.items():
-            write_values(writer, array, values, written_columns(array, index, fresh, damaged))
+            write_values(writer, array, values, written_columns(array, index, damaged))
         members = {a.output.name: a.metadata(n, unit_in(manifest, a.output.name)) for a in arrays}
         members |= {
             a.output.name: a.metadata(n, labels_in(manifest, name))
@@ -143,11 +145,9 @@ def dims_of(manifest: dict[str, Any], output: Output) -> tuple[str, ...] | None:
     return None if dims is None else tuple(dims)
 
 
-def coordinate_arrays(
-    folder: Path, taken: set[str], inputs: Mapping[str, np.ndarray], n: int
-) -> dict[ZarrArray, np.ndarray]:
-    """The arrays of the input values; an input with the name of an output is called NAME_input."""
-    found: dict[ZarrArray, np.ndarray] = {}
+def coordinate_outputs(taken: set[str], inputs: Mapping[str, np.ndarray], n: int) -> list[tuple[Output, np.ndarray]]:
+    """The input values by what they are in the store: an input with the name of an output is called NAME_input."""
+    found: list[tuple[Output, np.ndarray]] = []
     used = {*taken, *RESERVED}
     for name, given in inputs.items():
         values = np.asarray(given)
@@ -159,8 +159,7 @@ def coordinate_arrays(
         while own in used or (own != name and own in inputs):
             own += "_input"
         used.add(own)
-        output = Output(own, values.dtype.newbyteorder("<"), values.shape[:-1])
-        found[ZarrArray(folder / own, output)] = values
+        found.append((Output(own, values.dtype.newbyteorder("<"), values.shape[:-1]), values))
     return found
 
 
@@ -189,12 +188,14 @@ def group_members(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def read_coordinates(folder: Path, outputs: Iterable[str], n: int, checksums: Checksums) -> dict[str, np.ndarray]:
+def read_coordinates(
+    folder: Path, outputs: Iterable[str], n: int, checksums: Checksums, most: int | None
+) -> dict[str, np.ndarray]:
     """The input values of the first `n` samples; fill where nothing is compacted."""
     found, taken = {}, {f"{name}_input" for name in (*outputs, *RESERVED)}
     for name, member in group_members(folder).items():
         output = described_output("Store", str(folder / GROUP_FILE), name, member["data_type"], member["shape"][:-1])
-        array = ZarrArray(folder / name, output, checksums=checksums)
+        array = ZarrArray(folder / name, output, checksums=checksums, most=most)
         require_chunk(array, folder)
         values = np.full((output.size, n), array.fill, dtype=output.dtype)
         array.read(np.arange(n), np.arange(n), values)
@@ -218,14 +219,12 @@ def kept_coordinates(folder: Path, written: set[str], n: int) -> dict[str, Any]:
     return {name: {**member, "shape": [*member["shape"][:-1], n]} for name, member in members.items()}
 
 
-def written_ids(array: ZarrArray, index: Index, fresh: np.ndarray) -> np.ndarray:
-    """Samples whose chunks are written: those in the journal, or all that are done if the array is new."""
-    return fresh if array.metadata_path.exists() else np.flatnonzero(index.done)
+def written_columns(array: ZarrArray, index: Index, damaged: Mapping[str, set[int]]) -> np.ndarray:
+    """The columns of chunks that are written, in order: of samples in the journal, and damaged ones.
 
-
-def written_columns(array: ZarrArray, index: Index, fresh: np.ndarray, damaged: Mapping[str, set[int]]) -> np.ndarray:
-    """The columns of chunks that are written, in order: those of `written_ids`, and damaged ones."""
-    columns = np.unique(written_ids(array, index, fresh) // array.n_chunk)
+    Of an array that is new, those of all samples that are done.
+    """
+    columns = marked_blocks(index.record_of >= 0 if array.metadata_path.exists() else index.done, array.n_chunk)
     extra = [column for column in damaged.get(array.output.name, ()) if column * array.n_chunk < len(index.done)]
     return np.union1d(columns, np.array(extra, dtype=columns.dtype))
 
@@ -245,18 +244,22 @@ def write_values(writer: Writer, array: ZarrArray, values: np.ndarray, columns: 
 class Source:
     """The samples of the journal by record, for the columns of chunks that are being written."""
 
-    def __init__(self, journal: Journal, index: Index, fresh: np.ndarray) -> None:
-        self.journal, self.index, self.fresh = journal, index, fresh
+    def __init__(self, journal: Journal, index: Index) -> None:
+        self.journal, self.index = journal, index
         self._last: tuple[Any, list[Part]] = (None, [])
 
     def parts(self, panel: np.ndarray, width: int) -> list[Part]:
         """The samples of the columns `panel` of chunks; those of the last call are kept for the next output."""
         key = (width, panel.tobytes())
         if self._last[0] != key:
-            columns = self.fresh // width
-            inside = np.isin(columns, panel)
-            chosen = self.fresh[inside]
-            places = np.searchsorted(panel, columns[inside]) * width + chosen % width
+            first, last = int(panel[0]) * width, (int(panel[-1]) + 1) * width
+            chosen = first + np.flatnonzero(self.index.record_of[first:last] >= 0)
+            if len(panel) * width == last - first:
+                places = chosen - first
+            else:
+                columns, rest = np.divmod(chosen, width)
+                inside = np.isin(columns, panel)
+                chosen, places = chosen[inside], (np.searchsorted(panel, columns) * width + rest)[inside]
             self._last = key, self.index.parts(chosen, places)
         return self._last[1]
 
@@ -264,8 +267,8 @@ class Source:
 def write_outputs(writer: Writer, array: ZarrArray, source: Source, damaged: set[int]) -> None:
     """Write the chunks of an output, as many columns of chunks at a time as `PANEL_BYTES` hold."""
     width, journal, index = array.n_chunk, source.journal, source.index
-    columns = written_columns(array, index, source.fresh, {array.output.name: damaged})
-    older = set(np.unique(np.flatnonzero(index.done & (index.record_of < 0)) // width).tolist()) - damaged
+    columns = written_columns(array, index, {array.output.name: damaged})
+    older = set(marked_blocks(index.done & (index.record_of < 0), width).tolist()) - damaged
     per_panel = max(1, PANEL_BYTES // (array.n_rows * width * array.output.dtype.itemsize))
     for first in range(0, len(columns), per_panel):
         panel = columns[first : first + per_panel]

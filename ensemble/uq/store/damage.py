@@ -19,6 +19,7 @@ import numpy as np
 from ensemble.uq.store.checksums import Checksums
 from ensemble.uq.store.descriptions import GROUP_FILE, Output
 from ensemble.uq.store.manifest import CHECKSUM, by_lines
+from ensemble.uq.store.places import marked_blocks
 from ensemble.uq.store.zarr_array import MASKS, ZarrArray
 
 __all__ = ["EARLIER", "REASONS", "Examination", "examined"]
@@ -55,9 +56,10 @@ class Examination:
         checksums: Checksums,
         whole: bool,
         axes: Collection[str],
+        most: int | None,
     ) -> None:
         self.folder, self.checksums, self.in_journal, self.whole = checksums.folder, checksums, in_journal, whole
-        n = len(in_journal)
+        n, self.most = len(in_journal), most
         self.done, self.failed, self.lost = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         self.problems: dict[str, str] = {}
         self.columns: dict[str, set[int]] = {}
@@ -102,7 +104,7 @@ class Examination:
     def _masks(self) -> None:
         """Take the masks over; those of a damaged column are False."""
         unlisted: list[str] = []
-        arrays = [ZarrArray(self.folder / mask.name, mask) for mask in MASKS]
+        arrays = [ZarrArray(self.folder / mask.name, mask, most=self.most) for mask in MASKS]
         width = arrays[0].n_chunk
         for column in self._mask_columns(-(-len(self.done) // width)):
             keys = [f"{mask.name}/c.{column}" for mask in MASKS]
@@ -159,10 +161,10 @@ class Examination:
 
     def _output(self, output: Output) -> None:
         """Find the samples whose chunks of an output are not whole."""
-        array = ZarrArray(self.folder / output.name, output)
+        array = ZarrArray(self.folder / output.name, output, most=self.most)
         width, size = array.n_chunk, array.n_rows * array.n_chunk * output.dtype.itemsize
         needed = self.done & ~self.failed & ~self.in_journal
-        for column in np.unique(np.flatnonzero(needed) // width).tolist():
+        for column in marked_blocks(needed, width).tolist():
             for block in array.row_blocks():
                 key = self.checksums.key_of(array.path(block, column))
                 self._seen.add(key)
@@ -220,12 +222,13 @@ def examined(
     *,
     whole: bool,
     axes: Collection[str] = (),
+    most: int | None,
 ) -> Examination:
     """The compacted samples of a store; `whole` compares the bytes of all chunks, and not of small files alone.
 
-    Coordinates of `axes` are small files.
+    Coordinates of `axes` are small files. `most` is that of `samples_per_chunk`.
     """
-    found = Examination(outputs, in_journal, checksums, whole, axes)
+    found = Examination(outputs, in_journal, checksums, whole, axes, most)
     while found.problems and checksums.reload():  # another process has compacted meanwhile
-        found = Examination(outputs, in_journal, checksums, whole, axes)
+        found = Examination(outputs, in_journal, checksums, whole, axes, most)
     return found

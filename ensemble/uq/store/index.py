@@ -92,10 +92,6 @@ class Index:
         self.record_of[:] = -1
         self.records = []
 
-    def journaled(self) -> np.ndarray:
-        """Ids of the samples whose outputs are in the journal."""
-        return np.flatnonzero(self.record_of >= 0)
-
     def parts(self, ids: np.ndarray, places: np.ndarray) -> list[Part]:
         """The samples `ids`, all in the journal, by record; sample k is wanted at ``places[k]``."""
         return [

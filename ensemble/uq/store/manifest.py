@@ -17,19 +17,23 @@ import numpy as np
 from ensemble import _check
 from ensemble._files import Replacements
 from ensemble._version import __version__
+from ensemble.uq.store import widths
 from ensemble.uq.store.axes import AXES, require_axes
 from ensemble.uq.store.descriptions import MOST_SAMPLES, RESERVED, Output, described_output
 
 __all__ = [
-    "CHECKSUM", "FORMAT", "by_lines", "checked", "current_versions", "identified", "identity_of", "merged",
+    "CHECKSUM", "FORMAT", "WIDTH", "by_lines", "checked", "current_versions", "identified", "identity_of", "merged",
     "outputs_of", "read", "sealed", "text_of", "unsealed", "write",
 ]  # fmt: skip
 
-FORMAT = 2
-"""Version of the store's format; incompatible changes increment it."""
+FORMAT, NEWEST = 2, 3
+"""Version of the store's format, which incompatible changes increment; 3 are stores with wider chunks."""
+
+WIDTH = "chunk_samples"
+"""Key of the largest number of samples per chunk; only where that is above `MAX_SAMPLES`."""
 
 ABSENT = "nothing"
-CHECKED_APART = ("n", "outputs", "versions", "later_versions", "format", "identity")
+CHECKED_APART = ("n", "outputs", "versions", "later_versions", "format", WIDTH, "identity")
 
 CHECKSUM = "crc32"
 """Key of the checksum of all other keys, in a file of JSON."""
@@ -62,7 +66,8 @@ def checked(function: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
         copy["n"] <= MOST_SAMPLES, function, "manifest['n']", f"be at most {MOST_SAMPLES:,}", f"{copy['n']:,}"
     )
     copy.setdefault("versions", current_versions())
-    return {"format": FORMAT, **copy}
+    width = widths.chunk_samples_for(copy["n"])
+    return {"format": FORMAT, **copy} if width == widths.MAX_SAMPLES else {"format": NEWEST, **copy, WIDTH: width}
 
 
 def identified(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -114,10 +119,11 @@ def read(function: str, path: Path) -> dict[str, Any]:
             function, "path", "have a readable manifest", f"{str(error)[:80]!r} in the damaged {path}", RESTORE
         )
         raise ValueError(text) from None
-    if version != FORMAT:
+    if not FORMAT <= version <= NEWEST:
         older = "Run the study again, or read it with the version of ensemble that wrote it."
-        advice = "Use a newer version of ensemble." if version > FORMAT else older
-        raise ValueError(_check.message(function, "path", f"be a store of format version {FORMAT}", version, advice))
+        advice = "Use a newer version of ensemble." if version > NEWEST else older
+        wanted = f"be a store of format version {FORMAT} or {NEWEST}"
+        raise ValueError(_check.message(function, "path", wanted, version, advice))
     require_possible(function, path, found)
     return found
 
@@ -125,10 +131,13 @@ def read(function: str, path: Path) -> dict[str, Any]:
 def require_possible(function: str, path: Path, manifest: dict[str, Any]) -> None:
     """Raise ValueError for a manifest that no study can have: what is read from it sizes arrays and names folders."""
     n, identity, outputs = manifest.get("n"), manifest.get("identity", 0), manifest.get("outputs") or {}
-    later = manifest.get("later_versions", [])
+    later, width = manifest.get("later_versions", []), manifest.get(WIDTH, widths.MAX_SAMPLES)
     wanted = {
         f"have n from 0 to {MOST_SAMPLES:,}": type(n) is int and 0 <= n <= MOST_SAMPLES,
         "have an identity of 32 bits": type(identity) is int and 0 <= identity < 2**32,
+        "have a number of samples per chunk": type(width) is int
+        and widths.MAX_SAMPLES <= width <= MOST_SAMPLES
+        and width & (width - 1) == 0,
         "have a table of versions": isinstance(manifest.get("versions"), dict),
         "have a list of later versions": isinstance(later, list) and all(isinstance(one, dict) for one in later),
         "have a table for each output": isinstance(outputs, dict)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_slice", "places_by_key"]
+__all__ = ["as_slice", "marked_blocks", "places_by_key"]
 
 
 def as_slice(numbers: np.ndarray) -> Any:
@@ -19,6 +19,14 @@ def as_slice(numbers: np.ndarray) -> Any:
     if last - first == size - 1 and first >= 0 and (size < 3 or (numbers[1:] - numbers[:-1] == 1).all()):
         return slice(first, last + 1)
     return numbers
+
+
+def marked_blocks(marked: np.ndarray, width: int) -> np.ndarray:
+    """The numbers of the blocks of `width` entries of which at least one is marked, in order."""
+    if not marked.size:
+        return np.zeros(0, dtype=np.int64)
+    found: np.ndarray = np.flatnonzero(np.logical_or.reduceat(marked, np.arange(0, marked.size, width)))
+    return found
 
 
 def places_by_key(keys: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

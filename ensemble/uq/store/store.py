@@ -37,7 +37,8 @@ from ensemble.uq.store.descriptions import GROUP_FILE, Output
 from ensemble.uq.store.index import Index, gather
 from ensemble.uq.store.journal import Group, Journal, empty
 from ensemble.uq.store.lock import Lock
-from ensemble.uq.store.zarr_array import MAX_SAMPLES, ZarrArray, fill_value, samples_per_chunk
+from ensemble.uq.store.widths import MAX_SAMPLES, samples_per_chunk
+from ensemble.uq.store.zarr_array import ZarrArray, fill_value
 
 __all__ = ["Store"]
 
@@ -54,7 +55,8 @@ class Store:
     in integer and bool outputs they are 0 and False, and only the masks tell.
 
     Studies with equal outputs end with equal files, byte for byte, whatever the order and size of their groups and
-    wherever they were interrupted: chunks depend on the output's size and data type only.
+    wherever they were interrupted: chunks depend on the output's size and data type, and in studies that begin with
+    65,536 samples or more on that number.
 
     Attributes
     ----------
@@ -109,7 +111,8 @@ class Store:
         axes = (manifest.get(AXES) or {}).get("coordinates", {})
         in_journal = self._index.record_of >= 0
         whole = isinstance(lock, Lock)  # who rewrites chunks compares all of them
-        found = examined(self.outputs, in_journal, self._checksums, whole=whole, axes=axes)
+        self._most = manifest.get(manifests.WIDTH)
+        found = examined(self.outputs, in_journal, self._checksums, whole=whole, axes=axes, most=self._most)
         self._damaged_columns = found.columns
         reasons = {} if found.reasons_lost else compaction.read_reasons(self._private)
         earlier = compaction.read_earlier(self._private)
@@ -489,7 +492,7 @@ class Store:
         """
         if not np.any(self._index.done & (self._index.record_of < 0)):
             return {}
-        return compaction.read_coordinates(self.path, self.outputs, self.n, self._checksums)
+        return compaction.read_coordinates(self.path, self.outputs, self.n, self._checksums, self._most)
 
     def compact(self, inputs: Mapping[str, np.ndarray] | None = None) -> None:
         """Move the samples in the journal into the Zarr group.
@@ -574,7 +577,7 @@ class Store:
             gather(self._journal, self._index.parts(ids[places], places), output, 0, output.size, result)
         if not in_journal.all():
             array, places = (
-                ZarrArray(self.path / output.name, output, checksums=self._checksums),
+                ZarrArray(self.path / output.name, output, checksums=self._checksums, most=self._most),
                 np.flatnonzero(~in_journal),
             )
             array.read(ids, places, result, needed=~self._index.failed[ids])

@@ -23,17 +23,12 @@ from ensemble._check import message
 from ensemble.uq.store.checksums import AGAIN, Checksums
 from ensemble.uq.store.descriptions import GROUP_FILE, Output
 from ensemble.uq.store.places import places_by_key
+from ensemble.uq.store.widths import samples_per_chunk
 
-__all__ = ["MASKS", "MAX_SAMPLES", "RowBlock", "ZarrArray", "fill_value", "samples_per_chunk"]
+__all__ = ["MASKS", "RowBlock", "ZarrArray", "fill_value"]
 
 MASKS = tuple(Output(name, np.dtype(bool), ()) for name in ("done", "failed"))
 """Which samples are stored, and which of them failed."""
-
-MAX_SAMPLES, MIN_SAMPLES = 4096, 32
-"""Bounds of the number of samples per chunk."""
-
-COLUMN_BYTES = 1 << 26
-"""All values of the samples of one chunk, as long as `MIN_SAMPLES` allows it."""
 
 CHUNK_BYTES = 1 << 22
 """Length of a chunk: the output's own axes are split to stay below."""
@@ -51,28 +46,29 @@ class RowBlock(NamedTuple):
     stop: int
 
 
-def samples_per_chunk(output: Output) -> int:
-    """Samples per chunk, a power of two that depends on the output's size and data type only."""
-    count = MAX_SAMPLES
-    while count > MIN_SAMPLES and output.size * output.dtype.itemsize * count > COLUMN_BYTES:
-        count //= 2
-    return count
-
-
 def fill_value(dtype: np.dtype) -> Any:
     """What stands for samples that failed or are not done: NaN, and 0 or False in types without NaN."""
     return dtype.type(np.nan if dtype.kind == "f" else complex(np.nan, np.nan) if dtype.kind == "c" else 0)
 
 
 class ZarrArray:
-    """An array of shape ``(*output.shape, n_samples)`` in the folder `folder`; the last axis is called sample."""
+    """An array of shape ``(*output.shape, n_samples)`` in the folder `folder`; the last axis is called sample.
+
+    `most` is that of `samples_per_chunk`.
+    """
 
     def __init__(
-        self, folder: Path, output: Output, *, dims: tuple[str, ...] | None = None, checksums: Checksums | None = None
+        self,
+        folder: Path,
+        output: Output,
+        *,
+        dims: tuple[str, ...] | None = None,
+        checksums: Checksums | None = None,
+        most: int | None = None,
     ) -> None:
         self.folder, self.output, self.checksums = folder, output, checksums
         self.fill = fill_value(output.dtype)
-        self.n_chunk = samples_per_chunk(output)
+        self.n_chunk = samples_per_chunk(output, most)
         self.dims = tuple(f"{output.name}_dim_{k}" for k in range(len(output.shape))) if dims is None else dims
         self.chunk = self._split()
         self.n_rows = math.prod(self.chunk)

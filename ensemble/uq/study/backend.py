@@ -7,6 +7,7 @@ from typing import Any
 from ensemble._backend import asarray_like
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
+from ensemble.scalar.labels import labelled, labels_of_numbers
 
 __all__ = ["BackendSamples"]
 
@@ -34,7 +35,9 @@ class BackendSamples:
         return len(self._samples)
 
     def _of(self, value: Ensemble) -> Ensemble:
-        return Ensemble(asarray_like(value.samples, self._like), value.sample_set)
+        moved = Ensemble(asarray_like(value.samples, self._like), value.sample_set)
+        found: Ensemble = labelled(moved, labels_of_numbers(value))
+        return found
 
 
 class BackendField:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, kind_of, message
+from ensemble._check import integer, kind_of, message, warn_caller
 from ensemble.uq.study.dask_workers import DaskWorkers, is_dask
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.groups import Group, single
@@ -196,7 +196,7 @@ class GroupScheduler:
         if sample_seconds is not None and not takes_model and not isinstance(workers.executor, SampleProcesses):
             self.limits = (Limits(sample_seconds, self.ended),)
         self.may_give_up = sample_seconds is not None and not takes_model
-        self.late_groups = LateGroups(on_failure)
+        self.late_groups, self.told_held = LateGroups(on_failure), False
         self.model = model if local else pickled(model)
         self.dask: DaskWorkers | None = None
         self._connect()
@@ -293,12 +293,24 @@ class GroupScheduler:
                 raise
             yield from self._after_failure(error, group, failures)
         else:
+            self._tell_held(outcome)
             if outcome.late is None:
                 yield self.late_groups.noted(group, outcome)
             else:
                 yield from self.late_groups.settled(group, outcome)
         finally:
             del future  # it has the exception, whose traceback has this frame
+
+    def _tell_held(self, outcome: Outcome) -> None:
+        """Warn once of a model that a time limit in this process cannot end."""
+        if outcome.held and not self.told_held:
+            self.told_held = True
+            text = (
+                f"propagate: sample_seconds cannot end code that holds Python's lock; a call let no other code run for "
+                f"{outcome.held:.3g} s. executor=8 runs it in processes that are ended, and code compiled by Numba "
+                "gives the lock up with nogil=True."
+            )
+            warn_caller(text, RuntimeWarning)
 
     def _after_failure(self, error: Exception, group: Group, failures: int) -> Iterator[tuple[Group, Outcome]]:
         """A group whose worker died, and all others in flight on a broken executor."""

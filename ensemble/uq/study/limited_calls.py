@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,7 @@ def evaluated_in_time(
     """
     clock = SampleClock(limits.seconds)
     finished: queue.SimpleQueue[tuple[Outcome | None, BaseException | None]] = queue.SimpleQueue()
+    error: BaseException | None = None
     context = contextvars.copy_context()
 
     def call() -> None:
@@ -89,16 +90,23 @@ def evaluated_in_time(
             finished.put((None, error))
 
     thread = threading.Thread(target=context.run, args=(call,), daemon=True, name="model")
+    began = time.monotonic()
     thread.start()
-    until = time.monotonic() + limits.most
+    held = time.monotonic() - began  # the call may take Python's lock before this thread gets it back
+    until = began + limits.most
     try:
         while True:
-            with contextlib.suppress(queue.Empty):
-                found, error = finished.get(timeout=clock.left(SECONDS_BETWEEN_LOOKS))
+            wait, asked = clock.left(SECONDS_BETWEEN_LOOKS), time.monotonic()
+            try:
+                found, error = finished.get(timeout=wait)
+            except queue.Empty:
+                found = None
+            held = max(held, time.monotonic() - asked - wait)
+            if found is not None or error is not None:
                 if error is not None:
                     raise error
                 assert found is not None
-                return found
+                return replace(found, held=held) if held > max(limits.seconds, SECONDS_TO_END) else found
             place = clock.overdue()
             if limits.ended is not None and limits.ended.is_set():
                 raise TimeUp
@@ -107,7 +115,8 @@ def evaluated_in_time(
                 return late_outcome(samples.n_samples, UNKNOWN, "the time of the study was up")
             if place is not None:
                 how = "" if ended(thread) else "; its thread cannot be ended by Python and goes on"
-                return late_outcome(samples.n_samples, place, late_text(limits.seconds, how))
+                late = late_outcome(samples.n_samples, place, late_text(limits.seconds, how))
+                return replace(late, held=held) if held > max(limits.seconds, SECONDS_TO_END) else late
     except BaseException:
         ended(thread, 0.0)
         raise

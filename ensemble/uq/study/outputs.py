@@ -81,6 +81,8 @@ class Outcome:
     """That exception of the first sample; None where it cannot be sent from another process."""
     trace: str = ""
     """Where it was raised."""
+    held: float = 0.0
+    """Seconds, beyond the limit of a sample, in which the call let no other code of Python run."""
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"error": picklable(self.error)}

@@ -92,6 +92,28 @@ def test_the_most_influential_input_is_first(page):
     assert page.table("Correlation of ranks with tip")[1][0] == "load"
 
 
+def given_rows(inputs, model, n=256):
+    """The table of given data on the page of a study."""
+    study = en.propagate(model, inputs, n, seed=20732, progress=False, ensemble_size=n)
+    return Page(study.report().html).table("Indices of y from given data")
+
+
+def test_dependent_inputs_have_indices_of_given_data():
+    inputs = en.Inputs(
+        a=stats.norm(), b=stats.norm(), c=stats.norm(), kind=en.Categorical(["x", "z"]), correlation={("a", "b"): 0.8}
+    )
+    rows = given_rows(inputs, lambda x: {"y": x.a + 0.5 * (x.kind == "z")})
+    assert [row[0] for row in rows[1:3]] == ["a", "b"] and {row[0] for row in rows[3:]} == {"c", "kind"}
+    assert 0.6 < float(rows[1][1]) < 0.95 and 0.35 < float(rows[2][1]) < 0.7  # 1 / 1.25 and 0.64 / 1.25
+    assert float(rows[1][3]) <= 0.01 and {row[0]: float(row[3]) for row in rows[1:]}["c"] > 0.05
+
+
+def test_an_output_that_no_expansion_follows_has_indices_of_given_data(page):
+    rows = given_rows(en.Inputs(a=stats.norm(), b=stats.norm()), lambda x: {"y": xp.where(x.a > 1.0, 100.0, x.b)})
+    assert rows[1][0] == "a" and float(rows[1][3]) <= 0.01
+    assert not any("given data" in one["text"] for one in page.all("caption"))  # chaos misses little
+
+
 def test_failures_are_told_by_reason_and_place(page, result):
     row = page.table("Failed samples by reason")[1]
     assert row[0] == "too heavy <script>alert(1)</script>" and row[1] == str(result.n_failed)

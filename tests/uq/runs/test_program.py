@@ -244,6 +244,28 @@ def test_numbers_are_read_from_files(tmp_path, reader, expected):
     assert np.array_equal(reader(tmp_path), expected)
 
 
+@pytest.mark.parametrize("version", [3, pytest.param(4, marks=pytest.mark.slow)])
+def test_packed_numbers_of_netcdf_are_what_they_stand_for(tmp_path, version):
+    """Stored as short integers with a scale and an offset; one is missing. And a number without axes."""
+    from scipy.io import netcdf_file
+
+    if version == 3:
+        with netcdf_file(tmp_path / "packed.nc", "w") as file:
+            file.createDimension("x", 3)
+            packed = file.createVariable("u", "h", ("x",))
+            packed[:] = [1, 2, -9]
+            packed.scale_factor, packed.add_offset, packed._FillValue = 0.5, 10.0, np.int16(-9)
+            file.createVariable("end", "f", ()).data[...] = 2.5
+    else:
+        xarray, _ = pytest.importorskip("xarray"), pytest.importorskip("h5netcdf")
+        encoding = {"u": {"dtype": "i2", "scale_factor": 0.5, "add_offset": 10.0, "_FillValue": -9}}
+        whole = xarray.Dataset({"u": ("x", [10.5, 11.0, np.nan]), "end": ((), np.float32(2.5))})
+        whole.to_netcdf(tmp_path / "packed.nc", engine="h5netcdf", encoding=encoding)
+    assert np.array_equal(FromFile("packed.nc", variable="u")(tmp_path), [10.5, 11.0, np.nan], equal_nan=True)
+    end = FromFile("packed.nc", variable="end")(tmp_path)
+    assert end == 2.5 and np.ndim(end) == 0
+
+
 @pytest.mark.slow
 def test_netcdf_of_version_4_is_read(tmp_path):
     xarray, _ = pytest.importorskip("xarray"), pytest.importorskip("h5netcdf")

@@ -21,7 +21,7 @@ from scipy import stats
 import ensemble as en
 from ensemble import uq
 from ensemble.uq import InputSamples, Store
-from ensemble.uq.store import compaction, zarr_array
+from ensemble.uq.store import compaction, widths, zarr_array
 from tests.uq.store.trees import tree
 
 N = 700
@@ -42,8 +42,8 @@ def failed_of(ids: np.ndarray) -> tuple[np.ndarray, dict[int, str]]:
 
 def small_chunks() -> None:
     """Many small files, flushed one by one, so that kills hit every step of a compaction."""
-    zarr_array.MAX_SAMPLES, zarr_array.MIN_SAMPLES = 64, 16
-    zarr_array.CHUNK_BYTES, zarr_array.COLUMN_BYTES = 4096, 16384
+    widths.MAX_SAMPLES, widths.MIN_SAMPLES = 64, 16
+    zarr_array.CHUNK_BYTES, widths.COLUMN_BYTES = 4096, 16384
     compaction.FLUSH_BYTES, compaction.PANEL_BYTES = 30000, 20000
 
 

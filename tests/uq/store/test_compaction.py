@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ensemble.uq import Store
-from ensemble.uq.store import compaction, zarr_array
+from ensemble.uq.store import compaction, widths, zarr_array
 from tests.uq.store.trees import tree
 
 xarray = pytest.importorskip("xarray")
@@ -24,9 +24,9 @@ INPUTS = {"E": np.sqrt(np.arange(N)), "nodes": np.arange(3 * N).reshape(3, N)}
 
 def make_chunks_small(patch):
     """Several chunks along every axis."""
-    patch.setattr(zarr_array, "MAX_SAMPLES", 32)
-    patch.setattr(zarr_array, "MIN_SAMPLES", 8)
-    patch.setattr(zarr_array, "COLUMN_BYTES", 2048)
+    patch.setattr(widths, "MAX_SAMPLES", 32)
+    patch.setattr(widths, "MIN_SAMPLES", 8)
+    patch.setattr(widths, "COLUMN_BYTES", 2048)
     patch.setattr(zarr_array, "CHUNK_BYTES", 512)
     patch.setattr(compaction, "PANEL_BYTES", 1024)
     patch.setattr(compaction, "FLUSH_BYTES", 2048)
@@ -293,7 +293,7 @@ def test_a_full_disk_in_a_compaction_loses_nothing(small, undisturbed, tmp_path,
 def test_memory_is_bounded_where_the_output_is_large(tmp_path, monkeypatch, size, k, n_groups):
     """Neither the panel nor a piece of a record grows with the number of samples or values."""
     monkeypatch.setattr(compaction, "PANEL_BYTES", 1 << 20)
-    monkeypatch.setattr(zarr_array, "COLUMN_BYTES", 1 << 20)
+    monkeypatch.setattr(widths, "COLUMN_BYTES", 1 << 20)
     monkeypatch.setattr(zarr_array, "CHUNK_BYTES", 1 << 18)
     monkeypatch.setattr("ensemble.uq.store.index.PIECE_BYTES", 1 << 18)
     values = np.random.default_rng(90217).normal(size=(size, k))

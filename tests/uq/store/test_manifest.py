@@ -104,8 +104,8 @@ def test_an_unreadable_file_is_refused(tmp_path, contents):
         manifests.read("f", tmp_path / "manifest.json")
 
 
-@pytest.mark.parametrize("version, advice", [(3, "Use a newer version"), (1, "Run the study again")])
+@pytest.mark.parametrize("version, advice", [(4, "Use a newer version"), (1, "Run the study again")])
 def test_another_format_is_refused(tmp_path, version, advice):
     (tmp_path / "manifest.json").write_text(json.dumps({"format": version}))
-    with pytest.raises(ValueError, match=rf"path must be a store of format version 2; got {version}. {advice}"):
+    with pytest.raises(ValueError, match=rf"path must be a store of format version 2 or 3; got {version}. {advice}"):
         manifests.read("f", tmp_path / "manifest.json")

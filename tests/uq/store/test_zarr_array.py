@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ensemble.uq.store import zarr_array
+from ensemble.uq.store import widths, zarr_array
 from ensemble.uq.store.journal import Output
-from ensemble.uq.store.zarr_array import ZarrArray, fill_value, samples_per_chunk
+from ensemble.uq.store.widths import samples_per_chunk
+from ensemble.uq.store.zarr_array import ZarrArray, fill_value
 
 zarr = pytest.importorskip("zarr")
 
@@ -35,9 +36,9 @@ def write(array, values):
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(zarr_array, "MAX_SAMPLES", 16)
-    monkeypatch.setattr(zarr_array, "MIN_SAMPLES", 4)
-    monkeypatch.setattr(zarr_array, "COLUMN_BYTES", 2048)
+    monkeypatch.setattr(widths, "MAX_SAMPLES", 16)
+    monkeypatch.setattr(widths, "MIN_SAMPLES", 4)
+    monkeypatch.setattr(widths, "COLUMN_BYTES", 2048)
     monkeypatch.setattr(zarr_array, "CHUNK_BYTES", 512)
 
 

@@ -12,13 +12,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from scipy import stats
 
 import ensemble as en
 from ensemble.uq import Store
 from ensemble.uq.store.journal import Journal
+from ensemble.uq.store.remote import RemoteStore
 from ensemble.uq.study.limited_calls import children_of
 
 FAULTS = "ENSEMBLE_TEST_FAULTS"
@@ -28,6 +31,11 @@ FULL = "ENSEMBLE_TEST_FULL_DISK"
 """How many groups fit on the disk."""
 
 SECONDS = 0.4
+
+DISK_BYTES = 40 * 1024
+"""A file system of so many bytes is full after less than 100 groups."""
+
+BUCKET = "s3://rough"
 
 SCRIPT = f"""#!/bin/sh
 i={{{{sample}}}}
@@ -48,22 +56,45 @@ def study(kind: str, folder: Path, n: int, part: str | None = None) -> en.uq.UqR
     template = folder / "template"
     model = en.uq.Program("./run.sh", {"y": "y.txt"}, template=template, folder=folder / f"runs-{kind}", keep="none")
     inputs = en.Inputs(load=stats.norm(1.0, 0.2))
-    store = folder / f"{kind}.zarr"
+    store = store_of(kind, folder)
     options = {"seed": 5, "sampler": "monte_carlo", "progress": False, "store": store}
     options |= {"ensemble_size": 8, "on_failure": "mask"}
     if kind != "calm":
         options |= {"sample_seconds": SECONDS}
     if part is not None:
         return en.propagate(model, inputs, n, part=part, **options)
-    again = Store.exists(store)
+    again = (RemoteStore if kind == "s3" else Store).exists(store)
     options |= {"resume": again, "retry_failed": again}
     if kind != "dask":
-        return en.propagate(model, inputs, n, executor=2 if kind == "processes" else None, **options)
+        return en.propagate(model, inputs, n, executor=2 if kind in ("processes", "s3") else None, **options)
     import distributed
 
     workers = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with distributed.LocalCluster(**workers) as cluster, distributed.Client(cluster) as client:
         return en.propagate(model, inputs, n, executor=client, **options)
+
+
+def store_of(kind: str, folder: Path) -> Any:
+    """Where the study of a kind is: on a server for "s3", on a disk of its own for "processes"."""
+    if kind == "s3":
+        return f"{BUCKET}/run.zarr"
+    return folder / "disk" / "run.zarr" if kind == "processes" else folder / f"{kind}.zarr"
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[Callable[[], None] | None]:
+    """A file system of `DISK_BYTES` at `folder`, and what makes it large; None where none may be mounted."""
+    folder.mkdir()
+    options = ["-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    try:
+        subprocess.run(["mount", *options], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        yield None
+        return
+    try:
+        yield lambda: subprocess.run(["mount", "-o", "remount,size=512m", str(folder)], check=True) and None
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def write_template(folder: Path) -> None:
@@ -124,9 +155,15 @@ def disturb(driver: subprocess.Popen, rng: random.Random, n_workers: int, kill: 
     return killed
 
 
-def lose_chunk(store: Path) -> None:
+def lose_chunk(store: Any) -> None:
     """Remove the first chunk of the output."""
-    min((store / "y").glob("c.*")).unlink()
+    if isinstance(store, Path):
+        min((store / "y").glob("c.*")).unlink()
+        return
+    import fsspec
+
+    files, root = fsspec.core.url_to_fs(store, use_listings_cache=False)
+    files.rm(min(name for name in files.ls(f"{root}/y", detail=False) if "/c." in name))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from scipy import stats
 
 import ensemble as en
 from ensemble import uq
-from ensemble.uq.store import zarr_array
+from ensemble.uq.store import widths, zarr_array
 from ensemble.uq.study.plan import Plan
 from tests.uq.store.trees import tree
 
@@ -27,9 +27,9 @@ def model(x):
 
 def make_chunks_small(patch):
     """Several chunks along every axis."""
-    patch.setattr(zarr_array, "MAX_SAMPLES", 32)
-    patch.setattr(zarr_array, "MIN_SAMPLES", 8)
-    patch.setattr(zarr_array, "COLUMN_BYTES", 2048)
+    patch.setattr(widths, "MAX_SAMPLES", 32)
+    patch.setattr(widths, "MIN_SAMPLES", 8)
+    patch.setattr(widths, "COLUMN_BYTES", 2048)
     patch.setattr(zarr_array, "CHUNK_BYTES", 512)
 
 

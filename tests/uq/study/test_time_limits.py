@@ -1,5 +1,6 @@
 """Time limits: a sample that hangs is ended and marked, wherever it runs; others have the bits of a calm study."""
 
+import ctypes
 import os
 import subprocess
 import threading
@@ -226,3 +227,20 @@ def test_a_pool_of_the_user_can_be_closed_after_a_study_that_was_given_up(monkey
     with ProcessPoolExecutor(2) as pool:
         assert run(executor=pool, max_seconds=3.0, ensemble_size=8).n_failed == 0
     assert time.monotonic() - start < 25.0 and napping() == []
+
+
+def held(x):
+    """Hold Python's lock for 1.2 s in the first of eight samples, as compiled code may."""
+    if x.ids[0] == 0:
+        ctypes.PyDLL(None).usleep(1_200_000)
+    return {"y": x.b}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the C library has no usleep")
+@pytest.mark.parametrize("executor", [None, lambda: ThreadPoolExecutor(2)])
+def test_code_that_holds_the_lock_beyond_a_limit_is_warned_of(executor):
+    with pytest.warns(
+        RuntimeWarning, match=r"holds Python's lock; .* for 1\.\d+ s\. executor=8 runs"
+    ) as told:
+        en.propagate(held, INPUTS, 16, seed=3, ensemble_size=8, sample_seconds=0.1, executor=executor, progress=False)
+    assert len(told) == 1
