@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"{options.prog}: {options.output.interrupted()}")
         return 130
-    except (ValueError, TypeError, OSError, MemoryError, DivergenceError) as error:
+    except (ValueError, TypeError, OSError, MemoryError, ImportError, DivergenceError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         say(f"{options.prog}: error: {text}")
         return 2

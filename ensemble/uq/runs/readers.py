@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, require
+from ensemble._optional import optional
 
 __all__ = ["FromFile", "OutputMissingError", "reader_of"]
 
@@ -160,7 +161,7 @@ def from_netcdf(path: Path, variable: str) -> Any:
 
         with netcdf_file(path, mmap=False) as found:
             return np.array(found.variables[variable].data).astype(np.float64)[()]
-    import xarray
+    xarray = optional("xarray", "FromFile")
 
     with xarray.open_dataset(path, decode_times=False) as dataset:
         return np.asarray(dataset[variable].values, np.float64)[()]
