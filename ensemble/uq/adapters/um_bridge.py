@@ -205,7 +205,7 @@ def to_um_bridge(
     sizes = list(function.sizes.values())
     out = [max(1, int(np.prod(function.shapes[key]))) for key in function.outputs]
 
-    class Served(umbridge.Model):  # type: ignore[misc]
+    class Served(umbridge.Model):  # type: ignore[misc, name-defined]
         def get_input_sizes(self, config: Any) -> list[int]:
             return sizes
 
