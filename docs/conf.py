@@ -32,7 +32,7 @@ numpydoc_validation_checks: set[str] = set()
 autodoc_typehints = "none"
 autodoc_member_order = "alphabetical"
 autosummary_generate = False
-suppress_warnings = ["toc.empty_glob", "docutils", "ref.ref", "ref.footnote", "myst.header"]
+suppress_warnings = ["docutils", "ref.ref", "ref.footnote", "myst.header"]
 
 
 def api_pages(folder: Path) -> None:
@@ -63,6 +63,8 @@ def outside(app, docname, source):
         inside = target.is_relative_to(HERE) and target.suffix == ".md"
         return found[0] if inside or not target.exists() else found[1]
 
+    if docname == "index" and not list((HERE / "papers").glob("*.md")):
+        source[0] = re.sub(r"```{toctree}\n[^`]*papers/\*\n```\n", "", source[0])
     source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s:]+)(?:#[^)\s]*)?\)", lead, source[0])
 
 

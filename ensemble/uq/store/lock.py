@@ -79,7 +79,7 @@ class Lock:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             elif msvcrt is not None:
                 os.lseek(self._descriptor, LOCKED_BYTE, os.SEEK_SET)
-                msvcrt.locking(self._descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+                msvcrt.locking(self._descriptor, msvcrt.LK_NBLCK, 1)
         except OSError as error:
             if isinstance(error, BlockingIOError) or (fcntl is None and error.errno in (errno.EACCES, errno.EDEADLK)):
                 return False  # Windows says EACCES where another has the byte
