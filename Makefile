@@ -52,7 +52,7 @@ asv-check:  ## the asv suite imports and its parameters are sound
 	$(PYTHON) -m asv check -E existing
 
 docs:  ## the site, in docs/_build/html: pip install '.[docs,test]'
-	$(PYTHON) -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	$(PYTHON) -m sphinx -q -E -W --keep-going -b html docs docs/_build/html
 
 docs-links:  ## whether the links of the site lead somewhere
 	$(PYTHON) -m sphinx -q -b linkcheck docs docs/_build/links

@@ -1,5 +1,6 @@
 """Sphinx: `make docs` builds the pages of this folder, those beside the code, and the API into _build/html."""
 
+import importlib
 import os
 import re
 import shutil
@@ -43,8 +44,15 @@ def api_pages(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     names = list(packages())
+    seen: dict[int, str] = {}
     for name in names:
-        lines = [f"# {name}", "", f"```{{automodule}} {name}", ":members:", ":imported-members:", "```", ""]
+        module = importlib.import_module(name)
+        things = {one: getattr(module, one) for one in module.__all__}
+        again = {one: seen[id(thing)] for one, thing in things.items() if isinstance(thing, type) and id(thing) in seen}
+        seen |= {id(thing): name for thing in things.values() if id(thing) not in seen}
+        lines = [f"# {name}", "", "```{eval-rst}", f".. automodule:: {name}", "   :members:", "   :imported-members:"]
+        lines += [f"   :exclude-members: {', '.join(again)}"] if again else []
+        lines += ["```", "", *(f"`{one}`: see [{place}]({place}.md).\n" for one, place in again.items())]
         (folder / f"{name}.md").write_text("\n".join(lines))
     entries = "\n".join(names)
     text = f"# API reference\n\nEvery public name, by package.\n\n```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```\n"
