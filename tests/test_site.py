@@ -5,7 +5,10 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import ensemble
+from ensemble.__main__ import main
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -37,3 +40,11 @@ def test_the_index_of_the_site_leads_to_every_page():
 
 def test_the_version_of_the_citation_is_that_of_the_package():
     assert f"version: {ensemble.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+@pytest.mark.parametrize("command", ["diffusion", "gbees", "ode"])
+def test_a_misspelt_option_names_the_help_of_its_sub_command(command, capsys):
+    arguments = {"gbees": ["lorenz63"], "ode": ["lorenz63"]}.get(command, [])
+    with pytest.raises(SystemExit, match="2"):
+        main([command, *arguments, "--no-such-option"])
+    assert capsys.readouterr().err.endswith(f"--no-such-option. See ensemble {command} --help.\n")
