@@ -58,5 +58,17 @@ bench:  ## the CPU tables, peers in the same run (python -m benchmarks --help li
 asv-check:  ## the asv suite imports and its parameters are sound
 	$(PYTHON) -m asv check -E existing
 
+docs:  ## the site, in docs/_build/html: pip install '.[docs,test]'
+	$(PYTHON) -m sphinx -q -E -W --keep-going -b html docs docs/_build/html
 
-.PHONY: help lint format test test-slow test-lowest rough test-gpu conformance support bench asv-check
+docs-links:  ## whether the links of the site lead somewhere
+	$(PYTHON) -m sphinx -q -b linkcheck docs docs/_build/links
+
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1767225600)
+
+dist:  ## wheel and sdist in dist/, the same bytes each time: pip install build
+	rm -rf dist build
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(PYTHON) -m build -o dist .
+	$(PYTHON) .ci/repack.py dist/*.tar.gz $(SOURCE_DATE_EPOCH)
+
+.PHONY: help lint format test test-slow test-lowest rough test-gpu conformance support bench asv-check docs docs-links dist

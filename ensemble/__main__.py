@@ -62,7 +62,10 @@ def main(argv: list[str] | None = None) -> int:
     add_ode(commands)
     add_study(commands)
     add_analyses(commands)
-    options = parser.parse_args(argv)
+    options, unknown = parser.parse_known_args(argv)
+    if unknown:  # the help of the sub-command has its options
+        text = f"unrecognized arguments: {' '.join(unknown)}. See {options.prog} --help."
+        parser.exit(2, f"{options.prog}: error: {text}\n")
     options.output = Output()
     try:
         with one_line_warnings(options.prog):
@@ -70,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"{options.prog}: {options.output.interrupted()}")
         return 130
-    except (ValueError, TypeError, OSError, MemoryError, DivergenceError) as error:
+    except (ValueError, TypeError, OSError, MemoryError, ImportError, DivergenceError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         say(f"{options.prog}: error: {text}")
         return 2

@@ -16,6 +16,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
+from ensemble._optional import advice_for
 from ensemble._typing import Array, Namespace
 
 __all__ = [
@@ -316,7 +317,7 @@ def prototype(backend: str) -> Array:
         reason = "CuPy is not installed"
     except cupy.cuda.runtime.CUDARuntimeError as error:
         reason = str(error)
-    raise RuntimeError(f'backend "cupy" needs a CUDA device; {reason}. Install ensemble[cuda], or use "numpy".')
+    raise RuntimeError(f'backend "cupy" needs a CUDA device; {reason}. {advice_for("cupy")} Or use "numpy".')
 
 
 def free_bytes(array: Array) -> int | None:

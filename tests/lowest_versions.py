@@ -12,9 +12,10 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def lowest() -> dict[str, str]:
-    """The lower bound of every direct dependency, by name."""
+    """The lower bound of every direct dependency, and of those of pictures, by name."""
     bounds = {}
-    for requirement in tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]:
+    project = tomllib.loads(PYPROJECT.read_text())["project"]
+    for requirement in [*project["dependencies"], *project["optional-dependencies"]["plots"]]:
         found = re.fullmatch(r"([\w.-]+)>=([\d.]+)", requirement)
         if found is None:
             raise SystemExit(f"pyproject.toml: a dependency must be NAME>=VERSION; got {requirement!r}.")

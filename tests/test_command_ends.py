@@ -88,7 +88,7 @@ def test_cupy_without_a_device_is_one_line(arguments, capsys, monkeypatch, tmp_p
     monkeypatch.setitem(sys.modules, "cupy", None)
     assert exit_status([*arguments, "--backend", "cupy"]) == 2
     err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "CuPy is not installed" in err and "ensemble[cuda]" in err
+    assert err.count("\n") == 1 and "CuPy is not installed" in err and "ensemble-arrays[cuda13]" in err
 
 
 @pytest.mark.usefixtures("no_solve")

@@ -7,6 +7,7 @@ memory of devices, too. mpi4py is imported where a communicator of several ranks
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,9 @@ __all__ = [
     "gathered", "meet", "world",
 ]  # fmt: skip
 
+
+YIELD = getattr(os, "sched_yield", lambda: time.sleep(0.0))
+"""Offers the processor to others; not all systems have the call."""
 
 SPINS = 64
 """Tests of a message before the processor is offered to others: about the time of a short message."""
@@ -37,7 +41,7 @@ def finish(*requests: Any) -> None:
         if test():
             return
     while not test():
-        os.sched_yield()
+        YIELD()
 
 
 def meet(comm: Any) -> None:

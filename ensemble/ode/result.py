@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, message, require, samples_text
+from ensemble._optional import optional
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble, plot_ribbon
 from ensemble.scalar.ensemble import wrap
@@ -174,7 +175,7 @@ class OdeResult:
         ImportError
             If xarray is not installed.
         """
-        import xarray
+        xarray = optional("xarray", "OdeResult.to_xarray")
 
         dims = ("time", "component", "sample")[3 - self.y.samples.ndim :]
         data: dict[str, Any] = {"y": (dims, to_numpy(self.y.samples))}
@@ -230,9 +231,8 @@ class OdeResult:
         -------
         matplotlib Axes
         """
-        import matplotlib.pyplot as plt
-
         function = "OdeResult.plot_phase"
+        plt = optional("matplotlib.pyplot", function)
         history = self._history(function)
         first, second = (
             _component(value, history, name, function) for name, value in (("first", first), ("second", second))

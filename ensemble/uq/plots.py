@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, require
+from ensemble._optional import optional
 from ensemble.scalar.display.plotting import plot_histogram
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.statistics.quantiles import sample_quantile
@@ -30,12 +31,10 @@ BAND = 0.25
 """Opacity of intervals."""
 
 
-def _axes(ax: Any) -> Any:
+def _axes(ax: Any, function: str) -> Any:
     if ax is not None:
         return ax
-    from matplotlib import pyplot
-
-    return pyplot.gca()
+    return optional("matplotlib.pyplot", function).gca()
 
 
 def only_output(name: str | None, outputs: Sequence[str], function: str) -> str:
@@ -83,7 +82,7 @@ def plot_indices(
         advice = "Plot one line of it, or to_xarray()."
         require(index.ndim <= 2, "plot_indices", "values", "have one axis beside that of the inputs",
                 f"shape {index.shape}", advice)  # fmt: skip
-    ax = _axes(ax)
+    ax = _axes(ax, "plot_indices")
     lines = any(index.ndim == 2 for index, _ in values.values())
     if lines:
         _index_lines(ax, values, inputs, along)
@@ -225,14 +224,13 @@ def fan_of(quantiles: Any, along: Any, levels: Sequence[float], ax: Any, color: 
     median, *ends = np.asarray(quantiles)
     places = np.arange(len(median)) if along is None else np.asarray(along)
     require(places.shape == median.shape, "plot_fan", "along", f"have shape {median.shape}", f"shape {places.shape}")
-    from matplotlib.patches import Patch
-
-    ax = _axes(ax)
+    patches = optional("matplotlib.patches", "plot_fan")
+    ax = _axes(ax, "plot_fan")
     handles = []
     for k, level in enumerate(sorted(levels, reverse=True)):
         ax.fill_between(places, ends[2 * k], ends[2 * k + 1], color=color, alpha=BAND, linewidth=0)
         seen = 1.0 - (1.0 - BAND) ** (k + 1)  # through all that lie above each other
-        handles.append(Patch(facecolor=color, alpha=seen, linewidth=0, label=f"{100 * level:g} %"))
+        handles.append(patches.Patch(facecolor=color, alpha=seen, linewidth=0, label=f"{100 * level:g} %"))
     handles += ax.plot(places, median, color=color, label="median")
     ax.margins(x=0)
     ax.legend(handles=handles, frameon=False, fontsize="small")
@@ -274,8 +272,7 @@ def plot_scatter(values: Mapping[str, Any], *, figure: Any = None, size: float =
     require(good, "plot_scatter", "values", "be vectors of one length", ", ".join(map(str, sorted(shapes))))
     finite = np.all([np.isfinite(value) for value in columns.values()], axis=0)
     if figure is None:
-        from matplotlib import pyplot
-
+        pyplot = optional("matplotlib.pyplot", "plot_scatter")
         figure = pyplot.figure(figsize=(1.9 * len(columns) + 1.0,) * 2, layout="constrained")
     n = len(columns)
     axes = figure.subplots(n, n, sharex="col", squeeze=False)
@@ -335,8 +332,7 @@ def plot_field(
     require(good, "plot_field", "mean and std", requirement, f"shapes {mean.shape} and {std.shape}")
     flat = mean.ndim == 1 and (points is None or np.ndim(points) == 1)
     if figure is None:
-        from matplotlib import pyplot
-
+        pyplot = optional("matplotlib.pyplot", "plot_field")
         figure = pyplot.figure(figsize=(6.0, 4.0) if flat else (10.0, 4.0), layout="constrained")
     if flat:
         axes = [figure.subplots()]

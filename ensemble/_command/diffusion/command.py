@@ -16,7 +16,7 @@ from ensemble._command.diffusion.record import Record
 from ensemble._command.diffusion.report import as_json, as_table
 from ensemble._command.diffusion.sampling import MOST_SOBOL_TERMS, uniform_points
 from ensemble._command.shared.backend import require_backend
-from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, require_writable, save_figure
+from ensemble._command.shared.files import require_different, require_plot, require_writable, save_figure
 from ensemble._command.shared.progress import Progress
 from ensemble._command.shared.ranks import on_ranks
 from ensemble._files import write_arrays
@@ -44,7 +44,7 @@ def carry_out(options: argparse.Namespace, comm: Any) -> int:
     with contextlib.nullcontext() if comm is None else agreement(comm):
         if first:
             require_writable("--out", options.out, (".npz",))
-            require_writable("--plot", options.plot, PLOT_SUFFIXES)
+            require_plot("--plot", options.plot)
             require_different(out=options.out, plot=options.plot)
         require_reachable(options.rtol)
         require_backend(options.backend)

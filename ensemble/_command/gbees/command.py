@@ -20,9 +20,9 @@ from ensemble._command.gbees.progress import GridProgress
 from ensemble._command.gbees.report import Outcome, as_json, as_table
 from ensemble._command.shared.backend import require_backend
 from ensemble._command.shared.files import (
-    PLOT_SUFFIXES,
     require_different,
     require_folder,
+    require_plot,
     require_writable,
     save_figure,
 )
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     problem = configuration_of(options.problem)
     checkpoint = options.checkpoint or Path(f"{problem.name}.checkpoint.npz")
     require_writable("--out", options.out, (".npz",))
-    require_writable("--plot", options.plot, PLOT_SUFFIXES)
+    require_plot("--plot", options.plot)
     require_writable("--checkpoint", checkpoint, (".npz",))
     require_folder("--export", options.export)
     require_different(out=options.out, plot=options.plot, checkpoint=checkpoint)

@@ -15,7 +15,7 @@ from ensemble import gallery, ode
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._command.shared import toml_values as kinds
 from ensemble._command.shared.backend import require_backend
-from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, require_writable, save_figure
+from ensemble._command.shared.files import require_different, require_plot, require_writable, save_figure
 from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.shared.sources import object_in, raised_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         "Start it without the launcher. distributed.farm deals samples to ranks in a program of your own."
     )
     require_writable("--out", options.out, (".npz",))
-    require_writable("--plot", options.plot, PLOT_SUFFIXES)
+    require_plot("--plot", options.plot)
     require_different(out=options.out, plot=options.plot)
     require_backend(options.backend)
     options.output.expect(options.out, options.plot)

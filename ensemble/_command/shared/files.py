@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 from typing import Any
 
 from ensemble._files import write_whole
+from ensemble._optional import optional
 
-__all__ = ["PLOT_SUFFIXES", "require_different", "require_folder", "require_writable", "save_figure", "write_whole"]
+__all__ = [
+    "PLOT_SUFFIXES",
+    "require_different",
+    "require_folder",
+    "require_plot",
+    "require_writable",
+    "save_figure",
+    "write_whole",
+]
 
 PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -32,6 +42,13 @@ def require_writable(option: str, path: Path | None, suffixes: tuple[str, ...]) 
     finally:
         if not existed:
             path.unlink(missing_ok=True)
+
+
+def require_plot(option: str, path: Path | None) -> None:
+    """Raise unless a picture can be drawn into `path`; before the work, which takes longer."""
+    require_writable(option, path, PLOT_SUFFIXES)
+    if path is not None and importlib.util.find_spec("matplotlib") is None:
+        optional("matplotlib", option)  # raises
 
 
 def require_different(**paths: Path | None) -> None:

@@ -10,6 +10,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from ensemble._blas import n_processors
+from ensemble._optional import advice_for
 from ensemble._progress import say
 
 __all__ = ["communicator", "launched", "on_ranks", "require_one_process", "share_threads"]
@@ -49,9 +51,8 @@ def share_threads() -> None:
     """
     ranks = next((int(os.environ[name]) for name in LOCAL_SIZES if os.environ.get(name, "").isdigit()), 1)
     if ranks > 1 and "NUMBA_NUM_THREADS" not in os.environ and "numba" not in sys.modules:
-        affinity = getattr(os, "sched_getaffinity", None)
         # where the launcher bound each rank to processors of its own, those are all that it sees
-        total, own = os.cpu_count() or 1, len(affinity(0)) if affinity else os.cpu_count() or 1
+        total, own = os.cpu_count() or 1, n_processors()
         os.environ["NUMBA_NUM_THREADS"] = str(max(1, own if own < total else total // ranks))
 
 
@@ -89,7 +90,7 @@ def communicator(asked: bool) -> Any:
     try:
         comm, library = world()
     except (ImportError, RuntimeError) as error:
-        raise ValueError(f"{told}, but mpi4py cannot be used: {error}. pip install 'ensemble[mpi]'.") from None
+        raise ValueError(f"{told}, but mpi4py cannot be used: {error}. {advice_for('mpi4py')}") from None
     if comm.size == 1 < started:
         raise ValueError(
             f"{told}, but each is alone in MPI: mpi4py uses {library!r}. "

@@ -18,7 +18,8 @@ def run(options: argparse.Namespace) -> int:
     names = chosen_outputs(result, options.outputs)
     try:
         result.save(options.file, outputs=names)
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         text = str(error).replace("UqResult.save:", "export:")
-        raise ValueError(text.replace("choose outputs.", "choose others by --output.")) from None
+        kind = ImportError if isinstance(error, ImportError) else ValueError
+        raise kind(text.replace("choose outputs.", "choose others by --output.")) from None
     return 0

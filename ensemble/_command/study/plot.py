@@ -7,7 +7,7 @@ import argparse
 import numpy as np
 
 from ensemble import uq
-from ensemble._command.shared.files import PLOT_SUFFIXES, require_writable, save_figure
+from ensemble._command.shared.files import require_plot, save_figure
 from ensemble._command.study.report import chosen_outputs
 
 __all__ = ["run"]
@@ -18,7 +18,7 @@ KINDS = {0: ("hist",), 1: ("fan", "field"), 2: ("field",)}
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble plot``."""
-    require_writable("FILE", options.file, PLOT_SUFFIXES)
+    require_plot("FILE", options.file)
     result = uq.open_study(options.store)
     if not result.ids.size:
         raise ValueError(f"{options.store} must have a sample that did not fail; got {result.n_failed} failed.")

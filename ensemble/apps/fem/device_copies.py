@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import prototype
+from ensemble._blas import n_processors
 from ensemble._check import integer, message, one_of, require_unmasked
 from ensemble._compile.staging import HostStream, StagedCopies, StagedCopy
 from ensemble._compile.streams import CopyStream
@@ -84,7 +84,7 @@ class DeviceCopies:
 
     def __init__(self, *, backend: str = "cupy", threads: int | None = None) -> None:
         one_of(backend, ("cupy", "numpy"), "DeviceCopies", "backend")
-        n_threads = min(THREADS, len(os.sched_getaffinity(0)))
+        n_threads = min(THREADS, n_processors())
         if threads is not None:
             n_threads = integer(threads, "DeviceCopies", "threads", minimum=1)
         prototype(backend)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import kind_of, message, require
+from ensemble._optional import optional
 from ensemble.apps.fem.mesh import read_only
 from ensemble.apps.fem.spaces import TabulatedSpace
 
@@ -87,12 +88,10 @@ def from_skfem(basis: Any) -> BasisSpace:
     >>> space.boundary(lambda x: x[0] == 0.0).size
     9
     """
-    from skfem import ElementVector
-    from skfem.assembly.basis import AbstractBasis
-
-    if not isinstance(basis, AbstractBasis):
+    skfem = optional("skfem", "from_skfem")
+    if not isinstance(basis, skfem.assembly.basis.AbstractBasis):
         raise TypeError(message("from_skfem", "basis", "be a basis of scikit-fem", kind_of(basis)))
-    dim, vector = int(basis.mesh.dim()), isinstance(basis.elem, ElementVector)
+    dim, vector = int(basis.mesh.dim()), isinstance(basis.elem, skfem.ElementVector)
     count = int(basis.elem.dim) if vector else 1
     wanted = f"have {dim} components, one per axis, if it is of a vector element"
     require(not vector or count == dim, "from_skfem", "basis", wanted, count)

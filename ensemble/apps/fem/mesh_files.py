@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._check import host_array, kind_of, message, require, require_type, require_unmasked
+from ensemble._optional import advice_for, optional
 from ensemble.scalar import Ensemble, sample_mean, sample_std
 
 __all__ = ["FileContents", "facet_values", "read_tets", "tets_of", "write_mesh"]
@@ -137,7 +138,7 @@ def write_mesh(
     Raises
     ------
     ImportError
-        If meshio is not installed: ``pip install 'ensemble[fem]'``.
+        If meshio is not installed: ``pip install 'ensemble-arrays[fem]'``.
     TypeError
         If `mesh` is no mesh, or a field holds no real numbers.
     ValueError
@@ -192,15 +193,11 @@ def _replace(path: Path, made: Any) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-INSTALL = "Run pip install 'ensemble[fem]'."
+INSTALL = advice_for("meshio")
 
 
 def _meshio(function: str) -> Any:
-    try:
-        import meshio
-    except ImportError as error:
-        raise ImportError(message(function, "meshio", "be installed", "no such module", INSTALL)) from error
-    return meshio
+    return optional("meshio", function)
 
 
 @contextlib.contextmanager

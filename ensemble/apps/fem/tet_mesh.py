@@ -200,7 +200,7 @@ class TetMesh:
         Raises
         ------
         ImportError
-            If meshio is not installed: ``pip install 'ensemble[fem]'``.
+            If meshio is not installed: ``pip install 'ensemble-arrays[fem]'``.
         OSError
             If the file is absent or cannot be opened.
         ValueError

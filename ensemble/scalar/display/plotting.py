@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import message, require, require_type
+from ensemble._optional import optional
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.statistics.quantiles import sample_quantile
@@ -16,12 +17,10 @@ from ensemble.scalar.statistics.quantiles import sample_quantile
 __all__ = ["plot_histogram", "plot_ribbon"]
 
 
-def _axes(ax: Any) -> Any:
+def _axes(ax: Any, function: str) -> Any:
     if ax is not None:
         return ax
-    from matplotlib import pyplot
-
-    return pyplot.gca()
+    return optional("matplotlib.pyplot", function).gca()
 
 
 def _real(x: Ensemble, function: str, ndim: int) -> Ensemble:
@@ -73,7 +72,7 @@ def plot_histogram(x: Ensemble, *, ax: Any = None, bins: Any = "auto", **style: 
     require(bool(np.any(keep)), "plot_histogram", "x", "have a finite sample", f"{x.n_samples} that are not")
     edges = np.histogram_bin_edges(values[keep], bins=bins)
     density, edges = np.histogram(values[keep], bins=edges, weights=weights[keep], density=True)
-    ax = _axes(ax)
+    ax = _axes(ax, "plot_histogram")
     ax.stairs(density, edges, **({"fill": True} | style))
     ax.set_ylabel("density")
     return ax
@@ -124,7 +123,7 @@ def plot_ribbon(
     places = np.arange(len(x)) if along is None else to_numpy(along)
     require(places.shape == x.shape, "plot_ribbon", "along", f"have shape {x.shape}", f"shape {places.shape}")
     low, middle, high = to_numpy(sample_quantile(x, [levels[0], 0.5, levels[1]]))
-    ax = _axes(ax)
+    ax = _axes(ax, "plot_ribbon")
     (line,) = ax.plot(places, middle, **style)
     ax.fill_between(places, low, high, alpha=0.3, color=line.get_color(), linewidth=0)
     return ax

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import is_array, library_of, to_numpy
 from ensemble._check import message, require, samples_text
+from ensemble._optional import optional
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
@@ -113,7 +114,7 @@ def _shown(texts: np.ndarray) -> str:
 
 def to_xarray(x: Ensemble, sample_dim: str, dims: Sequence[str] | None) -> Any:
     """`x` as an ``xarray.DataArray``."""
-    import xarray
+    xarray = optional("xarray", "to_xarray")
 
     names = [f"dim_{k}" for k in range(x.ndim)] if dims is None else list(dims)
     require(len(names) == x.ndim, "to_xarray", "dims", f"name {x.ndim} axes", names)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ensemble._check import require, require_type
+from ensemble._optional import optional
 from ensemble.uq.adapters.array_function import ArrayFunction
 from ensemble.uq.inputs.inputs import Inputs
 
@@ -43,8 +44,7 @@ def to_openturns(
     >>> function([[1.0], [3.0]])[1][0]
     6.0
     """
-    import openturns
-
+    openturns = optional("openturns", "to_openturns")
     function = ArrayFunction(model, inputs, outputs, ensemble_size=ensemble_size)
 
     def of_sample(sample: Any) -> list[list[float]]:

@@ -17,6 +17,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import integer, kind_of, message, require
 from ensemble._errors import kept
+from ensemble._optional import optional
 from ensemble.scalar import Ensemble
 from ensemble.uq.adapters.array_function import ArrayFunction
 from ensemble.uq.inputs.inputs import Inputs
@@ -34,8 +35,7 @@ def asked(url: str, what: str, body: dict[str, Any] | None = None) -> dict[str, 
     Raises ConnectionError where there is no server, and RuntimeError with its address, status and text where it
     answers by an error, or not as the protocol has it.
     """
-    import requests
-
+    requests = optional("requests", "from_um_bridge")
     address = f"{url.rstrip('/')}/{what}"
     try:
         response = requests.get(address) if body is None else requests.post(address, json=body)
@@ -200,13 +200,12 @@ def to_um_bridge(
     TypeError, ValueError
         As `ArrayFunction`.
     """
-    import umbridge
-
+    umbridge = optional("umbridge", "to_um_bridge")
     function = ArrayFunction(model, inputs, outputs)
     sizes = list(function.sizes.values())
     out = [max(1, int(np.prod(function.shapes[key]))) for key in function.outputs]
 
-    class Served(umbridge.Model):  # type: ignore[misc]
+    class Served(umbridge.Model):  # type: ignore[misc, name-defined]
         def get_input_sizes(self, config: Any) -> list[int]:
             return sizes
 
@@ -257,8 +256,8 @@ def serve_um_bridge(models: Sequence[Any], port: int = 4242, *, host: str = "127
     )
     if not isinstance(host, str):
         raise TypeError(message("serve_um_bridge", "host", "be an address", kind_of(host)))
-    import umbridge.um
-    from aiohttp import web
+    umbridge = optional("umbridge.um", "serve_um_bridge")
+    web = optional("aiohttp.web", "serve_um_bridge")
 
     # The library's function makes the application and runs it in one step, without an address: it gets a module whose
     # function to run adds that, in place of its own for as long as it makes the application.
@@ -267,11 +266,11 @@ def serve_um_bridge(models: Sequence[Any], port: int = 4242, *, host: str = "127
             return getattr(web, name)
 
         def run_app(self, app: Any, **options: Any) -> None:
-            umbridge.um.web = web
+            umbridge.web = web
             web.run_app(app, **{**options, "host": host})
 
-    umbridge.um.web = AtHost()
+    umbridge.web = AtHost()
     try:
-        umbridge.um.serve_models(list(models), port=port, max_workers=max_workers)
+        umbridge.serve_models(list(models), port=port, max_workers=max_workers)
     finally:
-        umbridge.um.web = web
+        umbridge.web = web

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ensemble._optional import optional
 from ensemble.uq.report.markup import Markup
 from ensemble.uq.report.style import COLORS
 
@@ -54,15 +55,12 @@ class Drawings:
 
     def draw(self, draw: Callable[[Any], Any], label: str, size: tuple[float, float] = (4.8, 3.0)) -> Markup:
         """What `draw` draws into a new figure of `size` inches, as an element; `label` says it to a screen reader."""
-        import matplotlib.style
-        from cycler import cycler
-        from matplotlib.figure import Figure
-
+        style, cycler, figures = (optional(f"matplotlib.{name}", "report") for name in ("style", "rcsetup", "figure"))
         self._count += 1
-        settings = SETTINGS | {"axes.prop_cycle": cycler(color=CYCLE), "svg.hashsalt": f"ensemble {self._count}"}
-        with matplotlib.style.context(["default", settings]), warnings.catch_warnings():
+        settings = SETTINGS | {"axes.prop_cycle": cycler.cycler(color=CYCLE), "svg.hashsalt": f"ensemble {self._count}"}
+        with style.context(["default", settings]), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph")  # the reader's fonts draw the texts
-            figure = Figure(figsize=size, layout="constrained")
+            figure = figures.Figure(figsize=size, layout="constrained")
             draw(figure)
             text = io.StringIO()
             metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, require
+from ensemble._optional import optional
 
 __all__ = ["FromFile", "OutputMissingError", "reader_of"]
 
@@ -162,7 +163,7 @@ def from_netcdf(path: Path, variable: str) -> Any:
             one = found.variables[variable]
             values = np.ma.asarray(one[:] if one.shape else one.getValue(), np.float64)
             return np.asarray(values.filled(np.nan))[()]
-    import xarray
+    xarray = optional("xarray", "FromFile")
 
     with xarray.open_dataset(path, decode_times=False) as dataset:
         return np.asarray(dataset[variable].values, np.float64)[()]

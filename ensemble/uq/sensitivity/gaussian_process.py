@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._blas import one_blas_thread
 from ensemble._check import integer, kind_of, message, one_of, require, warn_caller
+from ensemble._optional import optional
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples, differing
@@ -280,12 +281,10 @@ def gaussian_process(
 
 def _regressor(kernel: str, n_inputs: int, n_restarts: int, seed: int) -> Any:
     """scikit-learn's regression with amplitude, length scales and noise."""
-    try:
-        from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
-    except ImportError:
-        text = "gaussian_process: scikit-learn must be installed. Run pip install scikit-learn."
-        raise ImportError(text) from None
+    optional("sklearn.gaussian_process", "gaussian_process")  # names what to install
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+
     lengths = {"length_scale": np.ones(n_inputs), "length_scale_bounds": (1e-2, 1e3)}
     shape = RBF(**lengths) if kernel == "gaussian" else Matern(nu=2.5 if kernel == "matern52" else 1.5, **lengths)
     whole = ConstantKernel(1.0, (1e-3, 1e6)) * shape + WhiteKernel(1e-6, (1e-10, 1e1))

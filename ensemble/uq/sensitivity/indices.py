@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, one_of
+from ensemble._optional import optional
 from ensemble.uq.sensitivity.row_sums import Estimate, RowSums
 from ensemble.uq.sensitivity.sobol_sums import PairSums
 from ensemble.uq.store.axes import default_names
@@ -178,7 +179,7 @@ class SensitivityIndices:
             Variables ``NAME_KIND``, ``NAME_KIND_low`` and ``NAME_KIND_high`` with dimension ``input`` before those of
             the output; attributes of the study.
         """
-        import xarray
+        xarray = optional("xarray", "to_xarray")
 
         variables: dict[str, Any] = {}
         for kind in self.kinds:

@@ -162,7 +162,8 @@ class Journal:
 
     def __init__(self, path: Path, *, writable: bool, identity: int = 0) -> None:
         self.path, self.identity, self._writable = path, identity, writable
-        self._descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0))
+        flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # the latter on Windows
+        self._descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | flags)
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self._layouts: dict[Any, Layout] = {}
         self._texts: dict[bytes, Layout] = {}

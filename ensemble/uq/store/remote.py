@@ -57,7 +57,7 @@ class Folder:
             self._fs, self._root = fsspec.core.url_to_fs(self.url, use_listings_cache=False)
         except ImportError as error:
             kind = url.partition(":")[0]
-            advice = "pip install 'ensemble[cloud]' has fsspec, s3fs and gcsfs."
+            advice = "pip install 'ensemble-arrays[cloud]' has fsspec, s3fs and gcsfs."
             text = _check.message(
                 function, "store", f"be on a server whose package is installed ({kind})", error, advice
             )

@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import message, require
+from ensemble._optional import optional
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.samples import labels_of
 from ensemble.uq.store.axes import default_names
@@ -69,9 +70,9 @@ def weighted_columns(samples: Any) -> dict[str, np.ndarray]:
     return input_columns(samples) | weights
 
 
-def dataset_of(result: UqResult, inputs: Any) -> Any:
+def dataset_of(result: UqResult, inputs: Any, function: str = "UqResult.to_xarray") -> Any:
     """Samples, or statistics where no samples were kept."""
-    import xarray
+    xarray = optional("xarray", function)
 
     attributes = {
         "n": result.n,

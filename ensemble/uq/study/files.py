@@ -14,6 +14,7 @@ import numpy as np
 
 from ensemble._check import message, one_of, require
 from ensemble._files import write_whole
+from ensemble._optional import optional
 from ensemble.uq.store.checks import local_folder
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.dataset import dataset_of, weighted_columns
@@ -125,12 +126,12 @@ def table_columns(result: UqResult, parts: Parts, outputs: Iterable[str] | None,
     """The columns of a result; the first of them numbers or names its rows."""
     if result.keep == "statistics":
         return statistics_of(result, result.names if outputs is None else tuple(outputs))
-    return columns_of(chosen(result, parts, outputs), function)
+    return columns_of(chosen(result, parts, outputs, function), function)
 
 
-def chosen(result: UqResult, parts: Parts, outputs: Iterable[str] | None) -> Any:
+def chosen(result: UqResult, parts: Parts, outputs: Iterable[str] | None, function: str) -> Any:
     """The dataset of a result with these outputs, by default all."""
-    dataset = dataset_of(result, parts.inputs)
+    dataset = dataset_of(result, parts.inputs, function)
     if outputs is None:
         return dataset
     names = set(outputs)
@@ -148,8 +149,7 @@ def used(dataset: Any, axis: str) -> bool:
 
 def frame_of(result: UqResult, parts: Parts) -> Any:
     """The table as a `pandas.DataFrame`, units as its attribute ``attrs["units"]``."""
-    import pandas
-
+    pandas = optional("pandas", "UqResult.to_pandas")
     index, *columns = table_columns(result, parts, None, "UqResult.to_pandas")
     frame = pandas.DataFrame({column.name: column.values for column in columns})
     frame.index = pandas.Index(index.values, name=index.name)
@@ -193,7 +193,7 @@ def save(result: UqResult, parts: Parts, path: Any, outputs: Iterable[str] | Non
         save_store(result, parts, place, function)
         return
     contents = as_csv(table_columns(result, parts, outputs, function)) if suffix == ".csv" else None
-    whole = as_netcdf(chosen(result, parts, outputs), function) if contents is None else contents
+    whole = as_netcdf(chosen(result, parts, outputs, function), function) if contents is None else contents
     write_whole(place, lambda file: file.write(whole))
 
 

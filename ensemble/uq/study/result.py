@@ -713,7 +713,7 @@ class UqResult:
         Raises
         ------
         ImportError
-            If xarray is not installed (``pip install 'ensemble[uq]'``).
+            If xarray is not installed (``pip install 'ensemble-arrays[uq]'``).
         """
         from ensemble.uq.study.dataset import dataset_of
 
@@ -733,7 +733,7 @@ class UqResult:
         Raises
         ------
         ImportError
-            If xarray or pandas are not installed (``pip install 'ensemble[uq]'``).
+            If xarray or pandas are not installed (``pip install 'ensemble-arrays[uq]'``).
         ValueError
             If that are more than 16,384 columns.
         """
@@ -756,7 +756,7 @@ class UqResult:
         Raises
         ------
         ImportError
-            If xarray is not installed (``pip install 'ensemble[uq]'``); a store does without.
+            If xarray is not installed (``pip install 'ensemble-arrays[uq]'``); a store does without.
         ValueError
             If the path has another ending or is a URL; if there is no such output; if a CSV file would have more than
             16,384 columns, or NetCDF cannot hold the outputs; if there is a study at `path`, or samples were not kept

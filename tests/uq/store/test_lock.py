@@ -93,3 +93,33 @@ def test_a_released_lock_leaves_an_empty_file(tmp_path):
     lock.release()
     lock.release()
     assert (tmp_path / "lock").read_bytes() == b""
+
+
+class Msvcrt:
+    """Windows' lock of one byte, by file, as `msvcrt.locking` has it: EACCES where another handle has the byte."""
+
+    LK_NBLCK = 2
+
+    def __init__(self):
+        self.held = {}
+
+    def locking(self, descriptor, mode, n_bytes):
+        assert (mode, n_bytes) == (self.LK_NBLCK, 1)
+        key = (os.fstat(descriptor).st_ino, os.lseek(descriptor, 0, os.SEEK_CUR))
+        holder = self.held.get(key)
+        if holder is not None and os.path.exists(f"/proc/self/fd/{holder}") and holder != descriptor:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        self.held[key] = descriptor
+
+
+def test_windows_locks_a_byte_past_the_end_and_names_the_holder(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock_module, "fcntl", None)
+    monkeypatch.setattr(lock_module, "msvcrt", Msvcrt())
+    first = Lock("f", tmp_path / "lock")
+    with pytest.raises(BlockingIOError, match=f"in use by process {os.getpid()} on .*Close the other Store first"):
+        Lock("f", tmp_path / "lock")
+    assert (tmp_path / "lock").read_text().startswith(f"process {os.getpid()} on ")
+    first.release()
+    second = Lock("f", tmp_path / "lock")
+    assert (tmp_path / "lock").stat().st_size < 100
+    second.release()

@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._backend import to_numpy
+from ensemble._optional import optional
 from ensemble._typing import Array
 from ensemble.apps.gbees.analysis.isosurface import isosurface
 from ensemble.apps.gbees.analysis.marginals import marginal
@@ -64,10 +65,9 @@ def plot_isosurfaces(
     ValueError
         If `axes` are not three, or a level or a mass is outside (0, 1).
     """
-    from matplotlib import pyplot
-    from matplotlib.colors import to_rgb
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
-
+    pyplot = optional("matplotlib.pyplot", "plot_isosurfaces")
+    to_rgb = optional("matplotlib.colors", "plot_isosurfaces").to_rgb
+    Poly3DCollection = optional("mpl_toolkits.mplot3d.art3d", "plot_isosurfaces").Poly3DCollection
     _check.require(len(axes) == 3, "plot_isosurfaces", "axes", "be three numbers", list(axes))
     for name, values in (("levels", levels), ("masses", masses)):
         good = all(0.0 < value < 1.0 for value in values)
@@ -112,8 +112,7 @@ def legend_handles(masses: Sequence[float], surfaces: bool = True) -> list[Any]:
     -------
     list of matplotlib.patches.Patch
     """
-    from matplotlib.patches import Patch
-
+    Patch = optional("matplotlib.patches", "legend_handles").Patch
     n, shade = len(masses), 0.25
     alphas = opacities(n) if surfaces else [0.25 + 0.7 * (k + 1) / n for k in range(n)]
     return [
@@ -190,9 +189,8 @@ def plot_region(
     ValueError
         If `axes` are not two, or a mass is outside (0, 1].
     """
-    from matplotlib import pyplot
-    from matplotlib.colors import LinearSegmentedColormap
-
+    pyplot = optional("matplotlib.pyplot", "plot_region")
+    LinearSegmentedColormap = optional("matplotlib.colors", "plot_region").LinearSegmentedColormap
     _check.require(len(axes) == 2, "plot_region", "axes", "be two numbers", list(axes))
     ax = pyplot.gca() if ax is None else ax
     found = marginal(cells, axes)
@@ -241,8 +239,7 @@ def plot_marginals(
     -------
     matplotlib.figure.Figure
     """
-    from matplotlib import pyplot
-
+    pyplot = optional("matplotlib.pyplot", "plot_marginals")
     chosen = list(range(len(cells.widths))) if axes is None else list(axes)
     n = len(chosen)
     figure = pyplot.figure(figsize=(1.9 * n + 0.6, 1.9 * n + 0.6), layout="constrained") if figure is None else figure
@@ -291,8 +288,7 @@ def plot_cells(times: Array, cells: Any, *, ax: Any = None, label: str | None = 
     -------
     matplotlib.axes.Axes
     """
-    from matplotlib import pyplot
-
+    pyplot = optional("matplotlib.pyplot", "plot_cells")
     ax = pyplot.gca() if ax is None else ax
     marker = "o" if np.size(times) == 1 else None  # one step gives no line
     style = {"color": COLOUR, "linewidth": 1.4, "marker": marker, **style}

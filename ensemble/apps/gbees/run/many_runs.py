@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ensemble._blas import n_processors
 from ensemble._check import message
 from ensemble._compile.numba import one_thread
 from ensemble._interrupts import held, released, take
@@ -125,7 +125,7 @@ class GridRuns:
             return self._advance_many(until, callback)
         if len(self.runs) == 1:
             return (self._recording_failures(0, lambda run: run.advance(until, progress.of(0))),)
-        with ThreadPoolExecutor(min(len(self.runs), len(os.sched_getaffinity(0)))) as pool:
+        with ThreadPoolExecutor(min(len(self.runs), n_processors())) as pool:
             futures: list[Future[Steps | None]] = [pool.submit(on_one_thread, i) for i in range(len(self.runs))]
             try:
                 wait(futures, return_when="FIRST_EXCEPTION")

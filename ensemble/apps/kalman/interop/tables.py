@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import require
+from ensemble._optional import optional
 from ensemble.scalar import Ensemble
 
 __all__ = ["check_one_series", "continued", "states", "table"]
@@ -33,8 +34,7 @@ def check_one_series(result: Any, a: Any) -> None:
 
 def table(columns: dict[str, np.ndarray], index: Any) -> Any:
     """A DataFrame with a column for each entry of arrays (T, n) and one for arrays (T,)."""
-    import pandas
-
+    pandas = optional("pandas", "to_pandas")
     names, values = [], []
     for name, a in columns.items():
         wide = a if a.ndim == 2 else a[:, None]

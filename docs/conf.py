@@ -1,0 +1,80 @@
+"""Sphinx: `make docs` builds the pages of this folder, those beside the code, and the API into _build/html."""
+
+import importlib
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path.insert(0, str(ROOT))
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import ensemble  # noqa: E402
+
+project = "ensemble"
+author = "The ensemble developers"
+copyright = "The ensemble developers"
+version = release = ensemble.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx.ext.mathjax", "sphinx_copybutton"]
+source_suffix = {".md": "markdown"}
+root_doc = "index"
+exclude_patterns = ["_build", "tutorials/*.md"]
+html_theme = "furo"
+html_title = f"ensemble {release}"
+myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+numpydoc_show_class_members = False
+numpydoc_validation_checks: set[str] = set()
+autodoc_typehints = "none"
+autodoc_member_order = "alphabetical"
+autosummary_generate = False
+suppress_warnings = ["docutils", "ref.ref", "ref.footnote", "myst.header"]
+
+
+def api_pages(folder: Path) -> None:
+    """Write a page for each public package, with all of its names."""
+    sys.path.insert(0, str(ROOT))
+    from tests.public_api import packages
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    names = list(packages())
+    seen: dict[int, str] = {}
+    for name in names:
+        module = importlib.import_module(name)
+        things = {one: getattr(module, one) for one in module.__all__}
+        again = {one: seen[id(thing)] for one, thing in things.items() if isinstance(thing, type) and id(thing) in seen}
+        seen |= {id(thing): name for thing in things.values() if id(thing) not in seen}
+        lines = [f"# {name}", "", "```{eval-rst}", f".. automodule:: {name}", "   :members:", "   :imported-members:"]
+        lines += [f"   :exclude-members: {', '.join(again)}"] if again else []
+        lines += ["```", "", *(f"`{one}`: see [{place}]({place}.md).\n" for one, place in again.items())]
+        (folder / f"{name}.md").write_text("\n".join(lines))
+    entries = "\n".join(names)
+    text = f"# API reference\n\nEvery public name, by package.\n\n```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```\n"
+    (folder / "index.md").write_text(text)
+
+
+api_pages(HERE / "api")
+
+
+def outside(app, docname, source):
+    """Leave the text alone of links to files that are no pages of the site."""
+    page = (HERE / docname).parent
+
+    def lead(found: re.Match) -> str:
+        target = (page / found[2]).resolve()
+        inside = target.is_relative_to(HERE) and target.suffix == ".md"
+        return found[0] if inside or not target.exists() else found[1]
+
+    if docname == "index" and not list((HERE / "papers").glob("*.md")):
+        source[0] = re.sub(r"```{toctree}\n[^`]*papers/\*\n```\n", "", source[0])
+    source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s:]+)(?:#[^)\s]*)?\)", lead, source[0])
+
+
+def setup(app):
+    app.connect("source-read", outside)

@@ -1,0 +1,50 @@
+"""The site: its settings can be read, its index leads to every page, its packages have one version."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import ensemble
+from ensemble.__main__ import main
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+def test_extensions_of_the_site_are_those_of_its_extra():
+    tree = ast.parse((DOCS / "conf.py").read_text())
+    values = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in ("extensions", "html_theme")
+    }
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
+    names = {re.split("[>=]", one)[0].replace("-", "_") for one in listed}
+    packages = {"myst_parser" if one == "myst_parser" else one.partition(".")[0] for one in values["extensions"]}
+    assert {*packages, values["html_theme"]} <= names
+
+
+def test_the_index_of_the_site_leads_to_every_page():
+    entries = re.findall(r"^([\w/*-]+)$", (DOCS / "index.md").read_text(), re.MULTILINE)
+    found = {path for entry in entries for path in DOCS.glob(f"{entry}.md")}
+    pages = {path for path in DOCS.rglob("*.md") if not {"_build", "api"} & set(path.relative_to(DOCS).parts)}
+    assert pages - found == {DOCS / "index.md"}
+    single = [entry for entry in entries if "*" not in entry and entry != "api/index"]
+    assert [entry for entry in single if not (DOCS / f"{entry}.md").exists()] == []
+
+
+def test_the_version_of_the_citation_is_that_of_the_package():
+    assert f"version: {ensemble.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+@pytest.mark.parametrize("command", ["diffusion", "gbees", "ode"])
+def test_a_misspelt_option_names_the_help_of_its_sub_command(command, capsys):
+    arguments = {"gbees": ["lorenz63"], "ode": ["lorenz63"]}.get(command, [])
+    with pytest.raises(SystemExit, match="2"):
+        main([command, *arguments, "--no-such-option"])
+    assert capsys.readouterr().err.endswith(f"--no-such-option. See ensemble {command} --help.\n")
