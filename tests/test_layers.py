@@ -15,8 +15,8 @@ from ensemble._compile.kernel_cache import CONTAINED
 ROOT = Path(ensemble.__file__).parent
 
 LAYERS = {
-    "_version": 0, "_typing": 1, "_check": 1, "_files": 1, "_progress": 1, "_backend": 1, "_blas": 1, "_containers": 1,
-    "_errors": 1, "_interrupts": 1, "_compile": 1, "_sample_numbers": 1,
+    "_version": 0, "_typing": 1, "_check": 1, "_files": 1, "_progress": 1, "_backend": 1, "_blas": 1, "_byte_code": 1,
+    "_containers": 1, "_errors": 1, "_interrupts": 1, "_compile": 1, "_sample_numbers": 1,
     "_kernels": 2,
     "scalar": 3,
     "linalg": 4,
@@ -203,6 +203,8 @@ NUMBA = {
         ("skfem", {"apps/fem/interop.py"}),
         ("mpi4py", {"distributed/messages.py"}),
         ("pymetis", {"distributed/graph_partition.py"}),
+        ("dis", {"_byte_code.py"}),
+        ("opcode", set()),
     ],
 )
 def test_one_door_to_each_library(module, users):
