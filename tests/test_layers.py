@@ -169,7 +169,7 @@ def test_private_names_stay_in_their_module():
 
 
 LLVM = {
-    "_compile/c_functions.py", "_compile/plain_code.py",
+    "_compile/c_functions.py", "_compile/plain_code.py", "_compile/plain_language.py", "_compile/plain_translation.py",
     "_compile/blocks.py", "_compile/lanes/blocks.py", "_compile/lanes/complex_numbers.py",
     *(f"_compile/loops/{name}.py" for name in ("arrays", "calls", "native_call", "scope", "statements")),
     *(f"_compile/loops/{name}.py" for name in ("translation", "values")),
@@ -182,7 +182,7 @@ LLVM = {
 LLVM_ALONE = {
     "_compile/blocks.py", "_compile/instructions.py", "_compile/lanes/complex_numbers.py",
     "_compile/lanes/tiles.py", "_compile/lanes/transpose.py", "_compile/loops/scope.py", "_compile/machine_code.py",
-    "_compile/numba_private.py",
+    "_compile/numba_private.py", "_compile/plain_language.py", "_compile/plain_translation.py",
 }  # fmt: skip
 """Those that import llvmlite, and Numba not."""
 
