@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
 from ensemble._compile.processor import register_bytes
-
-if TYPE_CHECKING:
-    from ensemble._compile.plain_translation import Group
 
 __all__ = [
     "EPS",
@@ -106,7 +103,7 @@ class OfGroup:
     The function takes the `Group` in which the constant is read.
     """
 
-    def __init__(self, value: Callable[[Group], int | float]) -> None:
+    def __init__(self, value: Callable[[Any], int | float]) -> None:
         self.value = value
 
 
@@ -142,6 +139,6 @@ class Function:
     def __call__(self, *arguments: Any) -> Any:
         raise NotImplementedError(f"{self.name}: only in functions of this language, or by `entry`")
 
-    def write(self, group: Group, made: ir.Function) -> None:
+    def write(self, group: Any, made: ir.Function) -> None:
         """The instructions, to the empty function `made`."""
         raise NotImplementedError

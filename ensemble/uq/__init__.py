@@ -13,7 +13,8 @@ from ensemble.uq.inputs.observed import EmpiricalCopula, Kde
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.truncated import Truncated, empirical
 from ensemble.uq.inputs.vector import Vector
-from ensemble.uq.report.page import Report
+from ensemble.uq.report import page as _page  # noqa: F401 - it makes the page of UqResult.report
+from ensemble.uq.report.report import Report
 from ensemble.uq.runs.program import Program, RunFailedError
 from ensemble.uq.runs.readers import FromFile
 from ensemble.uq.samplers.latin_hypercube import LatinHypercube

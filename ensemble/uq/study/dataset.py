@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,7 @@ from ensemble.uq.inputs.samples import labels_of
 from ensemble.uq.store.axes import default_names
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.outputs import RESERVED, OutputError
-
-if TYPE_CHECKING:
-    from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.protocols import StudyResult
 
 __all__ = [
     "WEIGHTS",
@@ -69,7 +67,7 @@ def weighted_columns(samples: Any) -> dict[str, np.ndarray]:
     return input_columns(samples) | weights
 
 
-def dataset_of(result: UqResult, inputs: Any) -> Any:
+def dataset_of(result: StudyResult, inputs: Any) -> Any:
     """Samples, or statistics where no samples were kept."""
     import xarray
 

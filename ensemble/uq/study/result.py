@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from copy import copy
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ensemble.scalar import (
 from ensemble.scalar.statistics.moments import effective_count, exact_mean
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
 from ensemble.uq.report.pages import PAGES
+from ensemble.uq.report.report import Report
 from ensemble.uq.study.conditions import Condition, holds, threshold_of
 from ensemble.uq.study.failures import Failures, failures_by_reason
 from ensemble.uq.study.histograms import Histograms
@@ -40,14 +41,10 @@ from ensemble.uq.study.intervals import (
     unseen,
     variance,
 )
+from ensemble.uq.study.protocols import Study
 from ensemble.uq.study.row_blocks import by_rows, largest_change, power_sums
 from ensemble.uq.study.streams import Summary, block_size
 from ensemble.uq.study.table import table
-
-if TYPE_CHECKING:
-    from ensemble.uq.report.page import Report
-    from ensemble.uq.study.plan import Plan
-    from ensemble.uq.study.stored_study import StoredStudy
 
 __all__ = ["Probability", "UqResult", "without_interval"]
 
@@ -108,7 +105,7 @@ class UqResult:
         Units of outputs and axes, as given by `Outputs`.
     """
 
-    def __init__(self, plan: Plan | StoredStudy) -> None:
+    def __init__(self, plan: Study) -> None:
         self.n = plan.n
         self.done, self.failed = plan.is_done.copy(), plan.failed.copy()
         self.reasons = dict(sorted(plan.reasons.items()))
