@@ -36,31 +36,19 @@ def parts_of(path: Path) -> tuple[str, ...]:
 
 
 @cache
-def imports_of(path: Path) -> tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]:
-    """The import statements of a file, late ones too, and whether each stands under ``if TYPE_CHECKING``."""
-    found: list = []
-
-    def visit(node: ast.AST, for_types: bool) -> None:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found.append((node, for_types))
-        guard = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for name, value in ast.iter_fields(node):
-            for child in value if isinstance(value, list) else ():
-                if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
-                    visit(child, for_types or (guard and name == "body"))
-
-    visit(ast.parse(path.read_text()), False)
-    return tuple(found)
+def imports_of(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """The import statements of a file, also those in functions and under ``if TYPE_CHECKING``."""
+    return tuple(
+        node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
+    )
 
 
 @cache
-def imported_names(path: Path, types: bool = True) -> tuple[tuple[str, str], ...]:
+def imported_names(path: Path) -> tuple[tuple[str, str], ...]:
     """The pairs (module, name) that `path` imports, late imports too; `name` is empty where a module is."""
     package = ["ensemble", *path.relative_to(ROOT).parts[:-1]]
     found = []
-    for node, for_types in imports_of(path):
-        if for_types and not types:
-            continue
+    for node in imports_of(path):
         if isinstance(node, ast.Import):
             found += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -73,10 +61,10 @@ def imported_names(path: Path, types: bool = True) -> tuple[tuple[str, str], ...
 FILES = {("ensemble", *parts_of(path)): path for path in SOURCES if path != ROOT / "__init__.py"}
 
 
-def files_imported(path: Path, types: bool = True) -> set[tuple[str, ...]]:
+def files_imported(path: Path) -> set[tuple[str, ...]]:
     """The project's files that `path` imports from, by their parts."""
     targets = set()
-    for module, name in imported_names(path, types):
+    for module, name in imported_names(path):
         parts = tuple(module.split("."))
         if parts[0] == "ensemble":
             inner = (*parts, name)
