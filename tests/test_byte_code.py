@@ -24,7 +24,7 @@ CODES = [
 
 def test_tables_of_exceptions_are_written_as_they_were_read():
     tables = [code for code in CODES if code.co_exceptiontable]
-    assert len(tables) > 40
+    assert len(tables) > 20
     for code in tables:
         assert _byte_code.encoded_guards(_byte_code.guards_of(code)) == code.co_exceptiontable
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.device_scalars.cg import CgScalars
-from ensemble._typing import Array
+from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov._parameters import documented
 from ensemble.krylov._solve import solve
@@ -23,14 +23,14 @@ from ensemble.krylov.result import SolveResult
 @on_every_library(symmetric=True)
 @documented
 def cg(
-    A: Any,
-    b: Any,
+    A: Operator,
+    b: Values,
     *,
-    x0: Any = None,
-    M: Any = None,
+    x0: Values | None = None,
+    M: Operator | None = None,
     flexible: bool = False,
-    rtol: Any = None,
-    atol: Any = 0.0,
+    rtol: Values | None = None,
+    atol: Values = 0.0,
     max_iterations: int = 1000,
     coupling: str = "independent",
     compact: bool = True,

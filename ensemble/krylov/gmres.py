@@ -14,7 +14,7 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.basis import scale
 from ensemble._kernels.krylov.device_scalars.gmres import GmresScalars, initial_rows
 from ensemble._kernels.krylov.vectors import take_samples
-from ensemble._typing import Array
+from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration, stop_requested
 from ensemble.krylov._parameters import documented
 from ensemble.krylov._solve import solve
@@ -28,15 +28,15 @@ from ensemble.linalg import Identity
 @on_every_library(symmetric=False)
 @documented
 def gmres(
-    A: Any,
-    b: Any,
+    A: Operator,
+    b: Values,
     *,
     restart: int = 30,
     flexible: bool = False,
-    x0: Any = None,
-    M: Any = None,
-    rtol: Any = None,
-    atol: Any = 0.0,
+    x0: Values | None = None,
+    M: Operator | None = None,
+    rtol: Values | None = None,
+    atol: Values = 0.0,
     max_iterations: int = 1000,
     coupling: str = "independent",
     compact: bool = True,

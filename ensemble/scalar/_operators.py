@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -151,11 +151,14 @@ UFUNCS: dict[Any, Any] = {
 """The function of NumPy behind an operator."""
 
 
-def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
+X = TypeVar("X", bound="Operators")
+
+
+def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[X, Any], X]:
     compares, multiplies = operation in (operator.eq, operator.ne), operation is operator.mul
     ufunc = UFUNCS.get(operation)
 
-    def method(self: Operators, other: Any) -> Any:
+    def method(self: X, other: Any) -> X:
         sample_set, left = self.sample_set, self.samples
         if isinstance(other, Operators):
             right = weak_beside(other.samples, left.dtype) if other._is_weak else other.samples
@@ -197,10 +200,8 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
     return method
 
 
-def _in_place(
-    operation: Callable[[Any, Any], Any], plain: Callable[[Operators, Any], Any]
-) -> Callable[[Any, Any], Any]:
-    def method(self: Operators, other: Any) -> Any:
+def _in_place(operation: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any]) -> Callable[[X, Any], X]:
+    def method(self: X, other: Any) -> X:
         left = self.samples
         if left.ndim == 1 and self.is_value:
             return plain(self, other)  # a scalar of NumPy: the name gets another value, the value does not change
@@ -231,10 +232,10 @@ def _in_place(
     return method
 
 
-def _unary(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _unary(operation: Callable[[Any], Any]) -> Callable[[X], X]:
     ufunc = UFUNCS.get(operation)
 
-    def method(self: Operators) -> Any:
+    def method(self: X) -> X:
         left = self.samples
         if ufunc is not None and type(left) is np.ndarray and left.size >= LARGE:
             samples = pooled(ufunc, left)
@@ -311,27 +312,27 @@ class Operators:
         text = message("hash", "x", "be one plain value", "an unhashable type, Ensemble", "Use x.sample(i)[()].")
         raise conversion_failure(TypeError(text), 1)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: Any) -> tuple[Self, Self]:
         quotient = self.__floordiv__(other)
         return quotient if quotient is NotImplemented else (quotient, self % other)
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
         quotient = self.__rfloordiv__(other)
         return quotient if quotient is NotImplemented else (quotient, self.__rmod__(other))
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: Any) -> Self:
         if hasattr(other, "tocsr"):
             return PROTOCOLS.sparse_product(other, self, transposed=True)
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Any) -> Self:
         if hasattr(other, "tocsr"):
             return PROTOCOLS.sparse_product(other, self)
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(other, self)
 
-    def __imatmul__(self, other: Any) -> Any:
+    def __imatmul__(self, other: Any) -> Self:
         product = self @ other
         shape = tuple(self.samples.shape[:-1])
         if product.shape != shape or len(getattr(other, "shape", shape)) < 2:  # NumPy takes no vector here

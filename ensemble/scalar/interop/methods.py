@@ -73,7 +73,7 @@ def _method(name: str) -> Callable[..., Any]:
     if name == "compress":
         function = _compress
 
-    def method(self: Methods, *arguments: Any, **options: Any) -> Any:
+    def method(self: E, *arguments: Any, **options: Any) -> E:
         if "dim" in options or "keepdim" in options or _is_of_a_tensor(self, name, arguments):
             return _as_of_a_tensor(self, name, arguments, options)
         if reduces and not options and len(arguments) < 2:  # what NumPy's function computes, without its overhead
@@ -116,6 +116,36 @@ class Methods(Protocols):
     """Base of `Ensemble`: the methods of arrays, and those of Python's float besides arithmetic."""
 
     __slots__ = ()
+
+    # `_method` makes them
+    all: Callable[..., Self]
+    any: Callable[..., Self]
+    argmax: Callable[..., Self]
+    argmin: Callable[..., Self]
+    argpartition: Callable[..., Self]
+    argsort: Callable[..., Self]
+    choose: Callable[..., Self]
+    compress: Callable[..., Self]
+    cumprod: Callable[..., Self]
+    cumsum: Callable[..., Self]
+    diagonal: Callable[..., Self]
+    dot: Callable[..., Self]
+    max: Callable[..., Self]
+    mean: Callable[..., Self]
+    min: Callable[..., Self]
+    prod: Callable[..., Self]
+    ravel: Callable[..., Self]
+    repeat: Callable[..., Self]
+    round: Callable[..., Self]
+    searchsorted: Callable[..., Self]
+    squeeze: Callable[..., Self]
+    std: Callable[..., Self]
+    sum: Callable[..., Self]
+    swapaxes: Callable[..., Self]
+    take: Callable[..., Self]
+    trace: Callable[..., Self]
+    var: Callable[..., Self]
+    nonzero: Callable[..., Any]
 
     def _visible(self) -> tuple[int, ...]:
         return tuple(self.samples.shape[:-1])

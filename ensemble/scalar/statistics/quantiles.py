@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._check import array_of, message, one_of, require
-from ensemble._typing import Array, Namespace
+from ensemble._typing import Array, Namespace, PlainArray, Values
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.statistics.moments import effective_count, scaled
 from ensemble.scalar.statistics.statistics import floating, sample_mean, sample_std, weighed
@@ -16,7 +16,7 @@ from ensemble.scalar.statistics.statistics import floating, sample_mean, sample_
 __all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile", "tail_factor"]
 
 
-def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
+def sample_quantile(x: Ensemble, q: Values, *, method: str = "linear") -> PlainArray:
     """Quantiles over samples, exact: of all samples, sorted.
 
     Parameters

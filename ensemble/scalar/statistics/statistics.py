@@ -12,7 +12,7 @@ from typing import Any
 
 from ensemble._backend import base_of
 from ensemble._check import message, require, require_one_library, require_type
-from ensemble._typing import Array, Namespace
+from ensemble._typing import Array, Namespace, PlainArray
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 from ensemble.scalar.statistics.moments import effective_count, exact_mean, weighted_samples
@@ -56,7 +56,7 @@ def _mean(xp: Namespace, samples: Array, weights: Array | None) -> Array:
     return xp.sum(samples * (weights / xp.sum(weights)), axis=-1)
 
 
-def sample_mean(x: Ensemble) -> Array:
+def sample_mean(x: Ensemble) -> PlainArray:
     """The mean over samples.
 
     Parameters
@@ -79,7 +79,7 @@ def sample_mean(x: Ensemble) -> Array:
     return exact_mean(xp, samples, _mean(xp, samples, weights))
 
 
-def sample_var(x: Ensemble, ddof: float = 0.0) -> Array:
+def sample_var(x: Ensemble, ddof: float = 0.0) -> PlainArray:
     """The variance over samples.
 
     Parameters
@@ -129,7 +129,7 @@ def _correction(x: Ensemble, weights: Array | None, samples: Array, ddof: float,
     return n / (n - ddof)
 
 
-def sample_std(x: Ensemble, ddof: float = 0.0) -> Array:
+def sample_std(x: Ensemble, ddof: float = 0.0) -> PlainArray:
     """The standard deviation over samples: the root of `sample_var`.
 
     Parameters
@@ -157,7 +157,7 @@ def sample_std(x: Ensemble, ddof: float = 0.0) -> Array:
     return base_of(x.samples).sqrt(variance)
 
 
-def sample_min(x: Ensemble) -> Array:
+def sample_min(x: Ensemble) -> PlainArray:
     """The smallest value over samples.
 
     Parameters
@@ -183,7 +183,7 @@ def sample_min(x: Ensemble) -> Array:
     return xp.min(samples, axis=-1)
 
 
-def sample_max(x: Ensemble) -> Array:
+def sample_max(x: Ensemble) -> PlainArray:
     """The largest value over samples.
 
     Parameters
@@ -209,7 +209,7 @@ def sample_max(x: Ensemble) -> Array:
     return xp.max(samples, axis=-1)
 
 
-def probability(m: Ensemble) -> Array:
+def probability(m: Ensemble) -> PlainArray:
     """The share of the samples in which `m` holds.
 
     Parameters
@@ -238,7 +238,7 @@ def probability(m: Ensemble) -> Array:
     return _mean(xp, xp.astype(samples, xp.float64), weights)
 
 
-def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Array:
+def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> PlainArray:
     """The covariance over samples of every entry of `x` with every entry of `y`.
 
     Parameters
@@ -293,7 +293,7 @@ def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Arr
     return xp.reshape(product * correction, (*x.shape, *y.shape))
 
 
-def sample_corr(x: Ensemble, y: Ensemble | None = None) -> Array:
+def sample_corr(x: Ensemble, y: Ensemble | None = None) -> PlainArray:
     """The correlation over samples of every entry of `x` with every entry of `y`.
 
     Parameters

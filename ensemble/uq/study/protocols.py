@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ensemble._typing import PlainArray
 from ensemble.uq.study.failures import Failures
 
 __all__ = ["Study", "StudyResult"]
@@ -108,13 +109,13 @@ class StudyResult(Protocol):
     def samples(self, name: str) -> Any:
         """Return an output of the samples in `ids`, as an Ensemble."""
 
-    def mean(self, name: str) -> Any:
+    def mean(self, name: str) -> PlainArray:
         """Return the mean of an output."""
 
-    def std(self, name: str, ddof: float = 1.0) -> Any:
+    def std(self, name: str, ddof: float = 1.0) -> PlainArray:
         """Return the standard deviation of an output."""
 
-    def quantile(self, name: str, q: Any) -> Any:
+    def quantile(self, name: str, q: Any) -> PlainArray:
         """Return quantiles of an output."""
 
     def confidence_interval(self, name: str, level: float = 0.95) -> Any:
