@@ -13,7 +13,14 @@ from ensemble.uq.samplers.sampler import Sampler
 
 __all__ = ["SAMPLERS", "resolved_sampler"]
 
-SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in (MonteCarlo, LatinHypercube, Sobol, Halton)}
+KINDS: tuple[type[Sampler], ...] = (
+    MonteCarlo,
+    LatinHypercube,
+    Sobol,
+    Halton,
+)
+
+SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in KINDS}
 
 
 def resolved_sampler(
