@@ -24,7 +24,7 @@ NAME = "apply_dirichlet"
 
 
 def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: bool = True) -> tuple[Any, Any]:
-    """The system whose solution has ``x[rows] = values`` and fulfils the other equations of ``A x = b``.
+    """Return the system whose solution has ``x[rows] = values`` and fulfils the other equations of ``A x = b``.
 
     With I the rows and v the values: the rows and columns I of A become zero outside the diagonal,
     ``b_i - sum_{j in I} a_ij v_j`` stands on the right for i not in I, and ``a_ii v_i`` for i in I. The diagonal

@@ -99,7 +99,7 @@ def gauss(
     dtype: Any = np.float64,
     backend: str = "numpy",
 ) -> Any:
-    """The integral of `f` over `dim` variables by Gauss rules [1]_, without storing points.
+    """Compute the integral of `f` over `dim` variables by Gauss rules [1]_, without storing points.
 
     Parameters
     ----------

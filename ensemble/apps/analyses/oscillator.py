@@ -48,7 +48,7 @@ def oscillator(
     output: Any = None, history: bool = False, layout: str = "samples_fastest", dtype: Any = np.float64,
     backend: str = "numpy",
 ) -> OscillatorResponse:  # fmt: skip
-    """Samples of ``m x'' + c x' + r sgn(x') |x'|^0.5 + k x = A (sin t + e)`` with white noise e ([1]_, eqs. 14-15).
+    """Draw samples of ``m x'' + c x' + r sgn(x') |x'|^0.5 + k x = A (sin t + e)``, white noise e ([1]_, eqs. 14-15).
 
     The classical Runge-Kutta method with a fixed step; the noise is held over a step.
 

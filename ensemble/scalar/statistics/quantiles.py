@@ -17,7 +17,7 @@ __all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile"
 
 
 def sample_quantile(x: Ensemble, q: Values, *, method: str = "linear") -> PlainArray:
-    """Quantiles over samples, exact: of all samples, sorted.
+    """Compute quantiles over samples, exact: of all samples, sorted.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def tail_factor(skewness: Any, n: float, n_units: float, level: float) -> Any:
 
 
 def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceInterval:
-    """The interval that holds the true mean with probability `level` or more, by Student's t.
+    """Compute the interval that holds the true mean with probability `level` or more, by Student's t.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def _mean(xp: Namespace, samples: Array, weights: Array | None) -> Array:
 
 
 def sample_mean(x: Ensemble) -> PlainArray:
-    """The mean over samples.
+    """Compute the mean over samples.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def sample_mean(x: Ensemble) -> PlainArray:
 
 
 def sample_var(x: Ensemble, ddof: float = 0.0) -> PlainArray:
-    """The variance over samples.
+    """Compute the variance over samples.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _correction(x: Ensemble, weights: Array | None, samples: Array, ddof: float,
 
 
 def sample_std(x: Ensemble, ddof: float = 0.0) -> PlainArray:
-    """The standard deviation over samples: the root of `sample_var`.
+    """Compute the standard deviation over samples: the root of `sample_var`.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def sample_std(x: Ensemble, ddof: float = 0.0) -> PlainArray:
 
 
 def sample_min(x: Ensemble) -> PlainArray:
-    """The smallest value over samples.
+    """Compute the smallest value over samples.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def sample_min(x: Ensemble) -> PlainArray:
 
 
 def sample_max(x: Ensemble) -> PlainArray:
-    """The largest value over samples.
+    """Compute the largest value over samples.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def sample_max(x: Ensemble) -> PlainArray:
 
 
 def probability(m: Ensemble) -> PlainArray:
-    """The share of the samples in which `m` holds.
+    """Compute the share of the samples in which `m` holds.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def probability(m: Ensemble) -> PlainArray:
 
 
 def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> PlainArray:
-    """The covariance over samples of every entry of `x` with every entry of `y`.
+    """Compute the covariance over samples of every entry of `x` with every entry of `y`.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Pla
 
 
 def sample_corr(x: Ensemble, y: Ensemble | None = None) -> PlainArray:
-    """The correlation over samples of every entry of `x` with every entry of `y`.
+    """Compute the correlation over samples of every entry of `x` with every entry of `y`.
 
     Parameters
     ----------

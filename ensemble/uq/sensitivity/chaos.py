@@ -53,7 +53,7 @@ def chaos(
     seed: int = 0,
     level: float = 0.95,
 ) -> ChaosExpansion:
-    """A polynomial chaos expansion of every output: mean, variance, Sobol' indices and predictions from coefficients.
+    """Estimate a polynomial chaos expansion of every output: moments, Sobol' indices and predictions.
 
     Parameters
     ----------

@@ -162,7 +162,7 @@ def given_data(
     seed: int = 0,
     level: float = 0.95,
 ) -> GivenDataIndices:
-    """Sensitivity indices of every output from samples that are there: no further run of the model.
+    """Compute sensitivity indices of every output from samples that are there: no further run of the model.
 
     Inputs may depend on each other: an index tells what knowing the input tells of the output.
 

@@ -64,7 +64,7 @@ STATEFUL = ("scipy.interpolate",)
 
 
 def source_digest(model: Callable[..., Any]) -> str:
-    """Digest of the source of a model and of what it uses of the user's own code.
+    """Compute a digest of the source of a model and of what it uses of the user's own code.
 
     Covered, for `model` and for every function and class that is reached from it by name: the source text without
     comments, blank lines and indentation of the whole; default values; and the values of the global and enclosed

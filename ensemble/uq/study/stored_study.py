@@ -160,7 +160,7 @@ class StoredStudy:
 
 
 def open_study(store: str | PathLike[str]) -> UqResult:
-    """The statistics of a study in a store, finished or not, also while another process goes on with it.
+    """Read the statistics of a study in a store, finished or not, also while another process goes on with it.
 
     Parameters
     ----------
