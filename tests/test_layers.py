@@ -159,7 +159,7 @@ def test_private_names_stay_in_their_module():
 
 LLVM = {
     "_compile/c_functions.py", "_compile/plain_code.py", "_compile/plain_language.py", "_compile/plain_translation.py",
-    "_compile/blocks.py", "_compile/lanes/blocks.py", "_compile/lanes/complex_numbers.py",
+    "_compile/translator_blocks.py", "_compile/lanes/lane_blocks.py", "_compile/lanes/complex_numbers.py",
     *(f"_compile/loops/{name}.py" for name in ("arrays", "calls", "native_call", "scope", "statements")),
     *(f"_compile/loops/{name}.py" for name in ("translation", "values")),
     "_compile/machine_code.py", "_compile/instructions.py", "_compile/numba_private.py", "_compile/processor.py",
@@ -169,7 +169,7 @@ LLVM = {
 """The files that write instructions of their own, or ask LLVM for names."""
 
 LLVM_ALONE = {
-    "_compile/blocks.py", "_compile/instructions.py", "_compile/lanes/complex_numbers.py",
+    "_compile/translator_blocks.py", "_compile/instructions.py", "_compile/lanes/complex_numbers.py",
     "_compile/lanes/tiles.py", "_compile/lanes/transpose.py", "_compile/loops/scope.py", "_compile/machine_code.py",
     "_compile/numba_private.py", "_compile/plain_language.py", "_compile/plain_translation.py",
 }  # fmt: skip
@@ -222,6 +222,15 @@ def test_files_above_400_lines_say_why():
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in KERNELS_AND_MODULES}
     long = {name for name, text in texts.items() if text.count("\n") > 400}
     assert [name for name in sorted(long) if "Longer than 400 lines" not in texts[name][:1500]] == []
+
+
+SHARED = {"launch", "result", "blocks", "generated", "memory", "utils", "helpers", "common"}
+"""Names of files that tell nothing beside those of their folders; `krylov.result` is the path of a public error."""
+
+
+def test_names_of_files_tell_them_apart():
+    found = [str(path.relative_to(ROOT)) for path in SOURCES if path.stem in SHARED]
+    assert found == ["krylov/result.py"]
 
 
 HEAVY = ("array_api_compat.numpy", "llvmlite", "matplotlib", "mpi4py", "numba", "pandas", "scipy", "tqdm")

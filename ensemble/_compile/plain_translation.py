@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from ensemble._compile.blocks import ARITHMETIC, COMPARISONS, Blocks
 from ensemble._compile.instructions import compared, declared, instruction, smaller
 from ensemble._compile.lanes import complex_numbers
 from ensemble._compile.lanes.complex_numbers import vector_of
 from ensemble._compile.lanes.types import ROW_BYTES, fill_lanes
 from ensemble._compile.plain_language import Function, OfGroup
 from ensemble._compile.processor import register_bytes
+from ensemble._compile.translator_blocks import ARITHMETIC, COMPARISONS, Blocks
 
 __all__ = ["I64", "Body", "Group"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.device_scalars.cg import CgScalars
 from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import asarray_like
 from ensemble._check import integer
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.basis import scale
 from ensemble._kernels.krylov.device_scalars.gmres import GmresScalars, initial_rows
 from ensemble._kernels.krylov.vectors import take_samples

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.minres import lanczos_step, minres_update
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._typing import Array, Operator, Values

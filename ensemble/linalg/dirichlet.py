@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, library_and_device
 from ensemble._check import array_of, kind_of, message, require, require_unmasked
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble.linalg.bcrs_matrix import BcrsMatrix, diagonal_places
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.operators import numbers_of, samples_of, set_of

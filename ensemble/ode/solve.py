@@ -40,8 +40,8 @@ from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
 from ensemble.ode.noise import N_NUMBERS, noise_numbers, samples_of_noise, with_noise
 from ensemble.ode.numbers import with_numbers
+from ensemble.ode.ode_result import OdeResult, OdeStatus, OdeWarning, all_reached, without_failed
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeResult, OdeStatus, OdeWarning, all_reached, without_failed
 from ensemble.ode.segments import Change, over_segments, with_stops
 from ensemble.ode.stop_changes import change_of
 from ensemble.ode.stops import checked_stops

@@ -12,11 +12,11 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from ensemble._compile.blocks import ARITHMETIC, COMPARISONS, Blocks
 from ensemble._compile.instructions import compared
 from ensemble._compile.lanes.types import OPERATORS, Lanes, fill_lanes, lanes_among
 from ensemble._compile.loops.scope import Scope, TranslationError, Value, is_constant
 from ensemble._compile.numba_private import contexts
+from ensemble._compile.translator_blocks import ARITHMETIC, COMPARISONS, Blocks
 
 __all__ = ["BYTES", "I1", "I64", "SCALARS", "SIGNED", "UNSIGNED", "Values"]
 

@@ -22,7 +22,7 @@ from ensemble.apps.kalman.array.square_root import square_root_filter
 from ensemble.apps.kalman.array.steps import predict, stacked, update
 from ensemble.apps.kalman.devices.compiled import compiled_filter, compiled_square_root_filter
 from ensemble.apps.kalman.diffuse import diffuse_filter
-from ensemble.apps.kalman.forms import Options, form_of, form_text
+from ensemble.apps.kalman.filter_forms import Options, form_of, form_text
 from ensemble.apps.kalman.results import FilterResult, sum_over_time
 from ensemble.apps.kalman.sample_axes import filter_of_samples, with_sample_axis
 from ensemble.apps.kalman.series import Series

@@ -27,6 +27,7 @@ from ensemble.apps.kalman.devices.compiled import (
     compiled_two_filter,
 )
 from ensemble.apps.kalman.diffuse import diffuse_smoother
+from ensemble.apps.kalman.filter_forms import Options, form_of, form_text
 from ensemble.apps.kalman.filters import (
     any_true,
     choose_results,
@@ -35,7 +36,6 @@ from ensemble.apps.kalman.filters import (
     scan_filter,
     select_series,
 )
-from ensemble.apps.kalman.forms import Options, form_of, form_text
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.sample_axes import smoother_of_samples, with_sample_axis
 from ensemble.apps.kalman.series import Series

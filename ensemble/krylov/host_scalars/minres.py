@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._typing import Array
 from ensemble.krylov._norms import norms, to_float64
 from ensemble.krylov._protocols import LanczosState

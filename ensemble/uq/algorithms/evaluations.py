@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from ensemble._check import integer, kind_of, message, require
 from ensemble.scalar import Ensemble
-from ensemble.uq.algorithms.result import AlgorithmError
+from ensemble.uq.algorithms.algorithm_result import AlgorithmError
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.groups import Group

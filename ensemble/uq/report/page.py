@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from os import PathLike
 
+from ensemble.uq.report.html_report import Report, require_page
 from ensemble.uq.report.markup import Markup, element, joined, paragraph
 from ensemble.uq.report.pages import PAGES
 from ensemble.uq.report.pictures import Pictures
-from ensemble.uq.report.report import Report, require_page
 from ensemble.uq.report.sections import (
     cost_section,
     failures_section,

@@ -18,7 +18,7 @@ from ensemble.uq.store.costs import Cost
 from ensemble.uq.store.store import PRIVATE
 from ensemble.uq.study.dataset import input_columns
 from ensemble.uq.study.declared import Outputs
-from ensemble.uq.study.protocols import StudyResult
+from ensemble.uq.study.study_protocols import StudyResult
 
 __all__ = ["Column", "Source"]
 

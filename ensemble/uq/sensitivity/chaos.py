@@ -20,7 +20,7 @@ from ensemble.uq.sensitivity.observations import observations
 from ensemble.uq.sensitivity.sparse_terms import chosen_terms, nested_error
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
-from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.study_result import UqResult
 
 __all__ = ["chaos"]
 

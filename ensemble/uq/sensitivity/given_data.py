@@ -17,7 +17,7 @@ from ensemble.uq.store.axes import default_names
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
 from ensemble.uq.study.outputs import named_outputs
-from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.study_result import UqResult
 
 __all__ = ["GivenDataIndices", "given_data"]
 

@@ -14,7 +14,7 @@ from ensemble.uq.inputs.samples import labels_of
 from ensemble.uq.store.axes import default_names
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.outputs import RESERVED, OutputError
-from ensemble.uq.study.protocols import StudyResult
+from ensemble.uq.study.study_protocols import StudyResult
 
 __all__ = [
     "WEIGHTS",

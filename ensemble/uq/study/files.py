@@ -19,7 +19,7 @@ from ensemble.uq.store.store import Store
 from ensemble.uq.study.dataset import dataset_of, weighted_columns
 from ensemble.uq.study.declared import labelled
 from ensemble.uq.study.outputs import Layout, blank
-from ensemble.uq.study.protocols import StudyResult
+from ensemble.uq.study.study_protocols import StudyResult
 
 __all__ = ["MOST_COLUMNS", "SUFFIXES", "Parts", "entry_names", "frame_of", "save"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ensemble.uq.study.protocols import StudyResult
+from ensemble.uq.study.study_protocols import StudyResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, rts_smoother
+from ensemble.apps.kalman.filter_forms import FORMS
 from ensemble.apps.kalman.filters import FILTERS
-from ensemble.apps.kalman.forms import FORMS
 from ensemble.apps.kalman.smoothers import SMOOTHERS
 
 F = np.eye(2) + 0.1 * np.random.default_rng(81204).normal(size=(2, 2))

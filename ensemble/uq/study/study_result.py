@@ -24,8 +24,8 @@ from ensemble.scalar import (
 )
 from ensemble.scalar.statistics.moments import effective_count, exact_mean
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
+from ensemble.uq.report.html_report import Report
 from ensemble.uq.report.pages import PAGES
-from ensemble.uq.report.report import Report
 from ensemble.uq.study.conditions import Condition, holds, threshold_of
 from ensemble.uq.study.failures import Failures, failures_by_reason
 from ensemble.uq.study.histograms import Histograms
@@ -42,9 +42,9 @@ from ensemble.uq.study.intervals import (
     unseen,
     variance,
 )
-from ensemble.uq.study.protocols import Study
 from ensemble.uq.study.row_blocks import by_rows, largest_change, power_sums
 from ensemble.uq.study.streams import Summary, block_size
+from ensemble.uq.study.study_protocols import Study
 from ensemble.uq.study.table import table
 
 __all__ = ["Probability", "UqResult", "without_interval"]
