@@ -32,38 +32,71 @@ __all__ = ["CycleState", "LanczosState", "LoopScalars", "QueuedScalars", "SolveS
 class SolveState(Protocol):
     """What scalars on the host read of a solve, and ask it to do."""
 
-    samples: np.ndarray
-    """Numbers of the samples in the vectors, shape (n,)."""
-    active: np.ndarray
-    """Which of them run, shape (n,); the others are frozen."""
-    coupled: bool
-    """Whether inner products are summed over samples."""
-    eps: float
-    """The distance from one to the next number of the vectors' type."""
-    x: Array
-    r: Array
-    M: Any
-    """The preconditioner, a `LinearOperator`."""
-    initial: np.ndarray
-    """Residual norms at the start, shape (n_all,), as all that follow."""
-    latest: np.ndarray
-    """Residual norms of the last iteration that was recorded."""
-    target: np.ndarray
-    """Norms at which samples have converged."""
-    check: np.ndarray
-    """Norms of the recurrence at which the true residual is computed."""
-    reference: np.ndarray
-    """The least true norm of a candidate that missed its target."""
-    misses: np.ndarray
-    """Candidates that missed since that norm was halved."""
-    fall: np.ndarray
-    """The factor by which the recurrence fell since."""
-    least: np.ndarray
-    """The least norm of the recurrence."""
-    best_norm: np.ndarray
-    """Norms of the iterates that are kept."""
-    iterations: np.ndarray
-    """Iterations of each sample."""
+    @property
+    def samples(self) -> np.ndarray:
+        """Numbers of the samples in the vectors, shape (n,)."""
+
+    @property
+    def active(self) -> np.ndarray:
+        """Which of them run, shape (n,); the others are frozen."""
+
+    @property
+    def coupled(self) -> bool:
+        """Whether inner products are summed over samples."""
+
+    @property
+    def eps(self) -> float:
+        """The distance from one to the next number of the vectors' type."""
+
+    @property
+    def x(self) -> Array: ...
+
+    @property
+    def r(self) -> Array: ...
+
+    @property
+    def M(self) -> Any:
+        """The preconditioner, a `LinearOperator`."""
+
+    @property
+    def initial(self) -> np.ndarray:
+        """Residual norms at the start, shape (n_all,), as all that follow."""
+
+    @property
+    def latest(self) -> np.ndarray:
+        """Residual norms of the last iteration that was recorded."""
+
+    @property
+    def target(self) -> np.ndarray:
+        """Norms at which samples have converged."""
+
+    @property
+    def check(self) -> np.ndarray:
+        """Norms of the recurrence at which the true residual is computed."""
+
+    @property
+    def reference(self) -> np.ndarray:
+        """The least true norm of a candidate that missed its target."""
+
+    @property
+    def misses(self) -> np.ndarray:
+        """Candidates that missed since that norm was halved."""
+
+    @property
+    def fall(self) -> np.ndarray:
+        """The factor by which the recurrence fell since."""
+
+    @property
+    def least(self) -> np.ndarray:
+        """The least norm of the recurrence."""
+
+    @property
+    def best_norm(self) -> np.ndarray:
+        """Norms of the iterates that are kept."""
+
+    @property
+    def iterations(self) -> np.ndarray:
+        """Iterations of each sample."""
 
     def any_active(self) -> bool:
         """Tell whether some sample runs."""
@@ -99,12 +132,22 @@ class SolveState(Protocol):
 class CycleState(SolveState, Protocol):
     """What GMRES' scalars read besides: a basis, and where its cycle stands."""
 
-    restart: int
+    @property
+    def restart(self) -> int: ...
+
     columns: int
-    flexible: bool
-    V: Array
-    Z: Array
-    w: Array
+
+    @property
+    def flexible(self) -> bool: ...
+
+    @property
+    def V(self) -> Array: ...
+
+    @property
+    def Z(self) -> Array: ...
+
+    @property
+    def w(self) -> Array: ...
 
     def normalise_residual(self, norm: np.ndarray) -> None:
         """Make the first basis vector of the residual."""
@@ -126,10 +169,13 @@ class LanczosState(SolveState, Protocol):
 class LoopScalars(Protocol):
     """What `solve_on_host` needs of scalars."""
 
-    steps: int
-    """Iterations so far; an iteration that coupled samples have to begin again does not count."""
-    limit: int
-    """Iterations at which the loop ends."""
+    @property
+    def steps(self) -> int:
+        """Iterations so far; an iteration that coupled samples have to begin again does not count."""
+
+    @property
+    def limit(self) -> int:
+        """Iterations at which the loop ends."""
 
     def end_iteration(self, may_compact: bool) -> None:
         """Record the norms of an iteration."""
@@ -141,10 +187,13 @@ class LoopScalars(Protocol):
 class QueuedScalars(Protocol):
     """What `DeviceLoop` needs of scalars; everything but `fetch_status` and `norms` only queues work."""
 
-    rows: Array
-    """What an iteration takes over from the one before, shape (n_rows, n): a later stage begins from it."""
-    history: Array
-    """Residual norms by iteration, shape (limit + 1, n)."""
+    @property
+    def rows(self) -> Array:
+        """What an iteration takes over from the one before, shape (n_rows, n): a later stage begins from it."""
+
+    @property
+    def history(self) -> Array:
+        """Residual norms by iteration, shape (limit + 1, n)."""
 
     def fetch_status(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return statuses, iterations and norms, after the queued work."""

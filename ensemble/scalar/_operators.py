@@ -28,6 +28,9 @@ __all__ = [
 SEQUENCES = (list, tuple)
 
 
+X = TypeVar("X", bound="Operators")
+
+
 def operand(samples: Array, other: Any) -> Any:
     """A plain operand in the form that broadcasts against `samples`, or NotImplemented."""
     kind = type(other)
@@ -107,7 +110,7 @@ def shape_error(*operands: Any) -> ValueError | None:
         return ValueError(message("Ensemble", "operands", "have visible shapes that broadcast", seen, advice))
 
 
-def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
+def _result(x: X, samples: Array, sample_set: SampleSet | None) -> X:
     y = _blank(type(x))
     y.samples = samples
     y.sample_set = sample_set
@@ -115,7 +118,7 @@ def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
     return y
 
 
-def wrapped(kind: type[Any], samples: Array, sample_set: SampleSet | None) -> Any:
+def wrapped(kind: type[X], samples: Array, sample_set: SampleSet | None) -> X:
     """An ensemble of `kind` around `samples` that are known to be valid."""
     y = _blank(kind)
     y.samples = samples
@@ -149,9 +152,6 @@ UFUNCS: dict[Any, Any] = {
     operator.eq: np.equal, operator.ne: np.not_equal, operator.neg: np.negative, operator.abs: np.absolute,
 }  # fmt: skip
 """The function of NumPy behind an operator."""
-
-
-X = TypeVar("X", bound="Operators")
 
 
 def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[X, Any], X]:
@@ -198,6 +198,11 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
         return _result(self, samples, sample_set)
 
     return method
+
+
+def _equality(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`_binary`, of a type that `object` allows for ``==``."""
+    return _binary(operation)
 
 
 def _in_place(operation: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any]) -> Callable[[X, Any], X]:
@@ -300,8 +305,8 @@ class Operators:
     __le__ = _binary(operator.le)
     __gt__ = _binary(operator.gt)
     __ge__ = _binary(operator.ge)
-    __eq__ = _binary(operator.eq)
-    __ne__ = _binary(operator.ne)
+    __eq__ = _equality(operator.eq)
+    __ne__ = _equality(operator.ne)
     __neg__ = _unary(operator.neg)
     __pos__ = _unary(operator.pos)
     __abs__ = _unary(operator.abs)
@@ -312,11 +317,11 @@ class Operators:
         text = message("hash", "x", "be one plain value", "an unhashable type, Ensemble", "Use x.sample(i)[()].")
         raise conversion_failure(TypeError(text), 1)
 
-    def __divmod__(self, other: Any) -> tuple[Self, Self]:
+    def __divmod__(self, other: Any) -> Any:
         quotient = self.__floordiv__(other)
         return quotient if quotient is NotImplemented else (quotient, self % other)
 
-    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
+    def __rdivmod__(self, other: Any) -> Any:
         quotient = self.__rfloordiv__(other)
         return quotient if quotient is NotImplemented else (quotient, self.__rmod__(other))
 
@@ -333,7 +338,7 @@ class Operators:
         return other if other is NotImplemented else self.__array_namespace__().matmul(other, self)
 
     def __imatmul__(self, other: Any) -> Self:
-        product = self @ other
+        product: Any = self @ other
         shape = tuple(self.samples.shape[:-1])
         if product.shape != shape or len(getattr(other, "shape", shape)) < 2:  # NumPy takes no vector here
             seen = f"a product of shape {product.shape} for shape {shape}"
@@ -353,4 +358,4 @@ class Operators:
         return _result(self, plain, None)
 
 
-_blank: Callable[[type[Operators]], Operators] = object.__new__
+_blank: Callable[[type[X]], X] = object.__new__

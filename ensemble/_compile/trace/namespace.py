@@ -57,7 +57,7 @@ class TracedNamespace:
         self._tracer, self.__name__ = tracer, name
 
     @property
-    def tracer(self) -> Recorder:
+    def tracer(self) -> Any:
         """What records the operations."""
         return self._tracer
 

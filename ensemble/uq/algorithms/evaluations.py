@@ -85,8 +85,9 @@ class OfNormals:
 class Work(Protocol):
     """Where and when the groups of an algorithm run, as `ModelRuns` does it."""
 
-    function: str
-    """The algorithm, for messages."""
+    @property
+    def function(self) -> str:
+        """The algorithm, for messages."""
 
     @property
     def n_parallel(self) -> int:

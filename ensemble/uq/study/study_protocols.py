@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ensemble._typing import PlainArray
 from ensemble.uq.study.failures import Failures
 
 __all__ = ["Study", "StudyResult"]
@@ -20,26 +19,51 @@ __all__ = ["Study", "StudyResult"]
 class Study(Protocol):
     """What a result is made from: a study that runs, or one in a store."""
 
-    n: int
-    is_done: np.ndarray
-    """Which samples have run, shape (n,); `failed` is a part of them."""
-    failed: np.ndarray
-    reasons: dict[int, str]
-    """Why samples failed, by their numbers."""
-    sampler: Any
-    seed: int
-    layout: Mapping[str, tuple[tuple[int, ...], Any]]
-    """Shape and dtype of each output."""
-    store: Any
-    streams: Any
-    """Sums and histograms by output, where statistics alone are kept."""
-    samples: Any
-    """The inputs of all samples."""
-    declared: Any
-    """Coordinates and units of the outputs."""
-    inputs: Any
-    """Definitions of the inputs; None where a store does not say them."""
-    costs: Any
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def is_done(self) -> np.ndarray:
+        """Which samples have run, shape (n,); `failed` is a part of them."""
+
+    @property
+    def failed(self) -> np.ndarray: ...
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why samples failed, by their numbers."""
+
+    @property
+    def sampler(self) -> Any: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def layout(self) -> Mapping[str, tuple[tuple[int, ...], Any]]:
+        """Shape and dtype of each output."""
+
+    @property
+    def store(self) -> Any: ...
+
+    @property
+    def streams(self) -> Any:
+        """Sums and histograms by output, where statistics alone are kept."""
+
+    @property
+    def samples(self) -> Any:
+        """The inputs of all samples."""
+
+    @property
+    def declared(self) -> Any:
+        """Coordinates and units of the outputs."""
+
+    @property
+    def inputs(self) -> Any:
+        """Definitions of the inputs; None where a store does not say them."""
+
+    @property
+    def costs(self) -> Any: ...
 
     @property
     def earlier(self) -> Mapping[int, Any]:
@@ -65,23 +89,52 @@ class Study(Protocol):
 class StudyResult(Protocol):
     """What tables, files, datasets and reports read of a result."""
 
-    n: int
-    ids: np.ndarray
-    """Samples that ran and did not fail."""
-    names: tuple[str, ...]
-    """Names of the outputs."""
-    done: np.ndarray
-    failed: np.ndarray
-    reasons: dict[int, str]
-    earlier_reasons: dict[int, tuple[str, ...]]
-    sampler: Any
-    seed: int
-    keep: str
-    ensemble_size: int | None
-    target_met: bool | None
-    coordinates: dict[str, np.ndarray]
-    units: dict[str, str]
-    dims: Mapping[str, tuple[str, ...]]
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Samples that ran and did not fail."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+
+    @property
+    def done(self) -> np.ndarray: ...
+
+    @property
+    def failed(self) -> np.ndarray: ...
+
+    @property
+    def reasons(self) -> dict[int, str]: ...
+
+    @property
+    def earlier_reasons(self) -> dict[int, tuple[str, ...]]: ...
+
+    @property
+    def sampler(self) -> Any: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def keep(self) -> str: ...
+
+    @property
+    def ensemble_size(self) -> int | None: ...
+
+    @property
+    def target_met(self) -> bool | None: ...
+
+    @property
+    def coordinates(self) -> dict[str, np.ndarray]: ...
+
+    @property
+    def units(self) -> dict[str, str]: ...
+
+    @property
+    def dims(self) -> Mapping[str, tuple[str, ...]]: ...
 
     @property
     def n_done(self) -> int:
@@ -109,13 +162,13 @@ class StudyResult(Protocol):
     def samples(self, name: str) -> Any:
         """Return an output of the samples in `ids`, as an Ensemble."""
 
-    def mean(self, name: str) -> PlainArray:
+    def mean(self, name: str) -> np.ndarray:
         """Return the mean of an output."""
 
-    def std(self, name: str, ddof: float = 1.0) -> PlainArray:
+    def std(self, name: str, ddof: float = 1.0) -> np.ndarray:
         """Return the standard deviation of an output."""
 
-    def quantile(self, name: str, q: Any) -> PlainArray:
+    def quantile(self, name: str, q: Any) -> np.ndarray:
         """Return quantiles of an output."""
 
     def confidence_interval(self, name: str, level: float = 0.95) -> Any:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._check import message, one_of, real_array, require
-from ensemble._typing import PlainArray
 from ensemble.scalar import (
     Ensemble,
     Moments,
@@ -282,7 +281,7 @@ class UqResult:
         weights = self._all_inputs.weights
         return self._read(name, self.ids, function), weights / weights.sum()
 
-    def mean(self, name: str) -> PlainArray:
+    def mean(self, name: str) -> np.ndarray:
         """The mean of an output.
 
         Parameters
@@ -304,7 +303,7 @@ class UqResult:
             return exact_mean(np, values, (values * weights).sum(axis=-1))
         return self._summary(name).total().mean()[()]
 
-    def var(self, name: str, ddof: float = 1.0) -> PlainArray:
+    def var(self, name: str, ddof: float = 1.0) -> np.ndarray:
         """The variance of an output.
 
         Parameters
@@ -330,11 +329,11 @@ class UqResult:
             return (np.abs(deviation) ** 2 * weights).sum(axis=-1)
         return _var(self._summary(name).total(), ddof)
 
-    def std(self, name: str, ddof: float = 1.0) -> PlainArray:
+    def std(self, name: str, ddof: float = 1.0) -> np.ndarray:
         """The standard deviation of an output: the root of `var`."""
         return np.sqrt(self.var(name, ddof))
 
-    def skewness(self, name: str) -> PlainArray:
+    def skewness(self, name: str) -> np.ndarray:
         """The skewness of an output, the mean of ``((y - mean) / std)**3``: zero where it is symmetric [1]_.
 
         Parameters
@@ -380,13 +379,13 @@ class UqResult:
         with np.errstate(invalid="ignore", divide="ignore"):
             return (cubes / total / (squares / total) ** 1.5)[()]
 
-    def minimum(self, name: str) -> PlainArray:
+    def minimum(self, name: str) -> np.ndarray:
         """The smallest value of an output, shape `shape`."""
         self._named(name, "minimum")
         low = self._summary(name).low
         return self._ordered(name, "minimum") if low is None else low[()]
 
-    def maximum(self, name: str) -> PlainArray:
+    def maximum(self, name: str) -> np.ndarray:
         """The largest value of an output, shape `shape`."""
         self._named(name, "maximum")
         high = self._summary(name).high
@@ -399,7 +398,7 @@ class UqResult:
             raise TypeError(message(f"UqResult.{function}", f"output {name!r}", "be real", seen))
 
     # --- quantiles and probabilities
-    def quantile(self, name: str, q: Any) -> PlainArray:
+    def quantile(self, name: str, q: Any) -> np.ndarray:
         """Quantiles of an output.
 
         Parameters
@@ -683,11 +682,11 @@ class UqResult:
         return ConfidenceInterval(np.where(low < 0, -np.inf, first)[()], np.where(high >= n, np.inf, last)[()])
 
     # --- several outputs
-    def covariance(self, a: str, b: str | None = None) -> PlainArray:
+    def covariance(self, a: str, b: str | None = None) -> np.ndarray:
         """The covariance of every entry of output `a` with every entry of `b`; `sample_cov` with ``ddof=1``."""
         return self._joint("covariance", lambda x, y: sample_cov(x, y, ddof=1.0), a, b)
 
-    def correlation(self, a: str, b: str | None = None) -> PlainArray:
+    def correlation(self, a: str, b: str | None = None) -> np.ndarray:
         """The correlation of every entry of output `a` with every entry of `b`; as `sample_corr`."""
         return self._joint("correlation", sample_corr, a, b)
 
