@@ -82,7 +82,7 @@ class Study(Protocol):
         """A function that makes empty streams."""
 
     @property
-    def manifest(self) -> Callable[[], Mapping[str, Any]]:
+    def manifest(self) -> Callable[[], dict[str, Any]]:
         """A function that returns what the study is, as in a store."""
 
 

@@ -383,13 +383,19 @@ class UqResult:
         """The smallest value of an output, shape `shape`."""
         self._named(name, "minimum")
         low = self._summary(name).low
-        return self._ordered(name, "minimum") if low is None else low[()]
+        if low is None:
+            self._ordered(name, "minimum")
+        assert low is not None, "complex outputs alone have none"
+        return low[()]
 
     def maximum(self, name: str) -> np.ndarray:
         """The largest value of an output, shape `shape`."""
         self._named(name, "maximum")
         high = self._summary(name).high
-        return self._ordered(name, "maximum") if high is None else high[()]
+        if high is None:
+            self._ordered(name, "maximum")
+        assert high is not None, "complex outputs alone have none"
+        return high[()]
 
     def _ordered(self, name: str, function: str) -> None:
         """Refuse complex outputs."""
