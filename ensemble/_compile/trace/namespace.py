@@ -54,7 +54,8 @@ class TracedNamespace:
     e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
 
     def __init__(self, tracer: Recorder, name: str) -> None:
-        self._tracer, self.__name__ = tracer, name
+        self._tracer: Any = tracer  # of derived classes, which know the tracer itself, more than a `Recorder`
+        self.__name__ = name
 
     @property
     def tracer(self) -> Any:

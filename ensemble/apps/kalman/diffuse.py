@@ -86,9 +86,9 @@ def _chosen_filter(mask: Array, a: FilterResult, b: FilterResult) -> FilterResul
     )
     none = array_namespace(mask).zeros_like(mask)
     for name in ("by_roots", "by_recursion"):
-        flags = [getattr(result, name) for result in (a, b)]
-        if any(flag is not None for flag in flags):
-            parts[name] = _select(mask, *(none if flag is None else flag for flag in flags), 0)
+        ours, others = getattr(a, name), getattr(b, name)
+        if ours is not None or others is not None:
+            parts[name] = _select(mask, none if ours is None else ours, none if others is None else others, 0)
     return replace(b, **parts)
 
 

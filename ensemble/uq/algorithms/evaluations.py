@@ -85,9 +85,20 @@ class OfNormals:
 class Work(Protocol):
     """Where and when the groups of an algorithm run, as `ModelRuns` does it."""
 
+    step: str
+    """What the algorithm is doing, for its progress."""
+
     @property
     def function(self) -> str:
         """The algorithm, for messages."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of all random numbers of the algorithm."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no progress is shown."""
 
     @property
     def n_parallel(self) -> int:

@@ -89,16 +89,15 @@ class Study(Protocol):
 class StudyResult(Protocol):
     """What tables, files, datasets and reports read of a result."""
 
+    names: tuple[str, ...]
+    """Names of the outputs; a copy of a result may have some of them."""
+
     @property
     def n(self) -> int: ...
 
     @property
     def ids(self) -> np.ndarray:
         """Samples that ran and did not fail."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the outputs."""
 
     @property
     def done(self) -> np.ndarray: ...
@@ -167,6 +166,12 @@ class StudyResult(Protocol):
 
     def std(self, name: str, ddof: float = 1.0) -> np.ndarray:
         """Return the standard deviation of an output."""
+
+    def minimum(self, name: str) -> np.ndarray:
+        """Return the smallest value of an output."""
+
+    def maximum(self, name: str) -> np.ndarray:
+        """Return the largest value of an output."""
 
     def quantile(self, name: str, q: Any) -> np.ndarray:
         """Return quantiles of an output."""
