@@ -1,7 +1,7 @@
 """The forms of the linear filter and smoother, and which of them serves a series: one table for both.
 
 `FILTERS` in `filters.py` and `SMOOTHERS` in `smoothers.py` hold what each form runs. A series for which a form fails is
-repaired: by square roots of covariances, or by the recursion where a scan has no elements. The result says so.
+repaired: by square roots of covariances, or by the recursion where a scan has no elements. The result names both.
 """
 
 from __future__ import annotations
