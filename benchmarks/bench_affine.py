@@ -14,9 +14,9 @@ from benchmarks.bench_multigrid import RTOL, pyamgs
 from benchmarks.common import EnsembleBenchmark, interleaved, median, reader, save, show
 from ensemble._backend import asarray_like
 from ensemble._compile import registry
+from ensemble._compile.kept_memory import release_memory
 from ensemble._compile.lanes.arithmetic import fma
 from ensemble._compile.lanes.types import load, store, zeros
-from ensemble._compile.memory import release_memory
 from ensemble._compile.numba import compiled, empty, prange
 from ensemble._kernels.fem import matrix_free
 from ensemble._kernels.sparse import affine, crs

@@ -25,7 +25,7 @@ from benchmarks import kalman_jax
 from benchmarks.bench_kalman import NX, NY, random_model
 from benchmarks.common import cuda_device, save
 from ensemble._compile.streams import CudaGraph
-from ensemble._kernels.kalman import launch
+from ensemble._kernels.kalman import kalman_launch
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble.apps.kalman import LinearGaussianModel, rts_smoother
 
@@ -97,13 +97,13 @@ def chunked(arrays: tuple[Any, ...], chunk: int) -> dict[str, Callable[[], Any]]
     F, Q, u = arrays[0], arrays[1], arrays[4]
 
     def prts() -> Any:
-        m, P, *_ = launch.filter_chunks(*arrays, True, chunk)
-        return launch.smooth_chunks(F, Q, u, m, P, chunk)
+        m, P, *_ = kalman_launch.filter_chunks(*arrays, True, chunk)
+        return kalman_launch.smooth_chunks(F, Q, u, m, P, chunk)
 
     return {
-        "PKF": lambda: launch.filter_chunks(*arrays, True, chunk)[:2],
+        "PKF": lambda: kalman_launch.filter_chunks(*arrays, True, chunk)[:2],
         "PRTS": prts,
-        "PTFS": lambda: launch.two_filter_chunks(*arrays, True, chunk)[4:],
+        "PTFS": lambda: kalman_launch.two_filter_chunks(*arrays, True, chunk)[4:],
     }
 
 
@@ -141,7 +141,7 @@ def problem(cp: Any, T: int) -> tuple[tuple[Any, ...], dict[str, tuple[np.ndarra
 
 def lengths(T: int, tune: bool) -> list[int]:
     """Steps of a chunk to try."""
-    best = launch.chunk_length(1, T) or T
+    best = kalman_launch.chunk_length(1, T) or T
     return sorted({max(4, best // 8 * 4), best, 2 * best}) if tune else [best]
 
 
@@ -183,7 +183,7 @@ def measured(cp: Any, T: int, scans_T: int, bandwidth: float, tune: bool) -> lis
         for name, run in scanned(arrays, way).items():
             add(name, way, run)
     few = T > 100_000
-    alone = lambda: launch.filter_chunks(*arrays, True)[:2]
+    alone = lambda: kalman_launch.filter_chunks(*arrays, True)[:2]
     add("PKF", "one thread", alone, False, 1 if few else 10, 0 if few else 2)
     return rows
 

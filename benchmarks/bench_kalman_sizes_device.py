@@ -61,12 +61,12 @@ def answer(case: tuple[int, int, int, str]) -> None:
 
 def compile_size(size: tuple[int, int, str]) -> None:
     """Compile all kernels of a size that the device keeps in registers."""
-    from ensemble._kernels.kalman import block_launch, launch
+    from ensemble._kernels.kalman import block_launch, kalman_launch
 
     nx, ny, dtype = size
-    if max(nx, ny) <= launch.LARGEST:
+    if max(nx, ny) <= kalman_launch.LARGEST:
         for file in ("filter", "smooth", "combine", "recursion"):
-            launch.function(dtype, nx, 1 if file == "smooth" else ny, launch.KERNEL_FILES[file][0][0])
+            kalman_launch.function(dtype, nx, 1 if file == "smooth" else ny, kalman_launch.KERNEL_FILES[file][0][0])
     for names in block_launch.KERNEL_FILES.values():
         block_launch.function(dtype, names[-1])
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.bench_assembly import parameters
 from benchmarks.common import EnsembleBenchmark, median, save, show
-from ensemble._compile.memory import release_memory
+from ensemble._compile.kept_memory import release_memory
 from ensemble._compile.numba import thread_count
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import cg

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.bench_ode import STEPS, lorenz, rk4_step
 from benchmarks.common import SEED, cuda_device, median, save, show
 from ensemble import Ensemble, gallery, ode
-from ensemble._kernels.ode import launch
+from ensemble._kernels.ode import ode_launch
 
 HAND_WRITTEN = r"""
 extern "C" __global__ void rk4(const REAL* rho, REAL* out, int S, int steps, REAL h)
@@ -50,8 +50,8 @@ class Clock:
         import cupy
 
         self.cupy, self.rounds, self.kernel = cupy, rounds, 0.0
-        self.compiled = launch.kernel
-        launch.kernel = self.timed_kernel
+        self.compiled = ode_launch.kernel
+        ode_launch.kernel = self.timed_kernel
 
     def timed_kernel(self, text: str) -> Callable[..., None]:
         """The kernel of a source, its launches between events."""

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.bench_diffusion_device import triad
 from benchmarks.common import cuda_device, save, show
 from benchmarks.device_clock import milliseconds
-from ensemble._kernels.oscillator import launch, steps
+from ensemble._kernels.oscillator import oscillator_launch, steps
 
 KINDS = {
     "given, final state": steps.Run(False, False), "given, stored": steps.Run(False, True),
@@ -82,7 +82,7 @@ def rows_of(n: int, n_steps: int, repeats: int) -> list[dict[str, Any]]:
             arguments = (kind, n_steps, numbers, 7, parameters, forcing, noise, (n, 1), 0.01, 10.0, x, v, kept,
                          ((n_steps + 1) * n, n, 1))  # fmt: skip
             x[...] = v[...] = 0.0
-            time = milliseconds(functools.partial(launch.integrate, *arguments), repeats)
+            time = milliseconds(functools.partial(oscillator_launch.integrate, *arguments), repeats)
             rate = clock() * device.attributes["MultiProcessorCount"]
             of_bytes, of_instructions = bounds(kind, dtype, n, n_steps, bandwidth, rate)
             bound = max(of_bytes, of_instructions)

@@ -264,7 +264,7 @@ def timeline(options: argparse.Namespace, comm: Any, write: Write) -> None:
     import cupy
 
     from ensemble import distributed
-    from ensemble._compile.memory import empty_like
+    from ensemble._compile.kept_memory import empty_like
     from ensemble._kernels.sparse.row_sums import in_space
     from ensemble.krylov import cg
     from ensemble.multigrid import smoothed_aggregation

@@ -12,7 +12,7 @@ import numpy as np
 
 from ensemble import Ensemble
 from ensemble._backend import array_namespace, asarray_like, synchronize
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.streams import CudaGraph, own_stream
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble.distributed import DistributedCrsMatrix, Partition

@@ -14,7 +14,7 @@ from ensemble import _backend
 from ensemble.__main__ import main
 from ensemble._command.shared.output import Output
 from ensemble.apps.fem import RandomDiffusion
-from ensemble.apps.fem.solves import memory as fem_memory
+from ensemble.apps.fem.solves import solve_memory as fem_memory
 from ensemble.apps.gbees import RecordedRun
 from ensemble.scalar import Ensemble
 from tests.command_line import exit_status

@@ -11,7 +11,7 @@ from ensemble._kernels.all_kernels import KERNELS
 from ensemble._kernels.multigrid import pairs
 from ensemble._kernels.sparse import affine_mma
 from ensemble.apps.fem import RandomDiffusion
-from ensemble.apps.fem.solves import memory
+from ensemble.apps.fem.solves import solve_memory
 from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.multigrid import Chebyshev, GaussSeidel, Jacobi, smoothed_aggregation
 from tests import nvrtc
@@ -44,7 +44,7 @@ def shifted(argument):
     if not isinstance(argument, np.ndarray) or not argument.ndim:
         return argument
     memory = np.zeros(argument.nbytes + 32, np.uint8)
-    begin = -memory.ctypes.data % 16 + argument.itemsize
+    begin = -solve_memory.ctypes.data % 16 + argument.itemsize
     moved = memory[begin : begin + argument.nbytes].view(argument.dtype).reshape(argument.shape)
     moved[...] = argument
     return moved
@@ -289,12 +289,12 @@ def test_products_do_not_depend_on_the_number_of_samples(n_samples, as_device):
 
 def test_a_solve_that_does_not_fit_says_what_would(monkeypatch):
     problem = RandomDiffusion(8)
-    own, shared = memory.bytes_needed(problem.discretization, 1, 8)
-    monkeypatch.setattr(memory, "free_bytes", lambda home: shared + 5 * own)
+    own, shared = solve_memory.bytes_needed(problem.discretization, 1, 8)
+    monkeypatch.setattr(solve_memory, "free_bytes", lambda home: shared + 5 * own)
     problem.solve(Ensemble(np.zeros((5, 4))))
     with pytest.raises(MemoryError, match=r"y must fit .* GB; got 9 samples on 8 x 8 x 8 cells.* 5 samples at once"):
         problem.solve(Ensemble(np.zeros((5, 9))))
-    monkeypatch.setattr(memory, "free_bytes", lambda home: shared // 2)
+    monkeypatch.setattr(solve_memory, "free_bytes", lambda home: shared // 2)
     with pytest.raises(MemoryError, match="Not even one sample"):
         problem.solve(Ensemble(np.zeros((5, 2))))
     assert problem.solve(Ensemble(np.zeros((5, 4)))).converged.all()  # nothing was lost

@@ -1,6 +1,7 @@
 """One test for all kernels: every implementation gives the reference's answer, to the bit on the CPU."""
 
 import copy
+import gc
 
 import numpy as np
 import pytest
@@ -8,11 +9,25 @@ import pytest
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._compile import numba
 from ensemble._compile.registry import kernel
+from ensemble._compile.work_sharing import WorkSharing
 from ensemble._kernels.all_kernels import KERNELS
 from ensemble._kernels.direct.elimination import Elimination
 from tests import cases
 from tests.cases import CASES, SEED, SUMS_DIFFER, all_cases, device_cases, rebuilt, results, tolerance
 from tests.conftest import EVERY_WIDTH
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left_to_numba():
+    """A loop outside the translated language would be compiled by Numba: the same bits, four to eight times as slowly.
+
+    Of all kernels, types and widths of the cases of this module none may be.
+    """
+    yield
+    loops = [each for each in gc.get_objects() if type(each) is WorkSharing]
+    own = [each for each in loops if each.__module__.startswith("ensemble._kernels")]
+    assert own, "no kernel has run"
+    assert {f"{each.__module__}.{each.__qualname__}": each.by_numba for each in own if each.by_numba} == {}
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ensemble as en
-from ensemble._compile.memory import release_memory
+from ensemble._compile.kept_memory import release_memory
 from tests.lifetime_cases import PARTS, in_store, quiet
 
 CASES = {f"{part}: {name}": call for part, calls in PARTS.items() for name, call in calls.items()}
@@ -168,7 +168,7 @@ from scipy import stats
 from ensemble.gallery import poisson
 from ensemble.krylov import cg
 from ensemble.multigrid import smoothed_aggregation
-from ensemble._compile import memory
+from ensemble._compile import kept_memory
 
 A = poisson((40, 40), n_samples=32)
 M = smoothed_aggregation(A)
@@ -178,11 +178,11 @@ pool = concurrent.futures.ThreadPoolExecutor(2)
 study = en.propagate(lambda x: {"y": x.a * np.ones(900)}, inputs, 64, progress=False, executor=pool, store=sys.argv[1])
 store = en.uq.open_study(sys.argv[1])
 failed = en.run(lambda v: 1 // int(v), en.Ensemble(np.zeros(3)))
-np.kept = [memory, en, memory.empty((1 << 17,), float)]
-threading.kept = memory.empty((1 << 17,), float)
+np.kept = [memory, en, kept_memory.empty((1 << 17,), float)]
+threading.kept = kept_memory.empty((1 << 17,), float)
 class Holder: pass
 holder = Holder()
-holder.itself, holder.array = holder, memory.empty((1 << 17,), float)
+holder.itself, holder.array = holder, kept_memory.empty((1 << 17,), float)
 """
 
 

@@ -5,8 +5,8 @@ import gc
 import numpy as np
 import pytest
 
-from ensemble._compile import memory as _memory
-from ensemble._compile.memory import empty, release_memory
+from ensemble._compile import kept_memory as _memory
+from ensemble._compile.kept_memory import empty, release_memory
 
 
 @pytest.fixture(autouse=True)

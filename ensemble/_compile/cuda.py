@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile import device
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.streams import stream_number
 from ensemble._typing import Array
 

@@ -6,9 +6,57 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
-__all__ = ["counted", "declared", "packed", "stack_slot", "unpacked", "zero_bytes"]
+__all__ = [
+    "compared",
+    "conversion",
+    "counted",
+    "declared",
+    "instruction",
+    "packed",
+    "smaller",
+    "stack_slot",
+    "unpacked",
+    "zero_bytes",
+]
+
+
+def conversion(source: str, target: str) -> str:
+    """The instruction that converts numbers of one type to another by the processor's rules; not to ``bool``.
+
+    Types are NumPy's names. llvmlite's builders have a method of the instruction's name.
+    """
+    whole = target.startswith("int")
+    if source == "bool":
+        return "zext" if whole else "uitofp"
+    wider = np.dtype(target).itemsize > np.dtype(source).itemsize
+    if source.startswith("float"):
+        return "fptosi" if whole else "fpext" if wider else "fptrunc"
+    return "sitofp" if not whole else "sext" if wider else "trunc"
+
+
+def instruction(builder: Any, name: str, arguments: Any) -> Any:
+    """The LLVM intrinsic of this name, on real numbers or vectors of one type."""
+    kind = arguments[0].type
+    scalar, lanes = (kind.element, f"v{kind.count}") if isinstance(kind, ir.VectorType) else (kind, "")
+    width = "f64" if isinstance(scalar, ir.DoubleType) else "f32"
+    signature = ir.FunctionType(kind, [kind] * len(arguments))
+    function = declared(builder.module, signature, f"llvm.{name}.{lanes}{width}")
+    return builder.call(function, arguments)
+
+
+def compared(builder: Any, symbol: str, a: Any, b: Any, *, signed: bool = True) -> Any:
+    """Whether a comparison of two values, or of each lane, holds: NaN is unequal to all numbers."""
+    if isinstance(getattr(a.type, "element", a.type), ir.FloatType | ir.DoubleType):
+        return (builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered)(symbol, a, b)
+    return (builder.icmp_signed if signed else builder.icmp_unsigned)(symbol, a, b)
+
+
+def smaller(builder: Any, least: bool, a: Any, b: Any, *, signed: bool = True) -> Any:
+    """The smaller of two values, or else the larger, as Python's ``min`` and ``max``: `a` where they are equal."""
+    return builder.select(compared(builder, "<" if least else ">", b, a, signed=signed), b, a)
 
 
 def declared(module: ir.Module, kind: ir.FunctionType, name: str) -> Any:

@@ -21,8 +21,8 @@ import numba
 import numpy as np
 from numba import prange
 
+from ensemble._compile.kept_memory import empty
 from ensemble._compile.kernel_cache import cached, cached_c_function
-from ensemble._compile.memory import empty
 from ensemble._compile.numba_private import found
 from ensemble._compile.versions import warn_of_newer
 from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, one_thread, procedure, work_sharing

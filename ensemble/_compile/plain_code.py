@@ -1,7 +1,5 @@
 """Functions of integers, numbers and flat arrays, written to LLVM as they stand, in one module with their caller.
 
-Longer than 400 lines: one translator from Python's syntax trees to LLVM.
-
 Numba infers the types of each function, optimises it, translates it to machine code, and does the last two again in
 each caller of it, and in theirs. A group of small functions costs ten seconds so. Here types are declared, and all
 functions of a group are translated together, once.
@@ -21,6 +19,8 @@ register holds as many of them as fill `ROW_BYTES`, or as the `Register` that th
 is `narrow` no more than one of the processor's; a number beside a register is broadcast to its lanes. Division of
 integers by ``//`` and ``%`` is that of numbers that are not negative. Nothing is reassociated or contracted. Indices
 are not checked.
+
+The words stand in `plain_language.py`, the translation in `plain_translation.py`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,34 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ensemble._compile.blocks import Blocks
-from ensemble._compile.instructions import declared, unpacked
-from ensemble._compile.lanes import complex_numbers
-from ensemble._compile.lanes.arithmetic import instruction
-from ensemble._compile.lanes.complex_numbers import vector_of
-from ensemble._compile.lanes.types import ROW_BYTES, data_of, fill_lanes
-from ensemble._compile.processor import register_bytes
+from ensemble._compile.instructions import unpacked
+from ensemble._compile.lanes.types import data_of
+from ensemble._compile.plain_language import (
+    EPS,
+    LANES,
+    PART,
+    REGISTERS,
+    Function,
+    Indices,
+    Integers,
+    Numbers,
+    Register,
+    Stored,
+    behind,
+    fma,
+    integers_at,
+    load,
+    local_array,
+    numbers_at,
+    prefetch,
+    spread,
+    store,
+)
+from ensemble._compile.plain_translation import Body, Group
 
 __all__ = [
     "EPS",
@@ -75,121 +91,6 @@ __all__ = [
     "store",
 ]
 
-Numbers = Any
-"""A flat array of floating-point numbers."""
-
-Stored = Any
-"""A flat array of floating-point numbers of another type, maybe, read as `Numbers`; nothing is written to it."""
-
-Integers = Any
-"""A flat array of int64."""
-
-Indices = Any
-"""A flat array of int32, read as int64; nothing is written to it."""
-
-Register = Any
-"""A value in a register; as an argument of an entry, `Lanes`, whose width is that of all registers."""
-
-I1, I16, I32, I64 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64)
-
-ARITHMETIC = {"Add": "add", "Sub": "sub", "Mult": "mul"}
-COMPARISONS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">="}
-
-
-def local_array(count: int) -> Numbers:
-    """An array of so many numbers, a constant, that ends with the call of the function that it is made in."""
-    raise NotImplementedError("local_array: only in functions of this language")
-
-
-def numbers_at(address: int) -> Numbers:
-    """The array of numbers that starts at an address; it owns nothing."""
-    raise NotImplementedError("numbers_at: only in functions of this language")
-
-
-def integers_at(address: int, bits: int) -> Integers:
-    """The array of integers of 16, 32 or 64 bits, a constant, that starts at an address; nothing is written to it."""
-    raise NotImplementedError("integers_at: only in functions of this language")
-
-
-def behind(numbers: Numbers, count: int) -> Numbers:
-    """The array of numbers that starts at entry `count` of another."""
-    raise NotImplementedError("behind: only in functions of this language")
-
-
-def fma(a: float, b: float, c: float) -> float:
-    """``a b + c``, rounded once; of numbers, registers or both."""
-    raise NotImplementedError("fma: only in functions of this language")
-
-
-def spread(number: float) -> Any:
-    """A register with this number in all lanes."""
-    raise NotImplementedError("spread: only in functions of this language")
-
-
-def load(numbers: Numbers, first: int) -> Any:
-    """A register of the entries from `first` on."""
-    raise NotImplementedError("load: only in functions of this language")
-
-
-def store(numbers: Numbers, first: int, register: Any) -> None:
-    """Write a register to the entries from `first` on."""
-    raise NotImplementedError("store: only in functions of this language")
-
-
-def prefetch(numbers: Numbers, first: int, count: int = 0) -> None:
-    """Start to load the cache lines of a register from entry `first` on; there need not be such an entry.
-
-    With `count`, a constant, those of so many numbers, into the second-level cache: none for less than half a line.
-    """
-    raise NotImplementedError("prefetch: only in functions of this language")
-
-
-class OfGroup:
-    """A constant that depends on the type of numbers, the width of registers or the processor, by a function of these.
-
-    The function takes the `Group` in which the constant is read.
-    """
-
-    def __init__(self, value: Callable[[Group], int | float]) -> None:
-        self.value = value
-
-
-LANES: Any = OfGroup(lambda group: group.lanes)
-"""Numbers in a register; in functions that are `narrow`, in a register of the others."""
-
-PART: Any = OfGroup(lambda group: group.part)
-"""Numbers in a register of a function that is `narrow`."""
-
-REGISTERS: Any = OfGroup(lambda group: 32 if register_bytes() == 64 else 16)
-"""Vector registers of the processor."""
-
-EPS: Any = OfGroup(lambda group: float(np.finfo(np.float64 if group.is_double else np.float32).eps))
-"""The distance from one to the next number."""
-
-
-class Function:
-    """What functions of this language call.
-
-    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers``, ``Stored``, ``Integers``, ``Indices``
-    or ``Register``; `returned` is a list of kinds, ``["None"]`` for nothing.
-    """
-
-    attribute = "noinline"
-    """LLVM's inlining attribute of the function."""
-
-    narrow = False
-    """Whether its registers are those of the processor, where these hold less than the samples of an entry."""
-
-    def __init__(self, name: str, arguments: list[tuple[str, str]], returned: list[str]) -> None:
-        self.name, self.arguments, self.returned = name, arguments, returned
-
-    def __call__(self, *arguments: Any) -> Any:
-        raise NotImplementedError(f"{self.name}: only in functions of this language, or by `entry`")
-
-    def write(self, group: Group, made: ir.Function) -> None:
-        """The instructions, to the empty function `made`."""
-        raise NotImplementedError
-
 
 class Plain(Function):
     """A function of this language: its statements, and the names in its scope."""
@@ -216,7 +117,7 @@ class Plain(Function):
         return textwrap.dedent(inspect.getsource(self.function))
 
     def write(self, group: Group, made: ir.Function) -> None:
-        _Body(group, self, made).write()
+        Body(group, self, made).write()
 
 
 class PlainText(Plain):
@@ -294,414 +195,3 @@ def module_text(function: Function, width: int) -> str:
     group = Group(ir.Module(), ir.DoubleType(), width)
     group.function(function).linkage = ""
     return str(group.module)
-
-
-class Group:
-    """Functions in one module, and the type of their numbers."""
-
-    is_double: bool
-    lanes: int
-    part: int
-
-    def __init__(
-        self, module: ir.Module, number: ir.Type, lanes: int | None = None, narrow: bool = False, stored: Any = None
-    ) -> None:
-        self.module, self.number = module, number
-        self.is_complex = complex_numbers.is_pair(number)
-        self.is_double = isinstance(number.elements[0] if self.is_complex else number, ir.DoubleType)
-        self.alignment = 8 if self.is_double else 4
-        self.size = self.alignment * (2 if self.is_complex else 1)
-        self.lanes = lanes or ROW_BYTES // self.size
-        self.part = min(self.lanes, register_bytes() // self.size)
-        self.count = self.part if narrow else self.lanes
-        self.register = vector_of(number, self.count)
-        self.narrow = self if narrow or self.part == self.lanes else Group(module, number, self.lanes, True, stored)
-        self.kinds = {"int": I64, "bool": I1, "float": number, "Register": self.register, "None": ir.VoidType()}
-        self.kinds |= {"Numbers": number.as_pointer(), "Stored": (stored or number).as_pointer()}
-        self.kinds |= {"Integers": I64.as_pointer(), "Indices": I32.as_pointer()}
-        self.written: dict[int, ir.Function] = {}
-        self.rules: tuple[Any, ...] | None = None
-
-    def function(self, function: Function) -> ir.Function:
-        """`function` in this module; written there where it is not yet."""
-        if function.narrow and self.narrow is not self:
-            return self.narrow.function(function)
-        if id(function) not in self.written:
-            results = [self.kinds[kind] for kind in function.returned]
-            result = results[0] if len(results) == 1 else ir.LiteralStructType(results)
-            kind = ir.FunctionType(result, [self.kinds[kind] for _, kind in function.arguments])
-            made = ir.Function(self.module, kind, self.module.get_unique_name(function.name))
-            made.linkage = "internal"
-            made.attributes.add(function.attribute)
-            made.attributes.add("nounwind")
-            self.written[id(function)] = made
-            function.write(self, made)
-        return self.written[id(function)]
-
-    def registers(self, builder: Any, numbers: Any, first: Any) -> Any:
-        """Where the register of the entries from `first` on lies."""
-        kind = vector_of(numbers.type.pointee, self.count)
-        return builder.bitcast(builder.gep(numbers, [first], inbounds=True), kind.as_pointer())
-
-    def read(self, builder: Any, place: Any) -> Any:
-        """The register at a place."""
-        value = builder.load(place)
-        value.align = 4 if isinstance(value.type.element, ir.FloatType) else 8
-        return value
-
-    def write(self, builder: Any, value: Any, place: Any) -> Any:
-        """A register to its place."""
-        stored = builder.store(value, place)
-        stored.align = self.alignment
-        return stored
-
-    def prefetch(self, builder: Any, numbers: Any, first: Any, count: int = 0) -> None:
-        """Prefetch the lines of the register, or of so many numbers, from entry `first` on."""
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
-        function = declared(self.module, kind, "llvm.prefetch.p0i8")
-        start = builder.bitcast(builder.gep(numbers, [first]), byte)
-        n_bytes, locality = (count or self.count) * self.size, 1 if count else 3
-        for line in range(0, n_bytes if not count or n_bytes >= 32 else 0, 64):
-            builder.call(function, [builder.gep(start, [I64(line)]), I32(0), I32(locality), I32(1)])
-
-    def keep_rolled(self, branch: Any) -> None:
-        """Note for LLVM, on the branch back of a loop, that it is not to be unrolled or vectorised."""
-        if self.rules is None:
-            no_unroll = self.module.add_metadata([ir.MetaDataString(self.module, "llvm.loop.unroll.disable")])
-            no_lanes = [ir.MetaDataString(self.module, "llvm.loop.vectorize.enable"), I1(0)]
-            self.rules = (no_unroll, self.module.add_metadata(no_lanes))
-        note = self.module.add_metadata([*self.rules, I64(len(self.module.metadata))])  # one that is not there yet
-        note.operands = (note, *self.rules)  # notes on loops start with themselves
-        branch.set_metadata("llvm.loop", note)
-
-
-class _Body(Blocks):
-    """The translation of a function's statements to LLVM. Variables are stack slots that LLVM promotes to registers."""
-
-    def __init__(self, group: Group, function: Plain, made: ir.Function) -> None:
-        super().__init__(made)
-        self.group, self.function = group, function
-        self.places: dict[str, Any] = {}
-        self.loops: list[tuple[ir.Block, ir.Block]] = []
-
-    def write(self) -> None:
-        first = self.builder.block
-        for (name, _), value in zip(self.function.arguments, self.made.args, strict=True):
-            self.assign(name, value)
-        self.run(self.function.body)
-        if not self.builder.block.is_terminated:
-            if self.function.returned == ["None"]:
-                self.builder.ret_void()
-            else:
-                self.builder.unreachable()
-        ir.IRBuilder(self.start).branch(first)
-
-    def refused(self, node: ast.AST) -> NotImplementedError:
-        return NotImplementedError(f"{self.function.name}: not in this language: {ast.unparse(node)}")
-
-    # --- statements
-    def run_Expr(self, node: ast.Expr) -> None:
-        if not isinstance(node.value, ast.Constant):  # a docstring
-            self.call(node.value)
-
-    def run_Assign(self, node: ast.Assign) -> None:
-        for target in node.targets:
-            if not isinstance(target, ast.Tuple):
-                continue
-            if isinstance(node.value, ast.Tuple):
-                values = [self.value(part) for part in node.value.elts]
-            else:
-                result = self.call(node.value)
-                values = [self.builder.extract_value(result, i) for i in range(len(target.elts))]
-            for part, value in zip(target.elts, values, strict=True):
-                self.store(part, value)
-            return
-        value = self.value(node.value)
-        for target in node.targets:
-            self.store(target, value)
-
-    def run_AugAssign(self, node: ast.AugAssign) -> None:
-        if isinstance(node.target, ast.Subscript):
-            place = self.place(node.target)
-            change = self.value(node.value)
-            value = self.arithmetic(node.op, self.builder.load(place), change)
-            self.builder.store(self.converted(value, place.type.pointee), place)
-        else:
-            self.store(node.target, self.arithmetic(node.op, self.value(node.target), self.value(node.value)))
-
-    def run_If(self, node: ast.If) -> None:
-        self.branches(self.value(node.test), node)
-
-    def run_While(self, node: ast.While) -> None:
-        test, body, after = self.block("test"), self.block("body"), self.block("after")
-        self.builder.branch(test)
-        self.builder.position_at_end(test)
-        self.builder.cbranch(self.value(node.test), body, after)
-        self.loop(body, node.body, test, after)
-        self.go_back(test)
-        self.builder.position_at_end(after)
-
-    def run_For(self, node: ast.For) -> None:
-        numbers = node.iter
-        if not (isinstance(numbers, ast.Call) and ast.unparse(numbers.func) == "range"):
-            raise self.refused(node.iter)
-        given = [self.value(part) for part in numbers.args]
-        first, last = (given[0], given[1]) if len(given) > 1 else (I64(0), given[0])
-        step = given[2] if len(given) > 2 else I64(1)
-        if not isinstance(step, ir.Constant):
-            step = self.whole(numbers.args[2])
-        counter = self.slot(I64)
-        self.builder.store(first, counter)
-        test, body, more, after = (self.block(name) for name in ("test", "body", "more", "after"))
-        self.builder.branch(test)
-        self.builder.position_at_end(test)
-        now = self.builder.load(counter)
-        self.builder.cbranch(self.builder.icmp_signed("<" if step.constant > 0 else ">", now, last), body, after)
-        self.builder.position_at_end(body)
-        self.store(node.target, now)
-        self.loop(body, node.body, more, after)
-        self.go(more)
-        self.builder.position_at_end(more)
-        self.builder.store(self.builder.add(self.builder.load(counter), step, flags=("nsw",)), counter)
-        self.go_back(test)
-        self.builder.position_at_end(after)
-
-    def loop(self, body: ir.Block, statements: list[ast.stmt], more: ir.Block, after: ir.Block) -> None:
-        self.builder.position_at_end(body)
-        self.loops.append((more, after))
-        self.run(statements)
-        self.loops.pop()
-
-    def run_Break(self, node: ast.Break) -> None:
-        self.builder.branch(self.loops[-1][1])
-
-    def run_Continue(self, node: ast.Continue) -> None:
-        self.builder.branch(self.loops[-1][0])
-
-    def run_Return(self, node: ast.Return) -> None:
-        if node.value is None:
-            self.builder.ret_void()
-            return
-        parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-        kinds = [self.group.kinds[kind] for kind in self.function.returned]
-        values = [self.converted(self.value(part), kind) for part, kind in zip(parts, kinds, strict=True)]
-        if len(values) == 1:
-            self.builder.ret(values[0])
-            return
-        result: Any = ir.Constant(ir.LiteralStructType(kinds), ir.Undefined)
-        for i, value in enumerate(values):
-            result = self.builder.insert_value(result, value, i)
-        self.builder.ret(result)
-
-    # --- places
-    def go_back(self, test: ir.Block) -> None:
-        """To the test of a loop."""
-        if not self.builder.block.is_terminated:
-            branch = self.builder.branch(test)
-            if self.function.rolled:
-                self.group.keep_rolled(branch)
-
-    def assign(self, name: str, value: Any) -> None:
-        if name not in self.places:
-            self.places[name] = self.slot(value.type)
-        self.builder.store(self.converted(value, self.places[name].type.pointee), self.places[name])
-
-    def store(self, target: ast.expr, value: Any) -> None:
-        if isinstance(target, ast.Name):
-            self.assign(target.id, value)
-        else:
-            place = self.place(target)
-            self.builder.store(self.converted(value, place.type.pointee), place)
-
-    def place(self, node: ast.expr) -> Any:
-        if not isinstance(node, ast.Subscript):
-            raise self.refused(node)
-        return self.builder.gep(self.value(node.value), [self.value(node.slice)], inbounds=True)
-
-    # --- values
-    def converted(self, value: Any, kind: ir.Type) -> Any:
-        if value.type == kind:
-            return value
-        if value.type == I64 and kind == self.group.number:
-            if isinstance(value, ir.Constant):
-                return self.number(value.constant)
-            return self.builder.sitofp(value, kind)
-        if kind == self.group.register and value.type in (I64, self.group.number):
-            return fill_lanes(self.builder, self.converted(value, self.group.number), self.group.count)
-        raise TypeError(f"{self.function.name}: a value of type {value.type} where {kind} is declared")
-
-    def number(self, value: Any) -> Any:
-        """A real number as a constant of the type of numbers."""
-        kind = self.group.number
-        if self.group.is_complex:
-            return ir.Constant(kind, [ir.Constant(kind.elements[0], part) for part in (float(value), 0.0)])
-        return ir.Constant(kind, float(value))
-
-    def alike(self, *values: Any) -> list[Any]:
-        """The values as registers where one is, else as numbers where one is."""
-        kinds = [value.type for value in values]
-        found = [kind for kind in (self.group.register, self.group.number) if kind in kinds]
-        return [self.converted(value, found[0] if found else kinds[0]) for value in values]
-
-    def whole(self, node: ast.expr) -> Any:
-        """An integer that is known now."""
-        return I64(int(ast.literal_eval(node)))
-
-    def value(self, node: ast.expr) -> Any:
-        return getattr(self, f"value_{type(node).__name__}", self.refused_value)(node)
-
-    def refused_value(self, node: ast.expr) -> Any:
-        raise self.refused(node)
-
-    def constant(self, value: Any) -> Any:
-        if isinstance(value, OfGroup):
-            value = value.value(self.group)
-        if isinstance(value, bool):
-            return I1(int(value))
-        return I64(value) if isinstance(value, int) else self.number(value)
-
-    def value_Constant(self, node: ast.Constant) -> Any:
-        return self.constant(node.value)
-
-    def value_Name(self, node: ast.Name) -> Any:
-        if node.id in self.places:
-            return self.builder.load(self.places[node.id])
-        return self.constant(self.function.names[node.id])
-
-    def value_Attribute(self, node: ast.Attribute) -> Any:
-        return self.constant({"np.nan": np.nan, "np.inf": np.inf}[ast.unparse(node)])
-
-    def value_Subscript(self, node: ast.Subscript) -> Any:
-        value = self.builder.load(self.place(node))
-        return self.builder.sext(value, I64) if value.type in (I16, I32) else self.as_numbers(value, self.group.number)
-
-    def as_numbers(self, value: Any, kind: ir.Type) -> Any:
-        """A number or a register that was loaded from an array of another floating-point type, in the group's."""
-        if kind == value.type or not isinstance(
-            getattr(value.type, "element", value.type), ir.FloatType | ir.DoubleType
-        ):
-            return value
-        return (self.builder.fpext if self.group.is_double else self.builder.fptrunc)(value, kind)
-
-    def value_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        value = self.value(node.operand)
-        if isinstance(node.op, ast.Not):
-            return self.builder.not_(value)
-        if isinstance(value, ir.Constant):
-            return ir.Constant(value.type, -value.constant)
-        return self.builder.neg(value) if value.type == I64 else self.builder.fneg(value)
-
-    def value_BinOp(self, node: ast.BinOp) -> Any:
-        if isinstance(node.op, ast.Pow) and ast.unparse(node.right) == "2":
-            value = self.value(node.left)
-            return self.arithmetic(ast.Mult(), value, value)
-        return self.arithmetic(node.op, self.value(node.left), self.value(node.right))
-
-    def arithmetic(self, operation: ast.operator, a: Any, b: Any) -> Any:
-        a, b = self.alike(a, b)
-        name = type(operation).__name__
-        if self.group.is_complex and a.type == self.group.register and name in ("Mult", "Div"):
-            return (complex_numbers.product if name == "Mult" else complex_numbers.quotient)(self.builder, a, b)
-        if name == "Div":
-            if a.type == I64:
-                a, b = (self.converted(value, self.group.number) for value in (a, b))
-            return self.builder.fdiv(a, b)
-        if name in ARITHMETIC:
-            whole = a.type == I64
-            made = getattr(self.builder, ("" if whole else "f") + ARITHMETIC[name])
-            return made(a, b, flags=("nsw",)) if whole else made(a, b)
-        return {"FloorDiv": self.builder.sdiv, "Mod": self.builder.srem}[name](a, b)
-
-    def value_Compare(self, node: ast.Compare) -> Any:
-        values = [self.value(part) for part in (node.left, *node.comparators)]
-        result = None
-        for operation, a, b in zip(node.ops, values[:-1], values[1:], strict=True):
-            a, b = self.alike(a, b)
-            name = COMPARISONS[type(operation).__name__]
-            if a.type == self.group.number:
-                compare = self.builder.fcmp_unordered if name == "!=" else self.builder.fcmp_ordered
-            else:
-                compare = self.builder.icmp_signed
-            met = compare(name, a, b)
-            result = met if result is None else self.builder.and_(result, met)
-        return result
-
-    def value_BoolOp(self, node: ast.BoolOp) -> Any:
-        decided = I1(int(isinstance(node.op, ast.Or)))
-        after = self.block("decided")
-        ends = []
-        for part in node.values[:-1]:
-            value, more = self.value(part), self.block("more")
-            ends.append((decided, self.builder.block))
-            self.builder.cbranch(value, *((after, more) if decided.constant else (more, after)))
-            self.builder.position_at_end(more)
-        ends.append((self.value(node.values[-1]), self.builder.block))
-        return self.joined(ends, after)
-
-    def value_IfExp(self, node: ast.IfExp) -> Any:
-        condition = self.value(node.test)
-        blocks, after = (self.block("then"), self.block("other")), self.block("after")
-        self.builder.cbranch(condition, *blocks)
-        ends = []
-        for block, part in zip(blocks, (node.body, node.orelse), strict=True):
-            self.builder.position_at_end(block)
-            ends.append((self.value(part), self.builder.block))
-            self.builder.branch(after)
-        return self.joined(ends, after, True)
-
-    def joined(self, ends: list[tuple[Any, ir.Block]], after: ir.Block, left: bool = False) -> Any:
-        """The value of whichever block was left for `after`."""
-        if not left:
-            self.builder.branch(after)
-        self.builder.position_at_end(after)
-        phi = self.builder.phi(ends[0][0].type)
-        for value, block in ends:
-            phi.add_incoming(value, block)
-        return phi
-
-    def value_Call(self, node: ast.Call) -> Any:
-        return self.call(node)
-
-    def call(self, node: Any) -> Any:
-        name = ast.unparse(node.func)
-        called = self.function.names.get(name)
-        if isinstance(called, Function):
-            written = self.group.function(called)
-            given = zip(node.args, written.args, strict=True)
-            return self.builder.call(written, [self.converted(self.value(part), a.type) for part, a in given])
-        values = [self.value(part) for part in node.args]
-        if name == "local_array":
-            return self.slot(self.group.number, values[0])
-        if name == "numbers_at":
-            return self.builder.inttoptr(values[0], self.group.number.as_pointer())
-        if name == "integers_at":
-            return self.builder.inttoptr(values[0], ir.IntType(values[1].constant).as_pointer())
-        if name == "spread":
-            return self.converted(values[0], self.group.register)
-        if name in ("min", "max"):
-            a, b = self.alike(*values)
-            compare = self.builder.icmp_signed if a.type == I64 else self.builder.fcmp_ordered
-            return self.builder.select(compare("<" if name == "min" else ">", b, a), b, a)
-        if name == "int":
-            return self.builder.fptosi(values[0], I64)
-        if name == "float":
-            return self.converted(values[0], self.group.number)
-        if name == "np.isnan":
-            return self.builder.fcmp_unordered("uno", values[0], values[0])
-        if name == "behind":
-            return self.builder.gep(values[0], [values[1]], inbounds=True)
-        if name == "fma":
-            return instruction(self.builder, "fma", self.alike(*values))
-        if name == "prefetch":
-            count = values[2].constant if len(values) > 2 else 0
-            return self.group.prefetch(self.builder, values[0], values[1], count)
-        if name in ("load", "store"):
-            place = self.group.registers(self.builder, values[0], values[1])
-            if name == "load":
-                return self.as_numbers(self.group.read(self.builder, place), self.group.register)
-            return self.group.write(self.builder, self.converted(values[2], self.group.register), place)
-        intrinsics = {"abs": "fabs", "math.sqrt": "sqrt"}
-        if name not in intrinsics:
-            raise self.refused(node)
-        return instruction(self.builder, intrinsics[name], [self.converted(values[0], self.group.number)])

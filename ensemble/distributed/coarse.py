@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._typing import Array
 from ensemble.distributed.coarsening import RankCoarsening
 from ensemble.distributed.messages import gathered

@@ -14,7 +14,7 @@ import numpy as np
 
 from ensemble._backend import asarray_like, backend_of, library_and_device, to_numpy
 from ensemble._compile.device import device_of
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.multigrid.aggregation import aggregate, coupled_rows
 from ensemble._kernels.sparse.crs import spmv_transpose

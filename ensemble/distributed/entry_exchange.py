@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._typing import Array
 from ensemble.distributed.messages import device_messages_for, exchanged, exchanged_arrays
 from ensemble.distributed.offsets import offsets_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import asarray_like
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.sparse.packed_rows import packed_rows
 from ensemble._kernels.sparse.row_passes import Passes, Travelling
 from ensemble._typing import Array

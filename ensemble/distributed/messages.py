@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._typing import Array
 from ensemble.distributed.offsets import offsets_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._typing import Array
 from ensemble.distributed.messages import device_messages_for, gathered
 from ensemble.distributed.rank_matrix import RankMatrix

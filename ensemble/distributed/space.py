@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
 from ensemble._compile.cuda import CHUNK
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import ROW_BLOCK
 from ensemble._compile.streams import stream_number
 from ensemble._kernels.sparse.crs import spmv

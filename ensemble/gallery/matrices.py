@@ -34,7 +34,7 @@ def _shape(shape: Any, function: str) -> tuple[int, ...]:
 
 
 def poisson(shape: tuple[int, ...], n_samples: int = 1, *, seed: int = 20731) -> CrsMatrix:
-    """The second-difference matrix on a grid of `shape`; sample s is it times a factor between 1/2 and 2.
+    """Return the second-difference matrix on a grid of `shape`; sample s is it times a factor between 1/2 and 2.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def poisson(shape: tuple[int, ...], n_samples: int = 1, *, seed: int = 20731) ->
 def anisotropic(
     shape: tuple[int, ...], n_samples: int = 1, *, strength: float = 10.0, seed: int = 20731, weights: Any = None
 ) -> CrsMatrix:
-    """Second differences with a weight of its own on each axis and sample, between 1 and `strength`.
+    """Return second differences with a weight of its own on each axis and sample, between 1 and `strength`.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def anisotropic(
 
 
 def convection_diffusion(shape: tuple[int, ...], velocity: Any, diffusion: Any = 0.0) -> CrsMatrix:
-    """First-order upwind differences of ``velocity . grad u - diffusion * laplacian u`` on the unit cube.
+    """Return first-order upwind differences of ``velocity . grad u - diffusion * laplacian u`` on the unit cube.
 
     Each axis of n points has spacing ``1 / (n + 1)``, and u is zero outside. Entries that vanish in a sample are stored
     as zeros.
@@ -144,7 +144,7 @@ def convection_diffusion(shape: tuple[int, ...], velocity: Any, diffusion: Any =
 
 
 def random_spd(n: int, n_samples: int = 1, *, density: float = 0.05, seed: int = 20731) -> CrsMatrix:
-    """Random symmetric, strictly diagonally dominant matrices on one random graph.
+    """Return random symmetric, strictly diagonally dominant matrices on one random graph.
 
     Examples
     --------

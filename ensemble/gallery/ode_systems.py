@@ -65,7 +65,7 @@ def problem_of(f: Any, y0: Any, p: Any, t: tuple[float, float], y_end: Any = Non
 
 # --- chaotic systems
 def lorenz63() -> InitialValueProblem:
-    """Lorenz's convection model [1]_: three values, parameters sigma = 10, rho = 28, beta = 8/3, t from 0 to 1.
+    """Return Lorenz's convection model [1]_: three values, parameters sigma = 10, rho = 28, beta = 8/3, t from 0 to 1.
 
     References
     ----------
@@ -85,7 +85,7 @@ def lorenz63() -> InitialValueProblem:
 
 
 def lorenz96(n: int = 40) -> InitialValueProblem:
-    """Lorenz's ring of `n` values [1]_: ``dy_i/dt = (y_(i+1) - y_(i-2)) y_(i-1) - y_i + F``, F = 8, t from 0 to 1.
+    """Return Lorenz's ring of `n` values [1]_: ``dy_i/dt = (y_(i+1) - y_(i-2)) y_(i-1) - y_i + F``, F = 8, t to 1.
 
     All values start at F, the first at F + 0.01.
 
@@ -116,7 +116,7 @@ VAN_DER_POL_END = {1e-6: [0.1706167732170483e1, -0.8928097010247975]}
 
 
 def van_der_pol(epsilon: float = 1e-6) -> InitialValueProblem:
-    """The stiff Van der Pol oscillator ``x'' = ((1 - x^2) x' - x) / epsilon`` [1]_, t from 0 to 2.
+    """Return the stiff Van der Pol oscillator ``x'' = ((1 - x^2) x' - x) / epsilon`` [1]_, t from 0 to 2.
 
     The values are x and x', from 2 and 0. The one parameter is `epsilon`, dimensionless; small is stiff. `y_end` is
     the published one where `epsilon` is 1e-6 [2]_.
@@ -145,7 +145,7 @@ def van_der_pol(epsilon: float = 1e-6) -> InitialValueProblem:
 
 
 def fitzhugh_nagumo() -> InitialValueProblem:
-    """FitzHugh's model of a nerve cell [1]_ with a constant current: spikes, t from 0 to 200.
+    """Return FitzHugh's model of a nerve cell [1]_ with a constant current: spikes, t from 0 to 200.
 
     ``v' = v - v^3 / 3 - w + I``, ``w' = epsilon (v + a - b w)`` from (-1, 1). The parameters are a = 0.7, b = 0.8,
     epsilon = 0.08 and I = 0.5; all are dimensionless.
@@ -172,7 +172,7 @@ ROBERTSON_END = [0.2083340149701255e-7, 0.8333360770334713e-13, 0.99999997916650
 
 
 def robertson() -> InitialValueProblem:
-    """Robertson's three reactions [1]_: stiff, t from 0 to 1e11.
+    """Return Robertson's three reactions [1]_: stiff, t from 0 to 1e11.
 
     The values are mass fractions from (1, 0, 0). The parameters are the rates 0.04, 3e7 and 1e4. `y_end` is the
     published one [2]_.
@@ -203,7 +203,7 @@ HIRES_END = [
 
 
 def hires() -> InitialValueProblem:
-    """High irradiance responses of plants: eight chemical reactants [1]_, stiff, t from 0 to 321.8122.
+    """Return the high irradiance responses of plants: eight chemical reactants [1]_, stiff, t from 0 to 321.8122.
 
     The values start at (1, 0, 0, 0, 0, 0, 0, 0.0057). The ten parameters are the rates k_1 to k_6, k_+, k_-, k* and
     the constant supply o_ks. `y_end` is the published one [2]_.
@@ -238,7 +238,7 @@ def hires() -> InitialValueProblem:
 
 
 def brusselator(n_cells: int = 100) -> InitialValueProblem:
-    """The Brusselator with diffusion on a line, by differences on `n_cells` inner points [1]_: stiff, t from 0 to 10.
+    """Return the Brusselator with diffusion on a line, differences on `n_cells` inner points [1]_: stiff, t to 10.
 
     ``u_t = A + u^2 v - (B + 1) u + D u_xx`` and ``v_t = B u - u^2 v + D v_xx`` for x between 0 and 1, with u = A and
     v = B / A at the ends, from ``u = 1 + sin(2 pi x)`` and ``v = 3``. The values are u_1, v_1, u_2, v_2, ..., so that
@@ -282,7 +282,7 @@ def brusselator(n_cells: int = 100) -> InitialValueProblem:
 
 
 def pharmacokinetics() -> InitialValueProblem:
-    """A drug taken by mouth in two compartments [1]_: amounts in mg, t from 0 to 24 h, linear.
+    """Return the system of a drug taken by mouth, two compartments [1]_: amounts in mg, t from 0 to 24 h, linear.
 
     The values are the amounts in the gut, in the central and in the peripheral compartment, from a dose of 100 mg. The
     parameters are the absorption rate 1 / h, the clearance 5 L / h, the central volume 20 L, the flow between the
@@ -335,7 +335,7 @@ FIGURE_EIGHT = (0.97000436, -0.24308753), (-0.93240737, -0.86473146), 6.32591398
 
 
 def figure_eight() -> InitialValueProblem:
-    """Three bodies of equal mass on one curve, an eight [1]_: t from 0 to 6.32591398, one period.
+    """Return three bodies of equal mass on one curve, an eight [1]_: t from 0 to 6.32591398, one period.
 
     The values are x, y, x' and y', each of all three bodies. The parameters are the masses 1, 1 and 1; the constant of
     gravitation is 1. `y_end` is `y0`, up to the eight digits of the published start: 1e-6.
@@ -367,7 +367,7 @@ PLEIADES_END = [
 
 
 def pleiades() -> InitialValueProblem:
-    """Seven stars in a plane with near encounters [1]_: 28 values, t from 0 to 3.
+    """Return seven stars in a plane with near encounters [1]_: 28 values, t from 0 to 3.
 
     The values are x, y, x' and y', each of all seven stars. The parameters are the masses 1 to 7; the constant of
     gravitation is 1. `y_end` is the published one [2]_.

@@ -8,7 +8,7 @@ import numpy as np
 
 from ensemble._backend import is_array
 from ensemble._check import message
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.registry import into
 from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsMatrix, Identity, SymmetricCrsMatrix

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import samples_text
-from ensemble._compile.memory import empty
+from ensemble._compile.kept_memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.narrowing import narrowed_values
 from ensemble.linalg.condition import equilibrated_conditions, one_norms, reciprocal_conditions

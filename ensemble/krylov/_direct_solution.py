@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._compile.memory import empty
+from ensemble._compile.kept_memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.krylov._conditions import (

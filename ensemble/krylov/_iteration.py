@@ -2,7 +2,8 @@
 
 Vectors are arrays of any library and only kernels read and write them. The scalars of each sample (coefficients and the
 decisions that depend on them) belong to `KrylovIteration.scalars`: NumPy arrays of `ensemble.krylov.host_scalars`, or
-device arrays of `ensemble._kernels.krylov.device_scalars`. A method is written once over either.
+device arrays of `ensemble._kernels.krylov.device_scalars`. A method is written once over either. `_protocols.py` says
+what the three owe each other.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov import vectors
 from ensemble._typing import Array
 from ensemble.krylov._norms import any_row, norms, units_of
+from ensemble.krylov._protocols import LoopScalars, QueuedScalars
 from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
@@ -140,7 +142,7 @@ class KrylovIteration:
         return array_namespace(self.x).asarray(values, dtype=self.x.dtype, device=self.x.device)
 
     # --- what a method defines
-    def host_scalars(self, max_iterations: int) -> Any:
+    def host_scalars(self, max_iterations: int) -> LoopScalars:
         """The scalars of this solve on the host."""
         raise NotImplementedError
 
@@ -148,7 +150,7 @@ class KrylovIteration:
         """The scalars at the start of a device solve, shape (n_rows, n_samples)."""
         raise NotImplementedError
 
-    def device_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> Any:
+    def device_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> QueuedScalars:
         """The scalars of this solve on the device, from statuses and norms and from `rows`."""
         raise NotImplementedError
 

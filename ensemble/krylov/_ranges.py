@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._typing import Array
 from ensemble.krylov._iteration import with_zeros

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.device_scalars.bicgstab import FRESH, RHO, ROWS, SHADOW_NORM, BicgstabScalars
-from ensemble._typing import Array
+from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration
+from ensemble.krylov._parameters import documented
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.elsewhere import on_every_library
@@ -19,14 +20,15 @@ from ensemble.krylov.result import SolveResult
 
 
 @on_every_library(symmetric=False)
+@documented
 def bicgstab(
-    A: Any,
-    b: Any,
+    A: Operator,
+    b: Values,
     *,
-    x0: Any = None,
-    M: Any = None,
-    rtol: Any = None,
-    atol: Any = 0.0,
+    x0: Values | None = None,
+    M: Operator | None = None,
+    rtol: Values | None = None,
+    atol: Values = 0.0,
     max_iterations: int = 1000,
     coupling: str = "independent",
     compact: bool = True,
@@ -44,45 +46,33 @@ def bicgstab(
     that misses the target begins a new recurrence, too. A sample whose residual can fall no further in the numbers'
     type ends as ``stagnated``, and one that does not converge returns its best iterate (see `cg` and `SolveResult`).
 
-    Where inner products are outside the range of numbers (A of size 1e200 or 1e-200, say), a sample is solved again in
-    units of its own, in which `callback` counts iterations anew; coupled samples are flagged.
+    {range of numbers}
 
-    Inner products of complex vectors are complex: the iterations are those of other implementations.
+    {complex}
 
-    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
-    those of a sample that does not converge are NaN.
+    {other libraries}
 
     Parameters
     ----------
-    A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
-    b : Ensemble or array, shape (n,), or (n / c, c) for a matrix of c x c blocks, which x then has
-        An array of shape (n, 1) is taken for its column. Where b is zero so is x, whatever `x0` is.
-    x0 : Ensemble or array, shape (n,), optional
-        Starting guess; zero by default.
+    {system}
+    {x0}
     M : LinearOperator, shape (n, n), optional
         Preconditioner, an approximation of the inverse of A, the same in every iteration.
-    rtol, atol : float or array, shape (n_samples,), dimensionless and in units of b
-        By default ``rtol`` is 1e-8, and 1e-5 where the vectors are float32.
+    {tolerances}
     max_iterations : int
         An iteration takes two products with A and two with M.
     coupling : {"independent", "ensemble"}
         "independent": each sample has coefficients of its own and the bits of its own scalar run; finished samples are
         frozen. "ensemble": all samples share their inner products, summed, as if they were one block-diagonal system;
         the iteration continues until every sample meets its own target.
-    compact, callback
-        As in `cg`.
+    {run}
 
     Returns
     -------
     SolveResult
         A sample that converges in the first half of an iteration counts the whole.
 
-    Raises
-    ------
-    ValueError
-        If shapes or numbers of samples do not fit, or a tolerance is negative.
-    TypeError
-        If A is no operator.
+    {raises}
 
     References
     ----------

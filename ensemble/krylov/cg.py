@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.device_scalars.cg import CgScalars
-from ensemble._typing import Array
+from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration
+from ensemble.krylov._parameters import documented
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.elsewhere import on_every_library
@@ -20,15 +21,16 @@ from ensemble.krylov.result import SolveResult
 
 
 @on_every_library(symmetric=True)
+@documented
 def cg(
-    A: Any,
-    b: Any,
+    A: Operator,
+    b: Values,
     *,
-    x0: Any = None,
-    M: Any = None,
+    x0: Values | None = None,
+    M: Operator | None = None,
     flexible: bool = False,
-    rtol: Any = None,
-    atol: Any = 0.0,
+    rtol: Values | None = None,
+    atol: Values = 0.0,
     max_iterations: int = 1000,
     coupling: str = "independent",
     compact: bool = True,
@@ -45,47 +47,32 @@ def cg(
     recurrence fell to the target, or tenfold, and its true residual did not halve. A sample that does not converge
     returns its best iterate (see `SolveResult`).
 
-    A complex A must be Hermitian, not symmetric: of inner products the real parts count.
+    {hermitian}
 
-    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
-    those of a sample that does not converge are NaN.
+    {other libraries}
 
     Parameters
     ----------
-    A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
-    b : Ensemble or array, shape (n,), or (n / c, c) for a matrix of c x c blocks, which x then has
-        An array of shape (n, 1) is taken for its column. Where b is zero so is x, whatever `x0` is.
-    x0 : Ensemble or array, shape (n,), optional
-        Starting guess; zero by default.
+    {system}
+    {x0}
     M : LinearOperator, shape (n, n), optional
         Preconditioner, an approximation of the inverse of A: a `Hierarchy`, a `Diagonal`.
     flexible : bool
         Allow an M that changes from one application to the next (an inner solve, say): the new direction is made
         orthogonal to the last one as it is (Polak and Ribiere's formula) [3]_, for one more vector and inner product.
-    rtol, atol : float or array, shape (n_samples,), dimensionless and in units of b
-        By default ``rtol`` is 1e-8, and 1e-5 where the vectors are float32.
+    {tolerances}
     max_iterations : int
     coupling : {"independent", "ensemble"}
         "independent": each sample has step lengths of its own and the bits of its own scalar run; finished samples are
         frozen. "ensemble": all samples share one inner product, their sum (eq. 4 of [2]_), hence one iteration count;
         the iteration continues until every sample meets its own target, so a singular sample holds up all of them.
-    compact : bool
-        Take finished samples out of vectors and matrices when at least half are done and more than a few iterations
-        lie ahead. Changes no result.
-    callback : callable, optional
-        Called as ``callback(iteration, residual_norms)`` after each iteration, norms of shape (n_samples,). Where it
-        returns True the samples that still run end as ``stopped``.
+    {run}
 
     Returns
     -------
     SolveResult
 
-    Raises
-    ------
-    ValueError
-        If shapes or numbers of samples do not fit, or a tolerance is negative.
-    TypeError
-        If A is no operator.
+    {raises}
 
     References
     ----------

@@ -10,12 +10,13 @@ import numpy as np
 
 from ensemble._backend import asarray_like
 from ensemble._check import integer
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.basis import scale
 from ensemble._kernels.krylov.device_scalars.gmres import GmresScalars, initial_rows
 from ensemble._kernels.krylov.vectors import take_samples
-from ensemble._typing import Array
+from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration, stop_requested
+from ensemble.krylov._parameters import documented
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.elsewhere import on_every_library
@@ -25,16 +26,17 @@ from ensemble.linalg import Identity
 
 
 @on_every_library(symmetric=False)
+@documented
 def gmres(
-    A: Any,
-    b: Any,
+    A: Operator,
+    b: Values,
     *,
     restart: int = 30,
     flexible: bool = False,
-    x0: Any = None,
-    M: Any = None,
-    rtol: Any = None,
-    atol: Any = 0.0,
+    x0: Values | None = None,
+    M: Operator | None = None,
+    rtol: Values | None = None,
+    atol: Values = 0.0,
     max_iterations: int = 1000,
     coupling: str = "independent",
     compact: bool = True,
@@ -54,50 +56,38 @@ def gmres(
     further in the numbers' type: the sample ends as ``stagnated``. A sample that does not converge returns its best
     iterate (see `SolveResult`).
 
-    Where inner products are outside the range of numbers (A of size 1e200 or 1e-200, say), a sample is solved again in
-    units of its own, in which `callback` counts iterations anew; coupled samples are flagged.
+    {range of numbers}
 
-    Inner products of complex vectors are complex: the iterations are those of other implementations.
+    {complex}
 
-    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
-    those of a sample that does not converge are NaN.
+    {other libraries}
 
     Parameters
     ----------
-    A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
-    b : Ensemble or array, shape (n,), or (n / c, c) for a matrix of c x c blocks, which x then has
-        An array of shape (n, 1) is taken for its column. Where b is zero so is x, whatever `x0` is.
+    {system}
     restart : int, at least 1
         Length of a cycle. The basis holds ``restart + 1`` vectors of n values per sample, twice that if `flexible`.
     flexible : bool
         Allow an M that changes from one application to the next (an inner solve, say) [3]_: its results are kept as a
         second basis, and the application at the end of a cycle is saved.
-    x0 : Ensemble or array, shape (n,), optional
-        Starting guess; zero by default.
+    {x0}
     M : LinearOperator, shape (n, n), optional
         Preconditioner, an approximation of the inverse of A.
-    rtol, atol : float or array, shape (n_samples,), dimensionless and in units of b
-        By default ``rtol`` is 1e-8, and 1e-5 where the vectors are float32.
+    {tolerances}
     max_iterations : int
         Of each sample, over all cycles; an iteration takes one product with A and one with M.
     coupling : {"independent", "ensemble"}
         "independent": each sample has coefficients of its own and the bits of its own scalar run. "ensemble": all
         samples share their inner products, summed, as if they were one block-diagonal system; the iteration continues
         until every sample meets its own target.
-    compact, callback
-        As in `cg`.
+    {run}
 
     Returns
     -------
     SolveResult
         Within a cycle the history holds the norms of the least-squares problem, at its end the true ones.
 
-    Raises
-    ------
-    ValueError
-        If shapes or numbers of samples do not fit, or a tolerance is negative.
-    TypeError
-        If A is no operator.
+    {raises}
 
     References
     ----------

@@ -163,7 +163,7 @@ def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> Sampl
 
 
 def anisotropy(coefficients: Any, *, space: Space = SERIAL) -> np.ndarray:
-    """``max(k_max, 1 / k_min)`` of each sample's coefficients: how far they are from 1, either way [1]_.
+    """Compute ``max(k_max, 1 / k_min)`` of each sample's coefficients: how far they are from 1, either way [1]_.
 
     Parameters
     ----------

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.minres import lanczos_step, minres_update
 from ensemble._kernels.krylov.vectors import dot
-from ensemble._typing import Array
+from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration
+from ensemble.krylov._parameters import documented
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.elsewhere import on_every_library
@@ -21,14 +22,15 @@ from ensemble.linalg import Identity
 
 
 @on_every_library(symmetric=True)
+@documented
 def minres(
-    A: Any,
-    b: Any,
+    A: Operator,
+    b: Values,
     *,
-    x0: Any = None,
-    M: Any = None,
-    rtol: Any = None,
-    atol: Any = 0.0,
+    x0: Values | None = None,
+    M: Operator | None = None,
+    rtol: Values | None = None,
+    atol: Values = 0.0,
     max_iterations: int = 1000,
     coupling: str = "independent",
     compact: bool = True,
@@ -46,42 +48,30 @@ def minres(
     positive definite, is flagged ``breakdown``; the others finish. On a device vectors stay there, and each iteration
     fetches its inner products.
 
-    Where inner products are outside the range of numbers (A of size 1e200 or 1e-200, say), a sample is solved again in
-    units of its own, in which `callback` counts iterations anew; coupled samples are flagged.
+    {range of numbers}
 
-    A complex A must be Hermitian, not symmetric: of inner products the real parts count.
+    {hermitian}
 
-    Arrays of PyTorch, JAX and other libraries on the CPU are solved by NumPy's kernels, with derivatives by A and b;
-    those of a sample that does not converge are NaN.
+    {other libraries}
 
     Parameters
     ----------
-    A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
-    b : Ensemble or array, shape (n,), or (n / c, c) for a matrix of c x c blocks, which x then has
-        An array of shape (n, 1) is taken for its column. Where b is zero so is x, whatever `x0` is.
-    x0 : Ensemble or array, shape (n,), optional
-        Starting guess; zero by default.
+    {system}
+    {x0}
     M : LinearOperator, shape (n, n), optional
         Preconditioner, symmetric positive definite, whatever A is: for a saddle point the block diagonal matrix of an
         inverse of its first block and one of the Schur complement.
-    rtol, atol : float or array, shape (n_samples,), dimensionless and in units of b
-        By default ``rtol`` is 1e-8, and 1e-5 where the vectors are float32.
+    {tolerances}
     max_iterations : int
     coupling : {"independent", "ensemble"}
         As in `cg`: samples with the bits of their own scalar runs, or inner products summed over the samples.
-    compact, callback
-        As in `cg`.
+    {run}
 
     Returns
     -------
     SolveResult
 
-    Raises
-    ------
-    ValueError
-        If shapes or numbers of samples do not fit, or a tolerance is negative.
-    TypeError
-        If A is no operator.
+    {raises}
 
     References
     ----------

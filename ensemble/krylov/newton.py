@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import integer, kind_of, message, positive, require
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.sparse.row_sums import in_space, space_in_force
 from ensemble.krylov._norms import norms
 from ensemble.krylov.cg import cg

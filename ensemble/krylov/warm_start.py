@@ -8,7 +8,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
 from ensemble._check import array_of, integer, one_of, real_array, require, require_type
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._interrupts import held, take
 from ensemble._kernels.krylov.basis import basis_add
 from ensemble._kernels.krylov.vectors import put_samples, take_samples

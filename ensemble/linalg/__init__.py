@@ -3,7 +3,7 @@
 from ensemble.linalg import small
 from ensemble.linalg.affine import AffineMatrix
 from ensemble.linalg.bcrs_matrix import BcrsMatrix
-from ensemble.linalg.blocks import block, kron
+from ensemble.linalg.block_matrices import block, kron
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.dirichlet import apply_dirichlet

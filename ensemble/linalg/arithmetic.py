@@ -11,7 +11,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
 from ensemble._check import kind_of, message, require
-from ensemble._compile.memory import empty
+from ensemble._compile.kept_memory import empty
 from ensemble.linalg.graph import CrsGraph
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet

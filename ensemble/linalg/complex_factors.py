@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import contiguous
-from ensemble._compile.memory import empty
+from ensemble._compile.kept_memory import empty
 from ensemble._compile.numba import heard
 from ensemble._kernels.direct.by_tiles import factorized_tiles, has_tiles, solved_at_once, solved_tiles
 from ensemble._kernels.direct.elimination import Elimination

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, library_and_device
 from ensemble._check import array_of, kind_of, message, require, require_unmasked
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble.linalg.bcrs_matrix import BcrsMatrix, diagonal_places
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.operators import numbers_of, samples_of, set_of
@@ -24,7 +24,7 @@ NAME = "apply_dirichlet"
 
 
 def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: bool = True) -> tuple[Any, Any]:
-    """The system whose solution has ``x[rows] = values`` and fulfils the other equations of ``A x = b``.
+    """Return the system whose solution has ``x[rows] = values`` and fulfils the other equations of ``A x = b``.
 
     With I the rows and v the values: the rows and columns I of A become zero outside the diagonal,
     ``b_i - sum_{j in I} a_ij v_j`` stands on the right for i not in I, and ``a_ii v_i`` for i in I. The diagonal

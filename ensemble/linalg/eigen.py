@@ -61,7 +61,7 @@ def eigsh(
     rtol: float | None = None,
     max_iterations: int = 100,
 ) -> EigenResult:
-    """The k eigenpairs ``A x = value M x`` of every sample that `which` names.
+    """Compute the k eigenpairs ``A x = value M x`` of every sample that `which` names.
 
     A is symmetric, M symmetric positive definite; with `sigma` M may be singular (unknowns without mass), and the pairs
     are those of finite value.

@@ -159,7 +159,7 @@ class ElementAssembly:
 
 
 def add_elements(dofs: Any, vectors: Any, n_unknowns: int) -> Any:
-    """The sum of element vectors: a right-hand side.
+    """Return the sum of element vectors: a right-hand side.
 
     Parameters
     ----------

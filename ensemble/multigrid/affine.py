@@ -14,7 +14,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import require
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.relaxation import power_step
 from ensemble._kernels.sparse import affine as kernels

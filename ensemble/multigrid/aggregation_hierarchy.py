@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import asarray_like, library_and_device
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.vectors import dot, put_samples, take_samples
 from ensemble._kernels.sparse.row_sums import SERIAL, in_space
 from ensemble._typing import Array

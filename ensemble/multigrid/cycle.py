@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._typing import Array
 from ensemble.linalg import SymmetricCrsMatrix
 

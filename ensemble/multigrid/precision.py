@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.multigrid.measures import too_small
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble._kernels.sparse.crs import spmv_transpose

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import floating, integer, one_of, positive, require
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import threads_for
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.reduction import relax_rows

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import integer, positive, require
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.start_vectors import scattered
 from ensemble._kernels.multigrid import relaxation as kernels
 from ensemble._kernels.multigrid.measures import reciprocal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._check import message
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.sparse.crs import far_columns
 from ensemble._typing import Array
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix

@@ -12,7 +12,7 @@ __all__ = ["rigid_body_modes"]
 
 
 def rigid_body_modes(points: Any, *, center: Any = None) -> np.ndarray:
-    """Translations and infinitesimal rotations of a set of points: the near-nullspace of linear elasticity.
+    """Return translations and infinitesimal rotations of a set of points: the near-nullspace of linear elasticity.
 
     Without fixed displacements, the modes are the nullspace of the
     stiffness matrix; aggregation that represents them converges independently of the number of unknowns [1]_.

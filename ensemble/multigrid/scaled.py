@@ -8,7 +8,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
 from ensemble._check import kind_of, message, require
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble._kernels.sparse.row_sums import in_space

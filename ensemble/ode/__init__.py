@@ -1,7 +1,7 @@
 """Ensembles of ordinary differential equations: many samples in one compiled loop."""
 
 from ensemble.ode.adjoint import OdeGradient, gradient
-from ensemble.ode.result import OdeError, OdeResult, OdeStatus, OdeWarning
+from ensemble.ode.ode_result import OdeError, OdeResult, OdeStatus, OdeWarning
 from ensemble.ode.solve import solve
 from ensemble.ode.statistics import OdeSampleStatistics, OdeTimeStatistics, sample_statistics, time_statistics
 from ensemble.ode.tangents import OdeSensitivities, sensitivities

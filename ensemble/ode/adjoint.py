@@ -14,7 +14,7 @@ from ensemble._check import kind_of, message, require
 from ensemble._compile.numba import thread_count
 from ensemble._interrupts import apart
 from ensemble._kernels.ode.backward import Backward, backward_addresses, gradient_range
-from ensemble._kernels.ode.generated import single_width
+from ensemble._kernels.ode.ode_generated import single_width
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode.adjoint_segments import backward_over_segments
@@ -22,8 +22,8 @@ from ensemble.ode.arguments import require_no_events, require_real, stacked
 from ensemble.ode.compiled import Bodies, aligned, bodies_of, places_of, sources_of
 from ensemble.ode.extension import require_own_steps, require_traceable
 from ensemble.ode.numbers import with_numbers
+from ensemble.ode.ode_result import OdeResult, without_failed
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.solve import problem_of, result_of, run
 from ensemble.ode.steps import Steps, recording, steps_of
 from ensemble.scalar import Ensemble

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ensemble._backend import array_namespace
-from ensemble._kernels.ode import backward_launch, launch
+from ensemble._kernels.ode import backward_launch, ode_launch
 from ensemble._typing import Array
 from ensemble.ode.compiled import bodies_of
 from ensemble.ode.device import arrays_of, shape_of
+from ensemble.ode.ode_result import OdeStatus
 from ensemble.ode.problem import Problem, Solution, part_of
-from ensemble.ode.result import OdeStatus
 from ensemble.ode.steps import Steps
 
 __all__ = ["backward"]
@@ -36,7 +36,7 @@ def backward(problem: Problem, steps: Steps, weights: Array, solution: Solution)
     kernel = backward_launch.kernel(text)
     capacity = max(int((solution.n_steps - solution.n_rejected).max()), 1)
     entry = 2 + steps.size
-    most = max(RECORD // (capacity * entry) // launch.THREADS, 1) * launch.THREADS
+    most = max(RECORD // (capacity * entry) // ode_launch.THREADS, 1) * ode_launch.THREADS
     gradients = []
     for first in range(0, S, most):
         last = min(first + most, S)
@@ -47,7 +47,7 @@ def backward(problem: Problem, steps: Steps, weights: Array, solution: Solution)
         chosen = xp.asarray(weights[..., first:last], order="C")
         given = backward_launch.arguments(arrays_of(part), count, problem.t_eval.shape[0], capacity,
                                           [chosen, record, *made])  # fmt: skip
-        kernel((-(-count // launch.THREADS),), (launch.THREADS,), given)
+        kernel((-(-count // ode_launch.THREADS),), (ode_launch.THREADS,), given)
         gradients.append(made)
     failed = solution.status != int(OdeStatus.finished)
     unknown = xp.asarray(xp.nan, dtype=problem.y0.dtype)

@@ -10,8 +10,8 @@ from ensemble._backend import array_namespace, asarray_like
 from ensemble._check import message
 from ensemble._compile.trace.derivatives import pullback
 from ensemble._typing import Array
+from ensemble.ode.ode_result import OdeStatus
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeStatus
 from ensemble.ode.segments import Piece, over_segments
 from ensemble.ode.solve import run
 from ensemble.ode.stop_changes import change_graph, change_of

@@ -19,8 +19,8 @@ from ensemble.ode.compiled import degree_of, loads_of
 from ensemble.ode.control import Rows, advance, rows_of, start
 from ensemble.ode.methods.method import interpolated
 from ensemble.ode.methods.stochastic import StochasticSystem
+from ensemble.ode.ode_result import OdeStatus
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeStatus
 from ensemble.ode.system import System, listed
 from ensemble.scalar import DivergenceError, Ensemble, namespace
 from ensemble.scalar import run as run_paths

@@ -30,9 +30,9 @@ from ensemble.ode.control import LEAST_SPACINGS, STRETCH
 from ensemble.ode.evaluation import parts_of, plan_of, threads_of
 from ensemble.ode.implicit import Active, empty_solution, started
 from ensemble.ode.methods.bdf import ALPHA, ERROR, GAMMA, MOST_ORDER
+from ensemble.ode.ode_result import OdeStatus
 from ensemble.ode.passages import Passages, Steps
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeStatus
 
 __all__ = ["run"]
 

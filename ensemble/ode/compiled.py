@@ -18,7 +18,7 @@ from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._interrupts import apart
 from ensemble._kernels.ode.driver import solve_range
-from ensemble._kernels.ode.generated import addresses, width_of
+from ensemble._kernels.ode.ode_generated import addresses, width_of
 from ensemble._typing import Array
 from ensemble.ode.control import Rows, advance, rows_of, start
 from ensemble.ode.methods.method import Method

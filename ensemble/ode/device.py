@@ -8,7 +8,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
 from ensemble._compile import device
-from ensemble._kernels.ode import launch
+from ensemble._kernels.ode import ode_launch
 from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies, bodies_of
 from ensemble.ode.problem import Problem, Solution
@@ -19,17 +19,17 @@ BLOCKS_PER_MULTIPROCESSOR = 64
 """Of threads that take one sample after another."""
 
 
-def shape_of(problem: Problem, bodies: Bodies) -> launch.Shape:
+def shape_of(problem: Problem, bodies: Bodies) -> ode_launch.Shape:
     """The compile-time numbers of the kernel."""
     system = problem.system
     n_carried = problem.method.n_carried(system)
-    return launch.Shape(system.n, n_carried, system.n_parameters, problem.atol.shape[0], len(problem.events),
+    return ode_launch.Shape(system.n, n_carried, system.n_parameters, problem.atol.shape[0], len(problem.events),
                         bodies.degree, problem.is_dense, bodies.alike, problem.dtype)  # fmt: skip
 
 
 def text_of(problem: Problem, bodies: Bodies) -> str:
     """The source of the kernel."""
-    return launch.source(bodies.start, bodies.loop, bodies.event, bodies.rows, shape_of(problem, bodies))
+    return ode_launch.source(bodies.start, bodies.loop, bodies.event, bodies.rows, shape_of(problem, bodies))
 
 
 def arrays_of(problem: Problem) -> dict[str, Array]:
@@ -50,7 +50,7 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
     """
     bodies = bodies_of(problem) if bodies is None else bodies
     xp = array_namespace(problem.y0)
-    kernel = launch.kernel(text_of(problem, bodies))
+    kernel = ode_launch.kernel(text_of(problem, bodies))
     S, n, like = problem.n_samples, problem.system.n, problem.y0
     real, n_events = like.dtype, len(problem.events)
 
@@ -68,11 +68,12 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None, bodies:
         tables = [asarray_like(np.array(numbers, np.int32), like) for numbers in (problem.sides, problem.terminal)]
     else:
         tables = [counts, counts]  # which no code reads
-    blocks = -(-S // launch.THREADS)
+    blocks = -(-S // ode_launch.THREADS)
     if not bodies.alike:
         blocks = min(blocks, device.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)
-    given = launch.arguments(arrays_of(problem), S, problem.t_eval.shape[0], problem.max_roots, [*solution, *tables])
-    kernel((blocks,), (launch.THREADS,), given)
+    sizes = S, problem.t_eval.shape[0], problem.max_roots
+    given = ode_launch.arguments(arrays_of(problem), *sizes, [*solution, *tables])
+    kernel((blocks,), (ode_launch.THREADS,), given)
     if callback is not None:
         callback(S)
     return solution

@@ -14,7 +14,7 @@ from ensemble._compile.lanes.interleaving import staggered
 from ensemble._compile.trace.contraction import contracted
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
-from ensemble._kernels.ode.generated import single_width
+from ensemble._kernels.ode.ode_generated import single_width
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode.compiled import Bodies

@@ -30,10 +30,10 @@ from ensemble.ode.evaluation import Evaluation, parts_of, plan_of, threads_of
 from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import weighted
 from ensemble.ode.methods.rodas4 import DENSE, GAMMA, NODES, RODAS4, TIME, A, C
+from ensemble.ode.ode_result import OdeStatus
 from ensemble.ode.passages import Passages
 from ensemble.ode.passages import Steps as Passed
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeStatus
 
 __all__ = ["FROM", "Active", "Stepped", "empty_solution", "in_lock_step", "run", "started"]
 

@@ -23,8 +23,8 @@ from ensemble._typing import Array, Namespace
 from ensemble.ode.arguments import step_counts
 from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.noise import without_numbers
+from ensemble.ode.ode_result import OdeStatus, OdeWarning
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeStatus, OdeWarning
 from ensemble.ode.stops import MOST_FOUND, SHIFT, found_stops, stops_of
 from ensemble.ode.system import System
 

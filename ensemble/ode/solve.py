@@ -10,7 +10,7 @@ import functools
 import inspect
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from ensemble._backend import array_namespace, backend_of, prototype, to_numpy
 from ensemble._check import integer, message, one_of, require, require_arguments
 from ensemble._progress import Display
-from ensemble._typing import Array
+from ensemble._typing import Array, ArrayLike, Values
 from ensemble.ode import bdf, explicit, implicit
 from ensemble.ode.arguments import (
     ARGUMENTS,
@@ -40,8 +40,8 @@ from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
 from ensemble.ode.noise import N_NUMBERS, noise_numbers, samples_of_noise, with_noise
 from ensemble.ode.numbers import with_numbers
+from ensemble.ode.ode_result import OdeResult, OdeStatus, OdeWarning, all_reached, without_failed
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeResult, OdeStatus, OdeWarning, all_reached, without_failed
 from ensemble.ode.segments import Change, over_segments, with_stops
 from ensemble.ode.stop_changes import change_of
 from ensemble.ode.stops import checked_stops
@@ -63,26 +63,26 @@ MOST_UNROLLED = 64  # unknowns whose factorisation by `rodas4` is written out as
 
 def solve(
     f: Callable[..., Any],
-    y0: Any,
-    t: Any,
+    y0: Values,
+    t: Values,
     *,
-    p: Any = None,
+    p: Values | None = None,
     method: str = "tsit5",
-    step: Any = None,
-    rtol: Any = 1e-6,
-    atol: Any = 1e-9,
-    t_eval: Any = None,
-    stops: Any = None,
-    at_stops: Any = None,
-    events: Any = (),
+    step: Values | None = None,
+    rtol: Values = 1e-6,
+    atol: Values = 1e-9,
+    t_eval: Values | None = None,
+    stops: Values | None = None,
+    at_stops: Values | Callable[..., Any] | None = None,
+    events: Callable[..., Any] | Sequence[Callable[..., Any]] = (),
     backend: str = "numpy",
-    first_step: Any = None,
-    max_step: Any = np.inf,
+    first_step: Values | None = None,
+    max_step: Values = np.inf,
     max_steps: int = 100_000,
     max_roots: int = 16,
     noise: Callable[..., Any] | None = None,
     seed: int = 0,
-    noise_samples: Any = None,
+    noise_samples: ArrayLike | Sequence[int] | None = None,
     progress: bool = False,
 ) -> OdeResult:
     """Integrate ``dy/dt = f(t, y, p)`` for all samples of an ensemble, each with steps of its own.

@@ -19,8 +19,8 @@ from ensemble.ode.accumulators import KINDS, accumulated
 from ensemble.ode.arguments import ARGUMENTS, require_no_events
 from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.noise import without_numbers
+from ensemble.ode.ode_result import OdeResult, OdeStatus, without_failed
 from ensemble.ode.problem import Problem, Solution, part_of
-from ensemble.ode.result import OdeResult, OdeStatus, without_failed
 from ensemble.ode.segments import framed_function
 from ensemble.ode.solve import Given, problem_of, result_of, run
 from ensemble.scalar import Ensemble

@@ -30,8 +30,8 @@ from ensemble.ode.extension import (
     with_times_of,
 )
 from ensemble.ode.numbers import with_numbers
+from ensemble.ode.ode_result import OdeResult, without_failed
 from ensemble.ode.problem import Problem, Solution
-from ensemble.ode.result import OdeResult, without_failed
 from ensemble.ode.segments import Change, Segment, over_segments
 from ensemble.ode.solve import Given, problem_of, result_of, run
 from ensemble.ode.stop_changes import change_graph, change_of

@@ -25,8 +25,8 @@ from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.numbers import hoisted, literals
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._errors import again
-from ensemble._kernels.quadrature import launch
-from ensemble._kernels.quadrature.generated import tensor_sums
+from ensemble._kernels.quadrature import quadrature_launch
+from ensemble._kernels.quadrature.quadrature_generated import tensor_sums
 from ensemble._kernels.quadrature.rules import (
     HIGHEST_ORDER,
     Rule,
@@ -99,7 +99,7 @@ def gauss(
     dtype: Any = np.float64,
     backend: str = "numpy",
 ) -> Any:
-    """The integral of `f` over `dim` variables by Gauss rules [1]_, without storing points.
+    """Compute the integral of `f` over `dim` variables by Gauss rules [1]_, without storing points.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def gauss(
         if graph is not None:
             graph, parameters = with_numbers(graph, parameters, f, dim)
         if graph is not None and backend == "cupy":
-            sums = launch.tensor_sums(graph, dim, nodes, weights, parameters)
+            sums = quadrature_launch.tensor_sums(graph, dim, nodes, weights, parameters)
         elif graph is not None:
             sums = tensor_sums(graph, dim, nodes, weights, parameters)
         else:

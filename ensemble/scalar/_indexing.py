@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import opcode
 import sys
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import as_index, assigned, is_array, to_numpy
+from ensemble._byte_code import assigns_entry
 from ensemble._check import message, require_one_library
 from ensemble._typing import Array
 from ensemble.scalar._memory import follow
@@ -20,8 +20,6 @@ from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.plain_arrays import array_like, plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
-
-STORE_SUBSCR = opcode.opmap["STORE_SUBSCR"]
 
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 """The types of entries of an index that are no array and have no other form."""
@@ -110,7 +108,7 @@ def _require_no_shuffle(x: Ensemble, row: Ensemble) -> None:
     they are views, and one of the two would be lost.
     """
     caller = sys._getframe(3).f_code, sys._getframe(3).f_lasti
-    if row._memory_token is not x._memory_token or caller[0].co_code[caller[1]] == STORE_SUBSCR:
+    if row._memory_token is not x._memory_token or assigns_entry(*caller):
         return
     if {"setitem", "__setitem__"} & {*caller[0].co_names}:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,9 @@ __all__ = [
 ]  # fmt: skip
 
 SEQUENCES = (list, tuple)
+
+
+X = TypeVar("X", bound="Operators")
 
 
 def operand(samples: Array, other: Any) -> Any:
@@ -108,7 +111,7 @@ def shape_error(*operands: Any) -> ValueError | None:
         return ValueError(message("Ensemble", "operands", "have visible shapes that broadcast", seen, advice))
 
 
-def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
+def _result(x: X, samples: Array, sample_set: SampleSet | None) -> X:
     y = _blank(type(x))
     y.samples = samples
     y.sample_set = sample_set
@@ -116,7 +119,7 @@ def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
     return y
 
 
-def wrapped(kind: type[Any], samples: Array, sample_set: SampleSet | None) -> Any:
+def wrapped(kind: type[X], samples: Array, sample_set: SampleSet | None) -> X:
     """An ensemble of `kind` around `samples` that are known to be valid."""
     y = _blank(kind)
     y.samples = samples
@@ -152,11 +155,11 @@ UFUNCS: dict[Any, Any] = {
 """The function of NumPy behind an operator."""
 
 
-def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
+def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[X, Any], X]:
     compares, multiplies = operation in (operator.eq, operator.ne), operation is operator.mul
     ufunc = UFUNCS.get(operation)
 
-    def method(self: Operators, other: Any) -> Any:
+    def method(self: X, other: Any) -> X:
         sample_set, left = self.sample_set, self.samples
         if isinstance(other, Operators):
             right = weak_beside(other.samples, left.dtype) if other._is_weak else other.samples
@@ -201,10 +204,13 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
     return method
 
 
-def _in_place(
-    operation: Callable[[Any, Any], Any], plain: Callable[[Operators, Any], Any]
-) -> Callable[[Any, Any], Any]:
-    def method(self: Operators, other: Any) -> Any:
+def _equality(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`_binary`, of a type that `object` allows for ``==``."""
+    return _binary(operation)
+
+
+def _in_place(operation: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any]) -> Callable[[X, Any], X]:
+    def method(self: X, other: Any) -> X:
         left = self.samples
         if left.ndim == 1 and self.is_value:
             return plain(self, other)  # a scalar of NumPy: the name gets another value, the value does not change
@@ -235,10 +241,10 @@ def _in_place(
     return method
 
 
-def _unary(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _unary(operation: Callable[[Any], Any]) -> Callable[[X], X]:
     ufunc = UFUNCS.get(operation)
 
-    def method(self: Operators) -> Any:
+    def method(self: X) -> X:
         left = self.samples
         if ufunc is not None and type(left) is np.ndarray and left.size >= LARGE:
             samples = pooled(ufunc, left)
@@ -304,8 +310,8 @@ class Operators:
     __le__ = _binary(operator.le)
     __gt__ = _binary(operator.gt)
     __ge__ = _binary(operator.ge)
-    __eq__ = _binary(operator.eq)
-    __ne__ = _binary(operator.ne)
+    __eq__ = _equality(operator.eq)
+    __ne__ = _equality(operator.ne)
     __neg__ = _unary(operator.neg)
     __pos__ = _unary(operator.pos)
     __abs__ = _unary(operator.abs)
@@ -324,20 +330,20 @@ class Operators:
         quotient = self.__rfloordiv__(other)
         return quotient if quotient is NotImplemented else (quotient, self.__rmod__(other))
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: Any) -> Self:
         if hasattr(other, "tocsr"):
             return PROTOCOLS.sparse_product(other, self, transposed=True)
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Any) -> Self:
         if hasattr(other, "tocsr"):
             return PROTOCOLS.sparse_product(other, self)
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(other, self)
 
-    def __imatmul__(self, other: Any) -> Any:
-        product = self @ other
+    def __imatmul__(self, other: Any) -> Self:
+        product: Any = self @ other
         shape = tuple(self.samples.shape[:-1])
         if product.shape != shape or len(getattr(other, "shape", shape)) < 2:  # NumPy takes no vector here
             seen = f"a product of shape {product.shape} for shape {shape}"
@@ -357,4 +363,4 @@ class Operators:
         return _result(self, plain, None)
 
 
-_blank: Callable[[type[Operators]], Operators] = object.__new__
+_blank: Callable[[type[X]], X] = object.__new__

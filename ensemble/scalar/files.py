@@ -57,7 +57,7 @@ def save(path: str | os.PathLike[str], x: Ensemble | None = None, /, **named: En
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The ensemble that `save` wrote, over NumPy; a dict of them where they were saved by name.
+    """Load the ensemble that `save` wrote, over NumPy; a dict of them where they were saved by name.
 
     Parameters
     ----------

@@ -192,7 +192,7 @@ def _version(api_version: str | None, function: str) -> str:
 
 
 def namespace(xp: Namespace, n_samples: int = 1, *, api_version: str | None = None) -> EnsembleNamespace:
-    """The Array API of `xp` lifted over the sample axis: the same names, on ensembles.
+    """Return the Array API of `xp` lifted over the sample axis: the same names, on ensembles.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.memory import empty
+from ensemble._compile.kept_memory import empty
 
 __all__ = ["LARGE", "pooled"]
 

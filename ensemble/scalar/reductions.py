@@ -23,7 +23,7 @@ def _columns(x: Any, function: str, argument: str) -> Ensemble:
 
 
 def dot(x: Ensemble | Array, y: Ensemble | Array, over: str = "space") -> Any:
-    """The inner product ``sum(conj(x) * y)`` over all visible entries.
+    """Compute the inner product ``sum(conj(x) * y)`` over all visible entries.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _dot(function: str, x: Any, y: Any, over: str) -> Any:
 
 
 def norm(x: Ensemble | Array, over: str = "space") -> Any:
-    """The 2-norm ``sqrt(dot(x, x))``.
+    """Compute the 2-norm ``sqrt(dot(x, x))``.
 
     Parameters
     ----------

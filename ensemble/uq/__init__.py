@@ -1,11 +1,11 @@
 """Uncertainty quantification: uncertain inputs, samplers, studies of many model runs, and their statistics."""
 
 from ensemble.uq import fields
+from ensemble.uq.algorithms.algorithm_result import AlgorithmError
 from ensemble.uq.algorithms.kalman_inversion import InversionResult, kalman_inversion
 from ensemble.uq.algorithms.mcmc import McmcResult, mcmc
 from ensemble.uq.algorithms.multilevel import MultilevelResult, multilevel
 from ensemble.uq.algorithms.rare_events import SubsetResult, subset_simulation
-from ensemble.uq.algorithms.result import AlgorithmError
 from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
@@ -13,7 +13,8 @@ from ensemble.uq.inputs.observed import EmpiricalCopula, Kde
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.truncated import Truncated, empirical
 from ensemble.uq.inputs.vector import Vector
-from ensemble.uq.report.page import Report
+from ensemble.uq.report import page as _page  # noqa: F401 - it makes the page of UqResult.report
+from ensemble.uq.report.html_report import Report
 from ensemble.uq.runs.program import Program, RunFailedError
 from ensemble.uq.runs.readers import FromFile
 from ensemble.uq.samplers.latin_hypercube import LatinHypercube
@@ -39,8 +40,8 @@ from ensemble.uq.study.groups import Group
 from ensemble.uq.study.outputs import OutputError
 from ensemble.uq.study.plan import Plan, plan
 from ensemble.uq.study.propagate import propagate
-from ensemble.uq.study.result import Probability, UqResult
 from ensemble.uq.study.stored_study import open_study
+from ensemble.uq.study.study_result import Probability, UqResult
 from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 
 __all__ = [

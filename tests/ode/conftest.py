@@ -4,7 +4,7 @@ import pytest
 
 from ensemble._compile import device as cuda_device
 from ensemble._compile.trace.cuda_source import OPTIONS
-from ensemble._kernels.ode import launch
+from ensemble._kernels.ode import ode_launch
 from ensemble.ode import device
 from tests import cuda_on_cpu
 
@@ -14,8 +14,8 @@ def emulated(monkeypatch):
     if cuda_on_cpu.COMPILER is None:
         pytest.skip("no g++")
     monkeypatch.setattr(
-        launch, "kernel", lambda text: cuda_on_cpu.Module(text, OPTIONS, ("solve",)).get_function("solve")
+        ode_launch, "kernel", lambda text: cuda_on_cpu.Module(text, OPTIONS, ("solve",)).get_function("solve")
     )
     monkeypatch.setattr(cuda_device, "multiprocessors", lambda: 1)
     monkeypatch.setattr(device, "BLOCKS_PER_MULTIPROCESSOR", 1)
-    monkeypatch.setattr(launch, "THREADS", 8)  # so that threads take several samples each
+    monkeypatch.setattr(ode_launch, "THREADS", 8)  # so that threads take several samples each

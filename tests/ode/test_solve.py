@@ -14,7 +14,7 @@ from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
 from ensemble._compile.machine_code import assembled, processor_text
 from ensemble.ode import compiled
-from ensemble.ode.result import OdeStatus
+from ensemble.ode.ode_result import OdeStatus
 from tests.ode.problems import RHO, SOLVERS, TIMES, lorenz, passage
 
 

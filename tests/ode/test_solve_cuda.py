@@ -5,7 +5,7 @@ import pytest
 
 from ensemble import Ensemble, ode
 from ensemble._compile.trace.cuda_source import OPTIONS
-from ensemble._kernels.ode import launch
+from ensemble._kernels.ode import ode_launch
 from ensemble.ode import compiled, device
 from tests import nvrtc
 from tests.ode.problems import RHO, SOLVERS, TIMES, lorenz, passage
@@ -49,7 +49,7 @@ def test_the_kernel_gives_the_bits_of_the_cpu(case, emulated, monkeypatch):
 @pytest.mark.parametrize("case", ["rk4", "events", "rodas4, times", "float32"])
 def test_the_kernel_compiles(case, emulated, monkeypatch):
     texts = []
-    monkeypatch.setattr(launch, "kernel", lambda text: texts.append(text) or (lambda *launched: None))
+    monkeypatch.setattr(ode_launch, "kernel", lambda text: texts.append(text) or (lambda *launched: None))
     monkeypatch.setattr(compiled, "run", device.run)
     with pytest.warns(ode.OdeWarning):
         solved(RHO, **given(case), **CASES[case])

@@ -5,7 +5,7 @@ import pytest
 
 from ensemble import Ensemble, ode
 from ensemble.ode import compiled, device
-from ensemble.ode.result import OdeStatus
+from ensemble.ode.ode_result import OdeStatus
 from tests.ode.forcing import FORCES, TABLE, exact
 
 K = np.array([0.3, 1.0, 2.0])

@@ -11,7 +11,7 @@ import pytest
 import ensemble as en
 from ensemble._compile import device
 from ensemble._compile.trace.cuda_source import OPTIONS
-from ensemble._kernels.quadrature import generated, launch
+from ensemble._kernels.quadrature import quadrature_generated, quadrature_launch
 from ensemble._kernels.quadrature.levels import arranged, digit_order
 from ensemble.quadrature import Integrand, gauss
 from ensemble.quadrature.gauss import traced
@@ -31,8 +31,8 @@ def backend(request, monkeypatch):
         monkeypatch.setattr(device, "device_empty", np.empty)
         monkeypatch.setattr(device, "device_array", np.array)
         monkeypatch.setattr(MODULE, "prototype", lambda name: np.empty(0))
-        monkeypatch.setattr(launch, "THREADS_WANTED", 64)
-        launch.kernels_of.cache_clear()
+        monkeypatch.setattr(quadrature_launch, "THREADS_WANTED", 64)
+        quadrature_launch.kernels_of.cache_clear()
     return request.param
 
 
@@ -138,8 +138,8 @@ def test_a_choice_between_equal_values_is_that_value(backend, given):
 
 
 def test_parts_of_a_large_ensemble_are_put_together(backend, monkeypatch):
-    monkeypatch.setattr(generated, "MOST_PARTIALS", 64)
-    monkeypatch.setattr(launch, "MOST_BLOCKS", 2)
+    monkeypatch.setattr(quadrature_generated, "MOST_PARTIALS", 64)
+    monkeypatch.setattr(quadrature_launch, "MOST_BLOCKS", 2)
     values = np.linspace(0.1, 0.8, 22).reshape(2, 11)
     result = gauss(with_parameters, 2, 8, p=en.Ensemble(values), backend=backend)
     np.testing.assert_allclose(result[0].samples, np.exp(values[0] ** 2 / 2) + values[1], rtol=1e-9)
@@ -224,7 +224,7 @@ def test_sparse_grids_are_exact_to_their_degree(backend):
 def test_sources_of_many_loops_are_python():
     """Two nodes in 36 variables: 7e10 points take minutes, but the source must be one that Python reads."""
     graph = traced(squares, 36, NO_PARAMETERS, None, np.dtype(np.float64))
-    compile(generated.source(graph, generated.shape_of(36, 2, "float64")), "sums", "exec")
+    compile(quadrature_generated.source(graph, quadrature_generated.shape_of(36, 2, "float64")), "sums", "exec")
 
 
 def test_no_number_of_threads_changes_a_bit():
@@ -274,7 +274,8 @@ def test_bad_arguments_are_refused(arguments, options, error, text):
 def test_the_innermost_operations_are_packed():
     """The machine code of qTq multiplies and adds whole registers only."""
     graph = traced(squares, 6, NO_PARAMETERS, None, np.dtype(np.float64))
-    kept = generated.load_module(generated.source(graph, generated.shape_of(6, 4, "float64"))).block
+    source = quadrature_generated.source(graph, quadrature_generated.shape_of(6, 4, "float64"))
+    kept = quadrature_generated.load_module(source).block
     block = numba.njit(error_model="numpy", nogil=True)(kept.py_func)  # code from the disk cannot be read
     nodes = np.ones(4)
     block(0, nodes, np.ones(32), nodes, np.ones(16), np.zeros((0, 1)), np.zeros(1 << 12))
@@ -292,7 +293,7 @@ def test_cuda_source_compiles(dtype, dim, n):
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
     graph = traced(mixed, dim, NO_PARAMETERS, None, np.dtype(dtype))
     nodes, weights = (part.astype(dtype) for part in hermite(n))
-    assert nvrtc.compiled(library, launch.source(graph, dim, nodes, weights), *OPTIONS)
+    assert nvrtc.compiled(library, quadrature_launch.source(graph, dim, nodes, weights), *OPTIONS)
 
 
 @pytest.mark.cuda

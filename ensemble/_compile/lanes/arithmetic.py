@@ -11,7 +11,7 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
-from ensemble._compile.instructions import declared
+from ensemble._compile.instructions import compared, conversion, declared, instruction
 from ensemble._compile.lanes import complex_numbers
 from ensemble._compile.lanes.types import (
     Lanes,
@@ -89,22 +89,11 @@ def converted(builder: Any, source: Any, target: Any, value: Any, lanes: Any) ->
     """Instructions that convert `value` from type `source` to type `target`; `lanes` is the result's type."""
     if source == target:
         return value
-    real, whole = isinstance(source, types.Float), isinstance(target, types.Integer)
     if target is types.boolean:
-        zero = ir.Constant(value.type, None)
-        return builder.fcmp_unordered("!=", value, zero) if real else builder.icmp_signed("!=", value, zero)
+        return compared(builder, "!=", value, ir.Constant(value.type, None))
+    whole = isinstance(target, types.Integer)
     element = ir.IntType(target.bitwidth) if whole else ir.DoubleType() if target.bitwidth == 64 else ir.FloatType()
-    vector = ir.VectorType(element, lanes.width)
-    if source is types.boolean:
-        return (builder.zext if whole else builder.uitofp)(value, vector)
-    if real and whole:
-        return builder.fptosi(value, vector)
-    if not real and not whole:
-        return builder.sitofp(value, vector)
-    wider = target.bitwidth > source.bitwidth
-    if real:
-        return (builder.fpext if wider else builder.fptrunc)(value, vector)
-    return (builder.sext if wider else builder.trunc)(value, vector)
+    return getattr(builder, conversion(str(source), str(target)))(value, ir.VectorType(element, lanes.width))
 
 
 as_bool, as_int32, as_int64 = map(_conversion, (types.boolean, types.int32, types.int64))
@@ -134,16 +123,6 @@ def from_bits(typingctx, a):
 
 
 # --- arithmetic
-def instruction(builder: Any, name: str, arguments: Any) -> Any:
-    """The LLVM intrinsic of this name, on scalars or vectors of one type."""
-    kind = arguments[0].type
-    scalar, lanes = (kind.element, f"v{kind.count}") if isinstance(kind, ir.VectorType) else (kind, "")
-    width = "f64" if isinstance(scalar, ir.DoubleType) else "f32"
-    signature = ir.FunctionType(kind, [kind] * len(arguments))
-    function = declared(builder.module, signature, f"llvm.{name}.{lanes}{width}")
-    return builder.call(function, arguments)
-
-
 def _rounding(name: str) -> Any:
     @intrinsic
     def function(typingctx, a):
@@ -326,13 +305,6 @@ REGISTER_BYTES = 2048 if binding.get_host_cpu_features().get("avx512f") else 512
 """Capacity of all SIMD registers of the machine: a loop that needs more spills to memory."""
 
 
-def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    element = "f32" if a.type.element == ir.FloatType() else "f64"
-    kind = ir.FunctionType(a.type, [a.type] * 3)
-    function = declared(builder.module, kind, f"llvm.fma.v{a.type.count}{element}")
-    return builder.call(function, [a, b, c])
-
-
 @intrinsic
 def convert(typingctx, lanes, array):
     """The lanes converted to the dtype of `array`; a narrower one rounds to nearest."""
@@ -373,7 +345,7 @@ def add_terms(typingctx, sums, terms, k, x):
         for i in range(sums.count):
             place = builder.gep(data, [builder.add(start, ir.IntType(64)(i))], inbounds=True)
             term = fill_lanes(builder, builder.load(place), sums.dtype.width)
-            total = _fused(builder, term, factor, builder.extract_value(before, i))
+            total = instruction(builder, "fma", [term, factor, builder.extract_value(before, i)])
             after = builder.insert_value(after, total, i)
         return after
 
@@ -392,7 +364,7 @@ def combine(typingctx, sums, coefficients, first, n_samples):
             pointer = pointer_to(context, builder, signature.args[1], array, place, sums.dtype.width)
             factor = builder.load(pointer)
             factor.align = sums.dtype.dtype.bitwidth // 8
-            total = _fused(builder, factor, builder.extract_value(values, i), total)
+            total = instruction(builder, "fma", [factor, builder.extract_value(values, i), total])
         return total
 
     return sums.dtype(sums, coefficients, types.int64, types.int64), codegen

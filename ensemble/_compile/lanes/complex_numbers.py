@@ -10,6 +10,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from ensemble._compile import instructions
+
 __all__ = ["compared", "conjugated", "fill", "is_pair", "product", "quotient", "twice", "vector_of"]
 
 I32 = ir.IntType(32)
@@ -98,8 +100,7 @@ def twice(builder: Any, mask: Any) -> Any:
 
 def compared(builder: Any, symbol: str, a: Any, b: Any) -> Any:
     """Which lanes are equal (``==``) or not (``!=``); NaN is equal to nothing."""
-    compare = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
-    parts = compare(symbol, a, b)
+    parts = instructions.compared(builder, symbol, a, b)
     nothing = ir.Constant(parts.type, ir.Undefined)
     real, imaginary = (shuffled(builder, parts, nothing, list(range(k, a.type.count, 2))) for k in range(2))
     return (builder.or_ if symbol == "!=" else builder.and_)(real, imaginary)

@@ -6,7 +6,8 @@ from typing import Any
 
 from ensemble._compile.lanes.graph_loop import Body
 from ensemble._compile.machine_code import Assembly
-from ensemble._compile.plain_code import Function, Group
+from ensemble._compile.plain_language import Function
+from ensemble._compile.plain_translation import Group
 from ensemble._compile.trace.graph import Graph
 
 __all__ = ["GraphFunction"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from ensemble._compile.instructions import conversion
 from ensemble._compile.lanes.carried_values import is_input, repeated
 from ensemble._compile.lanes.interleaving import interleaved
 from ensemble._compile.lanes.library import LaneFunction
@@ -357,17 +358,11 @@ class Body:
         """A conversion by the processor's rules."""
         if source == target:
             return value
-        real, kind, result = source.startswith("float"), self.type_of(source), self.type_of(target)
+        kind = self.type_of(source)
         if target == "bool":
-            return self.add(f"{'fcmp une' if real else 'icmp ne'} {kind} {value}, zeroinitializer")
-        wider, whole = BITS[target] > BITS[source], target.startswith("int")
-        if source == "bool":
-            word = "zext" if whole else "uitofp"
-        elif real:
-            word = "fptosi" if whole else "fpext" if wider else "fptrunc"
-        else:
-            word = "sitofp" if not whole else "sext" if wider else "trunc"
-        return self.add(f"{word} {kind} {value} to {result}")
+            unequal = "fcmp une" if source.startswith("float") else "icmp ne"
+            return self.add(f"{unequal} {kind} {value}, zeroinitializer")
+        return self.add(f"{conversion(source, target)} {kind} {value} to {self.type_of(target)}")
 
     def constant(self, dtype: str, value: Any) -> str:
         if dtype.startswith("float"):

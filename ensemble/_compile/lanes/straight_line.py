@@ -8,10 +8,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ensemble._compile.instructions import unpacked
-from ensemble._compile.lanes.arithmetic import instruction
+from ensemble._compile.instructions import compared, instruction, unpacked
 from ensemble._compile.lanes.types import data_of, fill_lanes
-from ensemble._compile.plain_code import Function, Group
+from ensemble._compile.plain_language import Function
+from ensemble._compile.plain_translation import Group
 
 __all__ = ["StraightLine", "straight_line"]
 
@@ -223,5 +223,4 @@ class _Emitter:
         if operation in ("fma", "fnma"):
             a, b, c = operands
             return instruction(self.builder, "fma", [self.builder.fneg(a) if operation == "fnma" else a, b, c])
-        compare = self.builder.fcmp_unordered if operation == "!=" else self.builder.fcmp_ordered
-        return compare(operation, *operands)
+        return compared(self.builder, operation, *operands)

@@ -6,10 +6,11 @@ from typing import Any
 
 from llvmlite import ir
 
-from ensemble._compile.lanes.arithmetic import instruction
+from ensemble._compile.instructions import instruction
 from ensemble._compile.lanes.transpose import interleaved
 from ensemble._compile.lanes.types import fill_lanes
-from ensemble._compile.plain_code import I64, Function, Group
+from ensemble._compile.plain_language import Function
+from ensemble._compile.plain_translation import I64, Group
 
 __all__ = ["AddProducts", "Reflect", "SubtractSquares", "Tile", "TransposeSquare"]
 

@@ -7,7 +7,8 @@ from typing import Any
 from llvmlite import ir
 
 from ensemble._compile.instructions import declared
-from ensemble._compile.plain_code import Function, Group
+from ensemble._compile.plain_language import Function
+from ensemble._compile.plain_translation import Group
 
 __all__ = ["Prefetch", "Transpose", "interleaved"]
 

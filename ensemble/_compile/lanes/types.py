@@ -28,7 +28,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, lower_builtin, lower_cast, models, register_model, type_callable
 
-from ensemble._compile.instructions import counted, declared, stack_slot
+from ensemble._compile.instructions import compared, counted, declared, instruction, stack_slot
 from ensemble._compile.lanes import complex_numbers
 from ensemble._compile.lanes.complex_numbers import vector_of
 from ensemble._compile.processor import STACK_ALIGNMENT
@@ -306,10 +306,7 @@ def sqrt(typingctx, a):
     """The square root of each lane, correctly rounded."""
 
     def codegen(context, builder, signature, arguments):
-        vector = arguments[0].type
-        element = "f32" if a.dtype is types.float32 else "f64"
-        function = declared(builder.module, ir.FunctionType(vector, [vector]), f"llvm.sqrt.v{a.width}{element}")
-        return builder.call(function, arguments)
+        return instruction(builder, "sqrt", arguments)
 
     return a(a), codegen
 
@@ -373,10 +370,7 @@ def _comparison(operation: Any, symbol: str) -> None:
     def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
         if isinstance(dtype, types.Complex):
             return complex_numbers.compared(builder, symbol, a, b)
-        if not isinstance(dtype, types.Float):
-            return (builder.icmp_unsigned if dtype is types.boolean else builder.icmp_signed)(symbol, a, b)
-        # NaN compares unequal to every number, itself included
-        return (builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered)(symbol, a, b)
+        return compared(builder, symbol, a, b, signed=dtype is not types.boolean)
 
     _operator(operation, 2, emit, gives_mask=True)
 

@@ -14,7 +14,7 @@ from numba import carray, prange, types
 from numba.extending import is_jitted
 
 from ensemble._compile.allocation import new
-from ensemble._compile.lanes.arithmetic import instruction
+from ensemble._compile.instructions import instruction, smaller
 from ensemble._compile.lanes.types import Lanes, called
 from ensemble._compile.loops.arrays import Arrays
 from ensemble._compile.loops.native_call import ARRAYS
@@ -91,10 +91,7 @@ class Calls(Arrays):
     def smaller(self, node: ast.AST, least: bool, a: Value, b: Value) -> Value:
         if a.kind != b.kind or not isinstance(a.kind, types.Integer | types.Float):
             raise self.refused(node, f"{a.kind}, {b.kind}")
-        real, signed = isinstance(a.kind, types.Float), a.kind is SIGNED
-        builder = self.builder
-        compare = builder.fcmp_ordered if real else builder.icmp_signed if signed else builder.icmp_unsigned
-        return Value(a.kind, self.builder.select(compare("<" if least else ">", b.made, a.made), b.made, a.made))
+        return Value(a.kind, smaller(self.builder, least, a.made, b.made, signed=a.kind is SIGNED))
 
     def intrinsic(self, node: ast.AST, function: Any, given: list[Any]) -> Any:
         """An operation of `lanes/`, which are intrinsic functions of Numba."""

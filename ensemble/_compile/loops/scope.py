@@ -98,8 +98,6 @@ class Scope:
         """Names of the entries of tuples that are assigned several times."""
         self.natural: set[str] = set()
         """Variables that are not negative: counters."""
-        self.loops: list[tuple[ir.Block, ir.Block]] = []
-        """Where ``continue`` and ``break`` lead in the open loops."""
         self.end: Any = None
         """The block behind the statements of a called function."""
         self.returned: list[tuple[Any, ir.Block]] = []

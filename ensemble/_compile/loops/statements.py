@@ -36,13 +36,6 @@ class Statements(Calls):
         self.builder.ret(result)
         ir.IRBuilder(self.start).branch(self.first)
 
-    def run_Pass(self, node: ast.Pass) -> None:
-        pass
-
-    def run_Expr(self, node: ast.Expr) -> None:
-        if not isinstance(node.value, ast.Constant):  # a docstring
-            self.value(node.value)
-
     def run_Assign(self, node: ast.Assign) -> None:
         value = self.value(node.value)
         for target in node.targets:
@@ -83,17 +76,6 @@ class Statements(Calls):
             self.run(node.body if condition else node.orelse)
             return
         self.branches(condition.made, node)
-
-    def run_While(self, node: ast.While) -> None:
-        if node.orelse:
-            raise self.refused(node)
-        test, body, after = self.block("test"), self.block("body"), self.block("after")
-        self.builder.branch(test)
-        self.builder.position_at_end(test)
-        self.builder.cbranch(self.made_of(self.condition(node.test)).made, body, after)
-        self.round(body, node.body, test, after)
-        self.go(test)
-        self.builder.position_at_end(after)
 
     def run_For(self, node: ast.For) -> None:
         span = self.value(node.iter)
@@ -170,15 +152,3 @@ class Statements(Calls):
         self.round(body, node.body, test, after)
         self.go(test)
         builder.position_at_end(after)
-
-    def round(self, body: ir.Block, statements: Sequence[ast.stmt], more: ir.Block, after: ir.Block) -> None:
-        self.builder.position_at_end(body)
-        self.scope.loops.append((more, after))
-        self.run(statements)
-        self.scope.loops.pop()
-
-    def run_Break(self, node: ast.Break) -> None:
-        self.builder.branch(self.scope.loops[-1][1])
-
-    def run_Continue(self, node: ast.Continue) -> None:
-        self.builder.branch(self.scope.loops[-1][0])

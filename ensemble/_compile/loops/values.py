@@ -12,10 +12,11 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from ensemble._compile.blocks import Blocks
+from ensemble._compile.instructions import compared
 from ensemble._compile.lanes.types import OPERATORS, Lanes, fill_lanes, lanes_among
 from ensemble._compile.loops.scope import Scope, TranslationError, Value, is_constant
 from ensemble._compile.numba_private import contexts
+from ensemble._compile.translator_blocks import ARITHMETIC, COMPARISONS, Blocks
 
 __all__ = ["BYTES", "I1", "I64", "SCALARS", "SIGNED", "UNSIGNED", "Values"]
 
@@ -25,16 +26,6 @@ SIGNED, UNSIGNED = types.int64, types.uint64
 NUMBERS = {SIGNED, types.float32, types.float64}
 """Types that have float64 in common."""
 
-COMPARISONS = {
-    ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne), ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le), ast.Gt: (">", operator.gt), ast.GtE: (">=", operator.ge),
-}  # fmt: skip
-ARITHMETIC = {
-    ast.Add: ("add", operator.add), ast.Sub: ("sub", operator.sub), ast.Mult: ("mul", operator.mul),
-    ast.Div: ("div", operator.truediv), ast.FloorDiv: ("floordiv", operator.floordiv), ast.Mod: ("mod", operator.mod),
-    ast.BitAnd: ("and_", operator.and_), ast.BitOr: ("or_", operator.or_), ast.BitXor: ("xor", operator.xor),
-    ast.LShift: ("shl", operator.lshift), ast.RShift: ("shr", operator.rshift),
-}  # fmt: skip
 SCALARS: dict[Any, Any] = {
     np.int64: SIGNED,
     np.uint64: UNSIGNED,
@@ -146,11 +137,8 @@ class Values(Blocks):
             raise TranslationError(f"{name} is {kind}, then {given.kind}")
         self.builder.store(self.cast(given, kind), place)
 
-    def value(self, node: ast.expr) -> Any:
-        translate = getattr(self, f"value_{type(node).__name__}", None)
-        if translate is None:
-            raise self.refused(node)
-        return translate(node)
+    def holds(self, test: ast.expr) -> Any:
+        return self.made_of(self.condition(test)).made
 
     def value_Constant(self, node: ast.Constant) -> Any:
         return node.value
@@ -269,16 +257,14 @@ class Values(Blocks):
             made = OPERATORS[function](builder, lanes.dtype, self.cast(a, lanes), self.cast(b, lanes))
             return Value(Lanes(types.boolean, lanes.width), made)
         if len(kinds) == 1 and kinds <= {SIGNED, UNSIGNED, types.boolean}:
-            compare = builder.icmp_signed if kinds == {SIGNED} else builder.icmp_unsigned
-            return Value(types.boolean, compare(symbol, a.made, b.made))
+            return Value(types.boolean, compared(builder, symbol, a.made, b.made, signed=kinds == {SIGNED}))
         if (kind := complex_among(kinds)) is not None and symbol in ("==", "!="):
             wide = [fill_lanes(builder, self.cast(each, kind), 1) for each in (a, b)]
             mask = OPERATORS[function](builder, kind, *wide)
             return Value(types.boolean, builder.extract_element(mask, ir.IntType(32)(0)))
         if kinds <= NUMBERS:
             kind = types.float32 if kinds == {types.float32} else types.float64
-            compare = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
-            return Value(types.boolean, compare(symbol, self.cast(a, kind), self.cast(b, kind)))
+            return Value(types.boolean, compared(builder, symbol, self.cast(a, kind), self.cast(b, kind)))
         raise self.refused(node, str(kinds))
 
     def condition(self, node: ast.expr) -> Any:
@@ -359,7 +345,4 @@ class Values(Blocks):
         """The value of whichever block was left."""
         if isinstance(values, tuple):
             return tuple(self.met(part, ends) for part in values)
-        phi = self.builder.phi(values[0].made.type)
-        for value, end in zip(values, ends, strict=True):
-            phi.add_incoming(value.made, end)
-        return Value(values[0].kind, phi)
+        return Value(values[0].kind, self.phi([(value.made, end) for value, end in zip(values, ends, strict=True)]))

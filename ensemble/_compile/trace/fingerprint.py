@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import dis
 import functools
 import hashlib
 import math
@@ -13,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from ensemble._byte_code import codes_in, enclosed, names_in, steps_of, stored_outside
 
 __all__ = ["fingerprint", "reads_arguments_only"]
 
@@ -143,27 +144,21 @@ def _reads(code: types.CodeType) -> tuple[str, ...]:
         If it does more than compute.
     """
     names: dict[str, None] = {}
-    for instruction in dis.get_instructions(code):
-        changes_cell = instruction.opname == "STORE_DEREF" and instruction.argval in code.co_freevars
-        if (
-            instruction.opname in FORBIDDEN
-            or changes_cell
-            or (isinstance(instruction.argval, str) and instruction.argval in IMPURE)
-        ):
+    for inner in codes_in(code):
+        if stored_outside(inner):
             raise _UnknownError
-        if instruction.opname == "LOAD_GLOBAL":
-            names[instruction.argval] = None
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= dict.fromkeys(_reads(constant))
+        for step in steps_of(inner):
+            if step.opname in FORBIDDEN or (isinstance(step.argval, str) and step.argval in IMPURE):
+                raise _UnknownError
+            if step.opname == "LOAD_GLOBAL":
+                names[step.argval] = None
     return tuple(names)
 
 
 @functools.lru_cache(maxsize=1024)
 def _attributes(code: types.CodeType) -> frozenset[str]:
     """The names that a code object reads of anything, nested ones included."""
-    inside = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return frozenset(code.co_names).union(*map(_attributes, inside))
+    return frozenset(names_in(code))
 
 
 def _of_callable(f: Any, walk: _Walk) -> Any:
@@ -221,10 +216,10 @@ def _of_function(f: Any, walk: _Walk) -> Any:
             read.append(name)
         else:
             raise _UnknownError
-    try:
-        cells = [_of_value(cell.cell_contents, walk) for cell in f.__closure__ or ()]
-    except ValueError:  # an empty cell
-        raise _UnknownError from None
+    enclosing = enclosed(f)
+    if len(enclosing) < len(f.__code__.co_freevars):  # one has no value yet
+        raise _UnknownError
+    cells = [_of_value(value, walk) for value in enclosing.values()]
     defaults = _of_value((f.__defaults__, f.__kwdefaults__), walk)
     return (f.__code__, tuple(read), tuple(cells), defaults)
 

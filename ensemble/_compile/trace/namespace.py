@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ensemble._compile.trace.graph import SELDOM
 from ensemble._compile.trace.operations import ARRAY_API_NAMES, COMPOSED, DTYPES, OPERATIONS
-
-if TYPE_CHECKING:
-    from ensemble._compile.trace.tracer import Traced, Tracer
 
 __all__ = ["NUMPY_NAMES", "TracedNamespace"]
 
@@ -20,16 +17,48 @@ NUMPY_NAMES = ARRAY_API_NAMES | {"fabs": "abs", "mod": "remainder", "rint": "rou
 """NumPy's names of the operations, where they differ."""
 
 
+Traced = Any
+"""A traced value; `tracer.py` defines it, above this module."""
+
+
+class Recorder(Protocol):
+    """What the namespace asks of the tracer that it belongs to."""
+
+    nodes: list[Any]
+
+    def apply(self, name: str, *operands: Any) -> Traced:
+        """Record an operation."""
+
+    def converted(self, value: Any, dtype: str) -> Traced:
+        """Record a value in a dtype."""
+
+    def dtype_of(self, value: Any) -> str:
+        """Return the dtype of a value."""
+
+    def number(self, value: Any) -> int:
+        """Return the number of the node of a value."""
+
+    def add(self, operation: str, inputs: Any, dtype: str, value: Any = None) -> int:
+        """Record a node; returns its number."""
+
+    def interpolate(self, x: Any, xp: Any, fp: Any, left: Any, right: Any) -> Traced:
+        """Record a linear interpolation."""
+
+    def unsupported(self, what: str) -> Exception:
+        """Make the error about what cannot be traced."""
+
+
 class TracedNamespace:
     """The part of the Array API that can be traced: elementwise functions, dtypes, constants."""
 
     e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
 
-    def __init__(self, tracer: Tracer, name: str) -> None:
-        self._tracer, self.__name__ = tracer, name
+    def __init__(self, tracer: Recorder, name: str) -> None:
+        self._tracer: Any = tracer  # of derived classes, which know the tracer itself, more than a `Recorder`
+        self.__name__ = name
 
     @property
-    def tracer(self) -> Tracer:
+    def tracer(self) -> Any:
         """What records the operations."""
         return self._tracer
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._byte_code import enclosed
 from ensemble._compile.trace.fingerprint import reads_arguments_only
 from ensemble._compile.trace.graph import Graph, Node
 
@@ -74,7 +75,7 @@ def literals(*functions: Callable[..., Any]) -> frozenset[float]:
         elif isinstance(f, types.FunctionType):
             found |= _written(f.__code__)
             named = [f.__globals__[name] for name in f.__code__.co_names if name in f.__globals__]
-            for value in [*named, *_contents(f), *(f.__defaults__ or ())]:
+            for value in [*named, *enclosed(f).values(), *(f.__defaults__ or ())]:
                 if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
                     pending.append(value)
         elif hasattr(type(f), "traces_as"):
@@ -82,16 +83,6 @@ def literals(*functions: Callable[..., Any]) -> frozenset[float]:
         elif isinstance(vars(type(f)).get("__call__"), types.FunctionType):
             pending.append(type(f).__call__)
     return frozenset(found)
-
-
-def _contents(f: types.FunctionType) -> list[Any]:
-    found = []
-    for cell in f.__closure__ or ():
-        try:
-            found.append(cell.cell_contents)
-        except ValueError:  # an empty cell
-            continue
-    return found
 
 
 def hoisted(

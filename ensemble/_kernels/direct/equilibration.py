@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble._compile.kept_memory import empty
 from ensemble._compile.lanes.arithmetic import absolute, bits, from_bits
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
-from ensemble._compile.memory import empty
 from ensemble._compile.numba import compiled, inner, per_width, prange, tiles
 
 __all__ = ["Units", "units_of"]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.allocation import new
+from ensemble._compile.kept_memory import empty
 from ensemble._compile.lanes.types import zeros
-from ensemble._compile.memory import empty
 from ensemble._compile.numba import compiled, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED, factor_one, factor_solve_one, solve_one

@@ -17,7 +17,7 @@ import numpy as np
 from ensemble._backend import asarray_like
 from ensemble._compile import cuda, device
 from ensemble._compile.allocation import new_full
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import compiled_arrays, compiled_procedure
 from ensemble._kernels.direct.elimination import Elimination
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.allocation import new
+from ensemble._compile.kept_memory import empty, empty_like
 from ensemble._compile.lanes.types import zeros
-from ensemble._compile.memory import empty, empty_like
 from ensemble._compile.numba import compiled, prange, thread_count
 from ensemble._kernels.direct.flat import LU, SYMMETRIC
 from ensemble._kernels.direct.supernodal import BLOCK, FACTORS, factor_tile

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.lanes.types import zeros
-from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled, per_width, prange
 from ensemble._compile.plain_code import (
     LANES,

@@ -25,7 +25,15 @@ from ensemble._compile.cuda import Layout, layout_of, layout_of_width, output, s
 from ensemble._compile.device import raw_module
 from ensemble._compile.trace.cuda_source import OPTIONS, device_function
 from ensemble._kernels.fem.form_plan import Element, patterns
-from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, Term, fields_of
+from ensemble._kernels.fem.form_terms import (
+    CONSTANT,
+    Coefficients,
+    FormTerms,
+    Term,
+    fields_of,
+    simplex_mean,
+    weighted_term,
+)
 from ensemble._kernels.fem.form_text import KERNEL, ONE_PASS, PAIR_GEOMETRY, PASSES, STAGED_POINTS, STAGED_SOURCES
 from ensemble._typing import Array
 
@@ -189,16 +197,10 @@ class FormSource:
 
     def _exact(self, term: Term) -> str:
         """The mean over a simplex of one product of slots."""
-        n = self.cell.n_functions
         gradients = [f"ga[{term.test[1] - 1}]"] if term.test[1] else []
         if term.trial and term.trial[1]:
             gradients.append(f"gradient[j * 3 + {term.trial[1] - 1}]")
-        values = (1 if term.trial is None else 2) - len(gradients)
-        if values == 2:
-            return f"{term.factor!r} * (a == j ? {2.0 / (n * (n + 1))!r} : {1.0 / (n * (n + 1))!r})"
-        factor = term.factor / n if values else term.factor
-        product = " * ".join(gradients) or "1.0"
-        return product if factor == 1.0 else f"{factor!r} * {product}"
+        return simplex_mean(term, self.cell.n_functions, gradients, repr, "(a == j ? {} : {})")
 
     def element_values(self) -> list[str]:
         """Lines that compute and stage the coefficients of exact terms."""
@@ -226,12 +228,7 @@ class FormSource:
         loop = f"{UNROLL} for (int j = 0; j < {self.n_columns}; ++j)"
         for n in self.summed:
             for derivative, terms in self.patterns[n].by_test():
-                flux = []
-                for term in terms:
-                    factors = ["scale"] if term.factor == 1.0 else ["scale", repr(term.factor)]
-                    factors += [self.basis("j", term.trial[1])] if term.trial else []
-                    scalar = f"spread({' * '.join(factors)})"
-                    flux.append(scalar if term.coefficient == CONSTANT else f"c{term.coefficient} * {scalar}")
+                flux = [weighted_term(term, repr, self.basis, "spread({})") for term in terms]
                 value = f"({' + '.join(flux)}) * spread({self.basis('a', derivative)})"
                 lines.append(f"{loop} sum{n}[j] = sum{n}[j] + {value};")
         lines.append("}")

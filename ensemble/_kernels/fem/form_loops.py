@@ -25,7 +25,15 @@ from ensemble._compile.numba import compiled, prange
 from ensemble._compile.plain_code import PlainText, module_text
 from ensemble._compile.trace.numbers import hoisted
 from ensemble._kernels.fem.form_plan import Element, Pattern, patterns
-from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, Input, Term
+from ensemble._kernels.fem.form_terms import (
+    CONSTANT,
+    Coefficients,
+    FormTerms,
+    Input,
+    Term,
+    simplex_mean,
+    weighted_term,
+)
 
 __all__ = ["ARRAYS", "fill_parts", "part_loop", "part_source"]
 
@@ -185,13 +193,7 @@ class _Source:
         """The mean over a simplex of one product of slots."""
         slots = [("i", term.test[1]), *([("j", term.trial[1])] if term.trial else [])]
         gradients = [self.basis(function, derivative) for function, derivative in slots if derivative]
-        n = self.k
-        values = len(slots) - len(gradients)
-        if values == 2:
-            return f"{self.factor(term.factor)} * ({2.0 / (n * (n + 1))!r} if i == j else {1.0 / (n * (n + 1))!r})"
-        factor = term.factor / n if values else term.factor
-        product = " * ".join(gradients) or "1.0"
-        return product if factor == 1.0 else f"{self.factor(factor)} * {product}"
+        return simplex_mean(term, self.k, gradients, self.factor, "({} if i == j else {})")
 
     def entry(self, number: int, pattern: Pattern, at: int) -> tuple[str, int]:
         """The entry of one pattern as an expression of lanes, and where the next factors lie."""
@@ -228,10 +230,7 @@ class _Source:
     def _point_terms(self, number: int, derivative: int, terms: list[Term]) -> list[str]:
         parts, flux = [], f"flux{number}_{derivative}"
         for term in terms:
-            factors = ["scale"] if term.factor == 1.0 else ["scale", self.factor(term.factor)]
-            factors += [self.basis("j", term.trial[1])] if term.trial else []
-            scalar = f"({' * '.join(factors)})"
-            parts.append(scalar if term.coefficient == CONSTANT else f"c{term.coefficient} * {scalar}")
+            parts.append(weighted_term(term, self.factor, self.basis, "({})"))
         lines, test, place = [f"{flux} = {' + '.join(parts)}"], self.basis("i", derivative), "i"
         if self.form.is_bilinear:
             lines, place = [f"for j in range({self.k}):", "    " + lines[0]], f"i * {self.k} + j"

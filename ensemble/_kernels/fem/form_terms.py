@@ -8,13 +8,16 @@ one output of the graph; constant factors are taken out of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ensemble._compile.trace.graph import Graph, ancestors, renumbered
 
-__all__ = ["CONSTANT", "Coefficients", "FieldKind", "FormTerms", "Input", "Term", "fields_of", "form_terms"]
+__all__ = [
+    "CONSTANT", "Coefficients", "FieldKind", "FormTerms", "Input", "Term", "fields_of", "form_terms", "simplex_mean",
+    "weighted_term",
+]  # fmt: skip
 
 CONSTANT = -1
 """The coefficient of a term that has a factor alone."""
@@ -183,3 +186,30 @@ def _degrees(graph: Graph, places: Mapping[int, str]) -> list[int]:
             degree = sum(of) + 2 if sum(of) else 0
         degrees.append(degree)
     return degrees
+
+
+def simplex_mean(term: Term, n: int, gradients: Sequence[str], number: Callable[[float], str], equal: str) -> str:
+    """Write the mean over a simplex of `n` linear functions of one product of slots, in Python or in C++.
+
+    Values of two functions have the mean 2 / (n (n + 1)) where they are the same one, else half of that: `equal` is a
+    condition with places for both. `number` writes a factor; `gradients` are the slots that are derivatives.
+    """
+    values = (1 if term.trial is None else 2) - len(gradients)
+    if values == 2:
+        return f"{number(term.factor)} * {equal.format(repr(2.0 / (n * (n + 1))), repr(1.0 / (n * (n + 1))))}"
+    factor = term.factor / n if values else term.factor
+    product = " * ".join(gradients) or "1.0"
+    return product if factor == 1.0 else f"{number(factor)} * {product}"
+
+
+def weighted_term(
+    term: Term, number: Callable[[float], str], basis: Callable[[str, int], str], scalar: str
+) -> str:  # fmt: skip
+    """Write what a term adds to the flux at a point: its coefficient, by the weight ``scale`` and a trial function.
+
+    `scalar` has a place for the product of the numbers that all samples share.
+    """
+    factors = ["scale"] if term.factor == 1.0 else ["scale", number(term.factor)]
+    factors += [basis("j", term.trial[1])] if term.trial else []
+    product = scalar.format(" * ".join(factors))
+    return product if term.coefficient == CONSTANT else f"c{term.coefficient} * {product}"

@@ -1,4 +1,4 @@
-"""Templates of the compiled GBEES loops; `generated.py` fills in dimensions, limiter and optional terms.
+"""Templates of the compiled GBEES loops; `gbees_generated.py` fills in dimensions, limiter and optional terms.
 
 Longer than 400 lines because the templates of one generated module share every name.
 

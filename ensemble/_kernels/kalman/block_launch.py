@@ -1,6 +1,6 @@
 """Launches of `cuda/block_*.cu`: filter and smoothers of any size on a CUDA device, a block of threads per chunk.
 
-One compilation serves all sizes. Arrays as in `launch.py`, (n_series or 1, n_steps or 1, ...), on one device.
+One compilation serves all sizes. Arrays as in `kalman_launch.py`, (n_series or 1, n_steps or 1, ...), on one device.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from ensemble._compile import cuda
 from ensemble._compile.device import current_device, device_array, raw_module
 from ensemble._compile.streams import copy_between_devices
-from ensemble._kernels.kalman.launch import (
+from ensemble._kernels.kalman.kalman_launch import (
     MULTIPROCESSORS,
     NULL,
     ModelArguments,

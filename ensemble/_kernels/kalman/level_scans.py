@@ -1,7 +1,7 @@
 """Filter and smoothers by scans over packed elements: every level of a scan is one CUDA launch for all series.
 
 `prefix_scan` runs over arrays of shape (T, n_series, size), in which an element is one row, packed as in `levels.cu`.
-Arrays as in `launch.py`.
+Arrays as in `kalman_launch.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.streams import copy_between_devices, on_device_of
-from ensemble._kernels.kalman.launch import (
+from ensemble._kernels.kalman.kalman_launch import (
     THREADS,
     ModelArguments,
     PairwiseOperation,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels.kalman import block_launch, launch, time_ranges
-from ensemble._kernels.kalman.launch import LARGEST, Pass, empty_on
+from ensemble._kernels.kalman import block_launch, kalman_launch, time_ranges
+from ensemble._kernels.kalman.kalman_launch import LARGEST, Pass, empty_on
 
 __all__ = ["RankRanges"]
 
@@ -55,7 +55,7 @@ class RankRanges:
         self.size = (y.dtype.name, nx, ny) if registers else None
         packed = nx * (nx + 1) // 2 if registers else nx * nx
         self.information = empty_on(y, n_ranges, nx + packed)
-        element = launch.element_sizes(nx)[0] if registers else block_launch.filter_element_size(nx)
+        element = kalman_launch.element_sizes(nx)[0] if registers else block_launch.filter_element_size(nx)
         self.rows = empty_on(y, sum(count for _, count, _ in groups), element)
         chunk = chunk_of(nx, ny, y.dtype.itemsize, longest, n_ranges)
         self.groups: list[tuple[int, int, Any]] = []
@@ -99,7 +99,7 @@ def chunk_of(nx: int, ny: int, item: int, longest: int, n_ranges: int) -> int:
     """Steps of a chunk, of which the ranges of one among `DEVICES` devices fill it."""
     steps = max(longest, longest * n_ranges // DEVICES)
     if max(nx, ny) <= LARGEST:
-        return min(longest, launch.chunk_length(1, steps) or longest)
+        return min(longest, kalman_launch.chunk_length(1, steps) or longest)
     return min(longest, block_launch.chunk_of(nx, ny, item, 1, steps))
 
 

@@ -26,7 +26,7 @@ from ensemble._compile.registry import kernel
 from ensemble._compile.trace.numba_source import load_module
 from ensemble._interrupts import ending
 from ensemble._kernels.kalman import step
-from ensemble._kernels.kalman.generated import RECURSIONS, lanes_of, module_source
+from ensemble._kernels.kalman.kalman_generated import RECURSIONS, lanes_of, module_source
 from ensemble._kernels.kalman.loops import filter_workspace_size
 from ensemble._kernels.kalman.mean_loops import mean_workspace_size
 from ensemble._kernels.kalman.smoother_loops import smoother_workspace_size

@@ -29,7 +29,7 @@ def prefix_scan(
     threshold: int = 1,
     chunk: int | None = None,
 ) -> Elements:
-    """All partial results ``a[0], a[0] ∘ a[1], ..., a[0] ∘ ... ∘ a[T-1]`` of an associative operation.
+    """Compute all partial results ``a[0], a[0] ∘ a[1], ..., a[0] ∘ ... ∘ a[T-1]`` of an associative operation.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """One step of the filter and of the smoother as scalar arithmetic, the source of the code for up to eight states.
 
-The reference kernels run these functions. The code of one series, of lanes (`generated.py`) and of the filter in a
-CUDA thread (`cuda_step.py`) is written from them, with the same bits. The smoother of a CUDA thread is in
+The reference kernels run these functions. The code of one series, of lanes (`kalman_generated.py`) and of the filter in
+a CUDA thread (`cuda_step.py`) is written from them, with the same bits. The smoother of a CUDA thread is in
 `cuda/steps.cuh`. The step stands again where matrices lie otherwise: with
 the same bits in `loops.py` and `smoother_loops.py` (any size, on the CPU), to rounding in `cuda/blocks.cuh` (shared
 memory of a block) and `apps/kalman/array/steps.py` (Array API).

@@ -15,7 +15,7 @@ import numpy as np
 
 from ensemble._compile.streams import copy_between_devices, on_device_of
 from ensemble._kernels.kalman import block_launch
-from ensemble._kernels.kalman.launch import (
+from ensemble._kernels.kalman.kalman_launch import (
     LARGEST,
     NULL,
     THREADS,

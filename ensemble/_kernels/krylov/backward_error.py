@@ -9,9 +9,9 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda, device
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.lanes.arithmetic import absolute
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
-from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled, per_width, prange, tiles
 from ensemble._compile.registry import kernel
 from ensemble._kernels.sparse.crs import row_sum

@@ -11,8 +11,8 @@ import scipy.linalg
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._blas import one_blas_thread
 from ensemble._compile import cuda
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.lanes.types import load, splat, store, zeros
-from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled, compiled_procedure, empty, output, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import cuda
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 
 __all__ = [
     "CUDA",

@@ -14,7 +14,7 @@ import numpy as np
 from ensemble._compile import device
 from ensemble._compile.trace.cuda_source import OPTIONS, PRELUDE, TYPES, device_function
 from ensemble._compile.trace.graph import Graph
-from ensemble._kernels.ode.launch import ARRAYS, REINTERPRETED, THREADS, Shape, Text, call
+from ensemble._kernels.ode.ode_launch import ARRAYS, REINTERPRETED, THREADS, Shape, Text, call
 
 __all__ = ["arguments", "kernel", "source"]
 

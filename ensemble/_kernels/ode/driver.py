@@ -1,8 +1,8 @@
 """The CPU driver: samples in lanes, each with its own step; a lane that is done takes the next sample.
 
-The steps themselves are C functions of rows of lanes, made for each right-hand side and method (`generated.py`). They
-return where a lane passes an output time or a root of an event, or where enough lanes are done. This file is compiled
-once for each precision.
+The steps themselves are C functions of rows of lanes, made for each right-hand side and method (`ode_generated.py`).
+They return where a lane passes an output time or a root of an event, or where enough lanes are done. This file is
+compiled once for each precision.
 """
 
 from __future__ import annotations

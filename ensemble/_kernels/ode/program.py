@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble._compile.kept_memory import empty
 from ensemble._compile.lanes.types import zeros
-from ensemble._compile.memory import empty
 from ensemble._compile.numba import compiled, inner, prange
 from ensemble._compile.plain_code import LANES, Indices, Numbers, Register, behind, entry, load, plain, store
 from ensemble._compile.trace.elementwise import SCALAR_FUNCTIONS

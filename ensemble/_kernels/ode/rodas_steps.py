@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble._compile.kept_memory import empty
 from ensemble._compile.lanes.arithmetic import absolute
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
-from ensemble._compile.memory import empty
 from ensemble._compile.numba import compiled, inner, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._kernels.direct.elimination import Elimination

@@ -18,9 +18,9 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.lanes.arithmetic import REGISTER_BYTES, add_terms, combine, convert, zero_sums
 from ensemble._compile.lanes.types import load, prefetch, splat, store, stream, zeros
-from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import (
     WIDTHS,
     compiled,

@@ -19,7 +19,7 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
 from ensemble._compile.lanes.arithmetic import REGISTER_BYTES, zero_sums
-from ensemble._compile.lanes.blocks import add_block, prefetch_block
+from ensemble._compile.lanes.lane_blocks import add_block, prefetch_block
 from ensemble._compile.lanes.types import load, splat, store
 from ensemble._compile.numba import WIDTHS, compiled, output, per_width, prange, spliced, tiles
 from ensemble._compile.registry import into, kernel

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ensemble._compile.kept_memory import empty
 from ensemble._compile.lanes.types import prefetch
-from ensemble._compile.memory import empty
 from ensemble._compile.numba import compiled, compiled_serial, prange, thread_count
 
 __all__ = ["ElementMap", "element_map"]

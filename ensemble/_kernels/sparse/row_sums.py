@@ -19,7 +19,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import ROW_BLOCK, compiled_procedure
 from ensemble._typing import Array
 

@@ -24,7 +24,7 @@ def convolution_response(
     n_dofs: int, n_times: int, load: Any = None, *, n_samples: int = 100, seed: int = 20731, initial: Any = None,
     output: Any = None, step: float | None = None, dtype: Any = np.float64, backend: str = "numpy",
 ) -> Ensemble:  # fmt: skip
-    """The outputs ``y(t) = C (e^(A t) x_0 + integral of e^(A (t - s)) B f(s) ds)`` of a cantilever ([1]_, eqs. 3-4).
+    """Compute outputs ``y(t) = C (e^(A t) x_0 + integral of e^(A (t - s)) B f(s) ds)`` of a cantilever [1]_, eqs. 3-4.
 
     The impulse response comes from the modes; the integral is the sum over time steps, by fast Fourier transforms of at
     least ``2 n_times - 1`` numbers, so that the end of a load does not act on the beginning.

@@ -15,7 +15,7 @@ __all__ = ["gauss_hermite"]
 def gauss_hermite(
     dim: int, n_nodes: int = 4, f: Callable[..., Any] | None = None, *, dtype: Any = np.float64, backend: str = "numpy"
 ) -> Any:
-    """The mean of ``f(q)`` for `dim` independent standard normal variables by ``n_nodes**dim`` points ([1]_, eq. 10).
+    """Compute the mean of ``f(q)`` for `dim` standard normal variables by ``n_nodes**dim`` points ([1]_, eq. 10).
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ __all__ = ["ar1_load", "ar1_spectrum", "frequency_response"]
 
 
 def ar1_spectrum(omega: Any, step: float, *, correlation: float = 0.9, scale: float = 1.0) -> np.ndarray:
-    """The two-sided power spectral density of ``f_k = correlation f_(k-1) + scale e_k`` at time step `step`.
+    """Compute the two-sided power spectral density of ``f_k = correlation f_(k-1) + scale e_k`` at time step `step`.
 
     ``S(omega) = scale^2 step / (2 pi |1 - correlation exp(-i omega step)|^2)``; its integral between the Nyquist
     frequencies is the variance [1]_.
@@ -44,7 +44,7 @@ def ar1_spectrum(omega: Any, step: float, *, correlation: float = 0.9, scale: fl
 def ar1_load(
     n_times: int, n_samples: int, *, correlation: float = 0.9, scale: float = 1.0, seed: int = 20731
 ) -> np.ndarray:
-    """Samples of the stationary process of `ar1_spectrum`, shape (n_times, n_samples).
+    """Draw samples of the stationary process of `ar1_spectrum`, shape (n_times, n_samples).
 
     Examples
     --------
@@ -73,7 +73,7 @@ def frequency_response(
     n_dofs: int, omega: Any, spectrum: Any = None, *, output: Any = None, step: float | None = None,
     dtype: Any = np.float64, backend: str = "numpy",
 ) -> Any:  # fmt: skip
-    """The spectral densities ``C H S_ff H^H C^T`` of a cantilever under a random tip load ([1]_, eqs. 5-6).
+    """Compute the spectral densities ``C H S_ff H^H C^T`` of a cantilever under a random tip load ([1]_, eqs. 5-6).
 
     The load acts on one unknown, so that the product is a column times its conjugate times the density of the load.
 

@@ -9,7 +9,7 @@ import numpy as np
 from ensemble._backend import array_namespace, prototype
 from ensemble._check import finite, floating, integer, one_of, positive, require
 from ensemble._compile.numba import heard
-from ensemble._kernels.oscillator import launch, steps
+from ensemble._kernels.oscillator import oscillator_launch, steps
 from ensemble.apps.analyses.beam import checked_output, real_array
 from ensemble.scalar import Ensemble
 
@@ -48,7 +48,7 @@ def oscillator(
     output: Any = None, history: bool = False, layout: str = "samples_fastest", dtype: Any = np.float64,
     backend: str = "numpy",
 ) -> OscillatorResponse:  # fmt: skip
-    """Samples of ``m x'' + c x' + r sgn(x') |x'|^0.5 + k x = A (sin t + e)`` with white noise e ([1]_, eqs. 14-15).
+    """Draw samples of ``m x'' + c x' + r sgn(x') |x'|^0.5 + k x = A (sin t + e)``, white noise e ([1]_, eqs. 14-15).
 
     The classical Runge-Kutta method with a fixed step; the noise is held over a step.
 
@@ -137,7 +137,7 @@ def oscillator(
         (n_times, 1, 2 * n_times) if times_fastest else (n_times * n_samples, n_samples, 1),
     )  # fmt: skip
     if backend == "cupy":
-        launch.integrate(*arguments)
+        oscillator_launch.integrate(*arguments)
     else:
         heard(lambda: steps.integrate(*arguments), n_samples * n_steps * MULTIPLY_ADDS)
     C = checked_output(output, 2, name)

@@ -32,7 +32,7 @@ def static_beam(
     n_dofs: int, load: Any = None, *, n_samples: int = 1000, seed: int = 20731, output: Any = None,
     method: str = "banded", dtype: Any = np.float64, backend: str = "numpy",
 ) -> StaticResponse:  # fmt: skip
-    """The outputs ``y = C u``, ``K u = f``, of a cantilever for samples of its load ([1]_, eqs. 7-8).
+    """Compute the outputs ``y = C u``, ``K u = f``, of a cantilever for samples of its load ([1]_, eqs. 7-8).
 
     Length and flexural rigidity are 1, so that a tip load P deflects the tip by P / 3.
 

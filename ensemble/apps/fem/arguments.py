@@ -244,7 +244,7 @@ class Argument(Polynomial):
 
 
 def grad(u: Any) -> Any:
-    """The gradient of a function or of a nodal field: entry d is the derivative along axis d.
+    """Return the gradient of a function or of a nodal field: entry d is the derivative along axis d.
 
     Of a vector, row i is the gradient of component i.
     """
@@ -259,7 +259,7 @@ def grad(u: Any) -> Any:
 
 
 def div(u: Any) -> Any:
-    """The divergence of a vector function or of a nodal vector field; of a nodal tensor field, that of each row."""
+    """Return the divergence of a vector function or nodal vector field; of a nodal tensor field, that of each row."""
     u = vector(u)
     if isinstance(u, tuple) and isinstance(u[0], tuple):
         return Vector(div(row) for row in u)
@@ -270,7 +270,7 @@ def div(u: Any) -> Any:
 
 
 def dot(a: Any, b: Any) -> Any:
-    """The scalar product of two vectors."""
+    """Return the scalar product of two vectors."""
     advice = "Write mul(A, b) of a tensor and a vector, ddot(A, B) of two tensors."
     a, b = _checked("dot", a, "vector", advice), _checked("dot", b, "vector", advice)
     if len(a) != len(b):
@@ -279,7 +279,7 @@ def dot(a: Any, b: Any) -> Any:
 
 
 def mul(tensor: Any, x: Any) -> Vector:
-    """The product of a tensor with a vector, or with a tensor."""
+    """Return the product of a tensor with a vector, or with a tensor."""
     rows, x = _checked("mul", tensor, "tensor", "Write dot(a, b) of two vectors."), vector(x)
     if isinstance(x, tuple) and isinstance(x[0], tuple):
         return transpose(Vector(mul(rows, column) for column in transpose(x)))
@@ -287,7 +287,7 @@ def mul(tensor: Any, x: Any) -> Vector:
 
 
 def ddot(a: Any, b: Any) -> Any:
-    """The sum of the products of the entries of two tensors."""
+    """Return the sum of the products of the entries of two tensors."""
     a, b = _checked("ddot", a, "tensor"), _checked("ddot", b, "tensor")
     if len(a) != len(b):
         raise ValueError(f"form: ddot must have tensors of one shape; got {len(a)} and {len(b)} rows.")
@@ -296,11 +296,11 @@ def ddot(a: Any, b: Any) -> Any:
 
 
 def transpose(tensor: Any) -> Vector:
-    """The transpose of a tensor."""
+    """Return the transpose of a tensor."""
     return Vector(Vector(column) for column in zip(*_checked("transpose", tensor, "tensor"), strict=True))
 
 
 def sym_grad(u: Any) -> Any:
-    """The symmetric part of the gradient of a vector function."""
+    """Return the symmetric part of the gradient of a vector function."""
     g = grad(_checked("sym_grad", u, "vector"))
     return (g + transpose(g)) * 0.5

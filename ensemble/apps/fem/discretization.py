@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, contiguous, prototype, to_numpy
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.fem.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
 from ensemble._kernels.sparse.row_sums import SERIAL, Space
 from ensemble._typing import Array

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def element_values(mesh: Any, field: Any) -> Any:
-    """Values of a nodal field at the corners of each element.
+    """Compute values of a nodal field at the corners of each element.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def element_values(mesh: Any, field: Any) -> Any:
 
 
 def transform_to_physical(mesh: Any, *, collapsed: bool = True, degree: int = 4) -> Transform:
-    """Gradients of the linear shape functions, and volumes or weights.
+    """Compute gradients of the linear shape functions, and volumes or weights.
 
     Function i is 1 at corner i. Gradients are the rows of the inverse Jacobian, by its cofactors [1]_.
 
@@ -120,7 +120,7 @@ def transform_to_physical(mesh: Any, *, collapsed: bool = True, degree: int = 4)
 
 
 def shape_shape(given: Any, *, degree: int = 4) -> Any:
-    """Mass matrices of the elements: integrals of ``N_i N_j``.
+    """Compute mass matrices of the elements: integrals of ``N_i N_j``.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def shape_shape(given: Any, *, degree: int = 4) -> Any:
 
 
 def shape_dshape(given: Any, *, degree: int = 4) -> Any:
-    """Integrals of ``N_i dN_j/dx_d`` over the elements.
+    """Compute integrals of ``N_i dN_j/dx_d`` over the elements.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def shape_dshape(given: Any, *, degree: int = 4) -> Any:
 
 
 def dshape_tensor_dshape(a: Any, tensor: Any, b: Any = None, *, detwei: Any) -> Any:
-    """Integrals of ``grad a_i . T . grad b_j`` over the elements: diffusion with a tensor.
+    """Compute integrals of ``grad a_i . T . grad b_j`` over the elements: diffusion with a tensor.
 
     ``R_ij = sum over q, k, l of a_qik T_qkl b_qjl detwei_q``; the tensor need not be symmetric.
 
@@ -249,7 +249,7 @@ def dshape_tensor_dshape(a: Any, tensor: Any, b: Any = None, *, detwei: Any) -> 
 
 
 def edge_lengths(mesh: Any, method: str = "closed", *, copies: int | None = None) -> Any:
-    """Tensors of the edge lengths: the inverse root of the metric in which the six edges have unit length.
+    """Compute tensors of the edge lengths: the inverse root of the metric in which the six edges have unit length.
 
     Parameters
     ----------

@@ -37,12 +37,12 @@ class Field:
 
 
 def constant(values: Any) -> Field:
-    """A field of shape (), (d,) or (d, d) with one value for the domain, whatever the number of elements."""
+    """Return a field of shape (), (d,) or (d, d) with one value for the domain, whatever the number of elements."""
     return Field(values, "number")
 
 
 def at_nodes(values: Any) -> Field:
-    """A field of shape (n_nodes, ...) given at nodes, whatever the number of elements.
+    """Return a field of shape (n_nodes, ...) given at nodes, whatever the number of elements.
 
     Of a space with other than linear functions on a mesh the values are coefficients, one per unknown.
     """
@@ -50,12 +50,12 @@ def at_nodes(values: Any) -> Field:
 
 
 def per_element(values: Any) -> Field:
-    """A field of shape (n_elements, ...) that is constant on each element."""
+    """Return a field of shape (n_elements, ...) that is constant on each element."""
     return Field(values, "element")
 
 
 def at_points(values: Any) -> Field:
-    """A field of shape (n_elements, n_points, ...) given at the quadrature points of each element."""
+    """Return a field of shape (n_elements, n_points, ...) given at the quadrature points of each element."""
     return Field(values, "point")
 
 

@@ -43,7 +43,7 @@ class BasisSpace(TabulatedSpace):
 
 
 def from_skfem(basis: Any) -> BasisSpace:
-    """The functions, dofs and quadrature rule of a basis of scikit-fem [1]_ as a space for forms.
+    """Return the functions, dofs and quadrature rule of a basis of scikit-fem [1]_ as a space for forms.
 
     A form that is assembled on the space gives the matrix of scikit-fem's ``assemble(basis)`` for all samples of its
     fields at once. Row r is dof r of the basis: also for an `ElementVector`, where scikit-fem gives component c of

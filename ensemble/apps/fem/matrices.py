@@ -39,7 +39,7 @@ def stiffness(u: Any, v: Any, w: Any) -> Any:
 def mass_matrix(
     mesh: Any, density: Any = 1.0, *, out: Any = None, backend: str | None = None, check: bool = True
 ) -> CrsMatrix:
-    """The integrals of ``density phi_i phi_j`` over a mesh.
+    """Compute the integrals of ``density phi_i phi_j`` over a mesh.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def mass_matrix(
 def stiffness_matrix(
     mesh: Any, diffusivity: Any = 1.0, *, out: Any = None, backend: str | None = None, check: bool = True
 ) -> CrsMatrix:
-    """The integrals of ``grad(phi_i) . diffusivity grad(phi_j)`` over a mesh.
+    """Compute the integrals of ``grad(phi_i) . diffusivity grad(phi_j)`` over a mesh.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def lumped_mass(v: Any, w: Any) -> Any:
 
 
 def pressure_stabilisation(mesh: Any, theta: float = 1.0, *, backend: str | None = None) -> CrsMatrix:
-    """The matrix ``K^T M^-1 K / theta`` that stabilises pressure and velocity of equal order.
+    """Compute the matrix ``K^T M^-1 K / theta`` that stabilises pressure and velocity of equal order.
 
     K is the stiffness matrix with half the edge-length tensor of each element as its diffusivity, M the lumped mass
     matrix. Rows reach the neighbours of neighbours.

@@ -13,7 +13,7 @@ __all__ = ["tetrahedron_rule", "triangle_rule"]
 
 
 def tetrahedron_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights that integrate polynomials of `degree` exactly over a tetrahedron.
+    """Return points and weights that integrate polynomials of `degree` exactly over a tetrahedron.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def tetrahedron_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def triangle_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights that integrate polynomials of `degree` exactly over a triangle.
+    """Return points and weights that integrate polynomials of `degree` exactly over a triangle.
 
     Parameters
     ----------

@@ -18,13 +18,13 @@ from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, real_samples, require_coefficient
+from ensemble.apps.fem.diffusion_result import DiffusionResult
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.mesh import HexMesh, cell_counts
-from ensemble.apps.fem.result import DiffusionResult
 from ensemble.apps.fem.solves.device_kernels import compile_device_kernels
-from ensemble.apps.fem.solves.memory import require_memory, require_setup_memory
 from ensemble.apps.fem.solves.operator_system import OperatorSystem
 from ensemble.apps.fem.solves.preconditioner import HierarchyCache, Multigrid, require_operator
+from ensemble.apps.fem.solves.solve_memory import require_memory, require_setup_memory
 from ensemble.apps.fem.solves.stored_system import StoredSystem, Workspace
 from ensemble.apps.fem.solves.timed_system import LinearSolver
 from ensemble.krylov import SolveResult, bicgstab, cg, direct, gmres, newton

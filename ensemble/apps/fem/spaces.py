@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import array_of, integer, kind_of, message, require, require_type, require_unmasked
-from ensemble._compile.memory import empty
+from ensemble._compile.kept_memory import empty
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
 from ensemble._kernels.fem.mesh_arrays import CHUNK, bounds_of, order_of_keys, rows_in_order, spatial_keys

@@ -82,7 +82,7 @@ def collected(indices: Array, probabilities: Array) -> tuple[Array, Array]:
 
 
 def project(cells: Cells, axes: Sequence[int]) -> Cells:
-    """The marginal distribution over some of the grid's axes, still sparse.
+    """Return the marginal distribution over some of the grid's axes, still sparse.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def shift_between(a: Cells, b: Cells) -> np.ndarray | None:
 
 
 def transferred(cells: Cells, widths: Array, *, origin: Array = None, rotation: Array = None, points: int = 4) -> Cells:
-    """The distribution on another grid, each cell's probability spread evenly over its volume.
+    """Return the distribution on another grid, each cell's probability spread evenly over its volume.
 
     Between unrotated grids every cell is shared out by the exact volumes of its overlaps. With a rotation on either
     side it is shared out by ``points**n`` points in each cell, to the cells that hold them.

@@ -84,11 +84,12 @@ def _chosen_filter(mask: Array, a: FilterResult, b: FilterResult) -> FilterResul
     parts["diffuse_covariance"] = _select(
         mask, _padded(a.diffuse_covariance, b.diffuse_covariance), b.diffuse_covariance, 3
     )
-    if a.by_roots is None and b.by_roots is None:
-        return replace(b, **parts)
     none = array_namespace(mask).zeros_like(mask)
-    ours, others = (none if flag is None else flag for flag in (a.by_roots, b.by_roots))
-    return replace(b, by_roots=_select(mask, ours, others, 0), **parts)
+    for name in ("by_roots", "by_recursion"):
+        ours, others = getattr(a, name), getattr(b, name)
+        if ours is not None or others is not None:
+            parts[name] = _select(mask, none if ours is None else ours, none if others is None else others, 0)
+    return replace(b, **parts)
 
 
 def _chosen_smoother(mask: Array, a: SmootherResult, b: SmootherResult) -> SmootherResult:
@@ -123,6 +124,8 @@ def _joined(series: Series, start: Start, later: FilterResult) -> FilterResult:
     terms = _prepended(series, early(start.terms), later.log_likelihoods, ())
     return FilterResult(
         by_roots=later.by_roots,
+        by_recursion=later.by_recursion,
+        form=later.form,
         mean=_prepended(series, early([state.m for state in start.states]), later.mean, (nx,)),
         covariance=_prepended(series, early([state.P for state in start.states]), later.covariance, (nx, nx)),
         log_likelihoods=terms,

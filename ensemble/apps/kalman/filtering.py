@@ -29,7 +29,7 @@ def kalman_filter(
     comm: Any = None,
     n_ranges: int = N_RANGES,
 ) -> FilterResult:
-    """Means and covariances of the state given the observations so far, and the log-likelihood.
+    """Compute the means and covariances of the state given the observations so far, and the log-likelihood.
 
     Parameters
     ----------

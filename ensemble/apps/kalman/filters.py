@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ensemble._backend import array_namespace
@@ -19,14 +20,16 @@ from ensemble.apps.kalman.array.elements import (
 )
 from ensemble.apps.kalman.array.square_root import square_root_filter
 from ensemble.apps.kalman.array.steps import predict, stacked, update
-from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_filter, compiled_square_root_filter
+from ensemble.apps.kalman.devices.compiled import compiled_filter, compiled_square_root_filter
 from ensemble.apps.kalman.diffuse import diffuse_filter
+from ensemble.apps.kalman.filter_forms import Options, form_of, form_text
 from ensemble.apps.kalman.results import FilterResult, sum_over_time
 from ensemble.apps.kalman.sample_axes import filter_of_samples, with_sample_axis
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = [
+    "FILTERS",
     "METHODS",
     "any_true",
     "check_form",
@@ -57,26 +60,32 @@ def check_form(form: str, method: str, function: str) -> None:
 
 
 def filtered(series: Series, method: str, scan: str, form: str = "covariance") -> FilterResult:
-    """The filter of a series in one form."""
-    if series.diffuse is not None:
-        stack = with_sample_axis(series, method)
-        if stack is not None:
-            return filter_of_samples(series, filtered(stack, method, scan, form))
-        return diffuse_filter(series, lambda later: filtered(later, method, scan, form))
-    if form == "square_root":
-        if compiled_backend(series, "sequential") == "numba":
-            return compiled_square_root_filter(series)
-        return result_of(series, *square_root_filter(series))
-    backend = compiled_backend(series, method)
-    if backend is not None:
-        return compiled_filter(series, backend, method, scan)
-    if method != "scan":
-        return with_roots(series, result_of(series, *sequential_filter(series)))
-    result = with_roots(series, result_of(series, *scan_filter(series, scan)))
+    """Return the filter of a series, by the form that serves it."""
+    options = Options(method, scan, form)
+    name, backend = form_of(series, options)
+    result = FILTERS[name](series, options, backend)
+    return replace(result, form=form_text(name, backend, result.form if name == "diffuse" else ""))
+
+
+def _diffuse(series: Series, options: Options, backend: str | None) -> FilterResult:
+    stack = with_sample_axis(series, options.method)
+    if stack is None:
+        return diffuse_filter(series, lambda later: filtered(later, *options))
+    result = _diffuse(stack, options, backend) if stack.diffuse is not None else filtered(stack, *options)
+    return filter_of_samples(series, result)
+
+
+def _recursion(series: Series, options: Options, backend: str | None) -> FilterResult:
+    return with_roots(series, result_of(series, *sequential_filter(series)))
+
+
+def _scanned(series: Series, options: Options, backend: str | None) -> FilterResult:
+    result = with_roots(series, result_of(series, *scan_filter(series, options.scan)))
     by_recursion = has_no_elements(series)
     if not any_true(by_recursion):
         return result
-    return choose_results(by_recursion, filtered(series, "sequential", scan), result)
+    recursion = filtered(series, "sequential", options.scan)
+    return replace(choose_results(by_recursion, recursion, result), by_recursion=by_recursion)
 
 
 def with_roots(series: Series, result: FilterResult) -> FilterResult:
@@ -103,11 +112,11 @@ def choose_results(by_recursion: Array, recursion: FilterResult, scanned: Filter
     }
     flags = [r.by_roots for r in (recursion, scanned)]
     if all(flag is None for flag in flags):
-        return FilterResult(series=scanned.series, **parts)
+        return FilterResult(series=scanned.series, form=scanned.form, **parts)
     none = array_namespace(by_recursion).zeros_like(by_recursion)
     first, second = (none if flag is None else flag for flag in flags)
     roots = select_series(by_recursion, first, second, 0)
-    return FilterResult(series=scanned.series, by_roots=roots, **parts)
+    return FilterResult(series=scanned.series, by_roots=roots, form=scanned.form, **parts)
 
 
 def select_series(mask: Array, a: Array, b: Array, n_axes: int) -> Array:
@@ -181,3 +190,14 @@ def log_densities(series: Series, m: Array, P: Array) -> Array:
     *again, rest = update(H, R, d, series.y[1:, ...], *ahead)
     rest = xp.where(differ((m[1:, ...], P[1:, ...]), again, R, ahead[1]), rest + float("nan"), rest)
     return xp.concat([terms, rest], axis=0)
+
+
+FILTERS: dict[str, Callable[[Series, Options, str | None], FilterResult]] = {
+    "diffuse": _diffuse,
+    "compiled roots": lambda series, options, backend: compiled_square_root_filter(series),
+    "roots": lambda series, options, backend: result_of(series, *square_root_filter(series)),
+    "compiled": lambda series, options, backend: compiled_filter(series, str(backend), options.method, options.scan),
+    "recursion": _recursion,
+    "scan": _scanned,
+}
+"""What each form of `FORMS` runs."""

@@ -40,7 +40,7 @@ Approximation = Callable[[str, int, Array, Array], Affine]
 
 
 def extended_kalman_filter(model: NonlinearGaussianModel, y: Any, *, mask: Any = None) -> FilterResult:
-    """Means and covariances of the state of a nonlinear model given the past, by linearisation at the mean [1]_.
+    """Compute means and covariances of the state of a nonlinear model given the past, linearised at the mean [1]_.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def extended_kalman_smoother(
     form: str = "covariance",
     mask: Any = None,
 ) -> SmootherResult:
-    """Means and covariances of the state of a nonlinear model given all observations, linearised at filtered means.
+    """Compute means and covariances of the state of a nonlinear model given all data, linearised at filtered means.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def unscented_kalman_filter(
     kappa: float = 1.0,
     mask: Any = None,
 ) -> FilterResult:
-    """Means and covariances of the state of a nonlinear model given the past, by sigma points [1]_.
+    """Compute the means and covariances of the state of a nonlinear model given the past, by sigma points [1]_.
 
     The 2 nx + 1 points ``m`` and ``m +- sqrt(c) U[:, i]``, with ``U U' = P`` and ``c = alpha^2 (nx + kappa)``, are
     redrawn before each transition and each observation. Series of which a factor U loses digits, because P is nearly
@@ -185,7 +185,7 @@ def unscented_kalman_smoother(
     form: str = "covariance",
     mask: Any = None,
 ) -> SmootherResult:
-    """Means and covariances of the state of a nonlinear model given all observations, by sigma points [1]_.
+    """Compute the means and covariances of the state of a nonlinear model given all observations, by sigma points [1]_.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def iterated_smoother(
     tol: float = 1e-6,
     max_iterations: int = 50,
 ) -> IteratedSmootherResult:
-    """The most probable trajectory of a nonlinear model: linearise all steps at once, smooth, and repeat.
+    """Find the most probable trajectory of a nonlinear model: linearise all steps at once, smooth, and repeat.
 
     Each pass of the smoother is one step of Gauss and Newton [1]_. A step that does not lower the cost enough is halved
     until it does [2]_. Series and samples that have converged stay unchanged while others iterate.

@@ -29,7 +29,7 @@ def log_likelihood(
     form: str = "covariance",
     mask: Any = None,
 ) -> Array:
-    """The logarithm of the density of the observations under a model.
+    """Compute the logarithm of the density of the observations under a model.
 
     That is `FilterResult.log_likelihood` of `kalman_filter`, to the bit. The recursion on the CPU writes no means and
     covariances, so that it needs less memory and time. An optimiser makes its model once and calls

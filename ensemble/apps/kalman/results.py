@@ -39,6 +39,10 @@ class FilterResult:
     by_roots : bool array or Ensemble, shape batch, or None
         Which series were filtered on square roots of covariances, because the covariances lost too many digits; None
         where none was.
+    by_recursion : bool array or Ensemble, shape batch, or None
+        Which series of a scan took the recursion, because ``H Q H' + R`` is singular; None where none did.
+    form : str
+        Which form gave the numbers of the other series, such as "compiled recursion or scan (numba)".
     """
 
     mean: Array
@@ -48,6 +52,8 @@ class FilterResult:
     series: Series = field(repr=False)
     diffuse_covariance: Array | None = field(default=None, repr=False)
     by_roots: Array | None = field(default=None, repr=False)
+    by_recursion: Array | None = field(default=None, repr=False)
+    form: str = field(default="", repr=False)
 
     def __repr__(self) -> str:
         return text_of_result(self)
@@ -154,6 +160,7 @@ class SmootherResult:
     log_likelihoods, log_likelihood
         Those of the filter, see `FilterResult`.
     filtered : FilterResult
+        Its `form`, `by_roots` and `by_recursion` say how the numbers came about.
     diffuse_covariance : array or Ensemble, shape (*batch, n_diffuse_steps, nx, nx), or None
         As that of `FilterResult`: not zero where all observations leave a diffuse direction undetermined. There
         `covariance` has infinite variances, and NaN beside them.

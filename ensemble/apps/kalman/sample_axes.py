@@ -66,6 +66,8 @@ def filter_of_samples(
         series=series,
         diffuse_covariance=_shared(series, directions, lifted(result.diffuse_covariance)),
         by_roots=lifted(result.by_roots),
+        by_recursion=lifted(result.by_recursion),
+        form=result.form,
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from ensemble._backend import array_namespace
 from ensemble._kernels.kalman.scan import prefix_scan
 from ensemble._typing import Array
@@ -24,6 +27,7 @@ from ensemble.apps.kalman.devices.compiled import (
     compiled_two_filter,
 )
 from ensemble.apps.kalman.diffuse import diffuse_smoother
+from ensemble.apps.kalman.filter_forms import Options, form_of, form_text
 from ensemble.apps.kalman.filters import (
     any_true,
     choose_results,
@@ -37,6 +41,7 @@ from ensemble.apps.kalman.sample_axes import smoother_of_samples, with_sample_ax
 from ensemble.apps.kalman.series import Series
 
 __all__ = [
+    "SMOOTHERS",
     "backwards",
     "by_square_roots",
     "combine_information",
@@ -49,26 +54,29 @@ __all__ = [
 
 
 def rts(series: Series, method: str, scan: str, form: str = "covariance") -> SmootherResult:
-    """Filter and smoother of a series in one form."""
-    if series.diffuse is not None:
-        stack = with_sample_axis(series, method)
-        if stack is not None:
-            return smoother_of_samples(series, rts(stack, method, scan, form))
-        return diffuse_smoother(series, lambda later: rts(later, method, scan, form))
-    return backwards(series, filtered(series, method, scan, form), method, scan, form)
+    """Return the filter and the smoother of a series, by the form that serves it."""
+    options = Options(method, scan, form)
+    name, backend = form_of(series, options)
+    if name != "diffuse":
+        return SMOOTHERS[name](series, filtered(series, *options), options, backend)
+    stack = with_sample_axis(series, method)
+    if stack is not None:
+        return smoother_of_samples(series, rts(stack, *options))
+    result = diffuse_smoother(series, lambda later: rts(later, *options))
+    return replace(result, filtered=replace(result.filtered, form=form_text(name, None, result.filtered.form)))
 
 
 def backwards(series: Series, result: FilterResult, method: str, scan: str, form: str = "covariance") -> SmootherResult:
-    """The smoother from the filter's result."""
-    if form == "square_root":
-        return by_square_roots(series, result)
-    backend = compiled_backend(series, method)
-    if backend is not None:
-        return compiled_rts(series, result, backend, method, scan)
+    """Return the smoother from the filter's result."""
+    options = Options(method, scan, form)
+    name, backend = form_of(series if series.diffuse is None else replace(series, diffuse=None), options)
+    return SMOOTHERS[name](series, result, options, backend)
+
+
+def _by_arrays(series: Series, result: FilterResult, options: Options, backend: str | None) -> SmootherResult:
     m, P = time_first(series, result)
-    run = smoothed(
-        series, result, *(scan_rts(series, m, P, scan) if method == "scan" else sequential_rts(series, m, P))
-    )
+    found = scan_rts(series, m, P, options.scan) if options.method == "scan" else sequential_rts(series, m, P)
+    run = smoothed(series, result, *found)
     if result.by_roots is not None:
         last = run.mean[..., -1:, :]
         nothing = array_namespace(last).concat([run.mean[..., :-1, :] + float("nan"), last], axis=-2)
@@ -175,3 +183,15 @@ def scan_rts(series: Series, m: Array, P: Array, scan: str) -> tuple[Array, Arra
     elements = smoother_elements(series, m, P)
     _, mean, covariance = prefix_scan(combine_smoother, elements, algorithm=scan, identity=identity, reverse=True)
     return mean, covariance
+
+
+SMOOTHERS: dict[str, Callable[[Series, FilterResult, Options, str | None], SmootherResult]] = {
+    "compiled roots": lambda series, result, options, backend: by_square_roots(series, result),
+    "roots": lambda series, result, options, backend: by_square_roots(series, result),
+    "compiled": lambda series, result, options, backend: compiled_rts(
+        series, result, str(backend), options.method, options.scan
+    ),
+    "recursion": _by_arrays,
+    "scan": _by_arrays,
+}
+"""What each form of `FORMS` runs behind its filter; diffuse steps are smoothed in `diffuse.py`."""

@@ -31,7 +31,7 @@ def rts_smoother(
     comm: Any = None,
     n_ranges: int = N_RANGES,
 ) -> SmootherResult:
-    """Means and covariances of the state given all observations: a filter forwards, then a recursion backwards.
+    """Compute means and covariances of the state given all observations: a filter, then a recursion backwards.
 
     The covariance recursion is a sum of positive semidefinite terms [1]_. Where a predicted covariance is nearly
     singular the gain would be rounding: such series are smoothed on square roots of covariances, see Notes.
@@ -110,7 +110,7 @@ def two_filter_smoother(
     comm: Any = None,
     n_ranges: int = N_RANGES,
 ) -> SmootherResult:
-    """Means and covariances of the state given all observations: two independent prefix sums.
+    """Compute the means and covariances of the state given all observations: two independent prefix sums.
 
     One scan runs forwards and is the filter, one backwards over the same elements and gives the information of the
     observations after each step on the state [1]_. Both passes are scans whatever the backend: samples equal their own

@@ -21,7 +21,7 @@ DOUBLINGS = 64
 
 
 def stationary_covariance(F: Any, Q: Any) -> Array:
-    """The covariance ``P = F P F' + Q`` that a stable model keeps.
+    """Compute the covariance ``P = F P F' + Q`` that a stable model keeps.
 
     The sum ``Q + F Q F' + F^2 Q F^2' + ...`` by doubling: each step squares F and adds as many terms again [1]_.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ensemble._kernels.krylov import bicgstab as kernels
@@ -11,11 +9,9 @@ from ensemble._kernels.krylov.vectors import cg_update
 from ensemble._kernels.sparse.complex_numbers import conjugated, magnitudes, quotients, times
 from ensemble._typing import Array
 from ensemble.krylov._norms import to_double, to_float64
+from ensemble.krylov._protocols import SolveState
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
-
-if TYPE_CHECKING:
-    from ensemble.krylov._iteration import KrylovIteration
 
 
 class BicgstabHostScalars(HostScalars):
@@ -23,7 +19,7 @@ class BicgstabHostScalars(HostScalars):
 
     values = ("replaced", "rho", "shadow_norm", "fresh")
 
-    def __init__(self, state: KrylovIteration, max_iterations: int) -> None:
+    def __init__(self, state: SolveState, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
         self.fresh = state.active
         self.rho = self.shadow_norm = np.zeros(state.active.size)

@@ -11,12 +11,12 @@ from ensemble._kernels.krylov import vectors
 from ensemble._kernels.sparse.complex_numbers import real_parts, times
 from ensemble._typing import Array
 from ensemble.krylov._norms import to_float64
+from ensemble.krylov._protocols import SolveState
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
 from ensemble.linalg import Identity
 
 if TYPE_CHECKING:
-    from ensemble.krylov._iteration import KrylovIteration
     from ensemble.linalg.linear_operator import LinearOperator
 
 
@@ -28,7 +28,7 @@ class CgHostScalars(HostScalars):
 
     values = ("replaced", "rz", "alpha")
 
-    def __init__(self, state: KrylovIteration, max_iterations: int) -> None:
+    def __init__(self, state: SolveState, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
         self.rz = self.alpha = np.zeros(state.active.size)
         self.replaced = np.ones_like(state.active)
@@ -39,7 +39,7 @@ class CgHostScalars(HostScalars):
         """q = A p; returns p . q."""
         return A.apply_dot(p, q)[1]
 
-    def precondition_dot(self, state: KrylovIteration, r: Array, z: Array) -> tuple[Array, Array]:
+    def precondition_dot(self, state: SolveState, r: Array, z: Array) -> tuple[Array, Array]:
         """(M r, r . M r), the vector in `z`."""
         squares, self.squares = self.squares, None
         if squares is not None and squares.size == state.active.size and isinstance(state.M, Identity):

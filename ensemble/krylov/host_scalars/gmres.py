@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +10,9 @@ from ensemble._kernels.krylov import basis as kernels
 from ensemble._kernels.sparse.complex_numbers import conjugated, magnitudes, quotients, real_parts, times
 from ensemble._typing import Array
 from ensemble.krylov._norms import norms, to_double, to_float64
+from ensemble.krylov._protocols import CycleState
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
-
-if TYPE_CHECKING:
-    from ensemble.krylov.gmres import GmresIteration
 
 ROUNDOFF = 64
 """Units of roundoff below which what is left of a vector, or a pivot, is nothing but rounding."""
@@ -31,9 +28,9 @@ class GmresHostScalars(HostScalars):
     """
 
     values = ("replaced", "R", "cosines", "sines", "g", "length", "in_cycle", "updated", "initial")
-    state: GmresIteration
+    state: CycleState
 
-    def __init__(self, state: GmresIteration, max_iterations: int) -> None:
+    def __init__(self, state: CycleState, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
         self.max_iterations = max_iterations  # of each sample; samples that wait take none
         self.limit = sys.maxsize if max_iterations else 0

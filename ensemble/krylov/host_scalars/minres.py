@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from ensemble._compile.memory import empty_like
+from ensemble._compile.kept_memory import empty_like
 from ensemble._typing import Array
 from ensemble.krylov._norms import norms, to_float64
+from ensemble.krylov._protocols import LanczosState
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
-
-if TYPE_CHECKING:
-    from ensemble.krylov.minres import MinresIteration
 
 SINGULAR = 10.0
 """Units of rounding by the norm of A below which a diagonal entry of the triangular factor is zero."""
@@ -32,10 +28,10 @@ class MinresHostScalars(HostScalars):
     residual.
     """
 
-    state: MinresIteration
+    state: LanczosState
     values = ("replaced", "beta", "old_beta", "phibar", "cs", "sn", "dbar", "epsln", "size", "lowest", "least", "unit")
 
-    def __init__(self, state: MinresIteration, max_iterations: int) -> None:
+    def __init__(self, state: LanczosState, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
         nothing = np.zeros(state.active.size)
         self.replaced = np.ones_like(state.active)

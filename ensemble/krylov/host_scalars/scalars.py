@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ensemble._typing import Array
 from ensemble.krylov._norms import norms
+from ensemble.krylov._protocols import SolveState
 from ensemble.krylov.result import Status
-
-if TYPE_CHECKING:
-    from ensemble.krylov._iteration import KrylovIteration
 
 MOST_MISSES = 5.0
 """Candidates that miss their target by less than a factor of two before a sample has stagnated."""
@@ -24,8 +20,9 @@ class HostScalars:
     """
 
     values: tuple[str, ...] = ("replaced",)
+    state: SolveState
 
-    def __init__(self, state: KrylovIteration, max_iterations: int) -> None:
+    def __init__(self, state: SolveState, max_iterations: int) -> None:
         self.state, self.limit = state, max_iterations
         self.steps = 0  # iterations so far
         self.norm = state.latest  # of the recurrence, after the present iteration

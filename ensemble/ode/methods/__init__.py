@@ -13,7 +13,19 @@ from ensemble.ode.methods.symplectic import LEAPFROG, YOSHIDA4
 from ensemble.ode.methods.taylor import taylor_method
 from ensemble.ode.methods.tsit5 import TSIT5
 
-ALL = (EULER, RK4, TSIT5, DOP853, LEAPFROG, YOSHIDA4, RODAS4, BDF, taylor_method(1e-6, 1e-9), EULER_MARUYAMA, MILSTEIN)
+ALL = (
+    EULER,
+    RK4,
+    TSIT5,
+    DOP853,
+    LEAPFROG,
+    YOSHIDA4,
+    RODAS4,
+    BDF,
+    taylor_method(1e-6, 1e-9),
+    EULER_MARUYAMA,
+    MILSTEIN,
+)
 
 METHODS: dict[str, Method] = {method.name: method for method in ALL}
 """Every method by its name; "taylor" for the default tolerances."""

@@ -6,8 +6,9 @@ in calls of each sample. Its first writes show that beforehand.
 
 from __future__ import annotations
 
-import dis
 import types
+
+from ensemble._byte_code import steps_of
 
 __all__ = ["OF_ARRAYS", "writes_samples"]
 
@@ -54,7 +55,7 @@ def _statements(code: types.CodeType) -> list[tuple[str, str, set[str], set[str]
     found = []
     names: set[str] = set()
     loads: set[str] = set()
-    for step in dis.get_instructions(code):
+    for step in steps_of(code):
         operation, value = step.opname, step.argval
         if operation.startswith("LOAD_FAST"):
             loads.update(value if isinstance(value, tuple) else (value,))

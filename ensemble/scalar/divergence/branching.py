@@ -130,7 +130,7 @@ def one_set(*values: Any) -> SampleSet | None:
 
 
 def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)`` in the samples where `m` holds and ``g(*args)`` in the others.
+    """Evaluate ``f(*args)`` in the samples where `m` holds and ``g(*args)`` in the others.
 
     The samples that take a branch are gathered, the branch runs on them alone, and the results are put back in order:
     neither branch gets a sample that did not choose it, and a branch without samples is not called.

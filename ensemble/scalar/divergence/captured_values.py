@@ -11,7 +11,6 @@ functions of other packages and what attributes hold stay as they are.
 from __future__ import annotations
 
 import builtins
-import dis
 import functools
 import math
 import numbers
@@ -22,14 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._byte_code import NUMBERS, codes_in, enclosed, names_in, numbers_of, stored_outside
 from ensemble._containers import mapped, parts_of
 from ensemble.scalar.divergence.branching import ensembles_in
 from ensemble.scalar.divergence.caught import judge
 from ensemble.scalar.divergence.handler_code import HAS_EVENTS, catches, with_calls_before_handlers
 from ensemble.scalar.divergence.python_float import PythonFloat, lifted
 from ensemble.scalar.divergence.reachable import ARRAY_API_LIBRARIES, catches_elsewhere, package_of
-from ensemble.scalar.divergence.scalar_code import stored_outside
-from ensemble.scalar.divergence.side_effects import codes_in, contents_of, names_in
 from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["CapturedValues"]
@@ -37,8 +35,8 @@ __all__ = ["CapturedValues"]
 MAX_ENTRIES = 64
 """Entries of the largest container that is searched for ensembles."""
 
-GLOBAL_WRITES = frozenset((dis.opmap["STORE_GLOBAL"], dis.opmap["DELETE_GLOBAL"]))
-MATCH_CLASS = dis.opmap["MATCH_CLASS"]
+GLOBAL_WRITES = numbers_of("STORE_GLOBAL", "DELETE_GLOBAL")
+MATCH_CLASS = NUMBERS["MATCH_CLASS"]
 TYPES_OF_SAMPLES = (float, int, bool, complex, np.float64, np.float32, np.int64, np.bool, np.complex128, np.ndarray)
 SCOPE_READERS = frozenset(("globals", "locals", "eval", "exec", "vars"))
 
@@ -248,7 +246,7 @@ def _values_of_names(f: FunctionType) -> Iterator[Any]:
             yield scope[name]
         elif name in inner:
             yield inner[name]
-    yield from contents_of(f)
+    yield from enclosed(f).values()
     yield from f.__defaults__ or ()
     yield from (f.__kwdefaults__ or {}).values()
 

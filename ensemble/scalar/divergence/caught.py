@@ -11,13 +11,13 @@ call `judge` before their handlers; where code that is not copied has handlers, 
 from __future__ import annotations
 
 import contextlib
-import dis
 import sys
 import threading
 from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from ensemble._byte_code import raises
 from ensemble.scalar.divergence.handler_code import HAS_EVENTS, is_caught_at
 from ensemble.scalar.divergence.paths import Follower
 from ensemble.scalar.divergence.policy import DECIDERS, policy_in_force
@@ -25,7 +25,6 @@ from ensemble.scalar.divergence.swallowed import holds_ensemble
 
 __all__ = ["judge", "judging", "may_be_of_samples"]
 
-RAISE = dis.opmap["RAISE_VARARGS"]
 
 TYPE_TESTS = frozenset(("callable", "hasattr", "isinstance", "issubclass", "type"))
 
@@ -70,7 +69,7 @@ def is_of_samples(error: BaseException, follower: Follower, traceback: Traceback
         places.append(traceback.tb_lasti)
         traceback = traceback.tb_next
     if frames and _is_own(frames[-1], follower.package):
-        if frames[-1].f_code.co_code[places[-1]] == RAISE:
+        if raises(frames[-1].f_code, places[-1]):
             return True
         if type(error).__module__ == "builtins" and not isinstance(error, OF_TYPES):
             return True

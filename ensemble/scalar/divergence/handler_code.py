@@ -6,30 +6,16 @@ they call a function with the exception. Later versions have `sys.monitoring`, a
 
 from __future__ import annotations
 
-import dis
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
-from ensemble.scalar.divergence.side_effects import codes_in
+from ensemble._byte_code import codes_in, encoded, encoded_guards, guards_of, handles
 
 __all__ = ["HAS_EVENTS", "catches", "is_caught_at", "with_calls_before_handlers"]
 
 HAS_EVENTS = sys.version_info >= (3, 12)
-
-PUSH_EXC_INFO = dis.opmap["PUSH_EXC_INFO"]
-
-
-class Entry(NamedTuple):
-    """Instructions `start` to `end`, whose exceptions go to `target` with `depth` values left on the stack."""
-
-    start: int
-    end: int
-    target: int
-    depth: int
-    lasti: bool
-
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -55,44 +41,9 @@ def _guarded(code: CodeType) -> Ranges:
     if known is None or known[0] is not code:
         if len(_GUARDED) >= 1024:
             _GUARDED.clear()
-        steps = code.co_code
-        ranges = tuple((e.start, e.end) for e in _entries(code) if steps[2 * e.target] == PUSH_EXC_INFO)
+        ranges = tuple((e.start, e.end) for e in guards_of(code) if handles(code, e))
         known = _GUARDED[id(code)] = code, ranges
     return known[1]
-
-
-# -- the table of exceptions of a code object --------------------------------------------------------------------------
-
-
-def _entries(code: CodeType) -> list[Entry]:
-    """The table, as the file Objects/exception_handling_notes.txt of CPython describes it."""
-    numbers, found = _varints(code.co_exceptiontable), []
-    for start in numbers:
-        length, target, rest = next(numbers), next(numbers), next(numbers)
-        found.append(Entry(start, start + length, target, rest >> 1, bool(rest & 1)))
-    return found
-
-
-def _varints(table: bytes) -> Iterator[int]:
-    value = 0
-    for byte in table:
-        value = (value << 6) | (byte & 63)
-        if not byte & 64:
-            yield value
-            value = 0
-
-
-def _table(entries: list[Entry]) -> bytes:
-    table = bytearray()
-    for e in entries:
-        first = len(table)
-        for value in (e.start, e.end - e.start, e.target, (e.depth << 1) | e.lasti):
-            groups = [value >> shift & 63 for shift in range(24, -1, -6)]
-            while len(groups) > 1 and not groups[0]:
-                groups.pop(0)
-            table += bytes([group | 64 for group in groups[:-1]] + groups[-1:])
-        table[first] |= 128
-    return bytes(table)
 
 
 # -- copies for Python 3.11 --------------------------------------------------------------------------------------------
@@ -117,8 +68,8 @@ def with_calls_before_handlers(code: CodeType, function: Callable[[BaseException
 
 
 def _with_calls(code: CodeType, function: Callable[[BaseException], None]) -> CodeType:
-    entries, steps = _entries(code), bytearray(code.co_code)
-    targets = sorted({e.target for e in entries if steps[2 * e.target] == PUSH_EXC_INFO})
+    entries, steps = guards_of(code), bytearray(code.co_code)
+    targets = sorted({e.target for e in entries if handles(code, e)})
     if not targets:
         return code
     places, outer = {}, []
@@ -138,31 +89,22 @@ def _with_calls(code: CodeType, function: Callable[[BaseException], None]) -> Co
     return code.replace(
         co_code=bytes(steps),
         co_consts=(*code.co_consts, function),
-        co_exceptiontable=_table(moved),
+        co_exceptiontable=encoded_guards(moved),
         co_linetable=code.co_linetable + bytes(no_line),
         co_stacksize=code.co_stacksize + 4,
     )
 
 
-def _instruction(name: str, operand: int = 0) -> bytes:
-    extended = [operand >> shift & 255 for shift in (24, 16, 8)]
-    while extended and not extended[0]:
-        extended.pop(0)
-    steps = [(dis.opmap["EXTENDED_ARG"], part) for part in extended] + [(dis.opmap[name], operand & 255)]
-    caches = dis._inline_cache_entries[dis.opmap[name]]  # type: ignore[attr-defined]
-    return bytes(byte for step in steps for byte in step) + bytes(2 * caches)
-
-
 def _call(constant: int) -> bytes:
     """``function(error)``, where the exception is on top of the stack."""
     call = ("PUSH_NULL", 0), ("LOAD_CONST", constant), ("COPY", 3), ("PRECALL", 1), ("CALL", 1), ("POP_TOP", 0)
-    return b"".join(_instruction(name, operand) for name, operand in call)
+    return b"".join(encoded(name, operand) for name, operand in call)
 
 
 def _jump(distance: int) -> bytes:
     """A jump back by `distance` instructions, counted from its first one."""
     for extra in range(4):  # its operand counts from the instruction after it
-        jump = _instruction("JUMP_BACKWARD", distance + 1 + extra)
+        jump = encoded("JUMP_BACKWARD", distance + 1 + extra)
         if len(jump) == 2 * (1 + extra):
             return jump
     raise AssertionError("no jump is so long")

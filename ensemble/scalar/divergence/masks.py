@@ -37,7 +37,7 @@ def truth_values(m: Any, function: str) -> np.ndarray:
 
 
 def all_samples(m: Any) -> bool:
-    """Whether `m` holds in every sample.
+    """Tell whether `m` holds in every sample.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def all_samples(m: Any) -> bool:
 
 
 def any_sample(m: Any) -> bool:
-    """Whether `m` holds in one sample or more.
+    """Tell whether `m` holds in one sample or more.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def any_sample(m: Any) -> bool:
 
 
 def count_samples(m: Any) -> int:
-    """In how many samples `m` holds; a plain or shared value counts as one sample.
+    """Count the samples in which `m` holds; a plain or shared value counts as one sample.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _namespace_of(*values: Any) -> Any:
 
 
 def where(m: Any, a: Any, b: Any) -> Any:
-    """`a` where `m` holds and `b` elsewhere, entry by entry and sample by sample.
+    """Choose `a` where `m` holds and `b` elsewhere, entry by entry and sample by sample.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def where(m: Any, a: Any, b: Any) -> Any:
 
 
 def divide(a: Any, b: Any, *, where: Any = True, fill: Any = 0.0) -> Any:
-    """``a / b`` where the mask holds, `fill` elsewhere; a masked division is never carried out.
+    """Compute ``a / b`` where the mask holds, `fill` elsewhere; a masked division is never carried out.
 
     Parameters
     ----------

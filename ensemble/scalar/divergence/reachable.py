@@ -7,8 +7,8 @@ import sys
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from ensemble._byte_code import enclosed, names_in
 from ensemble.scalar.divergence.handler_code import catches
-from ensemble.scalar.divergence.side_effects import contents_of, names_in
 from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["ARRAY_API_LIBRARIES", "catches_elsewhere", "package_of"]
@@ -84,4 +84,4 @@ def _named_in(f: FunctionType) -> list[Any]:
     """The values of the global names that `f` uses, and of its closure."""
     scope = f.__globals__
     named = [scope[name] for name in set(names_in(f.__code__)) if name in scope]
-    return named + list(contents_of(f))
+    return named + list(enclosed(f).values())

@@ -12,7 +12,6 @@ integers beyond 2**53 beside a float. What of these raises or is not finite show
 from __future__ import annotations
 
 import builtins
-import dis
 import math
 import re
 import types
@@ -21,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._byte_code import NUMBERS, POWERS, enclosed, numbers_of, stored_outside
 from ensemble.scalar.divergence.array_writes import OF_ARRAYS, writes_samples
 from ensemble.scalar.divergence.side_effects import GENERATES
 
-__all__ = ["ARRAYS", "EXACT", "NEITHER", "PURE", "kind_of", "stored_outside"]
+__all__ = ["ARRAYS", "EXACT", "NEITHER", "PURE", "kind_of"]
 
 NEITHER, ARRAYS, PURE, EXACT = range(4)
 """`ARRAYS`: it has no effect outside itself, and writes what the samples give into plain arrays of its own, which only
@@ -34,28 +34,23 @@ LARGEST = 2**31
 """Integers of the source up to there make no integers that a float does not hold, short of a loop made for it."""
 
 
-def _numbers(*names: str) -> frozenset[int]:
-    """The instructions whose names begin so, of this version of Python."""
-    return frozenset(code for name, code in dis.opmap.items() if name.startswith(names))
-
-
-EXACT_CODES = _numbers(
+EXACT_CODES = numbers_of(
     "CACHE", "RESUME", "NOP", "EXTENDED_ARG", "POP_TOP", "PUSH_NULL", "COPY", "SWAP", "LOAD_FAST", "STORE_FAST",
     "LOAD_CONST", "LOAD_SMALL_INT", "RETURN_VALUE", "RETURN_CONST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLOSURE",
     "MAKE_CELL", "LOAD_ATTR", "LOAD_METHOD", "PRECALL", "CALL", "KW_NAMES", "BINARY_", "BUILD_TUPLE", "BUILD_LIST",
     "BUILD_MAP", "BUILD_CONST_KEY_MAP", "LIST_EXTEND", "LIST_APPEND", "UNPACK_SEQUENCE", "GET_ITER", "FOR_ITER",
     "END_FOR", "POP_ITER", "JUMP_FORWARD", "JUMP_BACKWARD", "POP_JUMP", "NOT_TAKEN", "COMPARE_OP", "CONTAINS_OP",
     "UNARY_", "TO_BOOL", "STORE_SUBSCR", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE",
-) - _numbers("CALL_INTRINSIC")  # fmt: skip
-PURE_CODES = EXACT_CODES | _numbers(
+) - numbers_of("CALL_INTRINSIC")  # fmt: skip
+PURE_CODES = EXACT_CODES | numbers_of(
     "JUMP_IF", "IS_OP", "FORMAT_", "CONVERT_VALUE", "BUILD_STRING", "BUILD_SET", "BUILD_SLICE", "RAISE_VARARGS",
     "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH", "STORE_DEREF", "LOAD_ASSERTION_ERROR",
     "LOAD_COMMON_CONSTANT", "CALL_INTRINSIC", "MAP_ADD", "SET_ADD", "LIST_TO_TUPLE", "DELETE_FAST",
     "RETURN_GENERATOR", "YIELD_VALUE", "STOP", "STORE_SLICE",
 )  # fmt: skip
 
-COMPARE, JUMPS = _numbers("COMPARE_OP"), _numbers("POP_JUMP", "UNARY_NOT", "TO_BOOL")
-SKIPPED = _numbers("CACHE", "NOP", "EXTENDED_ARG")
+COMPARE, JUMPS = numbers_of("COMPARE_OP"), numbers_of("POP_JUMP", "UNARY_NOT", "TO_BOOL")
+SKIPPED = numbers_of("CACHE", "NOP", "EXTENDED_ARG")
 SEEN_COMPARISON = re.compile(
     b"[%b][%b]*(?![%b])"
     % tuple(
@@ -65,12 +60,11 @@ SEEN_COMPARISON = re.compile(
 )
 """A comparison that is for something else than a jump: there it shows whether it is a bool of Python or of NumPy."""
 
-OPERATION, STORE_DEREF = dis.opmap["BINARY_OP"], dis.opmap["STORE_DEREF"]
+OPERATION, STORE_DEREF = NUMBERS["BINARY_OP"], NUMBERS["STORE_DEREF"]
 POWER = "**"
 """Represents a power among the names of a function."""
 WRITE = "[]="
 """Represents a write into an array of its own among the names of a function."""
-POWERS = frozenset(k for k, (name, _) in enumerate(dis._nb_ops) if "POWER" in name)  # type: ignore[attr-defined]
 
 OF_MATH = frozenset(name for name in dir(math) if not name.startswith("_"))
 INTEGERS_OF_MATH = frozenset((
@@ -141,11 +135,11 @@ def _kind(f: types.FunctionType, known: set[Any]) -> int:
         kind = min(kind, _of_value(value, known))
     for value in (f.__kwdefaults__ or {}).values():
         kind = min(kind, _of_value(value, known))
-    for cell in f.__closure__ or ():
-        try:
-            kind = min(kind, _of_value(cell.cell_contents, known))
-        except ValueError:  # not yet filled
-            return NEITHER
+    cells = enclosed(f)
+    if len(cells) < len(f.__code__.co_freevars):  # one is not yet filled
+        return NEITHER
+    for value in cells.values():
+        kind = min(kind, _of_value(value, known))
     return kind
 
 
@@ -213,13 +207,3 @@ def _read(code: types.CodeType) -> Findings:
         elif type(constant) in (complex, bytes, frozenset) or (type(constant) is int and abs(constant) > LARGEST):
             kind = min(kind, PURE)
     return kind, tuple(names)
-
-
-def stored_outside(code: types.CodeType) -> set[str]:
-    """The variables of enclosing functions that `code` assigns to; all free variables where that is not clear."""
-    own = len(set(code.co_varnames) | set(code.co_cellvars))
-    instructions = code.co_code
-    if own + len(code.co_freevars) > 255:  # their numbers take two instructions
-        return set(code.co_freevars)
-    places = {instructions[k + 1] for k in range(0, len(instructions), 2) if instructions[k] == STORE_DEREF}
-    return {code.co_freevars[place - own] for place in places if place >= own}

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ensemble._byte_code import enclosed, names_in
 from ensemble._check import kind_of, message
 
-__all__ = [
-    "GENERATES", "changes", "codes_in", "contents_of", "names_in", "refuse_generator", "refuse_lazy",
-    "snapshot",
-]  # fmt: skip
+__all__ = ["GENERATES", "changes", "refuse_generator", "refuse_lazy", "snapshot"]
 
 SMALL = 4096
 """Arrays of up to so many entries are compared by their bytes; larger ones only by identity."""
@@ -66,11 +62,7 @@ def snapshot(f: Callable[..., Any]) -> Snapshot:
     for name, value in f.__globals__.items():
         if not name.startswith("__"):
             seen[name] = _fingerprint(value) if name in used else (value, None)
-    for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
-        try:
-            seen[name] = _fingerprint(cell.cell_contents)
-        except ValueError:  # not yet filled
-            continue
+    seen |= {name: _fingerprint(value) for name, value in enclosed(f).items()}
     return seen
 
 
@@ -84,26 +76,6 @@ def changes(before: Snapshot, after: Snapshot) -> list[str]:
         if before[name][0] is not after[name][0] or before[name][1] != after[name][1]
     ]
     return sorted(removed + new + other)
-
-
-def contents_of(f: FunctionType) -> Iterator[Any]:
-    """The values in the closure of `f`."""
-    for cell in f.__closure__ or ():
-        with contextlib.suppress(ValueError):  # not yet filled
-            yield cell.cell_contents
-
-
-def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """`code` and the code of all functions inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from codes_in(constant)
-
-
-def names_in(code: CodeType) -> Iterator[str]:
-    """The global names and attributes that `code` and the functions inside it use."""
-    return (name for inner in codes_in(code) for name in inner.co_names)
 
 
 def _fingerprint(value: Any) -> tuple[Any, Any]:

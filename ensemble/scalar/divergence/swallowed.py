@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
-import dis
 import functools
 import linecache
 import os
@@ -22,17 +21,15 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from ensemble._byte_code import assigns_entry, enclosed
 from ensemble._check import message
 from ensemble.scalar.divergence.handler_code import is_caught_at
-from ensemble.scalar.divergence.side_effects import contents_of
 
 __all__ = ["Watch", "holds_ensemble", "note_conversion", "note_handler", "watched"]
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 WITHOUT_ENSEMBLES = (str, bytes, int, float, complex, type, ModuleType, CodeType)
-
-STORE_SUBSCR = dis.opmap["STORE_SUBSCR"]
 
 MAX_ENTRIES = 64
 
@@ -86,7 +83,7 @@ def note_handler(error: BaseException, frame: FrameType | None) -> None:
     watch = watch_in_force.get()
     watches = [watch] if watch is not None else WATCHES if _is_started() else []
     kinds = [type(error)]
-    if frame is not None and frame.f_code.co_code[frame.f_lasti] == STORE_SUBSCR:
+    if frame is not None and assigns_entry(frame.f_code, frame.f_lasti):
         kinds += [ValueError, TypeError]  # what NumPy makes of it where an entry of an array is assigned
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -167,7 +164,7 @@ def holds_ensemble(value: Any, depth: int) -> bool:
     if isinstance(value, functools.partial):
         return any(holds_ensemble(part, depth) for part in (value.func, list(value.args), value.keywords))
     if isinstance(value, FunctionType):
-        parts = [*contents_of(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        parts = [*enclosed(value).values(), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
     elif isinstance(value, dict):
         parts = [*value.keys(), *value.values()]
     elif isinstance(value, list | tuple | set | frozenset):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dis
 import sys
 from types import FrameType
 
+from ensemble._byte_code import assigns_entry
 from ensemble._check import message
 from ensemble.scalar.divergence.policy import caller, is_library_frame
 from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["refusal", "what_to_call"]
-
-STORE_SUBSCR = dis.opmap["STORE_SUBSCR"]
 
 LIBRARIES = frozenset(("matplotlib", "pandas", "pyamg", "scipy", "seaborn", "skfem", "sklearn", "statsmodels"))
 
@@ -78,7 +76,7 @@ def what_to_call() -> tuple[str, str] | None:
         frame = frame.f_back
     called = _called(frame)
     if called is None:
-        assigns = frame.f_code.co_code[frame.f_lasti] == STORE_SUBSCR
+        assigns = assigns_entry(frame.f_code, frame.f_lasti)
         return ("an assignment to entries of a plain array", ASSIGNED) if assigns else None
     return f"a call of {called}", _advice(called)
 

@@ -73,7 +73,7 @@ def _method(name: str) -> Callable[..., Any]:
     if name == "compress":
         function = _compress
 
-    def method(self: Methods, *arguments: Any, **options: Any) -> Any:
+    def method(self: E, *arguments: Any, **options: Any) -> E:
         if "dim" in options or "keepdim" in options or _is_of_a_tensor(self, name, arguments):
             return _as_of_a_tensor(self, name, arguments, options)
         if reduces and not options and len(arguments) < 2:  # what NumPy's function computes, without its overhead
@@ -117,6 +117,36 @@ class Methods(Protocols):
 
     __slots__ = ()
 
+    # `_method` makes them
+    all: Callable[..., Self]
+    any: Callable[..., Self]
+    argmax: Callable[..., Self]
+    argmin: Callable[..., Self]
+    argpartition: Callable[..., Self]
+    argsort: Callable[..., Self]
+    choose: Callable[..., Self]
+    compress: Callable[..., Self]
+    cumprod: Callable[..., Self]
+    cumsum: Callable[..., Self]
+    diagonal: Callable[..., Self]
+    dot: Callable[..., Self]
+    max: Callable[..., Self]
+    mean: Callable[..., Self]
+    min: Callable[..., Self]
+    prod: Callable[..., Self]
+    ravel: Callable[..., Self]
+    repeat: Callable[..., Self]
+    round: Callable[..., Self]
+    searchsorted: Callable[..., Self]
+    squeeze: Callable[..., Self]
+    std: Callable[..., Self]
+    sum: Callable[..., Self]
+    swapaxes: Callable[..., Self]
+    take: Callable[..., Self]
+    trace: Callable[..., Self]
+    var: Callable[..., Self]
+    nonzero: Callable[..., Any]
+
     def _visible(self) -> tuple[int, ...]:
         return tuple(self.samples.shape[:-1])
 
@@ -140,13 +170,13 @@ class Methods(Protocols):
         wanted = shape[0] if len(shape) == 1 else shape
         if order != "C":
             one_of(order, ("C", "F", "A"), "reshape", "order")
-            return np.reshape(self, wanted, order=order)  # type: ignore[no-any-return, call-overload]
+            return np.reshape(self, wanted, order=order)  # type: ignore[call-overload]
         return self._lifted("reshape", wanted)
 
     def flatten(self, order: str = "C") -> Self:
         """The entries as a vector, rows first by default: a copy."""
         if order != "C":
-            return np.ravel(self, order=order).copy()  # type: ignore[no-any-return, call-overload]
+            return np.ravel(self, order=order).copy()  # type: ignore[call-overload]
         return self._lifted("reshape", -1, copy=True)
 
     @property
@@ -202,7 +232,7 @@ class Methods(Protocols):
         if not place:
             requirement = "have one entry"
             require(math.prod(shape) == 1, "item", "x", requirement, f"shape {shape}", "Name the entry: x.item(i).")
-            return PROTOCOLS.python_number(self.reshape(()).copy())  # type: ignore[no-any-return]
+            return PROTOCOLS.python_number(self.reshape(()).copy())
         if len(place) == 1 and isinstance(place[0], tuple):
             place = place[0]
         place = tuple(k if isinstance(k, Methods) and not k._visible() else operator.index(k) for k in place)
@@ -212,7 +242,7 @@ class Methods(Protocols):
         else:
             require(len(place) == len(shape), "item", "x.item(i, ...)", f"have {len(shape)} indices", len(place))
         entry: Self = x[place]  # type: ignore[index]
-        return PROTOCOLS.python_number(entry.copy())  # type: ignore[no-any-return]
+        return PROTOCOLS.python_number(entry.copy())
 
     def tolist(self) -> Any:
         """Nested lists of 0-d ensembles, inside `run` of numbers of Python."""
@@ -256,7 +286,7 @@ class Methods(Protocols):
         if name == "zeros_like" or not isinstance(self.samples, np.ndarray):
             return read_only(part)
         source = getattr(self.samples, name)
-        return follow(self, part, lambda memory: np.copyto(memory, source))  # type: ignore[no-any-return]
+        return follow(self, part, lambda memory: np.copyto(memory, source))
 
     def _set_part(self, name: str, value: Any) -> None:
         if self.is_value or not isinstance(self.samples, np.ndarray):
@@ -315,7 +345,7 @@ class Methods(Protocols):
     def __round__(self, digits: int | None = None) -> Self:
         if in_run() and self._visible():
             raise TypeError("type numpy.ndarray doesn't define __round__ method")
-        return self._as_integer(round) if digits is None else self.round(digits)  # type: ignore[attr-defined]
+        return self._as_integer(round) if digits is None else self.round(digits)
 
     def __floor__(self) -> Self:
         return self._as_integer(math.floor)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import base_of, copy_of, is_array, to_numpy
 from ensemble._check import message, require
-from ensemble._typing import Array
+from ensemble._typing import Array, PlainArray
 from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["Moments", "effective_count", "exact_mean", "scaled", "weighted_samples"]
@@ -201,12 +201,12 @@ class Moments:
                 message(f"Moments.{function}", "the accumulator", "hold a sample", "none", "Add one first.")
             )
 
-    def mean(self) -> Array:
+    def mean(self) -> PlainArray:
         """The mean of the samples so far, shape `shape`: a copy."""
         self._seen("mean")
         return copy_of(self._mean)
 
-    def var(self, ddof: float = 0.0) -> Array:
+    def var(self, ddof: float = 0.0) -> PlainArray:
         """The variance of the samples so far, shape `shape`; `ddof` as in `sample_var`."""
         self._seen("var")
         n = self.weight**2 / self._weight_squares
@@ -214,7 +214,7 @@ class Moments:
         require(n > ddof, "Moments.var", "ddof", "be smaller than the number of samples", seen)
         return self._squares * (n / (n - ddof) / self.weight)
 
-    def std(self, ddof: float = 0.0) -> Array:
+    def std(self, ddof: float = 0.0) -> PlainArray:
         """The standard deviation of the samples so far, shape `shape`."""
         return base_of(self._mean if self.count else np.empty(0)).sqrt(self.var(ddof))
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._check import array_of, message, one_of, require
-from ensemble._typing import Array, Namespace
+from ensemble._typing import Array, Namespace, PlainArray, Values
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.statistics.moments import effective_count, scaled
 from ensemble.scalar.statistics.statistics import floating, sample_mean, sample_std, weighed
@@ -16,8 +16,8 @@ from ensemble.scalar.statistics.statistics import floating, sample_mean, sample_
 __all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile", "tail_factor"]
 
 
-def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
-    """Quantiles over samples, exact: of all samples, sorted.
+def sample_quantile(x: Ensemble, q: Values, *, method: str = "linear") -> PlainArray:
+    """Compute quantiles over samples, exact: of all samples, sorted.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def tail_factor(skewness: Any, n: float, n_units: float, level: float) -> Any:
 
 
 def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceInterval:
-    """The interval that holds the true mean with probability `level` or more, by Student's t.
+    """Compute the interval that holds the true mean with probability `level` or more, by Student's t.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from typing import Any
 
 from ensemble._backend import base_of
 from ensemble._check import message, require, require_one_library, require_type
-from ensemble._typing import Array, Namespace
+from ensemble._typing import Array, Namespace, PlainArray
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 from ensemble.scalar.statistics.moments import effective_count, exact_mean, weighted_samples
@@ -56,8 +56,8 @@ def _mean(xp: Namespace, samples: Array, weights: Array | None) -> Array:
     return xp.sum(samples * (weights / xp.sum(weights)), axis=-1)
 
 
-def sample_mean(x: Ensemble) -> Array:
-    """The mean over samples.
+def sample_mean(x: Ensemble) -> PlainArray:
+    """Compute the mean over samples.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ def sample_mean(x: Ensemble) -> Array:
     return exact_mean(xp, samples, _mean(xp, samples, weights))
 
 
-def sample_var(x: Ensemble, ddof: float = 0.0) -> Array:
-    """The variance over samples.
+def sample_var(x: Ensemble, ddof: float = 0.0) -> PlainArray:
+    """Compute the variance over samples.
 
     Parameters
     ----------
@@ -129,8 +129,8 @@ def _correction(x: Ensemble, weights: Array | None, samples: Array, ddof: float,
     return n / (n - ddof)
 
 
-def sample_std(x: Ensemble, ddof: float = 0.0) -> Array:
-    """The standard deviation over samples: the root of `sample_var`.
+def sample_std(x: Ensemble, ddof: float = 0.0) -> PlainArray:
+    """Compute the standard deviation over samples: the root of `sample_var`.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ def sample_std(x: Ensemble, ddof: float = 0.0) -> Array:
     return base_of(x.samples).sqrt(variance)
 
 
-def sample_min(x: Ensemble) -> Array:
-    """The smallest value over samples.
+def sample_min(x: Ensemble) -> PlainArray:
+    """Compute the smallest value over samples.
 
     Parameters
     ----------
@@ -183,8 +183,8 @@ def sample_min(x: Ensemble) -> Array:
     return xp.min(samples, axis=-1)
 
 
-def sample_max(x: Ensemble) -> Array:
-    """The largest value over samples.
+def sample_max(x: Ensemble) -> PlainArray:
+    """Compute the largest value over samples.
 
     Parameters
     ----------
@@ -209,8 +209,8 @@ def sample_max(x: Ensemble) -> Array:
     return xp.max(samples, axis=-1)
 
 
-def probability(m: Ensemble) -> Array:
-    """The share of the samples in which `m` holds.
+def probability(m: Ensemble) -> PlainArray:
+    """Compute the share of the samples in which `m` holds.
 
     Parameters
     ----------
@@ -238,8 +238,8 @@ def probability(m: Ensemble) -> Array:
     return _mean(xp, xp.astype(samples, xp.float64), weights)
 
 
-def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Array:
-    """The covariance over samples of every entry of `x` with every entry of `y`.
+def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> PlainArray:
+    """Compute the covariance over samples of every entry of `x` with every entry of `y`.
 
     Parameters
     ----------
@@ -293,8 +293,8 @@ def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Arr
     return xp.reshape(product * correction, (*x.shape, *y.shape))
 
 
-def sample_corr(x: Ensemble, y: Ensemble | None = None) -> Array:
-    """The correlation over samples of every entry of `x` with every entry of `y`.
+def sample_corr(x: Ensemble, y: Ensemble | None = None) -> PlainArray:
+    """Compute the correlation over samples of every entry of `x` with every entry of `y`.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class Inverse:
 
 
 def from_chaospy(distribution: Any) -> Inverse:
-    """A distribution of one number of chaospy as an input.
+    """Return a distribution of one number of chaospy as an input.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def from_chaospy(distribution: Any) -> Inverse:
 
 
 def from_openturns(distribution: Any) -> Inverse:
-    """A distribution of one number of OpenTURNS as an input, as `from_chaospy` of chaospy.
+    """Return a distribution of one number of OpenTURNS as an input, as `from_chaospy` of chaospy.
 
     Parameters
     ----------

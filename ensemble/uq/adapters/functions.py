@@ -16,7 +16,7 @@ __all__ = ["to_openturns", "to_salib"]
 def to_openturns(
     model: Callable[[Any], Any], inputs: Inputs, outputs: Sequence[str] | None = None, *, ensemble_size: int = 32
 ) -> Any:
-    """A model as a function of OpenTURNS, which evaluates its samples as ensembles (``func_sample``).
+    """Return a model as a function of OpenTURNS, which evaluates its samples as ensembles (``func_sample``).
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def to_openturns(
 
 
 def to_salib(inputs: Inputs) -> dict[str, Any]:
-    """The problem of SALib for some inputs.
+    """Return the problem of SALib for some inputs.
 
     Its variables are the columns of the unit cube, each from 0 to 1: sample them with SALib, evaluate them with
     ``ArrayFunction.from_uniform``, and analyse the values with SALib. Components of vectors and terms of fields are

@@ -136,7 +136,7 @@ def from_um_bridge(
     config: Mapping[str, Any] | None = None,
     workers: int = 1,
 ) -> UmBridgeModel:
-    """A model on a server of UM-Bridge, for `propagate` and all that takes a model.
+    """Return a model on a server of UM-Bridge, for `propagate` and all that takes a model.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def from_um_bridge(
 def to_um_bridge(
     model: Callable[[Any], Any], inputs: Inputs, outputs: Sequence[str] | None = None, *, name: str = "forward"
 ) -> Any:
-    """A model for a server of UM-Bridge: ``serve_um_bridge([to_um_bridge(model, inputs)], 4242)``.
+    """Return a model for a server of UM-Bridge: ``serve_um_bridge([to_um_bridge(model, inputs)], 4242)``.
 
     Parameters
     ----------

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import integer, kind_of, message, require
 from ensemble.scalar import Ensemble
-from ensemble.uq.algorithms.result import AlgorithmError
+from ensemble.uq.algorithms.algorithm_result import AlgorithmError
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.groups import Group
 from ensemble.uq.study.outputs import Outcome
-
-if TYPE_CHECKING:
-    from ensemble.uq.algorithms.model_runs import ModelRuns
 
 __all__ = ["Evaluations", "n_germs_of", "normal_points", "random_generator", "require_model", "seed_or_entropy"]
 
@@ -85,6 +82,43 @@ class OfNormals:
         return self.model(Ensemble(x.z))
 
 
+class Work(Protocol):
+    """Where and when the groups of an algorithm run, as `ModelRuns` does it."""
+
+    step: str
+    """What the algorithm is doing, for its progress."""
+
+    @property
+    def function(self) -> str:
+        """The algorithm, for messages."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of all random numbers of the algorithm."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no progress is shown."""
+
+    @property
+    def n_parallel(self) -> int:
+        """How many groups run at a time."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether groups run here, one after the other, and nothing keeps what they give."""
+
+    @property
+    def kept(self) -> Any:
+        """What a store has of earlier runs; None without one."""
+
+    def count(self, run: int, repeated: int) -> None:
+        """Count samples that ran, and those that a store had."""
+
+    def run(self, model: Any, groups: Any, number: int) -> Iterator[tuple[Any, Any]]:
+        """Run groups, and give each with its outcome."""
+
+
 class Evaluations:
     """A model called on ensembles of standard-normal points; what it costs is counted.
 
@@ -112,7 +146,7 @@ class Evaluations:
         self,
         model: Callable[[Any], Any],
         inputs: Any,
-        work: ModelRuns,
+        work: Work,
         argument: str = "model",
         *,
         output: str | None = None,

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.linalg
 
 from ensemble import _check
+from ensemble.uq.algorithms.algorithm_result import AlgorithmError, AlgorithmResult, table
 from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator
 from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
-from ensemble.uq.algorithms.result import AlgorithmError, AlgorithmResult, table
 from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["InversionResult", "kalman_inversion"]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._compile.memory import empty
+from ensemble._compile.kept_memory import empty
 from ensemble.scalar import Ensemble
+from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.chain_starts import starting_points
 from ensemble.uq.algorithms.chain_statistics import autocorrelation_time, split_r_hat, status_of
 from ensemble.uq.algorithms.evaluations import Evaluations, random_generator
 from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
-from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["McmcResult", "mcmc"]

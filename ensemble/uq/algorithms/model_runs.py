@@ -17,9 +17,9 @@ from typing import Any, Self
 
 from ensemble._check import positive, require
 from ensemble._progress import SECONDS_BETWEEN_LINES, Display
+from ensemble.uq.algorithms.algorithm_result import AlgorithmError
 from ensemble.uq.algorithms.evaluations import n_germs_of, require_model, seed_or_entropy
 from ensemble.uq.algorithms.kept import Kept, manifest_of
-from ensemble.uq.algorithms.result import AlgorithmError
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.executors import GroupScheduler, workers_of
 from ensemble.uq.study.groups import Group, single

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.evaluations import Evaluations
 from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed, without_models
 from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
-from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["MultilevelResult", "multilevel"]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.evaluations import Evaluations
 from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
-from ensemble.uq.algorithms.result import AlgorithmResult, table
 from ensemble.uq.algorithms.subset_run import N_FAMILIES, SubsetRun, run_levels
 from ensemble.uq.inputs.inputs import Inputs
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ensemble.scalar import Ensemble
 
-if TYPE_CHECKING:
-    from ensemble.uq.fields.karhunen_loeve import KarhunenLoeve
-
 __all__ = ["FieldSamples", "PlainField"]
+
+
+class Expansion(Protocol):
+    """What samples of a field need of it."""
+
+    def evaluate(self, coefficients: np.ndarray, points: Any) -> tuple[np.ndarray, tuple[int, ...]]:
+        """Return values of shape (n_points, n_samples) for coefficients (n_terms, n_samples), and the points' shape."""
 
 
 class FieldSamples:
@@ -34,7 +38,7 @@ class FieldSamples:
     ((10,), 64, (8,))
     """
 
-    def __init__(self, field: KarhunenLoeve, coefficients: np.ndarray) -> None:
+    def __init__(self, field: Expansion, coefficients: np.ndarray) -> None:
         self.field = field
         self.coefficients = Ensemble(coefficients)
 
@@ -61,7 +65,7 @@ class FieldSamples:
 class PlainField:
     """A field of one sample: a function of points that gives plain arrays."""
 
-    def __init__(self, field: KarhunenLoeve, coefficients: np.ndarray) -> None:
+    def __init__(self, field: Expansion, coefficients: np.ndarray) -> None:
         self.field = field
         self.coefficients = coefficients
 

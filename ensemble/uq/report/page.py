@@ -1,15 +1,10 @@
-"""`Report`: a study as one page of HTML."""
+"""The page of a `Report`: its sections in their order."""
 
 from __future__ import annotations
 
-import html
-import os
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ensemble._check import require
-from ensemble._files import write_whole
+from ensemble.uq.report.html_report import Report, require_page
 from ensemble.uq.report.markup import Markup, element, joined, paragraph
 from ensemble.uq.report.pages import PAGES
 from ensemble.uq.report.pictures import Pictures
@@ -21,82 +16,20 @@ from ensemble.uq.report.sections import (
     outputs_section,
     run_section,
 )
+from ensemble.uq.report.source import Source
 from ensemble.uq.report.style import STYLE_SHEET
 from ensemble.uq.report.texts import count, percent
 
-if TYPE_CHECKING:
-    from ensemble.uq.report.source import Source
-
-__all__ = ["Report"]
-
-HEIGHT = 720
-"""Pixels of the frame in a notebook."""
-
-
-class Report:
-    """A page of HTML that tells a study. Made by ``result.report()``.
-
-    Attributes
-    ----------
-    html : str
-        The page: one file that needs no other, and has no script.
-
-    Examples
-    --------
-    >>> from scipy import stats
-    >>> import ensemble as en
-    >>> inputs = en.Inputs(load=stats.norm(1.0, 0.2))
-    >>> r = en.propagate(lambda x: {"tip": x.load / 3.0}, inputs, 64, seed=5, progress=False)
-    >>> r.report().html.startswith("<!DOCTYPE html>")
-    True
-    """
-
-    def __init__(self, source: Source, level: float) -> None:
-        result = source.result
-        self._text = f"Report({result.n_done:,} of {count(result.n, 'sample')}, {result.n_failed:,} failed)"
-        self.html: str = page_of(source, level)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the page to a file, whole.
-
-        Parameters
-        ----------
-        path : path of a file
-            Its name ends in ``.html`` or ``.htm``.
-
-        Raises
-        ------
-        ValueError
-            If it ends otherwise.
-        OSError
-            If it cannot be written.
-        """
-        require_page(path, "Report.save")
-        write_whole(Path(path), lambda file: file.write(self.html.encode()))
-
-    def __repr__(self) -> str:
-        return self._text
-
-    def _repr_html_(self) -> str:
-        """The page in a frame of its own: its style stays out of the notebook."""
-        text = html.escape(self.html)
-        return (
-            f'<iframe title="Report of a study" srcdoc="{text}" sandbox="allow-popups" '
-            f'style="width: 100%; height: {HEIGHT}px; border: 1px solid #7c8794"></iframe>'
-        )
-
-
-def require_page(path: str | PathLike[str], function: str) -> None:
-    """Raise unless `path` has the ending of a page."""
-    good = os.fspath(path).lower().endswith((".html", ".htm"))
-    require(good, function, "path", "end in .html", repr(os.fspath(path)))
+__all__ = ["made", "page_of"]
 
 
 def made(source: Source, level: float, path: str | PathLike[str] | None) -> Report:
     """The report of `UqResult.report`, written to `path` where there is one."""
     if path is not None:
         require_page(path, "UqResult.report")
-    report = Report(source, level)
+    result = source.result
+    told = f"Report({result.n_done:,} of {count(result.n, 'sample')}, {result.n_failed:,} failed)"
+    report = Report(page_of(source, level), told)
     if path is not None:
         report.save(path)
     return report

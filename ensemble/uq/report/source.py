@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from ensemble.uq.store.costs import Cost
 from ensemble.uq.store.store import PRIVATE
 from ensemble.uq.study.dataset import input_columns
 from ensemble.uq.study.declared import Outputs
-
-if TYPE_CHECKING:
-    from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.study_protocols import StudyResult
 
 __all__ = ["Column", "Source"]
 
@@ -45,7 +43,7 @@ class Source:
 
     Attributes
     ----------
-    result : UqResult
+    result : StudyResult
     manifest : dict
         What the study is: as in a store.
     inputs : Inputs or None
@@ -64,12 +62,12 @@ class Source:
         Coordinates and units of the outputs.
     """
 
-    result: UqResult
+    result: StudyResult
     manifest: Mapping[str, Any]
     inputs: Inputs | None
     samples: Any
     costs: list[Cost]
-    first: Callable[[int], UqResult]
+    first: Callable[[int], StudyResult]
     kept: bool
     path: Path | None
     declared: Outputs

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ensemble._check import integer, kind_of, message, one_of, require
 from ensemble.uq.samplers.latin_hypercube import LatinHypercube
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
+from ensemble.uq.samplers.sampled_inputs import SampledInputs
 from ensemble.uq.samplers.sampler import Sampler
-
-if TYPE_CHECKING:
-    from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["SAMPLERS", "resolved_sampler"]
 
-SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in (MonteCarlo, LatinHypercube, Sobol, Halton)}
+KINDS: tuple[type[Sampler], ...] = (
+    MonteCarlo,
+    LatinHypercube,
+    Sobol,
+    Halton,
+)
+
+SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in KINDS}
 
 
-def resolved_sampler(sampler: Any, inputs: Inputs, n: int | None, function: str = "Inputs.samples") -> tuple[Any, int]:
+def resolved_sampler(
+    sampler: Any, inputs: SampledInputs, n: int | None, function: str = "Inputs.samples"
+) -> tuple[Any, int]:
     """The sampler for these inputs and `n` samples, and the number of samples."""
     if isinstance(sampler, str):
         sampler = SAMPLERS[one_of(sampler, SAMPLERS, function, "sampler")]()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ensemble._check import integer, require
+from ensemble.uq.samplers.sampled_inputs import SampledInputs
 from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed
-
-if TYPE_CHECKING:
-    from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["LatinHypercube"]
 
@@ -49,7 +47,7 @@ class LatinHypercube(Sampler):
         self.block = None if block is None else integer(block, function, "block", minimum=1)
         self.n_replicates = integer(replicates, function, "replicates", minimum=1)
 
-    def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
+    def for_inputs(self, inputs: SampledInputs, n: int | None) -> Sampler:
         """The sampler with the block of `n` samples."""
         if self.block is not None or n is None:
             return self

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ensemble._check import one_of, real_array, require, require_type
 from ensemble.uq.inputs.variable import array_digest
+from ensemble.uq.samplers.sampled_inputs import SampledInputs
 from ensemble.uq.samplers.sampler import Sampler, checked_ids
-
-if TYPE_CHECKING:
-    from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["Points"]
 
@@ -81,7 +79,7 @@ class Points(Sampler):
             require(good, "Points", "weights", "be finite and not add up to zero", f"shape {vector.shape}")
             self._weights = vector
 
-    def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
+    def for_inputs(self, inputs: SampledInputs, n: int | None) -> Sampler:
         """The sampler with its values as points of normal space."""
         resolved = self
         if self.values is not None:

@@ -14,8 +14,8 @@ from ensemble.uq.samplers.rules import RULES, Rule, gauss_rule, germ_distributio
 from ensemble.uq.samplers.sampler import Sampler, checked_ids
 
 if TYPE_CHECKING:
-    from ensemble.uq.inputs.inputs import Inputs
     from ensemble.uq.inputs.variable import Variable
+from ensemble.uq.samplers.sampled_inputs import SampledInputs
 
 __all__ = ["Gauss", "SparseGrid"]
 
@@ -62,7 +62,7 @@ class Gauss(Sampler):
         self.order = dict(order) if isinstance(order, Mapping) else checked_order(order)
         self.rules: list[Rule] | None = None
 
-    def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
+    def for_inputs(self, inputs: SampledInputs, n: int | None) -> Sampler:
         """The sampler with the rules of these inputs."""
         orders = dict.fromkeys(inputs.names, self.order) if isinstance(self.order, int) else self.order
         for name in orders:
@@ -149,7 +149,7 @@ class SparseGrid(Sampler):
         self.rule = one_of(rule, RULES, "SparseGrid", "rule")
         self._grid: tuple[np.ndarray, np.ndarray] | None = None
 
-    def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
+    def for_inputs(self, inputs: SampledInputs, n: int | None) -> Sampler:
         """The sampler with the grid of these inputs."""
         require(self.level < HIGHEST_ORDER, "SparseGrid", "level", f"be below {HIGHEST_ORDER}", self.level)
         known: dict[int, list[Rule]] = {}
@@ -196,7 +196,7 @@ def checked_order(order: Any) -> int:
     return number
 
 
-def distributions_of(inputs: Inputs) -> list[tuple[str, Variable | None]]:
+def distributions_of(inputs: SampledInputs) -> list[tuple[str, Variable | None]]:
     """The input and the distribution of each germ; None for correlated germs, which are normal."""
     found: list[tuple[str, Variable | None]] = []
     for name, variable in inputs.variables.items():

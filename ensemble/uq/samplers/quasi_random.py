@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ensemble._check import integer, require, warn_caller
+from ensemble.uq.samplers.sampled_inputs import SampledInputs
 from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed
-
-if TYPE_CHECKING:
-    from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["Halton", "Sobol"]
 
@@ -91,7 +89,7 @@ class Sobol(QuasiRandom):
 
     name = "sobol"
 
-    def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
+    def for_inputs(self, inputs: SampledInputs, n: int | None) -> Sampler:
         """This sampler; warns where the points of `n` samples are not balanced."""
         require(
             inputs.n_germs <= MOST_DIMENSIONS, "Sobol", "inputs", f"take at most {MOST_DIMENSIONS} columns",

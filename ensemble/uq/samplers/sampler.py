@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ensemble._check import array_of, integer, require
-
-if TYPE_CHECKING:
-    from ensemble.uq.inputs.inputs import Inputs
+from ensemble.uq.samplers.sampled_inputs import SampledInputs
 
 __all__ = ["Sampler", "checked_ids", "spread"]
 
@@ -38,7 +36,7 @@ class Sampler:
     extendable: bool = True
     is_quadrature: bool = False
 
-    def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
+    def for_inputs(self, inputs: SampledInputs, n: int | None) -> Sampler:
         """The sampler with the values that depend on the inputs or on the number of samples."""
         return self
 

@@ -20,7 +20,7 @@ from ensemble.uq.sensitivity.observations import observations
 from ensemble.uq.sensitivity.sparse_terms import chosen_terms, nested_error
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
-from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.study_result import UqResult
 
 __all__ = ["chaos"]
 
@@ -53,7 +53,7 @@ def chaos(
     seed: int = 0,
     level: float = 0.95,
 ) -> ChaosExpansion:
-    """A polynomial chaos expansion of every output: mean, variance, Sobol' indices and predictions from coefficients.
+    """Estimate a polynomial chaos expansion of every output: moments, Sobol' indices and predictions.
 
     Parameters
     ----------

@@ -196,7 +196,7 @@ def gaussian_process(
     n_restarts: int = 2,
     seed: int = 0,
 ) -> GaussianProcess:
-    """A surrogate of every output by Gaussian-process regression: predictions with their standard deviations.
+    """Estimate a surrogate of every output by Gaussian-process regression: predictions with their standard deviations.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from ensemble.uq.store.axes import default_names
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import check_level
 from ensemble.uq.study.outputs import named_outputs
-from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.study_result import UqResult
 
 __all__ = ["GivenDataIndices", "given_data"]
 
@@ -145,7 +145,7 @@ def given_data(
     seed: int = 0,
     level: float = 0.95,
 ) -> GivenDataIndices:
-    """Sensitivity indices of every output from samples that are there: no further run of the model.
+    """Compute sensitivity indices of every output from samples that are there: no further run of the model.
 
     Inputs may depend on each other: an index tells what knowing the input tells of the output.
 

@@ -41,7 +41,7 @@ def morris(
     level: float = 0.95,
     outputs: Outputs | None = None,
 ) -> MorrisEffects:
-    """Elementary effects of every input on every output: which inputs can be left out, from few runs of the model.
+    """Compute elementary effects of every input on every output: which inputs can be left out, from few runs.
 
     The model runs on ``n * (D + 1)`` samples for D inputs that are not constant; 10 to 50 rows are usual.
 

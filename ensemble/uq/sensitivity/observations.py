@@ -9,7 +9,7 @@ import numpy as np
 from ensemble._check import kind_of, message, require
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.study.outputs import named_outputs
-from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.study_result import UqResult
 
 __all__ = ["Component", "components_of", "observations"]
 

@@ -40,7 +40,7 @@ def shapley_effects(
     level: float = 0.95,
     outputs: Outputs | None = None,
 ) -> ShapleyEffects:
-    """Shapley effects of every output: shares of the variance that add up to 1, for dependent inputs too.
+    """Compute Shapley effects of every output: shares of the variance that add up to 1, for dependent inputs too.
 
     The model runs on ``n * (D + 1)`` samples for D inputs that are not constant. For independent inputs an effect lies
     between the first and the total Sobol' index.

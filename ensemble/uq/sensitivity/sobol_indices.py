@@ -56,7 +56,7 @@ def sobol_indices(
     outputs: Outputs | None = None,
     pairs: bool = False,
 ) -> SobolIndices:
-    """First and total Sobol' indices of every output, with confidence intervals, for scalars and fields alike.
+    """Compute first and total Sobol' indices of every output, with confidence intervals, for scalars and fields alike.
 
     The model runs on ``n * (D + 2)`` samples for D inputs that are not constant; vectors and random fields are one
     input each. The outputs are added up as they come: memory does not grow with `n`.

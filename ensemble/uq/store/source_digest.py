@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import functools
 import hashlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from ensemble import _check
 from ensemble._backend import to_numpy
+from ensemble._byte_code import enclosed, names_in, variables_in
 from ensemble.scalar import Ensemble
 from ensemble.uq.store.source_text import code_source, constant_text, source_of
 
@@ -56,9 +56,6 @@ KNOWN = {
 }
 """Attributes that determine objects of installed packages: matrices, distributions, point sets, polynomials."""
 
-READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
-"""Operations of byte code that read a variable which is not the function's own."""
-
 ARRAYS = ("pandas", "torch", "jax")
 """Packages whose objects are compared as arrays, where they are some."""
 
@@ -67,7 +64,7 @@ STATEFUL = ("scipy.interpolate",)
 
 
 def source_digest(model: Callable[..., Any]) -> str:
-    """Digest of the source of a model and of what it uses of the user's own code.
+    """Compute a digest of the source of a model and of what it uses of the user's own code.
 
     Covered, for `model` and for every function and class that is reached from it by name: the source text without
     comments, blank lines and indentation of the whole; default values; and the values of the global and enclosed
@@ -200,8 +197,8 @@ class Walk:
     def _visit_names(self, function: Any) -> None:
         """The global and enclosed variables that a function names."""
         closed = enclosed(function)
-        names = list(dict.fromkeys(names_of(function.__code__)))
-        variables = dict.fromkeys(variables_of(function.__code__))
+        names = list(dict.fromkeys(names_in(function.__code__)))
+        variables = dict.fromkeys(variables_in(function.__code__))
         for used in (*function.__code__.co_freevars, *variables):
             scope = closed if used in closed else function.__globals__
             if used in scope:
@@ -266,36 +263,6 @@ class Walk:
                     held_by_name[slot] = getattr(value, slot)
         for attribute, held in held_by_name.items():
             self.visit(f"{name}.{attribute}", held)
-
-
-def enclosed(function: Any) -> dict[str, Any]:
-    """Values of the variables of enclosing functions; those without a value yet are left out."""
-    found = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):
-            found[name] = cell.cell_contents
-    return found
-
-
-def names_of(code: CodeType) -> Iterator[str]:
-    """The names of variables and attributes in a function's code, and in that of functions inside it."""
-    yield from code.co_names
-    for inner in codes_in(code):
-        yield from names_of(inner)
-
-
-def variables_of(code: CodeType) -> Iterator[str]:
-    """The names that a function's code, and that of functions inside it, read as variables; attributes are none."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in READS:
-            yield instruction.argval
-    for inner in codes_in(code):
-        yield from variables_of(inner)
-
-
-def codes_in(code: CodeType) -> list[CodeType]:
-    """The code of the functions and classes inside of a function."""
-    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 @functools.cache

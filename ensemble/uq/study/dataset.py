@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from ensemble.uq.inputs.samples import labels_of
 from ensemble.uq.store.axes import default_names
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.outputs import RESERVED, OutputError
-
-if TYPE_CHECKING:
-    from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.study_protocols import StudyResult
 
 __all__ = [
     "WEIGHTS",
@@ -70,7 +68,7 @@ def weighted_columns(samples: Any) -> dict[str, np.ndarray]:
     return input_columns(samples) | weights
 
 
-def dataset_of(result: UqResult, inputs: Any, function: str = "UqResult.to_xarray") -> Any:
+def dataset_of(result: StudyResult, inputs: Any, function: str = "UqResult.to_xarray") -> Any:
     """Samples, or statistics where no samples were kept."""
     xarray = optional("xarray", function)
 

@@ -8,7 +8,7 @@ import io
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from ensemble.uq.store.store import Store
 from ensemble.uq.study.dataset import dataset_of, weighted_columns
 from ensemble.uq.study.declared import labelled
 from ensemble.uq.study.outputs import Layout, blank
-
-if TYPE_CHECKING:
-    from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.study_protocols import StudyResult
 
 __all__ = ["MOST_COLUMNS", "SUFFIXES", "Parts", "entry_names", "frame_of", "save"]
 
@@ -110,7 +108,7 @@ def columns_of(dataset: Any, function: str) -> list[Column]:
     return found
 
 
-def statistics_of(result: UqResult, outputs: Sequence[str]) -> list[Column]:
+def statistics_of(result: StudyResult, outputs: Sequence[str]) -> list[Column]:
     """One row for each entry of each output: its statistics, where no samples were kept."""
     names: list[str] = []
     columns: dict[str, list[Any]] = {statistic: [] for statistic in STATISTICS}
@@ -122,14 +120,14 @@ def statistics_of(result: UqResult, outputs: Sequence[str]) -> list[Column]:
     return [Column("output", "", np.array(names)), *(Column(name, "", np.array(c)) for name, c in columns.items())]
 
 
-def table_columns(result: UqResult, parts: Parts, outputs: Iterable[str] | None, function: str) -> list[Column]:
+def table_columns(result: StudyResult, parts: Parts, outputs: Iterable[str] | None, function: str) -> list[Column]:
     """The columns of a result; the first of them numbers or names its rows."""
     if result.keep == "statistics":
         return statistics_of(result, result.names if outputs is None else tuple(outputs))
     return columns_of(chosen(result, parts, outputs, function), function)
 
 
-def chosen(result: UqResult, parts: Parts, outputs: Iterable[str] | None, function: str) -> Any:
+def chosen(result: StudyResult, parts: Parts, outputs: Iterable[str] | None, function: str) -> Any:
     """The dataset of a result with these outputs, by default all."""
     dataset = dataset_of(result, parts.inputs, function)
     if outputs is None:
@@ -147,7 +145,7 @@ def used(dataset: Any, axis: str) -> bool:
     return any(axis in v.dims for v in dataset.data_vars.values())
 
 
-def frame_of(result: UqResult, parts: Parts) -> Any:
+def frame_of(result: StudyResult, parts: Parts) -> Any:
     """The table as a `pandas.DataFrame`, units as its attribute ``attrs["units"]``."""
     pandas = optional("pandas", "UqResult.to_pandas")
     index, *columns = table_columns(result, parts, None, "UqResult.to_pandas")
@@ -181,7 +179,7 @@ def as_netcdf(dataset: Any, function: str) -> bytes:
         raise ValueError(text) from None
 
 
-def save(result: UqResult, parts: Parts, path: Any, outputs: Iterable[str] | None, function: str) -> None:
+def save(result: StudyResult, parts: Parts, path: Any, outputs: Iterable[str] | None, function: str) -> None:
     """Write a result to a file or a store, by the ending of its name; nothing is left where that fails."""
     place = local_folder(function, path)
     suffix = place.suffix.lower()
@@ -197,7 +195,7 @@ def save(result: UqResult, parts: Parts, path: Any, outputs: Iterable[str] | Non
     write_whole(place, lambda file: file.write(whole))
 
 
-def save_store(result: UqResult, parts: Parts, place: Path, function: str) -> None:
+def save_store(result: StudyResult, parts: Parts, place: Path, function: str) -> None:
     """Write the samples of a result as a new store."""
     advice = "Run it with keep='all' or with a store."
     require(parts.has_samples, function, "the study", "have kept its samples", "statistics alone", advice)
@@ -218,7 +216,7 @@ def save_store(result: UqResult, parts: Parts, place: Path, function: str) -> No
         raise
 
 
-def group_of(result: UqResult, parts: Parts, ids: np.ndarray) -> tuple[Any, ...]:
+def group_of(result: StudyResult, parts: Parts, ids: np.ndarray) -> tuple[Any, ...]:
     """Samples that were run, as `Store.append` takes them."""
     failed = result.failed[ids]
     good = np.flatnonzero(~failed)

@@ -22,7 +22,6 @@ from ensemble.uq.store.places import as_slice
 from ensemble.uq.study.dataset import check_names, weighted_columns
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.groups import Group, GroupKey, order_of_samples, require_pending
-from ensemble.uq.study.memory import MemoryStore
 from ensemble.uq.study.outputs import (
     Layout,
     Outcome,
@@ -41,8 +40,9 @@ from ensemble.uq.study.persistence import (
     opened,
     stored_manifest,
 )
-from ensemble.uq.study.result import UqResult
 from ensemble.uq.study.streams import Stream, empty_streams
+from ensemble.uq.study.study_memory import MemoryStore
+from ensemble.uq.study.study_result import UqResult
 
 __all__ = ["KEEP_MEMORY", "Plan", "plan"]
 

@@ -30,7 +30,7 @@ from ensemble.uq.study.outputs import Outcome, layout_of
 from ensemble.uq.study.persistence import discard
 from ensemble.uq.study.plan import Plan
 from ensemble.uq.study.progress import StudyProgress
-from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.study_result import UqResult
 from ensemble.uq.study.target import Target
 
 __all__ = ["propagate"]

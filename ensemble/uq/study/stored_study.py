@@ -23,8 +23,8 @@ from ensemble.uq.store.costs import read_costs
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.dataset import WEIGHTS
 from ensemble.uq.study.declared import Outputs
-from ensemble.uq.study.result import UqResult
 from ensemble.uq.study.streams import Stream, empty_streams
+from ensemble.uq.study.study_result import UqResult
 
 __all__ = ["StoredSampler", "open_study", "open_with_inputs", "require_possible"]
 
@@ -160,7 +160,7 @@ class StoredStudy:
 
 
 def open_study(store: str | PathLike[str]) -> UqResult:
-    """The statistics of a study in a store, finished or not, also while another process goes on with it.
+    """Read the statistics of a study in a store, finished or not, also while another process goes on with it.
 
     Parameters
     ----------

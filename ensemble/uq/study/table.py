@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ensemble.uq.study.study_protocols import StudyResult
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ensemble.uq.study.failures import Failures
-    from ensemble.uq.study.result import UqResult
 
 __all__ = ["failure_lines", "interval_text", "table"]
 
@@ -21,7 +22,7 @@ MOST_REASONS = 6
 """Reasons of failures in a text."""
 
 
-def table(result: UqResult) -> str:
+def table(result: StudyResult) -> str:
     """Output, shape, mean, standard deviation, interval; how many samples; what is missing."""
     good = f"{result.ids.size:,} of {result.n:,} samples"
     sampler = getattr(result.sampler, "name", type(result.sampler).__name__)
@@ -58,7 +59,7 @@ def failure_lines(failures: Mapping[str, Failures]) -> list[str]:
     return [*lines, f"and {more:,} other reasons"] if more else lines
 
 
-def _row(result: UqResult, name: str) -> tuple[str, str, str, str, str]:
+def _row(result: StudyResult, name: str) -> tuple[str, str, str, str, str]:
     """One output."""
     mean = np.asarray(result.mean(name))
     if not mean.size:

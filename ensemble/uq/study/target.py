@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, message, one_of, positive, require
 from ensemble.uq.study.outputs import Layout
-from ensemble.uq.study.result import UqResult, without_interval
+from ensemble.uq.study.study_result import UqResult, without_interval
 
 __all__ = ["Target"]
 

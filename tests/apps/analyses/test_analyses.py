@@ -13,7 +13,7 @@ from ensemble._compile.lanes.types import load, store
 from ensemble._compile.numba import compiled_serial
 from ensemble._compile.processor import register_bytes
 from ensemble._compile.trace.tracer import Scalar, trace
-from ensemble._kernels.oscillator import launch, noise, steps
+from ensemble._kernels.oscillator import noise, oscillator_launch, steps
 from ensemble.apps.analyses import (
     ar1_load,
     ar1_spectrum,
@@ -149,7 +149,7 @@ def backend(request, monkeypatch):
             pytest.skip("no g++")
         monkeypatch.setattr(device, "raw_module", cuda_on_cpu.Module)
         monkeypatch.setattr(MODULE, "prototype", lambda name: np.empty(0))
-        launch.compiled_run.cache_clear()
+        oscillator_launch.compiled_run.cache_clear()
     return request.param
 
 
@@ -317,7 +317,7 @@ def test_cuda_source_compiles(kind, dtype):
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
     for more in (1, 2):
-        assert nvrtc.compiled(library, launch.source(kind, dtype, MORE=more), *launch.OPTIONS)
+        assert nvrtc.compiled(library, oscillator_launch.source(kind, dtype, MORE=more), *oscillator_launch.OPTIONS)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ensemble._compile import device
-from ensemble._kernels.gbees import launch
+from ensemble._kernels.gbees import gbees_launch
 from ensemble.apps.gbees.engines import cuda as cuda_engine
 from ensemble.apps.gbees.engines import cuda_grid
 from ensemble.apps.gbees.engines.array import ArrayEngine
@@ -38,9 +38,9 @@ def on_cpu(monkeypatch):
     monkeypatch.setattr(cuda_engine, "SINGLE_GRID_THREADS", 64)
     monkeypatch.setattr(cuda_engine, "SINGLE_GRID_BLOCKS", 1)
     monkeypatch.setattr(device, "release_device_memory", lambda: None)
-    launch.kernels.cache_clear()
+    gbees_launch.kernels.cache_clear()
     yield
-    launch.kernels.cache_clear()
+    gbees_launch.kernels.cache_clear()
 
 
 WAYS = ["small", "large", "large, put in order"]
@@ -364,7 +364,7 @@ def compiled(compiler, monkeypatch):
     monkeypatch.setattr(device, "raw_module", module)
 
     def of(problem, cluster, small=True):
-        launch.kernels.cache_clear()
+        gbees_launch.kernels.cache_clear()
         cuda_engine._kernels(problem, cluster, small)
         return given.pop()
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels.kalman import block_launch, launch, level_scans, time_ranges
+from ensemble._kernels.kalman import block_launch, kalman_launch, level_scans, time_ranges
 from tests import cuda_on_cpu
 
 SENTINEL = """
@@ -60,19 +60,20 @@ class Threads:
         self.modules = {}
 
     def __call__(self, dtype, nx, ny, name):
-        family = next(family for family, (names, _) in launch.KERNEL_FILES.items() if name in names)
+        family = next(family for family, (names, _) in kalman_launch.KERNEL_FILES.items() if name in names)
         key = dtype, nx, ny, family
         if key not in self.modules:
-            text = "#define STAGES alignas(16) static char stages[STAGE_BYTES + 16];\n" + launch.source(nx, ny, family)
-            names = launch.KERNEL_FILES[family][0]
-            self.modules[key] = cuda_on_cpu.Module(text, launch.compile_options(*key), names)
+            stages = "#define STAGES alignas(16) static char stages[STAGE_BYTES + 16];\n"
+            text = stages + kalman_launch.source(nx, ny, family)
+            names = kalman_launch.KERNEL_FILES[family][0]
+            self.modules[key] = cuda_on_cpu.Module(text, kalman_launch.compile_options(*key), names)
         return self.modules[key].get_function(name)
 
 
 def emulate(patch):
     """Launch all kernels on this machine's processor."""
     threads = Threads()
-    for module in (launch, level_scans, time_ranges):
+    for module in (kalman_launch, level_scans, time_ranges):
         patch.setattr(module, "function", threads)
     patch.setattr(block_launch, "function", Blocks())
     patch.setattr(block_launch, "threads_of", lambda nx, ny: 32)

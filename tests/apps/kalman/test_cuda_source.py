@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels.kalman import launch, level_scans, recursions, time_ranges
+from ensemble._kernels.kalman import kalman_launch, level_scans, recursions, time_ranges
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import (
     LinearGaussianModel,
@@ -51,26 +51,26 @@ def test_chunks_are_the_sequential_filter_and_smoother(on_cpu, B, T, nx, ny, chu
     parts, y, arrays = arguments_of(B, T, nx, ny)
     prior = "before" if predict_first else "first_observation"
     smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
-    m, P, terms, sums, sm, sP = launch.two_filter_chunks(*arrays, predict_first, chunk)
+    m, P, terms, sums, sm, sP = kalman_launch.two_filter_chunks(*arrays, predict_first, chunk)
     for got, expected in ((m, smooth.filtered.mean), (P, smooth.filtered.covariance), (terms, smooth.log_likelihoods)):
         close(got, expected)
     close(sums, smooth.log_likelihood, 1e-13)
     close(sm, smooth.mean)
     close(sP, smooth.covariance)
     F, Q, u = parts["F"], parts["Q"], parts["u"]
-    rm, rP = launch.smooth_chunks(F, Q, u, m, P, chunk)
+    rm, rP = kalman_launch.smooth_chunks(F, Q, u, m, P, chunk)
     close(rm, smooth.mean)
     close(rP, smooth.covariance)
 
 
 def test_one_chunk_a_series_is_the_plain_recursion(on_cpu):
     parts, y, arrays = arguments_of(3, 20, 2, 3)
-    m, P, terms, sums = launch.filter_chunks(*arrays, True)
+    m, P, terms, sums = kalman_launch.filter_chunks(*arrays, True)
     smooth = rts_smoother(LinearGaussianModel(**parts), y)
     close(sums, smooth.log_likelihood, 1e-13)
     close(m, smooth.filtered.mean)
     close(terms, smooth.log_likelihoods)
-    mean, covariance = launch.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P)
+    mean, covariance = kalman_launch.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P)
     close(mean, smooth.mean)
     close(covariance, smooth.covariance)
 
@@ -80,7 +80,7 @@ def test_float32_and_constant_parts(on_cpu):
     parts, y, _ = arguments_of(1, 400, 4, 2, np.float32)
     fixed = {**parts, "F": parts["F"][:, :1], "R": parts["R"][:, :1]}
     arrays = [fixed[name] for name in ("F", "Q", "H", "R", "u", "d")]
-    m, P, *_ = launch.filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, 5)
+    m, P, *_ = kalman_launch.filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, 5)
     wide = {name: a.astype(np.float64) for name, a in fixed.items()}
     exact = kalman_filter(LinearGaussianModel(**wide), y.astype(np.float64))
     deviation = np.sqrt(np.einsum("...ii->...i", exact.covariance))
@@ -96,8 +96,8 @@ def test_groups_of_steps_come_and_go_whole_and_in_part(on_cpu, T, chunk, fixed):
     parts, y, _ = arguments_of(1, T, 4, 2, np.float32)
     parts = {name: a[:, :1] if name in fixed else a for name, a in parts.items()}
     arrays = [parts[name] for name in ("F", "Q", "H", "R", "u", "d")]
-    m, P, terms, sums, sm, sP = launch.two_filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, chunk)
-    rm, rP = launch.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P, chunk)
+    m, P, terms, sums, sm, sP = kalman_launch.two_filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, chunk)
+    rm, rP = kalman_launch.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P, chunk)
     wide = {name: a.astype(np.float64) for name, a in parts.items()}
     exact = rts_smoother(LinearGaussianModel(**wide), y.astype(np.float64))
     for mean, covariance, states in ((m, P, exact.filtered), (sm, sP, exact), (rm, rP, exact)):
@@ -206,8 +206,8 @@ def test_a_prior_that_makes_the_first_observation_regular_is_enough(on_cpu, cuda
         P0=[[3.0, 0.4], [0.4, theta**2]], prior_at="first_observation",
     )  # fmt: skip
     y = np.random.default_rng(5).standard_normal((31, 1))
-    monkeypatch.setattr(launch, "WHOLE", np.int32(launch.Pass.WHOLE_BY_CHUNKS))
-    for module in (launch, level_scans):
+    monkeypatch.setattr(kalman_launch, "WHOLE", np.int32(kalman_launch.Pass.WHOLE_BY_CHUNKS))
+    for module in (kalman_launch, level_scans):
         monkeypatch.setattr(module, "finish_filter", lambda m, c, redo, *a, f=module.finish_filter: f(m, c, False, *a))
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "numba")
     exact = rts_smoother(model, y)
@@ -259,7 +259,7 @@ def test_the_public_functions_find_their_way_to_the_kernels(on_cpu, monkeypatch,
     smooth = rts_smoother(model, y)
     called = []
     for name in ("filter_chunks", "smooth_chunks", "two_filter_chunks"):
-        inner = getattr(launch, name)
+        inner = getattr(kalman_launch, name)
         monkeypatch.setattr(compiled, name, lambda *a, n=name, f=inner: called.append(n) or f(*a))
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
     for method in ("sequential", "scan"):
@@ -282,7 +282,7 @@ def test_the_recursion_has_the_bits_of_the_cpu(on_cpu, nx, ny, dtype):
     """A thread and a SIMD lane run code that is written from one text; only the logarithm is the device's own."""
     _, _, arrays = arguments_of(4, 30, nx, ny, dtype)
     arrays = tuple(np.broadcast_to(a, (4, *a.shape[1:])) for a in arrays)
-    mean, covariance, terms, _ = launch.filter_chunks(*arrays, True)
+    mean, covariance, terms, _ = kalman_launch.filter_chunks(*arrays, True)
     m, P, log_densities = recursions.filter_series(*arrays, True, False)
     above = np.triu_indices(nx)
     np.testing.assert_array_equal(mean, m)
@@ -290,11 +290,11 @@ def test_the_recursion_has_the_bits_of_the_cpu(on_cpu, nx, ny, dtype):
     close(terms, log_densities, 1e-5 if dtype == "float32" else 1e-13)
 
 
-ONE_FAMILY = next(iter(launch.KERNEL_FILES))
-COMPILED = [("float32", 4, 2, family) for family in launch.KERNEL_FILES] + [
+ONE_FAMILY = next(iter(kalman_launch.KERNEL_FILES))
+COMPILED = [("float32", 4, 2, family) for family in kalman_launch.KERNEL_FILES] + [
     pytest.param(*size, family, marks=[] if (*size, family) == ("float64", 2, 3, ONE_FAMILY) else pytest.mark.slow)
     for size in (("float64", 2, 3), ("float64", 4, 4))
-    for family in launch.KERNEL_FILES
+    for family in kalman_launch.KERNEL_FILES
 ]
 
 
@@ -303,5 +303,6 @@ def test_compiles_for_sm_90(dtype, nx, ny, family):
     library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
-    code = nvrtc.compiled(library, launch.source(nx, ny, family), *launch.compile_options(dtype, nx, ny, family))
-    assert all(name.encode() in code for name in launch.KERNEL_FILES[family][0])
+    options = kalman_launch.compile_options(dtype, nx, ny, family)
+    code = nvrtc.compiled(library, kalman_launch.source(nx, ny, family), *options)
+    assert all(name.encode() in code for name in kalman_launch.KERNEL_FILES[family][0])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ensemble.uq.study.memory import MemoryStore
+from ensemble.uq.study.study_memory import MemoryStore
 
 
 def test_outputs_are_kept_by_id_and_grow():

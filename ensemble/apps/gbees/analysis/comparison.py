@@ -118,7 +118,7 @@ def looked_up(keys: Array, values: Array, wanted: Array) -> Array:
 
 
 def bhattacharyya(a: Cells, b: Cells, *, widths: Array = None) -> float:
-    """The Bhattacharyya coefficient, the sum over cells of sqrt(p q); see `compare`.
+    """Compute the Bhattacharyya coefficient, the sum over cells of sqrt(p q); see `compare`.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def bhattacharyya(a: Cells, b: Cells, *, widths: Array = None) -> float:
 
 
 def l1_distance(a: Cells, b: Cells, *, widths: Array = None) -> float:
-    """The sum over cells of |p - q|; see `compare`.
+    """Compute the sum over cells of |p - q|; see `compare`.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def samples_of(samples: Array, n: int, function: str) -> Array:
 
 
 def binned(samples: Array, cells: Cells, *, widths: Array = None) -> Cells:
-    """The fraction of random samples in each cell of a grid.
+    """Compute the fraction of random samples in each cell of a grid.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def kernel_density(
     dtype: Any = None,
     callback: Callable[[int, int], None] | None = None,
 ) -> Cells:
-    """The kernel density estimate of random samples at the centres of `cells`, divided by its sum there.
+    """Compute the kernel density estimate of random samples at the centres of `cells`, divided by its sum there.
 
     Gaussian kernels with the samples' covariance times `factor` squared. Every kernel is evaluated at every cell.
 

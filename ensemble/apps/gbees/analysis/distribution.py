@@ -53,7 +53,7 @@ class Regions:
 
 
 def active(cells: Cells, threshold: float) -> Cells:
-    """The cells whose probability is at least `threshold`.
+    """Return the cells whose probability is at least `threshold`.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def active(cells: Cells, threshold: float) -> Cells:
 
 
 def positions(cells: Cells) -> Array:
-    """Centres of the cells in space.
+    """Return the centres of the cells in space.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def positions(cells: Cells) -> Array:
 
 
 def density(cells: Cells) -> Array:
-    """Probability per volume in each cell.
+    """Return the probability per volume in each cell.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def in_space(cells: Cells, s: np.ndarray) -> np.ndarray:
 
 
 def highest_density_regions(cells: Cells, masses: Sequence[float] = (0.5, 0.95, 0.99)) -> Regions:
-    """The smallest sets of cells that hold at least the probabilities `masses`.
+    """Return the smallest sets of cells that hold at least the probabilities `masses`.
 
     Cells are added in descending order of probability until the sum is reached; cells as likely as the last one are
     included.

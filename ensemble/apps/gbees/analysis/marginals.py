@@ -60,7 +60,7 @@ class Marginal:
 
 
 def marginal(cells: Cells, axes: int | Sequence[int]) -> Marginal:
-    """The distribution of the coordinates `axes`, all others summed over.
+    """Return the distribution of the coordinates `axes`, all others summed over.
 
     Parameters
     ----------

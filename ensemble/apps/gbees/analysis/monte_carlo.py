@@ -24,7 +24,7 @@ SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 10.0
 
 
 def draw(mean: Array, covariance: Array, n_samples: int, *, seed: int, backend: str = "numpy") -> Ensemble:
-    """Independent samples of a Gaussian distribution.
+    """Draw independent samples of a Gaussian distribution.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def propagate(
     steps: int | None = None,
     callback: Callable[[float], None] | None = None,
 ) -> Ensemble:
-    """Samples of the state at a later time.
+    """Draw samples of the state at a later time.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ def opacities(n: int) -> list[float]:
 
 
 def legend_handles(masses: Sequence[float], surfaces: bool = True) -> list[Any]:
-    """Legend entries with the probability inside each surface or region of a plot.
+    """Return legend entries with the probability inside each surface or region of a plot.
 
     Parameters
     ----------

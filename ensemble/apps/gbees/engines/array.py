@@ -12,9 +12,9 @@ from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.engines.failures import no_probability_left, step_too_small
 from ensemble.apps.gbees.engines.flux import advected, rates
 from ensemble.apps.gbees.engines.grid import Grid, face_velocities
+from ensemble.apps.gbees.engines.grid_memory import MemoryBudget
 from ensemble.apps.gbees.engines.growth import grown
 from ensemble.apps.gbees.engines.keys import Packing
-from ensemble.apps.gbees.engines.memory import MemoryBudget
 from ensemble.apps.gbees.engines.pruning import pruned
 from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.problem import Problem

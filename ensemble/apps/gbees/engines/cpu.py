@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._compile.numba import compile_for, thread_count
 from ensemble._compile.trace.numbers import hoisted
 from ensemble._interrupts import released
-from ensemble._kernels.gbees import generated
+from ensemble._kernels.gbees import gbees_generated
 from ensemble._kernels.gbees import grid as kernels
 from ensemble._typing import Array
 from ensemble.apps.gbees.engines.engine import Steps
@@ -20,8 +20,8 @@ from ensemble.apps.gbees.engines.failures import (
     no_probability_left,
     step_too_small,
 )
+from ensemble.apps.gbees.engines.grid_memory import MemoryBudget
 from ensemble.apps.gbees.engines.keys import Packing
-from ensemble.apps.gbees.engines.memory import MemoryBudget
 from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
@@ -59,8 +59,8 @@ class CompiledEngine:
         self.grid[1][kernels.BASE : end] = probabilities[order]
         self.grid[7][kernels.BASE : end] = True
         self.packing_rows = self._packing_rows()
-        self.state = np.zeros(len(generated.STATE), np.int64)
-        self.reals = np.zeros(len(generated.REALS))
+        self.state = np.zeros(len(gbees_generated.STATE), np.int64)
+        self.reals = np.zeros(len(gbees_generated.REALS))
         self._set(END=end, VELOCITIES_END=kernels.BASE, SORTED=end, START=end, PRUNE_EVERY=problem.prune_every,
                   SEQUENTIAL=problem.prune == "sequential", TIME_VARYING=problem.time_varying)  # fmt: skip
         self._set(VELOCITY_TIME=time, THRESHOLD=problem.threshold, CFL=problem.cfl)
@@ -90,15 +90,15 @@ class CompiledEngine:
 
     def _set(self, **values: Array) -> None:
         for name, value in values.items():
-            if name in generated.STATE:
-                self.state[generated.STATE.index(name)] = value
+            if name in gbees_generated.STATE:
+                self.state[gbees_generated.STATE.index(name)] = value
             else:
-                self.reals[generated.REALS.index(name)] = value
+                self.reals[gbees_generated.REALS.index(name)] = value
 
     def _get(self, name: str) -> Any:
-        if name in generated.STATE:
-            return int(self.state[generated.STATE.index(name)])
-        return float(self.reals[generated.REALS.index(name)])
+        if name in gbees_generated.STATE:
+            return int(self.state[gbees_generated.STATE.index(name)])
+        return float(self.reals[gbees_generated.REALS.index(name)])
 
     def _packing_rows(self) -> np.ndarray:
         """The array ``packing`` of the compiled code."""
@@ -160,7 +160,7 @@ class CompiledEngine:
         n_steps = self._get("RECORDED")
         if n_steps:
             self.taken = self.taken.then(Steps(*(values[:n_steps].copy() for values in records)))
-        return generated.STATUS[status]
+        return gbees_generated.STATUS[status]
 
     def _resolve(self, status: str, time: float) -> None:
         """Do what the next step needs, or raise an error."""
@@ -253,7 +253,7 @@ class _Loops:
     def __init__(self, problem: Problem) -> None:
         n, rotated = problem.n, problem.rotation is not None
         parameters = [float(value) for value in problem.drift.parameters]
-        at = generated.layout(n, len(parameters), rotated)
+        at = gbees_generated.layout(n, len(parameters), rotated)
         widths = np.asarray(problem.widths, dtype=np.float64)
         noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
         mixing, diffusion_rates = problem.mixing, noise / widths**2
@@ -275,18 +275,18 @@ class _Loops:
             ]
         )
         numbers = numbers.astype(np.float64).tolist()
-        graph = generated.trace_face_velocities(problem.drift.function, n, len(parameters), rotated)
+        graph = gbees_generated.trace_face_velocities(problem.drift.function, n, len(parameters), rotated)
         graph, constants = hoisted(graph, n + 1 + len(numbers))
         numbers += constants
         bounds = None
         if problem.bounds is not None:
-            bounds = generated.trace_bounds_at_centre(problem.bounds, n, len(parameters), rotated)
+            bounds = gbees_generated.trace_bounds_at_centre(problem.bounds, n, len(parameters), rotated)
             bounds, constants = hoisted(bounds, n + len(numbers))
             numbers += constants
         self.numbers = np.array(numbers)
         dtype = np.dtype(problem.dtype).name
         self.traced = (graph, n, dtype), (bounds, n, at["range"])
-        kind = generated.StepTerms(
+        kind = gbees_generated.StepTerms(
             problem.diffusion is not None, mixing is not None, problem.time_order == 2, bounds is not None
         )
         self.options = n, problem.limiter, dtype, kind
@@ -303,11 +303,11 @@ class _Loops:
             with released():  # compiling takes seconds, and changes nothing of the grid
                 drift, bounds = self.traced
                 self.addresses = (
-                    generated.drift_address(*drift),
-                    generated.bounds_address(*bounds),
+                    gbees_generated.drift_address(*drift),
+                    gbees_generated.bounds_address(*bounds),
                     kernels.prune_address(drift[2]),
                 )
-                step = generated.step_of(*self.options, parallel)
+                step = gbees_generated.step_of(*self.options, parallel)
                 compile_for(step, grid, packing, self.numbers, *self.addresses, *state)
                 self.steps[parallel] = step
         return self.steps[parallel](grid, packing, self.numbers, *self.addresses, *state)

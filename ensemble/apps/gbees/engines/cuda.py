@@ -13,13 +13,13 @@ from ensemble._compile import device as _device
 from ensemble._compile.device import address
 from ensemble._errors import kept
 from ensemble._kernels.gbees.frame import trace_bounds, trace_velocity
-from ensemble._kernels.gbees.launch import Reason, Setting, kernels, launch, source
+from ensemble._kernels.gbees.gbees_launch import Reason, Setting, kernels, launch, source
 from ensemble._typing import Array
 from ensemble.apps.gbees.engines.cuda_grid import DeviceGrid, bytes_per_cell
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.engines.failures import no_probability_left, step_too_small
+from ensemble.apps.gbees.engines.grid_memory import MemoryBudget
 from ensemble.apps.gbees.engines.keys import Packing
-from ensemble.apps.gbees.engines.memory import MemoryBudget
 from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem

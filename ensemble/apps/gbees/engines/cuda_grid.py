@@ -9,7 +9,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import device as _device
 from ensemble._compile.device import address
-from ensemble._kernels.gbees.launch import Reason, launch, layout
+from ensemble._kernels.gbees.gbees_launch import Reason, launch, layout
 from ensemble._typing import Array
 from ensemble.apps.gbees.engines.failures import drift_not_finite, no_cell_left
 from ensemble.apps.gbees.engines.keys import Packing

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._check import require
 from ensemble._typing import Array
-from ensemble.apps.gbees.engines.memory import MemoryBudget
+from ensemble.apps.gbees.engines.grid_memory import MemoryBudget
 from ensemble.apps.gbees.frames import cell_of, collected
 from ensemble.apps.gbees.run.arguments import checked_call
 

@@ -51,7 +51,7 @@ def _two_body(x: Sequence[Array], t: Array, xp: Namespace, mu: Array) -> Sequenc
 
 
 def pcr3bp(mu: Array = SATURN_ENCELADUS) -> Drift:
-    """The planar circular restricted three-body problem, in the frame that rotates with the bodies.
+    """Return the planar circular restricted three-body problem, in the frame that rotates with the bodies.
 
     State (x, y, x', y'). The unit of length is the distance of the bodies, that of time their period over 2 pi. The
     larger body is at x = -mu, the smaller at x = 1 - mu.
@@ -82,7 +82,7 @@ def pcr3bp(mu: Array = SATURN_ENCELADUS) -> Drift:
 
 
 def cr3bp(mu: Array = EARTH_MOON) -> Drift:
-    """The circular restricted three-body problem in space.
+    """Return the circular restricted three-body problem in space.
 
     State (x, y, z, x', y', z'); units and positions of the bodies as for `pcr3bp`.
 
@@ -99,7 +99,7 @@ def cr3bp(mu: Array = EARTH_MOON) -> Drift:
 
 
 def two_body(mu: Array = 19.910350621818949) -> Drift:
-    """The two-body problem in two Delaunay elements: L is constant, the mean anomaly l has the rate ``mu^2 / L^3``.
+    """Return the two-body problem in two Delaunay elements: constant L, mean anomaly l of rate ``mu^2 / L^3``.
 
     State (L, l): ``L = sqrt(mu a)`` with the semi-major axis a, l in rad.
 
@@ -116,7 +116,7 @@ def two_body(mu: Array = 19.910350621818949) -> Drift:
 
 
 def jacobi_constant(mu: float) -> Callable[[Sequence[Array], Namespace], Array]:
-    """The Jacobi constant of the restricted three-body problem as `bounds` of `Gbees`; planar or in space.
+    """Return the Jacobi constant of the restricted three-body problem as `bounds` of `Gbees`; planar or in space.
 
     ``x^2 + y^2 + 2 (1 - mu) / r1 + 2 mu / r2 + mu (1 - mu) - |v|^2``.
 
@@ -143,7 +143,7 @@ def jacobi_constant(mu: float) -> Callable[[Sequence[Array], Namespace], Array]:
 
 
 def range_angle_rate(mu: float, branch: float = 0.0) -> Callable[[Sequence[Array], Namespace], Sequence[Array]]:
-    """Range, angle and range rate from the smaller body, of a state of `pcr3bp`.
+    """Return range, angle and range rate from the smaller body, of a state of `pcr3bp`.
 
     Parameters
     ----------

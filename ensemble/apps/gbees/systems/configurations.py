@@ -221,7 +221,7 @@ CONFIGURATIONS: dict[str, Callable[[], Configuration]] = {
 
 
 def configuration(name: str) -> Configuration:
-    """One of the published problems.
+    """Return one of the published problems.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ lorenz63 = Drift(_lorenz63, (4.0, 1.0, 48.0), ("sigma", "b", "r"))
 
 
 def lorenz96(F: Array = 4.0) -> Drift:
-    """Lorenz's system of 1996 in four or more dimensions.
+    """Return Lorenz's system of 1996 in four or more dimensions.
 
     ``xj' = (x[j+1] - x[j-2]) x[j-1] - x[j] + F``, cyclic in j; dimensionless.
 

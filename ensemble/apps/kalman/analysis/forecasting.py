@@ -107,7 +107,7 @@ def forecast(
     future: Mapping[str, Any] | None = None,
     mask: Any = None,
 ) -> ForecastResult:
-    """The distributions of the next states and observations.
+    """Compute the distributions of the next states and observations.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def maximum_likelihood(
     max_iterations: int = 100,
     **options: Any,
 ) -> MaximumLikelihoodResult:
-    """The parameters under which the observations are most probable, with their standard errors.
+    """Find the parameters under which the observations are most probable, with their standard errors.
 
     Newton's method, damped after Levenberg and Marquardt. First and second derivatives are central differences: all
     their ``n^2 + n + 1`` points are one Ensemble and one filter; so are the steps for ten dampings, of which the best

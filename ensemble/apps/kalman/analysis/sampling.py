@@ -34,7 +34,7 @@ def sample_posterior(
     scan: str = "chunked",
     mask: Any = None,
 ) -> Ensemble:
-    """Trajectories drawn from the joint distribution of all states given all observations.
+    """Draw trajectories from the joint distribution of all states given all observations.
 
     States and observations ``(x+, y+)`` are drawn from the model with all its means zero; the smoothed mean given
     ``y - y+``, plus ``x+``, is a draw [1]_. The factored covariances are those of the model, which may be singular.

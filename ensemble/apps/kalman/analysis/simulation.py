@@ -58,7 +58,7 @@ def simulate(
     n_samples: int | None = None,
     seed: int | np.random.Generator | None = None,
 ) -> SimulationResult:
-    """States and observations drawn from a model: the prior, the process noise and the observation noise.
+    """Draw states and observations from a model: the prior, the process noise and the observation noise.
 
     Parameters
     ----------

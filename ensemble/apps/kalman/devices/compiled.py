@@ -10,7 +10,13 @@ import numpy as np
 
 from ensemble._backend import COMPILED_DTYPES, array_namespace, asarray_like, backend_of, contiguous, to_numpy
 from ensemble._kernels.kalman.block_launch import filter_blocks, smooth_blocks, two_filter_blocks
-from ensemble._kernels.kalman.launch import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
+from ensemble._kernels.kalman.kalman_launch import (
+    LARGEST,
+    chunk_length,
+    filter_chunks,
+    smooth_chunks,
+    two_filter_chunks,
+)
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble._kernels.kalman.recursions import filter_square_root, smooth_series, smooth_square_root
 from ensemble._typing import Array

@@ -116,7 +116,7 @@ def _part(series: Series, steps: slice, prior_at: str, device: int | None) -> Pa
 
 
 def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[FilterResult]:
-    """The result of `kalman_filter` for one series in parts, every part of it on the device of its part of the series.
+    """Filter one series in parts, as `kalman_filter`: every part of the result is on the device of its observations.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
 
 
 def smooth_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[SmootherResult]:
-    """The result of a smoother for one series in parts, every part of it on the device of its part of the series.
+    """Smooth one series in parts: every part of the result is on the device of its observations.
 
     Parameters
     ----------

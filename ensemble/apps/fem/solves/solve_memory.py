@@ -8,7 +8,7 @@ import numpy as np
 
 from ensemble._backend import available_bytes, free_bytes
 from ensemble._check import message
-from ensemble._compile.memory import release_memory
+from ensemble._compile.kept_memory import release_memory
 from ensemble.apps.fem.discretization import Discretization
 
 __all__ = ["bytes_needed", "require_memory", "require_setup_memory"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from copy import copy
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ensemble.scalar import (
 )
 from ensemble.scalar.statistics.moments import effective_count, exact_mean
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
+from ensemble.uq.report.html_report import Report
 from ensemble.uq.report.pages import PAGES
 from ensemble.uq.study.conditions import Condition, holds, threshold_of
 from ensemble.uq.study.failures import Failures, failures_by_reason
@@ -42,12 +43,8 @@ from ensemble.uq.study.intervals import (
 )
 from ensemble.uq.study.row_blocks import by_rows, largest_change, power_sums
 from ensemble.uq.study.streams import Summary, block_size
+from ensemble.uq.study.study_protocols import Study
 from ensemble.uq.study.table import table
-
-if TYPE_CHECKING:
-    from ensemble.uq.report.page import Report
-    from ensemble.uq.study.plan import Plan
-    from ensemble.uq.study.stored_study import StoredStudy
 
 __all__ = ["Probability", "UqResult", "without_interval"]
 
@@ -108,7 +105,7 @@ class UqResult:
         Units of outputs and axes, as given by `Outputs`.
     """
 
-    def __init__(self, plan: Plan | StoredStudy) -> None:
+    def __init__(self, plan: Study) -> None:
         self.n = plan.n
         self.done, self.failed = plan.is_done.copy(), plan.failed.copy()
         self.reasons = dict(sorted(plan.reasons.items()))
@@ -284,7 +281,7 @@ class UqResult:
         weights = self._all_inputs.weights
         return self._read(name, self.ids, function), weights / weights.sum()
 
-    def mean(self, name: str) -> Any:
+    def mean(self, name: str) -> np.ndarray:
         """The mean of an output.
 
         Parameters
@@ -306,7 +303,7 @@ class UqResult:
             return exact_mean(np, values, (values * weights).sum(axis=-1))
         return self._summary(name).total().mean()[()]
 
-    def var(self, name: str, ddof: float = 1.0) -> Any:
+    def var(self, name: str, ddof: float = 1.0) -> np.ndarray:
         """The variance of an output.
 
         Parameters
@@ -332,11 +329,11 @@ class UqResult:
             return (np.abs(deviation) ** 2 * weights).sum(axis=-1)
         return _var(self._summary(name).total(), ddof)
 
-    def std(self, name: str, ddof: float = 1.0) -> Any:
+    def std(self, name: str, ddof: float = 1.0) -> np.ndarray:
         """The standard deviation of an output: the root of `var`."""
         return np.sqrt(self.var(name, ddof))
 
-    def skewness(self, name: str) -> Any:
+    def skewness(self, name: str) -> np.ndarray:
         """The skewness of an output, the mean of ``((y - mean) / std)**3``: zero where it is symmetric [1]_.
 
         Parameters
@@ -382,17 +379,23 @@ class UqResult:
         with np.errstate(invalid="ignore", divide="ignore"):
             return (cubes / total / (squares / total) ** 1.5)[()]
 
-    def minimum(self, name: str) -> Any:
+    def minimum(self, name: str) -> np.ndarray:
         """The smallest value of an output, shape `shape`."""
         self._named(name, "minimum")
         low = self._summary(name).low
-        return self._ordered(name, "minimum") if low is None else low[()]
+        if low is None:
+            self._ordered(name, "minimum")
+        assert low is not None, "complex outputs alone have none"
+        return low[()]
 
-    def maximum(self, name: str) -> Any:
+    def maximum(self, name: str) -> np.ndarray:
         """The largest value of an output, shape `shape`."""
         self._named(name, "maximum")
         high = self._summary(name).high
-        return self._ordered(name, "maximum") if high is None else high[()]
+        if high is None:
+            self._ordered(name, "maximum")
+        assert high is not None, "complex outputs alone have none"
+        return high[()]
 
     def _ordered(self, name: str, function: str) -> None:
         """Refuse complex outputs."""
@@ -401,7 +404,7 @@ class UqResult:
             raise TypeError(message(f"UqResult.{function}", f"output {name!r}", "be real", seen))
 
     # --- quantiles and probabilities
-    def quantile(self, name: str, q: Any) -> Any:
+    def quantile(self, name: str, q: Any) -> np.ndarray:
         """Quantiles of an output.
 
         Parameters
@@ -685,11 +688,11 @@ class UqResult:
         return ConfidenceInterval(np.where(low < 0, -np.inf, first)[()], np.where(high >= n, np.inf, last)[()])
 
     # --- several outputs
-    def covariance(self, a: str, b: str | None = None) -> Any:
+    def covariance(self, a: str, b: str | None = None) -> np.ndarray:
         """The covariance of every entry of output `a` with every entry of `b`; `sample_cov` with ``ddof=1``."""
         return self._joint("covariance", lambda x, y: sample_cov(x, y, ddof=1.0), a, b)
 
-    def correlation(self, a: str, b: str | None = None) -> Any:
+    def correlation(self, a: str, b: str | None = None) -> np.ndarray:
         """The correlation of every entry of output `a` with every entry of `b`; as `sample_corr`."""
         return self._joint("correlation", sample_corr, a, b)
 

@@ -22,7 +22,7 @@ __all__ = ["block", "kron"]
 
 
 def kron(A: Any, B: Any) -> CrsMatrix:
-    """The Kronecker product of two matrices; an integer n stands for the identity of order n.
+    """Return the Kronecker product of two matrices; an integer n stands for the identity of order n.
 
     ``kron(A, n)`` has n unknowns for each unknown of A, side by side, as a vector-valued field that is stored node by
     node; ``kron(n, A)`` is block diagonal, with n times A. The graph is made once.
@@ -108,7 +108,7 @@ def _kron_graph(a: CrsGraph, b: CrsGraph) -> tuple[CrsGraph, np.ndarray, np.ndar
 
 
 def block(blocks: Any) -> CrsMatrix:
-    """The matrix of blocks, row by row; None stands for a block of zeros.
+    """Return the matrix of blocks, row by row; None stands for a block of zeros.
 
     Graph work is done once for the same graphs in the same places. Shared blocks and blocks with one matrix per sample
     go together; where all are shared, the result is.

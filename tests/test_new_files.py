@@ -1,0 +1,46 @@
+"""What `tools.new` makes in a copy of this tree works as it is, and its made tests pass."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tools import new
+
+MADE = {"krylov": "richardson", "ode": "bosh3", "sampler": "lattice", "kernel": "halved"}
+
+
+def test_every_kind_is_made():
+    assert set(MADE) == set(new.KINDS)
+
+
+def test_made_methods_pass_their_made_tests(tmp_path):
+    for folder in ("ensemble", "tools"):
+        shutil.copytree(new.ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("tests/krylov", "tests/ode", "tests/uq/samplers"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(new.ROOT / "tests/cases.py", tmp_path / "tests/cases.py")
+    made = [path for kind, name in MADE.items() for path in new.make(kind, name, root=tmp_path)]
+    tests = [str(path) for path in made if path.name.startswith("test_")]
+    assert len(tests) == len(MADE)
+    pytest_alone = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *tests]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(pytest_alone, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.copy(new.ROOT / "pyproject.toml", tmp_path)
+    checked = subprocess.run(["ruff", "check", *map(str, made)], capture_output=True, text=True, cwd=tmp_path)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("name", ["Richardson", "two words", "class", "cg"])
+def test_names_that_cannot_be_are_refused(name, tmp_path):
+    with pytest.raises(ValueError, match="NAME must be"):
+        new.make("krylov", name)
+
+
+def test_an_entry_comes_to_its_place_in_the_first_list_of_its_kind():
+    text = "import b\nimport d\n\nimport a\n"
+    assert new.with_entry(text, "import c", "import ") == "import b\nimport c\nimport d\n\nimport a\n"
+    assert new.with_entry(text, "import a0", "import ", at_end=True) == "import b\nimport d\nimport a0\n\nimport a\n"
