@@ -39,7 +39,7 @@ class Label(np.int64):
     def __copy__(self) -> Label:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Label:
+    def __deepcopy__(self, memo: dict[int, Any] | None) -> Label:
         return self
 
     def __reduce__(self) -> Any:

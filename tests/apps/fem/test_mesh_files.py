@@ -272,17 +272,13 @@ def test_fields_and_endings_that_do_not_fit_are_refused(tmp_path, mesh, name, po
 def test_without_meshio_the_message_says_what_to_install(tmp_path, mesh, monkeypatch):
     monkeypatch.setitem(sys.modules, "meshio", None)
     for call in (lambda: fem.TetMesh.read(tmp_path / "u.vtu"), lambda: fem.write_mesh(tmp_path / "u.vtu", mesh)):
-        with pytest.raises(
-            ImportError, match=r"meshio must be installed; .*pip install 'ensemble-arrays\[fem\]'."
-        ):
+        with pytest.raises(ImportError, match=r"meshio must be installed; .*pip install 'ensemble-arrays\[fem\]'."):
             call()
 
 
 def test_without_h5py_the_message_says_what_to_install(tmp_path, mesh, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(
-        ImportError, match=r"\.xdmf must have its library; .*pip install 'ensemble-arrays\[fem\]'."
-    ):
+    with pytest.raises(ImportError, match=r"\.xdmf must have its library; .*pip install 'ensemble-arrays\[fem\]'."):
         fem.write_mesh(tmp_path / "u.xdmf", mesh)
     assert list(tmp_path.iterdir()) == []
 

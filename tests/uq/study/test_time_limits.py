@@ -239,8 +239,6 @@ def held(x):
 @pytest.mark.skipif(os.name != "posix", reason="the C library has no usleep")
 @pytest.mark.parametrize("executor", [None, lambda: ThreadPoolExecutor(2)])
 def test_code_that_holds_the_lock_beyond_a_limit_is_warned_of(executor):
-    with pytest.warns(
-        RuntimeWarning, match=r"holds Python's lock; .* for 1\.\d+ s\. executor=8 runs"
-    ) as told:
+    with pytest.warns(RuntimeWarning, match=r"holds Python's lock; .* for 1\.\d+ s\. executor=8 runs") as told:
         en.propagate(held, INPUTS, 16, seed=3, ensemble_size=8, sample_seconds=0.1, executor=executor, progress=False)
     assert len(told) == 1
