@@ -258,7 +258,8 @@ class DirectSolution:
 
     def replace(self, samples: np.ndarray, other: DirectSolution) -> None:
         """Take the solutions of `other` for the samples named."""
-        self.x[:, samples], self.r[:, samples] = other.x, 0.0
+        places = asarray_like(samples, self.x)
+        self.x[:, places], self.r[:, places] = other.x, 0.0
         for name in ("error", "entries", "cancelled", "norm", "rcond", "exchanged", "alone"):
             getattr(self, name)[samples] = getattr(other, name)
         self.repaired[samples] = True

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import contiguous
+from ensemble._backend import asarray_like, contiguous, to_numpy
 from ensemble.krylov._conditions import MOVED, estimated, keep_their_digits
 from ensemble.krylov._direct_solution import DirectSolution
 from ensemble.krylov._system import LinearSystem
@@ -76,9 +76,14 @@ def exchanged_solutions(
     """The samples named that factors with exchanges solve, in groups, with their solutions.
 
     A sample that is singular, not finite, or whose backward error stays too large, is in no group, and none is where
-    numbers are not float64 on the CPU.
+    numbers are not float64. Samples on a device are solved on the host, so that they have the bits of the CPU.
     """
-    if not (type(A.values) is type(system.b) is np.ndarray and A.values.dtype == system.b.dtype == np.float64):
+    if not str(A.values.dtype) == str(system.b.dtype) == "float64":
+        return
+    if not type(A.values) is type(system.b) is np.ndarray:
+        for chosen, solution in exchanged_solutions(*_on_host(system, A, samples), np.arange(samples.size)):
+            solution.x = asarray_like(np.ascontiguousarray(solution.x), system.b)
+            yield samples[chosen], solution
         return
     for group in exchanged_together(A, samples if A.n_samples > 1 else np.zeros(1, np.int64), system.b):
         chosen = group.lanes if A.n_samples > 1 else samples
@@ -94,6 +99,14 @@ def exchanged_solutions(
             yield chosen, solution
         elif good.any():
             yield chosen[good], solution.taken(np.flatnonzero(good))
+
+
+def _on_host(system: LinearSystem, A: CrsMatrix, samples: np.ndarray) -> tuple[LinearSystem, CrsMatrix]:
+    """The samples named of a system that another library holds, in arrays of NumPy."""
+    own, nothing = A.take_samples(samples) if A.n_samples > 1 else A, np.empty(0)
+    rtol = system.rtol[samples] if np.ndim(system.rtol) else system.rtol
+    b = contiguous(system.b[:, asarray_like(samples, system.b)])
+    return replace(system, b=np.ascontiguousarray(to_numpy(b)), rtol=rtol), own.to(nothing)
 
 
 def conditions_of(A: CrsMatrix, samples: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

@@ -196,7 +196,7 @@ def _solution(
         F = planned(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
     own = factorization is None or isinstance(factorization, ComplexFactors)
     default = own and matching == "graph" and isinstance(ordering, str) and ordering == "auto"
-    plain = default and F.dtype == np.float64 and not F.plan.symmetric
+    plain = default and F.dtype == np.float64 and not F.plan.symmetric and isinstance(system.b, np.ndarray)
     first = plain and takes_exchanges_first(matrix.graph)
     solution = solved(system, matrix, scaled, unit, F, exchanged_solutions, first)
     return _result(solution, system, Conditions(solution, matrix, F, conditions_of))
