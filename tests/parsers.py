@@ -15,12 +15,12 @@ class ParserFoundError(Exception):
 
 
 def parser_made_by(function):
-    """The parser on which `function` calls ``parse_args``."""
+    """The parser on which `function` reads the command line, as ``parse_args`` does, too."""
 
     def catch(self, *_):
         raise ParserFoundError(self)
 
-    with mock.patch.object(argparse.ArgumentParser, "parse_args", catch), mock.patch.object(sys, "argv", ["program"]):
+    with mock.patch.object(argparse.ArgumentParser, "parse_known_args", catch), mock.patch.object(sys, "argv", ["program"]):
         try:
             function()
         except ParserFoundError as found:
