@@ -312,7 +312,7 @@ def _run_product(ending, indptr, indices, values, x, b, out):
     return out
 
 
-def product_of_few(indptr, indices, values, x):
+def product_of_few(indptr: Any, indices: Any, values: Any, x: Any) -> Any:
     """`spmv` of small NumPy arrays of one type and of as many samples, one or two; None for others.
 
     `x` has shape (n_columns, n_samples), or (n_columns,) for one sample, and so has the result. Its type and its number
