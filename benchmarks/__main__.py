@@ -20,6 +20,7 @@ FURTHER = {
     "iterations": ("bench_multigrid", "iterations"),
     "memory": ("bench_cost", "memory"),
     "spmv-orders": ("bench_spmv", "orders_main"),
+    "spmv-small": ("bench_spmv", "small_main"),
 }
 """Further tables of a module: its stem and the function."""
 

@@ -1,6 +1,7 @@
 """The sparse product on the 27-point matrix of a block of hexahedra, against SciPy and the read bandwidth.
 
-``python -m benchmarks spmv-orders`` compares three matrices in three orders of their rows, on one thread.
+``python -m benchmarks spmv-orders`` compares three matrices in three orders of their rows, on one thread;
+``python -m benchmarks spmv-small`` times calls on small matrices.
 
 Bytes it must move (float64, int32): nnz * (8 S + 4) + rows * (16 S + 4); of a symmetric matrix that stores its upper
 triangle, half of the entries and the sums under way, which stay in the cache.
@@ -21,6 +22,7 @@ from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, rati
 from ensemble._backend import asarray_like
 from ensemble._compile.numba import empty
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
+from ensemble.scalar import Ensemble
 
 
 def brick_graph(cells: int) -> CrsGraph:
@@ -222,3 +224,40 @@ def orders_main() -> None:
     chosen = tuple(parser.parse_args().samples)
     numba.set_num_threads(1)
     save("-".join(["spmv-orders", *(() if chosen == SIZES else map(str, chosen)), "1threads"]), orders(chosen))
+
+
+# --- small matrices: what a call costs before and after its loop
+def small_products(sides: tuple[int, ...] = (5, 10, 30), rounds: int = 25) -> list[dict[str, Any]]:
+    """Microseconds per sample of ``A @ x`` on 5-point matrices of side^2 rows, against SciPy; processor time."""
+    rows = []
+    for side in sides:
+        for dtype in (np.float64, np.complex128):
+            graph = CrsMatrix.from_scipy(five_point(side)).graph
+            theirs = sp.csr_array(five_point(side).astype(dtype))
+            x, calls = np.ones(side * side, dtype), 30_000 // (side * side + 100)
+            for s in (1, 32):
+                A = CrsMatrix(graph, theirs.data if s == 1 else np.repeat(theirs.data[:, None], s, axis=1))
+                given: Any = x if s == 1 else Ensemble(np.repeat(x[:, None], s, axis=1))
+                functions = {
+                    "ours": lambda A=A, given=given, calls=calls: [A @ given for _ in range(calls)],
+                    "scipy": lambda theirs=theirs, x=x, calls=calls: [theirs @ x for _ in range(calls)],
+                }
+                seconds = alternating(functions, rounds)
+                ours, scipys = (1e6 * median(seconds[name]) / calls for name in ("ours", "scipy"))
+                rows.append({
+                    "rows": side * side, "type": np.dtype(dtype).name, "n_samples": s, "us per sample": ours / s,
+                    "SciPy us": scipys, "x SciPy": ratio(seconds["scipy"], seconds["ours"], s),
+                })  # fmt: skip
+    show("Products of small matrices, processor time of one thread", rows)
+    return rows
+
+
+def small_main() -> None:
+    """Products of small matrices against SciPy, one thread, processor time; keeps a record where it is named."""
+    parser = argparse.ArgumentParser(description=small_products.__doc__)
+    parser.add_argument("--name", help="name of the record (default: none is kept)")
+    name = parser.parse_args().name
+    numba.set_num_threads(1)
+    rows = small_products()
+    if name:
+        save(name, rows)

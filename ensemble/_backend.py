@@ -50,7 +50,10 @@ COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 """Value types that the compiled kernels support; every other dtype takes the reference implementation."""
 
 COMPILED_CHARACTERS = frozenset("fd?bBhHiIlLqQ")
-"""NumPy's characters of these types, of integers and of bools: quicker to compare than a dtype."""
+"""NumPy's characters of these types, of integers and of bools."""
+
+COMPILED_NATIVE = frozenset(np.dtype(character) for character in COMPILED_CHARACTERS)
+"""The types themselves, in the byte order of the machine."""
 
 
 @functools.cache
@@ -87,8 +90,7 @@ def backend_of(*arrays: Any) -> str:
     for array in arrays:
         kind = type(array)
         if kind is np.ndarray:
-            dtype = array.dtype
-            if not (dtype.char in COMPILED_CHARACTERS and dtype.isnative):
+            if array.dtype not in COMPILED_NATIVE:
                 odd = True
             plain = True
         elif _kinds.get(kind, kind) is not None:

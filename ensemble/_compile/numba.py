@@ -25,11 +25,20 @@ from ensemble._compile.kept_memory import empty
 from ensemble._compile.kernel_cache import cached, cached_c_function
 from ensemble._compile.numba_private import found
 from ensemble._compile.versions import warn_of_newer
-from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, one_thread, procedure, work_sharing
+from ensemble._compile.work_sharing import (
+    BY_SIZE,
+    SMALL,
+    WorkSharing,
+    any_is_large,
+    one_thread,
+    procedure,
+    work_sharing,
+)
 from ensemble._interrupts import apart
 
 __all__ = [
     "ROW_BLOCK",
+    "SMALL",
     "WIDTHS",
     "array_at",
     "c_function",
@@ -56,9 +65,6 @@ __all__ = [
 
 ROW_BLOCK = 512
 """Rows that one partial sum covers."""
-
-SMALL = 1 << 17
-"""Elements of the largest array below which a kernel runs on one thread."""
 
 STREAMED = 1 << 25
 """Bytes above which an output outgrows the caches, so that reading its lines before writing them is a waste."""
@@ -194,15 +200,11 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
     @functools.cache
     def made(*options: Any) -> Callable[..., Any]:
         loop = make(*options)
-        shares_work = isinstance(loop, WorkSharing)
+        if isinstance(loop, WorkSharing):
+            return functools.partial(loop, threads=BY_SIZE)
 
         def run(*arguments: Any) -> Any:
-            for a in arguments:
-                if type(a) is np.ndarray and a.size > SMALL:
-                    return loop(*arguments)
-            if shares_work:
-                return loop(*arguments, threads=ONE_THREAD)
-            with one_thread():
+            with contextlib.nullcontext() if any_is_large(arguments) else one_thread():
                 return loop(*arguments)
 
         return run

@@ -23,12 +23,29 @@ import numpy as np
 from numba import types
 
 from ensemble._compile.kernel_cache import cached
-from ensemble._compile.loops.native_call import ALL_THREADS, ONE_THREAD, can_call, guards_of, kinds_of, native
+from ensemble._compile.loops.native_call import (
+    ALL_THREADS,
+    BY_SIZE,
+    ONE_THREAD,
+    SMALL,
+    can_call,
+    guards_of,
+    kinds_of,
+    native,
+)
 from ensemble._compile.loops.scope import TranslationError
 from ensemble._compile.loops.translation import last_loop, loop_code
 from ensemble._compile.machine_code import Code
 
-__all__ = ["ALL_THREADS", "ONE_THREAD", "WorkSharing", "one_thread", "procedure", "work_sharing"]
+__all__ = [
+    "ALL_THREADS", "BY_SIZE", "ONE_THREAD", "SMALL", "WorkSharing", "any_is_large", "one_thread", "procedure",
+    "work_sharing",
+]  # fmt: skip
+
+
+def any_is_large(arguments: Sequence[Any]) -> bool:
+    """Whether an array among the arguments has more than `SMALL` elements."""
+    return any(type(a) is np.ndarray and a.size > SMALL for a in arguments)
 
 
 @contextlib.contextmanager
@@ -94,7 +111,7 @@ class WorkSharing:
         return cached(numba.njit(parallel=not self._alone, **self._options)(self._function))
 
     def __call__(self, *arguments: Any, threads: int = ALL_THREADS) -> Any:
-        """Run the loop on `ALL_THREADS` that Numba may use now, or on `ONE_THREAD`, the calling one."""
+        """Run the loop on `ALL_THREADS` that Numba may use now, on `ONE_THREAD`, the calling one, or `BY_SIZE`."""
         threads = ONE_THREAD if self._alone else threads
         for run, guards, _ in self._translated:
             if found := run(arguments, guards, threads):
@@ -102,7 +119,8 @@ class WorkSharing:
         made = None if self.by_numba and not self._translated else self._translate(arguments)
         if made is not None and (found := made[0](arguments, made[1], threads)):
             return found - 1
-        with one_thread() if threads == ONE_THREAD and not self._alone else contextlib.nullcontext():
+        alone = threads == ONE_THREAD or (threads == BY_SIZE and not any_is_large(arguments))
+        with one_thread() if alone and not self._alone else contextlib.nullcontext():
             return self.dispatcher(*arguments)
 
     def prepare(self, *arguments: Any) -> None:

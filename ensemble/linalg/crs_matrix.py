@@ -286,7 +286,9 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
 
         For loops of solvers: shapes and types are not checked, as those of all methods on bare arrays. `A @ x` checks.
         """
-        return crs.spmv(*self.arrays, x, out)
+        graph = self.graph
+        product = crs.product_of_few(graph.indptr, graph.indices, self.values, x) if out is None else None
+        return crs.spmv(*self.arrays, x, out) if product is None else product
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value per sample, in one pass over A."""
@@ -311,6 +313,11 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         return crs.spmv_transpose(*self.transposed_arrays, x, out)
 
     def __matmul__(self, other: Any) -> Any:
+        graph, vector = self.graph, type(other) is np.ndarray and not self.batched
+        if vector and other.shape == graph.shape[1:]:  # what takes the least time: as `multiply` has it
+            product = crs.product_of_few(graph.indptr, graph.indices, self.values, other)
+            if product is not None:
+                return product
         return self._times_matrix(as_crs(other)) if is_matrix(other) else multiply(self, other, "CrsMatrix")
 
     def __rmatmul__(self, x: Any) -> Any:
@@ -352,6 +359,8 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
 
 def is_matrix(x: Any) -> bool:
     """Whether `x` is a sparse matrix, of this package or of SciPy."""
+    if type(x) is np.ndarray or type(x) is Ensemble:
+        return False
     return isinstance(x, MatrixArithmetic) or hasattr(x, "tocsr")
 
 

@@ -121,6 +121,8 @@ class CrsGraph:
 
     def arrays_on(self, values: Any) -> tuple[Any, Any]:
         """(indptr, indices) in the library and on the device of `values`."""
+        if type(values) is np.ndarray:
+            return self.indptr, self.indices
         return self._copies_on(values, "graph", (self.indptr, self.indices))
 
     def transposed_arrays_on(self, values: Any) -> tuple[Any, Any, Any]:

@@ -106,6 +106,9 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
     `operator` has `shape`, `n_samples`, `dtype` and ``apply(x)`` on bare arrays of shape (n, n_samples). A shared one
     takes columns and samples in one pass.
     """
+    product = _short_product(operator, x)
+    if product is not None:
+        return product
     if not is_array(x) and not isinstance(x, Ensemble | list | tuple):
         return NotImplemented
     x = x if isinstance(x, Ensemble) else numbers_of(x, f"{name} @", "x")
@@ -127,6 +130,32 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
         parts = [product(contiguous(wide[:, j, :], dtype)) for j in range(n_columns)]
         y = xp.stack(parts, axis=1) if parts else xp.zeros((rows, 0), dtype=dtype)
     return wrap_like(x, xp.reshape(y, (rows, *columns, n_samples)), is_shared(operator), set_of(operator))
+
+
+def _short_product(operator: Any, x: Any) -> Any:
+    """``operator @ x`` of a matrix and one vector of NumPy that need no conversion; None for all others.
+
+    `multiply` takes several times as long as the product of a small matrix.
+    """
+    kind = type(x)
+    if kind is np.ndarray and x.ndim == 1:
+        samples, given_set = x[:, None], None
+    elif kind is Ensemble:
+        samples, given_set = x.samples, x.sample_set
+    else:
+        return None
+    if type(samples) is not np.ndarray or samples.ndim != 2 or not isinstance(operator, MatrixOperator):
+        return None
+    own, like, own_set = operator.n_samples, operator.reference_array, operator.sample_set
+    if type(like) is not np.ndarray or samples.dtype != operator.dtype or not samples.flags.c_contiguous:
+        return None
+    n, given = samples.shape
+    if n != operator.local_shape[1] or own not in (1, given):
+        return None
+    y = operator.apply(samples)
+    if kind is np.ndarray and own == 1 and not operator.batched:
+        return y[:, 0]
+    return Ensemble(y, common_set(given_set, own_set))
 
 
 def product_of_parts(product: Callable[[Any], Any], shared: bool, x: Any) -> Any:

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensemble._kernels.sparse import crs
 from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsGraph, CrsMatrix, Diagonal, SymmetricCrsMatrix
 from ensemble.scalar import Ensemble, SampleSet, sample_mean
 
@@ -35,6 +36,34 @@ def test_types_meet_as_scipys_do(rng, matrix, vector):
     for product, expected in ((A @ x, A.to_scipy(1) @ x), (A.T @ z, A.to_scipy(1).T @ z)):
         assert product.dtype == expected.dtype
         np.testing.assert_allclose(product.sample(1), expected, rtol=0, atol=1e-5 if expected.itemsize < 16 else 1e-14)
+
+
+@pytest.mark.parametrize("n_samples", [1, 2, 3])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_without_conversion_have_the_bits_of_the_kernel(rng, dtype, n_samples):
+    values, samples = (rng.standard_normal((4, n_samples)).astype(dtype) for _ in range(2))
+    A = CrsMatrix(GRAPH, values)
+    expected = crs.spmv.implementations["numba"](*A.arrays, samples, None)
+    for x in (samples, np.repeat(samples, 2, axis=0)[::2], np.asfortranarray(samples)):
+        np.testing.assert_array_equal((A @ Ensemble(x)).samples, expected, strict=True)
+        np.testing.assert_array_equal(A.apply(x), expected, strict=True)
+    one, column = CrsMatrix(GRAPH, values[:, 0]), np.repeat(samples[:, 0], 2)[::2]
+    for x in (column, column.copy()):
+        np.testing.assert_array_equal(one @ x, expected[:, 0], strict=True)
+        assert isinstance(A.sample(0) @ x, np.ndarray)
+        assert isinstance(CrsMatrix(GRAPH, values[:, :1]) @ x, Ensemble)  # a batch of one
+
+
+def test_products_without_conversion_refuse_what_others_refuse(rng):
+    own, other = SampleSet(weights=[0.5, 0.3, 0.2]), SampleSet(weights=[0.2, 0.3, 0.5])
+    A = stored(rng, sample_set=own)
+    assert (CrsMatrix(GRAPH, A.values) @ Ensemble(rng.random((4, 3)), own)).sample_set is own
+    with pytest.raises(ValueError, match="one sample set"):
+        A @ Ensemble(rng.random((4, 3)), other)
+    for matrix in (A, A.sample(0)):
+        for x in (rng.random(3), Ensemble(rng.random((3, 3)))):
+            with pytest.raises(ValueError, match="have 4 rows"):
+                matrix @ x
 
 
 def test_an_affine_matrix_of_single_precision_meets_double(rng):

@@ -21,8 +21,10 @@ from ensemble._compile.instructions import declared, stack_slot
 __all__ = [
     "ALL_THREADS",
     "ARRAYS",
+    "BY_SIZE",
     "HEADER",
     "ONE_THREAD",
+    "SMALL",
     "can_call",
     "declare_python_functions",
     "dtype_word",
@@ -34,8 +36,11 @@ __all__ = [
     "write_run",
 ]
 
-ALL_THREADS, ONE_THREAD = -1, -2
-"""Threads that run a loop: all that Numba may use now, or the calling one."""
+ALL_THREADS, ONE_THREAD, BY_SIZE = -1, -2, -3
+"""Threads that run a loop: all that Numba may use now, or the calling one; by the size of the largest array."""
+
+SMALL = 1 << 17
+"""Elements of the largest array up to which a loop that goes by size runs on one thread."""
 
 I1, I32, I64, BYTES = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.IntType(8).as_pointer()
 SINGLE, DOUBLE = ir.FloatType(), ir.DoubleType()
@@ -179,6 +184,8 @@ class _Arguments:
     def __init__(self, builder: Any, guards: Any, other: ir.Block) -> None:
         self.builder, self.guards, self.other, self.tested = builder, guards, other, 0
         self.values: list[Any] = []
+        self.large: Any = I1(0)
+        """Whether an array, not one of a tuple, has more than `SMALL` elements."""
 
     def at(self, thing: Any, place: int, kind: Any) -> Any:
         address = self.builder.gep(thing, [I64(place)])
@@ -194,7 +201,7 @@ class _Arguments:
         self.tested += 1
         self.test(self.builder.icmp_signed("==", found, wanted))
 
-    def take(self, holder: Any, kinds: Sequence[Any]) -> None:
+    def take(self, holder: Any, kinds: Sequence[Any], inside: bool = False) -> None:
         builder = self.builder
         size = builder.call(python_function(builder.module, "PyTuple_Size"), [holder])
         self.test(builder.icmp_signed("==", size, I64(len(kinds))))
@@ -202,10 +209,12 @@ class _Arguments:
             thing = builder.call(python_function(builder.module, "PyTuple_GetItem"), [holder, I64(k)])
             self.test_guard(self.at(thing, HEADER - 8, I64))
             if isinstance(kind, tuple):
-                self.take(thing, kind)
+                self.take(thing, kind, inside=True)
                 continue
             if isinstance(kind, types.Array):
-                self.take_array(thing, kind)
+                size = self.take_array(thing, kind)
+                if not inside:
+                    self.large = builder.or_(self.large, builder.icmp_signed(">", size, I64(SMALL)))
                 continue
             name = "PyFloat_AsDouble" if isinstance(kind, types.Float) else "PyLong_AsLongLong"
             number = builder.call(python_function(builder.module, name), [thing])
@@ -215,7 +224,8 @@ class _Arguments:
                 number = builder.fptrunc(number, SINGLE)
             self.values.append(number)
 
-    def take_array(self, array: Any, kind: types.Array) -> None:
+    def take_array(self, array: Any, kind: types.Array) -> Any:
+        """Take an array; the number of its elements comes out."""
         builder = self.builder
         word = self.at(self.at(array, DTYPE, BYTES), KIND, I64)
         self.test_guard(builder.and_(word, I64(KIND_MASK)))
@@ -227,7 +237,9 @@ class _Arguments:
         pointer, *extents = flat_types([kind])
         self.values.append(self.at(array, DATA, pointer))
         start = self.at(array, EXTENTS, BYTES)
-        self.values += [self.at(start, 8 * k, I64) for k in range(len(extents))]
+        found = [self.at(start, 8 * k, I64) for k in range(len(extents))]
+        self.values += found
+        return functools.reduce(builder.mul, found)
 
 
 def write_run(module: ir.Module, kinds: Sequence[Any], flat: list[Any], count: Any, part: Any) -> None:
@@ -243,7 +255,9 @@ def write_run(module: ir.Module, kinds: Sequence[Any], flat: list[Any], count: A
     state = builder.call(python_function(module, "PyEval_SaveThread"), [])
     whole = builder.call(count, taken.values)
     numbers = declared(module, ir.FunctionType(I64, []), "get_num_threads")
-    with builder.if_else(builder.icmp_signed("==", run.args[2], I64(ALL_THREADS))) as (all_threads, one_thread):
+    by_size = builder.and_(builder.icmp_signed("==", run.args[2], I64(BY_SIZE)), taken.large)
+    shares = builder.or_(builder.icmp_signed("==", run.args[2], I64(ALL_THREADS)), by_size)
+    with builder.if_else(shares) as (all_threads, one_thread):
         with all_threads:
             several = builder.call(numbers, [])
             asked = builder.block

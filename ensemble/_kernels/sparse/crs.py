@@ -77,6 +77,9 @@ CACHE_BYTES = 1 << 20
 
 SAMPLED_ROWS, NEAR_COLUMNS = 64, 64
 
+COMPILED_FLOATS = frozenset(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
+"""Types of which a product has compiled code."""
+
 U = np.uint64  # an unsigned index needs no test for a negative one
 
 
@@ -307,6 +310,26 @@ def _run_product(ending, indptr, indices, values, x, b, out):
             loop = _product(width, shared, ending, prefetch_x, one_tile)
             loop(indptr, indices, *flat, runs, past_cache, n_samples, first)
     return out
+
+
+def product_of_few(indptr: Any, indices: Any, values: Any, x: Any) -> Any:
+    """`spmv` of small NumPy arrays of one type and of as many samples, one or two; None for others.
+
+    `x` has shape (n_columns, n_samples), or (n_columns,) for one sample, and so has the result. Its type and its number
+    of samples decide alone: `spmv` asks each array for its backend, which takes as long as the product.
+    """
+    if type(x) is not np.ndarray or type(values) is not np.ndarray:
+        return None
+    dtype, shape, n_samples = values.dtype, x.shape, values.shape[1]
+    if x.dtype != dtype or dtype not in COMPILED_FLOATS or n_samples > FEW_SAMPLES or values.nbytes > CACHE_BYTES:
+        return None
+    if n_samples != (shape[1] if len(shape) > 1 else 1):
+        return None
+    n_rows = indptr.size - 1
+    y, flat, few = np.empty((n_rows, *shape[1:]), dtype), x.ravel(), _few_sample_product(n_samples, False, SET)
+    for runs in row_runs(n_rows):
+        few(indptr, indices, values.ravel(), flat, flat, y.ravel(), runs)
+    return y
 
 
 def _product_on_device(ending, indptr, indices, values, x, b, out):
