@@ -20,7 +20,10 @@ def parser_made_by(function):
     def catch(self, *_):
         raise ParserFoundError(self)
 
-    with mock.patch.object(argparse.ArgumentParser, "parse_known_args", catch), mock.patch.object(sys, "argv", ["program"]):
+    with (
+        mock.patch.object(argparse.ArgumentParser, "parse_known_args", catch),
+        mock.patch.object(sys, "argv", ["program"]),
+    ):
         try:
             function()
         except ParserFoundError as found:
