@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from typing import Any
 
 import numpy as np
@@ -80,11 +82,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> load(path).samples
     array([1., 2.])
     """
-    with np.load(path, allow_pickle=False) as file:
-        states: dict[str, dict[str, np.ndarray]] = {}
-        for key in file.files:
-            name, _, part = key.rpartition(".")
-            states.setdefault(name, {})[part] = file[key]
+    states: dict[str, dict[str, np.ndarray]] = {}
+    try:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            for key in file.files:
+                name, _, part = key.rpartition(".")
+                states.setdefault(name, {})[part] = file[key]
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, KeyError) as error:
+        seen = f"{os.fspath(path)!r}: {error}"
+        raise ValueError(message("load", "path", "name a file that save has written", seen)) from error
     valid = bool(states) and all("samples" in state for state in states.values())
     require(valid, "load", "path", "name a file that save has written", os.fspath(path))
     found = {name: Ensemble.from_state(state) for name, state in states.items()}

@@ -1,6 +1,7 @@
 """What leaves the process comes back as it was, and what is shown names what matters."""
 
 import io
+import math
 import pickle
 import xml.etree.ElementTree
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from ensemble._backend import to_numpy
-from ensemble.scalar import Ensemble, SampleSet, load, plot_histogram, plot_ribbon, sample_mean, save
+from ensemble.scalar import DivergenceError, Ensemble, SampleSet, load, plot_histogram, plot_ribbon, sample_mean, save
 
 matplotlib.use("agg")
 SETS = {
@@ -236,3 +237,25 @@ def test_chosen_samples_keep_their_weights(base):
 def test_samples_that_are_not_there_cannot_be_chosen(chosen, error, text):
     with pytest.raises(error, match=rf"Ensemble\.take_samples: {text}"):
         Ensemble(np.ones((2, 3))).take_samples(chosen)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"no numbers", b"\x93NUMPY", "npy", "cut"])
+def test_a_damaged_file_is_named(tmp_path, content):
+    path = tmp_path / "damaged.npz"
+    if content == "npy":
+        with open(path, "wb") as file:
+            np.save(file, np.ones(3))
+    elif content == "cut":
+        save(path, Ensemble(np.ones((30, 2))))
+        path.write_bytes(path.read_bytes()[:-40])
+    else:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"load: path must name a file that save has written; got .*damaged\.npz"):
+        load(path)
+
+
+@pytest.mark.parametrize("use", [math.sin, bool, float, int, range])
+def test_where_samples_part_the_ways_for_unchanged_code_are_named(use):
+    x = Ensemble(np.array([0, 2])) if use in (int, range) else Ensemble(np.array([0.0, 2.0]))
+    with pytest.raises(DivergenceError, match=r"ensemble\.run takes unchanged code; ensemble\.vectorize calls"):
+        use(x)

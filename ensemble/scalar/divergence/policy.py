@@ -24,6 +24,9 @@ from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["Decider", "DivergenceError", "divergence"]
 
+UNCHANGED = "ensemble.run takes unchanged code; ensemble.vectorize calls a function of plain numbers per sample."
+"""What takes code that no sample may be asked to share."""
+
 POLICIES = ("raise", "first", "any", "all", "majority")
 
 
@@ -172,7 +175,7 @@ def one_bool(samples: Array) -> bool:
     raise split(
         "a truth value must be one bool",
         f"{yes} True among {values.size} samples ({_numbers(values)}), False for {_numbers(~values)}",
-        "Use xp.where, all_samples or any_sample; cond and while_loop run each branch on its own samples.",
+        f"Use xp.where, all_samples or any_sample; cond and while_loop run each branch on its own samples. {UNCHANGED}",
         values,
     )
 
@@ -212,7 +215,8 @@ def one_number(samples: Array, kind: str) -> Any:
     raise split(
         f"{'an' if kind == 'index' else 'a'} {kind} must be one number",
         f"{values.size} samples with {np.unique(values).size} different values ({shown})",
-        "Use the function of the same name in x.__array_namespace__(), x.sample(i), sample_mean or per_sample.",
+        "Use the function of the same name in x.__array_namespace__(), x.sample(i), sample_mean or per_sample. "
+        f"{UNCHANGED}",
         values,
     )
 
