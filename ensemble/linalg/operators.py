@@ -133,29 +133,35 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
 
 
 def _short_product(operator: Any, x: Any) -> Any:
-    """``operator @ x`` of a matrix and one vector of NumPy that need no conversion; None for all others.
+    """``operator @ x`` of a matrix and one vector of NumPy or CuPy that need no conversion; None for all others.
 
-    `multiply` takes several times as long as the product of a small matrix.
+    `multiply` takes several times as long as the product of a small matrix, or as its launch on a device.
     """
     kind = type(x)
-    if kind is np.ndarray and x.ndim == 1:
-        samples, given_set = x[:, None], None
-    elif kind is Ensemble:
+    if kind is Ensemble:
         samples, given_set = x.samples, x.sample_set
+    elif _has_flags(kind) and x.ndim == 1:
+        samples, given_set = x[:, None], None
     else:
         return None
-    if type(samples) is not np.ndarray or samples.ndim != 2 or not isinstance(operator, MatrixOperator):
+    array = type(samples)
+    if not _has_flags(array) or samples.ndim != 2 or not isinstance(operator, MatrixOperator):
         return None
     own, like, own_set = operator.n_samples, operator.reference_array, operator.sample_set
-    if type(like) is not np.ndarray or samples.dtype != operator.dtype or not samples.flags.c_contiguous:
+    if type(like) is not array or samples.dtype != operator.dtype or not samples.flags.c_contiguous:
         return None
     n, given = samples.shape
     if n != operator.local_shape[1] or own not in (1, given):
         return None
     y = operator.apply(samples)
-    if kind is np.ndarray and own == 1 and not operator.batched:
+    if kind is array and own == 1 and not operator.batched:
         return y[:, 0]
     return Ensemble(y, common_set(given_set, own_set))
+
+
+def _has_flags(kind: type) -> bool:
+    """Whether arrays of a type say by `flags` how they lie in memory: those of NumPy and CuPy."""
+    return kind is np.ndarray or kind.__module__.partition(".")[0] == "cupy"
 
 
 def product_of_parts(product: Callable[[Any], Any], shared: bool, x: Any) -> Any:
