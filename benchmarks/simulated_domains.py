@@ -125,7 +125,12 @@ def coarsened(A: Couplings) -> tuple[Couplings, Couplings]:
     own = sp.csr_array(A[0, 0, 0])
     own.sort_indices()
     n = own.shape[0]
-    member, count = aggregate(own.indptr.astype(np.int32), own.indices.astype(np.int32), np.ones(n, bool))
+    member, count = aggregate(
+        own.indptr[:-1].astype(np.int32),
+        own.indptr[1:].astype(np.int32),
+        own.indices.astype(np.int32),
+        np.ones(n, bool),
+    )
     rows = np.flatnonzero(member >= 0)
     T = sp.csr_array((np.ones(rows.size, bool), (rows, member[rows])), (n, count))
     P = _products(A, {(0, 0, 0): T}, 1)

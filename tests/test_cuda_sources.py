@@ -44,7 +44,7 @@ def shifted(argument):
     if not isinstance(argument, np.ndarray) or not argument.ndim:
         return argument
     memory = np.zeros(argument.nbytes + 32, np.uint8)
-    begin = -solve_memory.ctypes.data % 16 + argument.itemsize
+    begin = -memory.ctypes.data % 16 + argument.itemsize
     moved = memory[begin : begin + argument.nbytes].view(argument.dtype).reshape(argument.shape)
     moved[...] = argument
     return moved

@@ -178,7 +178,7 @@ pool = concurrent.futures.ThreadPoolExecutor(2)
 study = en.propagate(lambda x: {"y": x.a * np.ones(900)}, inputs, 64, progress=False, executor=pool, store=sys.argv[1])
 store = en.uq.open_study(sys.argv[1])
 failed = en.run(lambda v: 1 // int(v), en.Ensemble(np.zeros(3)))
-np.kept = [memory, en, kept_memory.empty((1 << 17,), float)]
+np.kept = [kept_memory, en, kept_memory.empty((1 << 17,), float)]
 threading.kept = kept_memory.empty((1 << 17,), float)
 class Holder: pass
 holder = Holder()

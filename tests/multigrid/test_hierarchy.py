@@ -55,7 +55,7 @@ def test_left_over_nodes_join_the_neighbour_with_most_edges():
     a = sp.coo_array((np.ones(len(edges)), np.array(edges).T), shape=(6, 6))
     a = sp.csr_array(a + a.T + sp.eye_array(6))
     a.sort_indices()
-    member, count = aggregate(a.indptr, a.indices, np.ones(6, bool))
+    member, count = aggregate(a.indptr[:-1], a.indptr[1:], a.indices, np.ones(6, bool))
     assert count == 2 and member.tolist() == [0, 0, 1, 1, 1, 1]
 
 

@@ -196,12 +196,12 @@ def _selected_dense(width, symmetric):
                 total = 0.0
                 for t in range(starts[i], starts[i + 1]):
                     j = np.int64(columns[t])
-                    above, below = (0.0 - row[j]) * pivot, 0.0 - column[j]
-                    inverse[i * pitch + j], across[j * pitch + i] = above, above
-                    inverse[j * pitch + i], across[i * pitch + j] = below, below
-                    z[(n + t) * n_samples + first] = above
-                    z[(n + m + t) * n_samples + first] = below
-                    total = total + right[j] * below
+                    upper, under = (0.0 - row[j]) * pivot, 0.0 - column[j]
+                    inverse[i * pitch + j], across[j * pitch + i] = upper, upper
+                    inverse[j * pitch + i], across[i * pitch + j] = under, under
+                    z[(n + t) * n_samples + first] = upper
+                    z[(n + m + t) * n_samples + first] = under
+                    total = total + right[j] * under
                 own = (1.0 - total) * pivot
                 inverse[i * pitch + i], across[i * pitch + i] = own, own
                 z[i * n_samples + first] = own
