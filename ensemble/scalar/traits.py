@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ensemble._check import sample_number
 from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["EnsembleTrait"]
@@ -21,10 +22,11 @@ class EnsembleTrait:
 
     Attributes
     ----------
-    n_samples : int
+    ensemble_size, n_samples : int
         The samples of `x`; 1 for a plain value.
     value_type : type
-        What one coefficient is: the base library's array type for an ensemble, the type of `x` itself otherwise.
+        The type of one number: the dtype's type for an ensemble or an array (``numpy.float64``), the dtype itself in a
+        library whose dtypes have none, the type of `x` for a plain number.
 
     References
     ----------
@@ -32,26 +34,47 @@ class EnsembleTrait:
 
     Examples
     --------
+    The branch of figures 6 and 7 of the paper, sample by sample:
+
     >>> import numpy as np
-    >>> x = Ensemble(np.array([1.0, 4.0, 9.0]))
+    >>> x = Ensemble(np.array([-1.0, 2.0, 3.0]))
+    >>> y = Ensemble(np.empty(3))
     >>> trait = EnsembleTrait(x)
-    >>> [float(trait.coeff(x, i)) for i in range(trait.n_samples)]
-    [1.0, 4.0, 9.0]
-    >>> EnsembleTrait.coeff(2.5, 1)
-    2.5
+    >>> for i in range(trait.ensemble_size):
+    ...     xi, yi = trait.coeff(x, i), trait.coeff(y, i)
+    ...     if xi > 0:
+    ...         yi[...] = xi + xi * xi
+    ...     else:
+    ...         yi[...] = xi
+    >>> y.samples
+    array([-1.,  6., 12.])
+    >>> trait.value_type.__name__, EnsembleTrait.coeff(2.5, 1)
+    ('float64', 2.5)
     """
 
-    __slots__ = ("n_samples", "value_type")
+    __slots__ = ("ensemble_size", "value_type")
 
     def __init__(self, x: Any) -> None:
-        lifted = isinstance(x, Ensemble)
-        self.n_samples: int = x.n_samples if lifted else 1
-        self.value_type: type = type(x.samples) if lifted else type(x)
+        self.ensemble_size: int = x.n_samples if isinstance(x, Ensemble) else 1
+        dtype = getattr(x.samples if isinstance(x, Ensemble) else x, "dtype", None)
+        self.value_type: Any = type(x) if dtype is None else getattr(dtype, "type", dtype)
+
+    @property
+    def n_samples(self) -> int:
+        """The samples, by the name that an `Ensemble` has for them."""
+        return self.ensemble_size
 
     def __repr__(self) -> str:
-        return f"EnsembleTrait(value_type={self.value_type.__name__}, n_samples={self.n_samples})"
+        name = getattr(self.value_type, "__name__", str(self.value_type))
+        return f"EnsembleTrait(value_type={name}, ensemble_size={self.ensemble_size})"
 
     @staticmethod
     def coeff(x: Any, i: int) -> Any:
-        """Sample `i` of `x`; a plain value, whatever `i` is."""
-        return x.sample(i) if isinstance(x, Ensemble) else x
+        """Sample `i` of `x` as a reference: what is assigned to ``coeff(x, i)[...]`` is in `x`.
+
+        The one sample of a shared ensemble is returned for every `i` from 0. A plain array is returned itself, a number
+        too, to which nothing can be assigned. Libraries whose arrays cannot be written (JAX) give values.
+        """
+        if not isinstance(x, Ensemble):
+            return x
+        return x.samples[..., sample_number(i, x.samples.shape[-1], "EnsembleTrait.coeff", "i")]

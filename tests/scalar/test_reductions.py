@@ -66,15 +66,50 @@ def test_bad_arguments_are_refused(call, error, text):
 
 
 @pytest.mark.parametrize(
-    "value, kind, n_samples",
-    [(2.5, float, 1), (np.ones(2), np.ndarray, 1), (Ensemble(np.ones((2, 3))), np.ndarray, 3)],
+    "value, kind, size",
+    [
+        (2.5, float, 1),
+        (2, int, 1),
+        (np.float32(2.5), np.float32, 1),
+        (np.ones(2), np.float64, 1),
+        (np.ones(2, np.int64), np.int64, 1),
+        (Ensemble(np.ones(3)), np.float64, 3),
+        (Ensemble(np.ones((2, 3), np.float32)), np.float32, 3),
+        (Ensemble(np.ones((2, 3), complex)), np.complex128, 3),
+    ],
+    ids=str,
 )
-def test_traits_speak_of_plain_values_and_ensembles(value, kind, n_samples):
+def test_traits_speak_of_plain_values_and_ensembles(value, kind, size):
     trait = EnsembleTrait(value)
-    assert (trait.value_type, trait.n_samples) == (kind, n_samples)
-    assert np.all(np.asarray(trait.coeff(value, n_samples - 1)) >= 1.0)
-    assert repr(trait) == f"EnsembleTrait(value_type={kind.__name__}, n_samples={n_samples})"
+    assert (trait.value_type, trait.ensemble_size, trait.n_samples) == (kind, size, size)
+    assert np.all(np.asarray(trait.coeff(value, size - 1)) == np.asarray(getattr(value, "samples", value)).flat[0])
+    assert repr(trait) == f"EnsembleTrait(value_type={kind.__name__}, ensemble_size={size})"
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 0), (2, 3)])
+def test_a_coefficient_is_a_reference_to_its_sample_alone(shape):
+    """Figure 7 of Phipps et al. assigns to it; a plain array stands for its one sample."""
+    y = Ensemble(np.zeros((*shape, 3)))
+    for i in range(EnsembleTrait(y).ensemble_size):
+        EnsembleTrait.coeff(y, i)[...] = i + 1.0
+        EnsembleTrait.coeff(y, i)[...] += 1.0
+    assert np.array_equal(y.samples, np.broadcast_to([2.0, 3.0, 4.0], (*shape, 3)))
+    plain = np.zeros(shape)
+    EnsembleTrait.coeff(plain, 0)[...] = 7.0
+    assert np.all(plain == 7.0)
+
+
+def test_a_coefficient_of_shared_data_is_its_one_sample_and_numbers_out_of_range_are_refused():
+    x = Ensemble(np.full((2, 1), 4.0))
+    assert np.all(EnsembleTrait.coeff(x, 5) == 4.0)
+    for i in (3, -4, 1.5):
+        with pytest.raises((IndexError, TypeError), match="EnsembleTrait.coeff"):
+            EnsembleTrait.coeff(Ensemble(np.ones(3)), i)
 
 
 def test_traits_of_other_libraries():
-    assert EnsembleTrait(Ensemble(array_api_strict.ones(3))).value_type is type(array_api_strict.ones(3))
+    x = Ensemble(array_api_strict.zeros((2, 3)))
+    assert EnsembleTrait(x).value_type == array_api_strict.float64
+    EnsembleTrait.coeff(x, 1)[...] = 5.0
+    assert np.array_equal(np.asarray(x.samples), [[0.0, 5.0, 0.0], [0.0, 5.0, 0.0]])
+    assert "float64" in repr(EnsembleTrait(x))
