@@ -103,7 +103,7 @@ def test_a_coefficient_of_shared_data_is_its_one_sample_and_numbers_out_of_range
     x = Ensemble(np.full((2, 1), 4.0))
     assert np.all(EnsembleTrait.coeff(x, 5) == 4.0)
     for i in (3, -4, 1.5):
-        with pytest.raises((IndexError, TypeError), match="EnsembleTrait.coeff"):
+        with pytest.raises((IndexError, TypeError), match=r"EnsembleTrait\.coeff"):
             EnsembleTrait.coeff(Ensemble(np.ones(3)), i)
 
 
