@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,9 +70,7 @@ def _chosen(
     system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, chosen: np.ndarray
 ) -> tuple[LinearSystem, CrsMatrix, CrsMatrix, Any]:
     """The same of some samples."""
-    rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
-    own = slice(int(chosen[0]), int(chosen[-1]) + 1) if chosen[-1] - chosen[0] + 1 == chosen.size else chosen
-    part = replace(system, b=contiguous(system.b[:, own]), rtol=rtol)
+    part = system.of_samples(chosen)
     if A.n_samples == 1:
         return part, A, scaled, unit
     return part, A.take_samples(chosen), scaled.take_samples(chosen), None if unit is None else unit[chosen]

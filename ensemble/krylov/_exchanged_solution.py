@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import asarray_like, contiguous, to_numpy
+from ensemble._backend import asarray_like, to_numpy
 from ensemble.krylov._conditions import MOVED, estimated, keep_their_digits
 from ensemble.krylov._direct_solution import DirectSolution
 from ensemble.krylov._system import LinearSystem
@@ -90,8 +90,7 @@ def exchanged_solutions(
         every = chosen.size == system.b.shape[1] and np.array_equal(chosen, np.arange(chosen.size))
         part, matrix = system, A
         if not every:
-            rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
-            part = replace(system, b=contiguous(system.b[:, chosen]), rtol=rtol)
+            part = system.of_samples(chosen)
             matrix = A if A.n_samples == 1 else A.take_samples(chosen)
         solution = ExchangedSolution(part, matrix, group).finish()
         good = solution.good()  # of no sample that takes other pivots
@@ -103,10 +102,9 @@ def exchanged_solutions(
 
 def _on_host(system: LinearSystem, A: CrsMatrix, samples: np.ndarray) -> tuple[LinearSystem, CrsMatrix]:
     """The samples named of a system that another library holds, in arrays of NumPy."""
-    own, nothing = A.take_samples(samples) if A.n_samples > 1 else A, np.empty(0)
-    rtol = system.rtol[samples] if np.ndim(system.rtol) else system.rtol
-    b = contiguous(system.b[:, asarray_like(samples, system.b)])
-    return replace(system, b=np.ascontiguousarray(to_numpy(b)), rtol=rtol), own.to(nothing)
+    own = A.take_samples(samples) if A.n_samples > 1 else A
+    part = system.of_samples(samples)
+    return replace(part, b=np.ascontiguousarray(to_numpy(part.b))), own.to(np.empty(0))
 
 
 def conditions_of(A: CrsMatrix, samples: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

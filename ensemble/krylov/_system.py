@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, library_and_device, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, library_and_device, to_numpy
 from ensemble._check import array_of, integer, message, one_of, positive, real_array, require, require_unmasked
 from ensemble.krylov._complex import has_complex, over_complex
 from ensemble.linalg import Identity
@@ -44,6 +44,13 @@ class LinearSystem:
     """The order of rows in which the system is solved; None for the caller's."""
     block_size: int = 1
     """Components of an unknown where the caller's `b` has an axis of them."""
+
+    def of_samples(self, samples: np.ndarray) -> LinearSystem:
+        """The same for the samples named, of b and of tolerances."""
+        rtol = self.rtol[samples] if np.ndim(self.rtol) else self.rtol
+        is_range = np.array_equal(samples, np.arange(samples[0], samples[0] + samples.size))  # a view
+        own = slice(int(samples[0]), int(samples[-1]) + 1) if is_range else asarray_like(samples, self.b)
+        return replace(self, b=contiguous(self.b[:, own]), rtol=rtol)
 
 
 def linear_system(
