@@ -12,8 +12,8 @@ The function stands in a module of tests; its arguments and values can be pickle
 ranks and is shown with the traceback of each rank that failed; at the time limit each rank shows where it stands.
 Ranks are started once for all calls, since Python, MPI and kernels from disk take seconds to start: three of them, or
 as many as a call asks for, and a call on fewer runs on the first ones. They start again after a failure; a function
-must leave modules as they were. With ``fresh=True`` as many ranks as asked for run one function and end. Let one
-process run what ranks run before they do: ranks compile a kernel each, where it is not on disk yet.
+must leave modules as they were. With ``fresh=True`` as many ranks as asked for run one function and end. Run what
+ranks run in one process first: each rank compiles a kernel that is not on disk yet.
 The same from a shell: ``mpiexec -n 3 python -m tests.distributed.runner tests.distributed.test_runner:total``.
 """
 
