@@ -28,6 +28,9 @@ UNEVEN = 10.0
 MOVED = 1e-3
 """Change of a solution, over the solution, from which on a matrix may be nearly singular."""
 
+LOST = 1e-2
+"""Change of the largest components of a solution, over them, from which on there is a warning."""
+
 CHANGES = 3
 """Changes of A and b by rounding that are tried: one hides a large change of x in some cases of 1,000."""
 
@@ -89,14 +92,16 @@ def estimated(F: Any, A: CrsMatrix, unit: np.ndarray | None, samples: np.ndarray
     return found if A.n_samples > 1 else np.repeat(found, samples.size)
 
 
-def keep_their_digits(A: CrsMatrix, x: np.ndarray, b: np.ndarray, solve: Any) -> np.ndarray:
-    """Samples of which every component of `x`, solutions for `b`, keeps three digits where A and b are rounded [1]_.
+def digits_kept(A: CrsMatrix, x: np.ndarray, b: np.ndarray, solve: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Tell of which samples `x`, solutions for `b`, keeps its digits where A and b are rounded [1]_.
 
-    Such a solution is none of a singular matrix, however small the condition number in any units of rows and columns
-    is. Entries change by half a unit of rounding to one, and b by as much of the residual, with numbers that depend on
-    the number of rows alone. The residual shows where entries that are not stored would have to change: two rows with
-    one entry each, in the same column. A is in NumPy's arrays, all arrays are contiguous, and `solve` multiplies its
-    inverse with vectors of shape (n, n_samples).
+    The first array marks samples of which every component keeps three digits. Such a solution is none of a singular
+    matrix, however small the condition number in any units of rows and columns is. The second one marks samples that
+    lose all but one digit of their largest components, in units of the columns in which rows have entries of at most
+    one. Entries change by half a unit of rounding to one, and b by as much of the residual, with numbers that depend
+    on the number of rows alone. The residual shows where entries that are not stored would have to change: two rows
+    with one entry each, in the same column. A is in NumPy's arrays, all arrays are contiguous, and `solve` multiplies
+    its inverse with vectors of shape (n, n_samples).
 
     .. [1] Skeel (1979), J. ACM 26, 494-526.
     """
@@ -107,12 +112,27 @@ def keep_their_digits(A: CrsMatrix, x: np.ndarray, b: np.ndarray, solve: Any) ->
         size = CrsMatrix(A.graph, np.abs(A.values)).apply(np.abs(x)) + np.abs(b)
         size *= limits_of(x.dtype)[0]
         size += np.abs(b - A.apply(x))
-        kept: np.ndarray = (size > 0.0).all(axis=0)
+        known = (size > 0.0).all(axis=0)
+        kept, largest = known.copy(), np.zeros(x.shape)
         for own in changes:
-            if not kept.any():
-                break
-            kept &= (np.abs(solve(size * own)) <= MOVED * np.abs(x)).all(axis=0)
-    return kept
+            change = np.abs(solve(size * own))
+            kept &= (change <= MOVED * np.abs(x)).all(axis=0)
+            np.fmax(largest, change, out=largest)
+        if kept.all():
+            return kept, ~kept
+        unit = _column_units(A)
+        sizes = (unit * np.abs(x)).max(axis=0, initial=0.0)
+        lost = known & ~((unit * largest).max(axis=0, initial=0.0) <= LOST * sizes)
+    return kept, lost & ~kept
+
+
+def _column_units(A: CrsMatrix) -> np.ndarray:
+    """Compute the largest magnitudes in columns of A whose rows are over their own largest, shape (n, n_samples)."""
+    sizes = np.abs(A.values)
+    rows, columns = np.zeros((A.shape[0], A.n_samples)), np.zeros((A.shape[1], A.n_samples))
+    np.maximum.at(rows, A.graph.row_of_entry, sizes)
+    np.maximum.at(columns, A.graph.indices, np.where(sizes > 0.0, sizes / rows[A.graph.row_of_entry], 0.0))
+    return columns
 
 
 def _conditions(A: CrsMatrix, solve: Any, solve_transposed: Any, equilibrated: bool) -> np.ndarray:
@@ -181,18 +201,29 @@ class Conditions:
         return np.where(same, found, np.nan)
 
 
-def warn_of_conditions(rcond: np.ndarray, converged: np.ndarray) -> None:
-    """Warn where samples that converged are singular to working precision."""
+def warn_of_conditions(rcond: np.ndarray, nearly: np.ndarray, lost: np.ndarray) -> None:
+    """Warn of samples that converged: those singular to working precision, and those whose `x` lost its digits.
+
+    Both are marked per sample. A sample of the first kind is not named again.
+    """
     from scipy.linalg import LinAlgWarning
 
-    nearly = np.flatnonzero(converged)
-    if nearly.size:
-        n = rcond.size
+    n = rcond.size
+    if nearly.any():
         warnings.warn(
-            f"direct: A must be far from singular; got a nearly singular matrix in {nearly.size} of {n} samples "
-            f"({samples_text(nearly, of=n)}; rcond {rcond[nearly].min():.1e}). Their solutions may have no "
-            "correct digit. Fix the null space (apply_dirichlet for one unknown), or use minres for a symmetric matrix "
-            "and a consistent right-hand side.",
+            f"direct: A must be far from singular; got a nearly singular matrix in {nearly.sum()} of {n} samples "
+            f"({samples_text(np.flatnonzero(nearly), of=n)}; rcond {rcond[nearly].min():.1e}). Their solutions may "
+            "have no correct digit. Fix the null space (apply_dirichlet for one unknown), or use minres for a "
+            "symmetric matrix and a consistent right-hand side.",
+            LinAlgWarning,
+            stacklevel=4,
+        )
+    lost = lost & ~nearly
+    if lost.any():
+        warnings.warn(
+            f"direct: rounding A and b must leave two digits of x; got a larger change in {lost.sum()} of {n} samples "
+            f"({samples_text(np.flatnonzero(lost), of=n)}; rcond {rcond[lost].min():.1e}). Their backward errors are "
+            "small, and x may have no correct digit. Give A and b with more digits, or other equations.",
             LinAlgWarning,
             stacklevel=4,
         )

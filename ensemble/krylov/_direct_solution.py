@@ -14,8 +14,8 @@ from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.krylov._conditions import (
     UNEVEN,
+    digits_kept,
     estimated,
-    keep_their_digits,
     limits_of,
     pivoted_condition,
     reciprocal_pivots,
@@ -123,7 +123,8 @@ def _narrow(r: np.ndarray, unit: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 PER_SAMPLE = (
-    "error", "entries", "cancelled", "rcond", "iterations", "repaired", "exchanged", "alone", "norm_b", "norm"
+    "error", "entries", "cancelled", "rcond", "iterations", "repaired", "exchanged", "alone", "uncertain", "norm_b",
+    "norm",
 )  # fmt: skip
 """Attributes with one entry per sample."""
 
@@ -133,7 +134,8 @@ class DirectSolution:
 
     `error` are the backward errors by rows, `entries` those by entries; `cancelled` is the largest sum of a row of A
     over its pivot; `rcond` the condition of the equilibrated matrix, where it may be large, else NaN. `exchanged` marks
-    samples whose pivots are by their own numbers, `alone` those that shared them with no other.
+    samples whose pivots are by their own numbers, `alone` those that shared them with no other, `uncertain` those whose
+    `x` has fewer than two certain digits.
     """
 
     F: Any
@@ -160,7 +162,7 @@ class DirectSolution:
                 self.r, self.error, self.entries, self.cancelled, self.norm = self.judged(self.x)
         self.iterations = np.zeros(n_samples, np.int64)
         self.repaired, self.exchanged = np.zeros(n_samples, bool), np.zeros(n_samples, bool)
-        self.alone = np.zeros(n_samples, bool)
+        self.alone, self.uncertain = np.zeros(n_samples, bool), np.zeros(n_samples, bool)
         self.rcond = np.full(n_samples, np.nan)
         self.history = [self.norm.copy()]
 
@@ -257,7 +259,7 @@ class DirectSolution:
         """Take the solutions of `other` for the samples named."""
         places = asarray_like(samples, self.x)
         self.x[:, places], self.r[:, places] = other.x, 0.0
-        for name in ("error", "entries", "cancelled", "norm", "rcond", "exchanged", "alone"):
+        for name in ("error", "entries", "cancelled", "norm", "rcond", "exchanged", "alone", "uncertain"):
             getattr(self, name)[samples] = getattr(other, name)
         self.repaired[samples] = True
 
@@ -307,28 +309,29 @@ class DirectSolution:
             if entries <= UNEVEN * self.eps or entries > 0.5 * before:
                 break
             before = entries
-        small = np.abs(factors.lu.U.diagonal()).min(initial=1.0) < np.sqrt(self.eps)  # of entries of 1 at most
-        if small or self.norm[s] > np.sqrt(self.eps) * self.norm_b[s]:
-            x, host = np.ascontiguousarray(to_numpy(self.x[:, s]))[:, None], matrix.to(np.empty(0))
-            if not keep_their_digits(host, x, b[:, None], factors.solve)[0]:
-                self.rcond[s] = pivoted_condition(matrix, factors, True)
+        x, host = np.ascontiguousarray(to_numpy(self.x[:, s]))[:, None], matrix.to(np.empty(0))
+        kept, lost = digits_kept(host, x, b[:, None], factors.solve)
+        self.uncertain[s] = lost[0]
+        if not kept[0]:
+            self.rcond[s] = pivoted_condition(matrix, factors, True)
 
     def estimate(self, samples: np.ndarray) -> None:
         """Estimate the conditions of the samples named, equilibrated, from their factors."""
         if samples.size and self.F.dtype.itemsize >= self.b.dtype.itemsize:
-            samples = samples[~self.keep_their_digits(samples)]
+            kept, self.uncertain[samples] = self.digits_kept(samples)
+            samples = samples[~kept]
         if samples.size:
             unit = None if self.unit is None else to_numpy(self.unit)
             self.rcond[samples] = estimated(self.F, self.A, unit, samples, True)
 
-    def keep_their_digits(self, samples: np.ndarray) -> np.ndarray:
-        """Which of the samples named have solutions of which every component is known, by factors in the type of b."""
+    def digits_kept(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Apply `digits_kept` to the solutions of the samples named, by factors in the type of b."""
         A, F = self.A.take_samples(samples if self.A.n_samples > 1 else [0]), self.F.take_samples(samples)
         like, unit = F.reference_array, None if self.unit is None else to_numpy(self.unit)
         scale = 1.0 if unit is None else unit if unit.size == 1 else unit[samples]
         x, b = (np.ascontiguousarray(to_numpy(array)[:, samples]) for array in (self.x, self.b))
         solve = lambda v: to_numpy(F.apply(asarray_like(v, like))) / scale
-        return keep_their_digits(A.to(np.empty(0)), x, b, solve)
+        return digits_kept(A.to(np.empty(0)), x, b, solve)
 
     def nearly_singular(self) -> np.ndarray:
         """Samples that are singular to working precision."""

@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import asarray_like, to_numpy
-from ensemble.krylov._conditions import MOVED, estimated, keep_their_digits
+from ensemble.krylov._conditions import digits_kept, estimated
 from ensemble.krylov._direct_solution import DirectSolution
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.sequences import Group, exchanged_together
+
+DOUBT = 1e-5
+"""Last correction over the first solution from which on the digits of a solution are tried."""
+
+CANCELLED = 1e-6
+"""Rounding over a pivot, in the units of its row and column, from which on they are tried, too."""
 
 
 class ExchangedSolution(DirectSolution):
@@ -52,12 +58,15 @@ class ExchangedSolution(DirectSolution):
         self.refine()
         self.refined = len(self.history)
         last = np.stack(self.largest)[self.iterations, np.arange(self.iterations.size)]
-        moved, large = ~(last <= MOVED * self.largest[0]), self.norm > np.sqrt(self.eps) * self.norm_b
+        moved, large = ~(last <= DOUBT * self.largest[0]), self.norm > np.sqrt(self.eps) * self.norm_b
         doubtful = (moved | large) & np.isfinite(self.error)
-        if doubtful.any():  # one more correction is less work than a condition number is
-            doubtful &= ~(self.group.sizes(self.F.apply(self.r)) <= MOVED * self.largest[0])
+        if (doubtful & ~moved).any():  # one more correction is less work than three trials are
+            doubtful &= moved | ~(self.group.sizes(self.F.apply(self.r)) <= DOUBT * self.largest[0])
+        # Where the residual of few rows decides, it may be zero by chance: then the pivots tell.
+        doubtful |= (self.group.row_sums_over_pivots(self.A) > CANCELLED / self.eps) & np.isfinite(self.error)
         if doubtful.any():
-            doubtful &= ~keep_their_digits(self.A, self.x, self.b, self.F.apply)
+            kept, lost = digits_kept(self.A, self.x, self.b, self.F.apply)
+            self.uncertain, doubtful = doubtful & lost, doubtful & ~kept
         chosen = np.flatnonzero(doubtful)
         if chosen.size:
             self.rcond[chosen] = self.group.conditions(self.A, chosen)

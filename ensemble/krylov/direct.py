@@ -114,8 +114,10 @@ def direct(
     then ``matching="mean"``, which couples the samples, takes less time. A sample has converged
     when its backward error is at most 1e-13, or its residual norm at most ``rtol * norm(b)``: an ill-conditioned matrix
     allows the first alone. One that is singular to working precision is not called converged by its backward error,
-    unless changes of A and b by rounding leave three digits of every component of x. Where the factorisations of all
-    samples would take more than 2 GiB, samples are solved part by part, and the result is the same.
+    unless changes of A and b by rounding leave three digits of every component of x. One that converged and whose
+    largest components such changes move by more than a hundredth is named by a ``LinAlgWarning``. Where the
+    factorisations of all samples would take more than 2 GiB, samples are solved part by part, and the result is the
+    same.
 
     Of a `DistributedCrsMatrix` each rank gathers the whole system, solves it, and keeps its rows of x: for coarse
     problems, and where nothing else converges. Time and memory are those of one process.
@@ -254,7 +256,7 @@ def _result(solution: DirectSolution, system: LinearSystem, conditions: Conditio
         good = reached | ((solution.error <= solution.tolerance) & ~solution.nearly_singular())
         known = np.isfinite(solution.error) & np.isfinite(solution.norm)
     status = OUTCOMES[np.where(known, good, 2)]
-    warn_of_conditions(solution.rcond, known & good & solution.nearly_singular())
+    warn_of_conditions(solution.rcond, known & good & solution.nearly_singular(), known & good & solution.uncertain)
     x = solution.x
     shape = (-1, system.block_size) if system.block_size > 1 else x.shape[:1]
     x = wrap_like(system.like, array_namespace(x).reshape(x, (*shape, x.shape[1])), system.is_shared, system.sample_set)

@@ -212,14 +212,6 @@ class Factorization(TriangularFactors):
         signs = self._replaced(found, lambda A: pivoted_determinant(A)[0])
         return Ensemble(signs if self.source is None else asarray_like(signs, self.source.values), self.sample_set)
 
-    def _reciprocal_pivots(self) -> Any:
-        """Reciprocals of the pivots in the order of the rows of A, shape (n, n_samples), in an array of their own."""
-        places = self.plan.diagonal[np.argsort(self.plan.rows)]
-        if self.tiles is not None:
-            return self.tiles.rows(places)
-        values = self.values
-        return array_namespace(values).take(values, asarray_like(places, values), axis=0)
-
     def _least_pivot(self) -> np.ndarray:
         """The least of the pivots, shape (n_samples,); NaN for a broken sample."""
         with np.errstate(all="ignore"):

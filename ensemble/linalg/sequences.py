@@ -15,6 +15,7 @@ import numpy as np
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.equilibration import Units, units_of
 from ensemble._kernels.direct.pivot_sequences import BETTER, CANDIDATE, Sequence, follows, pivot_sequence, sizes_in
+from ensemble._kernels.direct.small_pivots import row_sums_over_pivots
 from ensemble.linalg.condition import one_norms, reciprocal_conditions
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
@@ -91,6 +92,11 @@ class Group(NamedTuple):
         """The largest entry of each sample of `x`, shape (n, n_samples), in the units of the columns."""
         wide = self.units.shape == x.shape
         return sizes_in(x, self.units if wide else np.ascontiguousarray(np.broadcast_to(self.units, x.shape)))
+
+    def row_sums_over_pivots(self, A: CrsMatrix) -> np.ndarray:
+        """Compute the largest sum of magnitudes of a row of A over its pivot, per lane, in the units of the columns."""
+        columns = self.F.plan.columns[inverse_order(self.F.plan.rows)].astype(np.int64)
+        return row_sums_over_pivots(A, self.units, self.F._reciprocal_pivots(), columns)
 
     def conditions(self, A: CrsMatrix, samples: np.ndarray) -> np.ndarray:
         """Reciprocal condition numbers of samples of A in units in which rows and columns are of one size."""

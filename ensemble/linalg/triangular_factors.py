@@ -230,6 +230,14 @@ class TriangularFactors(LinearOperator):
         """Multiplications of one sample's factorisation."""
         return self.plan.multiply_adds
 
+    def _reciprocal_pivots(self) -> Any:
+        """Reciprocals of the pivots in the order of the rows of A, shape (n, n_samples), in an array of their own."""
+        places = self.plan.diagonal[np.argsort(self.plan.rows)]
+        if self.tiles is not None:
+            return self.tiles.rows(places)
+        values = self.values
+        return array_namespace(values).take(values, asarray_like(places, values), axis=0)
+
     @property
     def reference_array(self) -> Any:
         """An array in the library and on the device of the values."""

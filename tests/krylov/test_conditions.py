@@ -1,6 +1,7 @@
 """Condition estimates of direct solves, nearly singular samples, and refinement of small components."""
 
 import pickle
+import warnings
 
 import mpmath
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.linalg import LinAlgWarning
 
 from ensemble.gallery import poisson
 from ensemble.krylov import SolveError, Status, direct
-from ensemble.krylov._conditions import keep_their_digits
+from ensemble.krylov._conditions import digits_kept
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.exchanges import pivoted
 from ensemble.scalar import Ensemble
@@ -132,13 +133,40 @@ def test_solutions_that_are_said_to_keep_their_digits_are_right_in_every_compone
         x = factors.refined(A, b)
         for _ in range(2):
             x = x + factors.solve(b - A @ x)
-        if not keep_their_digits(matrix, x[:, None], b[:, None], factors.solve)[0]:
+        if not digits_kept(matrix, x[:, None], b[:, None], factors.solve)[0][0]:
             continue
         kept += 1
         with mpmath.workdps(60):
             exact = mpmath.lu_solve(mpmath.matrix(A.tolist()), mpmath.matrix(b.tolist()))
             np.testing.assert_allclose(x, np.array([float(v) for v in exact]), rtol=0.02)
     assert 0.2 * count < kept < 0.9 * count
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
+def test_solutions_without_a_warning_have_more_than_one_digit(count):
+    """In the units of the columns, of rows that are nearly dependent; and only solutions that lost digits warn."""
+    rng, silent, wrong = np.random.default_rng(70_021), 0, 0
+    for _ in range(count):
+        A, b = nearly_dependent(rng)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                result = direct(sp.csr_array(A), b)
+            except ValueError:  # structurally singular
+                continue
+        lost = any("two digits" in str(warning.message) for warning in caught)
+        if not result.converged[0] or (caught and not lost):
+            continue
+        with mpmath.workdps(60):
+            exact = mpmath.lu_solve(mpmath.matrix(A.tolist()), mpmath.matrix(b.tolist()))
+        x = np.array([float(v) for v in exact])
+        unit = (np.abs(A) / np.abs(A).max(axis=1, keepdims=True)).max(axis=0)
+        error = (unit * np.abs(result.x - x)).max() / (unit * np.abs(x)).max()
+        assert error > 1e-6 or not lost
+        wrong += error > 0.05 and not lost
+        silent += not lost
+    assert wrong <= count // 200  # the changes that are tried miss some
+    assert 0.2 * count < silent < 0.9 * count
 
 
 @pytest.mark.parametrize("shuffled", [True, False])
