@@ -1,6 +1,7 @@
 """The pages of the documentation: their code runs, their links lead somewhere, the index names them all."""
 
 import ast
+import code
 import importlib
 import json
 import re
@@ -251,3 +252,26 @@ def test_lines_of_pages_have_at_most_120_characters(path):
         if len(line) > 120 and not free:
             long.append(number)
     assert long == []
+
+
+README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+PRINTED = [line[2:] for block in README_BLOCKS for line in block.splitlines() if line.startswith("# ")]
+
+
+def test_blocks_of_the_readme_run_as_a_script(capsys):
+    names_of("\n".join(README_BLOCKS), "readme.py")
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == PRINTED
+
+
+def test_blocks_of_the_readme_can_be_pasted_at_the_prompt_of_python(capsys):
+    console, waits = code.InteractiveConsole(), False
+    for line in "".join(README_BLOCKS).splitlines():
+        waits = console.push(line)
+    assert not waits
+    caught = capsys.readouterr()
+    assert [line.rstrip() for line in caught.out.splitlines()] == PRINTED and caught.err == ""
+
+
+def test_blocks_of_the_readme_have_no_prompts_and_no_empty_line_within_a_function():
+    text = "".join(README_BLOCKS)
+    assert ">>>" not in text and not re.search(r"\n\n +", text) and len(README_BLOCKS) > 5

@@ -1,8 +1,10 @@
 """A distribution on Lorenz's attractor: prediction, a measurement, Monte Carlo beside it, and several systems at once.
 
-Run it: ``python docs/tutorials/butterfly.py`` prints what it finds and draws ``docs/images/butterfly.png``.
+Run it, from any folder: ``python butterfly.py`` prints what it finds and draws ``butterfly.png`` in the current folder,
+or the file that its argument names. It needs ``pip install 'ensemble-arrays[plots]'``.
 """
 
+import sys
 import warnings
 from pathlib import Path
 
@@ -10,8 +12,6 @@ import numpy as np
 
 import ensemble as en
 from ensemble.apps import gbees
-
-HERE = Path(__file__).parent
 
 # %% The published cells are coarse for this problem: up to t = 1 a tenth of the probability leaves over the grid's rim,
 # and as much is made up where negative values are set to zero. `saved_run.steps` has both; the warnings are known here.
@@ -95,4 +95,4 @@ def draw(path):
 
 if __name__ == "__main__":
     report()
-    draw(HERE.parent / "images" / "butterfly.png")
+    draw(Path(sys.argv[1] if len(sys.argv) > 1 else "butterfly.png"))

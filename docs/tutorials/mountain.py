@@ -1,7 +1,8 @@
 """A plume over a mountain: transport by an uncertain wind with uncertain mixing, all samples at once on tetrahedra.
 
-Run it: ``python docs/tutorials/mountain.py`` prints what it finds, draws ``docs/images/mountain.png`` and, where meshio
-is installed, writes the mean and standard deviation of the concentration to ``plume.vtu``.
+Run it, from any folder: ``python mountain.py`` prints what it finds, draws ``mountain.png`` in the current folder, or
+the file that its argument names, and writes mean and standard deviation of the concentration to ``plume.vtu``. It needs
+``pip install 'ensemble-arrays[tutorials]'``.
 """
 
 import sys
@@ -16,7 +17,6 @@ from ensemble.krylov import bicgstab, cg
 from ensemble.linalg import Diagonal, apply_dirichlet
 from ensemble.multigrid import smoothed_aggregation
 
-HERE = Path(__file__).parent
 N_SAMPLES, N_STEPS, STEP, THETA = 32, 30, 60.0, 0.5
 SIZE = 2.0e4  # of the domain along x and y, in m; it is 4 km high
 
@@ -140,7 +140,7 @@ def draw(path):
 
 if __name__ == "__main__":
     report()
-    draw(HERE.parent / "images" / "mountain.png")
+    draw(Path(sys.argv[1] if len(sys.argv) > 1 else "mountain.png"))
     try:
         write("plume.vtu")
     except ImportError as absent:

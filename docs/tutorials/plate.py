@@ -4,9 +4,11 @@ A square plate with a round hole is heated at the hole, held at an uncertain tem
 conducts heat with a random conductivity. The mesh is scikit-fem's, the element matrices are formulas of one's own, and
 every solve carries many samples.
 
-Run it: ``python docs/tutorials/plate.py`` prints what it finds and draws ``docs/images/plate.png``.
+Run it, from any folder: ``python plate.py`` prints what it finds and draws ``plate.png`` in the current folder, or
+the file that its argument names. It needs ``pip install 'ensemble-arrays[tutorials]'``.
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,6 @@ from ensemble.krylov import cg
 from ensemble.linalg import CrsMatrix, apply_dirichlet
 from ensemble.multigrid import smoothed_aggregation
 
-HERE = Path(__file__).parent
 RADIUS = 0.2
 
 # %% The mesh: rings around the hole and a grid, triangulated, and refined by scikit-fem. Lengths in m.
@@ -113,4 +114,4 @@ def draw(path):
 
 if __name__ == "__main__":
     report()
-    draw(HERE.parent / "images" / "plate.png")
+    draw(Path(sys.argv[1] if len(sys.argv) > 1 else "plate.png"))

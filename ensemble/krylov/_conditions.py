@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
-from ensemble._check import samples_text
+from ensemble._check import samples_text, warn_caller
 from ensemble._compile.kept_memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.narrowing import narrowed_values
@@ -188,11 +187,10 @@ def warn_of_conditions(rcond: np.ndarray, converged: np.ndarray) -> None:
     nearly = np.flatnonzero(converged)
     if nearly.size:
         n = rcond.size
-        warnings.warn(
+        warn_caller(
             f"direct: A must be far from singular; got a nearly singular matrix in {nearly.size} of {n} samples "
             f"({samples_text(nearly, of=n)}; rcond {rcond[nearly].min():.1e}). Their solutions may have no "
             "correct digit. Fix the null space (apply_dirichlet for one unknown), or use minres for a symmetric matrix "
             "and a consistent right-hand side.",
             LinAlgWarning,
-            stacklevel=4,
         )
