@@ -18,10 +18,23 @@ project = "ensemble"
 author = "The ensemble developers"
 copyright = "The ensemble developers"
 version = release = ensemble.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx.ext.mathjax", "sphinx_copybutton"]
-source_suffix = {".md": "markdown"}
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx.ext.mathjax", "sphinx_copybutton",
+              "sphinx_gallery.gen_gallery"]  # fmt: skip
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 root_doc = "index"
-exclude_patterns = ["_build", "tutorials/*.md"]
+exclude_patterns = ["_build", "tutorials/*.md", "examples/*.ipynb", "examples/*.py", "sg_execution_times.rst"]
+sphinx_gallery_conf = {
+    "examples_dirs": str(ROOT / "examples"),
+    "gallery_dirs": "examples",
+    "filename_pattern": "/",
+    "ignore_pattern": "README",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "min_reported_time": 1e9,
+    "show_memory": False,
+    "show_signature": False,
+}
 html_theme = "furo"
 html_title = f"ensemble {release}"
 myst_heading_anchors = 4
@@ -68,6 +81,8 @@ def outside(app, docname, source):
 
     def lead(found: re.Match) -> str:
         target = (page / found[2]).resolve()
+        if target == ROOT / "examples" / "README.md":
+            return f"[{found[1]}](/examples/index.rst)"
         inside = target.is_relative_to(HERE) and target.suffix == ".md"
         return found[0] if inside or not target.exists() else found[1]
 

@@ -1,7 +1,7 @@
 """The pages of the documentation: their code runs, their links lead somewhere, the index names them all."""
 
 import ast
-import code
+import codeop
 import importlib
 import json
 import re
@@ -19,7 +19,7 @@ FOLDER = ROOT / "docs" / "howto"
 HOWTOS = sorted(FOLDER.glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES += [*sorted((ROOT / "ensemble").rglob("README.md")), *sorted((ROOT / "ensemble").rglob("NOTES.md"))]
-PAGES.append(ROOT / "benchmarks" / "EXPERIMENTS.md")
+PAGES += [ROOT / "benchmarks" / "EXPERIMENTS.md", ROOT / "examples" / "README.md"]
 
 
 def python_of(page):
@@ -48,7 +48,9 @@ def test_anchors_are_headings(page):
             assert anchor in [slug(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
 
 
-FILES = [path for top in ("ensemble", "tests", "benchmarks", "docs", ".ci") for path in (ROOT / top).rglob("*")]
+FILES = [
+    path for top in ("ensemble", "tests", "benchmarks", "docs", "examples", ".ci") for path in (ROOT / top).rglob("*")
+]
 FILES = [str(path.relative_to(ROOT)) for path in [*FILES, *ROOT.glob("*")] if "__pycache__" not in path.parts]
 FILE_NAME = re.compile(r"`(?:python )?((?:[\w.-]+/)*[\w.-]+\.(?:py|cu|cuh|md|json|toml)|(?:[\w.-]+/)+)`")
 
@@ -254,24 +256,30 @@ def test_lines_of_pages_have_at_most_120_characters(path):
     assert long == []
 
 
-README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-PRINTED = [line[2:] for block in README_BLOCKS for line in block.splitlines() if line.startswith("# ")]
+PASTED = {
+    name: re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+    for name in ("README.md", "docs/tour.md")
+}
+"""Pages whose blocks can be pasted; lines that begin with "# " are what they print."""
 
 
-def test_blocks_of_the_readme_run_as_a_script(capsys):
-    names_of("\n".join(README_BLOCKS), "readme.py")
-    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == PRINTED
+def printed(page):
+    return [line[2:] for block in PASTED[page] for line in block.splitlines() if line.startswith("# ")]
 
 
-def test_blocks_of_the_readme_can_be_pasted_at_the_prompt_of_python(capsys):
-    console, waits = code.InteractiveConsole(), False
-    for line in "".join(README_BLOCKS).splitlines():
-        waits = console.push(line)
-    assert not waits
-    caught = capsys.readouterr()
-    assert [line.rstrip() for line in caught.out.splitlines()] == PRINTED and caught.err == ""
+@pytest.mark.parametrize("page", PASTED)
+def test_blocks_of_the_page_run_as_a_script(page, capsys):
+    names_of("\n".join(PASTED[page]), page)
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == printed(page)
 
 
-def test_blocks_of_the_readme_have_no_prompts_and_no_empty_line_within_a_function():
-    text = "".join(README_BLOCKS)
-    assert ">>>" not in text and not re.search(r"\n\n +", text) and len(README_BLOCKS) > 5
+@pytest.mark.parametrize("page", PASTED)
+def test_blocks_of_the_page_can_be_pasted_at_the_prompt_of_python(page):
+    """Each is taken by the interactive compiler line by line: no empty line within a function, and one behind it."""
+    for block in PASTED[page]:
+        compiler, pending = codeop.CommandCompiler(), []
+        for line in block.splitlines():
+            pending.append(line)
+            if compiler("\n".join(pending), page, "single") is not None:
+                pending = []
+        assert "".join(pending).strip() == "" and ">>>" not in block and len(PASTED[page]) > 5

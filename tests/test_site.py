@@ -32,9 +32,11 @@ def test_extensions_of_the_site_are_those_of_its_extra():
 def test_the_index_of_the_site_leads_to_every_page():
     entries = re.findall(r"^([\w/*-]+)$", (DOCS / "index.md").read_text(), re.MULTILINE)
     found = {path for entry in entries for path in DOCS.glob(f"{entry}.md")}
-    pages = {path for path in DOCS.rglob("*.md") if not {"_build", "api"} & set(path.relative_to(DOCS).parts)}
+    pages = {
+        path for path in DOCS.rglob("*.md") if not {"_build", "api", "examples"} & set(path.relative_to(DOCS).parts)
+    }
     assert pages - found == {DOCS / "index.md"}
-    single = [entry for entry in entries if "*" not in entry and entry != "api/index"]
+    single = [entry for entry in entries if "*" not in entry and entry not in ("api/index", "examples/index")]
     assert [entry for entry in single if not (DOCS / f"{entry}.md").exists()] == []
 
 
