@@ -155,7 +155,7 @@ def functions_of_options():
                     yield pytest.param(thing, id=f"{package}.{name}")
 
 
-@pytest.mark.parametrize("function", functions_of_options())
+@pytest.mark.parametrize("function", list(functions_of_options()))
 def test_functions_of_several_options_explain_calls(function):
     with pytest.raises(TypeError, match=r": a keyword must be one of its arguments; got no_such_keyword\. Arguments: "):
         function(no_such_keyword=1)
