@@ -167,7 +167,7 @@ def wrapped(text: str) -> str:
 
 HEAD = (
     f"Written from the records by `python -m benchmarks page`. Two machines: {CPU}; {GPU}.",
-    '"x PEER" is the peer\'s time over ours, both in the same run; above 1 is faster than the peer. "Of the bound" is the '
+    '"x PEER" is the time of the peer over ours, both in the same run; above 1 is faster. "Of the bound" is the '
     "time of the bound over the measured one.",
     "All figures with their commands, on more machines: [performance by topic](performance.md). What was tried and did "
     "not help: [experiments](../benchmarks/EXPERIMENTS.md).",

@@ -25,8 +25,8 @@ result = en.ode.solve(epidemic, [0.999, 0.001, 0.0], (0.0, 90.0), p=[infection, 
 print(result)
 
 # %%
-# The result has shape (unknowns, times), and 1,000 samples.
-infected = result.y[1]
+# The result has shape (times, unknowns), and 1,000 samples.
+infected = result.y[:, 1]
 peak = infected.max(axis=0)
 low, high = en.sample_quantile(peak, [0.05, 0.95])
 print(f"infected at the peak: {en.sample_mean(peak):.2f}, in nine of ten samples {low:.2f} to {high:.2f}")

@@ -96,19 +96,27 @@ def draw(path):
 
     figure = Figure(figsize=(12.0, 6.4), layout="constrained")
     parts = [
-        ("mean of T (K)", result.mean("T"), "inferno", None),
-        ("standard deviation of T (K)", result.std("T"), "magma", None),
+        ("temperature (K): mean", result.mean("T"), "inferno", None),
+        ("temperature (K): standard deviation", result.std("T"), "inferno", None),
     ]
     first = np.where(result.std("T") > 1e-9, indices.first["T"], np.nan)
-    parts += [(f"part of {name}", first[k], "viridis", (0.0, 1.0)) for k, name in enumerate(indices.inputs)]
+    words = {"conductivity": "the conductivity", "flux": "the heat flux at the hole", "side": "the left side"}
+    parts += [
+        (f"share of the variance:\n{words[name]}", first[k], "cividis", (0.0, 1.0))
+        for k, name in enumerate(indices.inputs)
+    ]
     for ax, (title, values, colors, limits) in zip(figure.subplots(2, 3).flat, parts, strict=False):
         low, high = limits or (None, None)
         drawn = ax.tripcolor(*nodes.T, triangles, values, shading="gouraud", cmap=colors, vmin=low, vmax=high)
         figure.colorbar(drawn, ax=ax)
-        ax.set(title=title, aspect="equal", xticks=[], yticks=[])
+        ax.set(aspect="equal", xticks=[], yticks=[])
+        ax.set_title(title, fontsize=10)
+        ax.spines[:].set_visible(False)
     last = figure.axes[5]
     result.plot.hist("hottest", ax=last)
+    last.legend(loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2, frameon=False, fontsize=8)
     last.set_xlabel("hottest place (K)")
+    last.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)
 
 
