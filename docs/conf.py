@@ -1,6 +1,7 @@
 """Sphinx: `make docs` builds the pages of this folder, those beside the code, and the API into _build/html."""
 
 import importlib
+import inspect
 import os
 import re
 import shutil
@@ -49,6 +50,18 @@ autosummary_generate = False
 suppress_warnings = ["docutils", "ref.ref", "ref.footnote", "myst.header"]
 
 
+def is_value(thing: object) -> bool:
+    """Whether a public name is neither a class nor a function nor a package."""
+    return not (isinstance(thing, type) or inspect.isroutine(thing) or inspect.ismodule(thing))
+
+
+def text_of(thing: object) -> str:
+    """The first sentence about a value."""
+    if isinstance(thing, str):
+        return f"The version, {thing}."
+    return f"``{type(thing).__name__}``: " + (inspect.getdoc(thing) or "").partition("\n\n")[0].replace("\n", " ")
+
+
 def api_pages(folder: Path) -> None:
     """Write a page for each public package, with all of its names."""
     sys.path.insert(0, str(ROOT))
@@ -64,7 +77,11 @@ def api_pages(folder: Path) -> None:
         again = {one: seen[id(thing)] for one, thing in things.items() if isinstance(thing, type) and id(thing) in seen}
         seen |= {id(thing): name for thing in things.values() if id(thing) not in seen}
         lines = [f"# {name}", "", "```{eval-rst}", f".. automodule:: {name}", "   :members:", "   :imported-members:"]
-        lines += [f"   :exclude-members: {', '.join(again)}"] if again else []
+        values = {one: thing for one, thing in things.items() if is_value(thing)}
+        left = [*again, *values]
+        lines += [f"   :exclude-members: {', '.join(left)}"] if left else []
+        for one, thing in values.items():
+            lines += ["", f".. py:data:: {one}", f"   :module: {name}", "", f"   {text_of(thing)}"]
         lines += ["```", "", *(f"`{one}`: see [{place}]({place}.md).\n" for one, place in again.items())]
         (folder / f"{name}.md").write_text("\n".join(lines))
     entries = "\n".join(names)

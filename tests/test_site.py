@@ -50,3 +50,11 @@ def test_a_misspelt_option_names_the_help_of_its_sub_command(command, capsys):
     with pytest.raises(SystemExit, match="2"):
         main([command, *arguments, "--no-such-option"])
     assert capsys.readouterr().err.endswith(f"--no-such-option. See ensemble {command} --help.\n")
+
+
+def test_the_recipe_has_the_version_and_the_needs_of_the_project():
+    recipe = (ROOT / "recipe" / "recipe.yaml").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"version: {ensemble.__version__}\n" in recipe and f"name: {project['name']}\n" in recipe
+    run = re.findall(r"^    - ([\w-]+ >=[\w.]+)$", recipe.partition("  run:")[2], re.MULTILINE)
+    assert [one.replace(" ", "") for one in run] == ["python>=3.11", *project["dependencies"]]

@@ -8,7 +8,8 @@ wrong:
 - axe finds something serious or critical;
 - the first figure of a page with figures near its start is below the fold, at 1400 pixels;
 - the search does not find ``smoothed_aggregation``;
-- a copy button does not leave out prompts.
+- a copy button does not leave out prompts;
+- the reference lacks a public name.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import argparse
 import functools
 import http.server
+import importlib
+import inspect
 import os
 import sys
 import threading
@@ -111,12 +114,26 @@ def of_copying(page: Any, address: str) -> list[str]:
     return [] if text and ">>>" not in text and "import numpy" in text else [f"copy button: {text[:60]!r}"]
 
 
+def of_reference(folder: Path) -> list[str]:
+    """Public names that the reference does not have."""
+    from tests.public_api import packages
+
+    wrong = []
+    for package in packages():
+        text, module = (folder / "api" / f"{package}.html").read_text(), importlib.import_module(package)
+        for name in module.__all__:
+            there = f'id="{package}.{name}"' in text or f'<span class="pre">{name}</span></code>: see' in text
+            if not there and not inspect.ismodule(getattr(module, name)):
+                wrong.append(f"reference: {package}.{name} is not there")
+    return wrong
+
+
 def tour(folder: Path, pages: tuple[str, ...] = PAGES) -> list[str]:
     """All that is wrong, a line each; figures of pages are printed."""
     from axe_core_python.sync_playwright import Axe
     from playwright.sync_api import sync_playwright
 
-    wrong: list[str] = []
+    wrong = of_reference(folder)
     with served(folder) as address, sync_playwright() as tools:
         program = os.environ.get("CHROMIUM", "/usr/bin/chromium")
         browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
