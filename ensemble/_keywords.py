@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 NAMES: dict[str, str] = {
     # SciPy, PyAMG: solvers
-    "tol": "rtol", "reltol": "rtol", "abstol": "atol", "eps": "rtol", "maxiter": "max_iterations",
+    "tol": "rtol", "tolerance": "rtol", "reltol": "rtol", "abstol": "atol", "eps": "rtol", "maxiter": "max_iterations",
     "max_iter": "max_iterations", "n_iter": "max_iterations", "restrt": "restart", "preconditioner": "M",
     "B": "near_nullspace", "max_coarse": "coarse_size", "presmoother": "smoother", "postsmoother": "smoother",
     "theta": "strength", "which_eigenvalues": "which", "neig": "k", "permc_spec": "ordering", "assume_a": "kind",
