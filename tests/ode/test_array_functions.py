@@ -100,7 +100,10 @@ def test_a_sparse_matrix_is_a_constant_of_the_trace():
 
 
 def test_gradients_sensitivities_and_statistics_take_functions_of_arrays():
-    arrays, lists = FORMS["plain matrix @"], lambda t, y, p, xp: [p[0] * sum(a * b for a, b in zip(row, y)) for row in A]
+    arrays, lists = (
+        FORMS["plain matrix @"],
+        lambda t, y, p, xp: [p[0] * sum(a * b for a, b in zip(row, y)) for row in A],
+    )
     pairs = []
     for f in (arrays, lists):
         gradient = ode.gradient(f, START, (0.0, 0.5), np.ones(N), p=[1.0])
