@@ -50,7 +50,7 @@ def table(rows: list[dict[str, Any]], T: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Tables, record and plots."""
-    from benchmarks.plots.kalman import bars, lines
+    from benchmarks.plots.kalman import lines
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=15_000)
@@ -61,4 +61,3 @@ def main() -> None:
         show(f"{T} steps on {threads} threads: time in operations", table(rows, T))
     save("kalman-operations", rows, threads=threads, flops=step_flops())
     lines(rows, "time", "operations, one after another", "kalman-operations.png")
-    bars(rows, "time", "operations, one after another", "kalman-operations-bars.png")

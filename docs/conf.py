@@ -1,6 +1,7 @@
 """Sphinx: `make docs` builds the pages of this folder, those beside the code, and the API into _build/html."""
 
 import importlib
+import inspect
 import os
 import re
 import shutil
@@ -18,10 +19,23 @@ project = "ensemble"
 author = "The ensemble developers"
 copyright = "The ensemble developers"
 version = release = ensemble.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx.ext.mathjax", "sphinx_copybutton"]
-source_suffix = {".md": "markdown"}
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx.ext.mathjax", "sphinx_copybutton",
+              "sphinx_gallery.gen_gallery"]  # fmt: skip
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 root_doc = "index"
-exclude_patterns = ["_build", "tutorials/*.md"]
+exclude_patterns = ["_build", "tutorials/*.md", "examples/*.ipynb", "examples/*.py", "sg_execution_times.rst"]
+sphinx_gallery_conf = {
+    "examples_dirs": str(ROOT / "examples"),
+    "gallery_dirs": "examples",
+    "filename_pattern": "/",
+    "ignore_pattern": "README",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "min_reported_time": 1e9,
+    "show_memory": False,
+    "show_signature": False,
+}
 html_theme = "furo"
 html_title = f"ensemble {release}"
 myst_heading_anchors = 4
@@ -34,6 +48,18 @@ autodoc_typehints = "none"
 autodoc_member_order = "alphabetical"
 autosummary_generate = False
 suppress_warnings = ["docutils", "ref.ref", "ref.footnote", "myst.header"]
+
+
+def is_value(thing: object) -> bool:
+    """Whether a public name is neither a class nor a function nor a package."""
+    return not (isinstance(thing, type) or inspect.isroutine(thing) or inspect.ismodule(thing))
+
+
+def text_of(thing: object) -> str:
+    """The first sentence about a value."""
+    if isinstance(thing, str):
+        return f"The version, {thing}."
+    return f"``{type(thing).__name__}``: " + (inspect.getdoc(thing) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def api_pages(folder: Path) -> None:
@@ -51,7 +77,11 @@ def api_pages(folder: Path) -> None:
         again = {one: seen[id(thing)] for one, thing in things.items() if isinstance(thing, type) and id(thing) in seen}
         seen |= {id(thing): name for thing in things.values() if id(thing) not in seen}
         lines = [f"# {name}", "", "```{eval-rst}", f".. automodule:: {name}", "   :members:", "   :imported-members:"]
-        lines += [f"   :exclude-members: {', '.join(again)}"] if again else []
+        values = {one: thing for one, thing in things.items() if is_value(thing)}
+        left = [*again, *values]
+        lines += [f"   :exclude-members: {', '.join(left)}"] if left else []
+        for one, thing in values.items():
+            lines += ["", f".. py:data:: {one}", f"   :module: {name}", "", f"   {text_of(thing)}"]
         lines += ["```", "", *(f"`{one}`: see [{place}]({place}.md).\n" for one, place in again.items())]
         (folder / f"{name}.md").write_text("\n".join(lines))
     entries = "\n".join(names)
@@ -68,6 +98,8 @@ def outside(app, docname, source):
 
     def lead(found: re.Match) -> str:
         target = (page / found[2]).resolve()
+        if target == ROOT / "examples" / "README.md":
+            return f"[{found[1]}](/examples/index.rst)"
         inside = target.is_relative_to(HERE) and target.suffix == ".md"
         return found[0] if inside or not target.exists() else found[1]
 

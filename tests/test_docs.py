@@ -1,6 +1,7 @@
 """The pages of the documentation: their code runs, their links lead somewhere, the index names them all."""
 
 import ast
+import codeop
 import importlib
 import json
 import re
@@ -18,7 +19,7 @@ FOLDER = ROOT / "docs" / "howto"
 HOWTOS = sorted(FOLDER.glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES += [*sorted((ROOT / "ensemble").rglob("README.md")), *sorted((ROOT / "ensemble").rglob("NOTES.md"))]
-PAGES.append(ROOT / "benchmarks" / "EXPERIMENTS.md")
+PAGES += [ROOT / "benchmarks" / "EXPERIMENTS.md", ROOT / "examples" / "README.md"]
 
 
 def python_of(page):
@@ -47,7 +48,9 @@ def test_anchors_are_headings(page):
             assert anchor in [slug(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
 
 
-FILES = [path for top in ("ensemble", "tests", "benchmarks", "docs", ".ci") for path in (ROOT / top).rglob("*")]
+FILES = [
+    path for top in ("ensemble", "tests", "benchmarks", "docs", "examples", ".ci") for path in (ROOT / top).rglob("*")
+]
 FILES = [str(path.relative_to(ROOT)) for path in [*FILES, *ROOT.glob("*")] if "__pycache__" not in path.parts]
 FILE_NAME = re.compile(r"`(?:python )?((?:[\w.-]+/)*[\w.-]+\.(?:py|cu|cuh|md|json|toml)|(?:[\w.-]+/)+)`")
 
@@ -251,3 +254,32 @@ def test_lines_of_pages_have_at_most_120_characters(path):
         if len(line) > 120 and not free:
             long.append(number)
     assert long == []
+
+
+PASTED = {
+    name: re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+    for name in ("README.md", "docs/tour.md")
+}
+"""Pages whose blocks can be pasted; lines that begin with "# " are what they print."""
+
+
+def printed(page):
+    return [line[2:] for block in PASTED[page] for line in block.splitlines() if line.startswith("# ")]
+
+
+@pytest.mark.parametrize("page", PASTED)
+def test_blocks_of_the_page_run_as_a_script(page, capsys):
+    names_of("\n".join(PASTED[page]), page)
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == printed(page)
+
+
+@pytest.mark.parametrize("page", PASTED)
+def test_blocks_of_the_page_can_be_pasted_at_the_prompt_of_python(page):
+    """Each is taken by the interactive compiler line by line: no empty line within a function, and one behind it."""
+    for block in PASTED[page]:
+        compiler, pending = codeop.CommandCompiler(), []
+        for line in block.splitlines():
+            pending.append(line)
+            if compiler("\n".join(pending), page, "single") is not None:
+                pending = []
+        assert "".join(pending).strip() == "" and ">>>" not in block and len(PASTED[page]) > 5

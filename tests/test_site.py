@@ -32,9 +32,11 @@ def test_extensions_of_the_site_are_those_of_its_extra():
 def test_the_index_of_the_site_leads_to_every_page():
     entries = re.findall(r"^([\w/*-]+)$", (DOCS / "index.md").read_text(), re.MULTILINE)
     found = {path for entry in entries for path in DOCS.glob(f"{entry}.md")}
-    pages = {path for path in DOCS.rglob("*.md") if not {"_build", "api"} & set(path.relative_to(DOCS).parts)}
+    pages = {
+        path for path in DOCS.rglob("*.md") if not {"_build", "api", "examples"} & set(path.relative_to(DOCS).parts)
+    }
     assert pages - found == {DOCS / "index.md"}
-    single = [entry for entry in entries if "*" not in entry and entry != "api/index"]
+    single = [entry for entry in entries if "*" not in entry and entry not in ("api/index", "examples/index")]
     assert [entry for entry in single if not (DOCS / f"{entry}.md").exists()] == []
 
 
@@ -48,3 +50,11 @@ def test_a_misspelt_option_names_the_help_of_its_sub_command(command, capsys):
     with pytest.raises(SystemExit, match="2"):
         main([command, *arguments, "--no-such-option"])
     assert capsys.readouterr().err.endswith(f"--no-such-option. See ensemble {command} --help.\n")
+
+
+def test_the_recipe_has_the_version_and_the_needs_of_the_project():
+    recipe = (ROOT / "recipe" / "recipe.yaml").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"version: {ensemble.__version__}\n" in recipe and f"name: {project['name']}\n" in recipe
+    run = re.findall(r"^    - ([\w-]+ >=[\w.]+)$", recipe.partition("  run:")[2], re.MULTILINE)
+    assert [one.replace(" ", "") for one in run] == ["python>=3.11", *project["dependencies"]]

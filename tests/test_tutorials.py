@@ -210,3 +210,10 @@ def test_a_killed_study_ends_with_every_bit_of_one_that_was_not():
     assert 96 <= int(re.search(r"killed with (\d+) of 512", out)[1]) < 512
     assert "resumed on Dask: 512 samples" in out and "extended: 2048 samples" in out
     assert "every bit: True" in out
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_a_tutorial_names_its_extra_and_writes_into_the_current_folder(name):
+    text = (FOLDER / f"{name}.py").read_text()
+    assert re.search(r"pip install 'ensemble-arrays\[(plots|tutorials|dask)\]'", text)
+    assert "HERE.parent" not in text and "docs/images" not in text

@@ -16,7 +16,7 @@ PANELS = {
 }
 """Of each analysis: a title, what is on the axis and its label, and the cases that are drawn."""
 
-COLUMNS = {"one thread ms": ("#1b6ca8", "o"), "all threads ms": ("#6aaed6", "^"), "device ms": ("#d1603d", "s")}
+COLUMNS = {"one thread ms": ("#0072b2", "o"), "all threads ms": ("#009e73", "^"), "device ms": ("#d55e00", "s")}
 
 LINES = ("-", ":")
 
@@ -43,14 +43,19 @@ def draw_panel(axis: Any, name: str) -> None:
             points = sorted((row[key], row[column]) for row in rows if row[choice] == value and column in row)
             if points:
                 axis.plot(*zip(*points, strict=True), marker + line, color=colour, markersize=4)
-        if len(values) > 1:
-            axis.plot([], [], line, color="#555555", label=value)
-    axis.set(yscale="log", xlabel=label, title=title)
+    axis.set(yscale="log", xlabel=label)
     if key != "variables":
         axis.set_xscale("log")
     axis.spines[["top", "right"]].set_visible(False)
     if len(values) > 1:
-        axis.legend(frameon=False)
+        shown = " and ".join(f"{'solid' if line == '-' else 'dotted'}: {value}" for line, value in zip(LINES, values))
+        axis.set_title(f"{title}\n{shown}", fontsize=10)
+    else:
+        axis.set_title(title, fontsize=10)
+    axis.xaxis.set_minor_formatter("")
+    if key == "states":
+        sizes = sorted({row[key] for row in rows if row[choice] in values})
+        axis.set_xticks(sizes, [str(size) for size in sizes])
 
 
 def draw() -> None:

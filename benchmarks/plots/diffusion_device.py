@@ -13,29 +13,48 @@ SETUP = ("coefficient", "assembly", "power method", "diagonal", "prolongator", "
 """How the names of the phases before the iterations begin."""
 
 
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#bbbbbb")
+"""Those of Okabe and Ito, told apart by the colour-blind; the last one is grey."""
+
+LARGEST = 6
+"""Parts with a colour of their own; the others are one part."""
+
+
 def draw(rows: list[dict[str, Any]]) -> None:
     """Milliseconds a sample, set-up and solve side by side: a stacked bar for each ensemble size."""
     plt = pyplot()
 
     names = [name for name in rows[0] if name not in ("samples", "iterations")]
     before = [name for name in names if name.startswith(SETUP)]
-    figure, panels = plt.subplots(1, 2, figsize=(9.6, 4.6), layout="constrained", sharey=True)
+    figure, panels = plt.subplots(2, 1, figsize=(8.4, 5.6), layout="constrained", sharex=True)
     parts = (before, [name for name in names if name not in before])
-    for axes, chosen, title in zip(panels, parts, ("coefficient, assembly and set-up", "solve"), strict=True):
-        colours = plt.get_cmap("tab20")(np.linspace(0.0, 1.0, len(chosen)))
-        below = np.zeros(len(rows))
-        for name, colour in zip(chosen, colours, strict=True):
-            height = np.array([row[name] / row["samples"] for row in rows])
-            axes.bar([str(row["samples"]) for row in rows], height, 0.7, below, label=name, color=colour)
-            below += height
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel("samples at once")
-        handles, labels = axes.get_legend_handles_labels()
-        axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize=7)
+    sizes = [f"{row['samples']:d}" for row in rows]
+    for axes, chosen, title in zip(panels, parts, ("coefficient, assembly, set-up", "solve"), strict=True):
+        heights = {name: np.array([row[name] / row["samples"] for row in rows]) for name in chosen}
+        large = sorted(sorted(chosen, key=lambda name: -heights[name][0])[:LARGEST], key=chosen.index)
+        heights["others"] = sum((heights[name] for name in chosen if name not in large), np.zeros(len(rows)))
+        left = np.zeros(len(rows))
+        for name, colour in zip([*large, "others"], COLOURS, strict=True):
+            axes.barh(sizes, heights[name], 0.7, left, label=in_words(name), color=colour, edgecolor="white", lw=0.6)
+            left += heights[name]
+        for k, total in enumerate(left):
+            axes.annotate(
+                f"{total:.2f}", (total, k), textcoords="offset points", xytext=(4, 0), va="center", fontsize=8
+            )
+        axes.invert_yaxis()
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.set_ylabel("samples at once")
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("ms a sample in kernels")
-    figure.savefig(IMAGES / "gpu-phases.png", dpi=160)
+    panels[1].set_xlabel("milliseconds a sample in kernels")
+    figure.savefig(IMAGES / "gpu-phases.png", dpi=150)
     plt.close(figure)
+
+
+def in_words(name: str) -> str:
+    """ "smoother 1" as "smoother, level 1"."""
+    word, _, level = name.rpartition(" ")
+    return f"{word}, level {level}" if level.isdigit() else name
 
 
 def main() -> None:

@@ -16,7 +16,9 @@ from benchmarks.plots import IMAGES, pyplot
 from ensemble import Ensemble
 from ensemble.uq import Inputs, kalman_inversion, mcmc, multilevel, subset_simulation
 
-BLUE, ORANGE, GREEN, GREY = "#4c72b0", "#dd8452", "#55a868", "0.55"
+BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "0.55"
+"""Colours of Okabe and Ito, told apart by the colour-blind."""
+
 COLOURS = ("0.75", "#a1c9f4", "#6f9bd1", BLUE, "#2a3f6b", ORANGE)
 
 
@@ -44,16 +46,16 @@ def draw_multilevel(plt: Any) -> None:
     levels = np.arange(len(last.costs))
     left.semilogy(levels, last.variances[:, 0], "o-", color=BLUE, label="variance")
     left.semilogy(levels, np.abs(last.means[:, 0]), "s-", color=ORANGE, label="|mean|")
-    left.set(xlabel="level", title="differences of neighbours")
-    left.legend(frameon=False)
+    left.set(xlabel="level", title="differences of neighbouring levels")
+    left.legend(frameon=False, loc="upper right")
     for error, result, colour in zip(errors, results, COLOURS[1:]):
-        middle.semilogy(np.arange(len(result.costs)), result.n_samples, "o-", color=colour, label=f"error {error:g}")
-    middle.set(xlabel="level", title="samples")
-    middle.legend(frameon=False, fontsize=8)
+        middle.semilogy(np.arange(len(result.costs)), result.n_samples, "o-", color=colour, label=f"{error:g}")
+    middle.set(xlabel="level", title="samples of each level")
+    middle.legend(frameon=False, fontsize=8, title="standard error wanted", title_fontsize=8)
     right.loglog(errors, [r.monte_carlo_cost for r in results], "s-", color=ORANGE, label="Monte Carlo")
     right.loglog(errors, [r.total_cost for r in results], "o-", color=BLUE, label="multilevel")
-    right.set(xlabel="root mean square error", title="cost, time steps")
-    right.legend(frameon=False)
+    right.set(xlabel="standard error wanted", title="cost, time steps")
+    right.legend(frameon=False, loc="upper right")
     left.set_xticks(levels)
     middle.set_xticks(levels)
     right.set_xticks(errors, [f"{e:g}" for e in errors])
@@ -109,12 +111,17 @@ def draw_mcmc(plt: Any) -> None:
     x, y = np.meshgrid(np.linspace(-6.5, 6.5, 200), np.linspace(-16.0, 5.0, 200))
     density = banana(Ensemble(np.stack([x.ravel(), y.ravel()]))).samples.reshape(x.shape)
     left.contour(x, y, density, levels=[-4.5, -2.0, -0.5], colors=ORANGE, linewidths=1.0, linestyles="solid")
+    left.plot([], [], "o", color=BLUE, ms=4, label="draws")
+    left.plot([], [], color=ORANGE, label="1, 2 and 3 deviations")
     left.set(xlabel="$z_0$", ylabel="$z_1$", xlim=(-6.5, 6.5), ylim=(-16.0, 4.0))
+    left.set_title("draws of the curved density", fontsize=10)
+    left.legend(frameon=False, fontsize=8, loc="lower center")
     steps = np.arange(400)
     for k, colour in enumerate((BLUE, ORANGE, GREEN)):
         right.plot(steps, chain[:400, 0, 7 * k], color=colour, lw=0.9)
     time = result.autocorrelation_time[0]
-    right.set(xlabel="step", ylabel="$z_0$ of three chains", title=f"autocorrelation time {time:.0f} steps")
+    right.set(xlabel="step", ylabel="$z_0$")
+    right.set_title(f"three of 64 chains, autocorrelation time {time:.0f} steps", fontsize=10)
     tidy(left, right)
     figure.savefig(IMAGES / "mcmc.png", dpi=130)
     plt.close(figure)

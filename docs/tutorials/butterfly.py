@@ -1,8 +1,10 @@
 """A distribution on Lorenz's attractor: prediction, a measurement, Monte Carlo beside it, and several systems at once.
 
-Run it: ``python docs/tutorials/butterfly.py`` prints what it finds and draws ``docs/images/butterfly.png``.
+Run it, from any folder: ``python butterfly.py`` prints what it finds and draws ``butterfly.png`` in the current folder,
+or the file that its argument names. It needs ``pip install 'ensemble-arrays[plots]'``.
 """
 
+import sys
 import warnings
 from pathlib import Path
 
@@ -10,8 +12,6 @@ import numpy as np
 
 import ensemble as en
 from ensemble.apps import gbees
-
-HERE = Path(__file__).parent
 
 # %% The published cells are coarse for this problem: up to t = 1 a tenth of the probability leaves over the grid's rim,
 # and as much is made up where negative values are set to zero. `saved_run.steps` has both; the warnings are known here.
@@ -70,7 +70,7 @@ def draw(path):
 
     style = {"font.size": 9.5, "axes.titlelocation": "left", "legend.frameon": False}
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=(13.5, 4.6), layout="constrained")
+        figure = Figure(figsize=(13.5, 5.0), layout="constrained")
         FigureCanvasAgg(figure)
         grid = figure.add_gridspec(1, 3, width_ratios=(1.25, 1.25, 1.0))
         colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, 5))[:, :3]
@@ -81,18 +81,20 @@ def draw(path):
                 dots = samples if span == 0 and k == 4 else None
                 gbees.plot_isosurfaces(cells, ax=axes, masses=(0.5, 0.9, 0.99), color=colours[k], samples=dots)
                 axes.plot([], [], [], "s", color=colours[k], label=f"t = {cells.time:g}")
-            inside = axes.legend(handles=gbees.legend_handles((0.5, 0.9, 0.99)), loc="upper right", fontsize=8.5)
-            axes.legend(loc="upper left", fontsize=8.5)
-            axes.add_artist(inside)
-            axes.set_box_aspect(None, zoom=0.94)
-            axes.set_title("Before the measurement, dots: Monte Carlo" if span == 0 else "After it")
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.03), ncols=5, columnspacing=0.8, handletextpad=0.1)
+            axes.set_box_aspect(None, zoom=0.92)
+            axes.set_title("Before the measurement; dots: Monte Carlo" if span == 0 else "After the measurement")
+        figure.legend(handles=gbees.legend_handles((0.5, 0.9, 0.99)), loc="outside lower left", ncols=3)
         axes = gbees.plot_cells(saved_run.step_times, saved_run.steps.cells, ax=figure.add_subplot(grid[0, 2]))
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
+        axes.axvline(1.0, color="0.5", lw=0.9, ls="--")
+        axes.annotate("measurement", (1.0, 1.0), (4, -2), xycoords=("data", "axes fraction"),
+                      textcoords="offset points", va="top", color="0.35")  # fmt: skip
         axes.set_title("Cells stored")
         figure.savefig(path, dpi=130)
 
 
 if __name__ == "__main__":
     report()
-    draw(HERE.parent / "images" / "butterfly.png")
+    draw(Path(sys.argv[1] if len(sys.argv) > 1 else "butterfly.png"))

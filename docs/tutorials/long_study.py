@@ -1,6 +1,7 @@
 """A study that is killed, resumed by workers of Dask, and extended: nothing is lost, and no number changes.
 
-Run it: ``python docs/tutorials/long_study.py`` prints what it finds. It needs ``dask[distributed]``.
+Run it, from any folder: ``python long_study.py`` prints what it finds. It needs
+``pip install 'ensemble-arrays[dask]'``.
 """
 
 import multiprocessing

@@ -1,7 +1,8 @@
 """A plume over a mountain: transport by an uncertain wind with uncertain mixing, all samples at once on tetrahedra.
 
-Run it: ``python docs/tutorials/mountain.py`` prints what it finds, draws ``docs/images/mountain.png`` and, where meshio
-is installed, writes the mean and standard deviation of the concentration to ``plume.vtu``.
+Run it, from any folder: ``python mountain.py`` prints what it finds, draws ``mountain.png`` in the current folder, or
+the file that its argument names, and writes mean and standard deviation of the concentration to ``plume.vtu``. It needs
+``pip install 'ensemble-arrays[tutorials]'``.
 """
 
 import sys
@@ -16,7 +17,6 @@ from ensemble.krylov import bicgstab, cg
 from ensemble.linalg import Diagonal, apply_dirichlet
 from ensemble.multigrid import smoothed_aggregation
 
-HERE = Path(__file__).parent
 N_SAMPLES, N_STEPS, STEP, THETA = 32, 30, 60.0, 0.5
 SIZE = 2.0e4  # of the domain along x and y, in m; it is 4 km high
 
@@ -127,20 +127,25 @@ def draw(path):
 
     ground = np.isclose(mesh.points[:, 2], hill(mesh.points[:, 0], mesh.points[:, 1]))
     x, y, z = mesh.points[ground].T / 1e3
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(2, 1, figsize=(8.6, 7.6), layout="constrained", sharex=True)
     for axis, values, title in zip(axes, (mean, deviation), ("mean", "standard deviation"), strict=True):
-        drawn = axis.tricontourf(x, y, np.maximum(values[ground], 0.0) * 1e9, levels=12, cmap="viridis")
-        axis.tricontour(x, y, z, levels=[0.1, 0.3, 0.5], colors="white", linewidths=0.8)
-        axis.set(title=f"{title} at the ground after {emitted / 60:.0f} minutes", xlabel="x, km", aspect="equal")
-        figure.colorbar(drawn, ax=axis, label="micrograms per cubic metre")
-    axes[0].set_ylabel("y, km")
+        micrograms = np.maximum(values[ground], 0.0) * 1e9
+        levels = np.linspace(0.0, 1.02 * micrograms.max(), 13)[1:]
+        drawn = axis.tricontourf(x, y, micrograms, levels=levels, cmap="cividis_r")
+        height = axis.tricontour(x, y, z, levels=[0.1, 0.3, 0.5], colors="0.35", linewidths=0.8)
+        axis.clabel(height, fmt="%.1f km", fontsize=7)
+        axis.set(ylabel="y, km", ylim=(4.5, 15.5), aspect="equal")
+        axis.set_title(f"{title} of the concentration at the ground after {emitted / 60:.0f} minutes", fontsize=10)
+        axis.spines[["top", "right"]].set_visible(False)
+        figure.colorbar(drawn, ax=axis, label="µg/m³", format="%.0f")
+    axes[1].set_xlabel("x, km; lines: height of the ground")
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
 if __name__ == "__main__":
     report()
-    draw(HERE.parent / "images" / "mountain.png")
+    draw(Path(sys.argv[1] if len(sys.argv) > 1 else "mountain.png"))
     try:
         write("plume.vtu")
     except ImportError as absent:

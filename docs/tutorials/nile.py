@@ -1,8 +1,10 @@
 """The level of the Nile: a filter, a smoother, gaps, a fit by Ensembles of candidates, and draws.
 
-Run it: ``python docs/tutorials/nile.py`` prints what it finds and draws ``docs/images/nile.png``.
+Run it, from any folder: ``python nile.py`` prints what it finds and draws ``nile.png`` in the current folder, or
+the file that its argument names. It needs ``pip install 'ensemble-arrays[plots]'``.
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,4 +125,4 @@ def draw(path):
 
 if __name__ == "__main__":
     report()
-    draw(HERE.parent / "images" / "nile.png")
+    draw(Path(sys.argv[1] if len(sys.argv) > 1 else "nile.png"))

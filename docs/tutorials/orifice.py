@@ -1,17 +1,16 @@
 """How well does an orifice plate measure a flow? A published solver for plain numbers, run on uncertain readings.
 
-Run it: ``python docs/tutorials/orifice.py`` prints what it finds and draws ``docs/images/orifice.png``.
-It needs the package ``fluids``.
+Run it, from any folder: ``python orifice.py`` prints what it finds and draws ``orifice.png`` in the current folder, or
+the file that its argument names. It needs ``pip install 'ensemble-arrays[tutorials]'``.
 """
 
+import sys
 from pathlib import Path
 
 from fluids.flow_meter import differential_pressure_meter_solver
 from scipy import stats
 
 import ensemble as en
-
-HERE = Path(__file__).parent
 
 # %% One measurement, as an engineer works it out: the mass flow (kg/s) of water through an orifice plate (ISO 5167),
 # from the diameters of pipe and bore (m), the pressures before and behind the plate (Pa), density (kg/m^3) and
@@ -81,4 +80,4 @@ def draw(path):
 
 if __name__ == "__main__":
     report()
-    draw(HERE.parent / "images" / "orifice.png")
+    draw(Path(sys.argv[1] if len(sys.argv) > 1 else "orifice.png"))

@@ -4,9 +4,11 @@ A square plate with a round hole is heated at the hole, held at an uncertain tem
 conducts heat with a random conductivity. The mesh is scikit-fem's, the element matrices are formulas of one's own, and
 every solve carries many samples.
 
-Run it: ``python docs/tutorials/plate.py`` prints what it finds and draws ``docs/images/plate.png``.
+Run it, from any folder: ``python plate.py`` prints what it finds and draws ``plate.png`` in the current folder, or
+the file that its argument names. It needs ``pip install 'ensemble-arrays[tutorials]'``.
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,6 @@ from ensemble.krylov import cg
 from ensemble.linalg import CrsMatrix, apply_dirichlet
 from ensemble.multigrid import smoothed_aggregation
 
-HERE = Path(__file__).parent
 RADIUS = 0.2
 
 # %% The mesh: rings around the hole and a grid, triangulated, and refined by scikit-fem. Lengths in m.
@@ -95,22 +96,30 @@ def draw(path):
 
     figure = Figure(figsize=(12.0, 6.4), layout="constrained")
     parts = [
-        ("mean of T (K)", result.mean("T"), "inferno", None),
-        ("standard deviation of T (K)", result.std("T"), "magma", None),
+        ("temperature (K): mean", result.mean("T"), "inferno", None),
+        ("temperature (K): standard deviation", result.std("T"), "inferno", None),
     ]
     first = np.where(result.std("T") > 1e-9, indices.first["T"], np.nan)
-    parts += [(f"part of {name}", first[k], "viridis", (0.0, 1.0)) for k, name in enumerate(indices.inputs)]
+    words = {"conductivity": "the conductivity", "flux": "the heat flux at the hole", "side": "the left side"}
+    parts += [
+        (f"share of the variance:\n{words[name]}", first[k], "cividis", (0.0, 1.0))
+        for k, name in enumerate(indices.inputs)
+    ]
     for ax, (title, values, colors, limits) in zip(figure.subplots(2, 3).flat, parts, strict=False):
         low, high = limits or (None, None)
         drawn = ax.tripcolor(*nodes.T, triangles, values, shading="gouraud", cmap=colors, vmin=low, vmax=high)
         figure.colorbar(drawn, ax=ax)
-        ax.set(title=title, aspect="equal", xticks=[], yticks=[])
+        ax.set(aspect="equal", xticks=[], yticks=[])
+        ax.set_title(title, fontsize=10)
+        ax.spines[:].set_visible(False)
     last = figure.axes[5]
     result.plot.hist("hottest", ax=last)
+    last.legend(loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2, frameon=False, fontsize=8)
     last.set_xlabel("hottest place (K)")
+    last.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)
 
 
 if __name__ == "__main__":
     report()
-    draw(HERE.parent / "images" / "plate.png")
+    draw(Path(sys.argv[1] if len(sys.argv) > 1 else "plate.png"))

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from importlib.metadata import version
 from types import TracebackType
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._check import warn_caller
 from ensemble._version import __version__
 
 __all__ = ["agree", "end_all", "facts", "has_threads", "kept_with", "rank_text", "watch"]
@@ -271,7 +271,7 @@ def agree(comm: Any) -> None:
         seen = "; ".join(f"{name}: {text}" for name, text in different.items())
         advice = "Start the ranks on nodes of one kind, with one environment."
         text = f"distributed: results may differ in their last bits from those of one rank; ranks differ in {seen}."
-        warnings.warn(f"{text} {advice}", RuntimeWarning, stacklevel=3)
+        warn_caller(f"{text} {advice}", RuntimeWarning)
 
 
 def _values(found: list[dict[str, str]], name: str) -> str:

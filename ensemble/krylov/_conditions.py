@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
-from ensemble._check import samples_text
+from ensemble._check import samples_text, warn_caller
 from ensemble._compile.kept_memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.narrowing import narrowed_values
@@ -210,20 +209,18 @@ def warn_of_conditions(rcond: np.ndarray, nearly: np.ndarray, lost: np.ndarray) 
 
     n = rcond.size
     if nearly.any():
-        warnings.warn(
+        warn_caller(
             f"direct: A must be far from singular; got a nearly singular matrix in {nearly.sum()} of {n} samples "
             f"({samples_text(np.flatnonzero(nearly), of=n)}; rcond {rcond[nearly].min():.1e}). Their solutions may "
             "have no correct digit. Fix the null space (apply_dirichlet for one unknown), or use minres for a "
             "symmetric matrix and a consistent right-hand side.",
             LinAlgWarning,
-            stacklevel=4,
         )
     lost = lost & ~nearly
     if lost.any():
-        warnings.warn(
+        warn_caller(
             f"direct: rounding A and b must leave two digits of x; got a larger change in {lost.sum()} of {n} samples "
             f"({samples_text(np.flatnonzero(lost), of=n)}; rcond {rcond[lost].min():.1e}). Their backward errors are "
             "small, and x may have no correct digit. Give A and b with more digits, or other equations.",
             LinAlgWarning,
-            stacklevel=4,
         )

@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.device_scalars.bicgstab import FRESH, RHO, ROWS, SHADOW_NORM, BicgstabScalars
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov._parameters import documented
@@ -19,6 +20,7 @@ from ensemble.krylov.host_scalars.bicgstab import BicgstabHostScalars
 from ensemble.krylov.result import SolveResult
 
 
+@explains_calls("bicgstab")
 @on_every_library(symmetric=False)
 @documented
 def bicgstab(

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.device_scalars.cg import CgScalars
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov._parameters import documented
@@ -20,6 +21,7 @@ from ensemble.krylov.host_scalars.cg import CgHostScalars
 from ensemble.krylov.result import SolveResult
 
 
+@explains_calls("cg")
 @on_every_library(symmetric=True)
 @documented
 def cg(

@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._check import floating, kind_of, message, one_of, require, require_type, samples_text
 from ensemble._kernels.sparse.row_sums import SERIAL
+from ensemble._keywords import explains_calls
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
 from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
@@ -91,6 +92,7 @@ class DirectResult(SolveResult):
         return text + (f"; nearly singular: {samples_text(nearly, of=n)}" if nearly.size else "")
 
 
+@explains_calls("direct")
 @on_every_library(symmetric=False)
 def direct(
     A: Any,

@@ -14,6 +14,7 @@ from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.basis import scale
 from ensemble._kernels.krylov.device_scalars.gmres import GmresScalars, initial_rows
 from ensemble._kernels.krylov.vectors import take_samples
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration, stop_requested
 from ensemble.krylov._parameters import documented
@@ -25,6 +26,7 @@ from ensemble.krylov.result import SolveResult
 from ensemble.linalg import Identity
 
 
+@explains_calls("gmres")
 @on_every_library(symmetric=False)
 @documented
 def gmres(

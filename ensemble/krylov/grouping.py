@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import array_of, integer, message, one_of, real_array, require
 from ensemble._kernels.sparse.row_sums import SERIAL, Space
+from ensemble._keywords import explains_calls
 from ensemble.linalg.operators import as_real, samples_of
 from ensemble.scalar import Ensemble
 
@@ -102,6 +103,7 @@ class SampleGroups(Sequence[np.ndarray]):
         return float(sum(t * group.size for t, group in zip(iterations, self.samples, strict=True)) / alone.sum())
 
 
+@explains_calls("group_samples")
 def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> SampleGroups:
     """Divide samples into ensembles, similar values of `key` in one group.
 
@@ -199,6 +201,7 @@ def anisotropy(coefficients: Any, *, space: Space = SERIAL) -> np.ndarray:
     return ratio
 
 
+@explains_calls("predict_iterations")
 def predict_iterations(
     points: Any, known_points: Any, known_iterations: Any, *, method: str = "quadratic"
 ) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.minres import lanczos_step, minres_update
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov._parameters import documented
@@ -21,6 +22,7 @@ from ensemble.krylov.result import SolveResult
 from ensemble.linalg import Identity
 
 
+@explains_calls("minres")
 @on_every_library(symmetric=True)
 @documented
 def minres(

@@ -12,6 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._check import integer, kind_of, message, positive, require
 from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.sparse.row_sums import in_space, space_in_force
+from ensemble._keywords import explains_calls
 from ensemble.krylov._norms import norms
 from ensemble.krylov.cg import cg
 from ensemble.krylov.result import SolveResult, Status
@@ -38,6 +39,7 @@ class NewtonResult(SolveResult):
         return self.x
 
 
+@explains_calls("newton")
 def newton(
     residual: Callable[[Any], Any],
     jacobian: Callable[[Any], Any],

@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, library_and_device
 from ensemble._check import array_of, kind_of, message, require, require_unmasked
 from ensemble._compile.kept_memory import empty_like
+from ensemble._keywords import explains_calls
 from ensemble.linalg.bcrs_matrix import BcrsMatrix, diagonal_places
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.operators import numbers_of, samples_of, set_of
@@ -23,6 +24,7 @@ __all__ = ["apply_dirichlet"]
 NAME = "apply_dirichlet"
 
 
+@explains_calls("apply_dirichlet")
 def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: bool = True) -> tuple[Any, Any]:
     """Return the system whose solution has ``x[rows] = values`` and fulfils the other equations of ``A x = b``.
 

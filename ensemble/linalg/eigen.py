@@ -14,6 +14,7 @@ from ensemble._check import integer, one_of, positive, require
 from ensemble._kernels.krylov.basis import scale
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import SERIAL, in_space
+from ensemble._keywords import explains_calls
 from ensemble.linalg.bridge.host import refuse
 from ensemble.linalg.eigen_dense import dense_pairs
 from ensemble.linalg.eigen_operators import Pencil, above, checked_shift, without_positive
@@ -51,6 +52,7 @@ START = 20_231
 """Seed of the starting vectors, which are the same for all samples."""
 
 
+@explains_calls("eigsh")
 def eigsh(
     A: Any,
     k: int = 6,

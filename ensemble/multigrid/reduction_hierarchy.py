@@ -14,6 +14,7 @@ from ensemble._compile.numba import threads_for
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.reduction import relax_rows
 from ensemble._kernels.sparse.row_sums import in_space
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.reordering import reordered_matrix
@@ -27,6 +28,7 @@ from ensemble.multigrid.splitting import STRENGTHS, SharedStrength
 FINE, COARSE = 0, 1
 
 
+@explains_calls("approximate_ideal_restriction")
 def approximate_ideal_restriction(
     A: Any,
     *,

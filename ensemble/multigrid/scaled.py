@@ -12,6 +12,7 @@ from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble._kernels.sparse.row_sums import in_space
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.linear_operator import LinearOperator
@@ -147,6 +148,7 @@ def scale_of(A: Any, hierarchy: AggregationHierarchy) -> tuple[Any, Any]:
     return scale, None
 
 
+@explains_calls("scaled_aggregation")
 def scaled_aggregation(A: Any, mean: Any = None, **options: Any) -> ScaledHierarchy:
     """Build one smoothed-aggregation hierarchy for every sample there will be, from the mean matrix.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import floating, host_array, integer, message, positive, require, require_type
+from ensemble._keywords import explains_calls
 from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.bridge.host import host_matrix
@@ -38,6 +39,7 @@ from ensemble.scalar import Ensemble
 CHEBYSHEV = Chebyshev(degree=2, ratio=7)
 
 
+@explains_calls("smoothed_aggregation")
 def smoothed_aggregation(
     A: Any,
     *,

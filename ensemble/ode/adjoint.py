@@ -15,6 +15,7 @@ from ensemble._compile.numba import thread_count
 from ensemble._interrupts import apart
 from ensemble._kernels.ode.backward import Backward, backward_addresses, gradient_range
 from ensemble._kernels.ode.ode_generated import single_width
+from ensemble._keywords import explains_calls
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode.adjoint_segments import backward_over_segments
@@ -63,6 +64,7 @@ class OdeGradient(NamedTuple):
     """What `solve` returns."""
 
 
+@explains_calls("ode.gradient")
 def gradient(
     f: Callable[..., Any],
     y0: Any,

@@ -8,14 +8,13 @@ that changes over there has the value that it has in the segment.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
-from ensemble._check import message
+from ensemble._check import message, warn_caller
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
@@ -311,5 +310,5 @@ def _found(problem: Problem, t0: np.ndarray, t1: np.ndarray) -> np.ndarray | Non
     if not complete:
         advice = "Bound the steps by max_step, or name the times that matter, and pass stops=False to find none."
         text = message("ode.solve", "f", f"switch at most {MOST_FOUND} times in a run to stop at each", "more", advice)
-        warnings.warn(text, OdeWarning, stacklevel=4)
+        warn_caller(text, OdeWarning)
     return found

@@ -6,23 +6,22 @@ checks of single ones.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import types
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ensemble._backend import array_namespace, backend_of, prototype, to_numpy
-from ensemble._check import integer, message, one_of, require, require_arguments
+from ensemble._check import integer, message, one_of, require, require_arguments, warn_caller
+from ensemble._keywords import explains_calls
 from ensemble._progress import Display
 from ensemble._typing import Array, ArrayLike, Values
 from ensemble.ode import bdf, explicit, implicit
 from ensemble.ode.arguments import (
     ARGUMENTS,
     NAME,
+    bound_arguments,
     check_numbers,
     check_times,
     events_of,
@@ -46,6 +45,7 @@ from ensemble.ode.segments import Change, over_segments, with_stops
 from ensemble.ode.stop_changes import change_of
 from ensemble.ode.stops import checked_stops
 from ensemble.ode.system import System
+from ensemble.ode.unused import warn_of_unused
 from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import common_count, set_of
@@ -61,6 +61,7 @@ AUTO = "auto"
 MOST_UNROLLED = 64  # unknowns whose factorisation by `rodas4` is written out as one long body
 
 
+@explains_calls("ode.solve")
 def solve(
     f: Callable[..., Any],
     y0: Values,
@@ -210,14 +211,9 @@ class Given(NamedTuple):
     method: str
 
 
-def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
-    """The checked arguments of `solve`, with its names and defaults, as a problem."""
-    try:
-        bound = _signature().bind(f, y0, t, **options)
-    except TypeError as error:
-        raise TypeError(f"{NAME}() {error}") from None
-    bound.apply_defaults()
-    o = types.SimpleNamespace(**bound.arguments)
+def problem_of(f: Callable[..., Any], y0: Any, t: Any, *, of: Any = None, **options: Any) -> Given:
+    """The checked arguments of `solve`, with its names and defaults, as a problem; `of` may read p, too."""
+    o = bound_arguments(solve, NAME, f, y0, t, **options)
     require(callable(f), NAME, "f", "be callable", repr(f))
     require_arguments(f, ARGUMENTS, NAME, "f")
     chosen = _method(o)
@@ -280,15 +276,11 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, **options: Any) -> Given:
     else:
         system = StochasticSystem(f, o.noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
     problem = Problem(system, chosen, functions, terminal, sides, o.max_roots, *placed, n_samples, dtype)  # type: ignore[call-arg]
+    if of is None and change is None:
+        warn_of_unused(problem, p.shape[0], NAME)
     additions = None if jumps is None else real(jumps)
     problem = with_stops(problem, p.shape[0], to_numpy(real(stops)), additions, change, o.stops is not False)
     return Given(problem, t_eval_given, sample_set, chosen.name)
-
-
-@functools.cache
-def _signature() -> inspect.Signature:
-    """That of `solve`, which takes 80 us to find."""
-    return inspect.signature(solve)
 
 
 def _method(o: types.SimpleNamespace) -> Method:
@@ -395,5 +387,5 @@ def result_of(solution: Solution, given: Given) -> OdeResult:
         advice = "Their states are NaN; y_reached has the last ones."
         if bool((status == int(OdeStatus.too_many_steps)).any()) and name not in STIFF:
             advice += f" If the system is stiff, use method={' or '.join(repr(each) for each in STIFF)}."
-        warnings.warn(f"{NAME}: {result.summary}. {advice}", OdeWarning, stacklevel=3)
+        warn_caller(f"{NAME}: {result.summary}. {advice}", OdeWarning)
     return result

@@ -14,6 +14,7 @@ from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.traced_array import TracedArray
 from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array
 from ensemble.ode.accumulators import KINDS, accumulated
 from ensemble.ode.arguments import ARGUMENTS, require_no_events
@@ -79,6 +80,7 @@ def _counted(n: int, word: str) -> str:
     return f"{n} {word}{'' if n == 1 else 's'}"
 
 
+@explains_calls("ode.time_statistics")
 def time_statistics(
     f: Callable[..., Any],
     y0: Any,
@@ -140,7 +142,7 @@ def time_statistics(
     array([0.5, 0.5])
     """
     name = "ode.time_statistics"
-    given = _given(f, y0, t, p, t_eval, options, name)
+    given = _given(f, y0, t, p, of, t_eval, options, name)
     problem = given.problem
     graph = _functional(of, problem, name)
     m = len(graph.outputs)
@@ -159,6 +161,7 @@ def time_statistics(
     )
 
 
+@explains_calls("ode.sample_statistics")
 def sample_statistics(
     f: Callable[..., Any],
     y0: Any,
@@ -216,7 +219,7 @@ def sample_statistics(
     array([0.6129, 0.3834])
     """
     name = "ode.sample_statistics"
-    given = _given(f, y0, t, p, t_eval, options, name)
+    given = _given(f, y0, t, p, of, t_eval, options, name)
     problem = given.problem
     graph = _functional(of, problem, name)
     moments: _Moments | None = None
@@ -248,11 +251,11 @@ def sample_statistics(
     return OdeSampleStatistics(result, times, *every)
 
 
-def _given(f: Any, y0: Any, t: Any, p: Any, t_eval: Any, options: dict[str, Any], name: str) -> Given:
+def _given(f: Any, y0: Any, t: Any, p: Any, of: Any, t_eval: Any, options: dict[str, Any], name: str) -> Given:
     """The problem, which has no events."""
     advice = "Statistics are those of whole runs; ode.solve finds roots."
     require_no_events(options, name, advice)
-    return problem_of(f, y0, t, p=p, t_eval=t_eval, **options)
+    return problem_of(f, y0, t, p=p, t_eval=t_eval, of=of, **options)
 
 
 def _functional(of: Callable[..., Any] | None, problem: Problem, name: str) -> Graph:

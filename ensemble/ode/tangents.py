@@ -12,6 +12,7 @@ from ensemble._backend import array_namespace, asarray_like
 from ensemble._check import integer, kind_of, message, one_of, require
 from ensemble._compile.trace.derivatives import pushforward
 from ensemble._compile.trace.graph import Graph
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Namespace
 from ensemble.ode import implicit
 from ensemble.ode.arguments import require_no_events, stacked
@@ -82,6 +83,7 @@ class _Wanted(NamedTuple):
         return sum(map(len, self.columns.values())) + len(self.pairs)
 
 
+@explains_calls("ode.sensitivities")
 def sensitivities(
     f: Callable[..., Any],
     y0: Any,

@@ -35,6 +35,7 @@ from ensemble._kernels.quadrature.rules import (
     legendre_rule,
     smolyak,
 )
+from ensemble._keywords import explains_calls
 from ensemble.scalar import DivergenceError, Ensemble, namespace, run
 
 __all__ = ["Integrand", "gauss"]
@@ -86,6 +87,7 @@ class Integrand:
         return self.f(*arguments)
 
 
+@explains_calls("gauss")
 def gauss(
     f: Callable[..., Any],
     dim: int,

@@ -46,7 +46,7 @@ FORMS = {
     "differences of all pairs": lambda t, y, p, xp: W + p[0] / N * xp.sum(xp.sin(y[None] - y[:, None]), axis=1),
     "functions and methods of NumPy": lambda t, y, p, xp: W + p[0] / N * np.sin(y[None] - y[:, None]).sum(1),
     "outer": lambda t, y, p, xp: W + p[0] * np.subtract.outer(y, y).T.sum(axis=1),
-    "plain matrix @": lambda t, y, p, xp: A @ y,
+    "plain matrix @": lambda t, y, p, xp: p[0] * (A @ y),
     "asarray @": lambda t, y, p, xp: p[0] * (xp.asarray(A) @ y),
     "y @ matrix": lambda t, y, p, xp: y @ A + t,
     "dot": lambda t, y, p, xp: np.sin(A.dot(y)) + W,
@@ -100,7 +100,10 @@ def test_a_sparse_matrix_is_a_constant_of_the_trace():
 
 
 def test_gradients_sensitivities_and_statistics_take_functions_of_arrays():
-    arrays, lists = FORMS["plain matrix @"], lambda t, y, p, xp: [sum(a * b for a, b in zip(row, y)) for row in A]
+    arrays, lists = (
+        FORMS["plain matrix @"],
+        lambda t, y, p, xp: [p[0] * sum(a * b for a, b in zip(row, y)) for row in A],
+    )
     pairs = []
     for f in (arrays, lists):
         gradient = ode.gradient(f, START, (0.0, 0.5), np.ones(N), p=[1.0])

@@ -73,7 +73,8 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"{source_of(str(error), options)}{error}") from error
     first = recorded.gbees.cell_steps
     outcome = Outcome(recorded.saved_run, axes_of(problem), {"backend": options.backend, "dtype": options.dtype},
-                      cell_steps_before=first, units=problem.units, time_unit=problem.time_unit)  # fmt: skip
+                      cell_steps_before=first, units=problem.units, time_unit=problem.time_unit,
+                      published=is_published(options))  # fmt: skip
     with GridProgress(until, start=recorded.gbees.time, quiet=options.quiet) as progress:
         progress.say("compiling, or loading what was compiled before ...")
         warm_up(problem, gbees_options(options))
@@ -148,7 +149,7 @@ def carry_out(
     start = time.perf_counter()
     status = 0
     try:
-        with told_warnings(progress):
+        with told_warnings(progress, quiet=outcome.published):
             recorded.run(until=options.until, callback=progress.report)
     except KeyboardInterrupt:
         outcome.interrupted, status = True, 130
@@ -163,18 +164,29 @@ def carry_out(
     return status
 
 
+def is_published(options: argparse.Namespace) -> bool:
+    """Whether a built-in problem runs on its published cells: what the table says of its losses is no warning then."""
+    said = set(gbees_options(options)) - {"backend", "dtype"}
+    return "." not in options.problem and not said and options.dtype == "float64"
+
+
 @contextlib.contextmanager
-def told_warnings(progress: GridProgress) -> Iterator[None]:
-    """Show warnings about the grid as lines of progress; others stay what they are."""
+def told_warnings(progress: GridProgress, *, quiet: bool) -> Iterator[None]:
+    """Show the last warning of each kind about the grid as a line of progress; others stay what they are.
+
+    With `quiet` none is shown of probability that was lost or added, which the table has.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
         finally:
-            for warning in caught:
-                if issubclass(warning.category, GridWarning):
-                    text = f"warning: {warning.message}"
-                    say(text) if progress.quiet else progress.say(text)
+            texts = [str(warning.message) for warning in caught if issubclass(warning.category, GridWarning)]
+            latest = {text.partition("; got")[0]: text for text in texts}
+            for kind, text in latest.items():
+                if not (quiet and kind.startswith("Gbees.advance: ")):
+                    line = f"warning: {text}"
+                    say(line) if progress.quiet else progress.say(line)
     for warning in caught:
         if not issubclass(warning.category, GridWarning):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

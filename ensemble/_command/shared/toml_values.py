@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "flag", "indices", "names", "numbers", "periods", "positive", "read", "rows", "spread", "table", "tables", "text",
-    "whole",
+    "flag", "indices", "names", "numbers", "periods", "positive", "read", "real", "rows", "spread", "table", "tables",
+    "text", "whole",
 ]  # fmt: skip
 
 
@@ -28,8 +28,8 @@ def read(where: str, entries: dict[str, Any], name: str, kind: Callable[[Any], A
         raise ValueError(f"{where}: {name} must be {requirement}; got {entries[name]!r}.") from None
 
 
-def _real(value: Any) -> float:
-    """A finite number, and no bool or string."""
+def real(value: Any) -> float:
+    """a finite number"""
     if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
         raise TypeError
     return float(value)
@@ -37,7 +37,7 @@ def _real(value: Any) -> float:
 
 def positive(value: Any) -> float:
     """a finite number above zero"""
-    if not _real(value) > 0.0:
+    if not real(value) > 0.0:
         raise ValueError
     return float(value)
 
@@ -72,14 +72,14 @@ def names(value: Any) -> tuple[str, ...]:
 
 def numbers(value: Any) -> Any:
     """a finite number, or a list of them"""
-    return np.array([_real(part) for part in value]) if isinstance(value, list) else _real(value)
+    return np.array([real(part) for part in value]) if isinstance(value, list) else real(value)
 
 
 def rows(value: Any) -> np.ndarray:
     """a finite number, a list of them for a diagonal, or a square matrix as a list of rows"""
     if not (isinstance(value, list) and value and all(isinstance(row, list) for row in value)):
         return np.diag(np.atleast_1d(numbers(value)))
-    found = [[_real(part) for part in row] for row in value]
+    found = [[real(part) for part in row] for row in value]
     if any(len(row) != len(found) for row in found):
         raise ValueError
     return np.array(found)
@@ -87,7 +87,7 @@ def rows(value: Any) -> np.ndarray:
 
 def spread(value: Any) -> Any:
     """a finite number, a list of them for a diagonal, or a square matrix as a list of rows"""
-    return rows(value) if isinstance(value, list) else _real(value)
+    return rows(value) if isinstance(value, list) else real(value)
 
 
 def indices(value: Any) -> list[int]:

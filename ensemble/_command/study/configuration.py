@@ -120,13 +120,14 @@ def distribution_of(where: str, entry: dict[str, Any], folder: Path) -> Any:
     generic = getattr(stats, name, None)
     if not (hasattr(generic, "rvs") and callable(generic)):
         raise ValueError(f"{where}: distribution must be a name of scipy.stats, as norm or uniform; got {name!r}.")
-    parameters = {key: value for key, value in entry.items() if key not in ("distribution", "size", "truncate")}
+    own = ("distribution", "size", "truncate")
+    parameters = {key: read(where, entry, key, kinds.real) for key in entry if key not in own}
     try:
         frozen = generic(**parameters)
     except (TypeError, ValueError) as error:
         wanted = f"{generic.shapes}, loc, scale" if getattr(generic, "shapes", None) else "loc, scale"
         seen = ", ".join(f"{key} = {value!r}" for key, value in parameters.items()) or "none"
-        raise ValueError(f"{where}: parameters of {name} must be {wanted}; got {seen} ({error}).") from None
+        raise ValueError(f"{where}: parameters of {name} must be {wanted}; got {seen}.") from error
     found = frozen
     if "truncate" in entry:
         low, high = read(where, entry, "truncate", bounds)

@@ -15,6 +15,7 @@ from ensemble._command.study.declared import outputs_of_study
 from ensemble._command.study.origin import Origin
 from ensemble._command.study.program import program_options
 from ensemble._command.study.run import ADVICE, carry_out
+from ensemble._progress import say
 
 __all__ = ["run"]
 
@@ -50,6 +51,9 @@ def run(options: argparse.Namespace) -> int:
         "outputs": outputs,
         "retry_failed": options.failed,
     }
+    if options.samples is not None and options.samples < stored["n"]:
+        seen = f"{options.samples}, and the study has {stored['n']}: no sample is left out, and none is added"
+        say(f"{options.prog}: -n must be above the samples of the study to extend it; got {seen}.")
     if origin.target is not None and options.samples is None:
         chosen |= {"n": "auto", "target": dict([origin.target])}
     status = carry_out(model, inputs, chosen, options, resume="force" if options.force else True)

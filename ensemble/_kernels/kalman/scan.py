@@ -12,6 +12,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace, assigned
 from ensemble._check import integer, kind_of, message, one_of, require
+from ensemble._keywords import explains_calls
 
 __all__ = ["SCANS", "prefix_scan"]
 
@@ -19,6 +20,7 @@ Elements = tuple[Any, ...]
 Operation = Callable[[Elements, Elements], Elements]
 
 
+@explains_calls("prefix_scan")
 def prefix_scan(
     op: Operation,
     elements: Elements,

@@ -10,6 +10,7 @@ import scipy.fft
 from ensemble._backend import array_namespace, prototype
 from ensemble._check import floating, integer, one_of, positive, require
 from ensemble._compile.numba import thread_count
+from ensemble._keywords import explains_calls
 from ensemble.apps.analyses.beam import Modes, cantilever, checked_output, real_array, shared_array
 from ensemble.apps.analyses.frequency import ar1_load, first_period
 from ensemble.scalar import Ensemble
@@ -20,6 +21,7 @@ CHUNK = {"host": 1 << 20, "device": 1 << 27}
 """Numbers of a transform that is held at a time: on the host in memory that is used again."""
 
 
+@explains_calls("convolution_response")
 def convolution_response(
     n_dofs: int, n_times: int, load: Any = None, *, n_samples: int = 100, seed: int = 20731, initial: Any = None,
     output: Any = None, step: float | None = None, dtype: Any = np.float64, backend: str = "numpy",

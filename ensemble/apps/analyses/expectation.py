@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._keywords import explains_calls
 from ensemble.quadrature import Integrand, gauss
 
 __all__ = ["gauss_hermite"]
 
 
+@explains_calls("gauss_hermite")
 def gauss_hermite(
     dim: int, n_nodes: int = 4, f: Callable[..., Any] | None = None, *, dtype: Any = np.float64, backend: str = "numpy"
 ) -> Any:

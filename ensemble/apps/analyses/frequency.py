@@ -9,6 +9,7 @@ import scipy.linalg as sla
 
 from ensemble._backend import array_namespace, prototype
 from ensemble._check import finite, floating, integer, one_of, positive, require
+from ensemble._keywords import explains_calls
 from ensemble.apps.analyses.beam import Beam, cantilever, checked_output, shared_array
 
 __all__ = ["ar1_load", "ar1_spectrum", "frequency_response"]
@@ -41,6 +42,7 @@ def ar1_spectrum(omega: Any, step: float, *, correlation: float = 0.9, scale: fl
     return np.asarray(scale**2 * step / (2.0 * np.pi * gain**2))
 
 
+@explains_calls("ar1_load")
 def ar1_load(
     n_times: int, n_samples: int, *, correlation: float = 0.9, scale: float = 1.0, seed: int = 20731
 ) -> np.ndarray:
@@ -69,6 +71,7 @@ def checked_correlation(value: Any, function: str) -> float:
     return number
 
 
+@explains_calls("frequency_response")
 def frequency_response(
     n_dofs: int, omega: Any, spectrum: Any = None, *, output: Any = None, step: float | None = None,
     dtype: Any = np.float64, backend: str = "numpy",

@@ -10,6 +10,7 @@ from ensemble._backend import array_namespace, prototype
 from ensemble._check import finite, floating, integer, one_of, positive, require
 from ensemble._compile.numba import heard
 from ensemble._kernels.oscillator import oscillator_launch, steps
+from ensemble._keywords import explains_calls
 from ensemble.apps.analyses.beam import checked_output, real_array
 from ensemble.scalar import Ensemble
 
@@ -41,6 +42,7 @@ class OscillatorResponse(NamedTuple):
     history: Any = None
 
 
+@explains_calls("oscillator")
 def oscillator(
     n_samples: int, *, n_steps: int = 1000, step: float = 0.01, mass: Any = 2.0, damping: Any = 1.6,
     root_damping: Any = 1.0, stiffness: Any = 62.84, amplitude: Any = 1.0, displacement: Any = 0.0,

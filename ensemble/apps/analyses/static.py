@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sla
 
 from ensemble._backend import array_namespace, prototype, to_numpy
-from ensemble._check import floating, integer, message, one_of, require
+from ensemble._check import floating, integer, message, one_of, require, warn_caller
+from ensemble._keywords import explains_calls
 from ensemble.apps.analyses.beam import Beam, banded_product, cantilever, checked_output, real_array
 from ensemble.scalar import Ensemble
 
@@ -32,6 +32,7 @@ class StaticResponse(NamedTuple):
     residual: float
 
 
+@explains_calls("static_beam")
 def static_beam(
     n_dofs: int, load: Any = None, *, n_samples: int = 1000, seed: int = 20731, output: Any = None,
     method: str = "banded", dtype: Any = np.float64, backend: str = "numpy",
@@ -141,7 +142,7 @@ def warn_of_rounding(beam: Beam, response: np.ndarray, dtype: Any) -> None:
         f"{name} and n_dofs {beam.n_dofs}, with which a tip load deflects the tip by {digits} % too much or too little"
     )
     text = message("static_beam", "dtype", "resolve the stiffness to 1 %", seen, advice)
-    warnings.warn(text, RuntimeWarning, stacklevel=3)
+    warn_caller(text, RuntimeWarning)
 
 
 def largest(rest: np.ndarray, forces: np.ndarray) -> float:

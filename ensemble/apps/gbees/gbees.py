@@ -5,14 +5,13 @@ Longer than 400 lines: one public class, most of it the reference of its options
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import asarray_like
-from ensemble._check import finite, one_of, require
+from ensemble._check import finite, one_of, require, warn_caller
 from ensemble._interrupts import checked, held
 from ensemble._typing import Array
 from ensemble.apps.gbees.analysis import distribution, marginals
@@ -211,7 +210,7 @@ class Gbees:
         with held():  # Ctrl-C is taken between steps
             steps = self._runs.advance(until, checked(callback))
         for text in self._runs.mass_warnings():
-            warnings.warn(text, GridWarning, stacklevel=2)
+            warn_caller(text, GridWarning)
         return steps
 
     def report_each_step(self, wanted: bool = True) -> None:

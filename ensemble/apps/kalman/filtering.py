@@ -6,6 +6,7 @@ from typing import Any
 
 from ensemble._check import one_of, require
 from ensemble._kernels.kalman.scan import SCANS
+from ensemble._keywords import explains_calls
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.devices.time_cuts import N_RANGES
@@ -17,6 +18,7 @@ from ensemble.apps.kalman.results import FilterResult
 __all__ = ["check_options_of_ranks", "kalman_filter"]
 
 
+@explains_calls("kalman_filter")
 def kalman_filter(
     model: LinearGaussianModel,
     y: Any,

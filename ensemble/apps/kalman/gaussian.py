@@ -14,6 +14,7 @@ from typing import Any
 from ensemble._backend import array_namespace
 from ensemble._check import finite, kind_of, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import steps_without_density
@@ -39,6 +40,7 @@ Approximation = Callable[[str, int, Array, Array], Affine]
 """A function of a function's name, a step, a mean and a factor of a covariance that returns an affine function."""
 
 
+@explains_calls("extended_kalman_filter")
 def extended_kalman_filter(model: NonlinearGaussianModel, y: Any, *, mask: Any = None) -> FilterResult:
     """Compute means and covariances of the state of a nonlinear model given the past, linearised at the mean [1]_.
 
@@ -78,6 +80,7 @@ def extended_kalman_filter(model: NonlinearGaussianModel, y: Any, *, mask: Any =
     return _filtered(series, _taylor(model))
 
 
+@explains_calls("extended_kalman_smoother")
 def extended_kalman_smoother(
     model: NonlinearGaussianModel,
     y: Any,
@@ -119,6 +122,7 @@ def extended_kalman_smoother(
     return backwards(result.series, result, method, scan, form)
 
 
+@explains_calls("unscented_kalman_filter")
 def unscented_kalman_filter(
     model: NonlinearGaussianModel,
     y: Any,
@@ -173,6 +177,7 @@ def unscented_kalman_filter(
     return _filtered(series, _sigma_points(model, alpha, beta, kappa, "unscented_kalman_filter"), True)
 
 
+@explains_calls("unscented_kalman_smoother")
 def unscented_kalman_smoother(
     model: NonlinearGaussianModel,
     y: Any,

@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, kind_of, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.steps import apply, is_singular, observed_part, symmetric_solve
 from ensemble.apps.kalman.filters import METHODS, any_true, check_form
@@ -79,6 +80,7 @@ class IteratedSmootherResult:
         )
 
 
+@explains_calls("iterated_smoother")
 def iterated_smoother(
     model: NonlinearGaussianModel,
     y: Any,

@@ -7,6 +7,7 @@ from typing import Any
 from ensemble._backend import array_namespace
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.kalman.scan import SCANS
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import marked_without_density
@@ -19,6 +20,7 @@ from ensemble.apps.kalman.series import Series
 __all__ = ["log_likelihood", "log_likelihood_of"]
 
 
+@explains_calls("log_likelihood")
 def log_likelihood(
     model: LinearGaussianModel,
     y: Any,

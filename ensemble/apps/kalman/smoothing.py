@@ -6,6 +6,7 @@ from typing import Any
 
 from ensemble._check import one_of
 from ensemble._kernels.kalman.scan import SCANS
+from ensemble._keywords import explains_calls
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.devices.time_cuts import N_RANGES
@@ -19,6 +20,7 @@ from ensemble.apps.kalman.smoothers import rts, two_filters
 __all__ = ["rts_smoother", "two_filter_smoother"]
 
 
+@explains_calls("rts_smoother")
 def rts_smoother(
     model: LinearGaussianModel,
     y: Any,
@@ -98,6 +100,7 @@ def rts_smoother(
     return rts(series, method, scan, form)
 
 
+@explains_calls("two_filter_smoother")
 def two_filter_smoother(
     model: LinearGaussianModel,
     y: Any,

@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import asarray_like, base_of, is_array, needs_gradient
 from ensemble._check import integer, message, require, require_one_library, samples_text
 from ensemble._containers import filled, mapped, parts_of
+from ensemble._keywords import explains_calls
 from ensemble._typing import Namespace
 from ensemble.scalar.divergence.masks import truth_values
 from ensemble.scalar.ensemble import Ensemble, from_samples, packed, wrap
@@ -129,6 +130,7 @@ def one_set(*values: Any) -> SampleSet | None:
 # -- the three ways ----------------------------------------------------------------------------------------------------
 
 
+@explains_calls("cond")
 def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> Any:
     """Evaluate ``f(*args)`` in the samples where `m` holds and ``g(*args)`` in the others.
 
@@ -182,6 +184,7 @@ class LoopResult(NamedTuple):
     iterations: np.ndarray
 
 
+@explains_calls("while_loop")
 def while_loop(
     active: Step, body: Step, state: Any, compact_below: float = 0.5, *, max_iterations: int | None = None
 ) -> LoopResult:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._check import array_of, message, one_of, require
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Namespace, PlainArray, Values
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.statistics.moments import effective_count, scaled
@@ -16,6 +17,7 @@ from ensemble.scalar.statistics.statistics import floating, sample_mean, sample_
 __all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile", "tail_factor"]
 
 
+@explains_calls("sample_quantile")
 def sample_quantile(x: Ensemble, q: Values, *, method: str = "linear") -> PlainArray:
     """Compute quantiles over samples, exact: of all samples, sorted.
 
@@ -195,6 +197,7 @@ def tail_factor(skewness: Any, n: float, n_units: float, level: float) -> Any:
     return 1.0 + abs(skewness) * (at_level * (0.7 + min(8.0 / math.sqrt(n), n / 64.0)) / math.sqrt(n_units))
 
 
+@explains_calls("sample_confidence_interval")
 def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceInterval:
     """Compute the interval that holds the true mean with probability `level` or more, by Student's t.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ensemble._backend import base_of
 from ensemble._check import message, require, require_one_library, require_type
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Namespace, PlainArray
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -79,6 +80,7 @@ def sample_mean(x: Ensemble) -> PlainArray:
     return exact_mean(xp, samples, _mean(xp, samples, weights))
 
 
+@explains_calls("sample_var")
 def sample_var(x: Ensemble, ddof: float = 0.0) -> PlainArray:
     """Compute the variance over samples.
 
@@ -129,6 +131,7 @@ def _correction(x: Ensemble, weights: Array | None, samples: Array, ddof: float,
     return n / (n - ddof)
 
 
+@explains_calls("sample_std")
 def sample_std(x: Ensemble, ddof: float = 0.0) -> PlainArray:
     """Compute the standard deviation over samples: the root of `sample_var`.
 
@@ -238,6 +241,7 @@ def probability(m: Ensemble) -> PlainArray:
     return _mean(xp, xp.astype(samples, xp.float64), weights)
 
 
+@explains_calls("sample_cov")
 def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> PlainArray:
     """Compute the covariance over samples of every entry of `x` with every entry of `y`.
 

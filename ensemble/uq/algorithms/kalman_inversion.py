@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from ensemble import _check
+from ensemble._keywords import explains_calls
 from ensemble.uq.algorithms.algorithm_result import AlgorithmError, AlgorithmResult, table
 from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator
 from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
@@ -95,6 +96,7 @@ class InversionResult(AlgorithmResult):
         )
 
 
+@explains_calls("kalman_inversion")
 def kalman_inversion(
     forward: Callable[[Any], Any],
     y: Any,

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._compile.kept_memory import empty
+from ensemble._keywords import explains_calls
 from ensemble.scalar import Ensemble
 from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.chain_starts import starting_points
@@ -117,6 +118,7 @@ class McmcResult(AlgorithmResult):
         )
 
 
+@explains_calls("mcmc")
 def mcmc(
     log_likelihood: Callable[[Any], Any],
     inputs: Inputs | int,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble._keywords import explains_calls
 from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.evaluations import Evaluations
 from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed, without_models
@@ -110,6 +111,7 @@ class MultilevelResult(AlgorithmResult):
         )
 
 
+@explains_calls("multilevel")
 def multilevel(
     models: Sequence[Callable[[Any], Any]],
     inputs: Inputs | int,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble._keywords import explains_calls
 from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.evaluations import Evaluations
 from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
@@ -104,6 +105,7 @@ class SubsetResult(AlgorithmResult):
         )
 
 
+@explains_calls("subset_simulation")
 def subset_simulation(
     model: Callable[[Any], Any],
     inputs: Inputs | int,

@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from ensemble._blas import one_blas_thread
 from ensemble._check import integer, kind_of, message, one_of, positive, require, warn_caller
+from ensemble._keywords import explains_calls
 from ensemble.scalar import Ensemble, sample_var
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples, differing
@@ -40,6 +41,7 @@ LARGE_CONDITION = 1e8
 """Condition number above which coefficients lose half their digits."""
 
 
+@explains_calls("chaos")
 def chaos(
     inputs: Inputs,
     study: Any,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._blas import one_blas_thread
 from ensemble._check import integer, kind_of, message, one_of, require, warn_caller
+from ensemble._keywords import explains_calls
 from ensemble._optional import optional
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.inputs import Inputs
@@ -187,6 +188,7 @@ class _Fit:
         return result.reshape(*self.shape, len(x))
 
 
+@explains_calls("gaussian_process")
 def gaussian_process(
     inputs: Inputs,
     study: Any,

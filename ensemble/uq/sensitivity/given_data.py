@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, kind_of, message, one_of, require
+from ensemble._keywords import explains_calls
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.sensitivity.dependence import Classes, delta, first, hsic, kernel_moments, pawn
 from ensemble.uq.sensitivity.indices import SensitivityIndices
@@ -134,6 +135,7 @@ def _given(study: Any, outputs: Any) -> tuple[dict[str, np.ndarray], dict[str, n
     return varying, {name: np.asarray(a[..., finite], dtype=np.float64) for name, a in values.items()}, n, notes
 
 
+@explains_calls("given_data")
 def given_data(
     study: Any,
     outputs: Any = None,

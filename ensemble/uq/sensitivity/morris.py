@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ensemble._check import integer, require
+from ensemble._keywords import explains_calls
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import MorrisEffects
 from ensemble.uq.sensitivity.morris_sums import MorrisSums
@@ -21,6 +22,7 @@ from ensemble.uq.study.intervals import check_level
 __all__ = ["morris"]
 
 
+@explains_calls("morris")
 def morris(
     model: Callable[[Any], Any],
     inputs: Inputs,

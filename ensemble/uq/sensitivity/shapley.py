@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ensemble._check import integer
+from ensemble._keywords import explains_calls
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import ShapleyEffects
 from ensemble.uq.sensitivity.row_plan import run_rows
@@ -21,6 +22,7 @@ from ensemble.uq.study.intervals import check_level
 __all__ = ["shapley_effects", "sums_of_rows"]
 
 
+@explains_calls("shapley_effects")
 def shapley_effects(
     model: Callable[[Any], Any],
     inputs: Inputs,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ensemble._check import integer, kind_of, message, require
+from ensemble._keywords import explains_calls
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import SobolIndices
 from ensemble.uq.sensitivity.row_plan import run_rows
@@ -36,6 +37,7 @@ def require_independent(inputs: Inputs, function: str, advice: str) -> None:
     require(not pairs, function, "inputs", "be independent", seen, advice)
 
 
+@explains_calls("sobol_indices")
 def sobol_indices(
     model: Callable[[Any], Any],
     inputs: Inputs,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
+from ensemble._keywords import explains_calls
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.stored import sampler_of_description
 from ensemble.uq.sensitivity.indices import ShapleyEffects, SobolIndices
@@ -28,6 +29,7 @@ __all__ = ["open_indices"]
 FUNCTION = "open_indices"
 
 
+@explains_calls("open_indices")
 def open_indices(
     store: str | PathLike[str], *, inputs: Inputs | None = None, level: float = 0.95
 ) -> SobolIndices | ShapleyEffects:

@@ -7,11 +7,10 @@ import errno
 import os
 import socket
 import time
-import warnings
 import weakref
 from pathlib import Path
 
-from ensemble._check import message
+from ensemble._check import message, warn_caller
 
 try:
     import fcntl
@@ -84,7 +83,7 @@ class Lock:
             if isinstance(error, BlockingIOError) or (fcntl is None and error.errno in (errno.EACCES, errno.EDEADLK)):
                 return False  # Windows says EACCES where another has the byte
             advice = f"see that one process at a time writes to {self.path}."
-            warnings.warn(f"The file system has no locks ({error.strerror}): {advice}", RuntimeWarning, stacklevel=5)
+            warn_caller(f"The file system has no locks ({error.strerror}): {advice}", RuntimeWarning)
         return True
 
     def release(self) -> None:

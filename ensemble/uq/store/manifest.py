@@ -6,7 +6,6 @@ import importlib.metadata
 import json
 import platform
 import sys
-import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble._check import warn_caller
 from ensemble._files import Replacements
 from ensemble._version import __version__
 from ensemble.uq.store import widths
@@ -208,11 +208,10 @@ def with_versions(function: str, manifest: dict[str, Any], now: dict[str, str]) 
     if not changed:
         return manifest
     shown = ", ".join(f"{name} {was} before and {new} now" for name, was, new in changed)
-    warnings.warn(
+    warn_caller(
         f"{function}: the stored samples were computed with other versions ({shown}). The study continues; "
         "its later samples may differ from one run's in the last digits.",
         RuntimeWarning,
-        stacklevel=4,
     )
     later = manifest.get("later_versions", [])
     return manifest if now in later else {**manifest, "later_versions": [*later, now]}

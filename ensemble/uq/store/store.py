@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble._check import warn_caller
 from ensemble._files import Replacements, sync, write_whole
 from ensemble.uq.store import compaction
 from ensemble.uq.store import manifest as manifests
@@ -120,7 +120,7 @@ class Store:
         if found.problems:
             self._tell_damage(found)
         if journal.torn is not None and lock is not None:
-            warnings.warn(f"Store.open: {journal.cut()}", RuntimeWarning, stacklevel=3)
+            warn_caller(f"Store.open: {journal.cut()}", RuntimeWarning)
 
     def _read_journal(self, journal: Journal) -> None:
         """Take over the groups of one journal."""

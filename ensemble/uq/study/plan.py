@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from ensemble._check import array_of, integer, kind_of, message, one_of, require
+from ensemble._keywords import explains_calls
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.samplers.sampler import checked_ids
@@ -409,6 +410,7 @@ class Plan:
         return f"Plan({self.n_done} of {self.n} samples done, {np.count_nonzero(self.failed)} failed)"
 
 
+@explains_calls("plan")
 def plan(
     inputs: Inputs,
     n: int | None = None,

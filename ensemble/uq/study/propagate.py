@@ -19,6 +19,7 @@ import numpy as np
 
 from ensemble._backend import prototype
 from ensemble._check import integer, kind_of, message, one_of, positive, require
+from ensemble._keywords import explains_calls
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.ensemble_size import choose_ensemble_size
@@ -155,6 +156,7 @@ class StudyRun:
             result = self.study.result()
 
 
+@explains_calls("propagate")
 def propagate(
     model: Callable[[Any], Any],
     inputs: Inputs,

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import kind_of, message
+from ensemble._keywords import explains_calls
 from ensemble._sample_numbers import numbered_in_turn
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.samples import PlainSample, UnknownInputError, plain_rows
@@ -135,6 +136,7 @@ def _column(name: str, places: list[int], values: list[Any], ids: np.ndarray) ->
     return samples
 
 
+@explains_calls("vectorize")
 def vectorize(model: Callable[..., Any], *, keywords: bool = False) -> VectorizedModel:
     """Make a model of plain numbers one that `propagate` takes: a loop over the samples of a group.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._check import warn_caller
 from ensemble._typing import Array
 from ensemble.apps.gbees.analysis import distribution
 from ensemble.apps.gbees.cells import Cells
@@ -133,7 +133,7 @@ class GridRun:
             weights = found.log_weights
         else:
             if likelihood == "point" and sharp.is_sharp:
-                warnings.warn(too_sharp(sharp), GridWarning, stacklevel=2)
+                warn_caller(too_sharp(sharp), GridWarning)
             with np.errstate(over="ignore"):
                 weights = log_likelihoods(self.problem, indices, h, y, noise)
         nearest = float(array_namespace(weights).max(weights))
@@ -145,7 +145,7 @@ class GridRun:
             )
         self._require_numbers(weights)
         if found is not None and (finer := too_narrow(self.problem, found.covariance)) is not None:
-            warnings.warn(finer, GridWarning, stacklevel=2)
+            warn_caller(finer, GridWarning)
         moments = None if found is None else in_space(self.problem, found.mean, found.covariance)
         return Weights(weights, noise.log_peak, moments, indices, p)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import finite, integer, kind_of, message, require
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.square_root import last_factor, semidefinite_factor, triangle
@@ -98,6 +99,7 @@ def _interval(mean: Array, covariance: Array, level: float) -> tuple[Array, Arra
     return mean - width, mean + width
 
 
+@explains_calls("forecast")
 def forecast(
     model: LinearGaussianModel,
     y: Any,

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import integer, kind_of, message, positive, require
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array
 from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.apps.kalman.likelihood import log_likelihood_of
@@ -75,6 +76,7 @@ class MaximumLikelihoodResult:
         )
 
 
+@explains_calls("maximum_likelihood")
 def maximum_likelihood(
     model_of: Callable[[Any], LinearGaussianModel],
     y: Any,

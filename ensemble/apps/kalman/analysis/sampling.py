@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._check import integer, message, one_of
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.analysis.simulation import random_generator
@@ -24,6 +25,7 @@ from ensemble.scalar import Ensemble
 __all__ = ["sample_posterior"]
 
 
+@explains_calls("sample_posterior")
 def sample_posterior(
     model: LinearGaussianModel,
     y: Any,

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import integer, kind_of, message, require
+from ensemble._keywords import explains_calls
 from ensemble._sample_numbers import sample_numbers
 from ensemble._typing import Array
 from ensemble.apps.kalman.alignment import aligned
@@ -51,6 +52,7 @@ def random_generator(seed: Any, function: str) -> np.random.Generator:
         raise TypeError(message(function, "seed", kind, kind_of(seed))) from None
 
 
+@explains_calls("simulate")
 def simulate(
     model: LinearGaussianModel,
     n_steps: int | None = None,

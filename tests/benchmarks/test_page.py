@@ -1,0 +1,25 @@
+"""The page of ten tables is what the records say."""
+
+import re
+
+from benchmarks.bench_page import CPU, GPU, PAGE, TABLES, page, shown
+
+
+def without_days(text):
+    """The day of a record is that of its last commit, which a packed copy does not know."""
+    return re.sub(r"\s+of\s+(\d{4}-\d\d-\d\d|unknown):\s+", " of DAY: ", text)
+
+
+def test_the_page_is_that_of_the_records():
+    assert without_days(page()) == without_days(PAGE.read_text())
+
+
+def test_it_has_ten_tables_on_two_machines_with_bounds_and_versions():
+    text = PAGE.read_text()
+    assert len(TABLES) == 10 and {table.machine for table in TABLES} == {CPU, GPU}
+    assert re.findall(r"^## (\d+)\.", text, re.MULTILINE) == [str(k) for k in range(1, 11)]
+    assert len(re.findall(r"[Bb]ound", text)) >= 10 and text.count("numpy") == 10 and "goal" not in text
+
+
+def test_numbers_have_three_digits():
+    assert [shown(x) for x in (1234.5, 0.0123456, 7, None, float("nan"))] == ["1,234", "0.0123", "7", "-", "-"]
