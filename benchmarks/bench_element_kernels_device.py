@@ -7,7 +7,8 @@ compulsory reads and writes, where nodes are read once; "copy" is a kernel that 
 one contiguous array; "gathers" is the time of the sectors of the second-level cache that hold the numbers of the four
 nodes of each element, at the rate of gathers that the same run measures. Published times (Fluidity-Atmosphere, Li et
 al., on an A100) are of kernels that read coordinates of the corners of each element. Record: `element-kernels-cuda`,
-with `--order rcm`, nodes in reverse Cuthill-McKee order, `element-kernels-cuda-rcm`.
+with `--order rcm`, nodes in reverse Cuthill-McKee order, `element-kernels-cuda-rcm`; `--backend numpy` times one thread
+of the processor: `element-kernels-1threads`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 
 from benchmarks.common import SEED, cuda_device, save, show
@@ -32,7 +34,7 @@ from benchmarks.device_clock import (
     peak_bandwidth,
 )
 from benchmarks.mountain import mountain_mesh
-from ensemble._backend import asarray_like, prototype, to_numpy
+from ensemble._backend import array_namespace, asarray_like, prototype, to_numpy
 from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
 from ensemble._kernels.fem.element_matrices import tet_gradient_tensor, tet_shape_dshape, tet_shape_shape
 from ensemble.apps import fem
@@ -157,7 +159,7 @@ def runs(given: Inputs) -> dict[str, Run]:
         found[f"{name}, from points"] = Run(
             lambda x, out, d=derivatives: tet_closed_form(x.points, x.tets, d, out),  # type: ignore[misc]
             (16 + 8 * rows) * e + 24 * n, None, lambda got, x=expected: x, per_node=3)  # type: ignore[misc]  # fmt: skip
-    return found | tensor_runs(given, g, volume, weights) | length_runs(given)
+    return found | tensor_runs(given, g, volume, weights) | length_runs(given) | metric_runs(given)
 
 
 def tensor_runs(given: Inputs, g: np.ndarray, volume: np.ndarray, weights: np.ndarray) -> dict[str, Run]:
@@ -194,6 +196,19 @@ def length_runs(given: Inputs) -> dict[str, Run]:
             lambda got, copies=copies: np.tile(lengths, copies), 1e-11, per_node=3)  # type: ignore[misc]
         for kind, copies, published in (("paper-shaped", Q, 7.476), ("collapsed", 1, None))
     }  # fmt: skip
+
+
+def metric_runs(given: Inputs) -> dict[str, Run]:
+    """Edge lengths as in the paper: six equations and a decomposition for each element, copied to all points."""
+    e, n, lengths = given.mesh.n_elements, given.mesh.n_nodes, given.lengths()
+
+    def call(x: Any, out: Any) -> Any:
+        made = fem.edge_lengths(fem.TetArrays(x.points[..., 0], x.tets), "paper", copies=Q)
+        return array_namespace(made).moveaxis(made, 0, -1)[..., None]
+
+    expected = np.tile(lengths, Q)
+    return {"edge_lengths, six equations": Run(call, (16 + 72 * Q) * e + 24 * n, 7.476, lambda got: expected, 1e-9,
+                                               per_node=3)}  # fmt: skip
 
 
 def check(name: str, run: Run, out: Any, given: Inputs) -> None:
@@ -238,8 +253,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--cells", type=int, nargs=3, default=(46, 44, 48), help="of the generated box")
     parser.add_argument("--order", default="file", choices=("file", "rcm"), help="of the nodes")
-    parser.add_argument("--backend", default="cupy", help="numpy: the kernels of the CPU, nothing is kept")
+    parser.add_argument("--backend", default="cupy", help="numpy: the kernels of the CPU, on one thread")
     options = parser.parse_args()
+    numba.set_num_threads(1)
     on_device = options.backend == "cupy"
     mesh = mountain_mesh(tuple(options.cells))
     if options.order == "rcm":
@@ -269,6 +285,8 @@ def main() -> None:
         del out
     title = f"Element kernels, {mesh.n_elements} tetrahedra, {mesh.n_nodes} nodes"
     show(f"{title}, bound at {1e-12 * bandwidth:.2f} TB/s", rows)
+    if not on_device and tuple(options.cells) == (46, 44, 48):
+        save("element-kernels-1threads", rows, elements=mesh.n_elements, nodes=mesh.n_nodes)
     if on_device:
         about = cuda_device()
         print(f"{about['device']}: {1e-9 * rate:.0f} sectors per ns gathered, {1e-12 * SECTOR * rate:.2f} TB/s")
