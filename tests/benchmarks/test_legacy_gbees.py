@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,11 +12,10 @@ from benchmarks.legacy_gbees import Legacy
 from ensemble.apps.gbees.engines.cpu import CompiledEngine
 
 
+@pytest.mark.slow
 def test_with_all_changes_the_plain_program_has_the_cells_of_the_engine() -> None:
     """Lorenz '63 to t = 0.5: the same steps, cells and probabilities."""
     problem, indices, p = start("lorenz63", np.float64)
-    from dataclasses import replace
-
     engine = CompiledEngine(replace(problem, prune="parallel"), indices, p)
     run = Legacy(indices, p)
     for k in range(2):
@@ -25,9 +26,10 @@ def test_with_all_changes_the_plain_program_has_the_cells_of_the_engine() -> Non
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directional", [True, False])
 def test_a_nested_list_and_a_hash_table_hold_the_same_cells(directional: bool) -> None:
-    """To t = 0.15 with several prunings and the measurement after it: to the bit."""
+    """Before and after a measurement, with prunings: the same cells, probabilities up to the order of their sum."""
     _, indices, p = start("lorenz63", np.float64)
     runs = [Legacy(indices, p, hashed=hashed, directional=directional) for hashed in (True, False)]
     for run in runs:
