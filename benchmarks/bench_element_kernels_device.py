@@ -263,39 +263,38 @@ def main() -> None:
     bandwidth = peak_bandwidth() if on_device else float("nan")
     rate = gathered_sectors(3 * mesh.n_nodes, options.repeats) if on_device else float("nan")
     given = Inputs(mesh, prototype(options.backend))
+    about: dict[str, Any] = {"elements": mesh.n_elements, "nodes": mesh.n_nodes}
+    record = "element-kernels-1threads"
+    if on_device:
+        record = "element-kernels-cuda" + ("-rcm" if options.order == "rcm" else "")
+        about |= {**cuda_device(), "sectors per second": rate}
+        print(f"{about['device']}: {1e-9 * rate:.0f} sectors per ns gathered, {1e-12 * SECTOR * rate:.2f} TB/s")
+        empty = {n: empty_milliseconds(n, options.repeats) for n in (1, 1000)}
+        print("a launch that does nothing, by blocks, ms:", empty)
+        about["empty launch ms"] = empty
+    keep = on_device or tuple(options.cells) == (46, 44, 48)
     rows: list[dict[str, Any]] = []
     for name, run in runs(given).items():
         out = run.call(given, None)
         check(name, run, out, given)
-        published = {"A100 published ms": run.published or "-"}
-        if not on_device:
+        row: dict[str, Any] = {"kernel": name, "MB": run.moved / 1e6}
+        if on_device:
+            ms = device_milliseconds(run, given, out, options.repeats)
+            copy = copy_milliseconds(max(run.moved - out.nbytes, 0), out.nbytes, options.repeats)
+            bound = 1e3 * run.moved / bandwidth
+            gathers = 4e3 * mesh.n_elements * sectors_of(run.per_node) / rate if run.per_node else 0.0
+            row |= {"bound ms": bound, "ms": ms, "fraction": bound / ms, "copy ms": copy, "of the copy": copy / ms,
+                    "gathers ms": gathers, "of the larger": max(bound, gathers) / ms}  # fmt: skip
+        else:
             ms = host_milliseconds(lambda run=run, out=out: run.call(given, out), options.repeats)  # type: ignore[misc]
-            rows.append({"kernel": name, "MB": run.moved / 1e6, "ms": ms, "GB/s": 1e-6 * run.moved / ms, **published})
-            del out
-            continue
-        ms = device_milliseconds(run, given, out, options.repeats)
-        copy = copy_milliseconds(max(run.moved - out.nbytes, 0), out.nbytes, options.repeats)
-        bound = 1e3 * run.moved / bandwidth
-        gathers = 4e3 * mesh.n_elements * sectors_of(run.per_node) / rate if run.per_node else 0.0
-        rows.append({
-            "kernel": name, "MB": run.moved / 1e6, "bound ms": bound, "ms": ms, "fraction": bound / ms,
-            "copy ms": copy, "of the copy": copy / ms, "gathers ms": gathers,
-            "of the larger": max(bound, gathers) / ms, **published, "x": run.published / ms if run.published else "-",
-        })  # fmt: skip
+            row |= {"ms": ms, "GB/s": 1e-6 * run.moved / ms}
+        x = run.published / ms if run.published and on_device else "-"
+        rows.append({**row, "A100 published ms": run.published or "-", "x": x})
         del out
+        if keep:
+            save(record, rows, **about)
     title = f"Element kernels, {mesh.n_elements} tetrahedra, {mesh.n_nodes} nodes"
     show(f"{title}, bound at {1e-12 * bandwidth:.2f} TB/s" if on_device else title, rows)
-    if not on_device and tuple(options.cells) == (46, 44, 48):
-        save("element-kernels-1threads", rows, elements=mesh.n_elements, nodes=mesh.n_nodes)
-    if on_device:
-        about = cuda_device()
-        print(f"{about['device']}: {1e-9 * rate:.0f} sectors per ns gathered, {1e-12 * SECTOR * rate:.2f} TB/s")
-        about["sectors per second"] = rate
-        empty = {n: empty_milliseconds(n, options.repeats) for n in (1, 1000)}
-        print("a launch that does nothing, by blocks, ms:", empty)
-        about["empty launch ms"] = empty
-        name = "element-kernels-cuda" + ("-rcm" if options.order == "rcm" else "")
-        save(name, rows, elements=mesh.n_elements, nodes=mesh.n_nodes, **about)
 
 
 if __name__ == "__main__":
