@@ -34,6 +34,8 @@ from benchmarks.device_clock import (
     peak_bandwidth,
 )
 from benchmarks.mountain import mountain_mesh
+from benchmarks.papers.atmosphere import VERSIONS
+from benchmarks.tensor_stages import STAGES, run_of
 from ensemble._backend import array_namespace, asarray_like, prototype, to_numpy
 from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
 from ensemble._kernels.fem.element_matrices import tet_gradient_tensor, tet_shape_dshape, tet_shape_shape
@@ -159,14 +161,33 @@ def runs(given: Inputs) -> dict[str, Run]:
         found[f"{name}, from points"] = Run(
             lambda x, out, d=derivatives: tet_closed_form(x.points, x.tets, d, out),  # type: ignore[misc]
             (16 + 8 * rows) * e + 24 * n, None, lambda got, x=expected: x, per_node=3)  # type: ignore[misc]  # fmt: skip
-    return found | tensor_runs(given, g, volume, weights) | length_runs(given) | metric_runs(given)
+    found |= tensor_runs(given, g, volume, weights) | length_runs(given) | stage_runs(given, g, volume, weights)
+    return found | metric_runs(given)
+
+
+def tensor_sums(g: np.ndarray, volume: np.ndarray, weights: np.ndarray, tensors: np.ndarray) -> np.ndarray:
+    """What a tensor between gradients gives, by NumPy."""
+    return np.einsum("eik,q,qekl,ejl,e->eij", g, weights, tensors, g, volume, optimize=True).reshape(-1, 16)
+
+
+def stage_runs(given: Inputs, g: np.ndarray, volume: np.ndarray, weights: np.ndarray) -> dict[str, Run]:
+    """The stages of the paper's kernel, on a device."""
+    if isinstance(given.points, np.ndarray):
+        return {}
+    e = given.mesh.n_elements
+    sums = tensor_sums(g, volume, weights, np.moveaxis(given.of(given.tensors)[..., 0], 1, 0))
+    return {
+        f"dshape_tensor_dshape, {name}{', two arrays' if two else ''}": Run(
+            run_of(k, two), ((272 if two else 176) * Q + 128) * e, VERSIONS[name][two], lambda got: sums)
+        for k, name in enumerate(STAGES) for two in (False, True)
+    }  # fmt: skip
 
 
 def tensor_runs(given: Inputs, g: np.ndarray, volume: np.ndarray, weights: np.ndarray) -> dict[str, Run]:
     """Tensors between gradients: of one array or two, of 11 points or one, and of many samples."""
     e = given.mesh.n_elements
     tensors = np.moveaxis(given.of(given.tensors)[..., 0], 1, 0)
-    sums = np.einsum("eik,q,qekl,ejl,e->eij", g, weights, tensors, g, volume, optimize=True).reshape(-1, 16)
+    sums = tensor_sums(g, volume, weights, tensors)
     one = np.einsum("eik,ekl,ejl,e->eij", g, tensors[0], g, volume, optimize=True).reshape(-1, 16)
     many = given.of(given.many)[:, 0]
     each = np.einsum("eik,ekls,ejl,e->eijs", g, many, g, volume, optimize=True).reshape(-1, 16 * SAMPLES)

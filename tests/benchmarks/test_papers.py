@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from benchmarks.bench_paper import MODULES, page_of
@@ -20,6 +21,7 @@ from benchmarks.papers import (
     times_faster,
 )
 from benchmarks.papers.page import PAGES, cells, markdown, printed
+from benchmarks.tensor_stages import SOURCE
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +103,21 @@ def test_a_row_that_two_entries_answer_is_an_error_and_one_that_none_answers_say
     assert times_faster({}, 4.0, 2.0)["published / ours"] == 2.0
     assert ours_over({}, 4.0, 2.0)["ours / published"] == 0.5
     assert times_faster({}, 4.0, NotRun("x"))["published / ours"] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", range(3))
+def test_the_stages_of_a_published_kernel_give_its_sums(stage: int) -> None:
+    """On the emulated device; 300 elements, which are no multiple of a block."""
+    from tests.cuda_on_cpu import Module
+
+    rng = np.random.default_rng(1)
+    n, points = 300, 11
+    a, b = (rng.standard_normal((points, 4, 3, n, 1)) for _ in range(2))
+    tensor, weights = rng.standard_normal((points, 3, 3, n, 1)), rng.standard_normal((points, n, 1))
+    out, sizes = np.zeros((16, n, 1)), tuple(np.int32(size) for size in (n, 3, 4, points))
+    Module(SOURCE, (f"-DSTAGE={stage}",), ("stage",)).get_function("stage")(
+        (3,), (128,), (a, tensor, b, weights, out, *sizes)
+    )
+    expected = np.einsum("qikes,qkles,qjles,qes->ijes", a, tensor, b, weights).reshape(16, n, 1)
+    np.testing.assert_allclose(out, expected, atol=1e-12)
