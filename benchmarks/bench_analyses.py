@@ -54,8 +54,12 @@ def threads(count: int) -> Iterator[None]:
             numba.set_num_threads(ALL)
 
 
+LONG = 5.0
+"""Seconds of a first call that is measured itself: smaller sizes have compiled its kernels."""
+
+
 def milliseconds(run: Callable[[], Any], like: Any, at_most: float = 0.6) -> float:
-    """Median time of a call, after one that compiles."""
+    """Median time of a call, after one that compiles; of a first call that takes long, its own time."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -63,8 +67,8 @@ def milliseconds(run: Callable[[], Any], like: Any, at_most: float = 0.6) -> flo
         synchronize(like)
         return time.perf_counter() - start
 
-    once()
-    seconds = [once()]
+    first = once()
+    seconds = [first if first > LONG else once()]
     while len(seconds) < 9 and sum(seconds) < at_most:
         seconds.append(once())
     return 1e3 * statistics.median(seconds)
@@ -98,7 +102,7 @@ PRECISIONS = {"SP": np.float32, "DP": np.float64}
 def static_table(device: bool, full: bool) -> list[dict[str, Any]]:
     """Table 2: 1000 samples of the tip load."""
     rows = []
-    for n in (128, 512, 1024, 2048, *((4096, 8192) if full else ())):
+    for n in (128, 512, 1024, 2048, *((4096, 8192, 16384) if full else ())):
         for word, dtype in PRECISIONS.items():
             for method in ("dense", "banded"):
                 rows.append(
@@ -109,8 +113,9 @@ def static_table(device: bool, full: bool) -> list[dict[str, Any]]:
                         device, DOF=n, precision=word, method=method,
                     )
                 )  # fmt: skip
-                tip = static_beam(n, [3.0], method=method, dtype=dtype).y.samples[n - 2, 0]
-                rows[-1]["tip error"] = float(abs(tip - 1.0))
+                if n <= 4096:  # a factorisation of its own
+                    tip = static_beam(n, [3.0], method=method, dtype=dtype).y.samples[n - 2, 0]
+                    rows[-1]["tip error"] = float(abs(tip - 1.0))
     return rows
 
 
@@ -146,7 +151,7 @@ def convolution_table(device: bool, full: bool) -> list[dict[str, Any]]:
 def oscillator_table(device: bool, full: bool) -> list[dict[str, Any]]:
     """Tables 5 and 6: drawn in the kernel; given, last values; given, all values stored, in both layouts."""
     rows = []
-    for n in (1, 100, 10_000, *((100_000,) if full else ())):
+    for n in (1, 10, 100, 1000, 10_000, *((50_000, 100_000) if full else ())):
         drawn = np.random.default_rng(1).standard_normal((N_STEPS, n), dtype=np.float32)
         for word, dtype in PRECISIONS.items():
             for variant in ("drawn", "given", "stored", "stored, times fastest"):
@@ -193,7 +198,7 @@ def of_the_sum(q: Any, xp: Any) -> Any:
 def quadrature_table(device: bool, full: bool) -> list[dict[str, Any]]:
     """Table 7: four nodes along each variable."""
     rows = []
-    for dim in (6, 9, 12, *((15,) if full else ())):
+    for dim in (*range(6, 13), *((13, 14, 15) if full else ())):
         for word, dtype in PRECISIONS.items():
             row = measured(
                 lambda b, dim=dim, dtype=dtype: gauss_hermite(dim, dtype=dtype, backend=b),

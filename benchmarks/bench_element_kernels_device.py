@@ -7,7 +7,8 @@ compulsory reads and writes, where nodes are read once; "copy" is a kernel that 
 one contiguous array; "gathers" is the time of the sectors of the second-level cache that hold the numbers of the four
 nodes of each element, at the rate of gathers that the same run measures. Published times (Fluidity-Atmosphere, Li et
 al., on an A100) are of kernels that read coordinates of the corners of each element. Record: `element-kernels-cuda`,
-with `--order rcm`, nodes in reverse Cuthill-McKee order, `element-kernels-cuda-rcm`.
+with `--order rcm`, nodes in reverse Cuthill-McKee order, `element-kernels-cuda-rcm`; `--backend numpy` times one thread
+of the processor: `element-kernels-1threads`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 
 from benchmarks.common import SEED, cuda_device, save, show
@@ -32,7 +34,9 @@ from benchmarks.device_clock import (
     peak_bandwidth,
 )
 from benchmarks.mountain import mountain_mesh
-from ensemble._backend import asarray_like, prototype, to_numpy
+from benchmarks.papers.atmosphere import VERSIONS
+from benchmarks.tensor_stages import STAGES, run_of
+from ensemble._backend import array_namespace, asarray_like, prototype, to_numpy
 from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
 from ensemble._kernels.fem.element_matrices import tet_gradient_tensor, tet_shape_dshape, tet_shape_shape
 from ensemble.apps import fem
@@ -157,14 +161,33 @@ def runs(given: Inputs) -> dict[str, Run]:
         found[f"{name}, from points"] = Run(
             lambda x, out, d=derivatives: tet_closed_form(x.points, x.tets, d, out),  # type: ignore[misc]
             (16 + 8 * rows) * e + 24 * n, None, lambda got, x=expected: x, per_node=3)  # type: ignore[misc]  # fmt: skip
-    return found | tensor_runs(given, g, volume, weights) | length_runs(given)
+    found |= tensor_runs(given, g, volume, weights) | length_runs(given) | stage_runs(given, g, volume, weights)
+    return found | metric_runs(given)
+
+
+def tensor_sums(g: np.ndarray, volume: np.ndarray, weights: np.ndarray, tensors: np.ndarray) -> np.ndarray:
+    """What a tensor between gradients gives, by NumPy."""
+    return np.einsum("eik,q,qekl,ejl,e->eij", g, weights, tensors, g, volume, optimize=True).reshape(-1, 16)
+
+
+def stage_runs(given: Inputs, g: np.ndarray, volume: np.ndarray, weights: np.ndarray) -> dict[str, Run]:
+    """The stages of the paper's kernel, on a device."""
+    if isinstance(given.points, np.ndarray):
+        return {}
+    e = given.mesh.n_elements
+    sums = tensor_sums(g, volume, weights, np.moveaxis(given.of(given.tensors)[..., 0], 1, 0))
+    return {
+        f"dshape_tensor_dshape, {name}{', two arrays' if two else ''}": Run(
+            run_of(k, two), ((272 if two else 176) * Q + 128) * e, VERSIONS[name][two], lambda got: sums)
+        for k, name in enumerate(STAGES) for two in (False, True)
+    }  # fmt: skip
 
 
 def tensor_runs(given: Inputs, g: np.ndarray, volume: np.ndarray, weights: np.ndarray) -> dict[str, Run]:
     """Tensors between gradients: of one array or two, of 11 points or one, and of many samples."""
     e = given.mesh.n_elements
     tensors = np.moveaxis(given.of(given.tensors)[..., 0], 1, 0)
-    sums = np.einsum("eik,q,qekl,ejl,e->eij", g, weights, tensors, g, volume, optimize=True).reshape(-1, 16)
+    sums = tensor_sums(g, volume, weights, tensors)
     one = np.einsum("eik,ekl,ejl,e->eij", g, tensors[0], g, volume, optimize=True).reshape(-1, 16)
     many = given.of(given.many)[:, 0]
     each = np.einsum("eik,ekls,ejl,e->eijs", g, many, g, volume, optimize=True).reshape(-1, 16 * SAMPLES)
@@ -196,6 +219,19 @@ def length_runs(given: Inputs) -> dict[str, Run]:
     }  # fmt: skip
 
 
+def metric_runs(given: Inputs) -> dict[str, Run]:
+    """Edge lengths as in the paper: six equations and a decomposition for each element, copied to all points."""
+    e, n, lengths = given.mesh.n_elements, given.mesh.n_nodes, given.lengths()
+
+    def call(x: Any, out: Any) -> Any:
+        made = fem.edge_lengths(fem.TetArrays(x.points[..., 0], x.tets), "paper", copies=Q)
+        return array_namespace(made).moveaxis(made, 0, -1)[..., None]
+
+    expected = np.tile(lengths, Q)
+    return {"edge_lengths, six equations": Run(call, (16 + 72 * Q) * e + 24 * n, 7.476, lambda got: expected, 1e-9,
+                                               per_node=3)}  # fmt: skip
+
+
 def check(name: str, run: Run, out: Any, given: Inputs) -> None:
     """Raise where a result differs from NumPy's by more than rounding, relative to the largest of its element."""
     here = given.of(out)
@@ -221,12 +257,12 @@ def sectors_of(n_numbers: int) -> float:
 
 
 def host_milliseconds(call: Callable[[], Any], repeats: int) -> float:
-    """Median time on the CPU."""
+    """Median processor time of one thread on the CPU."""
     times = []
     for _ in range(repeats + 1):
-        start = time.perf_counter()
+        start = time.process_time()
         call()
-        times.append(1e3 * (time.perf_counter() - start))
+        times.append(1e3 * (time.process_time() - start))
     return statistics.median(times[1:])
 
 
@@ -238,8 +274,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--cells", type=int, nargs=3, default=(46, 44, 48), help="of the generated box")
     parser.add_argument("--order", default="file", choices=("file", "rcm"), help="of the nodes")
-    parser.add_argument("--backend", default="cupy", help="numpy: the kernels of the CPU, nothing is kept")
+    parser.add_argument("--backend", default="cupy", help="numpy: the kernels of the CPU, on one thread")
     options = parser.parse_args()
+    numba.set_num_threads(1)
     on_device = options.backend == "cupy"
     mesh = mountain_mesh(tuple(options.cells))
     if options.order == "rcm":
@@ -247,37 +284,38 @@ def main() -> None:
     bandwidth = peak_bandwidth() if on_device else float("nan")
     rate = gathered_sectors(3 * mesh.n_nodes, options.repeats) if on_device else float("nan")
     given = Inputs(mesh, prototype(options.backend))
+    about: dict[str, Any] = {"elements": mesh.n_elements, "nodes": mesh.n_nodes}
+    record = "element-kernels-1threads"
+    if on_device:
+        record = "element-kernels-cuda" + ("-rcm" if options.order == "rcm" else "")
+        about |= {**cuda_device(), "sectors per second": rate}
+        print(f"{about['device']}: {1e-9 * rate:.0f} sectors per ns gathered, {1e-12 * SECTOR * rate:.2f} TB/s")
+        empty = {n: empty_milliseconds(n, options.repeats) for n in (1, 1000)}
+        print("a launch that does nothing, by blocks, ms:", empty)
+        about["empty launch ms"] = empty
+    keep = on_device or tuple(options.cells) == (46, 44, 48)
     rows: list[dict[str, Any]] = []
     for name, run in runs(given).items():
         out = run.call(given, None)
         check(name, run, out, given)
+        row: dict[str, Any] = {"kernel": name, "MB": run.moved / 1e6}
         if on_device:
             ms = device_milliseconds(run, given, out, options.repeats)
             copy = copy_milliseconds(max(run.moved - out.nbytes, 0), out.nbytes, options.repeats)
+            bound = 1e3 * run.moved / bandwidth
+            gathers = 4e3 * mesh.n_elements * sectors_of(run.per_node) / rate if run.per_node else 0.0
+            row |= {"bound ms": bound, "ms": ms, "fraction": bound / ms, "copy ms": copy, "of the copy": copy / ms,
+                    "gathers ms": gathers, "of the larger": max(bound, gathers) / ms}  # fmt: skip
         else:
             ms = host_milliseconds(lambda run=run, out=out: run.call(given, out), options.repeats)  # type: ignore[misc]
-            copy = float("nan")
-        bound = 1e3 * run.moved / bandwidth
-        gathers = 4e3 * mesh.n_elements * sectors_of(run.per_node) / rate if run.per_node else 0.0
-        rows.append({
-            "kernel": name, "MB": run.moved / 1e6, "bound ms": bound, "ms": ms, "fraction": bound / ms,
-            "copy ms": copy, "of the copy": copy / ms, "gathers ms": gathers,
-            "of the larger": max(bound, gathers) / ms,
-            "A100 published ms": run.published if run.published else "-",
-            "x": run.published / ms if run.published else "-",
-        })  # fmt: skip
+            row |= {"ms": ms, "GB/s": 1e-6 * run.moved / ms}
+        x = run.published / ms if run.published and on_device else "-"
+        rows.append({**row, "A100 published ms": run.published or "-", "x": x})
         del out
+        if keep:
+            save(record, rows, **about)
     title = f"Element kernels, {mesh.n_elements} tetrahedra, {mesh.n_nodes} nodes"
-    show(f"{title}, bound at {1e-12 * bandwidth:.2f} TB/s", rows)
-    if on_device:
-        about = cuda_device()
-        print(f"{about['device']}: {1e-9 * rate:.0f} sectors per ns gathered, {1e-12 * SECTOR * rate:.2f} TB/s")
-        about["sectors per second"] = rate
-        empty = {n: empty_milliseconds(n, options.repeats) for n in (1, 1000)}
-        print("a launch that does nothing, by blocks, ms:", empty)
-        about["empty launch ms"] = empty
-        name = "element-kernels-cuda" + ("-rcm" if options.order == "rcm" else "")
-        save(name, rows, elements=mesh.n_elements, nodes=mesh.n_nodes, **about)
+    show(f"{title}, bound at {1e-12 * bandwidth:.2f} TB/s" if on_device else title, rows)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """GBEES on one GPU: whole runs of the paper's two cases, and many grids at once.
 
-``python -m benchmarks gbees-device [--published] [--out FILE]``: first every reference run is checked, then
+``python -m benchmarks gbees-device [--published]``: first every reference run is checked, then
 
 * Lorenz63 at p* = 5e-6, both intervals and the measurement between them, 963 steps, and at half the cell width;
 * Lorenz96 in six dimensions, cells 0.1 wide, to t = 1.3 at p* = 1e-6; with ``--published`` also at the paper's 8e-9;
-* 64 Lorenz63 problems with different r, in one run.
+* 64 Lorenz63 problems with different r, in one run;
+* Lorenz63 in float64 and, with ``--published``, Lorenz96 in float32 again, with the seconds at times of the run.
 
 Times are from the first step to the last by the host's clock, with the device idle before and after; compiling is not
 in them. Medians of 5 where a run takes less than a second. The bound is the traffic of a step at the measured bandwidth
@@ -15,7 +16,6 @@ written, one mark.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_diffusion_device import triad
-from benchmarks.common import RESULTS
+from benchmarks.common import cuda_device, save
 from ensemble.apps.gbees.engines.cuda import CudaEngine
 from ensemble.apps.gbees.engines.cuda_grid import bytes_per_cell
 from ensemble.apps.gbees.problem import Problem
@@ -164,19 +164,54 @@ def line(name: str, seconds: float, work: int, extra: str = "") -> None:
     print(f"{name:<46} {1e3 * seconds:>10.2f} ms {work / seconds / 1e6:>9.1f} M cell-steps/s  {extra}", flush=True)
 
 
+def against_time(
+    cp: Any, engine: CudaEngine, until: float, span: float, measured_at: float | None = None
+) -> dict[str, list[float]]:
+    """Seconds and cells at multiples of `span`, where steps end; the measurement x3 = -8 comes at `measured_at`."""
+    times, seconds, cells = [0.0], [0.0], [engine.n_cells]
+    cp.cuda.Device().synchronize()
+    begun = time.perf_counter()
+    for k in range(round(until / span)):
+        engine.advance(span * k, span)
+        cp.cuda.Device().synchronize()
+        times.append(round(span * (k + 1), 6))
+        seconds.append(time.perf_counter() - begun)
+        cells.append(engine.n_cells)
+        if times[-1] == measured_at:
+            indices, _ = engine.cells()
+            engine.reweight(-0.5 * (0.5 * indices[:, 2] + 9.5 + 8.0) ** 2)
+    return {"times": times, "seconds": seconds, "cells": cells}
+
+
+def curves(cp: Any, published: bool) -> dict[str, Any]:
+    """What figures 10 to 12 of the paper show."""
+    problem = Problem(lorenz63, np.array([-11.5, -10.0, 9.5]), np.full(3, 0.5), 5e-6, dtype=np.float64)
+    found = {
+        "Lorenz63 against time, float64": against_time(
+            cp, CudaEngine(problem, *box(cp, 3, 6, problem.widths, 1.0)), 2.0, 0.25, 1.0
+        )
+    }
+    if published:
+        cp.get_default_memory_pool().free_all_blocks()
+        mean = np.array([4.5, 4, 4, 4, 4, 4.0])
+        problem = Problem(lorenz96(4.0), mean, np.full(6, 0.1), 8e-9, dtype=np.float32, prune="parallel")
+        engine = CudaEngine(problem, *box(cp, 6, 6, problem.widths, 0.2))
+        found["Lorenz96 against time, float32"] = against_time(cp, engine, 1.3, 0.1)
+    return found
+
+
 def main() -> None:
     """Check, time, print, and keep the numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--published", action="store_true")
     parser.add_argument("--no-checks", action="store_true")
-    parser.add_argument("--out", default=RESULTS / "gbees-gpu.json", help="instead of the record `gbees-gpu`")
     options = parser.parse_args()
     import cupy as cp
 
-    name = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    about = cuda_device()
     bandwidth = 1e9 * triad()
-    kept: dict[str, Any] = {"benchmark": "gbees-gpu", "device": name, "triad_TB_s": bandwidth / 1e12}
-    print(f"{name}, CuPy {cp.__version__}, triad {bandwidth / 1e12:.2f} TB/s")
+    kept: dict[str, Any] = {**about, "triad_TB_s": bandwidth / 1e12}
+    print(f"{about['device']}, CuPy {cp.__version__}, triad {bandwidth / 1e12:.2f} TB/s")
     if not options.no_checks:
         for text in checks():
             print("ok:", text, flush=True)
@@ -200,5 +235,9 @@ def main() -> None:
             line(title, run["seconds"], run["cell_steps"],
                  f"{run['steps']} steps, up to {run['most_cells']} cells, {run['pool_bytes_a_cell']:.0f} B a cell, "
                  f"{100 * run['fraction_of_bound']:.1f} % of the traffic bound")  # fmt: skip
-            with open(options.out, "w", encoding="utf-8") as file:
-                json.dump(kept, file)
+            save("gbees-gpu", [], **kept)
+    save("gbees-gpu", [], **kept, **curves(cp, options.published))
+
+
+if __name__ == "__main__":
+    main()

@@ -19,7 +19,7 @@ from ensemble._backend import prototype, synchronize
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, empty, prange
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("ENSEMBLE_BENCHMARK_RESULTS", Path(__file__).parent / "results"))
 SEED = 20731
 
 
