@@ -275,7 +275,7 @@ def scaling_jobs(options: argparse.Namespace, counts: list[int], line: Any) -> l
 def fitting_samples(n_gpus: int, options: argparse.Namespace) -> list[int]:
     """Samples of 256^3 nodes: 8, which one GPU of 80 GB holds, and more where each GPU holds its part."""
     per_gpu = 27 * 256**3 * 8 * options.scaling_samples / n_gpus  # bytes of values; levels and vectors need a half more
-    return [8, options.scaling_samples] if 1.8 * per_gpu < options.memory else [8]
+    return sorted({8, options.scaling_samples}) if 1.8 * per_gpu < options.memory else [8]
 
 
 def checks(rows: list[dict[str, Any]]) -> list[str]:

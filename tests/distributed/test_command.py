@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
 
+from ensemble import _blas
 from ensemble.__main__ import main
 from ensemble._command.shared import ranks
 from tests.distributed import runner
@@ -22,7 +24,7 @@ NUMBERS = (
 )  # fmt: skip
 
 
-LAUNCHERS = (*ranks.SIZES, *ranks.NUMBERS, *ranks.LOCAL_SIZES)
+LAUNCHERS = (*ranks.SIZES, *ranks.NUMBERS, *_blas.LOCAL_SIZES)
 
 
 def started(command, timeout=200.0, without=(), **settings):
@@ -137,11 +139,25 @@ def test_threads_are_shared_out(monkeypatch):
     monkeypatch.setenv("MPI_LOCALNRANKS", "2")
     monkeypatch.setattr(os, "cpu_count", lambda: 12)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(12), raising=False)
-    ranks.share_threads()
+    _blas.share_processors()
     assert os.environ["NUMBA_NUM_THREADS"] == "6"
     monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
-    ranks.share_threads()
+    _blas.share_processors()
     assert os.environ["NUMBA_NUM_THREADS"] == "3"
+
+
+@pytest.mark.parametrize("processors, own, share", [(12, 12, 6), (12, 3, 3), (2, 2, 1), (1, 1, 1)])
+def test_threads_are_shared_out_where_numba_was_imported_first(monkeypatch, processors, own, share):
+    """Ranks that the launcher bound keep the processors that they see."""
+    taken = []
+    config = types.SimpleNamespace(NUMBA_NUM_THREADS=own)
+    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(set_num_threads=taken.append, config=config))
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    monkeypatch.setenv("MPI_LOCALNRANKS", "2")
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(own), raising=False)
+    _blas.share_processors()
+    assert taken == [share] and "NUMBA_NUM_THREADS" not in os.environ
 
 
 COPIES = {

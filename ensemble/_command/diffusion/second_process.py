@@ -9,7 +9,7 @@ import sys
 from types import TracebackType
 from typing import Self
 
-from ensemble._command.shared.ranks import launched, share_threads
+from ensemble._command.shared.ranks import launched
 from ensemble._compile.cache_folder import is_marked, mark
 
 __all__ = ["OneSampleCompilation", "start"]
@@ -25,7 +25,6 @@ JOB = "diffusion"
 
 def start(options: argparse.Namespace) -> OneSampleCompilation:
     """The second process of a run with these options; it starts before the imports of the first."""
-    share_threads()
     cells = options.cells
     options.warm_up_cells = min(WARM_UP_CELLS, max(cells) if isinstance(cells, tuple) else cells)
     return OneSampleCompilation(options, options.warm_up_cells)

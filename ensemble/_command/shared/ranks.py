@@ -10,18 +10,15 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from ensemble._blas import n_processors
 from ensemble._optional import advice_for
 from ensemble._progress import say
 
-__all__ = ["communicator", "launched", "on_ranks", "require_one_process", "share_threads"]
+__all__ = ["communicator", "launched", "on_ranks", "require_one_process"]
 
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 """Variables in which launchers say how many processes they started: Open MPI, MPICH and Intel MPI, MVAPICH, srun."""
 
 NUMBERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
-
-LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE")
 
 TOGETHER = 3.0
 """Seconds after an error within which the other ranks have it, too, if all have it."""
@@ -42,18 +39,6 @@ def launched() -> int:
     if sizes.get("SLURM_STEP_NUM_TASKS") == 1:
         sizes.pop("SLURM_STEP_NUM_TASKS")
     return max(sizes.values(), default=1 if "PMIX_RANK" in os.environ else 0)
-
-
-def share_threads() -> None:
-    """Give the ranks of this machine equal shares of its processors, unless the user chose a number of threads.
-
-    Numba reads the number when it is imported, which is later.
-    """
-    ranks = next((int(os.environ[name]) for name in LOCAL_SIZES if os.environ.get(name, "").isdigit()), 1)
-    if ranks > 1 and "NUMBA_NUM_THREADS" not in os.environ and "numba" not in sys.modules:
-        # where the launcher bound each rank to processors of its own, those are all that it sees
-        total, own = os.cpu_count() or 1, n_processors()
-        os.environ["NUMBA_NUM_THREADS"] = str(max(1, own if own < total else total // ranks))
 
 
 def require_one_process(advice: str) -> None:
