@@ -1,4 +1,4 @@
-"""Products and smoothing steps of a symmetric matrix over ranks that stores half of the entries inside domains."""
+"""Products and smoothing steps of a symmetric matrix over ranks that stores one of two entries across the diagonal."""
 
 from __future__ import annotations
 
