@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import ensemble as en
 from ensemble._kernels.multigrid import domain_triangles
 from ensemble.apps.fem import RandomDiffusion, rank_discretization
-from ensemble.distributed import DistributedCrsMatrix, DistributedSymmetricCrsMatrix, Partition, serial
+from ensemble.distributed import DistributedCrsMatrix, DistributedSymmetricCrsMatrix, Partition, serial, upper_products
 from ensemble.krylov import cg, direct, minres
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix, apply_dirichlet
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
@@ -119,6 +119,18 @@ def test_no_product_differs_on_any_number_of_threads(n_threads, monkeypatch):
     """Each thread has sums of its own of the rows that wait, and begins with what rows of others would have added."""
     monkeypatch.setattr(domain_triangles, "thread_count", lambda: n_threads)
     assert differences(serial(), 4) == []
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_restricted_residual_has_the_bits_of_two_products(n_threads, monkeypatch):
+    monkeypatch.setattr(upper_products, "thread_count", lambda: n_threads)
+    for _, A, cut in systems(4):
+        _, M, right = distributed_system(serial(), A, right_hand_side(A.shape[0], 4), **cut)
+        P, x, b = smoothed_aggregation(M, coarse_size=5).levels[0].P, right.samples, right.samples[::-1].copy()
+        if P is not None:
+            P, out = P.astype(np.float64), np.full((P.shape[1], 4), np.nan)
+            M.upper().restricted_residual(x, b, P, np.empty_like(x), out)
+            np.testing.assert_array_equal(out, P.apply_transpose(M.residual(x, b)))
 
 
 def stored_entries(comm, n_samples=1):

@@ -65,10 +65,14 @@ __all__ = [
     "domain_finish",
     "domain_power_step",
     "domain_residual",
+    "domain_restricted_residual",
     "domain_spmv",
     "domain_spmv_dot",
     "places_of_waiting",
 ]
+
+RESTRICTED = -1
+"""As `RESIDUAL`, of which coarse rows take their shares at once."""
 
 GROUP = 64
 """Rows whose couplings to earlier domains are added to the ring together: one loop over rows that have some."""
@@ -145,6 +149,16 @@ def entries_before(low, begin, end, columns, places, values, x, n_samples, first
     return total
 
 
+@spliced
+def spread(begin, end, indices, p, term, coarse, n_samples, first, shared, width):
+    """Add `term` times the entries `begin` to `end` of a row of P to its coarse rows."""
+    stride, start = U(n_samples), U(first)
+    for k in range(begin, end):
+        factor = splat(p[k], p, width) if shared else load(p, np.int64(k * stride + start), width)
+        place = np.int64(U(indices[k]) * stride + start)
+        store(coarse, place, load(coarse, place, width) + factor * term)
+
+
 @per_width
 def _pass(width, shared, masked, one_sample):
     """See `symmetric`. Threads share the domains of the list `domains`."""
@@ -153,7 +167,8 @@ def _pass(width, shared, masked, one_sample):
     def loop(
         starts, own, later, columns, offsets, first_blocks, coupled, first_coupled, before, before_columns,
         before_places, sums_of, targets, first_targets, domains, values, dinv, b, x, a, c, w, leave, r, out, ring,
-        waiting, sums, squares, reach, n_waiting, ring_rows, n_chunks, past_cache, stride, offset, kind,
+        waiting, sums, squares, reach, n_waiting, ring_rows, n_chunks, past_cache, stride, offset, kind, indptr_p,
+        indices_p, p, coarse,
     ):  # fmt: skip
         n_samples, first = (1, 0) if one_sample else (stride, offset)
         ahead = U(PREFETCH_BYTES // (n_samples * values.itemsize))
@@ -209,10 +224,16 @@ def _pass(width, shared, masked, one_sample):
                         store(ring, base + slot * width, zeros(values, width))
                         slot = 0 if slot + 1 == ring_rows else slot + 1
                         here = np.int64(i) * n_samples + first
-                        inner, square = row_end(
-                            kind, shared, total, i, here, first, dinv, b, x, a, c, w, leave, r, out, past_cache, width,
-                            inner, square,
-                        )  # fmt: skip
+                        if kind == RESTRICTED:
+                            spread(
+                                U(indptr_p[i]), U(indptr_p[i + 1]), indices_p, p, load(b, here, width) - total, coarse,
+                                n_samples, first, shared, width,
+                            )  # fmt: skip
+                        else:
+                            inner, square = row_end(
+                                kind, shared, total, i, here, first, dinv, b, x, a, c, w, leave, r, out, past_cache,
+                                width, inner, square,
+                            )  # fmt: skip
                     if (begin + GROUP - low) % ROW_BLOCK == 0 or begin + GROUP >= high:
                         if kind >= DOT:
                             store(sums, block * n_samples + first, inner)
@@ -224,12 +245,13 @@ def _pass(width, shared, masked, one_sample):
     return loop
 
 
-def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
+def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None, prolongator=None):
     """One pass over the matrix; returns `out` and two arrays of partial sums, where the kind makes them."""
     *places, n_waiting, reach = graph
     n_rows, n_samples = places[1].size, x.shape[1]
     leave, r = (x if array is None else array for array in (leave, r))
-    out = output(out, (n_rows, n_samples), r.dtype)
+    *graph_p, p, coarse = prolongator or (places[0], places[3], values, values)
+    out = r if kind == RESTRICTED else output(out, (n_rows, n_samples), r.dtype)
     shared = values.shape[1] != n_samples
     n_blocks = int(places[5][-1]) if kind >= DOT else 0
     sums, squares = (np.zeros((n_blocks, n_samples), r.dtype) for _ in range(2))
@@ -241,7 +263,7 @@ def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
             ring, waiting = (empty((n_chunks * rows * width,), x.dtype) for rows in (ring_rows, n_waiting))
             _pass(width, shared, masked, n_samples == 1)(
                 *places, domains, *flat, ring, waiting, sums.reshape(-1), squares.reshape(-1), reach, n_waiting,
-                ring_rows, n_chunks, streams(out), n_samples, first, kind,
+                ring_rows, n_chunks, streams(out), n_samples, first, kind, *graph_p, p.reshape(-1), coarse.reshape(-1),
             )  # fmt: skip
     return out, sums, squares
 
@@ -282,6 +304,16 @@ def domain_spmv(graph, values, x, out):
 def domain_residual(graph, values, x, b, out):
     """r = b - A x."""
     return _run(RESIDUAL, graph, values, x, b, x, x, x, x, out)[0]
+
+
+def domain_restricted_residual(graph, values, x, b, graph_p, p, out):
+    """P^T (b - A x) on one thread, for P with as many samples as A; the residual is never written.
+
+    Coarse rows are summed over ascending fine rows, as by `symmetric.symmetric_restricted_residual`.
+    """
+    out[...] = 0.0
+    _run(RESTRICTED, graph, values, x, b, x, x, x, x, None, prolongator=(*graph_p, p, out))
+    return out
 
 
 def domain_spmv_dot(graph, values, x, out):
