@@ -106,7 +106,7 @@ def test_no_product_differs_with_half_of_the_entries(mpi, ranks, n_samples):
     assert found == [[]] * ranks
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_ranks_do_not_change_the_bits_of_half_of_the_entries(mpi, alone, ranks):
     found = mpi(solves, ranks, 4)[0]
     own = {"a sample alone"}  # of the rows of one rank
