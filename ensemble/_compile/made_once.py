@@ -1,4 +1,4 @@
-"""Of processes that want the same file at once, one makes it; the others wait and read it.
+"""Files that several processes want at the same time: one makes each, the others wait and read it.
 
 The lock is the kernel's, on an empty file beside the one that is made: it ends with its process. Nothing hangs on it:
 after `LONGEST_WAIT` seconds, or on a system or disk without such locks, a process makes the file itself.
