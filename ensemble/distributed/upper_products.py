@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import thread_count
 from ensemble._kernels.multigrid import domain_triangles
 from ensemble._kernels.sparse import crs
@@ -93,10 +94,11 @@ class UpperProducts(RankMatrix):
         with self.arriving(x) as whole:
             return kernels.domain_residual(*self.arrays, whole, b, out)
 
-    def restricted_residual(self, x: Array, b: Array, P: Any, r: Array, out: Array) -> Array:
-        """P^T (b - A x) on bare arrays; in one pass where it needs no rows of others, else `r` has the residual."""
+    def restricted_residual(self, x: Array, b: Array, P: Any, r: Array = None, out: Array = None) -> Array:
+        """P^T (b - A x) on bare arrays; in one pass where it needs no rows of others, else `r` may have the residual."""
         alone = isinstance(P, RankProlongator) and not (P.halo.receives or P.restriction.halo.receives)
-        if alone and not self.halo.receives and thread_count() == 1 and P.n_samples == self.n_samples:
+        if alone and not self.halo.receives and thread_count() == 1 and P.n_samples == self.n_samples == x.shape[1]:
+            out = empty_like(x, (P.local_shape[1], x.shape[1])) if out is None else out
             return kernels.domain_restricted_residual(*self.arrays, x, b, (P.indptr, P.indices), P.values, out)
         return P.apply_transpose(self.residual(x, b, r), out)
 
