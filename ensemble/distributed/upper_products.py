@@ -95,7 +95,7 @@ class UpperProducts(RankMatrix):
             return kernels.domain_residual(*self.arrays, whole, b, out)
 
     def restricted_residual(self, x: Array, b: Array, P: Any, r: Array = None, out: Array = None) -> Array:
-        """P^T (b - A x) on bare arrays; in one pass where it needs no rows of others, else `r` may have the residual."""
+        """P^T (b - A x) on bare arrays; in one pass if it needs no rows of others, else `r` may hold the residual."""
         alone = isinstance(P, RankProlongator) and not (P.halo.receives or P.restriction.halo.receives)
         if alone and not self.halo.receives and thread_count() == 1 and P.n_samples == self.n_samples == x.shape[1]:
             out = empty_like(x, (P.local_shape[1], x.shape[1])) if out is None else out
