@@ -49,7 +49,8 @@ def _lines(x, rows, out, n):
 def pack(x: Array, rows: Array, out: Array) -> Array:
     """As `packed_rows`, for arrays of NumPy of any type and number of axes."""
     n, rest = divmod(x.strides[0], 8 * LINE)
-    if out is not None and out.nbytes >= LARGE and not rest and x.flags.c_contiguous:
+    together = x.flags.c_contiguous and out is not None and out.flags.c_contiguous
+    if together and out.nbytes >= LARGE and not rest:
         _lines(x.reshape(-1).view(np.float64), rows, out.reshape(-1).view(np.float64), LINE * n)
         return out
     return np.take(x, rows, axis=0, out=out, mode="clip")  # the other modes copy once more
