@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ensemble._compile.made_once import alone
 from ensemble._compile.sealed_files import DRAFT, may_be_trusted, read_sealed, user_number, write_sealed
 
 __all__ = ["LIMIT_VARIABLE", "ROOT", "cache_folder", "digest_of", "is_marked", "keep_file", "kept_file",
@@ -170,11 +171,18 @@ def keep_file(name: str, content: bytes) -> None:
 
 
 def kept_file(name: str, make: Callable[[], bytes]) -> bytes:
-    """What `make` returned once for this name; where nothing can be written, it is called in each process."""
+    """What `make` returned once for this name; where nothing can be written, it is called in each process.
+
+    Of processes that ask at the same time one calls it, the others wait.
+    """
     content = stored_file(name)
-    if content is None:
-        content = make()
-        keep_file(name, content)
+    folder = cache_folder() if content is None else None
+    with alone(folder / name) if folder is not None else contextlib.nullcontext():
+        if folder is not None:
+            content = stored_file(name)  # of another process that was first
+        if content is None:
+            content = make()
+            keep_file(name, content)
     return content
 
 

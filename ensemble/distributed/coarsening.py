@@ -126,14 +126,20 @@ class Piece:
     own : array of int or None
         The row of `graph_p` of each row of the piece; None for the first ones in their order.
     coarse : RowLayout
+    restriction : (indptr, rows, entries), optional
+        The transpose of the rows of P of the piece in the columns of `coarse`; made here if it is not known.
     """
 
-    def __init__(self, graph_a: Any, graph_p: Any, own: np.ndarray | None, coarse: RowLayout) -> None:
+    def __init__(
+        self, graph_a: Any, graph_p: Any, own: np.ndarray | None, coarse: RowLayout, restriction: Any = None
+    ) -> None:
         self.graph_a, self.indptr_p, self.numbers = graph_a, graph_p[0], graph_p[1]
         self.n_rows = graph_a[0].size - 1
-        first = np.arange(self.n_rows) if own is None else own
-        own_columns, limits = (coarse.first, coarse.first + coarse.n_local), self.indptr_p
-        self.restriction = transposed_part(limits[first], limits[first + 1], self.numbers, *own_columns)
+        if restriction is None:
+            first = np.arange(self.n_rows) if own is None else own
+            own_columns, limits = (coarse.first, coarse.first + coarse.n_local), self.indptr_p
+            restriction = transposed_part(limits[first], limits[first + 1], self.numbers, *own_columns)
+        self.restriction = restriction
         self._tasks: dict[Any, Any] = {}
 
     def number_columns(self, columns: np.ndarray) -> None:
@@ -244,10 +250,11 @@ class RankPlan:
     def _find_pieces(self, A: RankMatrix, P: RankMatrix) -> None:
         """Fine rows of this and of other ranks that this rank's coarse rows are made of."""
         comm, layout, coarse = A.rows.comm, A.rows, self.coarse
+        assert self.transpose is not None
         self.ghost_rows = RowFetch(layout, P.indptr, P.numbers, A.halo.ghosts)
         indptr_p = narrow(np.concatenate([P.indptr, P.indptr[-1] + self.ghost_rows.indptr[1:]]))
         numbers = np.concatenate([P.numbers, self.ghost_rows.numbers])
-        here = Piece((A.indptr, A.indices), (indptr_p, numbers), None, coarse)
+        here = Piece((A.indptr, A.indices), (indptr_p, numbers), None, coarse, self.transpose.whole)
         outside = P.numbers[:0] if coarse.n_local == coarse.n else foreign(coarse, P.numbers)
         owner = coarse.owner_of(P.numbers[outside])
         rows = layout.first + np.searchsorted(P.indptr, outside, side="right") - 1

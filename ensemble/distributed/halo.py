@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import asarray_like
 from ensemble._compile.kept_memory import empty_like
-from ensemble._kernels.sparse.packed_rows import packed_rows
+from ensemble._kernels.sparse.packed_rows import pack, packed_rows
 from ensemble._kernels.sparse.row_passes import Passes, Travelling
 from ensemble._typing import Array
 from ensemble.distributed.messages import device_messages_for, exchanged, finish
@@ -72,7 +72,7 @@ class Halo:
         runs, rows, buffer, parts = self._sending(whole)
         requests += [self.comm.Isend(whole[a:b], dest=r, tag=TAG) for r, a, b in runs]
         if parts:
-            np.take(whole, rows, axis=0, out=buffer, mode="clip")  # the other modes copy once more
+            pack(whole, rows, buffer)
             requests += [self.comm.Isend(part, dest=r, tag=TAG) for r, part in parts]
         return requests
 
@@ -110,7 +110,7 @@ class Halo:
             runs = [(r, int(rows[0]), int(rows[-1]) + 1) for r, rows in self.sends if is_run(rows)]
             packed = [(r, rows) for r, rows in self.sends if not is_run(rows)]
             starts = offsets_of([rows.size for _, rows in packed])
-            buffer = np.empty((int(starts[-1]), *whole.shape[1:]), whole.dtype)
+            buffer = empty_like(whole, (int(starts[-1]), *whole.shape[1:]))
             parts = [(r, buffer[a:b]) for (r, _), a, b in zip(packed, starts[:-1], starts[1:], strict=True)]
             rows = np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in packed)])
             self._buffers[key] = runs, rows, buffer, parts

@@ -48,7 +48,7 @@ class DistributedCrsMatrix(RankMatrix):
     Notes
     -----
     A row is summed in domain order of its columns. Every rank must make the same calls. ``A.to(like)`` moves a matrix
-    to the device of an array, and back. ``A.upper()`` of a symmetric matrix stores half of the entries inside domains.
+    to the device of an array, and back. ``A.upper()`` of a symmetric matrix stores half of the entries inside a rank.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class DistributedCrsMatrix(RankMatrix):
         return DistributedCrsMatrix(partition, CrsMatrix(graph, Ensemble(values, sample_set)))
 
     def upper(self) -> DistributedSymmetricCrsMatrix:
-        """The same matrix with half of the entries inside domains stored.
+        """The same matrix with one of two entries across the diagonal stored, where both are in rows of this rank.
 
         Raises
         ------
@@ -210,11 +210,12 @@ class DistributedCrsMatrix(RankMatrix):
 
 
 class DistributedSymmetricCrsMatrix(UpperProducts, DistributedCrsMatrix):
-    """A symmetric matrix over the ranks of a partition, of which half of the entries inside domains are stored.
+    """A symmetric matrix over the ranks of a partition, of which half of the entries inside a rank are stored.
 
-    Inside each domain it stores the upper triangle, between domains all entries. Products, smoothing steps and
-    residuals of 8 samples and more take 0.7 to 0.8 of the time that they take with all entries, and give the same bits.
-    The finest level of a hierarchy is kept this way, too.
+    Of two entries across the diagonal, both in rows of one rank, it stores one. Rows that couple to earlier ranks store
+    all entries to earlier domains, and so do some beside them. Products, smoothing steps and residuals of 8 samples and
+    more take 0.6 to 0.7 of the time that they take with all entries, and give the same bits. The finest level of a
+    hierarchy is kept this way, too.
 
     Parameters
     ----------
@@ -245,7 +246,7 @@ class DistributedSymmetricCrsMatrix(UpperProducts, DistributedCrsMatrix):
 
     @classmethod
     def unchecked(cls, A: DistributedCrsMatrix) -> DistributedSymmetricCrsMatrix:
-        """`A`, which is known to be symmetric, with half of the entries inside domains stored."""
+        """`A`, which is known to be symmetric, with one of two entries across the diagonal stored."""
         made = object.__new__(cls)
         vars(made).update(vars(A), _plans={})
         made.values = taken_rows(A.values, np.flatnonzero(made.triangles.stored))
@@ -257,7 +258,7 @@ class DistributedSymmetricCrsMatrix(UpperProducts, DistributedCrsMatrix):
     def update(self, values: Ensemble | Array) -> DistributedSymmetricCrsMatrix:
         """Replace the values, in place, by all entries of a symmetric matrix, in the order that it was made of.
 
-        Of an entry and the one across the diagonal in the same domain, the upper one is taken.
+        Of an entry and the one across the diagonal, of which one is stored, the upper one is taken.
 
         Parameters
         ----------
@@ -298,7 +299,7 @@ class DistributedSymmetricCrsMatrix(UpperProducts, DistributedCrsMatrix):
 
 
 def upper_of(A: DistributedCrsMatrix, function: str, argument: str) -> DistributedSymmetricCrsMatrix:
-    """`A` with half of the entries inside domains stored, or an error that names `argument`, on every rank."""
+    """`A` with one of two entries across the diagonal stored, or an error that names `argument`, on every rank."""
     other = A.T
     with agreement(A.partition.comm):
         if not isinstance(A.values, np.ndarray):

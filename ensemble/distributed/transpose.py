@@ -28,14 +28,18 @@ class TransposePlan:
     ----------
     indptr, numbers : arrays
         The graph of this rank's rows of the transpose: columns ascend.
+    whole : (indptr, indices, entries) or None
+        On one rank the graph of the transpose, and the entry of the matrix that each of its entries is.
     """
 
     def __init__(self, rows: RowLayout, columns: RowLayout, indptr: np.ndarray, numbers: np.ndarray) -> None:
         comm = rows.comm
         self._entries: EntryExchange | None = None
+        self.whole: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         if comm.size == 1:
-            self.indptr, new_columns, self._order = transpose_graph(indptr, numbers, columns.n)
-            self.numbers = new_columns.astype(np.int64, copy=False)
+            self.whole = transpose_graph(indptr, numbers.astype(np.int32), columns.n)
+            self.indptr, new_columns, self._order = self.whole
+            self.numbers = new_columns.astype(np.int64)
             return
         row_of_entry = np.repeat(rows.first + np.arange(rows.n_local), np.diff(indptr))
         owner = columns.owner_of(numbers)

@@ -1,4 +1,4 @@
-"""Products and smoothing steps of a symmetric matrix over ranks that stores half of the entries inside domains."""
+"""Products and smoothing steps of a symmetric matrix over ranks that stores one of two entries across the diagonal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.kept_memory import empty_like
+from ensemble._compile.numba import thread_count
 from ensemble._kernels.multigrid import domain_triangles
 from ensemble._kernels.sparse import crs
 from ensemble._kernels.sparse.row_passes import Passes
@@ -13,6 +15,7 @@ from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.distributed.domain_triangles import DomainTriangles
 from ensemble.distributed.rank_matrix import RankMatrix
+from ensemble.distributed.transfer import RankProlongator
 from ensemble.scalar import Ensemble
 
 __all__ = ["UpperProducts"]
@@ -90,6 +93,14 @@ class UpperProducts(RankMatrix):
         """b - A x on bare arrays."""
         with self.arriving(x) as whole:
             return kernels.domain_residual(*self.arrays, whole, b, out)
+
+    def restricted_residual(self, x: Array, b: Array, P: Any, r: Array = None, out: Array = None) -> Array:
+        """P^T (b - A x) on bare arrays; in one pass if it needs no rows of others, else `r` may hold the residual."""
+        alone = isinstance(P, RankProlongator) and not (P.halo.receives or P.restriction.halo.receives)
+        if alone and not self.halo.receives and thread_count() == 1 and P.n_samples == self.n_samples == x.shape[1]:
+            out = empty_like(x, (P.local_shape[1], x.shape[1])) if out is None else out
+            return kernels.domain_restricted_residual(*self.arrays, x, b, (P.indptr, P.indices), P.values, out)
+        return P.apply_transpose(self.residual(x, b, r), out)
 
     def add_product(self, x: Array, out: Array) -> Array:
         """out += A x on bare arrays."""

@@ -6,7 +6,6 @@ from typing import Any
 
 from ensemble._compile.kept_memory import empty_like
 from ensemble._typing import Array
-from ensemble.linalg import SymmetricCrsMatrix
 
 
 class Workspace:
@@ -48,7 +47,7 @@ def coarse_correction(levels: Any, coarse: Any, b: Array, x: Array, w: Array, wo
     A, P = levels[k].A, levels[k].P
     if P is None:
         return
-    if isinstance(A, SymmetricCrsMatrix):
+    if A.stores_upper:
         A.restricted_residual(x, b, P, w, workspace.b[k + 1])
     else:
         P.apply_transpose(A.residual(x, b, w), workspace.b[k + 1])

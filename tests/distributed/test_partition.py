@@ -47,9 +47,10 @@ def test_each_rank_has_the_domains_with_their_middle_in_its_share(sizes, ranks):
 
 
 @pytest.mark.parametrize("ranks", range(1, 12))
-@pytest.mark.parametrize("domains", range(1, 30))
-def test_ranks_of_equal_domains_have_the_least_largest_load(domains, ranks):
-    assert np.diff(rank_domains(np.arange(domains + 1) * 512, ranks)).max() == -(-domains // ranks)
+def test_ranks_of_equal_domains_have_the_least_largest_load(ranks):
+    for domains in range(1, 30):
+        loads = np.diff(rank_domains(np.arange(domains + 1) * 512, ranks))
+        assert loads.max() == -(-domains // ranks), domains
 
 
 def test_shares_of_very_many_rows_are_exact():

@@ -32,6 +32,26 @@ def test_ghosts_are_the_rows_of_their_owners(mpi):
     assert mpi(exchanged_rows, 3) == [[True] * 15] * 3
 
 
+def large_exchanges(comm):
+    """Whether ghosts of messages of more than `LARGE` bytes, and of less, are the rows of their owners."""
+    alike, offsets = [], np.array([0, 3000, 6000])
+    wanted = offsets[1 - comm.rank] + np.sort(np.random.default_rng(3).permutation(3000)[:1111])
+    halo = Halo(comm, offsets, wanted)
+    for dtype, trailing in ((float, (8,)), (np.float32, (16,)), (np.int8, (64,)), (complex, (4, 3)), (float, (7,))):
+        for rows in (3000 + 1111, 5000):  # a vector may have more space for ghosts
+            whole = np.zeros((rows, *trailing), dtype)[:4111]
+            entries = (3000 * comm.rank + np.arange(3000)).reshape(-1, *[1] * len(trailing)) % 97
+            whole[:3000] = entries + np.arange(whole[0].size).reshape(trailing) % 5
+            halo.exchange(whole)
+            want = wanted.reshape(-1, *[1] * len(trailing)) % 97 + np.arange(whole[0].size).reshape(trailing) % 5
+            alike.append(np.array_equal(whole[3000:], want.astype(dtype)))
+    return alike
+
+
+def test_large_messages_have_the_rows_of_their_owners(mpi):
+    assert mpi(large_exchanges, 2) == [[True] * 10] * 2
+
+
 def products_in_two_passes(comm, cells, n_samples):
     """Whether products in two passes have the bits of one pass, and how many exchanges there were."""
     A, at = box(cells, n_samples, spread=0.3)

@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 import ensemble as en
+from ensemble._kernels.multigrid import domain_triangles
 from ensemble.apps.fem import RandomDiffusion, rank_discretization
-from ensemble.distributed import DistributedCrsMatrix, DistributedSymmetricCrsMatrix, Partition, serial
+from ensemble.distributed import DistributedCrsMatrix, DistributedSymmetricCrsMatrix, Partition, serial, upper_products
 from ensemble.krylov import cg, direct, minres
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix, apply_dirichlet
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
@@ -105,12 +106,50 @@ def test_no_product_differs_with_half_of_the_entries(mpi, ranks, n_samples):
     assert found == [[]] * ranks
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_ranks_do_not_change_the_bits_of_half_of_the_entries(mpi, alone, ranks):
     found = mpi(solves, ranks, 4)[0]
     own = {"a sample alone"}  # of the rows of one rank
     assert {name: found[name] for name in found if name not in own} == {k: alone[k] for k in alone if k not in own}
     assert found["a sample alone"][0] == found["a sample alone"][1]
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 7])
+def test_no_product_differs_on_any_number_of_threads(n_threads, monkeypatch):
+    """Each thread has sums of its own of the rows that wait, and begins with what rows of others would have added."""
+    monkeypatch.setattr(domain_triangles, "thread_count", lambda: n_threads)
+    assert differences(serial(), 4) == []
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_restricted_residual_has_the_bits_of_two_products(n_threads, monkeypatch):
+    monkeypatch.setattr(upper_products, "thread_count", lambda: n_threads)
+    for _, A, cut in systems(4):
+        _, M, right = distributed_system(serial(), A, right_hand_side(A.shape[0], 4), **cut)
+        P, x, b = smoothed_aggregation(M, coarse_size=5).levels[0].P, right.samples, right.samples[::-1].copy()
+        if P is not None:
+            P, out = P.astype(np.float64), np.full((P.shape[1], 4), np.nan)
+            found = [M.upper().restricted_residual(x, b, P, *given) for given in ((), (np.empty_like(x), out))]
+            for each in (*found, out):
+                np.testing.assert_array_equal(each, P.apply_transpose(M.residual(x, b)))
+
+
+def stored_entries(comm, n_samples=1):
+    """How many values are stored for those of all ranks; on one rank half of them, and the diagonal."""
+    found = []
+    for _, A, cut in systems(n_samples):
+        _, M, _ = distributed_system(comm, A, np.ones((A.shape[0], n_samples)), **cut)
+        found.append((int(M.upper().values.shape[0]), M.nnz, A.shape[0]))
+    return found
+
+
+def test_half_of_the_entries_is_stored(mpi):
+    whole = stored_entries(serial())
+    assert all(2 * stored == nnz + n for stored, nnz, n in whole)
+    *parts, last = zip(*mpi(stored_entries, 2), strict=True)
+    for part in (*parts, last):
+        (_, nnz, n), stored = part[0], sum(each[0] for each in part)
+        assert nnz + n <= 2 * stored <= (1.7 if part is not last else 2.0) * nnz  # the last has a row a domain
 
 
 def test_a_product_is_that_of_the_whole_matrix():
@@ -184,11 +223,17 @@ def in_two_passes(comm):
         return start(whole)
 
     U.halo.start = started
-    return U.passes.n_early > 0, np.array_equal(U.apply(x), want), np.array_equal(U.apply_dot(x)[0], want)
+    alike = [U.passes.n_early > 0, np.array_equal(U.apply(x), want), np.array_equal(U.apply_dot(x)[0], want)]
+    threads = domain_triangles.thread_count
+    domain_triangles.thread_count = lambda: 3
+    try:
+        return [*alike, np.array_equal(U.apply(x), want)]
+    finally:
+        domain_triangles.thread_count = threads
 
 
 def test_domains_that_need_no_ghost_come_before_the_wait(mpi):
-    assert mpi(in_two_passes, 2) == [(True, True, True)] * 2
+    assert mpi(in_two_passes, 2) == [[True] * 4] * 2
 
 
 def diffusion(comm, upper_samples):
@@ -223,7 +268,7 @@ def test_a_solve_of_many_samples_stores_half_as_the_serial_solve_does():
 def random_case(seed):
     """A random symmetric positive definite matrix, weakly coupled or not, its right-hand side and how it is cut."""
     rng = np.random.default_rng(seed)
-    n, n_samples = int(rng.integers(2, 400)), int(rng.choice([1, 2, 3, 4, 8]))
+    n, n_samples = int(rng.integers(2, 400)), int(rng.choice([1, 2, 3, 4, 8, 32]))
     graph = random_graph(n, int(n * rng.uniform(0.0, 6.0)), seed)
     graph.setdiag(1.0)
     pattern = CrsMatrix.from_scipy(sp.csr_array(graph)).graph

@@ -47,6 +47,7 @@ __all__ = [
     "load",
     "load_some",
     "prefetch",
+    "prefetch_for_writing",
     "select",
     "splat",
     "sqrt",
@@ -225,12 +226,8 @@ def _copy_some(builder: Any, dtype: Any, source: Any, target: Any, count: Any) -
         builder.store(builder.load(builder.gep(source, [k])), builder.gep(target, [k]))
 
 
-@intrinsic(prefer_literal=True)
-def prefetch(typingctx, array, offset, width):
-    """Prefetch ``array[offset : offset + width]`` into the second-level cache; no-op for less than half a line.
-
-    The address may be invalid. A non-temporal hint halves the bandwidth of some processors.
-    """
+def _prefetching(array, width, writes):
+    """What `prefetch` and `prefetch_for_writing` return."""
     n = width_of(width)
     if n is None:
         return None
@@ -243,11 +240,27 @@ def prefetch(typingctx, array, offset, width):
         function = declared(
             builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
         )
+        how = [word(1), word(3), word(1)] if writes else [word(0), word(1), word(1)]
         for line in range(0, n_bytes if n_bytes >= 32 else 0, 64):
-            builder.call(function, [builder.gep(start, [ir.IntType(64)(line)]), word(0), word(1), word(1)])
+            builder.call(function, [builder.gep(start, [ir.IntType(64)(line)]), *how])
         return context.get_dummy_value()
 
     return types.void(array, types.int64, width), codegen
+
+
+@intrinsic(prefer_literal=True)
+def prefetch(typingctx, array, offset, width):
+    """Prefetch ``array[offset : offset + width]`` into the second-level cache; no-op for less than half a line.
+
+    The address may be invalid. A non-temporal hint halves the bandwidth of some processors.
+    """
+    return _prefetching(array, width, writes=False)
+
+
+@intrinsic(prefer_literal=True)
+def prefetch_for_writing(typingctx, array, offset, width):
+    """As `prefetch`, into the first-level cache and away from other processors, which would delay a store."""
+    return _prefetching(array, width, writes=True)
 
 
 @intrinsic(prefer_literal=True)
