@@ -92,7 +92,9 @@ def call_error(
         parameters = [p for p in signature.parameters.values() if p.name != "self"]
         known = [p.name for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
         free = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
-        unknown = [] if free else [key for key in keywords if key not in known]
+        unknown = [key for key in keywords if key not in known]
+        if free:  # others may be what the function passes on
+            unknown = [key for key in unknown if set(NAMES.get(key, "").split()) & set(known) - set(keywords)]
         if unknown:
             advice = advice_for(unknown[0], known)
             return TypeError(message(name, "a keyword", "be one of its arguments", f"{unknown[0]}", advice))
