@@ -47,7 +47,7 @@ numpydoc_validation_checks: set[str] = set()
 autodoc_typehints = "none"
 autodoc_member_order = "alphabetical"
 autosummary_generate = False
-suppress_warnings = ["docutils", "ref.ref", "ref.footnote", "myst.header"]
+suppress_warnings = ["myst.header"]
 
 
 def is_value(thing: object) -> bool:
@@ -108,5 +108,13 @@ def outside(app, docname, source):
     source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s:]+)(?:#[^)\s]*)?\)", lead, source[0])
 
 
+def plain_stars(app, what, name, thing, options, lines):
+    """Let the star of a shape, as in (*shape, n), be a star and no emphasis: docstrings are read as plain text, too."""
+    for k, line in enumerate(lines):
+        if "``" not in line and not line.lstrip().startswith((">>>", "...")):
+            lines[k] = re.sub(r"(?<=[( ])\*(?=[a-z_]+[,)])", r"\\*", line)
+
+
 def setup(app):
     app.connect("source-read", outside)
+    app.connect("autodoc-process-docstring", plain_stars, priority=100)
