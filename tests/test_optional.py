@@ -73,9 +73,8 @@ OTHERS = {"mpi4py", "dask", "cloudpickle", "fsspec", "pymetis", "sklearn"}
 KNOWN = {*sys.stdlib_module_names, "ensemble", "numpy", "numba", "llvmlite", "scipy", "threadpoolctl"}
 KNOWN |= {"array_api_compat", "tqdm", *ALONE, *OTHERS}
 
-STATEMENT = re.compile(
-    r"^ *(?:import ([a-z]\w*(?:\.\w+)*)(?: as \w+)?(?:  #.*)?$|from ([a-z]\w*(?:\.\w+)*) import )", re.MULTILINE
-)
+NAME = r"([a-z]\w*(?:\.\w+)*)"
+STATEMENT = re.compile(rf"^ *(?:import {NAME}(?: as \w+)?(?:  #.*)?$|from {NAME} import )", re.MULTILINE)
 
 
 def test_packages_that_need_not_be_installed_are_imported_by_one_function():
