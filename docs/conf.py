@@ -115,6 +115,17 @@ def plain_stars(app, what, name, thing, options, lines):
             lines[k] = re.sub(r"(?<=[( ])\*(?=[a-z_]+[,)])", r"\\*", line)
 
 
+def accessible(app, pagename, templatename, context, doctree):
+    """Give headings of the side bar a level, and links of the gallery a text that programs read aloud."""
+    for part in ("furo_navigation_tree", "body"):
+        text = context.get(part) or ""
+        context[part] = re.sub(r'role="heading"(?! aria-level)', 'role="heading" aria-level="2"', text)
+    if pagename == "examples/index":
+        link = re.compile(r'(<a class="reference internal" href="[^"]+")([^>]*><span[^>]*>([^<]+)</span></a>)')
+        context["body"] = link.sub(r'\1 aria-label="\3"\2', context["body"])
+
+
 def setup(app):
     app.connect("source-read", outside)
+    app.connect("html-page-context", accessible, priority=900)
     app.connect("autodoc-process-docstring", plain_stars, priority=100)

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from ensemble._check import message
 
-__all__ = ["call_error", "explains_calls"]
+__all__ = ["call_error", "explains_calls", "explains_construction"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
 
 NAMES: dict[str, str] = {
     # SciPy, PyAMG: solvers
@@ -33,6 +34,7 @@ NAMES: dict[str, str] = {
     "transition": "F", "transition_matrices": "F", "design": "H", "observation_matrices": "H", "state_cov": "Q",
     "transition_covariance": "Q", "obs_cov": "R", "observation_covariance": "R", "initial_state_mean": "m0",
     "initial_state_covariance": "P0", "state_intercept": "u", "obs_intercept": "d",
+    "P": "P0", "cwd": "folder", "env": "environment", "blocksize": "block_size",
     # NumPy, SALib, emcee: samples, statistics, studies
     "N": "n", "n_samples": "n", "num_samples": "n", "nsamples": "n", "size": "n n_samples", "samples": "n",
     "rng": "seed", "random_state": "seed", "key": "seed", "problem": "inputs", "distributions": "inputs",
@@ -125,5 +127,15 @@ def explains_calls(name: str) -> Callable[[F], F]:
             raise error
 
         return called  # type: ignore[return-value]
+
+    return decorate
+
+
+def explains_construction(name: str) -> Callable[[C], C]:
+    """Decorate a class so that its construction explains calls, as `explains_calls` does for a function."""
+
+    def decorate(made: C) -> C:
+        made.__init__ = explains_calls(name)(made.__init__)  # type: ignore[misc]
+        return made
 
     return decorate

@@ -11,7 +11,7 @@ import ensemble as en
 from ensemble import multigrid, ode, quadrature, uq
 from ensemble.apps import analyses, kalman
 from ensemble.krylov import bicgstab, cg, direct, gmres, minres, newton
-from ensemble.linalg import eigsh
+from ensemble.linalg import Factorization, IncompleteFactorization, eigsh
 from tests.public_api import packages
 
 A, b, x = en.gallery.poisson((3, 3)), np.ones(9), en.Ensemble(np.arange(4.0))
@@ -80,6 +80,12 @@ WRONG = [
     (kalman.simulate, (MODEL, 3), {"random_state": 3}, "Use seed."),
     (kalman.log_likelihood, (MODEL, b), {"loglikelihood_burn": 3}, "Use burn."),
     (kalman.sample_posterior, (MODEL, b), {"repetitions": 3}, "Use n_samples."),
+    (kalman.LinearGaussianModel, (), {"transition_matrices": np.eye(1)}, "Use F."),
+    (kalman.LinearGaussianModel, (), {"obs_cov": np.eye(1)}, "Use R."),
+    (kalman.NonlinearGaussianModel, (), {"initial_state_mean": np.eye(1)}, "Use m0."),
+    (Factorization, (A,), {"permc_spec": "COLAMD"}, "Use ordering."),
+    (IncompleteFactorization, (A,), {"drop_tol": 0.1}, "Use drop_tolerance."),
+    (uq.Program, ("true", {}), {"cwd": "."}, "Use folder."),
     # SALib, chaospy, emcee, NumPy
     (en.propagate, (square, inputs), {"n_samples": 8}, "Use n."),
     (en.propagate, (square, inputs, 8), {"n_jobs": 8}, "Use executor."),
