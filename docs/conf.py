@@ -116,10 +116,12 @@ def plain_stars(app, what, name, thing, options, lines):
 
 
 def accessible(app, pagename, templatename, context, doctree):
-    """Give headings of the side bar a level, and links of the gallery a text that programs read aloud."""
+    """Mend roles that programs which read aloud do not understand, and name the links of the gallery."""
     for part in ("furo_navigation_tree", "body"):
         text = context.get(part) or ""
         context[part] = re.sub(r'role="heading"(?! aria-level)', 'role="heading" aria-level="2"', text)
+    if "body" in context:  # its children are no items of a list
+        context["body"] = re.sub(r'(<div [^>]*)role="list"([^>]*)>', r"\1\2>", context["body"])
     if pagename == "examples/index":
         link = re.compile(r'(<a class="reference internal" href="[^"]+")([^>]*><span[^>]*>([^<]+)</span></a>)')
         context["body"] = link.sub(r'\1 aria-label="\3"\2', context["body"])
