@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -78,6 +77,8 @@ def advice_for(keyword: str, known: list[str]) -> str:
     for name in NAMES.get(keyword, "").split():
         if name in known:
             return f"Use {name}."
+    import difflib  # takes milliseconds
+
     close = difflib.get_close_matches(keyword, known, 1, 0.7)
     return f"Use {close[0]}." if close else f"Arguments: {', '.join(known)}."
 
