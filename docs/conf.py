@@ -111,8 +111,10 @@ def outside(app, docname, source):
 def plain_stars(app, what, name, thing, options, lines):
     """Let the star of a shape, as in (*shape, n), be a star and no emphasis: docstrings are read as plain text, too."""
     for k, line in enumerate(lines):
-        if "``" not in line and not line.lstrip().startswith((">>>", "...")):
-            lines[k] = re.sub(r"(?<=[( ])\*(?=[a-z_]+[,)])", r"\\*", line)
+        if not line.lstrip().startswith((">>>", "...")):
+            parts = line.split("``")
+            parts[::2] = [re.sub(r"(?<=[( ])\*(?=[a-z_]+[,)])", r"\\*", part) for part in parts[::2]]
+            lines[k] = "``".join(parts)
 
 
 def accessible(app, pagename, templatename, context, doctree):

@@ -27,7 +27,7 @@ def log_likelihood(x):
 # %%
 # What is known before, and 64 chains.
 inputs = en.Inputs(start=stats.norm(50.0, 20.0), rate=stats.uniform(0.05, 0.95))
-result = en.uq.mcmc(log_likelihood, inputs, 2500, n_chains=64, seed=1)
+result = en.uq.mcmc(log_likelihood, inputs, 4000, n_chains=64, seed=1)
 draws = result.draws()
 print(result.status)
 for name, truth in (("start", 60.0), ("rate", 0.3)):
