@@ -129,6 +129,26 @@ def test_the_name_of_another_library_is_answered_by_the_name_here(function, argu
     assert "\n" not in text and (caught.value.__context__ is None or caught.value.__suppress_context__)
 
 
+@pytest.mark.parametrize(
+    "call, meant",
+    [
+        (lambda: ode.solve(decay, [1.0], (0, 1), p=[1.0], method="RK45"), "tsit5"),
+        (lambda: ode.solve(decay, [1.0], (0, 1), p=[1.0], method="DOP853"), "dop853"),
+        (lambda: ode.solve(decay, [1.0], (0, 1), p=[1.0], method="LSODA"), "auto"),
+        (lambda: ode.solve(decay, [1.0], (0, 1), p=[1.0], backend="cuda"), "cupy"),
+        (lambda: en.propagate(square, inputs, 8, sampler="lhs", progress=False), "latin_hypercube"),
+        (lambda: en.propagate(square, inputs, 8, sampler="Sobol", progress=False), "sobol"),
+        (lambda: direct(A, b, kind="cholesky"), "ldlt"),
+        (lambda: quadrature.gauss(np.sin, 1, rule="leggauss"), "legendre"),
+        (lambda: eigsh(A, which="sa"), "SA"),
+    ],
+    ids=["RK45", "DOP853", "LSODA", "cuda", "lhs", "Sobol", "cholesky", "leggauss", "sa"],
+)
+def test_the_value_of_another_library_is_answered_by_the_value_here(call, meant):
+    with pytest.raises(ValueError, match=rf" must be one of .* Use '{meant}'\.$"):
+        call()
+
+
 def test_arguments_without_names_are_told_which_have_none():
     with pytest.raises(
         TypeError, match=r"^cg: arguments must be A, b, others by keyword; got 3 arguments without names"
