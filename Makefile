@@ -64,6 +64,9 @@ docs:  ## the site, in docs/_build/html: pip install '.[docs,test]'
 docs-links:  ## whether the links of the site lead somewhere
 	$(PYTHON) -m sphinx -q -b linkcheck docs docs/_build/links
 
+docs-tour:  ## the built site in Chromium at two widths: pip install playwright axe-core-python
+	$(PYTHON) -m tools.site_tour docs/_build/html
+
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1767225600)
 
 dist:  ## wheel and sdist in dist/, the same bytes each time: pip install build
@@ -71,4 +74,4 @@ dist:  ## wheel and sdist in dist/, the same bytes each time: pip install build
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(PYTHON) -m build -o dist .
 	$(PYTHON) .ci/repack.py dist/*.tar.gz $(SOURCE_DATE_EPOCH)
 
-.PHONY: help lint format test test-slow test-lowest rough test-gpu conformance support bench asv-check docs docs-links dist
+.PHONY: help lint format test test-slow test-lowest rough test-gpu conformance support bench asv-check docs docs-links docs-tour dist

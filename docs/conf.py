@@ -47,7 +47,7 @@ numpydoc_validation_checks: set[str] = set()
 autodoc_typehints = "none"
 autodoc_member_order = "alphabetical"
 autosummary_generate = False
-suppress_warnings = ["docutils", "ref.ref", "ref.footnote", "myst.header"]
+suppress_warnings = ["myst.header"]
 
 
 def is_value(thing: object) -> bool:
@@ -108,5 +108,28 @@ def outside(app, docname, source):
     source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s:]+)(?:#[^)\s]*)?\)", lead, source[0])
 
 
+def plain_stars(app, what, name, thing, options, lines):
+    """Let the star of a shape, as in (*shape, n), be a star and no emphasis: docstrings are read as plain text, too."""
+    for k, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            parts = line.split("``")
+            parts[::2] = [re.sub(r"(?<=[( ])\*(?=[a-z_]+[,)])", r"\\*", part) for part in parts[::2]]
+            lines[k] = "``".join(parts)
+
+
+def accessible(app, pagename, templatename, context, doctree):
+    """Mend roles that programs which read aloud do not understand, and name the links of the gallery."""
+    for part in ("furo_navigation_tree", "body"):
+        text = context.get(part) or ""
+        context[part] = re.sub(r'role="heading"(?! aria-level)', 'role="heading" aria-level="2"', text)
+    if "body" in context:  # its children are no items of a list
+        context["body"] = re.sub(r'(<div [^>]*)role="list"([^>]*)>', r"\1\2>", context["body"])
+    if pagename == "examples/index":
+        link = re.compile(r'(<a class="reference internal" href="[^"]+")([^>]*><span[^>]*>([^<]+)</span></a>)')
+        context["body"] = link.sub(r'\1 aria-label="\3"\2', context["body"])
+
+
 def setup(app):
     app.connect("source-read", outside)
+    app.connect("html-page-context", accessible, priority=900)
+    app.connect("autodoc-process-docstring", plain_stars, priority=100)

@@ -189,10 +189,22 @@ def floating(value: Any, function: str, argument: str, advice: str = "") -> np.d
     return dtype
 
 
+VALUES = {
+    "rk45": "tsit5", "dopri5": "tsit5", "rk23": "tsit5", "radau": "rodas4", "rosenbrock": "rodas4", "lsoda": "auto",
+    "cvodes": "bdf", "lhs": "latin_hypercube", "latin": "latin_hypercube", "mc": "monte_carlo", "random": "monte_carlo",
+    "qmc": "sobol", "spd": "ldlt", "chol": "ldlt", "cholesky": "ldlt", "pos": "ldlt", "gpu": "cupy", "cuda": "cupy",
+    "cpu": "numpy", "leggauss": "legendre", "hermgauss": "hermite",
+}  # fmt: skip
+"""Values that options have in other libraries, in small letters, and what they are here."""
+
+
 def one_of(value: Any, choices: Iterable[str], function: str, argument: str, *, advice: str = "") -> str:
-    """`value` if it is one of the named `choices`."""
+    """`value` if it is one of the named `choices`; an error says which one the name of another library means."""
     names = list(choices)
     if not isinstance(value, str) or value not in names:
+        small = value.lower() if isinstance(value, str) else ""
+        meant = next((name for name in names if name.lower() == small or name == VALUES.get(small)), None)
+        advice = f"Use {meant!r}." if meant and not advice else advice
         quoted = ", ".join(repr(name) for name in names)
         raise ValueError(message(function, argument, f"be one of {quoted}", repr(value), advice))
     return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -10,9 +9,10 @@ from typing import Any, TypeVar
 
 from ensemble._check import message
 
-__all__ = ["call_error", "explains_calls"]
+__all__ = ["call_error", "explains_calls", "explains_construction"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
 
 NAMES: dict[str, str] = {
     # SciPy, PyAMG: solvers
@@ -33,6 +33,7 @@ NAMES: dict[str, str] = {
     "transition": "F", "transition_matrices": "F", "design": "H", "observation_matrices": "H", "state_cov": "Q",
     "transition_covariance": "Q", "obs_cov": "R", "observation_covariance": "R", "initial_state_mean": "m0",
     "initial_state_covariance": "P0", "state_intercept": "u", "obs_intercept": "d",
+    "P": "P0", "cwd": "folder", "env": "environment", "blocksize": "block_size",
     # NumPy, SALib, emcee: samples, statistics, studies
     "N": "n", "n_samples": "n", "num_samples": "n", "nsamples": "n", "size": "n n_samples", "samples": "n",
     "rng": "seed", "random_state": "seed", "key": "seed", "problem": "inputs", "distributions": "inputs",
@@ -76,6 +77,8 @@ def advice_for(keyword: str, known: list[str]) -> str:
     for name in NAMES.get(keyword, "").split():
         if name in known:
             return f"Use {name}."
+    import difflib  # takes milliseconds
+
     close = difflib.get_close_matches(keyword, known, 1, 0.7)
     return f"Use {close[0]}." if close else f"Arguments: {', '.join(known)}."
 
@@ -92,7 +95,9 @@ def call_error(
         parameters = [p for p in signature.parameters.values() if p.name != "self"]
         known = [p.name for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
         free = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
-        unknown = [] if free else [key for key in keywords if key not in known]
+        unknown = [key for key in keywords if key not in known]
+        if free:  # others may be what the function passes on
+            unknown = [key for key in unknown if set(NAMES.get(key, "").split()) & set(known) - set(keywords)]
         if unknown:
             advice = advice_for(unknown[0], known)
             return TypeError(message(name, "a keyword", "be one of its arguments", f"{unknown[0]}", advice))
@@ -123,5 +128,15 @@ def explains_calls(name: str) -> Callable[[F], F]:
             raise error
 
         return called  # type: ignore[return-value]
+
+    return decorate
+
+
+def explains_construction(name: str) -> Callable[[C], C]:
+    """Decorate a class so that its construction explains calls, as `explains_calls` does for a function."""
+
+    def decorate(made: C) -> C:
+        made.__init__ = explains_calls(name)(made.__init__)  # type: ignore[misc]
+        return made
 
     return decorate

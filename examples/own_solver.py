@@ -2,7 +2,7 @@
 A solver of one's own
 =====================
 
-Code over the Array API runs on plain arrays and on ensembles; ``en.while_loop`` lets finished samples rest.
+Code over the Array API runs on plain arrays and on ensembles; the loop ends when every sample is done.
 """
 
 import numpy as np

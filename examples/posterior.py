@@ -27,9 +27,9 @@ def log_likelihood(x):
 # %%
 # What is known before, and 64 chains.
 inputs = en.Inputs(start=stats.norm(50.0, 20.0), rate=stats.uniform(0.05, 0.95))
-result = en.uq.mcmc(log_likelihood, inputs, 1500, n_chains=64, seed=1)
+result = en.uq.mcmc(log_likelihood, inputs, 4000, n_chains=64, seed=1)
 draws = result.draws()
 print(result.status)
 for name, truth in (("start", 60.0), ("rate", 0.3)):
-    value = draws[name] if hasattr(draws, "__getitem__") else getattr(draws, name)
+    value = getattr(draws, name)
     print(f"{name}: {en.sample_mean(value):.3f} ± {en.sample_std(value):.3f} (it was {truth})")

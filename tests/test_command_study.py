@@ -165,6 +165,8 @@ def test_a_store_is_extended_to_the_bytes_of_a_longer_run(folder, capsys):
     assert tree(folder / "a.zarr") == tree(folder / "b.zarr")
     status, out, _ = ensemble(capsys, "status", "a.zarr")
     assert status == 0 and "256 of 256 samples done, 0 failed" in out
+    status, _, err = ensemble(capsys, "resume", "a.zarr", "-n", 64, "--quiet")
+    assert status == 0 and "got 64, and the study has 256: no sample is left out, and none is added.\n" in err
 
 
 def test_a_killed_run_is_resumed_with_other_groups_and_two_processes(folder, capsys):
@@ -382,6 +384,8 @@ def test_a_changed_model_is_refused_unless_forced(folder, capsys):
         ("[inputs]\na = {distribution = 'gamma', b = 3}", "parameters of gamma must be a, loc, scale; got b = 3"),
         ("[inputs]\na = {distribution = 'norm', size = 0}", "size must be a whole number of at least 1; got 0"),
         ("[inputs]\na = {categories = {steel = 0.5}}", "inputs.a"),
+        ('[inputs]\na = {distribution = "norm", loc = "x"}', "inputs.a: loc must be a finite number; got 'x'"),
+        ('[inputs]\na = {distribution = "norm", loc = [1, 2], size = 2}', "inputs.a: loc must be a finite number"),
         ("[inputs]\na = {field = 'gauss'}", 'must be "exponential"'),
         ("[inputs]\na = 1\n[correlation]\n'a' = 0.5", "must be two inputs"),
         ("[study]\nm = 1\n[inputs]\na = 1", "must have no keys but"),

@@ -20,6 +20,7 @@ HOWTOS = sorted(FOLDER.glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES += [*sorted((ROOT / "ensemble").rglob("README.md")), *sorted((ROOT / "ensemble").rglob("NOTES.md"))]
 PAGES += [ROOT / "benchmarks" / "EXPERIMENTS.md", ROOT / "examples" / "README.md"]
+PAGES += sorted((ROOT / "ensemble").rglob("EXPERIMENTS.md"))
 
 
 def python_of(page):

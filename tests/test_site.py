@@ -9,6 +9,7 @@ import pytest
 
 import ensemble
 from ensemble.__main__ import main
+from tools.site_tour import tour
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -58,3 +59,13 @@ def test_the_recipe_has_the_version_and_the_needs_of_the_project():
     assert f"version: {ensemble.__version__}\n" in recipe and f"name: {project['name']}\n" in recipe
     run = re.findall(r"^    - ([\w-]+ >=[\w.]+)$", recipe.partition("  run:")[2], re.MULTILINE)
     assert [one.replace(" ", "") for one in run] == ["python>=3.11", *project["dependencies"]]
+
+
+@pytest.mark.slow
+def test_the_site_that_was_built_last_has_nothing_wrong():
+    """`make docs` builds it; the tour needs Chromium."""
+    pytest.importorskip("playwright")
+    folder = DOCS / "_build" / "html"
+    if not (folder / "index.html").exists():
+        pytest.skip("make docs has not run")
+    assert tour(folder) == []

@@ -11,7 +11,12 @@ PANELS = {
     "static": ("static beam, 1000 loads", "DOF", "unknowns", {"method": ("dense", "banded")}),
     "frequency": ("spectral densities", "DOF", "unknowns", {}),
     "convolution": ("convolution, 1024 times", "states", "states", {"times": (1024,)}),
-    "oscillator": ("oscillator, 1000 steps", "samples", "samples", {"variant": ("given", "drawn")}),
+    "oscillator": (
+        "oscillator, 1000 steps, noise given or drawn",
+        "samples",
+        "samples",
+        {"variant": ("given", "drawn")},
+    ),
     "quadrature": ("Gauss-Hermite, 4 nodes", "variables", "variables", {"integrand": ("sum of squares",)}),
 }
 """Of each analysis: a title, what is on the axis and its label, and the cases that are drawn."""
@@ -48,7 +53,7 @@ def draw_panel(axis: Any, name: str) -> None:
         axis.set_xscale("log")
     axis.spines[["top", "right"]].set_visible(False)
     if len(values) > 1:
-        shown = " and ".join(f"{'solid' if line == '-' else 'dotted'}: {value}" for line, value in zip(LINES, values))
+        shown = ", ".join(f"{'solid' if line == '-' else 'dotted'}: {value}" for line, value in zip(LINES, values))
         axis.set_title(f"{title}\n{shown}", fontsize=10)
     else:
         axis.set_title(title, fontsize=10)

@@ -205,8 +205,8 @@ HIRES_END = [
 def hires() -> InitialValueProblem:
     """Return the high irradiance responses of plants: eight chemical reactants [1]_, stiff, t from 0 to 321.8122.
 
-    The values start at (1, 0, 0, 0, 0, 0, 0, 0.0057). The ten parameters are the rates k_1 to k_6, k_+, k_-, k* and
-    the constant supply o_ks. `y_end` is the published one [2]_.
+    The values start at (1, 0, 0, 0, 0, 0, 0, 0.0057). The ten parameters are the rates ``k_1`` to ``k_6``, ``k_+``,
+    ``k_-``, ``k*`` and the constant supply ``o_ks``. `y_end` is the published one [2]_.
 
     References
     ----------

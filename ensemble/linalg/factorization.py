@@ -19,6 +19,7 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.growth import element_growth
 from ensemble._kernels.direct.inverse import FilledGraph, selected_inverse
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._keywords import explains_construction
 from ensemble.linalg.backward_errors import error_limit, larger_error
 from ensemble.linalg.bridge import factors as bridge
 from ensemble.linalg.bridge.host import host_matrix
@@ -50,6 +51,7 @@ N_JUDGED = 4
 """Products of a factorisation that are judged before the growth of its entries is worked out."""
 
 
+@explains_construction("Factorization")
 class Factorization(TriangularFactors):
     """The inverse of a sparse matrix as an operator: ``Factorization(A) @ b`` is x in ``A x = b``, for every sample.
 

@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import integer, positive, require
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._keywords import explains_construction
 from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
@@ -27,6 +28,7 @@ LEVELS = 8
 """Levels of fill that a drop tolerance chooses from by default."""
 
 
+@explains_construction("IncompleteFactorization")
 class IncompleteFactorization(TriangularFactors):
     """ILU, IC or block Jacobi, a preconditioner: elimination that drops fill [1]_, or all entries outside of blocks.
 

@@ -225,7 +225,7 @@ def require_options(
     require(n % block_size == 0, name, "block_size", f"divide the {n} rows of A", block_size)
     positive(damping, name, "damping", zero=True)
     wanted = "be a Chebyshev, a Jacobi or a GaussSeidel"
-    require_type(smoother, (Chebyshev, Jacobi, GaussSeidel), name, "smoother", wanted, "Chebyshev(degree=2)?")
+    require_type(smoother, (Chebyshev, Jacobi, GaussSeidel), name, "smoother", wanted, "Use Chebyshev(degree=2).")
     integer(improve_candidates, name, "improve_candidates", minimum=0)
 
 

@@ -253,8 +253,7 @@ def sample_statistics(
 
 def _given(f: Any, y0: Any, t: Any, p: Any, of: Any, t_eval: Any, options: dict[str, Any], name: str) -> Given:
     """The problem, which has no events."""
-    advice = "Statistics are those of whole runs; ode.solve finds roots."
-    require_no_events(options, name, advice)
+    require_no_events(options, name, "Statistics are those of whole runs; ode.solve finds roots.")
     return problem_of(f, y0, t, p=p, t_eval=t_eval, of=of, **options)
 
 

@@ -19,7 +19,7 @@ from ensemble._check import (
     require,
     require_real_numbers,
     require_unmasked,
-)
+)  # fmt: skip
 from ensemble._compile.trace.fingerprint import fingerprint
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.numbers import hoisted, literals
@@ -41,10 +41,9 @@ from ensemble.scalar import DivergenceError, Ensemble, namespace, run
 __all__ = ["Integrand", "gauss"]
 
 RULES: dict[str, Callable[[int], Rule]] = {
-    "hermite": hermite_rule, "laguerre": laguerre_rule, "legendre": legendre_rule,
+    "hermite": functools.cache(hermite_rule), "laguerre": functools.cache(laguerre_rule),
+    "legendre": functools.cache(legendre_rule),
 }  # fmt: skip
-
-RULES = {name: functools.cache(rule) for name, rule in RULES.items()}
 
 MOST_POINTS = 1 << 40
 

@@ -17,7 +17,7 @@ from ensemble._compile.trace.graph import Graph, Node, ancestors, renumbered
 __all__ = ["interleaved", "staggered"]
 
 DISTANCE = {64: 24, 32: 32, 16: 24}
-"""Nodes between a copy and the next one, by the bytes of a register; measured (`benchmarks/EXPERIMENTS.md`)."""
+"""Nodes between a copy and the next one, by the bytes of a register; measured (`ensemble/_compile/EXPERIMENTS.md`)."""
 
 APART = 12
 """Nodes of the leading part between an other part and the next one; measured likewise."""

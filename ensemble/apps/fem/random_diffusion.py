@@ -258,7 +258,7 @@ class RandomDiffusion:
         max_cg_iterations : int
             Of the linear solver, within a Newton step.
         coupling : {"independent", "ensemble"}
-            "ensemble" makes all samples share one Krylov space, as in [1]_; see `cg`.
+            "ensemble" makes all samples share one Krylov space, as in eq. 4 of Phipps et al.; see `cg`.
         solver : {"cg", "bicgstab", "gmres", "direct", "auto"}, optional
             By default "cg", or "gmres" where there is advection. `gmres` keeps up to 31 vectors more, `bicgstab` three.
             "direct" is `krylov.direct`, to rounding whatever `cg_rtol` is, at any Peclet number; with stored matrices

@@ -27,11 +27,8 @@ from ensemble.apps.kalman.series import Series
 from ensemble.apps.kalman.smoothers import backwards
 
 __all__ = [
-    "extended_kalman_filter",
-    "extended_kalman_smoother",
-    "unscented_kalman_filter",
-    "unscented_kalman_smoother",
-]
+    "extended_kalman_filter", "extended_kalman_smoother", "unscented_kalman_filter", "unscented_kalman_smoother",
+]  # fmt: skip
 
 Affine = tuple[Array, Array, Array]
 """Matrix, offset, and the covariance of the remainder that the affine function leaves out."""

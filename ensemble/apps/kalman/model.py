@@ -8,6 +8,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
 from ensemble._check import message, one_of, require
+from ensemble._keywords import explains_construction
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.correlated import joint_covariance
 from ensemble.apps.kalman.array.covariances import (
@@ -33,6 +34,7 @@ SETTINGS = (*PARTS, "S", "diffuse", "prior_at")
 NAMES = frozenset(SETTINGS)
 
 
+@explains_construction("LinearGaussianModel")
 class LinearGaussianModel:
     """The model ``x[k] = F[k] x[k-1] + u[k] + q[k]``, ``y[k] = H[k] x[k] + d[k] + r[k]``.
 

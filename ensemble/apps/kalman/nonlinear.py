@@ -8,6 +8,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import kind_of, message, require, require_arguments
+from ensemble._keywords import explains_construction
 from ensemble._typing import Array
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.duals import jacobian_of
@@ -21,6 +22,7 @@ from ensemble.scalar import Ensemble
 __all__ = ["NonlinearGaussianModel", "deviations", "extended_filter", "residuals", "with_prior_step"]
 
 
+@explains_construction("NonlinearGaussianModel")
 class NonlinearGaussianModel:
     """The model ``x[k] = f(x[k-1], k) + q[k]``, ``y[k] = h(x[k], k) + r[k]``.
 

@@ -57,6 +57,7 @@ def _mean(xp: Namespace, samples: Array, weights: Array | None) -> Array:
     return xp.sum(samples * (weights / xp.sum(weights)), axis=-1)
 
 
+@explains_calls("sample_mean")
 def sample_mean(x: Ensemble) -> PlainArray:
     """Compute the mean over samples.
 
@@ -160,6 +161,7 @@ def sample_std(x: Ensemble, ddof: float = 0.0) -> PlainArray:
     return base_of(x.samples).sqrt(variance)
 
 
+@explains_calls("sample_min")
 def sample_min(x: Ensemble) -> PlainArray:
     """Compute the smallest value over samples.
 
@@ -186,6 +188,7 @@ def sample_min(x: Ensemble) -> PlainArray:
     return xp.min(samples, axis=-1)
 
 
+@explains_calls("sample_max")
 def sample_max(x: Ensemble) -> PlainArray:
     """Compute the largest value over samples.
 

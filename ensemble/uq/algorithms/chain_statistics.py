@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.fft
 
-__all__ = ["autocorrelation_time", "n_spanned", "split_r_hat", "status_of", "thinnest_direction"]
+__all__ = ["STEPS_PER_TIME", "autocorrelation_time", "n_spanned", "split_r_hat", "status_of", "thinnest_direction"]
 
 MAX_CHAINS = 256
 STEPS_PER_TIME = 50.0

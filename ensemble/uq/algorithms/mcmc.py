@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
@@ -15,7 +16,7 @@ from ensemble._keywords import explains_calls
 from ensemble.scalar import Ensemble
 from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.chain_starts import starting_points
-from ensemble.uq.algorithms.chain_statistics import autocorrelation_time, split_r_hat, status_of
+from ensemble.uq.algorithms.chain_statistics import STEPS_PER_TIME, autocorrelation_time, split_r_hat, status_of
 from ensemble.uq.algorithms.evaluations import Evaluations, random_generator
 from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
 from ensemble.uq.inputs.inputs import Inputs
@@ -115,7 +116,17 @@ class McmcResult(AlgorithmResult):
             f"McmcResult({self.status}: {self.n_chains} chains, {self.n_steps} steps of which {self.burn_in} burn-in, "
             f"acceptance {self.acceptance.mean():.2f}, {self.n_evaluations} evaluations{failed})\n"
             + table(("coordinate", "mean", "std", "time", "effective", "r_hat"), shown)
+            + self._advice()
         )
+
+    def _advice(self) -> str:
+        """How many steps there should be, for chains that are too short; the time of short chains is too small."""
+        longest = float(np.max(self.autocorrelation_time, initial=0.0))
+        if self.status != "short" or not np.isfinite(longest):
+            return ""
+        share = self.n_steps / max(self.n_steps - self.burn_in, 1)
+        more = 100 * math.ceil(max(1.2 * share * STEPS_PER_TIME * longest, 1.5 * self.n_steps) / 100)
+        return f"\ntoo short to be trusted: start=result goes on with the chains, to about {more:,} steps"
 
 
 @explains_calls("mcmc")

@@ -20,9 +20,7 @@ from ensemble.uq.inputs.inputs import Inputs
 
 __all__ = ["MultilevelResult", "multilevel"]
 
-FIRST_LEVELS = 3
-LEAST_PILOT = 8
-MAX_ROUNDS = 50
+FIRST_LEVELS, LEAST_PILOT, MAX_ROUNDS = 3, 8, 50
 WORTHWHILE = 0.01
 """An extension of all levels by less than this fraction is left out."""
 

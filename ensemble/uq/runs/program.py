@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, kind_of, message, require, warn_caller
+from ensemble._keywords import explains_construction
 from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.runs.folders import RunFolders
 from ensemble.uq.runs.processes import last_lines, run_program
@@ -36,6 +37,7 @@ class RunFailedError(RuntimeError):
         return type(self), self.args
 
 
+@explains_construction("Program")
 class Program(VectorizedModel):
     """A model that runs a program for each sample, in a folder of its own.
 

@@ -102,7 +102,7 @@ def sobol_indices(
     Notes
     -----
     First indices: Saltelli et al. (2010) [1]_, Table 2 (b), with values shifted to about zero mean; total indices:
-    Jansen, ibid. (f). They had the smallest errors of those that were compared (benchmarks/EXPERIMENTS.md). Pairs:
+    Jansen, ibid. (f). They had the smallest errors of those that were compared (ensemble/uq/EXPERIMENTS.md). Pairs:
     Saltelli (2002) [2]_, Theorem 2.
 
     Each replicate gives numerator and variance; the interval is Student's of their residuals from the common ratio.

@@ -15,7 +15,7 @@ class SobolSums(RowSums):
     """Rows ``A, B, AB_1, ..., AB_D``, where ``AB_i`` is A with input i of B.
 
     First indices are of Saltelli et al. (2010), Computer Physics Communications 181, 259-270, Table 2 (b), with values
-    shifted to about zero mean; total indices of Jansen (1999), the same table (f). benchmarks/EXPERIMENTS.md has the
+    shifted to about zero mean; total indices of Jansen (1999), the same table (f). ensemble/uq/EXPERIMENTS.md has the
     measured errors of the other estimators.
     """
 

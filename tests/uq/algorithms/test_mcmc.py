@@ -1,5 +1,7 @@
 """The affine-invariant sampler: exact posteriors, bits, restarts, failures."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -126,6 +128,7 @@ def test_a_model_that_raises_for_some_samples_goes_on_with_the_others():
 def test_few_steps_are_called_short():
     result = mcmc(likelihood, 3, 30, n_chains=16, seed=11003)
     assert result.status == "short" and not result.converged and repr(result).startswith("McmcResult(short: 16 chains")
+    assert re.search(r"start=result goes on with the chains, to about [\d,]+ steps$", repr(result))
     with pytest.raises(AlgorithmError, match="short"):
         result.raise_if_failed()
 

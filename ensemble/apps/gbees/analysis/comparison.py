@@ -31,7 +31,7 @@ class Comparison:
     bhattacharyya : float
         Sum over cells of sqrt(p q): 1 for equal distributions, 0 where they share no cell.
     l1 : float
-        Sum over cells of |p - q|, between 0 and 2.
+        Sum over cells of ``|p - q|``, between 0 and 2.
     shared, only_first, only_second : int
         Cells with probability in both, and in one alone.
     """
@@ -143,7 +143,7 @@ def bhattacharyya(a: Cells, b: Cells, *, widths: Array = None) -> float:
 
 
 def l1_distance(a: Cells, b: Cells, *, widths: Array = None) -> float:
-    """Compute the sum over cells of |p - q|; see `compare`.
+    """Compute the sum over cells of ``|p - q|``; see `compare`.
 
     Parameters
     ----------
