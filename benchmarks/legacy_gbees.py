@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 
 from ensemble._compile.numba import compiled_serial
@@ -24,13 +25,17 @@ TOP, N_FREE, HEAD, N_NODES, N_CELLS = range(5)
 PRUNE_EVERY = 20
 
 
-@compiled_serial
+inlined = numba.njit(inline="always")
+"""For functions that are called for every neighbour: calls with tuples of arrays cost more than their work."""
+
+
+@inlined
 def _hash(i, j, k):
     h = i * 73856093 ^ j * 19349663 ^ k * 83492791
     return h ^ (h >> 13)
 
 
-@compiled_serial
+@inlined
 def _find(index, store, counts, i, j, k, hashed):
     """The cell (i, j, k), or -1."""
     table, values, nexts, children, chain = store
@@ -136,10 +141,8 @@ def _sweep(store, counts):
 
 @compiled_serial
 def _add(cells, store, counts, free, frame, i, j, k, hashed):
-    """Add the cell (i, j, k) with no probability, its velocities and links, unless it is there."""
+    """Add the cell (i, j, k), which is not there, with no probability, its velocities and links."""
     index, p, v, links, alive, _, _ = cells
-    if _find(index, store, counts, i, j, k, hashed) >= 0:
-        return
     if counts[N_FREE] > 0:
         counts[N_FREE] -= 1
         c = free[counts[N_FREE]]
@@ -177,16 +180,17 @@ def grow(cells, store, counts, free, frame, hashed, directional):
             for a in range(-1, 2):
                 for b in range(-1, 2):
                     for d in range(-1, 2):
-                        if a != 0 or b != 0 or d != 0:
+                        missing = _find(index, store, counts, i + a, j + b, k + d, hashed) < 0
+                        if missing and (a != 0 or b != 0 or d != 0):
                             _add(cells, store, counts, free, frame, i + a, j + b, k + d, hashed)
             continue
         s0, s1, s2 = int(np.sign(v[c, 0])), int(np.sign(v[c, 1])), int(np.sign(v[c, 2]))
         for a, b, d in ((s0, 0, 0), (0, s1, 0), (0, 0, s2), (s0, s1, 0), (s0, 0, s2), (0, s1, s2)):
-            if a != 0 or b != 0 or d != 0:  # a velocity of zero leaves a face that is there
+            if _find(index, store, counts, i + a, j + b, k + d, hashed) < 0:  # the cell itself where velocities are 0
                 _add(cells, store, counts, free, frame, i + a, j + b, k + d, hashed)
 
 
-@compiled_serial
+@inlined
 def _limited(a, d):
     """The monotonised central limiter times d."""
     if d == 0.0:
@@ -330,7 +334,7 @@ class Legacy:
     def __init__(
         self, indices: np.ndarray, probabilities: np.ndarray, *, width: float = 0.5, threshold: float = 5e-6,
         hashed: bool = True, adaptive: bool = True, directional: bool = True, step: float = 0.0,
-        capacity: int = 1 << 17,
+        capacity: int = 1 << 15,
     ) -> None:  # fmt: skip
         self.hashed, self.adaptive, self.directional, self.step = hashed, adaptive, directional, step
         self.frame = np.array([width, -11.5, -10.0, 9.5, threshold])
@@ -338,7 +342,7 @@ class Legacy:
         self.cells: Any = (np.zeros((capacity, 3), np.int64), real(), real(3), link(6), np.zeros(capacity, np.uint8),
                            real(3), real(3))  # fmt: skip
         nodes = 1 << 20
-        self.store: Any = (np.full(4 * capacity, -1, np.int32), np.zeros(nodes, np.int64), np.full(nodes, -1, np.int32),
+        self.store: Any = (np.full(2 * capacity, -1, np.int32), np.zeros(nodes, np.int64), np.full(nodes, -1, np.int32),
                            np.full(nodes, -1, np.int32), link())  # fmt: skip
         self.counts = np.array([0, 0, -1, 0, 0])
         self.free, self.doomed, self.n_steps = np.zeros(capacity, np.int64), np.zeros(capacity, np.bool_), 0

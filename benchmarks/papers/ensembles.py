@@ -118,7 +118,8 @@ def paper(stored: Stored) -> Paper:
         Table("Figure 9", "gain of the assembly", "section 4", _gains(stored, "assembly"),
               (CURVE, same, "The paper assembles matrix and residual for Newton's method; ours too. On the GPU the "
                             "paper "
-               "has little gain because nothing is shared between threads; here a block shares the geometry."),
+               "has little gain because nothing is shared between threads; here a block keeps tables of its cells in "
+               "shared memory."),
               (COST, KERNELS)),
         Table("Figure 10", "exchange of halos", "section 4", _halo(stored),
               (CURVE, "T(s) = a + b s is fitted as in eq. 13, and eq. 14 follows. Two processes of one machine here, "
