@@ -26,12 +26,18 @@ from ensemble.multigrid.aggregation_hierarchy import (
 from ensemble.multigrid.candidates import improved_candidates
 from ensemble.multigrid.coarse import LARGEST_DENSE, coarse_solver_of, is_coarsest
 from ensemble.multigrid.gauss_seidel import GaussSeidel
-from ensemble.multigrid.hierarchy import Hierarchy, entry_by_entry, require_square_and_real, stored_matrix
+from ensemble.multigrid.hierarchy import (
+    Hierarchy,
+    complex_matrix,
+    entry_by_entry,
+    require_square_and_real,
+    stored_matrix,
+)
 from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.prolongation import prolongator_graph
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
-from ensemble.multigrid.strength import StrongGraph, strength_of
+from ensemble.multigrid.strength import EvolutionStrength, StrongGraph, strength_of
 from ensemble.multigrid.tentative import tentative_prolongator
 from ensemble.scalar import Ensemble
 
@@ -158,12 +164,17 @@ def smoothed_aggregation(
         advice = "Give CrsMatrix.from_scipy(scipy.sparse.csr_array(A)) for an array."
     kinds = "be a CrsMatrix, BcrsMatrix, SymmetricCrsMatrix, sparse matrix of SciPy or AffineMatrix"
     matrix = stored_matrix(A, name, kinds, advice, blocks=True)
-    require_square_and_real(matrix, name)
+    is_complex = str(matrix.dtype).split(".")[-1].startswith("complex")
+    if not is_complex:
+        require_square_and_real(matrix, name)
     if isinstance(matrix, BcrsMatrix):
         own = matrix.block_shape[0]
         require(matrix.block_shape == (own, own), name, "A", "have square blocks", matrix.block_shape)
         require(block_size in (1, own), name, "block_size", f"be {own}, that of A", block_size)
         block_size = own
+    if is_complex:
+        dtype = np.result_type(matrix.dtype if dtype is None else dtype, np.complex64)
+        matrix = complex_system(matrix, dtype, strength, improve_candidates)
     own_options = getattr(matrix, "require_options", None)
     if own_options is not None:
         own_options(name, strength=strength, improve_candidates=improve_candidates, reorder=reorder is True,
@@ -196,6 +207,18 @@ def smoothed_aggregation(
     )
     hierarchy.hold_in_double(matrix)
     return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
+
+
+def complex_system(A: Any, dtype: Any, strength: Any, improve_candidates: int) -> CrsMatrix:
+    """A complex matrix as `smoothed_aggregation` takes it; options that are for real ones are refused."""
+    name = "smoothed_aggregation"
+    matrix = complex_matrix(A, dtype, name)
+    require(A.shape[0] == A.shape[1], name, "A", "be square", f"shape {A.shape}")
+    wanted = "be None, 'auto', a number or a SymmetricStrength where A is complex"
+    require(not isinstance(strength, EvolutionStrength), name, "strength", wanted, repr(strength))
+    require(improve_candidates == 0, name, "improve_candidates", "be 0 where A is complex", repr(improve_candidates),
+            "Give the vectors as near_nullspace, which is real.")  # fmt: skip
+    return matrix
 
 
 def affine_hierarchy(A: AffineMatrix, dtype: Any, reorder: bool | str, **options: Any) -> AffineHierarchy:
