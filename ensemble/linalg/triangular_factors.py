@@ -14,6 +14,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, copy_in_pieces, is_traced, to_numpy
 from ensemble._check import kind_of, message, one_of, places_of, require, samples_text
 from ensemble._compile.numba import LONG, heard
+from ensemble._compile.registry import into
 from ensemble._kernels.direct.by_tiles import (
     empty_tiles,
     factorized_tiles,
@@ -26,7 +27,6 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.tiles import Tiles
 from ensemble._kernels.direct.triangular import factor_solve
-from ensemble._compile.registry import into
 from ensemble._kernels.sparse.complex_numbers import complex_of
 from ensemble.linalg.bridge.factors import product, source_and_host
 from ensemble.linalg.bridge.host import host_view, is_elsewhere

@@ -280,7 +280,7 @@ class Precision:
     """The type that a hierarchy computes in, and the scale of its values."""
 
     requested: Any
-    """The data type, of a complex matrix that of its numbers; None for single precision where it serves a matrix in double precision."""
+    """The data type; None for single precision where it serves a real matrix in double precision."""
     unit: np.ndarray | None = None
     """Powers of two, one per sample: the finest level holds ``unit * A``. None for a hierarchy in the type of A."""
     fits: np.ndarray | None = None

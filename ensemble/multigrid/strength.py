@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import kind_of, message, positive, require
-from ensemble._kernels.sparse.complex_numbers import conjugated, is_complex, magnitudes, times
 from ensemble._kernels.multigrid.aggregation import square_on_graph
+from ensemble._kernels.sparse.complex_numbers import conjugated, is_complex, magnitudes, times
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.relaxation import largest_eigenvalue
 
@@ -177,7 +177,7 @@ def entries_at_once(A: CrsMatrix) -> int:
 
 
 def mean_matrix(A: CrsMatrix) -> CrsMatrix:
-    """The mean over finite samples, each over the mean of its diagonal: one sample, float64 or complex128, in NumPy arrays."""
+    """The mean over finite samples, each over its mean diagonal: one sample, in NumPy arrays of double precision."""
     xp = array_namespace(A.values)
     wide = np.complex128 if is_complex(A.values) else np.float64
     if A.n_samples == 1:

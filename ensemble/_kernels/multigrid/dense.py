@@ -91,8 +91,8 @@ def dense_inverses(rows, columns, values, n, out):
     """The inverse of the matrix with ``values[k, s]`` at (rows[k], columns[k]), for every sample.
 
     Each sample by itself: Cholesky; where that fails or the matrix is singular to working precision, the pseudo-inverse
-    by eigenvalues, which deflates a constant null vector; LU where the matrix is not symmetric, or complex. A sample that is not
-    finite gets NaN.
+    by eigenvalues, which deflates a constant null vector; LU where the matrix is not symmetric, or complex. A
+    sample that is not finite gets NaN.
     """
     given = to_numpy(values)
     with one_blas_thread():
