@@ -127,7 +127,7 @@ class Hierarchy(LinearOperator, ABC):
         ValueError
             If `A` does not have the graph that the hierarchy was built for.
         TypeError
-            If `A` is no stored matrix.
+            If `A` is no stored matrix, or complex where the hierarchy is real.
         """
 
     @abstractmethod

@@ -74,6 +74,10 @@ def smoothed_aggregation(
         `SymmetricCrsMatrix` halves the time of all passes over the finest matrix, and gives the same bits. A SciPy
         sparse matrix is accepted, too. For an `AffineMatrix` the prolongators come from the mean matrix and all levels
         are affine: the set-up serves every later set of coefficients, by `update`.
+        A complex matrix (of NumPy's arrays) has complex levels: coarse matrices are ``P^H A P``, and strengths and
+        bounds of smoothers go by magnitudes. The cycle is Hermitian where A is. Of other complex matrices it
+        preconditions `gmres` and `bicgstab` where their eigenvalues lie near a ray from zero, as those of a Laplacian
+        with a complex shift do.
     near_nullspace : array, shape (n,) or (n, k), optional
         Vectors that A almost annihilates, the same for all samples; for elasticity `rigid_body_modes`. Default: the
         constants, one for each of a node's `block_size` unknowns.
@@ -100,8 +104,8 @@ def smoothed_aggregation(
     damping : float, dimensionless
         Damping of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. 0: plain aggregation.
     dtype : float32 or float64, optional
-        Type of the V-cycle; the Krylov method around it stays in A's type, and vectors are converted on entry and
-        out. By default float32 for a matrix of float64 values, which halves the bytes of the preconditioner; values are
+        Type of the V-cycle, of a complex A that of real and imaginary parts, by default those of A. The Krylov method
+        around it stays in A's type, and vectors are converted on entry and out. By default float32 for a matrix of float64 values, which halves the bytes of the preconditioner; values are
         scaled into range by a power of two of each sample's own. A sample that float32 does not serve is held in
         float64: one whose diagonal entries differ by more than 1e24, or whose small eigenvalues rounding could move
         (nearly singular, or coefficients that jump by a factor of 1e3 and more around islands). Each sample is judged
@@ -124,7 +128,9 @@ def smoothed_aggregation(
     ValueError
         If `A` is not square, the near-nullspace does not fit it, or `dtype` is none of those; or `GaussSeidel` is given
         for an `AffineMatrix`, which stores no values; or `EvolutionStrength` is given for blocks or several
-        near-nullspace vectors.
+        near-nullspace vectors; or this or `improve_candidates` for a complex A.
+    TypeError
+        If `A` is no such matrix, or complex and not of NumPy's arrays.
 
     Notes
     -----
