@@ -105,11 +105,12 @@ def smoothed_aggregation(
         Damping of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. 0: plain aggregation.
     dtype : float32 or float64, optional
         Type of the V-cycle, of a complex A that of real and imaginary parts, by default those of A. The Krylov method
-        around it stays in A's type, and vectors are converted on entry and out. By default float32 for a matrix of float64 values, which halves the bytes of the preconditioner; values are
-        scaled into range by a power of two of each sample's own. A sample that float32 does not serve is held in
-        float64: one whose diagonal entries differ by more than 1e24, or whose small eigenvalues rounding could move
-        (nearly singular, or coefficients that jump by a factor of 1e3 and more around islands). Each sample is judged
-        by itself. Of an `AffineMatrix`, the default is the type of A.
+        around it stays in A's type, and vectors are converted on entry and out. By default float32 for a matrix of
+        float64 values, which halves the bytes of the preconditioner; values are scaled into range by a power of two of
+        each sample's own. A sample that float32 does not serve is held in float64: one whose diagonal entries differ by
+        more than 1e24, or whose small eigenvalues rounding could move (nearly singular, or coefficients that jump by a
+        factor of 1e3 and more around islands). Each sample is judged by itself. Of an `AffineMatrix`, the default is
+        the type of A.
     reorder : {"auto", True, False}
         Whether the levels are kept in the reverse Cuthill-McKee order of the graph. Vectors, `update` and
         `take_samples` stay in the caller's order; `levels` are in the other. By default so where A has at least 1000
