@@ -246,6 +246,8 @@ class _Arguments:
 def write_run(module: ir.Module, kinds: Sequence[Any], flat: list[Any], count: Any, part: Any) -> None:
     """Write ``run(arguments, guards, mode)``, which shares ``part(*arguments, low, high)`` among threads."""
     run = ir.Function(module, ir.FunctionType(I64, [BYTES, I64.as_pointer(), I64]), "run")
+    for attribute in ("noinline", "optnone"):  # it reads arguments: passes over it cost more than they save
+        run.attributes.add(attribute)
     builder = ir.IRBuilder(run.append_basic_block("start"))
     other = run.append_basic_block("other")
     ir.IRBuilder(other).ret(I64(0))
