@@ -56,7 +56,7 @@ def test_compiled_kernels_have_the_bits_of_the_reference(case, monkeypatch):
     k = KERNELS[case.kernel]
     assert one_complex_type(*case.arrays)
     for got, expected in zip(results(k, case), results(k.reference, case), strict=True):
-        assert got.dtype == expected.dtype and got.dtype.kind == "c"
+        assert got.dtype == expected.dtype
         np.testing.assert_array_equal(got, expected)
 
 
@@ -65,8 +65,8 @@ def test_compiled_kernels_have_the_bits_of_the_reference(case, monkeypatch):
 def test_device_kernels_have_the_bits_of_the_reference(case, on_cpu):
     """But for sums over rows, which a device adds in another order."""
     k = KERNELS[case.kernel]
-    if "cuda" not in k.implementations:
-        pytest.skip("no device kernel")
+    if "cuda" not in k.carries_complex:
+        pytest.skip("no device kernel of complex numbers")
     for got, expected in zip(results(k.implementations["cuda"], case), results(k.reference, case), strict=True):
         assert got.dtype == expected.dtype
         if case.kernel not in SUMS_DIFFER:

@@ -1,5 +1,7 @@
 """Loops shared by threads."""
 
+import gc
+import sys
 import threading
 
 import numba
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 from numba import prange
 
-from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD, work_sharing
+from ensemble._compile.work_sharing import ALL_THREADS, BY_SIZE, ONE_THREAD, work_sharing
 
 
 def counting(increment):
@@ -85,3 +87,47 @@ def test_a_function_must_end_in_its_loop():
 
     with pytest.raises(ValueError, match=r"total must end in a loop `for i in prange\(n\)`"):
         total(np.zeros(3), np.zeros(1))
+
+
+def adding():
+    """A loop that is translated."""
+
+    def loop(x, step):
+        for i in prange(x.size):
+            x[i] += step
+
+    return work_sharing(loop)
+
+
+def test_arguments_that_are_no_numbers_of_64_bits_raise_as_python_does():
+    loop, x = adding(), np.zeros(4, np.int64)
+    loop(x, 1)
+    with pytest.raises(OverflowError):
+        loop(x, 1 << 70)
+    loop(x, 1)
+    np.testing.assert_array_equal(x, 2)
+    assert not loop.by_numba and len(loop._translated) == 1
+
+
+@pytest.mark.parametrize("by_size", [True, False])
+def test_calls_keep_no_reference(by_size):
+    loop, x = adding(), np.zeros(4)
+    call = loop.by_size if by_size else loop
+    call(x, 1.5)
+    held = (x, loop, np.ndarray, loop._translated[0][0][BY_SIZE])
+    before = [sys.getrefcount(each) for each in held]
+    for _ in range(100):
+        call(x, 1.5)
+    after = [sys.getrefcount(each) for each in held]
+    assert np.abs(np.subtract(after, before)).max() < 50
+    np.testing.assert_array_equal(x, 151.5)
+
+
+def test_a_compiled_function_owns_what_it_refers_to():
+    loop, x = adding(), np.zeros(4)
+    loop(x, 1.0)
+    kept = loop._translated[0][0][ONE_THREAD]
+    loop._translated.clear()
+    gc.collect()
+    assert kept(x, 1.0) == 1 and kept(x, 1) == 0 and kept(x) == 0
+    np.testing.assert_array_equal(x, 2.0)

@@ -26,7 +26,6 @@ from ensemble._compile.kernel_cache import cached, cached_c_function
 from ensemble._compile.numba_private import found
 from ensemble._compile.versions import warn_of_newer
 from ensemble._compile.work_sharing import (
-    BY_SIZE,
     SMALL,
     WorkSharing,
     any_is_large,
@@ -201,7 +200,7 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
     def made(*options: Any) -> Callable[..., Any]:
         loop = make(*options)
         if isinstance(loop, WorkSharing):
-            return functools.partial(loop, threads=BY_SIZE)
+            return loop.by_size
 
         def run(*arguments: Any) -> Any:
             with contextlib.nullcontext() if any_is_large(arguments) else one_thread():

@@ -94,8 +94,8 @@ class WorkSharing:
     def __init__(self, function: Callable[..., None], options: dict[str, Any], alone: bool = False) -> None:
         functools.update_wrapper(self, function)
         self._function, self._options, self._alone = function, options, alone
-        self._translated: list[tuple[Any, int, Any]] = []
-        """For each form of arguments: ``run``, the address of its guards, and what they refer to."""
+        self._translated: list[tuple[dict[int, Any], Any]] = []
+        """For each form of arguments: the compiled function by `threads`, and what it refers to."""
         self._codes: dict[Any, Code] = {}
         """Machine code by the kinds of arguments: forms of one kind share it."""
         self._refused: set[Any] = set()
@@ -113,15 +113,22 @@ class WorkSharing:
     def __call__(self, *arguments: Any, threads: int = ALL_THREADS) -> Any:
         """Run the loop on `ALL_THREADS` that Numba may use now, on `ONE_THREAD`, the calling one, or `BY_SIZE`."""
         threads = ONE_THREAD if self._alone else threads
-        for run, guards, _ in self._translated:
-            if found := run(arguments, guards, threads):
+        for calls, _ in self._translated:
+            if found := calls[threads](*arguments):
                 return found - 1
         made = None if self.by_numba and not self._translated else self._translate(arguments)
-        if made is not None and (found := made[0](arguments, made[1], threads)):
+        if made is not None and (found := made[0][threads](*arguments)):
             return found - 1
         alone = threads == ONE_THREAD or (threads == BY_SIZE and not any_is_large(arguments))
         with one_thread() if alone and not self._alone else contextlib.nullcontext():
             return self.dispatcher(*arguments)
+
+    def by_size(self, *arguments: Any) -> Any:
+        """The same on threads `BY_SIZE`."""
+        for calls, _ in self._translated:
+            if found := calls[BY_SIZE](*arguments):
+                return found - 1
+        return self(*arguments, threads=BY_SIZE)
 
     def prepare(self, *arguments: Any) -> None:
         """Compile for such arguments, without a call."""
@@ -147,7 +154,7 @@ class WorkSharing:
             self._codes[kinds] = loop_code(self._function, kinds, self._alone)
         return self._codes[kinds]
 
-    def _translate(self, arguments: tuple[Any, ...]) -> tuple[Any, int, Any] | None:
+    def _translate(self, arguments: tuple[Any, ...]) -> tuple[dict[int, Any], Any] | None:
         """The function for arguments of these kinds; None where Numba compiles it."""
         if not self._alone:
             last_loop(self._function)
@@ -161,8 +168,9 @@ class WorkSharing:
             self._refused.add(kinds)
             return None
         numbers, held = guards_of(arguments)
-        guards = np.array(numbers, np.int64)
-        made = native(code["run"]), guards.ctypes.data, (guards, held)
+        modes = (ALL_THREADS, ONE_THREAD, BY_SIZE)
+        calls = {mode: native(code["call"], numbers, ONE_THREAD if self._alone else mode) for mode in modes}
+        made = calls, held
         self._translated = [*self._translated, made][-MOST_FORMS:]
         return made
 

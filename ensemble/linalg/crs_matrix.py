@@ -313,11 +313,18 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         return crs.spmv_transpose(*self.transposed_arrays, x, out)
 
     def __matmul__(self, other: Any) -> Any:
-        graph, vector = self.graph, type(other) is np.ndarray and not self.batched
-        if vector and other.shape == graph.shape[1:]:  # what takes the least time: as `multiply` has it
-            product = crs.product_of_few(graph.indptr, graph.indices, self.values, other)
-            if product is not None:
-                return product
+        graph, kind = self.graph, type(other)
+        if kind is np.ndarray and not self.batched:  # what takes the least time: as `multiply` has it
+            if other.shape == graph.shape[1:]:
+                product = crs.product_of_few(graph.indptr, graph.indices, self.values, other)
+                if product is not None:
+                    return product
+        elif kind is Ensemble:
+            samples = other.samples
+            if samples.ndim == 2 and samples.shape[0] == graph.shape[1]:
+                product = crs.product_of_few(graph.indptr, graph.indices, self.values, samples)
+                if product is not None:
+                    return Ensemble(product, common_set(other.sample_set, self.sample_set))
         return self._times_matrix(as_crs(other)) if is_matrix(other) else multiply(self, other, "CrsMatrix")
 
     def __rmatmul__(self, x: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from ensemble._backend import library_and_device
 from ensemble._check import require
 from ensemble._kernels.multigrid import galerkin as kernels
+from ensemble._kernels.sparse.complex_numbers import conjugated
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import inherited
@@ -49,4 +50,13 @@ class GalerkinProduct:
         if place not in self._tasks:
             self._tasks[place] = kernels.galerkin_tasks(A.values, a, p, ap, restriction, c)
         values = kernels.galerkin_values(a, A.values, p, P.values, ap, restriction, self._tasks[place], c, out)
+        return inherited(CrsMatrix(self.graph, values), A, P)
+
+    def with_adjoint(self, A: CrsMatrix, P: CrsMatrix) -> CrsMatrix:
+        """``P^H A P`` of complex matrices; ``A P`` is stored whole meanwhile."""
+        a, p, ap, c = (graph.arrays_on(P.values) for graph in (A.graph, P.graph, self.graph_ap, self.graph))
+        product = kernels.product_values(a, A.values, p, P.values, ap, None)
+        *restriction, entries = P.graph.transposed_arrays_on(P.values)
+        adjoint = conjugated(P.values[entries])
+        values = kernels.product_values(tuple(restriction), adjoint, ap, product, c, None)
         return inherited(CrsMatrix(self.graph, values), A, P)

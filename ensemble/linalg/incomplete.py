@@ -57,7 +57,8 @@ class IncompleteFactorization(TriangularFactors):
         Rows of a diagonal block: entries outside of the blocks are dropped, and no fill inside of them is. A last block
         of fewer rows takes the rest. Not together with levels of fill.
     dtype : data type, optional
-        float32 or float64; that of A by default.
+        float32 or float64; that of A by default. Of a complex A, the type of real and imaginary parts: factors are
+        complex then, LDL^T without conjugates. NumPy's arrays alone.
 
     Attributes
     ----------
@@ -70,7 +71,8 @@ class IncompleteFactorization(TriangularFactors):
         If A is not square, not symmetric where `kind` is "ldlt", or A or a diagonal block structurally singular, or
         options exclude each other.
     TypeError
-        If A is no sparse matrix, or complex.
+        If A is no sparse matrix, or complex numbers of another library, or `update` is given complex numbers for a
+        real factorisation.
 
     References
     ----------
@@ -87,6 +89,8 @@ class IncompleteFactorization(TriangularFactors):
     >>> bool(np.abs(x - 1.0).max() < 1e-3)
     True
     """
+
+    _takes_complex = True
 
     def __init__(
         self,

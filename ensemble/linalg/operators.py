@@ -189,6 +189,8 @@ def _meeting(operator: Any, samples: Any, name: str) -> tuple[Any, Any, bool]:
         if by_parts:
             wanted = xp.real(xp.zeros((0,), dtype=dtype)).dtype
         return operator if wanted == own else operator.astype(wanted), dtype, by_parts
+    if own is not None and "complex" in str(own):
+        return operator, xp.result_type(samples.dtype, xp.complex64), False
     if xp.isdtype(samples.dtype, "complex floating"):
         return operator, samples.dtype, True
     if xp.isdtype(samples.dtype, "real floating"):

@@ -1,4 +1,4 @@
-"""Checked matrices of factorisations and eigenproblems: square, real, symmetric."""
+"""Checked matrices of factorisations and eigenproblems: square, symmetric, of numbers of one type."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._check import kind_of, message, require, samples_text
+from ensemble._check import floating, kind_of, message, require, samples_text
 from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.linear_operator import LinearOperator
 
-__all__ = ["asymmetry", "matrix_of", "real_dtype", "require_symmetric"]
+__all__ = ["asymmetry", "factor_dtype", "matrix_of", "real_dtype", "require_symmetric"]
 
 SYMMETRIC_ROUNDOFFS = 1000.0
 """Difference of entries across the diagonal, in units of rounding of the largest entry, of a symmetric matrix."""
@@ -47,7 +47,7 @@ def require_symmetric(A: CrsMatrix, name: str) -> None:
     with np.errstate(all="ignore"):
         difference, largest = asymmetry(A)
         relative = difference / largest
-    bad = np.flatnonzero(relative > SYMMETRIC_ROUNDOFFS * np.finfo(real_dtype(A, name)).eps)
+    bad = np.flatnonzero(relative > SYMMETRIC_ROUNDOFFS * np.finfo(str(A.dtype).split(".")[-1]).eps)
     if bad.size:
         where = samples_text(bad, of=relative.size)
         seen = f"|a_ij - a_ji| up to {relative[bad].max():.1e} times the largest entry ({where})"
@@ -61,3 +61,22 @@ def real_dtype(A: CrsMatrix, name: str) -> Any:
         advice = "krylov.direct, gmres and bicgstab solve complex systems." * ("complex" in dtype)
         raise TypeError(message(name, "A", "hold float32 or float64", dtype, advice))
     return dtype
+
+
+def factor_dtype(A: CrsMatrix, name: str, dtype: Any, takes_complex: bool) -> np.dtype:
+    """The type of a factorisation of A: complex where A is, which needs `takes_complex`, with parts of type `dtype`."""
+    own = str(A.dtype).split(".")[-1]
+    if not (takes_complex and "complex" in own):
+        own = real_dtype(A, name)
+        return np.dtype(own) if dtype is None else floating(dtype, name, "dtype")
+    if not isinstance(A.values, np.ndarray):
+        advice = "Factorise the real matrix of twice the size, [[Re A, -Im A], [Im A, Re A]]."
+        raise TypeError(message(name, "A", "hold NumPy arrays where numbers are complex", kind_of(A.values), advice))
+    names = {np.dtype(np.complex64): np.float32, np.dtype(np.complex128): np.float64}
+    try:
+        dtype = own if dtype is None else np.dtype(dtype)
+    except TypeError:
+        pass  # which `floating` refuses
+    else:
+        dtype = names.get(np.dtype(dtype), dtype)
+    return np.result_type(floating(dtype, name, "dtype"), np.complex64)

@@ -12,8 +12,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, copy_in_pieces, is_traced, to_numpy
-from ensemble._check import floating, kind_of, message, one_of, places_of, require, samples_text
+from ensemble._check import kind_of, message, one_of, places_of, require, samples_text
 from ensemble._compile.numba import LONG, heard
+from ensemble._compile.registry import into
 from ensemble._kernels.direct.by_tiles import (
     empty_tiles,
     factorized_tiles,
@@ -34,7 +35,7 @@ from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import is_shared, numbers_of, premultiply, samples_of, wrap_like
 from ensemble.linalg.orderings import checked_order
-from ensemble.linalg.square_matrices import matrix_of, real_dtype, require_symmetric
+from ensemble.linalg.square_matrices import factor_dtype, matrix_of, require_symmetric
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
@@ -55,6 +56,8 @@ class TriangularFactors(LinearOperator):
     _orderings: tuple[str, ...] = ("auto",)
     _options: tuple[Any, ...] = ()
     """What else the elimination of a graph depends on."""
+    _takes_complex = False
+    """Whether factors may be complex: products alone know what to do with them."""
     tiles: Tiles | None = None
     """The values of many samples in NumPy's arrays, where they lie by tiles."""
     _matrix: CrsMatrix | None = None
@@ -81,8 +84,7 @@ class TriangularFactors(LinearOperator):
         matrix = matrix_of(A, name)
         n = matrix.shape[0]
         self.graph, self.shape = matrix.graph, (n, n)
-        own = real_dtype(matrix, name)
-        self.dtype = np.dtype(own if dtype is None else floating(dtype, name, "dtype"))
+        self.dtype = factor_dtype(matrix, name, dtype, self._takes_complex)
         order = checked_order(ordering, n, name, self._orderings)
         self.plan = self._plan_for(matrix, symmetric, order)
         return matrix  # type: ignore[no-any-return]
@@ -206,7 +208,7 @@ class TriangularFactors(LinearOperator):
             self.graph.same_as(matrix.graph), f"{name}.update", "A", "have the same graph", repr(matrix.graph),
             f"Make a new {name}.",
         )  # fmt: skip
-        real_dtype(matrix, name)
+        factor_dtype(matrix, name, None, self.dtype.kind == "c")
         return matrix  # type: ignore[no-any-return]
 
     def _update_and_apply(self, A: CrsMatrix, b: Any) -> tuple[Self, Any]:
@@ -269,6 +271,9 @@ class TriangularFactors(LinearOperator):
         return array_namespace(x).reshape(self._solve(wide, False), x.shape)
 
     def _solve(self, b: Any, transposed: bool, out: Any = None) -> Any:
+        if self.dtype.kind == "c" and b.dtype != self.dtype:  # kernels have complex numbers of one type
+            wide = np.result_type(b.dtype, np.complex64)
+            return into(out, self._solve(b.astype(self.dtype), transposed).astype(wide))
         tiles = self.tiles
         if tiles is not None and type(b) is np.ndarray and (b.dtype == self.dtype or self.plan.flat is None):
             return self._heard_solution(lambda place: solved_tiles(tiles, self.plan, b, transposed, place), b, out)
@@ -314,10 +319,12 @@ class TriangularFactors(LinearOperator):
         requirement = "have the same n_samples, or 1"
         require(own == given or 1 in (own, given), f"{name} @", "operands", requirement, f"{own} and {given}")
         dtype = samples.dtype
-        if xp.isdtype(dtype, "complex floating"):
+        if self.dtype.kind == "c":
+            dtype = np.result_type(dtype if dtype.kind in "fc" else np.float64, np.complex64)
+        elif xp.isdtype(dtype, "complex floating"):
             parts = [self._multiply(Ensemble(part(samples)), transposed).samples for part in (xp.real, xp.imag)]
             return wrap_like(x, complex_of(*parts), is_shared(self), self.sample_set)
-        if not xp.isdtype(dtype, "real floating"):
+        elif not xp.isdtype(dtype, "real floating"):
             dtype = xp.float64
         count = int(np.prod(columns, dtype=np.int64))
         if own == 1:  # columns and samples alike are right-hand sides of one matrix

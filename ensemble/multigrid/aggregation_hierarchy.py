@@ -18,7 +18,13 @@ from ensemble.multigrid.coarse import CoarseSolver, coarse_solver_of
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
 from ensemble.multigrid.gauss_seidel import GaussSeidel, GaussSeidelSmoother
-from ensemble.multigrid.hierarchy import Hierarchy, entry_by_entry, require_same_graph, stored_matrix
+from ensemble.multigrid.hierarchy import (
+    Hierarchy,
+    complex_matrix,
+    entry_by_entry,
+    require_same_graph,
+    stored_matrix,
+)
 from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.precision import in_single_precision, relative_energy, single_precision_serves
 from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
@@ -102,6 +108,11 @@ class AggregationHierarchy(Hierarchy):
         return self._cycle[1]
 
     @property
+    def is_complex(self) -> bool:
+        """Whether the matrices of the levels are."""
+        return str(self.dtype).startswith("complex")
+
+    @property
     def matrix_dtype(self) -> Any:
         return self.dtype if self.precision.unit is None else np.dtype(np.float64)
 
@@ -133,6 +144,9 @@ class AggregationHierarchy(Hierarchy):
             out = empty_like(r)
         if r.dtype == self.dtype and self.precision.unit is None:
             return v_cycle(*self.cycle, r, out, workspace)
+        if self.is_complex:  # kernels have complex numbers of one type
+            out[...] = v_cycle(*self.cycle, r.astype(self.dtype), empty_like(r, dtype=self.dtype), workspace)
+            return out
         return self.converted(None, r, out, workspace)[0]
 
     @property
@@ -143,7 +157,7 @@ class AggregationHierarchy(Hierarchy):
     def precondition_dot(
         self, r: Array, out: Array = None, workspace: Workspace | None = None, norm: np.ndarray | None = None
     ) -> Array:
-        if r.dtype == self.dtype and self.precision.unit is None:
+        if self.is_complex or (r.dtype == self.dtype and self.precision.unit is None):
             with in_space(self.space):
                 return dot(r, self.apply(r, out, workspace), None)
         workspace = self.workspace_for(r, workspace)
@@ -206,7 +220,9 @@ class AggregationHierarchy(Hierarchy):
     def update(self, A: Any) -> AggregationHierarchy:
         """As `Hierarchy.update`; aggregates, the near-nullspace and the symbolic Galerkin products are kept."""
         A = stored_matrix(A, "Hierarchy.update", blocks=isinstance(self.levels[0].A, BcrsMatrix))
-        require_same_graph(A, self.levels[0].A, "Hierarchy.update", "smoothed_aggregation")
+        if self.is_complex:
+            A = complex_matrix(A, self.dtype, "Hierarchy.update")
+        require_same_graph(A, self.levels[0].A, "Hierarchy.update", "smoothed_aggregation", self.is_complex)
         plan = self.levels[0].plan
         by_rows = isinstance(self.smoother, GaussSeidel) or (plan is not None and plan.strong is not None)
         if by_rows and isinstance(A, SymmetricCrsMatrix):
@@ -264,7 +280,7 @@ class Precision:
     """The type that a hierarchy computes in, and the scale of its values."""
 
     requested: Any
-    """The data type; None for single precision where it serves a matrix in double precision."""
+    """The data type; None for single precision where it serves a real matrix in double precision."""
     unit: np.ndarray | None = None
     """Powers of two, one per sample: the finest level holds ``unit * A``. None for a hierarchy in the type of A."""
     fits: np.ndarray | None = None
@@ -317,6 +333,9 @@ def coarse_matrix(level: Level, damping: float, old: Any, with_energy: bool = Fa
     p = level.P.values if kept and level.P is not None else None
     level.P = plan.prolongator(F, dinv, omega, p)
     kept = isinstance(old, CrsMatrix) and old.n_samples == A.n_samples and old.dtype == A.dtype
-    coarse = plan.galerkin(A, level.P, old.values if kept else None)
+    if level.P.values.dtype.kind == "c":
+        coarse = plan.galerkin.with_adjoint(A, level.P)
+    else:
+        coarse = plan.galerkin(A, level.P, old.values if kept else None)
     level.energy = relative_energy(A, plan.T, coarse) if with_energy else None
     return coarse

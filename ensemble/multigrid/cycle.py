@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ensemble._compile.kept_memory import empty_like
+from ensemble._kernels.sparse.complex_numbers import is_complex
 from ensemble._typing import Array
 
 
@@ -42,6 +45,15 @@ def v_cycle(levels: Any, coarse: Any, b: Array, out: Array, workspace: Workspace
     return out
 
 
+def restricted(P: Any, r: Array, out: Array) -> None:
+    """P^T r, or P^H r of complex numbers, to `out`; a complex `r` is overwritten."""
+    if not is_complex(r):
+        P.apply_transpose(r, out)
+        return
+    P.apply_transpose(np.conjugate(r, out=r), out)
+    np.conjugate(out, out=out)
+
+
 def coarse_correction(levels: Any, coarse: Any, b: Array, x: Array, w: Array, workspace: Workspace, k: int) -> None:
     """Add to `x` the correction by the levels below `k`; `w` is scratch memory for the residual."""
     A, P = levels[k].A, levels[k].P
@@ -50,6 +62,6 @@ def coarse_correction(levels: Any, coarse: Any, b: Array, x: Array, w: Array, wo
     if A.stores_upper:
         A.restricted_residual(x, b, P, w, workspace.b[k + 1])
     else:
-        P.apply_transpose(A.residual(x, b, w), workspace.b[k + 1])
+        restricted(P, A.residual(x, b, w), workspace.b[k + 1])
     v_cycle(levels, coarse, workspace.b[k + 1], workspace.x[k + 1], workspace, k + 1)
     P.add_product(workspace.x[k + 1], x)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ensemble._backend import array_namespace
 from ensemble._check import kind_of, message, require
 from ensemble._typing import Array
@@ -125,7 +127,7 @@ class Hierarchy(LinearOperator, ABC):
         ValueError
             If `A` does not have the graph that the hierarchy was built for.
         TypeError
-            If `A` is no stored matrix.
+            If `A` is no stored matrix, or complex where the hierarchy is real.
         """
 
     @abstractmethod
@@ -174,6 +176,16 @@ def entry_by_entry(A: Any) -> Any:
     return A.to_crs() if isinstance(A, BcrsMatrix) else A
 
 
+def complex_matrix(A: Any, dtype: Any, function: str) -> CrsMatrix:
+    """`A` as a `CrsMatrix` of complex numbers of `dtype`, which are NumPy's."""
+    if not isinstance(A.reference_array, np.ndarray) or hasattr(A, "require_same_places"):
+        advice = "Build the hierarchy of the real part, A.real: it is an M for gmres and bicgstab with a complex A."
+        wanted = "hold NumPy arrays on one process where numbers are complex"
+        raise TypeError(message(function, "A", wanted, repr(A), advice))
+    matrix = A if isinstance(A, CrsMatrix) else A.to_crs()
+    return matrix.astype(dtype)  # type: ignore[no-any-return]
+
+
 def require_square_and_real(A: Any, function: str) -> None:
     """Refuse a matrix that is not square or not of real floating-point values."""
     require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {A.shape}")
@@ -187,9 +199,9 @@ def require_real(A: Any, function: str) -> None:
         raise TypeError(message(function, "A", "be real", f"dtype {A.dtype}", advice))
 
 
-def require_same_graph(A: Any, other: Any, function: str, builder: str) -> None:
+def require_same_graph(A: Any, other: Any, function: str, builder: str, takes_complex: bool = False) -> None:
     """Refuse a matrix that is not real, or whose entries do not stand where those of `other` do."""
-    if hasattr(A, "dtype"):
+    if hasattr(A, "dtype") and not takes_complex:
         require_real(A, function)
     if not isinstance(other, CrsMatrix | BcrsMatrix | SymmetricCrsMatrix):
         other.require_same_places(A, function, builder)

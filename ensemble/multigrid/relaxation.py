@@ -14,6 +14,7 @@ from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.start_vectors import scattered
 from ensemble._kernels.multigrid import relaxation as kernels
 from ensemble._kernels.multigrid.measures import reciprocal
+from ensemble._kernels.sparse.complex_numbers import is_complex, magnitudes
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix
 
@@ -80,7 +81,8 @@ def start_vector(n: int) -> np.ndarray:
 def largest_eigenvalue(A: Any, dinv: Array, iterations: int = 10) -> np.ndarray:
     """The power method's estimate of the largest eigenvalue of D^-1 A: one value per sample, float64.
 
-    A fixed number of steps from a fixed start, so that no sample's estimate depends on another's.
+    A fixed number of steps from a fixed start, so that no sample's estimate depends on another's. Of complex matrices
+    the magnitude of the eigenvalue.
     """
     n_samples, n_local = A.n_samples, A.local_shape[0]
     start, xp = start_vector(A.shape[0]), array_namespace(A.values)
@@ -94,7 +96,8 @@ def largest_eigenvalue(A: Any, dinv: Array, iterations: int = 10) -> np.ndarray:
         with np.errstate(all="ignore"):
             scale = xp.astype(1.0 / xp.sqrt(square), A.dtype, copy=False)
         q, z = z, q
-    return to_numpy(quotient).astype(np.float64)
+    found = to_numpy(quotient)
+    return magnitudes(found).astype(np.float64) if is_complex(found) else found.astype(np.float64)
 
 
 class ChebyshevSmoother:

@@ -27,12 +27,18 @@ from ensemble.multigrid.aggregation_hierarchy import (
 from ensemble.multigrid.candidates import improved_candidates
 from ensemble.multigrid.coarse import LARGEST_DENSE, coarse_solver_of, is_coarsest
 from ensemble.multigrid.gauss_seidel import GaussSeidel
-from ensemble.multigrid.hierarchy import Hierarchy, entry_by_entry, require_square_and_real, stored_matrix
+from ensemble.multigrid.hierarchy import (
+    Hierarchy,
+    complex_matrix,
+    entry_by_entry,
+    require_square_and_real,
+    stored_matrix,
+)
 from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.prolongation import prolongator_graph
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
-from ensemble.multigrid.strength import StrongGraph, strength_of
+from ensemble.multigrid.strength import EvolutionStrength, StrongGraph, strength_of
 from ensemble.multigrid.tentative import tentative_prolongator
 from ensemble.scalar import Ensemble
 
@@ -70,6 +76,10 @@ def smoothed_aggregation(
         `SymmetricCrsMatrix` halves the time of all passes over the finest matrix, and gives the same bits. A SciPy
         sparse matrix is accepted, too. For an `AffineMatrix` the prolongators come from the mean matrix and all levels
         are affine: the set-up serves every later set of coefficients, by `update`.
+        A complex matrix (of NumPy's arrays) has complex levels: coarse matrices are ``P^H A P``, and strengths and
+        bounds of smoothers go by magnitudes. The cycle is Hermitian where A is. Of other complex matrices it
+        preconditions `gmres` and `bicgstab` where their eigenvalues lie near a ray from zero, as those of a Laplacian
+        with a complex shift do.
     near_nullspace : array, shape (n,) or (n, k), optional
         Vectors that A almost annihilates, the same for all samples; for elasticity `rigid_body_modes`. Default: the
         constants, one for each of a node's `block_size` unknowns.
@@ -96,12 +106,13 @@ def smoothed_aggregation(
     damping : float, dimensionless
         Damping of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. 0: plain aggregation.
     dtype : float32 or float64, optional
-        Type of the V-cycle; the Krylov method around it stays in A's type, and vectors are converted on entry and
-        out. By default float32 for a matrix of float64 values, which halves the bytes of the preconditioner; values are
-        scaled into range by a power of two of each sample's own. A sample that float32 does not serve is held in
-        float64: one whose diagonal entries differ by more than 1e24, or whose small eigenvalues rounding could move
-        (nearly singular, or coefficients that jump by a factor of 1e3 and more around islands). Each sample is judged
-        by itself. Of an `AffineMatrix`, the default is the type of A.
+        Type of the V-cycle, of a complex A that of real and imaginary parts, by default those of A. The Krylov method
+        around it stays in A's type, and vectors are converted on entry and out. By default float32 for a matrix of
+        float64 values, which halves the bytes of the preconditioner; values are scaled into range by a power of two of
+        each sample's own. A sample that float32 does not serve is held in float64: one whose diagonal entries differ by
+        more than 1e24, or whose small eigenvalues rounding could move (nearly singular, or coefficients that jump by a
+        factor of 1e3 and more around islands). Each sample is judged by itself. Of an `AffineMatrix`, the default is
+        the type of A.
     reorder : {"auto", True, False}
         Whether the levels are kept in the reverse Cuthill-McKee order of the graph. Vectors, `update` and
         `take_samples` stay in the caller's order; `levels` are in the other. By default so where A has at least 1000
@@ -120,7 +131,9 @@ def smoothed_aggregation(
     ValueError
         If `A` is not square, the near-nullspace does not fit it, or `dtype` is none of those; or `GaussSeidel` is given
         for an `AffineMatrix`, which stores no values; or `EvolutionStrength` is given for blocks or several
-        near-nullspace vectors.
+        near-nullspace vectors; or this or `improve_candidates` for a complex A.
+    TypeError
+        If `A` is no such matrix, or complex and not of NumPy's arrays.
 
     Notes
     -----
@@ -160,12 +173,17 @@ def smoothed_aggregation(
         advice = "Give CrsMatrix.from_scipy(scipy.sparse.csr_array(A)) for an array."
     kinds = "be a CrsMatrix, BcrsMatrix, SymmetricCrsMatrix, sparse matrix of SciPy or AffineMatrix"
     matrix = stored_matrix(A, name, kinds, advice, blocks=True)
-    require_square_and_real(matrix, name)
+    is_complex = str(matrix.dtype).split(".")[-1].startswith("complex")
+    if not is_complex:
+        require_square_and_real(matrix, name)
     if isinstance(matrix, BcrsMatrix):
         own = matrix.block_shape[0]
         require(matrix.block_shape == (own, own), name, "A", "have square blocks", matrix.block_shape)
         require(block_size in (1, own), name, "block_size", f"be {own}, that of A", block_size)
         block_size = own
+    if is_complex:
+        dtype = np.result_type(matrix.dtype if dtype is None else dtype, np.complex64)
+        matrix = complex_system(matrix, dtype, strength, improve_candidates)
     own_options = getattr(matrix, "require_options", None)
     if own_options is not None:
         own_options(name, strength=strength, improve_candidates=improve_candidates, reorder=reorder is True,
@@ -198,6 +216,18 @@ def smoothed_aggregation(
     )
     hierarchy.hold_in_double(matrix)
     return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
+
+
+def complex_system(A: Any, dtype: Any, strength: Any, improve_candidates: int) -> CrsMatrix:
+    """A complex matrix as `smoothed_aggregation` takes it; options that are for real ones are refused."""
+    name = "smoothed_aggregation"
+    matrix = complex_matrix(A, dtype, name)
+    require(A.shape[0] == A.shape[1], name, "A", "be square", f"shape {A.shape}")
+    wanted = "be None, 'auto', a number or a SymmetricStrength where A is complex"
+    require(not isinstance(strength, EvolutionStrength), name, "strength", wanted, repr(strength))
+    require(improve_candidates == 0, name, "improve_candidates", "be 0 where A is complex", repr(improve_candidates),
+            "Give the vectors as near_nullspace, which is real.")  # fmt: skip
+    return matrix
 
 
 def affine_hierarchy(A: AffineMatrix, dtype: Any, reorder: bool | str, **options: Any) -> AffineHierarchy:

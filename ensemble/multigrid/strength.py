@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import kind_of, message, positive, require
 from ensemble._kernels.multigrid.aggregation import square_on_graph
+from ensemble._kernels.sparse.complex_numbers import conjugated, is_complex, magnitudes, times
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.relaxation import largest_eigenvalue
 
@@ -150,14 +151,15 @@ def scaled_magnitudes(A: CrsMatrix, over: str) -> np.ndarray:
     """``|a_ij| / sqrt(|a_ii a_jj|)`` of each stored entry, its mean or largest value over the samples, shape (nnz,)."""
     xp, nnz = array_namespace(A.values), A.graph.nnz
     out = np.zeros(nnz)
-    diagonal = xp.abs(A.diagonal().samples)
+    size = magnitudes if is_complex(A.values) else xp.abs
+    diagonal = size(A.diagonal().samples)
     with np.errstate(all="ignore"):
         root = xp.where(diagonal > 0, 1.0 / xp.sqrt(diagonal), 0.0)
         rows, columns = A.graph.coordinates_on(A.values)
         run = entries_at_once(A)
         for first in range(0, nnz, run):
             here = slice(first, first + run)
-            quotient = xp.abs(A.values[here]) * xp.take(root, rows[here], axis=0) * xp.take(root, columns[here], axis=0)
+            quotient = size(A.values[here]) * xp.take(root, rows[here], axis=0) * xp.take(root, columns[here], axis=0)
             finite = xp.isfinite(quotient)
             quotient = xp.where(finite, quotient, 0.0)
             if over == "largest":
@@ -175,10 +177,11 @@ def entries_at_once(A: CrsMatrix) -> int:
 
 
 def mean_matrix(A: CrsMatrix) -> CrsMatrix:
-    """The mean over finite samples, each over the mean of its diagonal: one sample, float64, in NumPy arrays."""
+    """The mean over finite samples, each over its mean diagonal: one sample, in NumPy arrays of double precision."""
     xp = array_namespace(A.values)
+    wide = np.complex128 if is_complex(A.values) else np.float64
     if A.n_samples == 1:
-        return CrsMatrix(A.graph, to_numpy(A.values).astype(np.float64))
+        return CrsMatrix(A.graph, to_numpy(A.values).astype(wide))
     with np.errstate(all="ignore"):
         size = to_numpy(xp.mean(xp.abs(A.diagonal().samples), axis=0)).astype(np.float64)
         finite = to_numpy(xp.all(xp.isfinite(A.values), axis=0)) & (size > 0.0)
@@ -186,9 +189,9 @@ def mean_matrix(A: CrsMatrix) -> CrsMatrix:
         return CrsMatrix(A.graph, np.full((A.graph.nnz, 1), np.nan))
     weight = np.where(finite, 1.0 / np.where(finite, size, 1.0), 0.0) / np.count_nonzero(finite)
     weight, chosen = (asarray_like(array, A.values) for array in (weight, finite))
-    values, run = np.zeros(A.graph.nnz), entries_at_once(A)
+    values, run = np.zeros(A.graph.nnz, wide), entries_at_once(A)
     for first in range(0, A.graph.nnz, run):
-        part = xp.astype(A.values[first : first + run], xp.float64)
+        part = xp.astype(A.values[first : first + run], getattr(xp, np.dtype(wide).name))
         values[first : first + run] = to_numpy(xp.sum(xp.where(chosen, part, 0.0) * weight, axis=1))
     return CrsMatrix(A.graph, values)
 
@@ -293,7 +296,10 @@ class StrongGraph:
         F = CrsMatrix(self.graph, values)
         xp = array_namespace(values)
         own, lumped = A.diagonal().samples, F.diagonal().samples
-        bad = ~(lumped * xp.sign(own) > LEAST_DIAGONAL * xp.abs(own))
+        if is_complex(values):
+            bad = ~(times(lumped, conjugated(own)).real > LEAST_DIAGONAL * times(own, conjugated(own)).real)
+        else:
+            bad = ~(lumped * xp.sign(own) > LEAST_DIAGONAL * xp.abs(own))
         values[self.graph.diagonal_on(values)] = xp.where(bad, own, lumped)
         return F
 

@@ -76,6 +76,7 @@ PYTHON = {
     "PyTuple_Size": (I64, [BYTES]),
     "PyTuple_GetItem": (BYTES, [BYTES, I64]),
     "PyLong_AsLongLong": (I64, [BYTES]),
+    "PyLong_FromLongLong": (BYTES, [I64]),
     "PyFloat_AsDouble": (DOUBLE, [BYTES]),
     "PyErr_Occurred": (BYTES, []),
     "PyEval_SaveThread": (BYTES, []),
@@ -245,6 +246,8 @@ class _Arguments:
 def write_run(module: ir.Module, kinds: Sequence[Any], flat: list[Any], count: Any, part: Any) -> None:
     """Write ``run(arguments, guards, mode)``, which shares ``part(*arguments, low, high)`` among threads."""
     run = ir.Function(module, ir.FunctionType(I64, [BYTES, I64.as_pointer(), I64]), "run")
+    for attribute in ("noinline", "optnone"):  # it reads arguments: passes over it cost more than they save
+        run.attributes.add(attribute)
     builder = ir.IRBuilder(run.append_basic_block("start"))
     other = run.append_basic_block("other")
     ir.IRBuilder(other).ret(I64(0))
@@ -278,6 +281,24 @@ def write_run(module: ir.Module, kinds: Sequence[Any], flat: list[Any], count: A
     result.add_incoming(found, alone)
     builder.call(python_function(module, "PyEval_RestoreThread"), [state])
     builder.ret(builder.add(result, I64(1)))
+    _write_call(module, run)
+
+
+def _write_call(module: ir.Module, run: ir.Function) -> None:
+    """Write ``call(self, arguments)``, a function of Python's C interface; `self` is an array of the mode and guards.
+
+    ctypes takes 0.5 us more for a call.
+    """
+    call = ir.Function(module, ir.FunctionType(BYTES, [BYTES, BYTES]), "call")
+    builder = ir.IRBuilder(call.append_basic_block())
+    place = builder.bitcast(builder.gep(call.args[0], [I64(DATA)]), I64.as_pointer().as_pointer())
+    own = builder.load(place)
+    found = builder.call(run, [call.args[1], builder.gep(own, [I64(1)]), builder.load(own)])
+    with builder.if_then(builder.icmp_signed("==", found, I64(0)), likely=False):
+        error = builder.call(python_function(module, "PyErr_Occurred"), [])
+        with builder.if_then(builder.icmp_signed("!=", error, ir.Constant(BYTES, None)), likely=False):
+            builder.ret(ir.Constant(BYTES, None))
+    builder.ret(builder.call(python_function(module, "PyLong_FromLongLong"), [found]))
 
 
 def _share(builder: Any, flat: list[Any], part: Any, values: list[Any], whole: Any, threads: Any) -> None:
@@ -308,5 +329,22 @@ def _thread(module: ir.Module, layout: ir.LiteralStructType, part: Any) -> ir.Fu
     return made
 
 
-native = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
-"""What Python calls ``run`` by."""
+NAME = ctypes.create_string_buffer(b"loop")
+
+TAKES_TUPLE = 1
+"""Python's `METH_VARARGS`."""
+
+_new_function = ctypes.pythonapi.PyCFunction_NewEx
+_new_function.argtypes, _new_function.restype = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p), ctypes.py_object
+
+
+def native(address: int, guards: Sequence[int], mode: int) -> Any:
+    """``call`` of a loop as a function of Python, on threads by `mode`.
+
+    It returns zero where the arguments are others than those of `guards`, else the loop's integer and one. Its `self`
+    is an array of the mode, the guards and Python's definition of the function (`PyMethodDef`), which lives as long as
+    the function so.
+    """
+    definition = [ctypes.addressof(NAME), address, TAKES_TUPLE, 0]
+    own = np.array([mode, *guards, *definition], np.int64)
+    return _new_function(own.ctypes.data + own.nbytes - 8 * len(definition), own, None)

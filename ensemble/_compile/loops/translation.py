@@ -99,7 +99,7 @@ def _argument(body: Statements, kind: Any, values: Any) -> Any:
 
 
 def loop_code(function: Any, kinds: Sequence[Any], alone: bool) -> Code:
-    """The machine code of ``run`` and ``part`` of `loop_module`, which is kept on disk.
+    """The machine code of ``call`` and ``part`` of `loop_module`, which is kept on disk.
 
     Without a name of Numba that it needs, a loop is not translated.
     """
@@ -111,7 +111,7 @@ def loop_code(function: Any, kinds: Sequence[Any], alone: bool) -> Code:
         key = _key(function, kinds)
         text = "" if key else loop_module(function, kinds, alone)
         make = lambda: Module(text or loop_module(function, kinds, alone), (), has_loops=True)
-        return kept_code(key or text, make, ["run", "part"], str)
+        return kept_code(key or text, make, ["call", "part"], str)
 
 
 def _key(function: Any, kinds: Sequence[Any]) -> str:

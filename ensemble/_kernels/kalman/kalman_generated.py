@@ -215,7 +215,7 @@ HEAD = '''"""A recursion of the Kalman filter, written by ensemble; it may be de
 
 import numpy as np
 
-from ensemble._compile.numba import compiled, compiled_serial, prange
+from ensemble._compile.numba import compiled, compiled_procedure, prange
 from ensemble._compile.lanes.transpose import Prefetch, Transpose
 from ensemble._compile.plain_code import Integers, Numbers, entry, local_array, numbers_at, plain
 from ensemble._compile.lanes.straight_line import StraightLine
@@ -332,7 +332,7 @@ def tiles(places: Integers, n_series: int, n_steps: int, predict_first: bool) ->
 call_tile, call_tiles = entry(tile, "{dtype}"), entry(tiles, "{dtype}")
 
 
-@compiled_serial
+@compiled_procedure
 def run(places, n_series, n_steps, predict_first):
     call_tiles(places, n_series, n_steps, predict_first)
 

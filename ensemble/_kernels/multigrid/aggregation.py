@@ -10,6 +10,7 @@ from ensemble._compile.allocation import new_full
 from ensemble._compile.numba import compiled, compiled_procedure, prange
 from ensemble._compile.registry import kernel
 from ensemble._kernels.multigrid import measures
+from ensemble._kernels.sparse.complex_numbers import is_complex
 
 __all__ = ["aggregate", "coupled_rows", "square_on_graph"]
 
@@ -49,8 +50,10 @@ def _coupled_rows(indptr, indices, entries, mapped, values, coupled):
         coupled[i] = found
 
 
-@coupled_rows.register("numba")
+@coupled_rows.register("numba", complex_numbers=True)
 def _(graph, values):
+    if is_complex(values):  # parts are samples of their own
+        values = values.view(values.real.dtype)
     coupled = np.empty(graph[0].size - 1, np.bool_)
     _coupled_rows(*graph[:2], graph[-1], len(graph) == 3, values, coupled)
     return coupled

@@ -15,6 +15,7 @@ from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.numba import compiled, compiled_procedure, empty, output, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.sparse.complex_numbers import is_complex, times
 
 __all__ = ["dense_inverses", "dense_product", "inverse_of"]
 
@@ -40,7 +41,7 @@ def dense_product(matrix, x, out):
     xp = array_namespace(x)
     y = xp.zeros((matrix.shape[0], x.shape[1]), dtype=x.dtype)
     for j in range(matrix.shape[1]):
-        y = y + matrix[:, j, :] * x[j, :]
+        y = y + times(matrix[:, j, :], x[j, :])
     return into(out, y)
 
 
@@ -59,7 +60,7 @@ def _dense_product(width, shared):
     return loop
 
 
-@dense_product.register("numba")
+@dense_product.register("numba", complex_numbers=True)
 def _(matrix, x, out):
     n_rows, n_columns, _ = matrix.shape
     n_samples = x.shape[1]
@@ -90,8 +91,8 @@ def dense_inverses(rows, columns, values, n, out):
     """The inverse of the matrix with ``values[k, s]`` at (rows[k], columns[k]), for every sample.
 
     Each sample by itself: Cholesky; where that fails or the matrix is singular to working precision, the pseudo-inverse
-    by eigenvalues, which deflates a constant null vector; LU where the matrix is not symmetric. A sample that is not
-    finite gets NaN.
+    by eigenvalues, which deflates a constant null vector; LU where the matrix is not symmetric, or complex. A
+    sample that is not finite gets NaN.
     """
     given = to_numpy(values)
     with one_blas_thread():
@@ -99,10 +100,10 @@ def dense_inverses(rows, columns, values, n, out):
     return into(out, asarray_like(np.stack(inverses, axis=2).astype(given.dtype), values))
 
 
-@dense_inverses.register("numba")
+@dense_inverses.register("numba", complex_numbers=True)
 def _(rows, columns, values, n, out):
     n_samples = values.shape[1]
-    inverses = empty((n_samples, n * n), np.float64)
+    inverses = empty((n_samples, n * n), np.result_type(values.dtype, np.float64))
     with one_blas_thread():
         for s in range(n_samples):
             inverses[s] = inverse_of(dense_of(rows, columns, values[:, s], n)).reshape(-1)
@@ -162,7 +163,7 @@ def _invert(name, grid, *arguments):
 
 def dense_of(rows, columns, values, n):
     """One sample's matrix in full."""
-    dense = np.zeros((n, n))
+    dense = np.zeros((n, n), np.result_type(values.dtype, np.float64))
     dense[rows, columns] = values
     return dense
 
@@ -208,6 +209,8 @@ def inverse_of(dense: np.ndarray) -> np.ndarray:
         return dense
     if not np.all(np.isfinite(dense)):
         return np.full_like(dense, np.nan)
+    if is_complex(dense):
+        return nonsymmetric_inverse(dense)
     size = np.sqrt(np.abs(np.diag(dense)))
     if not _symmetric(dense, size, ASYMMETRY):
         return nonsymmetric_inverse(dense)

@@ -31,6 +31,7 @@ from ensemble._kernels.multigrid.pairs import (
     prolongator_pairs,
     sum_products,
 )
+from ensemble._kernels.sparse.complex_numbers import times
 from ensemble._kernels.sparse.product_graphs import ROW_CHUNK, SLAB_ROWS, U, slab_tasks
 from ensemble._typing import Array
 
@@ -75,9 +76,9 @@ def smooth_prolongator(graph_a, values, dinv, omega, graph_t, tentative, graph_p
         for k in range(indptr_a[i], indptr_a[i + 1]):
             j = indices_a[k]
             for m in range(indptr_t[j], indptr_t[j + 1]):
-                p[columns[int(indices_t[m])]] += values[k] * tentative[m]
+                p[columns[int(indices_t[m])]] += times(values[k], tentative[m])
         for m in columns.values():
-            p[m] = -(omega * dinv[i]) * p[m]
+            p[m] = times(-times(omega, dinv[i]), p[m])
         for m in range(indptr_t[i], indptr_t[i + 1]):
             p[columns[int(indices_t[m])]] += tentative[m]
     return into(out, p)
@@ -137,7 +138,7 @@ def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
     return out
 
 
-@smooth_prolongator.register("numba")
+@smooth_prolongator.register("numba", complex_numbers=True)
 def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
     n_samples = values.shape[1]
     out = output(out, (graph_p[1].shape[0], n_samples), values.dtype)
@@ -164,11 +165,11 @@ def product_values(graph_a, values, graph_b, b, graph_c, out):
         place = {int(indices_c[m]): m for m in range(indptr_c[i], indptr_c[i + 1])}
         for k in range(indptr_a[i], indptr_a[i + 1]):
             for m in range(indptr_b[indices_a[k]], indptr_b[indices_a[k] + 1]):
-                c[place[int(indices_b[m])]] += values[k] * b[m]
+                c[place[int(indices_b[m])]] += times(values[k], b[m])
     return into(out, c)
 
 
-@product_values.register("numba")
+@product_values.register("numba", complex_numbers=True)
 def _(graph_a, values, graph_b, b, graph_c, out):
     n_samples = max(values.shape[1], b.shape[1])
     shared = (values.shape[1] != n_samples, b.shape[1] != n_samples)

@@ -12,6 +12,7 @@ from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.numba import compiled, compiled_arrays, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.sparse.complex_numbers import times
 from ensemble._kernels.sparse.crs import row_product, row_sum
 
 __all__ = ["gauss_seidel", "greedy_colours"]
@@ -55,7 +56,7 @@ def gauss_seidel(indptr, indices, values, dinv, rows, starts, order, b, x):
     colour = xp.asarray(colour)[:, None]
     new = x
     for c in order:
-        new = xp.where(colour == int(c), new + dinv * (b - row_sum(indptr, indices, values, new)), new)
+        new = xp.where(colour == int(c), new + times(dinv, b - row_sum(indptr, indices, values, new)), new)
     return into(x, new)
 
 
@@ -73,7 +74,7 @@ def _gauss_seidel(width, shared):
     return loop
 
 
-@gauss_seidel.register("numba")
+@gauss_seidel.register("numba", complex_numbers=True)
 def _(indptr, indices, values, dinv, rows, starts, order, b, x):
     n_samples = x.shape[1]
     shared = values.shape[1] != n_samples

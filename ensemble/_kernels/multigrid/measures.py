@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import cuda
 from ensemble._compile.registry import kernel
+from ensemble._kernels.sparse.complex_numbers import is_complex, quotients
 
 __all__ = ["CUDA", "reciprocal", "too_small"]
 
@@ -23,13 +24,17 @@ ROWS_AT_ONCE = 1024
 def reciprocal(d):
     """1 / d in the memory of `d`; 0 where `d` is zero or subnormal."""
     tiny = np.finfo(d.dtype).smallest_normal
+    if is_complex(d):
+        none = (abs(d.real) < tiny) & (abs(d.imag) < tiny)
+        d[...] = np.where(none, 0.0, quotients(np.ones_like(d), np.where(none, 1.0, d)))
+        return d
     none = (d < tiny) & (d > -tiny)
     if none.any():
         d[none] = np.inf
     return array_namespace(d).divide(1.0, d, out=d)
 
 
-reciprocal.register("numba")(reciprocal.reference)  # once a level: NumPy's passes suffice
+reciprocal.register("numba", complex_numbers=True)(reciprocal.reference)  # once a level: NumPy's passes suffice
 
 
 @reciprocal.register("cuda")

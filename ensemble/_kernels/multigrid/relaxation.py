@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._compile import cuda
+from ensemble._compile.lanes.arithmetic import conjugate
 from ensemble._compile.lanes.types import load, splat, store, stream, zeros
 from ensemble._compile.numba import compiled, output, per_width, prange, streams, tiles
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.sparse.complex_numbers import conjugated, real_parts, times
 from ensemble._kernels.sparse.crs import row_product, row_sum, scattered
 from ensemble._kernels.sparse.row_passes import block_lists, row_runs
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
@@ -36,7 +38,7 @@ CUDA = cuda.KernelModule(
 @kernel
 def chebyshev_start(dinv, b, c, out):
     """First step from x = 0: x = c * dinv * b, which is also its own change w."""
-    return into(out, c * (dinv * b))
+    return into(out, times(c, times(dinv, b)))
 
 
 @per_width
@@ -55,7 +57,7 @@ def _chebyshev_start(width, shared):
     return loop
 
 
-@chebyshev_start.register("numba")
+@chebyshev_start.register("numba", complex_numbers=True)
 def _(dinv, b, c, out):
     n_rows, n_samples = b.shape
     out = output(out, b.shape, b.dtype)
@@ -79,21 +81,22 @@ def _(dinv, b, c, out):
 @kernel
 def chebyshev_first(indptr, indices, values, dinv, b, x, c, w, out):
     """First step from x: w = c * dinv * (b - A x), and x + w goes to `out`, which must not be `x`."""
-    step = c * (dinv * (b - row_sum(indptr, indices, values, x)))
+    step = times(c, times(dinv, b - row_sum(indptr, indices, values, x)))
     return into(w, step), into(out, x + step)
 
 
 @kernel
 def chebyshev_step(indptr, indices, values, dinv, b, x, a, c, w, out):
     """w = a * w + c * dinv * (b - A x) in place, and x + w goes to `out`, which must not be `x`."""
-    step = a * w + c * (dinv * (b - row_sum(indptr, indices, values, x)))
+    step = times(a, w) + times(c, times(dinv, b - row_sum(indptr, indices, values, x)))
     return into(w, step), into(out, x + step)
 
 
 @kernel
 def chebyshev_last(indptr, indices, values, dinv, b, x, a, c, w, out):
     """x + a * w + c * dinv * (b - A x) to `out`, which must not be `x`; `w` is only read and may be `x`."""
-    return into(out, x + (a * w + c * (dinv * (b - row_sum(indptr, indices, values, x)))))
+    step = times(a, w) + times(c, times(dinv, b - row_sum(indptr, indices, values, x)))
+    return into(out, x + step)
 
 
 @per_width
@@ -146,7 +149,7 @@ def _chebyshev_on_device(kind, indptr, indices, values, dinv, b, x, a, c, w, out
     return w, out
 
 
-@chebyshev_first.register("numba")
+@chebyshev_first.register("numba", complex_numbers=True)
 def _(indptr, indices, values, dinv, b, x, c, w, out):
     return _run_chebyshev(FIRST, indptr, indices, values, dinv, b, x, c, c, w, out)
 
@@ -156,7 +159,7 @@ def _(indptr, indices, values, dinv, b, x, c, w, out):
     return _chebyshev_on_device(FIRST, indptr, indices, values, dinv, b, x, c, c, w, out)
 
 
-@chebyshev_step.register("numba")
+@chebyshev_step.register("numba", complex_numbers=True)
 def _(indptr, indices, values, dinv, b, x, a, c, w, out):
     return _run_chebyshev(STEP, indptr, indices, values, dinv, b, x, a, c, w, out)
 
@@ -166,7 +169,7 @@ def _(indptr, indices, values, dinv, b, x, a, c, w, out):
     return _chebyshev_on_device(STEP, indptr, indices, values, dinv, b, x, a, c, w, out)
 
 
-@chebyshev_last.register("numba")
+@chebyshev_last.register("numba", complex_numbers=True)
 def _(indptr, indices, values, dinv, b, x, a, c, w, out):
     return _run_chebyshev(LAST, indptr, indices, values, dinv, b, x, a, c, w, out)[1]
 
@@ -181,10 +184,12 @@ def power_step(indptr, indices, values, dinv, q, scale, out):
     """One step of the power method on D^-1 A: z = dinv * (A (scale * q)).
 
     Returns z, the Rayleigh quotients (scale * q) . z and the squares z . z, one value per sample each; `scale`, one
-    value per sample, is 1 / ||q||, so that no separate pass normalises q.
+    value per sample, is 1 / ||q||, so that no separate pass normalises q. Of complex numbers the first factors of the
+    products are conjugated; the squares are real.
     """
-    z = scale * (dinv * row_sum(indptr, indices, values, q))
-    return into(out, z), block_sums((scale * q) * z), block_sums(z * z)
+    z = times(scale, times(dinv, row_sum(indptr, indices, values, q)))
+    quotient, square = block_sums(times(conjugated(times(scale, q)), z)), block_sums(times(conjugated(z), z))
+    return into(out, z), quotient, real_parts(square)
 
 
 @per_width
@@ -208,15 +213,15 @@ def _power_step(width, shared, prefetch_x):
                     stream(z, here, new)
                 else:
                     store(z, here, new)
-                quotient = quotient + (factor * load(q, here, width)) * new
-                square = square + new * new
+                quotient = quotient + conjugate(factor * load(q, here, width)) * new
+                square = square + conjugate(new) * new
             store(quotients.reshape(-1), block * n_samples + first, quotient)
             store(squares.reshape(-1), block * n_samples + first, square)
 
     return loop
 
 
-@power_step.register("numba")
+@power_step.register("numba", complex_numbers=True)
 def _(indptr, indices, values, dinv, q, scale, out):
     n_rows, n_samples = indptr.size - 1, q.shape[1]
     out = output(out, (n_rows, n_samples), q.dtype)
@@ -229,7 +234,7 @@ def _(indptr, indices, values, dinv, q, scale, out):
         for first, width in tiles(n_samples):
             loop = _power_step(width, shared, prefetch_x)
             loop(indptr, indices, *flat, quotients, squares, bounds, blocks, past_cache, n_samples, first)
-    return out, ordered_sum(quotients), ordered_sum(squares)
+    return out, ordered_sum(quotients), real_parts(ordered_sum(squares))
 
 
 @power_step.register("cuda")

@@ -289,7 +289,7 @@ def _has_threes(indices: Any, n_rows: int) -> bool:
     """Whether most entries of A stand in threes of consecutive columns, and often enough to unite such rows of B."""
     first = indices[:SAMPLED]
     threes = np.count_nonzero(first[2:] - first[:-2] == 2)
-    return indices.size > ENTRIES_PER_UNION * n_rows and 6 * threes > first.size
+    return bool(indices.size > ENTRIES_PER_UNION * n_rows and 6 * threes > first.size)  # NumPy's bools go to Numba
 
 
 def slab_tasks(indptr_r: Any, indices_r: Any, n_fine: int) -> tuple[np.ndarray, ...]:
