@@ -203,6 +203,21 @@ def test_another_source_counts_from_the_first_group_that_fits(path):
     third = {**STUDY, "source_digest": "cc"}
     Store.open(path, third, force=True).close()  # no sample is left to compute
     Store.open(path, third).close()
+    with Store.open(path, other, force=True) as store:  # whose model fails in the first sample that is added
+        store.extend(ids.size + 1)
+    Store.open(path, {**third, "n": ids.size + 1}).close()
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with Store.create("~/a b/größe.zarr", STUDY) as store:
+        store.append(np.arange(1), {"tip": np.ones(1)})
+    assert Store.exists("~/a b/größe.zarr") and Store.exists(tmp_path / "home" / "a b" / "größe.zarr")
+    assert Store.open("~/a b/größe.zarr").done().sum() == 1 and list((tmp_path / "here").iterdir()) == []
+    Store.create("./~/run.zarr", STUDY).close()  # a folder of that name
+    assert Store.exists(tmp_path / "here" / "~" / "run.zarr")
 
 
 def test_a_store_without_a_digest_takes_one_with_force(path):
