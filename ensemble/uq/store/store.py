@@ -516,6 +516,7 @@ class Store:
         writes the same files. Less than 256 MiB are in memory at a time, besides `inputs`.
         """
         self._require_writable("Store.compact")
+        self._journal.require_as_written()
         with Writing("Store.compact", self.path, "Nothing stored is lost: free space, then compact again."):
             compaction.compact(
                 self.path, self._private, self.manifest, self.outputs.values(), self._journal, self._index,
