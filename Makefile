@@ -35,11 +35,12 @@ test-lowest:  ## the declared lower bounds: PYTHON installs them at LOWEST, and 
 		-W ignore::DeprecationWarning -m "not slow and not cuda" $(LOWEST_TESTS)
 
 RUNS ?= 20000
-RECORD ?= benchmarks/results/rough-studies.jsonl
+RECORD ?= benchmarks/results/rough-studies.json
+KINDS ?= drivers or 8_jobs
 
 rough:  ## studies of RUNS runs with crashes, hangs, kills, a full disk, a lost chunk; their record to RECORD
-	ENSEMBLE_ROUGH_RUNS=$(RUNS) ENSEMBLE_ROUGH_RECORD=$(RECORD) $(PYTHON) -m pytest -p no:randomly -s -m slow \
-		tests/uq/study/test_rough_studies.py -k "drivers or 8_jobs"
+	ENSEMBLE_ROUGH_RUNS=$(RUNS) ENSEMBLE_ROUGH_RECORD=$(RECORD) $(PYTHON) -m pytest -p no:randomly -s -v -m slow \
+		tests/uq/study/test_rough_studies.py -k "$(KINDS)"
 
 test-gpu:  ## kernels on a CUDA device
 	$(PYTHON) -m pytest -m cuda

@@ -141,6 +141,8 @@ def integer(value: Any, function: str, argument: str, *, minimum: int, advice: s
 def positive(value: Any, function: str, argument: str, *, advice: str = "", zero: bool = False) -> float:
     """`value` as a finite float above zero (or from zero, with ``zero=True``)."""
     requirement = "be a finite number, zero or above" if zero else "be a finite number above zero"
+    if isinstance(value, bool | np.bool_):  # a switch, and no number of seconds
+        raise TypeError(message(function, argument, requirement, repr(value), advice))
     try:
         number = float(value)
     except Exception:  # what is no number, or an ensemble of different ones

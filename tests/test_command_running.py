@@ -5,8 +5,12 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from ensemble import uq
+from ensemble._command.running_options import ARRAY, NO_ARRAY
+from ensemble.uq.store.parts import ids_of_part
 from tests.command_line import exit_status
 from tests.uq.store.trees import tree
 
@@ -62,6 +66,18 @@ def test_failed_samples_run_again_from_the_shell(folder, capsys):
     ensemble(capsys, "run", "model.py:tip", "-n", 64, "--store", "calm.zarr", "--quiet")
     printed = [ensemble(capsys, "stats", store)[1].splitlines()[2:] for store in ("run.zarr", "calm.zarr")]
     assert [line for line in printed[0] if "run again" not in line] == printed[1]
+
+
+def test_a_number_of_attempts_ends_reruns_from_the_shell(folder, capsys):
+    ensemble(capsys, "run", "model.py:tip", "-n", 64, "--store", "run.zarr", "--quiet")
+    for repeated in (2, 3, 3):
+        ensemble(capsys, "resume", "--failed", "--attempts", 3, "run.zarr", "--quiet")
+        assert set(uq.open_study("run.zarr").attempts) == {1, repeated}
+    status, _, err = ensemble(capsys, "resume", "--attempts", 3, "run.zarr", "--quiet")
+    assert status == 2 and "--attempts must stand with --failed; got --attempts 3 alone" in err
+    for wrong in ("1", "x", "-2"):
+        status, _, err = ensemble(capsys, "resume", "--failed", f"--attempts={wrong}", "run.zarr")
+        assert status == 2 and f"must be a number of attempts, at least 2; got '{wrong}'" in err
 
 
 @pytest.mark.parametrize("where", ["option", "table"])
@@ -221,3 +237,21 @@ def test_parts_are_listed_by_status(folder, capsys):
 def test_options_of_parts_are_checked(folder, capsys, given, text):
     status, _, err = ensemble(capsys, "run", "model.py:tip", *given)
     assert status == 2 and text in err and not (folder / "run.zarr").exists()
+
+
+@pytest.mark.parametrize("name", ARRAY)
+def test_the_number_of_a_job_is_that_of_its_scheduler(folder, capsys, monkeypatch, name):
+    given = ["run", "model.py:tip", "-n", 32, "--store", "run.zarr", "--quiet", "--part", "array/4"]
+    for other in ARRAY:
+        monkeypatch.delenv(other, raising=False)
+    for wrong, text in {
+        NO_ARRAY.get(name, ""): "must be in a job array, with one of SLURM_ARRAY_TASK_ID",
+        "5": "must be K/N with K from 1 to N, as in 3/16; got 'array/4' with number 5",
+        "-1": "got 'array/4' with number -1",
+    }.items():
+        monkeypatch.setenv(name, wrong)
+        status, _, err = ensemble(capsys, *given)
+        assert status == 2 and text in err and not (folder / "run.zarr").exists()
+    monkeypatch.setenv(name, "3")
+    ensemble(capsys, *given)
+    assert np.array_equal(uq.Store.open("run.zarr").done(), ids_of_part(3, 4, 32))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LIMITS", "add_failed", "add_limits", "add_part", "add_program"]
+__all__ = ["LIMITS", "add_failed", "add_limits", "add_part", "add_program", "retry_failed"]
 
 KEEP = ("failed", "all", "packed", "none")
 
@@ -17,10 +17,26 @@ LIMITS = ("sample_seconds", "max_seconds")
 
 
 def add_failed(add: Callable[..., Any]) -> None:
-    """The option that runs failed samples again."""
+    """The options that run failed samples again."""
     add(
         "--failed", action="store_true", help="run the samples again that have failed; reasons of all attempts are kept"
     )
+    help_text = "with --failed: leave those as they are that have failed in K attempts (default: no limit)"
+    add("--attempts", type=attempts, metavar="K", help=help_text)
+
+
+def attempts(text: str) -> int:
+    """A number of attempts, at least two."""
+    if not (text.isascii() and text.isdigit() and int(text) >= 2):
+        raise argparse.ArgumentTypeError(f"must be a number of attempts, at least 2; got {text!r}")
+    return int(text)
+
+
+def retry_failed(options: argparse.Namespace) -> bool | int:
+    """What `propagate` calls `retry_failed`."""
+    if options.attempts is not None and not options.failed:
+        raise ValueError(f"--attempts must stand with --failed; got --attempts {options.attempts} alone.")
+    return options.failed and (options.attempts or True)
 
 
 def add_limits(add: Callable[..., Any]) -> None:
@@ -32,6 +48,9 @@ def add_limits(add: Callable[..., Any]) -> None:
 
 ARRAY = ("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX", "PBS_ARRAYID", "LSB_JOBINDEX", "SGE_TASK_ID")
 """Variables in which schedulers give a job of an array its number."""
+
+NO_ARRAY = {"LSB_JOBINDEX": "0", "SGE_TASK_ID": "undefined"}
+"""What some of them have in a job that is not of an array."""
 
 
 def add_part(add: Callable[..., Any]) -> None:
@@ -47,7 +66,7 @@ def part(text: str) -> tuple[int, int]:
     """``K/N``, or ``array/N``."""
     first, _, last = text.partition("/")
     if first == "array":
-        first = next((os.environ[name] for name in ARRAY if os.environ.get(name)), "")
+        first = next((os.environ[k] for k in ARRAY if os.environ.get(k, "") not in ("", NO_ARRAY.get(k))), "")
         if not first:
             raise argparse.ArgumentTypeError(f"must be in a job array, with one of {', '.join(ARRAY)}; got {text!r}")
     good = first.isascii() and first.isdigit() and last.isascii() and last.isdigit() and 1 <= int(first) <= int(last)

@@ -35,7 +35,10 @@ def run(options: argparse.Namespace) -> int:
         axes = result.plot.scatter(outputs=None if options.name is None else names)
     else:
         axes = getattr(result.plot, kind)(names[0])
-    save_figure(getattr(axes, "figure", None) or axes, options.file)
+    figure = getattr(axes, "figure", None) or axes
+    if figure.get_layout_engine() is None:
+        figure.set_layout_engine("constrained")  # no empty band in the place of a title
+    save_figure(figure, options.file)
     return 0
 
 

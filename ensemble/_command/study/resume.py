@@ -8,7 +8,7 @@ from typing import Any
 
 from ensemble import uq
 from ensemble._check import message
-from ensemble._command.running_options import LIMITS
+from ensemble._command.running_options import LIMITS, retry_failed
 from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.study.configuration import model_and_study
 from ensemble._command.study.declared import outputs_of_study
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         "seed": stored["seed"],
         "sampler": sampler_of(stored),
         "outputs": outputs,
-        "retry_failed": options.failed,
+        "retry_failed": retry_failed(options),
     }
     if options.samples is not None and options.samples < stored["n"]:
         seen = f"{options.samples}, and the study has {stored['n']}: no sample is left out, and none is added"

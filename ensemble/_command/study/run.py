@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from ensemble import uq
-from ensemble._command.running_options import LIMITS
+from ensemble._command.running_options import LIMITS, retry_failed
 from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.shared.sources import raised_in
 from ensemble._command.study.configuration import model_and_study
@@ -55,12 +55,13 @@ def run(options: argparse.Namespace) -> int:
         Origin.of(options.model, options.config, options.target, *said_of_outputs, program).write(
             options.store, once=options.part is not None
         )
-    chosen |= {"part": options.part, "retry_failed": options.failed}
+    chosen |= {"part": options.part, "retry_failed": retry_failed(options)}
     return carry_out(model, inputs, chosen, options, resume=False)
 
 
 def require_store(options: argparse.Namespace) -> None:
     """Raise where options of a part stand without those that they need."""
+    retry_failed(options)
     if options.part is not None and options.store is None:
         raise ValueError("--part must stand with --store, into which all parts write; got no store.")
     if options.part is not None and options.target is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from html import escape
 from os import PathLike
-from pathlib import Path
 
 from ensemble._check import require
 from ensemble._files import write_whole
+from ensemble.uq.store.checks import local_folder
 
 __all__ = ["Report", "require_page"]
 
@@ -54,7 +54,7 @@ class Report:
             If it cannot be written.
         """
         require_page(path, "Report.save")
-        write_whole(Path(path), lambda file: file.write(self.html.encode()))
+        write_whole(local_folder("Report.save", path), lambda file: file.write(self.html.encode()))
 
     def __repr__(self) -> str:
         return self._text

@@ -33,7 +33,7 @@ class RunFolders:
     """
 
     def __init__(self, folder: str | os.PathLike[str], keep: str) -> None:
-        self.folder, self.keep = Path(folder).absolute(), one_of(keep, KEEP, "Program", "keep")
+        self.folder, self.keep = Path(os.path.expanduser(folder)).absolute(), one_of(keep, KEEP, "Program", "keep")
         self._start = os.path.join(self.folder, "")
         self._cleaned = False
 

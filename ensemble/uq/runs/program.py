@@ -17,7 +17,7 @@ from ensemble._keywords import explains_construction
 from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.runs.folders import RunFolders
 from ensemble.uq.runs.processes import last_lines, run_program
-from ensemble.uq.runs.readers import OutputMissingError, reader_of
+from ensemble.uq.runs.readers import FromFile, OutputMissingError, reader_of
 from ensemble.uq.runs.template import SAMPLE, Template, Text
 from ensemble.uq.study.sample_clock import late_text, running_clock
 from ensemble.uq.study.vectorize import VectorizedModel
@@ -28,6 +28,9 @@ MARGIN = 10.0
 """Seconds beyond the time limit of a sample in which its program is ended here, before anything else ends it."""
 
 DELIMITERS = ("{{", "}}")
+
+UNTOUCHED = (10**9, 10**9)
+"""Times of access and change, ns since 1970, of a file of the template that is an output as well."""
 
 
 class RunFailedError(RuntimeError):
@@ -42,8 +45,8 @@ class Program(VectorizedModel):
     """A model that runs a program for each sample, in a folder of its own.
 
     The folder is a copy of a template, whose text files have the values of the sample in place of ``{{name}}``. Outputs
-    are read from the files that the program writes. An exit code other than 0, and an output that is not there, are
-    failures of the sample, with the last lines of what the program printed.
+    are read from the files that the program writes. An exit code other than 0, an output that is not there, and one
+    that the program left as it is in the template, are failures of the sample, with the last lines of what it printed.
 
     Parameters
     ----------
@@ -121,6 +124,7 @@ class Program(VectorizedModel):
         if not isinstance(outputs, Mapping) or not outputs:
             raise TypeError(message("Program", "outputs", "be a dict with a reader for each output", kind_of(outputs)))
         self.readers = {name: reader_of(name, given) for name, given in outputs.items()}
+        self._in_template = self._outputs_in_template()
         self.prepare, self.success_codes = prepare, tuple(success_codes)
         self.environment = None if environment is None else dict(environment)
         self.log_lines = integer(log_lines, "Program", "log_lines", minimum=0)
@@ -135,6 +139,14 @@ class Program(VectorizedModel):
         if os.sep in first and not os.path.isabs(first) and os.path.normpath(first) not in in_template:
             first = os.path.abspath(first)
         return [first, *parts[1:]]
+
+    def _outputs_in_template(self) -> tuple[str, ...]:
+        """The files of outputs that the template has, too: of an earlier run by hand, or changed by the program."""
+        read = {os.path.normpath(one.file) for one in self.readers.values() if isinstance(one, FromFile)}
+        linked = [name for name, _ in self.template.links for one in read if f"{one}/".startswith(f"{name}/")]
+        advice = "All runs would write to the file of the template."
+        require(not linked, "Program", "links", "name no output", ", ".join(linked), advice)
+        return tuple(sorted(read & {file.path for file in self.template.files}))
 
     @property
     def names(self) -> set[str]:
@@ -175,9 +187,12 @@ class Program(VectorizedModel):
         place, failed = self.folders.new(number), True
         try:
             self.template.write(place, sample, number)
+            for name in self._in_template:
+                os.utime(place / name, ns=UNTOUCHED)
             if self.prepare is not None:
                 self.prepare(sample, place)
             self._carry_out(place, sample, number)
+            self._require_written(place)
             found = {name: self._read(reader, place) for name, reader in self.readers.items()}
             failed = not all(np.isfinite(value).all() for value in found.values())
         except Exception:
@@ -210,6 +225,14 @@ class Program(VectorizedModel):
         else:
             text = f"exit code {code}" if code >= 0 else f"ended by {name_of_signal(-code)}"
         raise RunFailedError(f"{text}; {last_lines(place, self.log_lines)}")
+
+    def _require_written(self, place: Path) -> None:
+        """Raise where an output is a file of the template that the program has left as it was."""
+        for name in self._in_template:
+            path = place / name
+            if path.exists() and path.stat().st_mtime_ns == UNTOUCHED[1]:
+                text = f"{name} is that of the template: the program has not written it"
+                raise RunFailedError(f"{text}; {last_lines(place, self.log_lines)}")
 
     def _read(self, reader: Callable[[Path], Any], place: Path) -> Any:
         try:

@@ -35,7 +35,7 @@ class FromFile:
     row : int, optional
         A row of that column, from 0, or from -1 at the end. Default: all of them, a vector.
     delimiter : str
-        Between columns.
+        Between columns. No line may have more columns than the first one, blank ones at its end left out.
     key : str, optional
         A value of a JSON file, as in ``"fit.peaks[0].height"``; ``""`` is the whole of it.
     variable : str, optional
@@ -107,29 +107,41 @@ class FromFile:
             return from_netcdf(path, self.variable)
         if self.pattern is not None:
             found = re.findall(self.pattern, path.read_text(), re.MULTILINE)
-            return float(found[-1])
+            return number(found[-1])
         return numbers_of(path.read_text())
 
     def _from_csv(self, path: Path) -> Any:
         with path.open(newline="") as stream:
             lines = csv.reader(stream, delimiter=self.delimiter, skipinitialspace=True)
             rows = [row for row in lines if row and not row[0].startswith("#")]
+        width = len(rows[0])
+        if any(any(row[width:]) for row in rows):
+            raise ValueError(f"a line has more columns than the first one, {width}, between {self.delimiter!r}")
         if isinstance(self.column, str):
-            place = [name.strip() for name in rows[0]].index(self.column)
-            rows = rows[1:]
+            names = [name.strip() for name in rows[0]]
+            if names.count(self.column) > 1:
+                raise ValueError(f"{names.count(self.column)} columns have that name")
+            place, rows = names.index(self.column), rows[1:]
         else:
             assert self.column is not None
             place = self.column
             rows = rows if is_number(rows[0][place]) else rows[1:]
         if self.row is not None:
-            return float(rows[self.row][place])
-        return np.array([float(row[place]) for row in rows])
+            return number(rows[self.row][place])
+        return np.array([number(row[place]) for row in rows])
+
+
+def number(text: str) -> float:
+    """A number in decimals, as programs write it; Python takes 1_5 for 15."""
+    if "_" in text:
+        raise ValueError(f"could not convert string to float: {text!r}")
+    return float(text)
 
 
 def is_number(text: str) -> bool:
     """Whether a text is a number."""
     try:
-        float(text)
+        number(text)
     except ValueError:
         return False
     return True
@@ -145,7 +157,7 @@ def at_key(value: Any, key: str) -> Any:
 def numbers_of(text: str) -> Any:
     """The numbers of a text: one, a vector of those of a line or a column, or a matrix."""
     lines = [line.partition("#")[0].replace(",", " ").split() for line in text.splitlines()]
-    rows = [[float(part) for part in line] for line in lines if line]
+    rows = [[number(part) for part in line] for line in lines if line]
     array = np.array(rows)  # rows of several lengths are an error
     if not array.size:
         raise ValueError("the file is empty")

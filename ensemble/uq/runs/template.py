@@ -128,7 +128,7 @@ class Template:
         self.folders: list[str] = []
         if path is None:
             return
-        root = Path(path).absolute()
+        root = Path(os.path.expanduser(path)).absolute()
         require(root.exists(), "Program", "template", "be a folder or a file", f"no {str(root)!r}")
         linked = {found for pattern in links for found in (root.glob(pattern) if root.is_dir() else [])}
         listed = sorted(root.rglob("*")) if root.is_dir() else [root]

@@ -36,7 +36,7 @@ def morris(
     on_failure: str | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
-    retry_failed: bool = False,
+    retry_failed: bool | int = False,
     sample_seconds: float | None = None,
     progress: bool = True,
     executor: Any = None,

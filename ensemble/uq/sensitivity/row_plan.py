@@ -112,7 +112,7 @@ def run_rows(
     on_failure: str | None,
     store: str | PathLike[str] | None,
     resume: bool | str,
-    retry_failed: bool,
+    retry_failed: bool | int,
     sample_seconds: float | None,
     progress: bool,
     executor: Any,

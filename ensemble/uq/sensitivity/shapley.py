@@ -35,7 +35,7 @@ def shapley_effects(
     on_failure: str | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
-    retry_failed: bool = False,
+    retry_failed: bool | int = False,
     sample_seconds: float | None = None,
     progress: bool = True,
     executor: Any = None,

@@ -61,7 +61,7 @@ class Reading(Writing):
 def local_folder(function: str, path: Any, argument: str = "path") -> Path:
     """`path` as the absolute path of a folder of this machine; a URL is none, and is refused before it makes a folder.
 
-    `pathlib` merges the slashes of a URL: ``s3:/bucket`` is one, too.
+    `pathlib` merges the slashes of a URL: ``s3:/bucket`` is one, too. A leading ``~`` is the home folder.
     """
     if isinstance(path, bytes) or not isinstance(path, (str, os.PathLike)):
         raise TypeError(_check.message(function, argument, "be the path of a folder", _check.kind_of(path)))
@@ -74,7 +74,7 @@ def local_folder(function: str, path: Any, argument: str = "path") -> Path:
     is_url = bool(URL.match(text)) or (isinstance(protocol, str) and protocol not in ("", "file", "local"))
     _check.require(not is_url, function, argument, requirement, f"the URL {text!r}", advice)
     _check.require("\0" not in text, function, argument, requirement, repr(text))
-    return Path(text).absolute()
+    return Path(os.path.expanduser(text)).absolute()
 
 
 def has_groups(journal: Path) -> bool:

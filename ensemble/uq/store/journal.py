@@ -259,6 +259,30 @@ class Journal:
             self.end += group.record.length
             yield group
 
+    def require_as_written(self) -> None:
+        """Raise where another program has changed records, or put the journal of another study in their place.
+
+        Where the file was moved or removed, the open one still has all records.
+        """
+        wanted, size, at = "hold what the study wrote", os.fstat(self._descriptor).st_size, FILE_HEADER.size
+        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
+            found = file.read(FILE_HEADER.size)
+            if len(found) == FILE_HEADER.size and FILE_HEADER.unpack(found)[2] != self.identity:
+                seen = f"that of another study, which was begun meanwhile, in {self.path}"
+                raise ValueError(message("Store.compact", "the journal", wanted, seen, "Give each a path of its own."))
+        if size >= self.end > at:
+            with mmap.mmap(self._descriptor, self.end, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+                while at < self.end and view[at : at + len(NAME_OF_RECORDS)] == NAME_OF_RECORDS:
+                    fields = RECORD_HEADER.unpack_from(view, at)
+                    body = at + RECORD_HEADER.size
+                    if zlib.crc32(view[body : body + fields[2]]) != fields[5]:
+                        break
+                    at = body + fields[2]
+        if at != self.end:
+            seen = f"other bytes from offset {at} of {self.path}"
+            advice = "Another program has changed the file while the study ran."
+            raise ValueError(message("Store.compact", "the journal", wanted, seen, advice))
+
     def cut(self) -> str:
         """Remove the incomplete end; returns what is removed."""
         os.ftruncate(self._descriptor, self.end)

@@ -44,6 +44,15 @@ def ids_of_part(part: int, n_parts: int, n: int) -> np.ndarray:
     return mine
 
 
+def _merged(function: str, stored: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The manifest of the study that both are; another source of the model is refused, as jobs may run at the time."""
+    try:
+        return manifests.merged(function, stored, given, force=False)
+    except ValueError as error:
+        instead = "call propagate(..., resume='force') without part"
+        raise ValueError(str(error).replace("pass force=True", instead)) from None
+
+
 class PartStore(Store):
     """A store for one part of a study. Made by `join`.
 
@@ -92,7 +101,7 @@ class PartStore(Store):
             stored = manifests.read(function, private / "manifest.json")
             advice = "Extend the study by ensemble resume or propagate(..., resume=True), and begin its parts then."
             _check.require(given["n"] == stored["n"], function, "n", f"be {stored['n']}", given["n"], advice)
-            current = manifests.merged(function, stored, given, force=False)
+            current = _merged(function, stored, given)
             claim = claimed_part(own, part, n_parts)
             try:
                 identity = manifests.identity_of(stored)

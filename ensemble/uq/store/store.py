@@ -237,7 +237,7 @@ class Store:
         _check.require(
             not cls.exists(folder), "Store.create", "path", "be a new one", f"a study at {Path(path)}", advice
         )
-        require_empty("Store.create", Path(path), PRIVATE)
+        require_empty("Store.create", Path(os.path.expanduser(path)), PRIVATE)
         require_no_journal("Store.create", folder / PRIVATE / "journal")
         with Writing("Store.create", folder):
             (folder / PRIVATE).mkdir(parents=True, exist_ok=True)
@@ -325,7 +325,7 @@ class Store:
                 others = cls.journals_of_parts(private, manifests.identity_of(current))
                 store = Store(folder, current, cls._journal_of(private, current, writable=True), lock, seconds, others)
                 store._accepted = accepted
-                if not store._index.done.any() or store._index.done.all():  # no sample of both sources will be there
+                if not store._index.done.any():
                     store._accept()
                 return store
             except BaseException:
@@ -516,6 +516,7 @@ class Store:
         writes the same files. Less than 256 MiB are in memory at a time, besides `inputs`.
         """
         self._require_writable("Store.compact")
+        self._journal.require_as_written()
         with Writing("Store.compact", self.path, "Nothing stored is lost: free space, then compact again."):
             compaction.compact(
                 self.path, self._private, self.manifest, self.outputs.values(), self._journal, self._index,
@@ -533,6 +534,8 @@ class Store:
         """Flush the journal to the disk and let other processes write."""
         if self._lock is not None and self._lock.owner == os.getpid():
             with Writing("Store.close", self.path):
+                if self._index.done.all():  # there was nothing to compute
+                    self._accept()
                 self._sync()
             if isinstance(self._lock, Lock):
                 self._lock.release()

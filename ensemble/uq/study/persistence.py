@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +25,6 @@ from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.intervals import is_independent
 
 __all__ = [
-    "check_retry",
     "checked_part",
     "declared_outputs",
     "discard",
@@ -48,12 +48,22 @@ def stored_manifest(store: str | PathLike[str] | None, resume: bool | str, funct
     return manifest_at(store)
 
 
-def check_retry(retry_failed: Any, resume: bool | str, function: str) -> None:
-    """Raise unless `retry_failed` is a bool, and True only where a study is resumed."""
-    if not isinstance(retry_failed, bool | np.bool_):
-        raise TypeError(message(function, "retry_failed", "be True or False", repr(retry_failed)))
+def most_attempts(retry_failed: Any, resumes: bool, function: str) -> float:
+    """How many attempts a failed sample may have: 1 without reruns, infinity where `retry_failed` is True.
+
+    `resumes` tells whether there may be failed samples: a study goes on, or is written by several jobs.
+    """
     advice = "Failed samples are those of a store. on_failure='retry' runs each once more at once."
-    require(not retry_failed or bool(resume), function, "retry_failed", "go with resume=True", f"{resume=}", advice)
+    if isinstance(retry_failed, bool | np.bool_):
+        most = math.inf if retry_failed else 1.0
+    else:
+        wanted = "be True, False or a number of attempts"
+        number = isinstance(retry_failed, int | np.integer)
+        if not number:
+            raise TypeError(message(function, "retry_failed", wanted, repr(retry_failed)))
+        most = float(integer(retry_failed, function, "retry_failed", minimum=2))
+    require(most == 1.0 or resumes, function, "retry_failed", "go with resume=True", "resume=False", advice)
+    return most
 
 
 def checked_part(part: Any, store: Any, function: str) -> tuple[int, int] | None:

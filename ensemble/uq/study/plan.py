@@ -33,11 +33,11 @@ from ensemble.uq.study.outputs import (
     non_finite,
 )
 from ensemble.uq.study.persistence import (
-    check_retry,
     checked_part,
     declared_outputs,
     has_study,
     manifest_of,
+    most_attempts,
     opened,
     stored_manifest,
 )
@@ -86,7 +86,7 @@ class Plan:
         keep: str | None,
         store: str | PathLike[str] | None = None,
         resume: bool | str = False,
-        retry_failed: bool = False,
+        retry_failed: bool | int = False,
         part: Any = None,
         model: Callable[..., Any] | None = None,
         outputs: Outputs | None = None,
@@ -99,9 +99,10 @@ class Plan:
         self.function, self.inputs, self.model, self.group_by = function, inputs, model, group_by
         self.part = checked_part(part, store, function)
         if self.part is not None:
+            advice = "One job may go on with the whole study: leave part out."
+            require(isinstance(resume, bool), function, "resume", "be True or False with part", repr(resume), advice)
             resume = has_study(store)  # the first job of several makes it
-        else:
-            check_retry(retry_failed, resume, function)
+        self._most_attempts = most_attempts(retry_failed, bool(resume) or self.part is not None, function)
         stored = stored_manifest(store, resume, function)
         check_model_inputs = getattr(model, "check_inputs", None)
         if callable(check_model_inputs):
@@ -130,7 +131,7 @@ class Plan:
             self.keep = "all"  # histograms count samples, and rules need every point
         self.layout: Layout = {}
         self.failed, self.is_done = np.zeros(self.n, bool), np.zeros(self.n, bool)
-        self.again, self.retry_failed = np.zeros(self.n, bool), bool(retry_failed)
+        self.again = np.zeros(self.n, bool)
         self.reasons: dict[int, str] = {}
         self.earlier: dict[int, list[str]] = {}
         self.streams: dict[str, Stream] | None = None
@@ -160,8 +161,10 @@ class Plan:
             self._grow(self.store.n)
         self.is_done, self.failed, self.reasons = self.store.done(), self.store.failed(), self.store.reasons()
         self.earlier = self.store.earlier_reasons()
-        if self.retry_failed:
+        if self._most_attempts > 1.0:
             self.again = self.failed & self._mine
+            spent = [i for i, texts in self.earlier.items() if 1 + len(texts) >= self._most_attempts]
+            self.again[spent] = False
         if self.store.outputs:
             self._start({name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in self.store.outputs.items()})
         if n is not None and n > self.n:
@@ -306,7 +309,7 @@ class Plan:
                 self.declared.dims(found, function)
                 self._start(found)
         reasons = {int(ids[place]): text for place, text in outcome.reasons.items()} if outcome.reasons else {}
-        if outcome.earlier or (self.retry_failed and self.again[ids].any()):
+        if outcome.earlier or self.again[ids].any():
             self._append_again(ids, outcome, reasons)
         else:
             self.store.append(ids, outputs, outcome.failed, reasons)
@@ -421,7 +424,7 @@ def plan(
     group_by: GroupKey = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
-    retry_failed: bool = False,
+    retry_failed: bool | int = False,
     keep: str | None = None,
     outputs: Outputs | None = None,
 ) -> Plan:

@@ -170,7 +170,7 @@ def propagate(
     on_failure: str | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
-    retry_failed: bool = False,
+    retry_failed: bool | int = False,
     sample_seconds: float | None = None,
     part: tuple[int, int] | str | None = None,
     progress: bool = True,
@@ -224,9 +224,10 @@ def propagate(
         Go on with the study in `store`, also with more samples, another ensemble size or executor. Inputs, sampler,
         seed and the source of the model must be those of the study; "force" lets the source differ. A study never
         shrinks: a smaller `n` than the stored one means the stored one. Samples of lost or damaged files run again.
-    retry_failed : bool
-        With `resume`: run the samples again that have failed. What they give now takes the place of the failure; a
-        sample counts as failed until then. The store and the result keep the reasons of earlier attempts.
+    retry_failed : bool, or int, at least 2
+        With `resume`: run the samples again that have failed; of a number, those that had fewer attempts than that.
+        What they give now takes the place of the failure; a sample counts as failed until then. The store and the
+        result keep the reasons of earlier attempts.
     part : (int, int) or str, optional
         Part k of several of a study, ``(k, n_parts)`` or "3/16", whose jobs run at the same time and write to one
         `store` of a file system that they share. Each job is the same call with another k from 1; the first makes the

@@ -293,8 +293,64 @@ def test_numbers_that_are_not_there_are_named(tmp_path, reader, text):
         reader(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "contents, reader, text",
+    [
+        (
+            "t,u\n0,1.5\n0,2,5\n",
+            FromFile("a", column="u"),
+            "a line has more columns than the first one, 2, between ','",
+        ),
+        ("t;u\n0;1,5\n", FromFile("a", column=0), "more columns than the first one, 1, between ','"),
+        ("u,u\n1,2\n", FromFile("a", column="u"), "2 columns have that name"),
+        ("t,u\n0\n", FromFile("a", column="u"), "a has no number at column 'u'"),
+        ("t,u\n0,\n", FromFile("a", column="u"), "a has no number at column 'u'"),
+        ("t,u\n0,1_5\n", FromFile("a", column="u"), "could not convert string to float: '1_5'"),
+        ("1_5", FromFile("a"), "could not convert string to float: '1_5'"),
+        ("u = 1_5", FromFile("a", pattern="u = (.*)"), "could not convert string to float: '1_5'"),
+    ],
+)
+def test_numbers_that_could_be_others_are_refused(tmp_path, contents, reader, text):
+    (tmp_path / "a").write_text(contents)
+    with pytest.raises(OutputMissingError, match=text):
+        reader(tmp_path)
+
+
+def test_blank_columns_at_the_end_of_lines_are_left_out(tmp_path):
+    (tmp_path / "a").write_text("t,u\n0,1.5,\n1,2.5, \n")
+    assert FromFile("a", column="u")(tmp_path).tolist() == [1.5, 2.5]
+
+
+@pytest.mark.parametrize("reader", ["deep/../old.txt", FromFile("old.txt", pattern="y = (.*)")], ids=str)
+def test_an_output_of_the_template_that_a_run_does_not_write_is_none(tmp_path, reader):
+    """Half of the runs write the file, one of them the same text; the others leave that of the template."""
+    (tmp_path / "template" / "deep").mkdir(parents=True)
+    (tmp_path / "template" / "old.txt").write_text("5.0\n" if isinstance(reader, str) else "y = 5.0\n")
+    (tmp_path / "template" / "run.sh").write_text(
+        "#!/bin/sh\ncase {{sample}} in 0) cp old.txt a; cat a > old.txt;; "
+        "1|2|3) sed -i s/5/{{sample}}/ old.txt;; esac\n"
+    )
+    (tmp_path / "template" / "run.sh").chmod(0o755)
+    model = Program("./run.sh", {"y": reader}, template=tmp_path / "template", folder=tmp_path / "runs", keep="none")
+    with pytest.warns(UserWarning, match="no placeholder"):
+        result = run(pickle.loads(pickle.dumps(model)), 8, on_failure="mask")
+    assert (
+        result.values("y")[:4].tolist() == [5.0, 1.0, 2.0, 3.0] and result.failed.tolist() == [False] * 4 + [True] * 4
+    )
+    assert "old.txt is that of the template: the program has not written it" in result.reasons[5]
+
+
+@pytest.mark.parametrize("link", ["old.txt", "deep"])
+def test_an_output_is_no_link_to_the_template(tmp_path, link):
+    (tmp_path / "template" / "deep").mkdir(parents=True)
+    for name in ("old.txt", "deep/old.txt"):
+        (tmp_path / "template" / name).write_text("5.0\n")
+    with pytest.raises(ValueError, match=f"Program: links must name no output; got {link}. All runs would write to"):
+        Program("true", {"y": "old.txt", "z": "deep/old.txt"}, template=tmp_path / "template", links=[link])
+
+
 def test_an_empty_file_and_rows_of_several_lengths_are_no_numbers():
-    for text in ("", "# nothing", "1 2\n3"):
+    for text in ("", "# nothing", "1 2\n3", "1_5"):
         with pytest.raises(ValueError):
             numbers_of(text)
 

@@ -1,6 +1,7 @@
 """Stores on object stores: in memory everywhere, on an S3 server (moto) where that is installed."""
 
 import logging
+import socket
 import uuid
 
 import numpy as np
@@ -345,3 +346,33 @@ def test_requests_are_as_few_as_the_page_says(bucket):
     assert puts == 4 + 1 + len(zarr_files(objects(bucket))) + 3  # groups, pack, files, manifest twice, costs
     assert 0 < len(written) - puts <= 12
     assert 0 < len(log.lines) <= 1 + 6
+
+
+# --- a server of Google's storage
+@pytest.fixture
+def google_bucket(monkeypatch):
+    gcsfs, emulator = pytest.importorskip("gcsfs"), pytest.importorskip("gcp_storage_emulator.server")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    server = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket="bucket")
+    server.start()
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    gcsfs.GCSFileSystem.clear_instance_cache()
+    yield "gs://bucket/run.zarr"
+    gcsfs.GCSFileSystem.clear_instance_cache()
+    server.stop()
+
+
+def test_a_study_on_googles_storage_has_the_bits_and_the_files_of_a_local_one(google_bucket, tmp_path, monkeypatch):
+    local = run(64, store=tmp_path / "run.zarr")
+    with monkeypatch.context() as patched:
+        dies_at(patched, 2)  # the manifest and one group are there
+        with pytest.raises(Killed):
+            run(64, store=google_bucket)
+    assert en.uq.open_study(google_bucket).n_done == 32
+    assert same(run(64, store=google_bucket, resume=True), local)
+    assert same(en.uq.open_study(google_bucket), local)
+    assert zarr_files(objects(google_bucket)) == zarr_files(tree(tmp_path / "run.zarr"))
+    with pytest.raises(OSError, match=r"store must be reachable and permit it; got .*gs://none"):
+        run(32, store="gs://none/run.zarr")

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -203,6 +204,63 @@ def test_another_source_counts_from_the_first_group_that_fits(path):
     third = {**STUDY, "source_digest": "cc"}
     Store.open(path, third, force=True).close()  # no sample is left to compute
     Store.open(path, third).close()
+    with Store.open(path, other, force=True) as store:  # whose model fails in the first sample that is added
+        store.extend(ids.size + 1)
+    Store.open(path, {**third, "n": ids.size + 1}).close()
+
+
+def cut_short(path):
+    os.truncate(path / ".ensemble" / "journal", 0)
+
+
+def overwritten(path):
+    with (path / ".ensemble" / "journal").open("r+b") as file:
+        file.seek(150)
+        file.write(b"\xff")
+
+
+def replaced(path):
+    shutil.rmtree(path)
+    with Store.create(path, {"n": 4, "seed": 1}) as other:
+        other.append(np.arange(4), {"other": np.ones(4)})
+        other.compact()
+
+
+@pytest.mark.parametrize("change", [cut_short, overwritten, replaced])
+def test_a_journal_that_another_program_changes_is_not_compacted(path, change):
+    with Store.create(path, STUDY) as store:
+        store.append(np.arange(2), {"tip": np.arange(2.0)})
+        store.append(np.arange(2, 4), {"tip": np.arange(2.0)})
+        change(path)
+        store.append(np.arange(4, STUDY["n"]), {"tip": np.arange(4.0, STUDY["n"])})
+        wanted = "the journal must hold what the study wrote; got (that of another study|other bytes from)"
+        with pytest.raises(ValueError, match=wanted):
+            store.compact()
+    assert not (path / "tip").exists()
+    if change is replaced:
+        assert Store.open(path).read("other", [0]).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("change", [shutil.rmtree, lambda path: path.rename(path.parent / "moved")])
+def test_a_store_that_is_taken_away_while_a_study_runs_is_whole_at_its_end(path, change):
+    with Store.create(path, STUDY) as store:
+        store.append(np.arange(2), {"tip": np.arange(2.0)})
+        change(path)
+        store.append(np.arange(2, STUDY["n"]), {"tip": np.arange(2.0, STUDY["n"])})
+        store.compact()
+    assert Store.open(path).read("tip", np.arange(STUDY["n"])).tolist() == list(range(STUDY["n"]))
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with Store.create("~/a b/größe.zarr", STUDY) as store:
+        store.append(np.arange(1), {"tip": np.ones(1)})
+    assert Store.exists("~/a b/größe.zarr") and Store.exists(tmp_path / "home" / "a b" / "größe.zarr")
+    assert Store.open("~/a b/größe.zarr").done().sum() == 1 and list((tmp_path / "here").iterdir()) == []
+    Store.create("./~/run.zarr", STUDY).close()  # a folder of that name
+    assert Store.exists(tmp_path / "here" / "~" / "run.zarr")
 
 
 def test_a_store_without_a_digest_takes_one_with_force(path):

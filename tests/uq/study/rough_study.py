@@ -127,32 +127,47 @@ def start(kind: str, folder: Path, n: int, part: str | None = None, **environmen
         return subprocess.Popen(given, env=variables, stdout=log, stderr=log, start_new_session=True)
 
 
-def workers_of(driver: int) -> list[int]:
-    """Worker processes of a driver, of any kind."""
+def age_of(process: int) -> float:
+    """Seconds since a process began."""
+    ticks = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def workers_of(driver: int, least: float) -> list[int]:
+    """Worker processes of a driver, of any kind, that are at least so many seconds old."""
     found = []
     for child in children_of(driver, None):
         with contextlib.suppress(OSError):
-            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes() and age_of(child) >= least:
                 found.append(child)
     return found
 
 
-def disturb(driver: subprocess.Popen, rng: random.Random, n_workers: int, kill: bool, most: float) -> int:
-    """Kill workers of a driver one by one, then it; gives the number of workers that were killed."""
-    killed, until = 0, time.monotonic() + most
+def disturb(
+    driver: subprocess.Popen, runs: Path, rng: random.Random, n_workers: int, slower: float
+) -> tuple[int, bool]:
+    """Kill workers of a driver one by one, then it; how many workers were killed, and whether the driver was.
+
+    Nothing is killed before programs run in the folder `runs`: a cluster of Dask that loses a worker while it starts
+    ends by itself.
+    """
+    killed, began, until = 0, runs.stat().st_mtime_ns, time.monotonic() + 120.0 * slower
+    least = 3.0 if slower > 1.0 else 0.0
     while driver.poll() is None and time.monotonic() < until:
-        time.sleep(rng.uniform(0.3, 1.5))
-        workers = workers_of(driver.pid)
+        time.sleep(slower * rng.uniform(0.3, 1.5))
+        if runs.stat().st_mtime_ns == began:
+            continue
+        workers = workers_of(driver.pid, least)
         if killed < n_workers and workers:
             with contextlib.suppress(OSError):
                 os.kill(rng.choice(workers), signal.SIGKILL)
                 killed += 1
-        elif kill and killed == n_workers:
+        elif killed == n_workers:
             break
-    if kill:
-        driver.kill()
+    alive = driver.poll() is None
+    driver.kill()
     driver.wait()
-    return killed
+    return killed, alive
 
 
 def lose_chunk(store: Any) -> None:

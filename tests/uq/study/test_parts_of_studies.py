@@ -63,8 +63,11 @@ def test_an_interrupted_part_is_taken_by_the_next_job(tmp_path):
         run(tmp_path / "run.zarr", (first, 2), model=interrupted)
     raising.clear()
     # The enclosed list is part of the model's identity, which force accepts where a study is resumed as a whole.
-    with pytest.raises(ValueError, match="source_digest"):
+    advice = r"source_digest.*: call propagate\(..., resume='force'\) without part if its outputs have not"
+    with pytest.raises(ValueError, match=advice):
         run(tmp_path / "run.zarr", (3 - first, 2), model=interrupted)
+    with pytest.raises(ValueError, match="propagate: resume must be True or False with part; got 'force'"):
+        run(tmp_path / "run.zarr", (3 - first, 2), model=interrupted, resume="force")
     found = run(tmp_path / "run.zarr", model=interrupted, resume="force")
     calm = run(tmp_path / "calm.zarr", model=interrupted)
     assert same_bits(found, calm)

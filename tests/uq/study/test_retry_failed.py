@@ -129,11 +129,53 @@ def test_sensitivity_indices_take_failed_samples_again(tmp_path, monkeypatch):
     assert np.array_equal(found.first["tip"], expected.first["tip"])
 
 
+def test_a_number_of_attempts_ends_reruns(tmp_path, monkeypatch):
+    path = tmp_path / "run.zarr"
+    first = study(path, monkeypatch, n=128)
+    always = first.n_failed
+    assert always > 0
+    for n_attempts in (2, 3, 3, 3):
+        found = study(path, monkeypatch, n=128, retry_failed=3)
+        assert found.attempts[first.failed].tolist() == [n_attempts] * always
+    assert set(study(path, monkeypatch, n=128, retry_failed=np.int64(4)).attempts) == {1, 4}
+    part = {"part": "1/1", "resume": False}
+    assert set(study(path, monkeypatch, n=128, retry_failed=4, **part).attempts) == {1, 4}
+    assert set(study(path, monkeypatch, n=128, retry_failed=5, **part).attempts) == {1, 5}
+    assert set(study(path, monkeypatch, n=128, retry_failed=True).attempts) == {1, 6}
+
+
+def test_samples_without_attempts_left_stay_while_others_run_again(tmp_path, monkeypatch):
+    path = tmp_path / "run.zarr"
+    before = study(path, monkeypatch, n=64)
+    for _ in range(2):
+        study(path, monkeypatch, n=64, retry_failed=True)
+    study(path, monkeypatch, "licence", n=256)
+    found = study(path, monkeypatch, n=256, retry_failed=3)
+    assert same_bits(found, study(tmp_path / "calm.zarr", monkeypatch))
+    assert set(found.attempts[:64][before.failed]) == {3} and set(found.attempts[64:]) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "seen"),
+    [
+        ("yes", TypeError, "be True, False or a number of attempts; got 'yes'"),
+        (None, TypeError, "be True, False or a number of attempts; got None"),
+        (2.0, TypeError, "be True, False or a number of attempts; got 2.0"),
+        (1, ValueError, "be an integer of at least 2; got 1."),
+        (0, ValueError, "be an integer of at least 2; got 0."),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("options", [{"resume": True}, {"part": "1/2"}], ids=str)
+def test_wrong_numbers_of_attempts_are_refused(tmp_path, given, error, seen, options):
+    with pytest.raises(error, match=f"propagate: retry_failed must {seen}"):
+        en.propagate(beam, INPUTS, 32, seed=1, store=tmp_path / "run.zarr", retry_failed=given, **options)
+    assert not (tmp_path / "run.zarr").exists()
+
+
 def test_a_rerun_needs_a_study(tmp_path):
     with pytest.raises(ValueError, match=r"propagate: retry_failed must go with resume=True; got resume=False"):
         en.propagate(beam, INPUTS, 32, store=tmp_path / "run.zarr", retry_failed=True)
-    with pytest.raises(TypeError, match=r"propagate: retry_failed must be True or False; got 'yes'"):
-        en.propagate(beam, INPUTS, 32, store=tmp_path / "run.zarr", resume=True, retry_failed="yes")
 
 
 def test_a_store_takes_again_what_has_failed_and_nothing_else(tmp_path):

@@ -206,7 +206,14 @@ def test_an_interrupt_ends_the_call_that_runs():
 
 
 @pytest.mark.parametrize(
-    "value, error", [(0.0, ValueError), (-1, ValueError), ("a", (TypeError, ValueError)), (float("nan"), ValueError)]
+    "value, error",
+    [
+        (0.0, ValueError),
+        (-1, ValueError),
+        ("a", (TypeError, ValueError)),
+        (float("nan"), ValueError),
+        (True, TypeError),
+    ],
 )
 def test_a_limit_is_a_time(value, error):
     with pytest.raises(error, match="propagate: sample_seconds must be"):
