@@ -1,7 +1,6 @@
 """One test for all kernels: every implementation gives the reference's answer, to the bit on the CPU."""
 
 import copy
-import gc
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from ensemble._kernels.all_kernels import KERNELS
 from ensemble._kernels.direct.elimination import Elimination
 from tests import cases
 from tests.cases import CASES, SEED, SUMS_DIFFER, all_cases, device_cases, rebuilt, results, tolerance
-from tests.conftest import EVERY_WIDTH
+from tests.conftest import EVERY_WIDTH, every_object
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,7 +23,7 @@ def nothing_is_left_to_numba():
     Of all kernels, types and widths of the cases of this module none may be.
     """
     yield
-    loops = [each for each in gc.get_objects() if type(each) is WorkSharing]
+    loops = [each for each in every_object() if type(each) is WorkSharing]
     own = [each for each in loops if each.__module__.startswith("ensemble._kernels")]
     assert own, "no kernel has run"
     assert {f"{each.__module__}.{each.__qualname__}": each.by_numba for each in own if each.by_numba} == {}
