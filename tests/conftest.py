@@ -30,9 +30,14 @@ if not os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH"):
     numba.WIDTHS = (4, 1)
 
 
+def examples(count):
+    """Examples of a property that takes long: `count` in slow runs, a third otherwise."""
+    return count if os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH") else -(-count // 3)
+
+
 settings.register_profile(
     "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow],
-    max_examples=50 if os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH") else 20,
+    max_examples=examples(50),
 )  # fmt: skip
 settings.load_profile("ci")
 
