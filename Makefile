@@ -34,6 +34,36 @@ test-lowest:  ## the declared lower bounds: PYTHON installs them at LOWEST, and 
 	PYTHONPATH=$(CURDIR) NUMBA_CACHE_DIR=$(LOWEST)/kernels $(LOWEST)/bin/python -m pytest -p no:cacheprovider \
 		-W ignore::DeprecationWarning -m "not slow and not cuda" $(LOWEST_TESTS)
 
+NEWEST ?= /tmp/ensemble-newest
+NEWEST_TESTS = tests/test_loops.py tests/test_plain_code.py tests/test_byte_code.py tests/test_fork.py \
+	tests/scalar/test_fuse.py tests/scalar/test_statistics.py tests/krylov/test_cg.py tests/ode/test_statistics.py \
+	tests/apps/kalman/test_moments.py tests/apps/gbees/test_gbees.py
+
+test-newest:  ## the newest Numba, llvmlite, NumPy, SciPy: PYTHON installs them at NEWEST; each private name is hidden there
+	$(PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --upgrade --upgrade-strategy eager '.[plots]' \
+		pytest hypothesis array-api-strict array-api-extra mpmath
+	$(NEWEST)/bin/python -m pip list | grep -E '^(numba|llvmlite|numpy|scipy) '
+	PYTHONPATH=$(CURDIR) NUMBA_CACHE_DIR=$(NEWEST)/kernels $(NEWEST)/bin/python -m pytest -p no:cacheprovider \
+		-m "not slow and not cuda" $(NEWEST_TESTS)
+	PYTHONPATH=$(CURDIR) NUMBA_CACHE_DIR=$(NEWEST)/kernels $(NEWEST)/bin/python -m pytest -p no:cacheprovider \
+		tests/test_numba_private.py
+
+LIBRARIES ?= /tmp/ensemble-libraries
+LIBRARIES_TESTS = tests/test_optional.py tests/test_trace_derivatives.py tests/scalar/test_torch.py tests/scalar/test_jax.py \
+	tests/scalar/test_jax_sample_sets.py tests/scalar/test_two_libraries.py tests/scalar/test_namespace.py \
+	tests/scalar/test_numpy_forms.py tests/scalar/test_numpy_protocols.py tests/scalar/test_protocols.py \
+	tests/scalar/test_ensemble.py tests/scalar/test_quantiles.py tests/scalar/test_reductions.py tests/scalar/test_run.py \
+	tests/scalar/test_sample_by_sample.py tests/linalg/test_entries.py tests/linalg/test_matrices_of_users.py \
+	tests/krylov/test_elsewhere_torch.py tests/krylov/test_elsewhere_jax.py tests/uq/inputs/test_labels.py \
+	ensemble/linalg/bridge
+
+test-libraries:  ## arrays of PyTorch and JAX: PYTHON installs both, for the CPU, at LIBRARIES
+	$(PYTHON) -m venv --clear $(LIBRARIES)
+	$(LIBRARIES)/bin/python -m pip install --extra-index-url https://download.pytorch.org/whl/cpu '.[test]' jax torch
+	PYTHONPATH=$(CURDIR) $(LIBRARIES)/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider \
+		-m "not slow and not cuda" -k "torch or jax or label" $(LIBRARIES_TESTS)
+
 RUNS ?= 20000
 RECORD ?= benchmarks/results/rough-studies.json
 KINDS ?= drivers or 8_jobs
@@ -75,4 +105,5 @@ dist:  ## wheel and sdist in dist/, the same bytes each time: pip install build
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(PYTHON) -m build -o dist .
 	$(PYTHON) .ci/repack.py dist/*.tar.gz $(SOURCE_DATE_EPOCH)
 
-.PHONY: help lint format test test-slow test-lowest rough test-gpu conformance support bench asv-check docs docs-links docs-tour dist
+.PHONY: help lint format test test-slow test-lowest test-newest test-libraries rough test-gpu conformance support bench asv-check \
+	docs docs-links docs-tour dist

@@ -9,7 +9,6 @@ lognormal numbers of 5 %. Iterations are those of the first sample; "x" is SciPy
 from __future__ import annotations
 
 import argparse
-import os
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +21,7 @@ import scipy.io
 import scipy.sparse as sp
 from scipy.sparse import linalg
 
-from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, add_options_of_matrices, interleaved, median, ratio, save, show
 from ensemble import Ensemble
 from ensemble.gallery import poisson
 from ensemble.krylov import bicgstab, direct, gmres
@@ -126,13 +125,8 @@ def matrix_named(name: str, folder: Path) -> sp.csr_array | None:
 def main() -> None:
     """Print and keep the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks complex", description=__doc__.partition("\n")[0])
-    folder = os.environ.get("MATRICES", ".")
-    parser.add_argument("--matrices", type=Path, default=Path(folder), help="folder of the files (default: MATRICES)")
-    parser.add_argument("--cases", nargs="*", choices=MODELS + FILES, default=list(MODELS + FILES), help="cases")
+    add_options_of_matrices(parser, MODELS + FILES)
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS), help="tasks")
-    parser.add_argument("--samples", nargs="*", type=int, default=[1, 32], help="samples (default 1 and 32)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds in which each is timed once (default 5)")
-    parser.add_argument("--name", help="name of the record (default: none is kept)")
     arguments = parser.parse_args()
     numba.set_num_threads(1)
     warnings.simplefilter("ignore")

@@ -11,9 +11,7 @@ of the matrix read for units, factors and residuals; exchanges and refinement ar
 from __future__ import annotations
 
 import argparse
-import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -22,7 +20,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from benchmarks.bench_direct import multiply_adds_per_second, timed
-from benchmarks.common import SEED, EnsembleBenchmark, median, ratio, reader, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, add_options_of_matrices, median, ratio, reader, save, show
 from benchmarks.direct_peers import Klu, Splu
 from ensemble.krylov import direct
 from ensemble.linalg import CrsMatrix, Factorization
@@ -111,12 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks direct-exchanges", description=__doc__.partition("\n")[0]
     )
-    folder = os.environ.get("MATRICES", ".")
-    parser.add_argument("--matrices", type=Path, default=Path(folder), help="folder of the files (default: MATRICES)")
-    parser.add_argument("--cases", nargs="*", choices=FILES, default=list(FILES), help="files")
-    parser.add_argument("--samples", nargs="*", type=int, default=[1, 32], help="samples (default 1 and 32)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds in which each is timed once (default 5)")
-    parser.add_argument("--name", help="name of the record (default: none is kept)")
+    add_options_of_matrices(parser, FILES)
     arguments = parser.parse_args()
     numba.set_num_threads(1)
     warnings.simplefilter("ignore")

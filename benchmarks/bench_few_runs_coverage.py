@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -163,14 +163,10 @@ def main(words: list[str] | None = None) -> None:
         warnings.simplefilter("ignore")  # of errors without a sample, which the table has
         for case in all_cases():
             degree, repeats = (10 if len(case.bounds) == 3 else 4), options.repeats
-            parts: list[Callable[[], list[dict[str, Any]]]] = [
-                lambda: morris(case, 20, repeats),  # noqa: B023
-                lambda: given(case, 512, repeats),  # noqa: B023
-                lambda: sparse(case, 128, degree, max(2, repeats // 4)),  # noqa: B023
-                lambda: surrogates(case, 64, max(2, repeats // 20)),  # noqa: B023
-            ]
-            for part in parts:
-                rows += part()
+            rows += morris(case, 20, repeats)
+            rows += given(case, 512, repeats)
+            rows += sparse(case, 128, degree, max(2, repeats // 4))
+            rows += surrogates(case, 64, max(2, repeats // 20))
         rows += correlated(512, options.repeats)
     show(f"coverage of intervals of 95 %, {options.repeats} repeats", rows)
     if not options.dry:

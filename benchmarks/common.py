@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,16 @@ class EnsembleBenchmark:
     def wait(self) -> None:
         """Until the device has done what was queued: the end of every timed method."""
         synchronize(self.reference_array)
+
+
+def add_options_of_matrices(parser: argparse.ArgumentParser, cases: Sequence[str]) -> None:
+    """Add the options of a comparison on files of matrices to a parser: files, samples, rounds, the record."""
+    folder = Path(os.environ.get("MATRICES", "."))
+    parser.add_argument("--matrices", type=Path, default=folder, help="folder of the files (default: MATRICES)")
+    parser.add_argument("--cases", nargs="*", choices=cases, default=list(cases), help="cases")
+    parser.add_argument("--samples", nargs="*", type=int, default=[1, 32], help="samples (default 1 and 32)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds in which each is timed once (default 5)")
+    parser.add_argument("--name", help="name of the record (default: none is kept)")
 
 
 # --- timing

@@ -50,8 +50,8 @@ def random_graph(rng, n_rows, n_columns, per_row=4, square_diagonal=False):
     return indptr, np.array([j for row in rows for j in row], np.int32)
 
 
-# 4, 5, 32 and 37 samples are tiles of 32, 4 and 1: every width of a tile is compiled by itself, for every kernel. A
-# slow test has the others.
+# 4, 5, 32 and 37 samples are tiles of 32, 4 and 1, for some kernels of 4 and 1: every width of a tile is compiled by
+# itself, for every kernel. Slow tests have the others.
 SHAPES = {
     "one_sample": (9, 9, 1, np.float64),
     "odd_samples": (9, 9, 5, np.float64),

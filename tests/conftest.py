@@ -30,9 +30,15 @@ if not os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH"):
     numba.WIDTHS = (4, 1)
 
 
+def examples(count):
+    """Examples of a property that takes long: `count` in slow runs, a third otherwise."""
+    return count if os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH") else -(-count // 3)
+
+
 settings.register_profile(
-    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=50
-)
+    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow],
+    max_examples=examples(50),
+)  # fmt: skip
 settings.load_profile("ci")
 
 
@@ -77,6 +83,21 @@ def pytest_collection_finish():
 def pytest_sessionfinish():
     """Nor through compiled functions when pytest collects garbage a last time."""
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_collection_walks_through_other_modules():
+    """Tests that collect garbage took half a second each after thousands of others, whose compiled code lives on."""
+    gc.collect()
+    gc.freeze()
+
+
+def every_object():
+    """All objects that the collector knows, those of other modules, too."""
+    gc.unfreeze()
+    found = gc.get_objects()
+    gc.freeze()
+    return found
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ def test_a_reader_that_goes_away_ends_nothing(arguments, status, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == (["all.npz"] if files else [])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="another way of closing streams")
 def test_messages_without_a_reader_end_nothing(tmp_path):
     reading, writing = os.pipe()

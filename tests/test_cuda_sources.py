@@ -178,6 +178,7 @@ def test_nvrtc_compiles_every_kernel(compiler, name, real, lanes, vector, offset
 # --- whole solves, with NumPy arrays in the role of device arrays
 
 
+@pytest.mark.slow
 def test_a_solve_by_reduction_agrees_with_the_cpu(request):
     A, b = convection(6)
     expected = solved_by_reduction(A, b)

@@ -2,6 +2,7 @@
 
 import ast
 import codeop
+import functools
 import importlib
 import json
 import re
@@ -29,11 +30,17 @@ def python_of(page):
     return "\n".join(block for block in blocks if not block.startswith(">>>"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
-    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", page.read_text())
-    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
-    assert missing == []
+def on_pages(find):
+    """What `find` gives of each page, with the page's name in front."""
+    return [f"{page.relative_to(ROOT)}: {found}" for page in PAGES for found in find(page, page.read_text())]
+
+
+def test_links_lead_somewhere():
+    def missing(page, text):
+        targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text)
+        return [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+
+    assert on_pages(missing) == []
 
 
 def slug(heading):
@@ -41,12 +48,18 @@ def slug(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_anchors_are_headings(page):
-    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
-        if "://" not in target:
-            text = (page.parent / target if target else page).read_text()
-            assert anchor in [slug(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+@functools.cache
+def anchors_of(page):
+    return {slug(heading) for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+
+
+def test_anchors_are_headings():
+    def missing(page, text):
+        links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text)
+        there = [(page.parent / target if target else page, anchor) for target, anchor in links if "://" not in target]
+        return [anchor for other, anchor in there if anchor not in anchors_of(other)]
+
+    assert on_pages(missing) == []
 
 
 FILES = [
@@ -56,21 +69,19 @@ FILES = [str(path.relative_to(ROOT)) for path in [*FILES, *ROOT.glob("*")] if "_
 FILE_NAME = re.compile(r"`(?:python )?((?:[\w.-]+/)*[\w.-]+\.(?:py|cu|cuh|md|json|toml)|(?:[\w.-]+/)+)`")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_and_folders_named_on_a_page_exist(page):
+def test_files_and_folders_named_on_a_page_exist():
     """A name may leave out the folders before it; a table of a folder names its files alone."""
-    named = {name.rstrip("/") for name in FILE_NAME.findall(page.read_text())}
-    assert sorted(name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in FILES)) == []
+    ends = {"/".join(parts[k:]) for parts in (file.split("/") for file in FILES) for k in range(len(parts))}
+    assert on_pages(lambda _, text: {name.rstrip("/") for name in FILE_NAME.findall(text)} - ends) == []
 
 
-@pytest.mark.parametrize("command", sorted(parsers_of_command()))
-def test_the_help_of_an_option_is_read_alone(command):
+def test_the_help_of_an_option_is_read_alone():
     """ "seed of the sampler", not "of the sampler", and no default that is none."""
-    parser = parsers_of_command()[command]
-    text = parser.format_help()
-    assert "default: None" not in text and "default: False" not in text
-    helps = [action.help for action in parser._actions if action.help]
-    assert [text for text in helps if text.split()[0] in ("of", "or", "instead")] == []
+    for command, parser in parsers_of_command().items():
+        text = parser.format_help()
+        assert "default: None" not in text and "default: False" not in text, command
+        helps = [action.help for action in parser._actions if action.help]
+        assert [text for text in helps if text.split()[0] in ("of", "or", "instead")] == [], command
 
 
 def test_names_on_the_map_for_contributors_are_defined_in_their_files():
@@ -105,22 +116,21 @@ OF_OTHERS |= dict.fromkeys(("--array", "--dependency", "--job-name", "--ntasks",
 """Options of other programs that our pages name."""
 
 
-@pytest.mark.parametrize("page", TEXTS)
-def test_commands_of_a_page_exist_and_take_the_options_written_after_them(page):
-    assert "python -m benchmarks." not in TEXTS[page]
-    commands = parsers_of_command()
-    for benchmark, command, words in COMMAND.findall(TEXTS[page]):
-        assert not benchmark or benchmark in {*programs(), "all"}, benchmark
-        if benchmark != "all":
-            known = flags_of(parser_of_benchmark(benchmark) if benchmark else commands[command])
-            assert [flag for flag in FLAG.findall(words) if flag not in known] == [], command or benchmark
+def test_commands_of_a_page_exist_and_take_the_options_written_after_them():
+    assert [page for page, text in TEXTS.items() if "python -m benchmarks." in text] == []
+    commands, benchmarks = parsers_of_command(), {*programs(), "all"}
+    for page, text in TEXTS.items():
+        for benchmark, command, words in COMMAND.findall(text):
+            assert not benchmark or benchmark in benchmarks, (page, benchmark)
+            if benchmark != "all":
+                known = flags_of(parser_of_benchmark(benchmark) if benchmark else commands[command])
+                assert set(FLAG.findall(words)) <= known, (page, command or benchmark)
 
 
-@pytest.mark.parametrize("page", TEXTS)
-def test_every_option_named_on_a_page_is_one_of_some_parser(page):
+def test_every_option_named_on_a_page_is_one_of_some_parser():
     parsers = [*parsers_of_command().values(), *map(parser_of_benchmark, programs())]
     known = set(OF_OTHERS).union(*map(flags_of, parsers))
-    assert sorted(set(FLAG.findall(TEXTS[page])) - known) == []
+    assert [(page, flag) for page, text in TEXTS.items() for flag in set(FLAG.findall(text)) - known] == []
 
 
 def test_the_list_of_benchmarks_is_complete():
@@ -157,11 +167,10 @@ def test_benchmarks_have_names_of_one_kind_and_asv_measures_every_part():
     assert asv == set(classes) - {"EnsembleBenchmark"}
 
 
-@pytest.mark.parametrize("name", programs())
-def test_every_benchmark_is_importable_and_has_a_parser(name):
-    module, function = programs()[name]
-    assert callable(getattr(importlib.import_module(f"benchmarks.{module}"), function))
-    assert "--help" in flags_of(parser_of_benchmark(name))
+def test_every_benchmark_is_importable_and_has_a_parser():
+    for name, (module, function) in programs().items():
+        assert callable(getattr(importlib.import_module(f"benchmarks.{module}"), function)), name
+        assert "--help" in flags_of(parser_of_benchmark(name)), name
 
 
 SECTIONS = re.split(r"^## ", (ROOT / "docs" / "performance.md").read_text(), flags=re.MULTILINE)[1:]
@@ -245,15 +254,16 @@ def test_code_of_the_page_on_gpus_runs():
     check_gpu_page(python_of(FOLDER / "gpu.md"))
 
 
-@pytest.mark.parametrize("path", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda path: str(path.relative_to(ROOT)))
-def test_lines_of_pages_have_at_most_120_characters(path):
+def test_lines_of_pages_have_at_most_120_characters():
     """Tables, code, formulas and pictures may be longer."""
-    in_code, long = False, []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        in_code ^= line.startswith("```")
-        free = in_code or line.startswith(("|", "    ", "!["))
-        if len(line) > 120 and not free:
-            long.append(number)
+    long = []
+    for path in [*PAGES, ROOT / "CHANGELOG.md"]:
+        in_code = False
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            in_code ^= line.startswith("```")
+            free = in_code or line.startswith(("|", "    ", "!["))
+            if len(line) > 120 and not free:
+                long.append(f"{path.relative_to(ROOT)}:{number}")
     assert long == []
 
 

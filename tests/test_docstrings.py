@@ -3,8 +3,6 @@
 import importlib
 import inspect
 
-import pytest
-
 from tests.public_api import packages
 
 VERBS = frozenset((
@@ -29,13 +27,7 @@ def public_functions():
     return sorted(found.values())
 
 
-FUNCTIONS = public_functions()
-
-
-def test_most_of_the_public_interface_is_seen():
-    assert len(FUNCTIONS) > 150
-
-
-@pytest.mark.parametrize("function", [pytest.param(f, id=name) for name, f in FUNCTIONS])
-def test_the_first_word_is_a_verb(function):
-    assert (inspect.getdoc(function) or "").split(" ")[0] in VERBS
+def test_the_first_word_is_a_verb():
+    functions = public_functions()
+    assert len(functions) > 150
+    assert [name for name, f in functions if (inspect.getdoc(f) or "").split(" ")[0] not in VERBS] == []

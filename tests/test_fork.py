@@ -39,7 +39,7 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
     got = pool.map_async(products_of_threads, range(2)).get(timeout=60)
     assert all(np.array_equal(a, b) for a, three in zip(expected, got) for b in three)
 assert np.array_equal(product(1), expected[1])
-print("done")
+print("done", flush=True)
 """
 
 GENERATIONS = """
@@ -57,9 +57,14 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("body", [POOL, GENERATIONS], ids=["pool", "generations"])
-def test_kernels_run_in_a_forked_child(body):
+def test_kernels_run_in_children_of_a_pool_and_in_children_of_forked_children():
     setting = os.environ | {"NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT + body]  # Python 3.12 warns of any fork
+    command = [
+        sys.executable,
+        "-W",
+        "ignore::DeprecationWarning",
+        "-c",
+        SCRIPT + POOL + GENERATIONS,
+    ]  # Python 3.12 warns of any fork
     done = subprocess.run(command, env=setting, capture_output=True, text=True, timeout=100, check=False)
-    assert done.stdout == "done\n", done.stderr
+    assert done.stdout == "done\ndone\n", done.stderr

@@ -1,7 +1,7 @@
 """One test for all kernels: every implementation gives the reference's answer, to the bit on the CPU."""
 
 import copy
-import gc
+import os
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from ensemble._kernels.all_kernels import KERNELS
 from ensemble._kernels.direct.elimination import Elimination
 from tests import cases
 from tests.cases import CASES, SEED, SUMS_DIFFER, all_cases, device_cases, rebuilt, results, tolerance
-from tests.conftest import EVERY_WIDTH
+from tests.conftest import EVERY_WIDTH, every_object
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,19 +24,32 @@ def nothing_is_left_to_numba():
     Of all kernels, types and widths of the cases of this module none may be.
     """
     yield
-    loops = [each for each in gc.get_objects() if type(each) is WorkSharing]
+    loops = [each for each in every_object() if type(each) is WorkSharing]
     own = [each for each in loops if each.__module__.startswith("ensemble._kernels")]
     assert own, "no kernel has run"
     assert {f"{each.__module__}.{each.__qualname__}": each.by_numba for each in own if each.by_numba} == {}
 
 
+WIDE = {
+    "spmv", "symmetric_spmv", "block_spmv", "affine_spmv", "chebyshev_step", "galerkin_values", "factor_solve",
+    "minres_update", "filter_series", "tet_gradient_tensor", "hex_product",
+}  # fmt: skip
+"""Kernels that always take tiles of 32 samples; the others do in slow runs: each width is compiled by itself."""
+
+
 @pytest.fixture(autouse=True)
-def wide_tiles(monkeypatch):
-    monkeypatch.setattr(numba, "WIDTHS", (32, 4, 1))
+def wide_tiles(monkeypatch, request):
+    case = getattr(request.node, "callspec", None) and request.node.callspec.params.get("case")
+    if (case is not None and case.kernel in WIDE) or os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH"):
+        monkeypatch.setattr(numba, "WIDTHS", (32, 4, 1))
 
 
 def test_every_kernel_has_cases():
     assert set(CASES) == set(KERNELS)
+
+
+def test_kernels_of_wide_tiles_are_there():
+    assert set(KERNELS) >= WIDE
 
 
 def test_every_kernel_has_a_cpu_implementation():
@@ -59,10 +72,10 @@ OTHERS_OF_A_TEMPLATE = {name for others in SAME_TEMPLATE.values() for name in ot
 
 def with_marks(chosen):
     """Of a template, one kernel takes every width, type and sharing of values always; the others do in slow runs."""
-    again = {"wide_shared", "float32_shared"}
+    once = {"odd_samples", "odd_samples_shared", "no_entries", "not_square", "not_square_shared"}
     return [
         pytest.param(case, marks=pytest.mark.slow)
-        if case.kernel in OTHERS_OF_A_TEMPLATE and case.label in again
+        if case.kernel in OTHERS_OF_A_TEMPLATE and case.label not in once
         else case
         for case in chosen
     ]

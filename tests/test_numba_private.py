@@ -94,6 +94,7 @@ def run(hidden=""):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow  # of kernels by themselves, tests/test_kernels.py says so always
 def test_no_loop_of_the_library_falls_back_to_numba():
     assert run()[1] == []
 

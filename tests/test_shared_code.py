@@ -1,5 +1,6 @@
 """Calls with equal arguments share compiled code, whatever objects they are; numbers of functions are its arguments."""
 
+import collections
 import functools
 import gc
 import itertools
@@ -8,11 +9,12 @@ import weakref
 import numpy as np
 import pytest
 from llvmlite.binding import ExecutionEngine
+from numba.core.dispatcher import Dispatcher
 
 import ensemble as en
 from ensemble import Ensemble, ode, quadrature
 from ensemble._compile import machine_code
-from ensemble._compile.numba import compiled, prange
+from ensemble._compile.numba import compiled, compiled_serial, prange
 from ensemble._compile.trace.numbers import hoisted, literals
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._compile.work_sharing import MOST_FORMS, WorkSharing
@@ -21,14 +23,22 @@ from ensemble.apps import fem
 from ensemble.krylov import bicgstab, cg, direct, gmres, minres
 from ensemble.linalg import CrsMatrix, Factorization
 from ensemble.multigrid import smoothed_aggregation
+from tests.conftest import every_object
 
 S = 4
 
 
+class _NONE:
+    overloads = ()
+
+
 def kept():
-    """Engines of machine code, and forms and kinds of arguments that compiled functions know."""
+    """Engines of machine code, and forms and kinds of arguments that compiled functions know, in all of this process.
+
+    This takes as long as the process has objects: half a second after other tests.
+    """
     gc.collect()
-    everything = gc.get_objects()
+    everything = every_object()
     shared = [each for each in everything if type(each) is WorkSharing]
     return (
         sum(type(each) is ExecutionEngine for each in everything),
@@ -37,8 +47,28 @@ def kept():
     )
 
 
-class _NONE:
-    overloads = ()
+@pytest.fixture
+def made(monkeypatch):
+    """How often machine code was loaded, a form of arguments translated, or a function compiled by Numba: a counter."""
+    events = collections.Counter()
+
+    class Counted(machine_code.Code):
+        def __init__(self, *arguments):
+            events["loaded"] += 1
+            super().__init__(*arguments)
+
+    def translated(self, arguments, translate=WorkSharing._translate):
+        events["translated"] += 1
+        return translate(self, arguments)
+
+    def compiled_by_numba(self, signature, compile_one=Dispatcher.compile):
+        events["by Numba"] += 1
+        return compile_one(self, signature)
+
+    monkeypatch.setattr(machine_code, "Code", Counted)
+    monkeypatch.setattr(WorkSharing, "_translate", translated)
+    monkeypatch.setattr(Dispatcher, "compile", compiled_by_numba)
+    return events
 
 
 # --- what arrays are, not which objects describe them
@@ -70,17 +100,37 @@ LINEAR = {
 }
 
 
-def repeated(call, times):
-    """What is kept after two calls and after further ones."""
+def made_by_further_calls(call, times, made):
+    """What `times` calls make after two others."""
     call(), call()
-    before = kept()
+    made.clear()
     for _ in range(times):
         call()
-    return before, kept()
+    return dict(made)
+
+
+def test_what_is_made_is_counted(made):
+    """A loop, a form of its arguments, and an expression; the second call makes nothing."""
+
+    @compiled
+    def filled(x, value):
+        for i in prange(x.size):
+            x[i] = value
+
+    filled(np.zeros(3), 1.0)
+    assert made == {"loaded": 1, "translated": 1}
+    filled(np.zeros(3), np.float32(1.0))
+    en.fuse(lambda u, xp: u * 0.123 + xp.cos(u))(X)
+    assert made["loaded"] >= 3 and made["translated"] >= 2
+    made.clear()
+    filled(np.zeros(3), 2.0)
+    assert made == {}
+    compiled_serial(lambda x: x + 1)(1)
+    assert made == {"by Numba": 1}
 
 
 @pytest.mark.parametrize("name", LINEAR)
-def test_arrays_with_new_dtype_objects_share_what_is_compiled(name):
+def test_arrays_with_new_dtype_objects_share_what_is_compiled(name, made):
     b = np.linspace(-1.0, 1.0, 36)
     expected = LINEAR[name](matrix(FRESH["the same dtype"]), b)
     for fresh in FRESH.values():
@@ -88,8 +138,7 @@ def test_arrays_with_new_dtype_objects_share_what_is_compiled(name):
         def call(fresh=fresh):
             assert np.array_equal(LINEAR[name](matrix(fresh), fresh(b)), expected)
 
-        before, after = repeated(call, 10)
-        assert before == after
+        assert made_by_further_calls(call, 10, made) == {}
 
 
 def test_an_array_of_the_other_byte_order_is_not_taken_for_a_native_one():
@@ -245,21 +294,21 @@ def written(method, k):
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_another_number_gives_the_new_answer_and_compiles_nothing(user):
+def test_another_number_gives_the_new_answer_and_compiles_nothing(user, made):
     """Wherever it is read from; the bits are those of the number written in the code."""
     method, call = USERS[user]
     for place, source in SOURCES.items():
-        call(source(method, 0.37))
-        before = kept()
+        old = call(source(method, 0.37))
+        made.clear()
         for k in (0.61, 0.93, 1.37):
             got = call(source(method, k))
-            assert kept() == before, place
-            assert not np.array_equal(got, call(source(method, 0.37))), place
+            assert made == {}, place
+            assert not np.array_equal(got, old), place
         constant = call(written(method, 1.37))
         assert np.array_equal(call(source(method, 1.37)), constant), place
 
 
-def test_numbers_of_events_are_arguments():
+def test_numbers_of_events_are_arguments(made):
     def crossing(level):
         return lambda t, y, p, xp: y[0] - level
 
@@ -271,13 +320,13 @@ def test_numbers_of_events_are_arguments():
         return run.t_events[0].samples[0, 0]
 
     first(0.3)
-    before = kept()
+    made.clear()
     for level in (0.35, 0.42, 0.71):
         assert abs(first(level) - np.arccos(level)) < 1e-8
-    assert kept() == before
+    assert made == {}
 
 
-def test_numbers_of_noise_are_arguments():
+def test_numbers_of_noise_are_arguments(made):
     def run(sigma, drift):
         return ode.solve(
             lambda t, y, p, xp: [drift * y[0] + p[0]], [1.0], (0.0, 1.0), method="milstein", step=0.1, p=[0.2],
@@ -291,9 +340,9 @@ def test_numbers_of_noise_are_arguments():
         ).y.samples  # fmt: skip
 
     run(0.31, 0.13)
-    before = kept()
+    made.clear()
     got = run(0.83, 0.37)
-    assert kept() == before
+    assert made == {}
     assert np.array_equal(got, constant())
 
 
@@ -353,13 +402,12 @@ def test_constants_in_the_code_of_a_function_stay_constants():
 
 
 # --- lifetimes
-def test_functions_of_equal_code_share_engines():
+def test_functions_of_equal_code_share_engines(made):
     def call():
         assert np.array_equal(en.fuse(lambda u, xp: xp.where(u > 0.5, u * u, u + 1.0))(X).samples[0], first)
 
     first = en.fuse(lambda u, xp: xp.where(u > 0.5, u * u, u + 1.0))(X).samples[0]
-    before, after = repeated(call, 50)
-    assert before == after
+    assert made_by_further_calls(call, 50, made) == {}
 
 
 def test_code_that_was_not_used_lately_is_freed_and_what_is_held_goes_on(monkeypatch):

@@ -10,6 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ensemble._compile.lanes.straight_line import straight_line
+from tests.conftest import examples
 
 ENTRIES = 12
 """Entries of the one array that programs read."""
@@ -94,7 +95,7 @@ def meant(program, written, values):
 
 
 # Each example is compiled.
-@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=examples(25), deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(programs(), st.integers(0, 2**32 - 1))
 def test_registers_and_lanes_change_no_bit(case, seed):
     program, written, groups = case

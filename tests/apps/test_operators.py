@@ -10,6 +10,7 @@ from ensemble.krylov import Status, cg
 from ensemble.linalg import AffineMatrix
 from ensemble.multigrid import scaled_aggregation
 from ensemble.scalar import Ensemble, SampleSet
+from tests.conftest import examples
 
 EPS = np.finfo(float).eps
 FLOAT32 = Multigrid(dtype=np.float32)
@@ -83,7 +84,7 @@ def test_iterations_on_the_papers_even_mesh(cells):
 
 
 @given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 4, 5]))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_the_matrix_free_product_is_the_assembled_one(seed, n_samples):
     """27 couplings of 8 points in 8 cells: at most 64 roundings of the magnitudes that they add."""
     rng = np.random.default_rng(seed)

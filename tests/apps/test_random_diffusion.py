@@ -13,6 +13,7 @@ from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import SolveError, Status
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble, SampleSet, sample_mean
+from tests.conftest import examples
 
 TIGHT = {"rtol": 1e-12, "cg_rtol": 1e-9}
 BENCHMARK = {"n_terms": 3, "correlation_length": 0.25, "variance": 0.1, "source": 1.0, "mode_order": "trilinos"}
@@ -49,7 +50,7 @@ def test_statistics_of_the_published_benchmark(benchmark, ensemble_size):
 
 
 @given(n_samples=st.integers(1, 12), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_permuting_splitting_and_duplicating_samples(benchmark, n_samples, seed):
     """Any choice of samples, in any order and number, gives the same bits and counts."""
     rng = np.random.default_rng(seed)

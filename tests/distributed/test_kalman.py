@@ -104,8 +104,9 @@ def several(comm, names):
     return found
 
 
-SLOW = ("large", "wide", "four states", "three states, float32")  # states of more numbers: seconds of compilation
-FAST = ("long", "short", "constant", "batch", "samples", "float32", "exact", "singular", "one lost")
+# States of more numbers, or of another type: seconds of compilation.
+SLOW = ("large", "wide", "four states", "three states, float32", "float32", "long", "constant", "singular")
+FAST = ("short", "batch", "samples", "exact", "one lost")
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from ensemble.krylov import Status, bicgstab, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble
+from tests.conftest import examples
 from tests.krylov.problems import (
     COUPLINGS,
     SOLVERS,
@@ -167,7 +168,7 @@ def test_gmres_residuals_never_grow(rng):
     compact=st.booleans(),
     name=st.sampled_from([*SOLVERS]),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_each_sample_is_its_scalar_run(n_samples, seed, compact, name):
     rng = np.random.default_rng(seed)
     A = nonsymmetric(20, n_samples, seed, spread=rng.choice([0.5, 30.0]))
@@ -187,7 +188,7 @@ def test_each_sample_is_its_scalar_run(n_samples, seed, compact, name):
 
 
 @given(n_samples=st.integers(2, 20), seed=st.integers(0, 2**32 - 1), name=st.sampled_from([*SOLVERS]))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_permuting_splitting_and_duplicating_samples(n_samples, seed, name):
     rng = np.random.default_rng(seed)
     A = nonsymmetric(15, n_samples, seed, spread=20.0)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ensemble._kernels.sparse import crs
 from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsGraph, CrsMatrix, Diagonal, SymmetricCrsMatrix
 from ensemble.scalar import Ensemble, SampleSet, sample_mean
+from tests.conftest import examples
 
 GRAPH = CrsGraph([0, 2, 2, 4], [0, 3, 1, 2], (3, 4))
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
@@ -78,7 +79,7 @@ def test_whole_numbers_and_bools_from_scipy_become_double():
 
 
 @BUILDS
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     columns=st.lists(st.integers(0, 3), max_size=3),
     n_samples=st.sampled_from([1, 2, 5]),

@@ -12,6 +12,7 @@ from ensemble.gallery import poisson
 from ensemble.krylov import cg
 from ensemble.linalg import CrsGraph, CrsMatrix, Diagonal, Factorization, SymmetricCrsMatrix, apply_dirichlet, eigsh
 from ensemble.multigrid import smoothed_aggregation
+from tests.conftest import examples
 
 
 def random_pair(seed, n, n_samples, density=0.02, dtype=np.float64):
@@ -38,7 +39,7 @@ def test_a_matrix_by_hand():
     assert repr(A) == "SymmetricCrsMatrix(shape=(3, 3), nnz=7, n_samples=1, float64)"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1, 5, 600, 1300]), st.sampled_from([1, 3, 8]), st.integers(1, 6))
 def test_products_have_the_bits_of_the_full_matrix_on_any_number_of_threads(seed, n, n_samples, n_threads):
     full, half = random_pair(seed, n, n_samples, density=min(1.0, 8.0 / n))

@@ -12,6 +12,7 @@ from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid import Chebyshev, scaled_aggregation, smoothed_aggregation
 from ensemble.multigrid.affine import AffineHierarchy
 from ensemble.scalar import Ensemble
+from tests.conftest import examples
 
 OPTIONS = {"coarse_size": 12}
 
@@ -34,7 +35,7 @@ def build(request):
 @given(
     n_samples=st.sampled_from([1, 3, 7, 33]), seed=st.integers(0, 2**32 - 1), narrow=st.booleans(), scaled=st.booleans()
 )
-@hypothesis_settings(max_examples=15)
+@hypothesis_settings(max_examples=examples(15))
 def test_each_sample_is_its_own_run(n_samples, seed, narrow, scaled):
     rng = np.random.default_rng(seed)
     A = affine_matrix(n_samples, seed)
@@ -110,7 +111,7 @@ def test_solutions_and_iterations_are_those_of_the_stored_hierarchy(rng, build, 
 
 
 @given(factor=st.floats(0.1, 10), seed=st.integers(0, 2**32 - 1))
-@hypothesis_settings(max_examples=20)
+@hypothesis_settings(max_examples=examples(20))
 def test_scaling_undoes_a_diagonal_congruence(factor, seed):
     """For D A_0 D the scaled V-cycle is D^-1 V D^-1: the error propagation, hence every iterate, is the mean's own."""
     mean = gallery.poisson((9, 9))

@@ -245,6 +245,7 @@ def test_groups_are_the_graph_node_by_node():
         assert np.array_equal(run_groups(groups, rows[:, -1:], y[:, -1:])[:, 0], got[:, -1])
 
 
+@pytest.mark.slow
 def test_float32_stays_float32():
     made = ode.solve(kuramoto_listed, ANGLES.astype(np.float32), (0.0, 1.0), p=[1.0], rtol=1e-4, atol=1e-5)
     exact = solve_ivp(lambda t, y: kuramoto(t, y, [1.0], np), (0.0, 1.0), ANGLES, rtol=1e-9, atol=1e-9).y[:, -1]

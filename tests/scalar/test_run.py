@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ensemble._backend import to_numpy
 from ensemble.scalar import Ensemble, run, shared
+from tests.conftest import examples
 from tests.scalar.programs import (
     assert_like_scalar_runs,
     columns_of,
@@ -26,7 +27,7 @@ from tests.scalar.programs import (
 numbers = st.sampled_from([0.0, -0.0, 0.5, 1.0, -2.0, 3.0, 7.25, 1e30, math.nan, -math.inf]) | st.floats(-9.0, 9.0)
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(seed=st.integers(0, 2**32 - 1), rows=st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=9))
 def test_random_programs_give_what_scalar_runs_give(seed, rows):
     f = compiled(program(seed))
@@ -69,7 +70,7 @@ def test_a_hundred_thousand_results_of_random_programs():
     assert sum(n_results for _, n_results in found) > 100_000
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 2**32 - 1), n_samples=st.integers(1, 70), n_choices=st.integers(1, 5))
 def test_calls_are_less_than_twice_the_paths(seed, n_samples, n_choices):
     x = Ensemble(np.random.default_rng(seed).normal(size=(n_choices, n_samples)))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ensemble.scalar import Ensemble, run
 from ensemble.scalar.divergence.scalar_code import EXACT, NEITHER, PURE, kind_of
+from tests.conftest import examples
 from tests.scalar.programs import assert_like_scalar_runs, ensemble_of, exact
 
 RNG = np.random.default_rng(31907)
@@ -108,7 +109,7 @@ def test_every_way_gives_the_bits_of_each_sample(name, dtype):
             assert_like_scalar_runs(run(f, x, loop=loop), f, x)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.floats() | st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5]), min_size=2, max_size=5))
 @pytest.mark.parametrize(
     "f",

@@ -85,6 +85,7 @@ def test_lorenz63_in_single_precision_and_with_the_parallel_rule(way, rule):
         assert distance(run, data, record) < bound
 
 
+@pytest.mark.slow
 def test_lorenz96_in_six_dimensions():
     problem, indices, p = start("l96_short")
     data, run = reference("l96_short"), CudaEngine(problem, indices, p)

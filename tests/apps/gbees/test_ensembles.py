@@ -11,6 +11,7 @@ from ensemble.apps.gbees.engines.array import ArrayEngine
 from ensemble.apps.gbees.engines.backends import BACKENDS, Backend
 from tests.apps.gbees.conftest import ENGINES
 from tests.apps.gbees.problems import backend_of
+from tests.conftest import examples
 
 pendulum = Drift(lambda x, t, xp, g, c: (x[1], -g * xp.sin(x[0]) - c * x[1]), (1.0, 0.1), ("g", "c"))
 
@@ -52,7 +53,7 @@ def problems(draw):
 
 @pytest.mark.parametrize("name", ENGINES)
 @given(problems())
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 def test_each_sample_is_its_own_run_to_the_bit(name, case):
     n, arguments = case
     backend = backend_of(ENGINES[name])

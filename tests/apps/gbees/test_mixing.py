@@ -11,6 +11,7 @@ from ensemble.apps.gbees import Gbees
 from ensemble.apps.gbees.engines.array import ArrayEngine
 from ensemble.apps.gbees.mixing import mixing_of
 from tests.apps.gbees.grids import boxed
+from tests.conftest import examples
 
 DOMINATED = np.array([[0.1, 0.05], [0.05, 0.1]])
 OPPOSED = np.array([[0.1, -0.05], [-0.05, 0.1]])
@@ -70,7 +71,7 @@ def symbol(mixing, widths, phases):
 
 
 @given(st.integers(2, 6), st.integers(1, 6), st.integers(0, 2**31))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_wave_grows_in_the_largest_step(n, rank, seed):
     rng = np.random.default_rng(seed)
     G = rng.standard_normal((n, min(rank, n))) + 0.5 * rng.standard_normal()

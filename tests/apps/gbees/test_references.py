@@ -47,6 +47,7 @@ def test_lorenz63_up_to_the_first_record(engine):
         assert_same(run, data, record, rtol=1e-11)
 
 
+@pytest.mark.slow  # the compiled and the array engine are compared with the definition, step by step, among the others
 def test_lorenz96_in_six_dimensions(engine):
     problem, indices, p = start("l96_short")
     data, run = reference("l96_short"), engine(problem, indices, p)

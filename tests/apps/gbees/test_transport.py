@@ -15,6 +15,7 @@ from ensemble.apps.gbees import Gbees, draw, propagate
 from ensemble.apps.gbees.problem import Drift
 from tests.apps.gbees.conftest import ENGINES
 from tests.apps.gbees.grids import boxed, error_from, moments, normal, table
+from tests.conftest import examples
 
 speeds = st.floats(-3.0, 3.0).filter(lambda v: abs(v) > 1e-3)
 
@@ -58,7 +59,7 @@ def test_no_probability_is_lost_where_there_is_no_rim(name, limiter, n, a, b, sp
 
 @pytest.mark.parametrize("name", ENGINES)
 @given(n=st.integers(1, 3), axis=st.integers(0, 2), v=speeds, n_steps=st.integers(1, 45))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_constant_drift_along_an_axis_moves_cells_as_they_are(name, n, axis, v, n_steps):
     axis %= n
     width = 0.25
@@ -80,7 +81,7 @@ def test_a_constant_drift_along_an_axis_moves_cells_as_they_are(name, n, axis, v
 
 @pytest.mark.parametrize("name", ENGINES)
 @given(v=st.tuples(speeds, speeds), span=st.floats(0.05, 1.0))
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_corner_transport_moves_the_mean_exactly_for_donor_cells(name, v, span):
     problem, indices, p = boxed(
         lambda x, t, xp: list(v), np.zeros(2), [0.1, 0.2], 25, normal([0.0, 0.0], np.diag([0.16, 0.64])),

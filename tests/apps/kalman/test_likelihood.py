@@ -26,6 +26,7 @@ def test_blocks_of_any_size_have_the_bits_of_the_reference(nx, ny):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_blocks_of_float32_have_the_bits_of_the_reference():
     """Enough steps that a pivot multiplied in float64 would show."""
     parts, y = random_parts(40, 9, 2, seed=27743)

@@ -71,6 +71,7 @@ def test_the_likelihood_alone_and_the_smoother_are_right():
     np.testing.assert_allclose(sums(got.mean), sums(smooth), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_only_the_samples_that_lose_digits_change_their_form():
     parts, y = drifting(30)
     widths = np.array([1e-4, 1e4, 1e-2])
@@ -123,6 +124,7 @@ def test_many_series_find_those_that_lose_digits(size):
         assert log_likelihood(LinearGaussianModel(**parts), lots[i]) == got.log_likelihood[i]
 
 
+@pytest.mark.slow
 def test_the_start_of_an_iterated_smoother_loses_no_digits_either():
     parts, y = drifting()
     F, H = parts["F"], parts["H"]

@@ -13,6 +13,7 @@ from scipy import stats
 
 import ensemble as en
 from ensemble import uq
+from tests.conftest import examples
 
 INPUTS = en.Inputs(
     a=stats.norm(1.0, 2.0), b=stats.gamma(2.5), c=stats.t(3.0), d=stats.poisson(3.0), e=stats.beta(0.5, 2.0),
@@ -37,7 +38,7 @@ def values_of(x):
     return np.concatenate(rows).astype(np.float64)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(st.integers(0, 3000), min_size=1, max_size=20), st.sampled_from(sorted(SAMPLERS)), st.integers(0, 2**63),
     st.integers(1, 12), st.randoms(use_true_random=False),

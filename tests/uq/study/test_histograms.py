@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensemble.uq.study.histograms import Histograms
+from tests.conftest import examples
 
 PARTS = ("counts", "low", "high", "at_low", "at_high", "exponents", "first")
 
@@ -62,7 +63,7 @@ def test_quantiles_are_off_by_at_most_a_width(q):
     assert np.all(np.abs(histograms.quantile(q) - exact) <= histograms.width())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.floats(-1e308, 1e308), min_size=1, max_size=30), st.integers(0, 29))
 def test_every_sample_is_counted_once(numbers, cut):
     values = np.array([numbers])

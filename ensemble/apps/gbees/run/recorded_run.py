@@ -8,6 +8,7 @@ import os
 import time as clock
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -307,7 +308,7 @@ def check_measurements(configuration: Configuration, x: np.ndarray) -> None:
         noise_of(measurement.R, len(y), where)
         place = tuple(np.asarray(value) for value in x)
         with np.errstate(all="ignore"):
-            given = checked_call(lambda: measurement.h(place, np), where, "h", "take n scalars x and a namespace")  # noqa: B023
+            given = checked_call(partial(measurement.h, place, np), where, "h", "take n scalars x and a namespace")
         count = len(given) if isinstance(given, tuple | list) else 1
         _check.require(count == len(y), where, "h", "give one number for each of y", f"{count} for {len(y)} measured")
 

@@ -208,7 +208,7 @@ class Variables:
         self.below, self.above = np.isfinite(self.low), np.isfinite(self.high)
 
     def variables(self, values: np.ndarray) -> np.ndarray:
-        """Logit, logarithm or the value itself."""
+        """Map parameters to variables without bounds: by logit, by logarithm, or as they are."""
         with np.errstate(invalid="ignore", divide="ignore"):
             up, down = np.log(values - self.low), np.log(self.high - values)
             between = up - down
@@ -216,7 +216,7 @@ class Variables:
         return np.where(both, between, np.where(self.below, up, np.where(self.above, -down, values)))
 
     def values(self, z: np.ndarray) -> np.ndarray:
-        """The inverse of `variables`."""
+        """Map variables back to parameters within their bounds."""
         low, high = np.where(self.below, self.low, 0.0), np.where(self.above, self.high, 0.0)
         with np.errstate(over="ignore"):
             grown = np.exp(np.clip(z, -600.0, 600.0))
@@ -225,7 +225,7 @@ class Variables:
         return np.where(self.below & self.above, between, one)
 
     def slopes(self, z: np.ndarray) -> np.ndarray:
-        """Derivatives of the values by the variables."""
+        """Differentiate the parameters by the variables."""
         grown = np.exp(np.clip(z, -600.0, 600.0))
         share = grown / (1.0 + grown)
         width = np.where(self.below & self.above, self.high - self.low, 0.0)
@@ -236,7 +236,7 @@ class Variables:
 def _log_likelihoods(
     model_of: Callable[[Any], LinearGaussianModel], values: np.ndarray, y: Any, burn: int, mask: Any, options: Any
 ) -> np.ndarray:
-    """One log-likelihood a candidate, all of them in one filter; minus infinity where there is none."""
+    """Compute the log-likelihoods of all candidates in one filter; minus infinity where one has none."""
     count = len(values)
     # A shared Ensemble would be of one sample: two alike keep the form of many.
     theta = Ensemble(np.ascontiguousarray((values if count > 1 else np.repeat(values, 2, axis=0)).T))
@@ -262,14 +262,14 @@ def _spacings(z: np.ndarray) -> Array:
 
 
 def _stencil(z: np.ndarray) -> Array:
-    """The points of central differences: here, each variable up and down, each pair up and down."""
+    """List the points of central differences: z, each variable up and down, each pair up and down."""
     moves = np.diag(_spacings(z))
     both = [moves[i] + moves[j] for i, j in _pairs(len(z))]
     return z + np.concatenate([np.zeros((1, len(z))), moves, -moves, *([both, np.negative(both)] if both else [])])
 
 
 def _derivatives(values: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient and second derivatives of minus the log-likelihood from its values at `_stencil`."""
+    """Difference the log-likelihoods at the points of `_stencil`: gradient and second derivatives of its negative."""
     n, h = len(z), _spacings(z)
     values = -values
     here, up, down = values[0], values[1 : n + 1], values[n + 1 : 2 * n + 1]
@@ -285,13 +285,13 @@ def _derivatives(values: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _promise(slope: np.ndarray, curvature: np.ndarray) -> float:
-    """How much the log-likelihood can still rise by its second-order model; curvature is floored where it is flat."""
+    """Estimate how far the log-likelihood can rise by its second-order model; flat directions count as curved."""
     w, V = np.linalg.eigh(curvature)
     return float(0.5 * np.sum((V.T @ slope) ** 2 / np.maximum(np.abs(w), 1e-6)))
 
 
 def _steps(slope: np.ndarray, curvature: np.ndarray) -> Array:
-    """Newton's step for each damping; negative curvature counts by its size, long steps are cut."""
+    """Compute Newton's step for each damping; negative curvature counts by its size, long steps are cut."""
     w, V = np.linalg.eigh(curvature)
     scale = max(float(np.mean(np.abs(w))), 1e-12)
     along = (V.T @ slope) / (np.abs(w) + DAMPINGS[:, None] * scale + 1e-12)
@@ -301,7 +301,7 @@ def _steps(slope: np.ndarray, curvature: np.ndarray) -> Array:
 
 
 def _covariance(curvature: np.ndarray, slopes: np.ndarray, bounded: np.ndarray) -> np.ndarray:
-    """The inverse curvature in the parameters' own scale, without those at their bounds; NaN where there is none."""
+    """Invert the curvature, in the parameters' own scale, for those not at a bound; NaN where that is not positive."""
     out = np.full_like(curvature, np.nan)
     inner = ~bounded | (np.diag(curvature) > FLAT)
     if not inner.any():

@@ -36,7 +36,7 @@ def differ(state: Sequence[Array], other: Sequence[Array], R: Array, before: Arr
 
 
 def solve(A: Array, B: Array) -> Array:
-    """``A^-1 B`` of a stack of matrices; NaN for those that are singular, which leave the others as they are."""
+    """Solve a stack of linear systems; singular ones give NaN and leave the others as they are."""
     xp: Any = array_namespace(A, B)
     try:
         with warnings.catch_warnings():  # an Ensemble warns of singular samples, and has NaN for them already

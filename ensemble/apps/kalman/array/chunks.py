@@ -24,7 +24,7 @@ STEPS = ("F", "Q", "u", "H", "R", "d", "y")
 
 
 def chunk_filter(series: Series) -> tuple[Array, Array, Array, Series | None]:
-    """Means, covariances and log-densities of all whole chunks, and the series that is left over."""
+    """Filter all whole chunks at once: means, covariances, log-densities, and the series of the steps that are left."""
     length = math.isqrt(series.n_steps)
     n_chunks = series.n_steps // length
     starts = _first_elements(series, n_chunks)
@@ -53,7 +53,7 @@ def chunk_filter(series: Series) -> tuple[Array, Array, Array, Series | None]:
 
 
 def _step_of_chunks(series: Series, j: int, n_chunks: int, length: int) -> list[Array]:
-    """Step j of every chunk of each part; the prior's own step changes nothing before its update."""
+    """Take step j of every chunk; the step of the prior has a transition that changes nothing."""
     out = []
     for name in STEPS:
         a = getattr(series, name)
@@ -69,7 +69,7 @@ def _step_of_chunks(series: Series, j: int, n_chunks: int, length: int) -> list[
 
 
 def _first_elements(series: Series, n_chunks: int) -> Element:
-    """Identity elements; for the first chunk the prior."""
+    """Make the elements that chunks start from: the prior for the first one, the identity for the others."""
     xp = array_namespace(series.y, series.F, series.m0, series.P0)
     nx, dtype = series.F.shape[-1], series.F.dtype
     matrix, vector = (*series.batch, nx, nx), (*series.batch, nx)
@@ -90,7 +90,7 @@ def _chunk_elements(series: Series, starts: Element, n_chunks: int, length: int)
 
 
 def _remaining_series(series: Series, start: int, m: Array, P: Array) -> Series | None:
-    """The steps from `start` on as a series of their own; None if there are none."""
+    """Cut off the steps from `start` on, as a series of their own; None if there are none."""
     if start == series.n_steps:
         return None
     parts = {name: series.each(name, slice(start, None)) for name in STEPS}

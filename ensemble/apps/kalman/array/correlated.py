@@ -28,7 +28,7 @@ __all__ = ["explained", "explanation", "joint_covariance", "uncorrelated"]
 
 
 def uncorrelated(series: Any, S: Array) -> Any:
-    """The `Series` with independent noises; `S` has shape (T or 1, *batch or 1s, nx, ny)."""
+    """Replace F, Q, u so that noises correlated by `S`, (T or 1, *batch or 1s, nx, ny), become independent."""
     T = series.n_steps
     if T == 1:
         return series
@@ -43,7 +43,7 @@ def uncorrelated(series: Any, S: Array) -> Any:
 def explained(
     F: Array, Q: Array, u: Array, H: Array, R: Array, d: Array, S: Array, y: Array
 ) -> tuple[Array, Array, Array]:
-    """F, Q and u of the transition that leaves a step where `y` was seen; `S` is their noises' covariance."""
+    """Return F, Q, u of the transition out of a step whose `y` tells a part of its noise, by their covariance `S`."""
     xp = array_namespace(y, S, R, H)
     missing = xp.isnan(y)
     F, Q, C = explanation(F, Q, H, R, S, missing)
@@ -53,7 +53,7 @@ def explained(
 def explanation(
     F: Array, Q: Array, H: Array, R: Array, S: Array, missing: Array, times: Product = matmul
 ) -> tuple[Array, Array, Array]:
-    """F and Q of a transition that leaves a step whose entries are seen but for the `missing`; and C, see above."""
+    """Return F - C H, Q - C S' and C = S R^-1, without the part of the noise that the seen entries tell."""
     xp = array_namespace(missing, S, R, H)
     values = missing.samples if isinstance(missing, Ensemble) else missing
     if bool(array_namespace(values).any(values)):
@@ -66,7 +66,7 @@ def explanation(
 
 
 def joint_covariance(Q: Array, S: Array, R: Array) -> Array:
-    """The matrices ``[[Q, S], [S', R]]``."""
+    """Build the matrices ``[[Q, S], [S', R]]``."""
     xp = array_namespace(next((a for a in (Q, S, R) if isinstance(a, Ensemble)), Q))
     lead = np.broadcast_shapes(*(tuple(a.shape[:-2]) for a in (Q, S, R)))
     Q, S, R = (xp.broadcast_to(xp.asarray(a), (*lead, *a.shape[-2:])) for a in (Q, S, R))
@@ -74,13 +74,13 @@ def joint_covariance(Q: Array, S: Array, R: Array) -> Array:
 
 
 def _wide(xp: Any, a: Array, like: Array) -> Array:
-    """`a` with the leading axes of `like` where those are longer."""
+    """Broadcast `a` to the leading axes of `like` where those are longer."""
     lead = tuple(max(m, n) for m, n in zip(a.shape[:-2], like.shape[:-2], strict=True))
     return xp.broadcast_to(a, (*lead, *a.shape[-2:]))
 
 
 def _with_first(first: Array, rest: Array, T: int) -> Array:
-    """The part of all T steps from that of the first, which nothing precedes, and those of the others."""
+    """Join an array of the first step, whose transition nothing precedes, with those of the T - 1 others."""
     xp = array_namespace(first, rest)
     tail = tuple(max(m, n) for m, n in zip(first.shape[1:], rest.shape[1:], strict=True))
     return xp.concat([xp.broadcast_to(first, (1, *tail)), xp.broadcast_to(rest, (T - 1, *tail))], axis=0)

@@ -106,7 +106,7 @@ def _sizes(values: Array, in_time: bool) -> Array:
 
 
 def _worst(a: Array, lowest: Any, size: Any, in_time: bool) -> str:
-    """The most negative number of matrices (..., n, n), where it is, and the size that it is judged by."""
+    """Describe the most negative number, where it is, and the variance that it is judged by, for an error message."""
     lowest, size = np.asarray(to_numpy(lowest)), np.broadcast_to(to_numpy(size), lowest.shape)
     at = np.unravel_index(int(np.argmin(lowest / np.where(size > 0, size, 1.0))), lowest.shape)
     index = tuple(int(i) for i in at)[1 if isinstance(a, Ensemble) else 0 :]
@@ -142,7 +142,7 @@ def matrices_last(a: Array) -> Array:
 def _with_eigenvalues_checked(
     a: Array, values: Array, size: Array, bound: float, name: str, function: str, in_time: bool
 ) -> Array:
-    """`a` with the nearest semidefinite matrix in place of each that is negative by more than its own rounding."""
+    """Replace matrices that are negative beyond their own rounding by the nearest semidefinite ones, or refuse."""
     host = _wide(to_numpy(values))
     eigenvalues, own = np.linalg.eigvalsh(host), _extremes(values)[1]
     lowest, allowed = eigenvalues[..., 0], np.broadcast_to(to_numpy(size), eigenvalues.shape[:-1])

@@ -19,7 +19,7 @@ def times(A: Array, x: Array) -> Array:
 
 
 def last_sum(a: Array) -> Array:
-    """The sum over the last axis, in order, so that it has the same bits in every stack."""
+    """Sum over the last axis in order, so that an entry's bits do not depend on the stack that it is in."""
     if type(a) is np.ndarray:
         return in_order(a, -1)
     total = a[..., 0]
@@ -43,7 +43,7 @@ def largest_last(a: Array) -> Array:
 
 
 def first_true(a: Array) -> Array:
-    """The first true entry along the last axis alone."""
+    """Keep of the true entries along the last axis the first alone."""
     xp = array_namespace(a)
     if type(a) is np.ndarray:
         counts = np.add.accumulate(a, axis=-1, dtype=np.int64)
@@ -53,19 +53,19 @@ def first_true(a: Array) -> Array:
 
 
 def norms(U: Array) -> Array:
-    """The norms of the rows of U."""
+    """Compute the norms of the rows of U."""
     return array_namespace(U).sqrt(last_sum(U * U))
 
 
 def column_lengths(N: Array, free: Array) -> Array:
-    """The lengths of the columns of N; 1 where one is fixed."""
+    """Compute the lengths of the free columns of N; 1 for those that are fixed."""
     xp = array_namespace(N, free)
     one = xp.asarray(1.0, dtype=N.dtype)
     return xp.where(free > 0, xp.sqrt(last_sum((N * N).mT)), one)
 
 
 def scaled_gram(N: Array, free: Array) -> tuple[Array, Array]:
-    """``N' N`` with columns of length 1, the identity where they are fixed; and the lengths."""
+    """Scale the free columns of N to length 1: their Gram matrix, the identity where one is fixed, and the lengths."""
     xp = array_namespace(N, free)
     lengths = column_lengths(N, free)
     scaled = N / lengths[..., None, :]
@@ -74,7 +74,7 @@ def scaled_gram(N: Array, free: Array) -> tuple[Array, Array]:
 
 
 def solve_gram(N: Array, free: Array, right: Array) -> tuple[Array, Array]:
-    """``(N' N)^-1 right`` and ``log det N' N`` of the free columns."""
+    """Solve N' N x = right for the free columns, with log det N' N."""
     gram, lengths = scaled_gram(N, free)
     _, _, solved, log_det = ldl_solve(gram, (right / lengths)[..., None], floor=least_pivot(N))
     return solved[..., 0] / lengths, log_det + 2.0 * last_sum(array_namespace(lengths).log(lengths))
@@ -90,7 +90,7 @@ def least_pivot(N: Array) -> float:
 
 
 def inverse_root(N: Array, free: Array) -> Array:
-    """W with ``W W' = (N' N)^-1`` on the free columns, zero elsewhere."""
+    """Return W with W W' = (N' N)^-1 on the free columns, zero elsewhere."""
     xp = array_namespace(N, free)
     gram, lengths = scaled_gram(N, free)
     eye = xp.broadcast_to(xp.eye(N.shape[-1], dtype=N.dtype), gram.shape)
@@ -100,7 +100,7 @@ def inverse_root(N: Array, free: Array) -> Array:
 
 
 def decorrelated(R: Array) -> tuple[Array, Array]:
-    """Unit lower triangular B and the diagonal of ``B R B'``, for semidefinite R."""
+    """Decorrelate noise of semidefinite covariance R: unit lower triangular B, and the diagonal of B R B'."""
     xp = array_namespace(R)
     n = R.shape[-1]
     zero, one = (xp.asarray(v, dtype=R.dtype) for v in (0.0, 1.0))
@@ -118,7 +118,7 @@ def decorrelated(R: Array) -> tuple[Array, Array]:
 
 
 def decorrelated_by_noise(R: Array, scales: Array) -> tuple[Array, Array]:
-    """As `decorrelated`, for entries of these sizes: those of most noise are taken out of the others.
+    """Decorrelate as `decorrelated` does, by noise over size of the entries: those of least noise come first.
 
     So no row is multiplied by more than about 1 in units of its size. Rows come in the order of ascending noise, in
     which updates lose least.

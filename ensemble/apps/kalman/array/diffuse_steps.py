@@ -146,7 +146,7 @@ class DiffuseState:
         return replace(found.state, m=m), found.gain, term
 
     def smoother_gain(self, F: Array, Q: Array) -> Update:
-        """The limit of the smoother's gain, and of the state given the next one, which is seen as ``F x + q``."""
+        """Return the limits of the smoother's gain and of the state, given the next state ``F x + q``."""
         return self.conditioned(F, Q, semidefinite=True)
 
     def conditioned(self, H: Array, R: Array, semidefinite: bool = False) -> Update:
@@ -162,7 +162,7 @@ class DiffuseState:
         return _chosen(doubtful, self._in_turn(H, R, semidefinite, ordered=True)[0], found)
 
     def _in_turn(self, H: Array, R: Array, semidefinite: bool, ordered: bool = False) -> tuple[Update, Array]:
-        """The update by one entry after the other, and for which series another order may tell more."""
+        """Update by one entry after the other; tell for which series another order of entries may decide more."""
         xp, n = array_namespace(H, R, self.U, self.B), H.shape[-2]
         rows, noise = decorrelated_by_noise(R, self._scales(H)) if ordered else decorrelated(R)
         H, terms = product(rows, H), product(xp.abs(rows), xp.abs(H))
@@ -196,7 +196,7 @@ class DiffuseState:
     def _entry(
         self, entry: _Entry, size: Array, bound: Array | None
     ) -> tuple[DiffuseState, Array, Array, Array, Array, Array | None, Array]:
-        """The state given one entry, its gain, the logarithm of its variance, one over it, `size`, `bound`, and doubt.
+        """Update by one entry: state, gain, log and inverse of the variance, new `size` and `bound`, and doubt.
 
         U has the rounding of sums over terms of `size`: its rows and all that was taken from them. ``a = U' h`` has
         that of ``terms' size``, in units of `_tiny`, and ``U - X a'`` has that of a in row i ``|X[i]|`` times, which is
@@ -274,7 +274,7 @@ class DiffuseState:
         return xp.where(rounded, 0.0 * B, B)
 
     def _choice(self, h: Array, terms: Array) -> tuple[Array, Array, Array, Array]:
-        """The column that an entry fixes, as a row of bools; its g; all g over that; where this cannot be told.
+        """Choose the free column that an entry fixes: a row of bools, its g = B' h, all g over that, and doubt.
 
         Of the columns that it decides, the one of the largest g per length in the coordinates of A.
         """
@@ -293,7 +293,7 @@ class DiffuseState:
         return column, pivot, ratios, xp.logical_and(any_last(there), xp.logical_not(fix))
 
     def _eliminated(self, chosen: Array, pivot: Array, ratios: Array) -> tuple[DiffuseState, Array]:
-        """The state without the chosen column, which is taken out of all others, and the gain that fixes the column."""
+        """Eliminate the chosen free column from all others: the state without it, and the gain that fixes it."""
         xp = array_namespace(chosen, self.B, self.N)
         zero = xp.asarray(0.0, dtype=self.B.dtype)
 
@@ -330,7 +330,7 @@ def _tiny(U: Array) -> float:
 
 
 def _without_known(U: Array, size: Array) -> Array:
-    """U with zeros in the rows of components that are known exactly: rounding of sums over terms of `size`."""
+    """Set rows of U to zero that are rounding of sums over terms of `size`: those components are known exactly."""
     known = norms(U) <= _tiny(U) * size
     return array_namespace(U).where(known[..., None], 0.0 * U, U)
 

@@ -101,7 +101,7 @@ class Dual:
         raise TypeError(message("differentiation", "a truth value", "not be asked of the state", "if or while", advice))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's own functions, and its arrays on the left of an operator."""
+        """Take calls of NumPy's ufuncs, and operators whose left operand is NumPy's array."""
         name = ARRAY_API_NAMES.get(ufunc.__name__, ufunc.__name__)
         if method != "__call__" or options:
             return NotImplemented
@@ -124,7 +124,7 @@ def _log(a: Any) -> Any:
 
 
 def _scaled(slope: Any, partial: Any) -> Any:
-    """A slope times a partial derivative; zero where either is, though the other be infinite or NaN."""
+    """Multiply a slope by a partial derivative; zero times infinity or NaN is zero."""
     if partial is None or slope is None:
         return None
     if isinstance(slope, float) and slope == 1.0:
@@ -255,7 +255,7 @@ class DualNamespace:
 
 
 def _arrays(condition: Any, *values: Any) -> tuple[Any, list[Any]]:
-    """The namespace of several values, Ensembles first, and the values as its arrays."""
+    """Convert values, some of them plain numbers, to arrays of one namespace, that of the Ensembles among them."""
     arrays = [v for v in (condition, *values) if hasattr(v, "shape")]
     xp = array_namespace(*arrays)
     dtype = next(v.dtype for v in values if hasattr(v, "shape"))
@@ -265,7 +265,7 @@ def _arrays(condition: Any, *values: Any) -> tuple[Any, list[Any]]:
 def jacobian_of(
     function: Callable[..., Sequence[Any]], x: Sequence[Any], *arguments: Any, xp: Any
 ) -> tuple[list[Any], list[list[Any]]]:
-    """Components of ``function(x, *arguments, xp)`` and their derivatives, rows by component; None is zero."""
+    """Evaluate ``function(x, *arguments, xp)`` and its Jacobian, a list of rows; None is a derivative of zero."""
     n = len(x)
     duals = tuple(Dual(v, tuple(1.0 if j == i else None for j in range(n))) for i, v in enumerate(x))
     out = list(function(duals, *arguments, DualNamespace(xp)))

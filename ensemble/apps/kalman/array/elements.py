@@ -40,7 +40,7 @@ Element = tuple[Array, ...]
 
 
 def filter_elements(series: Series) -> Element:
-    """(A, b, C, eta, J) of every step, each (T, *batch, ...).
+    """Make the scan's element (A, b, C, eta, J) of every step, each array (T, *batch, ...).
 
     ``x[k] | x[k-1], y[k] = N(A x[k-1] + b, C)`` and ``p(y[k] | x[k-1])`` is proportional to
     ``exp(eta' x - x' J x / 2)``. The first element holds the prior. Where ``H Q H' + R`` is singular an observation
@@ -84,7 +84,7 @@ def filter_elements(series: Series) -> Element:
 
 
 def has_no_elements(series: Series) -> Array:
-    """Where ``H Q H' + R`` is singular at some step after the first, shape batch: such a series has no scan."""
+    """Tell which series have a singular H Q H' + R at some step after the first: these have no scan. Shape batch."""
     xp = array_namespace(series.y, series.F, series.m0)
     if series.n_steps == 1:
         return xp.zeros(series.batch, dtype=xp.bool)
@@ -96,7 +96,7 @@ def has_no_elements(series: Series) -> Array:
 
 
 def combine_filter(earlier: Element, later: Element) -> Element:
-    """The filter element of two intervals of time, one after the other; one factorisation of ``I + C J``."""
+    """Combine the filter elements of two intervals of time, one after the other, by one factorisation of I + C J."""
     Ai, bi, Ci, ei, Ji = earlier
     Aj, bj, Cj, ej, Jj = later
     xp = array_namespace(Ai, Aj)
@@ -120,7 +120,7 @@ def filter_identity(xp: Any, nx: int, dtype: Any) -> Element:
 
 
 def smoother_elements(series: Series, m: Array, P: Array) -> Element:
-    """(E, g, L) of every step from the filter's means and covariances; the last is (0, m[T-1], P[T-1])."""
+    """Make the smoother's element (E, g, L) of every step from the filter's moments; the last is (0, m, P) there."""
     xp = array_namespace(m, P)
     last = (xp.zeros_like(P[-1:, ...]), m[-1:, ...], P[-1:, ...])
     if m.shape[0] == 1:
@@ -131,7 +131,7 @@ def smoother_elements(series: Series, m: Array, P: Array) -> Element:
 
 
 def combine_smoother(earlier: Element, later: Element) -> Element:
-    """The smoother element of two intervals of time."""
+    """Combine the smoother elements of two intervals of time, one after the other."""
     Ei, gi, Li = earlier
     Ej, gj, Lj = later
     return Ei @ Ej, apply(Ei, gj) + gi, symmetric(Ei @ Lj @ Ei.mT + Li)
@@ -177,7 +177,7 @@ def extend_filter(
 
 
 def advance_filter(element: Element, m: Array, P: Array) -> tuple[Array, Array]:
-    """The filter's state after an interval of time from the one before it."""
+    """Take the filter's state over an interval of time, by its element."""
     A, b, C, eta, J = element
     xp, n = array_namespace(A, m), A.shape[-1]
     right = xp.concat([P, (m + apply(P, eta))[..., None]], axis=-1)

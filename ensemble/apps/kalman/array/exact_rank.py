@@ -16,7 +16,7 @@ __all__ = ["as_mask", "counts_of", "marked_without_density", "seen_entries", "st
 
 
 def marked_without_density(series: Series) -> Series:
-    """The series, its offset d NaN in all `steps_without_density`, so that no method finds a density there."""
+    """Set the offset d to NaN in all `steps_without_density`, so that no method finds a density there."""
     none = steps_without_density(series)
     if none is None:
         return series
@@ -26,7 +26,7 @@ def marked_without_density(series: Series) -> Series:
 
 
 def steps_without_density(series: Series) -> Array | None:
-    """From which step on exact entries exceed the rank of the predicted covariance, bools (T, *batch); None if never.
+    """Find the steps where exact entries exceed the rank of the predicted covariance: bools (T, *batch); None if none.
 
     Each entry that is seen without noise lowers the rank of P by one. A transition raises it by no more than there are
     variances in Q that are not zero. The recursion does not show that nothing is left: rounding errors remain in P, of
@@ -41,7 +41,7 @@ def steps_without_density(series: Series) -> Array | None:
 
 
 def counts_of(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Which entries are exact, how many variances Q has at each step, and the bound of the rank of P0.
+    """Count what bounds the rank: which entries are exact, how many variances Q has at each step, and those of P0.
 
     None where there is nothing to count. All have an axis of samples behind the others.
     """
@@ -57,14 +57,14 @@ def counts_of(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray] | Non
 
 
 def as_mask(series: Series, found: np.ndarray) -> Array:
-    """Bools with an axis of samples as an array or, where a part of the series is one, an Ensemble."""
+    """Return bools with an axis of samples as an Ensemble where the series has one, else as an array."""
     lifted = found.shape[-1] > 1 or any(isinstance(a, Ensemble) for a in vars(series).values())
     mask = array_namespace(_plain(series.y)).asarray(found if lifted else found[..., 0])
     return Ensemble(mask) if lifted else mask
 
 
 def _exhausted(series: Series, seen: np.ndarray, driven: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """The steps at and after the first one whose `seen` exact entries exceed the bound of the rank."""
+    """Mark the first step whose `seen` exact entries exceed the bound of the rank, and all later ones."""
     nx = series.F.shape[-1]
     over, steps = np.zeros((), bool), []
     for k in range(series.n_steps):
@@ -76,14 +76,14 @@ def _exhausted(series: Series, seen: np.ndarray, driven: np.ndarray, rank: np.nd
 
 
 def _diagonal(a: Array, holds: Callable[[Array], Array]) -> np.ndarray:
-    """Where a test holds on diagonals, with an axis of samples behind the axis of the diagonal."""
+    """Test the diagonals of matrices; an axis of samples comes last."""
     if type(a) is np.ndarray:  # the usual case, without the calls of a namespace
         return np.asarray(holds(a.diagonal(axis1=-2, axis2=-1)))[..., None]
     return _with_samples(holds(array_namespace(a).linalg.diagonal(a)))
 
 
 def seen_entries(y: Array) -> np.ndarray:
-    """Which entries of observations are not missing, with an axis of samples behind them."""
+    """Tell which entries of observations are not missing; an axis of samples comes last."""
     return ~_with_samples(array_namespace(y).isnan(y))
 
 

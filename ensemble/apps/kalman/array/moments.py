@@ -37,7 +37,7 @@ def _as(a: Array, dtype: Any) -> Array:
 
 
 def _joined(first: Array, rest: Array | None) -> Array:
-    """The first step's entry and those of the others, which may have more batch axes."""
+    """Join the first step's entry with those of the others, which may have more batch axes."""
     if rest is None:
         return first[None, ...]
     xp = array_namespace(first, rest)
@@ -45,7 +45,7 @@ def _joined(first: Array, rest: Array | None) -> Array:
 
 
 def predicted(series: Series, m: Array, P: Array) -> tuple[Array, Array]:
-    """Mean and covariance of every state given the observations before its step, from the filtered ones."""
+    """Predict every state, given the observations before its step, from the filtered states: means and covariances."""
     nx, first = m.shape[-1], (series.m0, series.P0)
     if series.predict_first:
         F, Q, u = (series.at(name, 0) for name in "FQu")
@@ -61,7 +61,7 @@ def predicted(series: Series, m: Array, P: Array) -> tuple[Array, Array]:
 
 
 def predicted_diffuse(series: Series, diffuse: Array) -> Array:
-    """What multiplies kappa in the predicted covariances of the diffuse steps, from that of the filtered ones."""
+    """Predict the part of diffuse covariances that multiplies kappa, from that of the filtered ones."""
     A = series.diffuse
     assert A is not None
     G = series.at("F", 0) @ A if series.predict_first else A
@@ -74,17 +74,17 @@ def predicted_diffuse(series: Series, diffuse: Array) -> Array:
 
 
 def innovations(series: Series, mean: Array) -> Array:
-    """Observations minus their predictions from the predicted means; NaN where missing."""
+    """Subtract from the observations what the predicted means predict of them; NaN where missing."""
     return series.y - apply(_as(series.H, series.y.dtype), mean) - series.d
 
 
 def innovation_covariances(series: Series, P: Array) -> Array:
-    """``H P H' + R`` of the predicted covariances, of every entry whether it was seen or not."""
+    """Compute H P H' + R of the predicted covariances, for every entry, seen or not."""
     return observed_covariance(series.H, series.R, P)
 
 
 def gains(series: Series, P: Array) -> Array:
-    """Kalman's gains from the predicted covariances, with zero columns for what is missing."""
+    """Compute Kalman's gains from the predicted covariances; columns of missing entries are zero."""
     y = _as(series.y, P.dtype)
     xp = array_namespace(P, y, series.H)
     origin = xp.zeros((P.shape[-1],), dtype=P.dtype)
@@ -99,7 +99,7 @@ def gains(series: Series, P: Array) -> Array:
 
 
 def lag_one_covariances(series: Series, m: Array, P: Array, smoothed: Array) -> Array:
-    """``cov(x[k], x[k+1] | y)`` for k from 0 to T - 2, from filtered states and smoothed covariances.
+    """Compute cov(x[k], x[k+1] | y) for k from 0 to T - 2 from filtered states and smoothed covariances.
 
     The product of the smoother's gain and the smoothed covariance; where a gain is NaN, because the predicted
     covariance is nearly singular, by `covariances_of_neighbours`, and NaN where that has less than six digits.
@@ -126,7 +126,7 @@ def lag_one_covariances(series: Series, m: Array, P: Array, smoothed: Array) -> 
 
 
 def covariances_of_neighbours(series: Series, m: Array, P: Array) -> tuple[Array, Array]:
-    """``cov(x[k], x[k+1] | y)`` without an inverse of predicted covariances, and the size of its rounding errors.
+    """Compute cov(x[k], x[k+1] | y) and its rounding errors without an inverse of predicted covariances.
 
     ``P[k] F[k+1]' (I - N[k] P*[k+1])`` with predicted covariances P* and the information N[k] of all observations
     after step k, a recursion backwards (P. de Jong, M. J. Mackinnon, Biometrika 75 (1988), 601-602). It loses digits

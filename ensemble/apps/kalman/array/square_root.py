@@ -25,7 +25,7 @@ __all__ = [
 
 
 def semidefinite_factor(A: Array) -> Array:
-    """Lower triangular `U` with ``U U' = A``; columns of pivots lost in rounding are zero."""
+    """Factorise A = U U', U lower triangular; columns whose pivot is lost in rounding are zero."""
     xp = array_namespace(A)
     n = A.shape[-1]
     zero, one = (xp.asarray(v, dtype=A.dtype) for v in (0.0, 1.0))
@@ -55,7 +55,7 @@ def lost_directions(P: Array, U: Array) -> Array:
 
 
 def triangle(*blocks: Array) -> Array:
-    """Lower triangular `U` with ``U U'`` the sum of ``B B'`` over the blocks, of equally many rows."""
+    """Return the lower triangular U for which U U' is the sum of B B' over the blocks, which have equally many rows."""
     xp = array_namespace(*blocks)
     lead = np.broadcast_shapes(*(tuple(b.shape[:-2]) for b in blocks))
     wide = xp.concat([xp.broadcast_to(b, (*lead, *b.shape[-2:])) for b in blocks], axis=-1)
@@ -79,7 +79,7 @@ def square_root_filter(series: Series) -> tuple[Array, Array, Array]:
 
 
 def last_factor(series: Series) -> Array:
-    """A factor of the covariance of the last filtered state, which has twice the digits of that."""
+    """Filter a series, and return a factor of the last covariance: it has twice the digits that the covariance has."""
     m, U = series.m0, _start(series)
     for k in range(series.n_steps):
         if k or series.predict_first:
@@ -90,7 +90,7 @@ def last_factor(series: Series) -> Array:
 
 
 def _start(series: Series) -> Array:
-    """A factor of P0."""
+    """Factorise P0, where the series has no factor yet."""
     return semidefinite_factor(series.P0) if series.root is None else series.root
 
 
@@ -102,7 +102,7 @@ def _update(series: Series, k: int, m: Array, U: Array) -> tuple[Array, Array, A
 def update_factor(
     H: Array, R: Array, d: Array, y: Array, m: Array, U: Array, times: Product = matmul
 ) -> tuple[Array, Array, Array]:
-    """Mean and factor of the covariance given `y`, and the log-density of `y`, which is NaN where there is none."""
+    """Update the mean and the factor of the covariance by `y`; the log-density of `y` is NaN where it has none."""
     xp = array_namespace(m, U, y)
     H, R, innovation, n_observed = observed_part(H, R, y, m, d, times)
     before = _deviations(U)
@@ -121,7 +121,7 @@ def update_factor(
 
 
 def _triangularised(H: Array, R: Array, U: Array, times: Product = matmul) -> tuple[Array, Array, Array]:
-    """The factor A of ``H P H' + R``, ``K A`` for the gain K, and the factor given the observation."""
+    """Triangularise ``[[R^1/2, H U], [0, U]]``: the factor A of H P H' + R, K A of the gain K, the updated U."""
     xp, ny, nx = array_namespace(H, R, U), H.shape[-2], H.shape[-1]
     root = semidefinite_factor(R)
     HU = times(H, U)
@@ -222,7 +222,7 @@ def _deviations(U: Array) -> Array:
 
 
 def _gain(F: Array, step: _Step, U_q: Array, tiny: float) -> tuple[Array, Array, Array]:
-    """E and L with ``P_s = L L' + E P_next E'``, and the least singular value relative to its rounding."""
+    """Find E and L of the smoothed covariance L L' + E P_next E', and the least singular value over rounding."""
     xp = array_namespace(F, step.U, U_q)
     n = F.shape[-1]
     zero, one = (xp.asarray(v, dtype=step.U.dtype) for v in (0.0, 1.0))
@@ -242,7 +242,7 @@ def _gain(F: Array, step: _Step, U_q: Array, tiny: float) -> tuple[Array, Array,
 
 
 def _before(F: Array, step: _Step, adjoint: Array, adjoint_covariance: Array) -> tuple[Array, Array]:
-    """The information of `step` and of all later ones on the state before it, by de Jong's recursion.
+    """Take the information of later steps on the state back over one `step`, by de Jong's recursion.
 
     The smoothed state is ``m + P adjoint`` there, with covariance ``P - P adjoint_covariance P``.
     """
@@ -256,7 +256,7 @@ def _before(F: Array, step: _Step, adjoint: Array, adjoint_covariance: Array) ->
 def _disturbance_form(
     step: _Step, adjoint: Array, adjoint_covariance: Array, tiny: float
 ) -> tuple[Array, Array, Array]:
-    """``P adjoint``, ``P - P adjoint_covariance P``, and by what factor the terms of a variance exceed it."""
+    """Smooth one state by disturbances: P adjoint, P - P adjoint_covariance P, and how much larger its terms are."""
     xp = array_namespace(step.U, adjoint_covariance)
     zero, one = (xp.asarray(v, dtype=step.U.dtype) for v in (0.0, 1.0))
     P = symmetric(step.U @ step.U.mT)

@@ -46,7 +46,7 @@ def _values(a: Array) -> Array:
 
 
 def compiled_backend(series: Series, method: str) -> str | None:
-    """The backend whose compiled code this method takes, "numba" or "cuda"; None where there is none."""
+    """Choose the compiled code for a method, "numba" or "cuda"; None where arrays or numbers are of another kind."""
     arrays = [_values(getattr(series, name)) for name in PARTS]
     backend, dtype = backend_of(*arrays), arrays[0].dtype
     if backend == "numba":
@@ -55,18 +55,18 @@ def compiled_backend(series: Series, method: str) -> str | None:
 
 
 def fits_registers(series: Series) -> bool:
-    """Whether a thread of a device holds the matrices of a step in registers; else a block of threads works on them."""
+    """Tell whether one thread of a device holds a step's matrices in registers; else a block of threads shares them."""
     return bool(max(series.F.shape[-1], series.y.shape[-1]) <= LARGEST)
 
 
 def n_samples_of(series: Series) -> int | None:
-    """The number of samples; None where there is no Ensemble."""
+    """Count the samples of a series; None where no part of it is an Ensemble."""
     arrays = [getattr(series, name) for name in PARTS]
     return max((a.n_samples for a in arrays if isinstance(a, Ensemble)), default=None)
 
 
 def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | None, time_at: int | None) -> Array:
-    """`a` with shape (series or 1, [time,] *tail): batches and samples are all series. A view where memory allows it.
+    """Bring `a` to the shape (series or 1, [time,] *tail), batches and samples as series; a view if memory allows it.
 
     `time_at` is the axis of time, which is before or after the batch; None where there is none.
     """
@@ -96,7 +96,7 @@ def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | N
 
 
 def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Array:
-    """Results with all series in front as an array or Ensemble of shape (*batch, ...)."""
+    """Bring results with all series in front back to an array or Ensemble of shape (*batch, ...)."""
     if n_samples is None and not series.batch:
         return values[0, ...]
     if not series.batch:
@@ -113,7 +113,7 @@ def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Ar
 
 
 def filter_arguments(series: Series, n_samples: int | None) -> list[np.ndarray]:
-    """F, Q, H, R, u, d, y, m0, P0 as arguments of the kernels."""
+    """Bring F, Q, H, R, u, d, y, m0, P0 to the form that kernels take, all series in front."""
     parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0) for name, tail in FILTER_PARTS]
     starts = [series_first(a, tail, series.batch, n_samples, None) for a, tail in ((series.m0, 1), (series.P0, 2))]
     n_series = math.prod(series.batch) * (n_samples or 1)
@@ -123,7 +123,7 @@ def filter_arguments(series: Series, n_samples: int | None) -> list[np.ndarray]:
 
 
 def chunk_steps(series: Series, n_samples: int | None, method: str) -> int | None:
-    """Steps a thread of a device works on; None for whole series."""
+    """Choose how many steps a thread of a device works on; None for whole series."""
     n_series = math.prod(series.batch) * (n_samples or 1)
     return None if method == "sequential" else chunk_length(n_series, series.n_steps)
 
@@ -131,7 +131,7 @@ def chunk_steps(series: Series, n_samples: int | None, method: str) -> int | Non
 def filter_result(
     series: Series, n_samples: int | None, m: Array, P: Array, terms: Array, sums: Array | None = None
 ) -> FilterResult:
-    """Results with all series in front, in the caller's form."""
+    """Make a `FilterResult` in the caller's form of arrays with all series in front."""
     return FilterResult(
         mean=from_series(series, m, n_samples),
         covariance=from_series(series, P, n_samples),
@@ -142,19 +142,19 @@ def filter_result(
 
 
 def is_level_scan(method: str, scan: str) -> bool:
-    """Whether a device combines elements by one of the classical scans, level by level."""
+    """Tell whether a device combines elements by a classical scan, level by level."""
     return method == "scan" and scan != "chunked"
 
 
 def scan_of_blocks(series: Series, n_samples: int | None, method: str, scan: str) -> str | None:
-    """The scan over chunks, for a block of threads per chunk; None for the recursion."""
+    """Choose the scan over chunks where a block of threads works on each; None for the recursion."""
     if method == "scan":
         return scan
     return None if chunk_steps(series, n_samples, method) is None else "chunked"
 
 
 def compiled_filter(series: Series, backend: str, method: str, scan: str) -> FilterResult:
-    """The recursion on the CPU; on a device, a scan unless `method` is "sequential"."""
+    """Filter by compiled code: by recursion on the CPU, on a device by a scan unless `method` is "sequential"."""
     n_samples = n_samples_of(series)
     arguments = filter_arguments(series, n_samples)
     if backend == "cuda":

@@ -59,7 +59,7 @@ class HostRanges:
 
     # --- elements
     def elements(self) -> np.ndarray:
-        """The element of each range as a row of numbers."""
+        """Reduce each range to one element of the scan, a row of numbers."""
         rows = []
         for group in self.groups:
             parts = self._reduced(group)
@@ -82,24 +82,24 @@ class HostRanges:
         return found
 
     def _unpacked(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Elements (A, b, C, eta, J) of all ranges."""
+        """Split rows of numbers into the elements (A, b, C, eta, J) of all ranges."""
         nx, n = self.nx, self.n
         shapes = [(nx, nx), (nx,), (nx, nx), (nx,), (nx, nx)]
         ends = np.cumsum([n * math.prod(shape) for shape in shapes])[:-1]
         return [a.reshape(-1, n, *s) for a, s in zip(np.split(rows, ends, axis=1), shapes, strict=True)]
 
     def _between(self, rows: np.ndarray) -> None:
-        """The states before all ranges, and the information of all later observations on the states after them."""
+        """Scan over the elements; keep the state before each range, and what later observations tell of its end."""
         self.m, self.P, self.eta, self.J = states_between(tuple(self._unpacked(rows)))
 
     def _of(self, group: _Group, values: np.ndarray, shift: int = 0) -> Array:
-        """Entries (ranges, n, ...) of a group's ranges, in the form of its series; the last one instead of none."""
+        """Take entries (ranges, n, ...) of a group's ranges in the form of its series; behind the end, the last one."""
         at = np.minimum(np.arange(group.count) + group.first + shift, values.shape[0] - 1)
         return from_series(group.series, values[at].reshape(-1, *values.shape[2:]), self.n_samples)
 
     # --- the filter
     def filtered(self, rows: np.ndarray) -> tuple[FilterResult, np.ndarray]:
-        """The result for the rank's steps, and the log-likelihood of each range, (ranges, n)."""
+        """Filter the rank's steps, range by range: the result, and the log-likelihood of each range, (ranges, n)."""
         self._between(rows)
         sums = []
         for group in self.groups:
@@ -120,12 +120,12 @@ class HostRanges:
         return result, np.concatenate(sums)
 
     def _rows(self, group: _Group, a: Array) -> np.ndarray:
-        """An array of a group's ranges without an axis of time as (ranges, n)."""
+        """Bring an array of a group's ranges, without an axis of time, to the shape (ranges, n)."""
         values = series_first(a, 0, group.series.batch, self.n_samples, None)
         return np.broadcast_to(values, (group.count * self.n,)).reshape(group.count, self.n)
 
     def _joined(self, parts: list[Array]) -> Array:
-        """Results of the groups, (ranges, *batch, steps, ...), as one over time."""
+        """Join results of the groups, (ranges, *batch, steps, ...), along time."""
         n_batch = len(self.series.batch)
         joined = []
         for a in parts:
@@ -135,7 +135,7 @@ class HostRanges:
         return joined[0] if len(joined) == 1 else array_namespace(*joined).concat(joined, axis=n_batch)
 
     def _by_roots(self) -> Array | None:
-        """Which series of the batch have a range that was filtered on square roots."""
+        """Tell which series of the batch have a range that was filtered on square roots; None if none has."""
         flags = [(group, group.result.by_roots) for group in self.groups]
         if all(flag is None for _, flag in flags):
             return None
@@ -145,7 +145,7 @@ class HostRanges:
         return from_series(self.series, found, self.n_samples)
 
     def lost(self) -> np.ndarray:
-        """Which series do not end a range in the state that the next one starts from, (n,)."""
+        """Tell which series end a range in another state than the next one starts from, (n,)."""
         found = np.zeros(self.n, bool)
         for group in self.groups:
             series, result = group.series, group.result
@@ -161,7 +161,7 @@ class HostRanges:
 
     # --- the smoother
     def smoothed(self, result: FilterResult) -> tuple[SmootherResult, np.ndarray]:
-        """The result for the rank's steps, and which series it does not serve, (n,)."""
+        """Smooth the rank's steps; tell which series this does not serve, (n,)."""
         lost, parts = np.zeros(self.n, bool), []
         if result.by_roots is not None:
             lost |= self._flat(result.by_roots)
@@ -177,7 +177,7 @@ class HostRanges:
         return np.broadcast_to(series_first(a, 0, self.series.batch, self.n_samples, None), (self.n,))
 
     def _back(self, group: _Group) -> tuple[Array, Array]:
-        """Smoothed states of a group's ranges, from what all observations say of their last ones."""
+        """Smooth a group's ranges back from their last states, which later observations have conditioned."""
         series, result = group.series, group.result
         arrays = []
         for a, tail in ((result.mean, 1), (result.covariance, 2)):
@@ -194,7 +194,7 @@ class HostRanges:
         return tuple(from_series(series, a, self.n_samples) for a in found)
 
     def _differ_before(self, group: _Group, mean: Array, covariance: Array) -> np.ndarray:
-        """Which series have first smoothed states that one step back does not take to those before them, (n,)."""
+        """Tell for which series a step back from a range does not meet the last smoothed state before it, (n,)."""
         series = group.series
         if group.first == 0:
             return np.zeros(self.n, bool)
@@ -208,7 +208,7 @@ class HostRanges:
 
 
 def _ranges_of(series: Series, start: int, count: int, length: int) -> Series:
-    """Ranges of a series as its leading batch axis."""
+    """Cut a series into ranges of `length` steps, which become its leading batch axis."""
     parts: dict[str, Any] = {}
     for name in STEPS:
         a = getattr(series, name)
@@ -225,7 +225,7 @@ def _ranges_of(series: Series, start: int, count: int, length: int) -> Series:
 
 
 def _without_first_transition(series: Series) -> Series:
-    """A series whose first transition changes nothing."""
+    """Replace the first transition of a series by one that changes nothing."""
     parts = {}
     for name in ("F", "Q", "u"):
         a = getattr(series, name)

@@ -96,7 +96,7 @@ def split_series(
 
 
 def _part(series: Series, steps: slice, prior_at: str, device: int | None) -> Part:
-    """The steps of a series as a model and observations of its own, batch axes in front."""
+    """Cut steps out of a series, as a model and observations of their own, batch axes in front."""
     arrays = {}
     for name in PARTS:
         a = getattr(series, name)
@@ -271,7 +271,7 @@ def _filter_sequentially(intervals: list[Series]) -> list[FilterResult]:
 
 
 def _smooth_sequentially(intervals: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
-    """Each part back from the first state of the one after it, as if that were the last step of its own.
+    """Smooth part after part, from the last one back: the first state of the part behind counts as its last step.
 
     Off CUDA devices all parts go back in one piece: on square roots a series needs its filter from the prior on.
     """
@@ -331,7 +331,7 @@ def _to_device_of(a: Array, like: Array) -> Array:
 
 
 def _longer(series: Series, later: Series) -> Series:
-    """A series with the transition to the part after it at its end; nothing is observed there."""
+    """Append the transition to the next part as a step in which nothing is observed."""
     xp = array_namespace(series.y, series.F, series.m0)
     parts = {}
     for name in ("F", "Q", "u"):
@@ -342,7 +342,7 @@ def _longer(series: Series, later: Series) -> Series:
 
 
 def _with_one_more(result: FilterResult, state: list[Array], n_batch: int) -> dict[str, Array]:
-    """Means and covariances with a state at their end."""
+    """Append a state to means and covariances."""
     xp = array_namespace(result.mean, *state)
     pairs = zip(("mean", "covariance"), (result.mean, result.covariance), state, strict=True)
     return {name: xp.concat([a, xp.expand_dims(end, axis=n_batch)], axis=n_batch) for name, a, end in pairs}
