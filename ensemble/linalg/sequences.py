@@ -15,6 +15,7 @@ import numpy as np
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.equilibration import Units, units_of
 from ensemble._kernels.direct.pivot_sequences import BETTER, CANDIDATE, Sequence, follows, pivot_sequence, sizes_in
+from ensemble._kernels.direct.solved_at_once import Pivots
 from ensemble.linalg.condition import one_norms, reciprocal_conditions
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
@@ -53,6 +54,8 @@ class Kept(NamedTuple):
     columns: np.ndarray
     marks: np.ndarray
     exchanges: int
+    at_once: Pivots | None
+    """The same for `solved_at_once`, where it has a list."""
 
 
 class Group(NamedTuple):
@@ -178,7 +181,21 @@ class PivotRule:
         better = (place[column] < place[found.columns[row]]) | (column == self.preferred[row])
         better &= (found.columns != self.preferred)[row]
         marks = np.where(better, BETTER, CANDIDATE).astype(np.int8)
-        return Kept(self.factors(plan), column.astype(np.int32), marks, found.exchanges)
+        column = column.astype(np.int32)
+        return Kept(self.factors(plan), column, marks, found.exchanges, self._at_once(plan, column, marks))
+
+    def _at_once(self, plan: Elimination, columns: np.ndarray, marks: np.ndarray) -> Pivots | None:
+        """An elimination on the entries that are not zero, counted without the others."""
+        if plan.flat is None:
+            return None
+        number = np.full(self.whole.nnz + 1, -1, np.int32)  # of the last place, -1, too
+        number[self.places] = np.arange(self.places.size)
+        program, first = plan.flat.copy(), int(plan.flat[8])
+        program[first : first + plan.n_values] = number[plan.sources]
+        return Pivots(
+            self.graph.indptr, self.graph.indices, self.places.astype(np.int32), self.dropped.astype(np.int32), program,
+            plan.diagonal, plan.upper_starts, columns, marks, plan.columns, plan.n_values,
+        )  # fmt: skip
 
     def keep(self, found: Sequence, kept: Kept) -> None:
         """Try an elimination first from now on."""

@@ -14,7 +14,7 @@ from ensemble._compile.lanes.arithmetic import absolute, bits, from_bits
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import compiled, inner, per_width, prange, tiles
 
-__all__ = ["Units", "units_of"]
+__all__ = ["MANTISSA", "ONE", "SWEEPS", "Units", "inverse_of", "units_of"]
 
 WIDEST = 32
 """Samples of a tile."""
@@ -38,7 +38,7 @@ class Units(NamedTuple):
 
 
 @inner
-def _inverse(x, one):
+def inverse_of(x, one):
     """1 / x, and 1 of zero."""
     return one / select(x > 0.0, x, one)
 
@@ -72,13 +72,13 @@ def _units(width):
                             total = total + entry
                         else:
                             total = total + entry * load(work, base + np.int64(indices[k]) * width, nothing)
-                    unit = _inverse(total, one)
+                    unit = inverse_of(total, one)
                     for k in range(indptr[i], indptr[i + 1]):
                         to = sums + np.int64(indices[k]) * width
                         entry = absolute(load(values, np.int64(places[k]) * n_samples + first, nothing))
                         store(work, to, load(work, to, nothing) + entry * unit)
                 for j in range(n):
-                    store(work, base + j * width, _inverse(load(work, sums + j * width, nothing), one))
+                    store(work, base + j * width, inverse_of(load(work, sums + j * width, nothing), one))
                     store(work, sums + j * width, nothing)
             for j in range(n):
                 store(columns, j * n_samples + first, load(work, base + j * width, nothing))

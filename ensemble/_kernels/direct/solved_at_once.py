@@ -1,0 +1,400 @@
+"""Solutions of samples that take the same pivots, from units to the last correction, tile by tile.
+
+What `equilibration`, `flat_tiles`, `pivot_sequences`, `krylov/backward_error` and the refinement of `direct` do one
+after another for all samples is done here for a tile while it is in the cache, with the same sums in the same order.
+
+Bytes that must move, float64: ``8 S (nnz + 2 n)``. A tile takes ``64 (nnz + n_values + 8 n)`` bytes of cache.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._compile.kept_memory import empty
+from ensemble._compile.lanes.arithmetic import absolute, any_lane, bits, from_bits
+from ensemble._compile.lanes.types import load, prefetch, select, splat, sqrt, store, zeros
+from ensemble._compile.numba import ROW_BLOCK, compiled, inner, prange, thread_count
+from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
+from ensemble._kernels.direct.equilibration import MANTISSA, ONE, SWEEPS, inverse_of
+from ensemble._kernels.direct.flat import LU, factor_solve_one, solve_one
+from ensemble._kernels.direct.flat_tiles import SMALL
+from ensemble._kernels.direct.pivot_sequences import THRESHOLD, other_pivots
+
+__all__ = ["Limits", "Pivots", "Solved", "solved_at_once"]
+
+WIDTH = 8
+"""Samples of a tile."""
+
+AHEAD = 16
+"""Entries ahead of the present one that are prefetched."""
+
+NEARLY = 0.9
+"""Share of the largest quotient so far up to which a quotient is not worked out."""
+
+MOST_STEPS = 10
+"""Refinements of `Limits.steps`, at most."""
+
+(ERROR, ENTRIES, NORM, NORM_B, STEPS, FIRST, LAST, LEFT, OTHER, ODD, PRINTS, BROKEN) = range(12)
+HISTORY = 12
+"""Rows of what is found per sample."""
+
+
+class Limits(NamedTuple):
+    """When a solution is refined: the numbers that `krylov/_direct_solution.py` compares with."""
+
+    tolerance: float
+    """Backward error above which a solution is refined or left to others."""
+    floor: float
+    """Backward error that refinement does not reduce."""
+    uneven: float
+    """Backward error by entries over that by rows from which on refinement reduces it."""
+    least_uneven: float
+    """Backward error by entries from which on it does."""
+    low: float
+    high: float
+    """Norms between which squares stay in the range of numbers."""
+    steps: int
+    """Refinements at most."""
+
+
+class Pivots(NamedTuple):
+    """An elimination with its pivots, on the entries that are not zero."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    places: np.ndarray
+    """Where the matrix has these entries."""
+    dropped: np.ndarray
+    """Where it has those that are zero."""
+    program: np.ndarray
+    """The list of `flat.flat_list`, whose sources are numbers of these entries."""
+    diagonal: np.ndarray
+    upper_starts: np.ndarray
+    columns: np.ndarray
+    marks: np.ndarray
+    """As in `pivot_sequences.follows`."""
+    pivots: np.ndarray
+    """The column of each step."""
+    n_values: int
+
+
+class Solved(NamedTuple):
+    """What was found for each sample, all arrays of shape (n_chosen,) but `norms`."""
+
+    left: np.ndarray
+    """True for a sample that takes other pivots, has other zeros, or whose backward error stays too large."""
+    other: np.ndarray
+    """True for a sample that takes other pivots, has other zeros or is not finite."""
+    error: np.ndarray
+    entries: np.ndarray
+    norm: np.ndarray
+    norm_b: np.ndarray
+    steps: np.ndarray
+    first: np.ndarray
+    """The largest entry of the solution before it was refined, in the units of the columns."""
+    last: np.ndarray
+    """The largest entry of the last correction."""
+    prints: np.ndarray
+    norms: np.ndarray
+    """Norms of residuals after each refinement, shape (steps + 1, n_chosen)."""
+
+
+@inner
+def _read(source, rows, n_rows, n_samples, samples, first, together, work, to, nothing, width):
+    """Copy the rows named of a tile, or `n_rows` where no rows are named."""
+    count, start = rows.size if rows.size else n_rows, samples[first]
+    if together:
+        for k in range(count):
+            row = np.int64(rows[k]) if rows.size else k
+            if rows.size and k + AHEAD < count:
+                prefetch(source, np.int64(rows[k + AHEAD]) * n_samples + start, width)
+            store(work, to + k * width, load(source, row * n_samples + start, nothing))
+    else:
+        for k in range(count):
+            row = (np.int64(rows[k]) if rows.size else k) * n_samples
+            for lane in range(width):
+                work[to + k * width + lane] = source[row + samples[first + lane]]
+
+
+@inner
+def _unit_columns(indptr, indices, work, values, units, sums, nothing, width):
+    """`equilibration.units_of` of a tile; returns marks of zeros and of what is not finite, and sums of bits."""
+    one, n = splat(1.0, work, nothing), indptr.size - 1
+    mark, sum_of_bits = nothing, bits(nothing)
+    for j in range(n):
+        store(work, sums + j * width, nothing)
+    for sweep in range(SWEEPS):
+        for i in range(n):
+            total = nothing
+            for k in range(indptr[i], indptr[i + 1]):
+                entry = load(work, values + k * width, nothing)
+                if sweep == 0:
+                    sum_of_bits = sum_of_bits + bits(entry)
+                    entry = absolute(entry)
+                    mark = select(entry == nothing, one, mark) + (entry - entry)
+                    total = total + entry
+                else:
+                    total = total + absolute(entry) * load(work, units + np.int64(indices[k]) * width, nothing)
+            unit = inverse_of(total, one)
+            for k in range(indptr[i], indptr[i + 1]):
+                to = sums + np.int64(indices[k]) * width
+                entry = absolute(load(work, values + k * width, nothing))
+                store(work, to, load(work, to, nothing) + entry * unit)
+        for j in range(n):
+            store(work, units + j * width, inverse_of(load(work, sums + j * width, nothing), one))
+            store(work, sums + j * width, nothing)
+    return mark, sum_of_bits
+
+
+@inner
+def _size(work, x, units, n, nothing, width):
+    """`pivot_sequences.sizes_in` of a tile."""
+    most, check = nothing, nothing
+    for j in range(n):
+        value = absolute(load(work, x + j * width, nothing))
+        unit = load(work, units + j * width, nothing)
+        if any_lane(value > NEARLY * (most * unit)):
+            size = value / unit
+            most = select(size > most, size, most)
+        check = check + (value - value)
+    return most + check
+
+
+@inner
+def _judged(indptr, indices, work, values, x, b, r, nothing, width):
+    """`krylov.backward_error` of a tile, the residual to `r`; both errors, and the sum of squares of the residual."""
+    n, largest = indptr.size - 1, nothing
+    for i in range(n):
+        value = absolute(load(work, x + i * width, nothing))
+        largest = select(value > largest, value, largest)
+    most, worst, check, squares = nothing, nothing, nothing, nothing
+    for begin in range(0, n, ROW_BLOCK):
+        own = nothing
+        for i in range(begin, min(begin + ROW_BLOCK, n)):
+            total, size, weight = nothing, nothing, nothing
+            for k in range(indptr[i], indptr[i + 1]):
+                entry = load(work, values + k * width, nothing)
+                part = load(work, x + np.int64(indices[k]) * width, nothing)
+                total = total + entry * part
+                entry = absolute(entry)
+                size = size + entry
+                weight = weight + entry * absolute(part)
+            right = load(work, b + i * width, nothing)
+            total = right - total
+            store(work, r + i * width, total)
+            own = own + total * total
+            right = absolute(right)
+            size = size * largest + right
+            weight = weight + right
+            check = check + ((total - total) + (size - size))
+            total = absolute(total)
+            if any_lane(total > NEARLY * (most * size)):
+                ratio = select(total == 0.0, nothing, total / size)
+                most = select(ratio > most, ratio, most)
+            if any_lane(total > NEARLY * (worst * weight)):
+                ratio = select(total == 0.0, nothing, total / weight)
+                worst = select(ratio > worst, ratio, worst)
+        squares = squares + own
+    return most + check, worst + check, squares
+
+
+@inner
+def _norm(work, r, n, squares, low, high, nothing, width):
+    """The norm of a vector whose sum of squares may have left the range of numbers."""
+    plain, one = sqrt(squares), splat(1.0, work, nothing)
+    odd = select(plain > low, select(plain < high, nothing, one), one)
+    if any_lane(odd > nothing):
+        unit = nothing
+        for i in range(n):
+            value = absolute(load(work, r + i * width, nothing))
+            unit = select(value > unit, value, unit)
+        unit = select(unit - unit == nothing, select(unit > nothing, unit, one), one)
+        total = nothing
+        for begin in range(0, n, ROW_BLOCK):
+            own = nothing
+            for i in range(begin, min(begin + ROW_BLOCK, n)):
+                value = load(work, r + i * width, nothing) / unit
+                own = own + value * value
+            total = total + own
+        plain = select(odd > nothing, sqrt(total) * unit, plain)
+    return plain
+
+
+@inner
+def _either(condition, other, one, nothing):
+    """One where one of two masks holds."""
+    return select(condition, one, select(other, one, nothing))
+
+
+@functools.cache
+def _solutions(width: int) -> Any:
+    @compiled
+    def loop(
+        values, b, x, samples, outs, n_chosen, rtol, found, work, indptr, indices, places, dropped, every, program,
+        diagonal, upper_starts, columns, marks, pivots, n_values, n_samples, limits, most_steps, n_tiles, n_runs,
+    ):  # fmt: skip
+        for run in prange(n_runs):
+            w, nothing, n, lanes = np.int64(width), zeros(values, width), indptr.size - 1, n_tiles * width
+            one, tolerance, floor, uneven, least = splat(1.0, values, nothing), limits[0], limits[1], limits[2], limits[3]
+            low, high = limits[4], limits[5]
+            kept = np.int64(places.size)
+            own = np.int64(run) * ((kept + n_values + 8 * n) * w)
+            factors = own + kept * w
+            right = factors + n_values * w
+            free = right + n * w
+            units, y, start = free + n * w, free + 2 * n * w, free + 3 * n * w
+            for tile in range(np.int64(run) * n_tiles // n_runs, (np.int64(run) + 1) * n_tiles // n_runs):
+                first = tile * w
+                new, old, r, r_old = start, start + n * w, start + 2 * n * w, start + 3 * n * w
+                together = samples[first + w - 1] - samples[first] == w - 1
+                _read(values, places, kept, n_samples, samples, first, together, work, own, nothing, width)
+                _read(b, every, n, n_samples, samples, first, together, work, right, nothing, width)
+                for lane in range(width):
+                    found[OTHER * lanes + first + lane] = 0.0
+                    for k in range(dropped.size):
+                        entry = values[np.int64(dropped[k]) * n_samples + samples[first + lane]]
+                        if not entry == 0.0:
+                            found[OTHER * lanes + first + lane] = 1.0
+                mark, sum_of_bits = _unit_columns(indptr, indices, work, own, units, free, nothing, width)
+                other = select(mark == nothing, load(found, OTHER * lanes + first, nothing), one)
+                store(found, PRINTS * lanes + first, from_bits((sum_of_bits & MANTISSA) | ONE))
+                factor_solve_one(
+                    work, own, w, work, factors, work, y, found, BROKEN * lanes + first, program, False, work, right, w,
+                    False, work, new, w, work, y, nothing,
+                )  # fmt: skip
+                broken = load(found, BROKEN * lanes + first, nothing)
+                other = select(broken == nothing, other, one)
+                bad = other_pivots(
+                    work, factors, w, diagonal, upper_starts, columns, marks, pivots, work, units, w, THRESHOLD, nothing
+                )  # fmt: skip
+                other = select(bad == nothing, other, one)
+                store(found, OTHER * lanes + first, other)
+                error, entries, norm, steps = nothing, nothing, nothing, nothing
+                size, active, by_norm = nothing, select(other == nothing, one, nothing), nothing
+                norm_b, length = nothing, nothing
+                for i in range(0, n, ROW_BLOCK):
+                    part = nothing
+                    for k in range(i, min(i + ROW_BLOCK, n)):
+                        value = load(work, right + k * w, nothing)
+                        part = part + value * value
+                    norm_b = norm_b + part
+                norm_b = _norm(work, right, n, norm_b, low, high, nothing, width)
+                store(found, NORM_B * lanes + first, norm_b)
+                target = load(rtol, first, nothing) * norm_b
+                for step in range(most_steps + 1):
+                    if any_lane(active > nothing):
+                        if step > 0:
+                            solve_one(
+                                work, factors, w, program, work, r, w, False, work, new, w, work[y : y + n * w], LU,
+                                nothing,
+                            )  # fmt: skip
+                        length = _size(work, new, units, n, nothing, width)
+                        if step > 0:
+                            for i in range(n):
+                                value = load(work, new + i * w, nothing) + load(work, old + i * w, nothing)
+                                store(work, new + i * w, value)
+                        more, finest, squares = _judged(
+                            indptr, indices, work, own, new, right, r_old, nothing, width
+                        )  # fmt: skip
+                        latest = _norm(work, r_old, n, squares, low, high, nothing, width)
+                        if step == 0:
+                            better, halved = one, one
+                            error, entries, norm, size = more, finest, latest, length
+                            store(found, FIRST * lanes + first, length)
+                        else:
+                            size = select(active > nothing, length, size)
+                            steps = steps + active
+                            limit = select(error > tolerance, error, splat(tolerance, values, nothing))
+                            finer = select(finest < entries, select(more <= limit, one, nothing), nothing)
+                            better = select(by_norm > nothing, select(latest < norm, one, nothing), finer)
+                            better = select(more - more == nothing, better * active, nothing)
+                            halved = select(finest <= 0.5 * entries, one, nothing)
+                            halved = select(by_norm > nothing, select(latest <= 0.5 * norm, one, nothing), halved)
+                            norm = select(better > nothing, latest, norm)
+                            error = select(better > nothing, more, error)
+                            entries = select(better > nothing, finest, entries)
+                        if any_lane(better == nothing):
+                            for i in range(n):
+                                value = load(work, new + i * w, nothing)
+                                value = select(better > nothing, value, load(work, old + i * w, nothing))
+                                store(work, old + i * w, value)
+                                value = load(work, r_old + i * w, nothing)
+                                value = select(better > nothing, value, load(work, r + i * w, nothing))
+                                store(work, r + i * w, value)
+                        else:
+                            new, old, r, r_old = old, new, r_old, r
+                        large = select(norm > target, select(error > floor, one, nothing), nothing)
+                        by_norm = select(error > tolerance, one, large)
+                        wide = select(entries > uneven * error, select(entries > least, one, nothing), nothing)
+                        wide = select(steps == nothing, one, wide)
+                        wanted = _either(by_norm > nothing, wide > nothing, one, nothing)
+                        wanted = select(error - error == nothing, wanted, nothing)
+                        active = better * halved * wanted * select(other == nothing, one, nothing)
+                    store(found, (HISTORY + step) * lanes + first, norm)
+                store(found, ERROR * lanes + first, error)
+                store(found, ENTRIES * lanes + first, entries)
+                store(found, NORM * lanes + first, norm)
+                store(found, STEPS * lanes + first, steps)
+                store(found, LAST * lanes + first, size)
+                left = select(error <= tolerance, select(entries <= tolerance, other, one), one)
+                store(found, LEFT * lanes + first, left)
+                if together and not any_lane(left > nothing) and outs[first + w - 1] - outs[first] == w - 1:
+                    for i in range(n):
+                        store(x, i * n_chosen + outs[first], load(work, old + i * w, nothing))
+                else:
+                    for lane in range(width):
+                        if found[LEFT * lanes + first + lane] == 0.0:
+                            for i in range(n):
+                                x[i * n_chosen + outs[first + lane]] = work[old + i * w + lane]
+
+    return loop
+
+
+NO_ROWS = np.empty(0, np.int32)
+
+
+def solved_at_once(
+    values: np.ndarray, b: np.ndarray, samples: np.ndarray, rtol: Any, pivots: Pivots, limits: Limits, x: np.ndarray,
+    outs: np.ndarray,
+) -> Solved:  # fmt: skip
+    """Solve ``A x = b`` with refinement for the samples that take the pivots given.
+
+    Parameters
+    ----------
+    values : array of float64, shape (nnz, n_samples)
+    b : array of float64, shape (n, n_samples)
+    samples : array of int64, shape (n_chosen,)
+        The samples to be solved.
+    rtol : float, or array of shape (n_samples,)
+        Residual over the norm of b above which a solution is refined.
+    x : array of float64, shape (n, any number)
+        Takes the solutions of the samples that are not left, in columns `outs`, shape (n_chosen,).
+    """
+    count, n_samples, n = samples.size, values.shape[1], pivots.diagonal.size
+    n_tiles = -(-count // WIDTH)
+    lanes = n_tiles * WIDTH
+    padded = np.append(samples, np.repeat(samples[-1:], lanes - count))
+    places = np.append(outs, np.repeat(outs[-1:], lanes - count))
+    own_rtol = np.full(lanes, rtol) if np.ndim(rtol) == 0 else np.asarray(rtol, np.float64)[padded]
+    found = np.empty((HISTORY + limits.steps + 1, lanes))
+    size = (pivots.places.size + pivots.n_values + 8 * n) * WIDTH
+    small = size * n_tiles <= SMALL
+    n_runs = 1 if small else min(n_tiles, thread_count())
+    work = empty((n_runs * size,), np.float64)
+    with np.errstate(all="ignore"):
+        _solutions(WIDTH)(
+            values.reshape(-1), b.reshape(-1), x.reshape(-1), padded, places, x.shape[1], own_rtol, found.reshape(-1),
+            work, pivots.indptr, pivots.indices, pivots.places, pivots.dropped, NO_ROWS, pivots.program,
+            pivots.diagonal, pivots.upper_starts, pivots.columns, pivots.marks, pivots.pivots, pivots.n_values,
+            n_samples, np.array(limits[:6]), limits.steps, n_tiles, n_runs,
+            threads=ONE_THREAD if small else ALL_THREADS,
+        )  # fmt: skip
+    found = found[:, :count]
+    left, other = found[LEFT] != 0.0, found[OTHER] != 0.0
+    return Solved(
+        left, other, *found[[ERROR, ENTRIES, NORM, NORM_B]], found[STEPS].astype(np.int64), found[FIRST], found[LAST],
+        found[PRINTS], found[HISTORY:],
+    )  # fmt: skip
