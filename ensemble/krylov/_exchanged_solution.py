@@ -9,11 +9,22 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import asarray_like, to_numpy
-from ensemble.krylov._conditions import MOVED, estimated, keep_their_digits
-from ensemble.krylov._direct_solution import DirectSolution
+from ensemble._kernels.direct.solved_at_once import Limits
+from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
+from ensemble.krylov._conditions import MOVED, UNEVEN, estimated, keep_their_digits, limits_of
+from ensemble.krylov._direct_solution import FLOOR, REFINEMENTS, ROUNDOFFS, DirectSolution
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.known_sequences import KnownSolutions, solved_by_known
 from ensemble.linalg.sequences import Group, exchanged_together
+
+EPS, LOW, HIGH = limits_of(np.dtype(np.float64))
+
+LIMITS = Limits(
+    ROUNDOFFS * EPS, FLOOR / ROUNDOFFS * (ROUNDOFFS * EPS), UNEVEN, UNEVEN * EPS, LOW, HIGH, MOVED, float(np.sqrt(EPS)),
+    REFINEMENTS,
+)  # fmt: skip
+"""What `DirectSolution` compares with."""
 
 
 class ExchangedSolution(DirectSolution):
@@ -70,6 +81,43 @@ class ExchangedSolution(DirectSolution):
         return found
 
 
+class KnownSolution(DirectSolution):
+    """Solutions of samples by known sequences of pivots, as `ExchangedSolution` has them."""
+
+    def __init__(self, known: KnownSolutions, chosen: np.ndarray) -> None:
+        """Those of `known` that are `chosen`, a mask."""
+        every, found = bool(chosen.all()), known.found
+        steps = found.steps if every else found.steps[chosen]
+        self.x = known.x if every else np.ascontiguousarray(known.x[:, chosen])
+        self.iterations, n_samples = steps, steps.size
+        self.eps, self.tolerance = EPS, LIMITS.tolerance
+        self.error, self.entries, self.norm = found.error[chosen], found.entries[chosen], found.norm[chosen]
+        self.norm_b, self.cancelled = found.norm_b[chosen], found.prints[chosen]
+        self.history = [norms[chosen] for norms in found.norms[: int(steps.max(initial=0)) + 1]]
+        self.repaired, self.alone = known.exchanged[chosen], known.alone[chosen]
+        self.exchanged, self.rcond = np.ones(n_samples, bool), np.full(n_samples, np.nan)
+        self.refined, self.F = len(self.history), None
+
+
+def solved_with_known_pivots(
+    system: LinearSystem, A: CrsMatrix, samples: np.ndarray
+) -> tuple[np.ndarray, DirectSolution | None, np.ndarray]:
+    """The samples named that known sequences of pivots solve, their solutions, and those that are left to others.
+
+    A sample whose backward error stays too large is in neither; one whose condition is to be estimated is left.
+    """
+    nobody = samples[:0]
+    if A.n_samples != system.b.shape[1] or not samples.size or space_in_force() is not SERIAL:
+        return nobody, None, samples
+    known = solved_by_known(A, system.b, samples, system.rtol, LIMITS)
+    if known is None:
+        return nobody, None, samples
+    found = known.found
+    chosen, others = ~(found.left | found.doubtful), found.other | (found.doubtful & ~found.left)
+    solution = KnownSolution(known, chosen) if chosen.any() else None
+    return samples[chosen], solution, samples[others]
+
+
 def exchanged_solutions(
     system: LinearSystem, A: CrsMatrix, samples: np.ndarray
 ) -> Iterator[tuple[np.ndarray, DirectSolution]]:
@@ -84,6 +132,11 @@ def exchanged_solutions(
         for chosen, solution in exchanged_solutions(*_on_host(system, A, samples), np.arange(samples.size)):
             solution.x = asarray_like(np.ascontiguousarray(solution.x), system.b)
             yield samples[chosen], solution
+        return
+    own, known, samples = solved_with_known_pivots(system, A, samples)
+    if known is not None:
+        yield own, known
+    if not samples.size:
         return
     for group in exchanged_together(A, samples if A.n_samples > 1 else np.zeros(1, np.int64), system.b):
         chosen = group.lanes if A.n_samples > 1 else samples

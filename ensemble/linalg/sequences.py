@@ -22,7 +22,7 @@ from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.orderings import elimination_of, inverse_order, matched_rows, with_places
 from ensemble.linalg.triangular_factors import TriangularFactors
 
-__all__ = ["Group", "PivotRule", "exchanged_together", "takes_exchanges_first"]
+__all__ = ["Group", "PivotRule", "exchanged_together", "rules_of", "takes_exchanges_first"]
 
 PATTERNS = 8
 """Sets of zeros on one graph that are remembered."""
@@ -246,7 +246,11 @@ class PivotRule:
                 if group is not None:
                     served[found.columns.tobytes()] = 1 + group.samples.size
                     yield group
-        if served:  # those that serve most samples are tried first, and stay longest
+        self.put_best_first(served)
+
+    def put_best_first(self, served: dict[bytes, int]) -> None:
+        """Try the eliminations that serve most samples first, and keep them longest."""
+        if served:
             self.plans = dict(sorted(self.plans.items(), key=lambda item: served.get(item[0], 0)))
 
     def _served(
@@ -295,13 +299,19 @@ class PivotRules:
         return rules[key]
 
 
+def rules_of(graph: CrsGraph) -> PivotRules:
+    """The rules that a graph keeps."""
+    found: PivotRules = graph.kept(("pivot rules",), lambda: PivotRules(graph))
+    return found
+
+
 def exchanged_together(A: CrsMatrix, samples: np.ndarray, b: Any = None) -> Iterator[Group]:
     """Factors with exchanges for the samples named, shape (n_chosen,), in groups that take the same pivots.
 
     A holds float64 in NumPy's arrays, `b` right-hand sides of all its samples. Samples that are singular or not finite
     are left out; others have the bits of their own run.
     """
-    rules: PivotRules = A.graph.kept(("pivot rules",), lambda: PivotRules(A.graph))
+    rules = rules_of(A.graph)
     left = np.asarray(samples)
     with np.errstate(all="ignore"):
         known = iter(rules.known())

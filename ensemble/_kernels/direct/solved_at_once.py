@@ -34,11 +34,8 @@ AHEAD = 16
 NEARLY = 0.9
 """Share of the largest quotient so far up to which a quotient is not worked out."""
 
-MOST_STEPS = 10
-"""Refinements of `Limits.steps`, at most."""
-
-(ERROR, ENTRIES, NORM, NORM_B, STEPS, FIRST, LAST, LEFT, OTHER, ODD, PRINTS, BROKEN) = range(12)
-HISTORY = 12
+(ERROR, ENTRIES, NORM, NORM_B, STEPS, LEFT, OTHER, DOUBTFUL, PRINTS, BROKEN) = range(10)
+HISTORY = 10
 """Rows of what is found per sample."""
 
 
@@ -56,6 +53,10 @@ class Limits(NamedTuple):
     low: float
     high: float
     """Norms between which squares stay in the range of numbers."""
+    moved: float
+    """Change of a solution, over the solution, from which on a matrix may be nearly singular."""
+    large: float
+    """Residual over the norm of b from which on it may be."""
     steps: int
     """Refinements at most."""
 
@@ -88,15 +89,13 @@ class Solved(NamedTuple):
     """True for a sample that takes other pivots, has other zeros, or whose backward error stays too large."""
     other: np.ndarray
     """True for a sample that takes other pivots, has other zeros or is not finite."""
+    doubtful: np.ndarray
+    """True for a sample that may be nearly singular: its last correction and the next one are large, or its residual."""
     error: np.ndarray
     entries: np.ndarray
     norm: np.ndarray
     norm_b: np.ndarray
     steps: np.ndarray
-    first: np.ndarray
-    """The largest entry of the solution before it was refined, in the units of the columns."""
-    last: np.ndarray
-    """The largest entry of the last correction."""
     prints: np.ndarray
     norms: np.ndarray
     """Norms of residuals after each refinement, shape (steps + 1, n_chosen)."""
@@ -273,7 +272,7 @@ def _solutions(width: int) -> Any:
                 other = select(bad == nothing, other, one)
                 store(found, OTHER * lanes + first, other)
                 error, entries, norm, steps = nothing, nothing, nothing, nothing
-                size, active, by_norm = nothing, select(other == nothing, one, nothing), nothing
+                whole, last, active, by_norm = nothing, nothing, select(other == nothing, one, nothing), nothing
                 norm_b, length = nothing, nothing
                 for i in range(0, n, ROW_BLOCK):
                     part = nothing
@@ -302,10 +301,9 @@ def _solutions(width: int) -> Any:
                         latest = _norm(work, r_old, n, squares, low, high, nothing, width)
                         if step == 0:
                             better, halved = one, one
-                            error, entries, norm, size = more, finest, latest, length
-                            store(found, FIRST * lanes + first, length)
+                            error, entries, norm, whole, last = more, finest, latest, length, length
                         else:
-                            size = select(active > nothing, length, size)
+                            last = select(active > nothing, length, last)
                             steps = steps + active
                             limit = select(error > tolerance, error, splat(tolerance, values, nothing))
                             finer = select(finest < entries, select(more <= limit, one, nothing), nothing)
@@ -338,7 +336,16 @@ def _solutions(width: int) -> Any:
                 store(found, ENTRIES * lanes + first, entries)
                 store(found, NORM * lanes + first, norm)
                 store(found, STEPS * lanes + first, steps)
-                store(found, LAST * lanes + first, size)
+                doubt = select(last <= limits[6] * whole, nothing, one)
+                doubt = select(norm > limits[7] * norm_b, one, doubt)
+                doubt = select(error - error == nothing, select(other == nothing, doubt, nothing), nothing)
+                if any_lane(doubt > nothing):  # one more correction is less work than a condition number is
+                    solve_one(
+                        work, factors, w, program, work, r, w, False, work, new, w, work[y : y + n * w], LU, nothing
+                    )  # fmt: skip
+                    length = _size(work, new, units, n, nothing, width)
+                    doubt = select(length <= limits[6] * whole, nothing, doubt)
+                store(found, DOUBTFUL * lanes + first, doubt)
                 left = select(error <= tolerance, select(entries <= tolerance, other, one), one)
                 store(found, LEFT * lanes + first, left)
                 if together and not any_lane(left > nothing) and outs[first + w - 1] - outs[first] == w - 1:
@@ -389,12 +396,12 @@ def solved_at_once(
             values.reshape(-1), b.reshape(-1), x.reshape(-1), padded, places, x.shape[1], own_rtol, found.reshape(-1),
             work, pivots.indptr, pivots.indices, pivots.places, pivots.dropped, NO_ROWS, pivots.program,
             pivots.diagonal, pivots.upper_starts, pivots.columns, pivots.marks, pivots.pivots, pivots.n_values,
-            n_samples, np.array(limits[:6]), limits.steps, n_tiles, n_runs,
+            n_samples, np.array(limits[:8]), limits.steps, n_tiles, n_runs,
             threads=ONE_THREAD if small else ALL_THREADS,
         )  # fmt: skip
     found = found[:, :count]
-    left, other = found[LEFT] != 0.0, found[OTHER] != 0.0
+    left, other, doubtful = found[[LEFT, OTHER, DOUBTFUL]] != 0.0
+    steps = found[STEPS].astype(np.int64)
     return Solved(
-        left, other, *found[[ERROR, ENTRIES, NORM, NORM_B]], found[STEPS].astype(np.int64), found[FIRST], found[LAST],
-        found[PRINTS], found[HISTORY:],
+        left, other, doubtful, *found[[ERROR, ENTRIES, NORM, NORM_B]], steps, found[PRINTS], found[HISTORY:]
     )  # fmt: skip
