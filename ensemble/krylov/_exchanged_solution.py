@@ -18,7 +18,9 @@ from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.known_sequences import KnownSolutions, solved_by_known
 from ensemble.linalg.sequences import Group, exchanged_together
 
-EPS, LOW, HIGH = limits_of(np.dtype(np.float64))
+EXACT = np.dtype(np.float64)
+
+EPS, LOW, HIGH = limits_of(EXACT)
 
 LIMITS = Limits(
     ROUNDOFFS * EPS, FLOOR / ROUNDOFFS * (ROUNDOFFS * EPS), UNEVEN, UNEVEN * EPS, LOW, HIGH, MOVED, float(np.sqrt(EPS)),
@@ -84,12 +86,12 @@ class ExchangedSolution(DirectSolution):
 class KnownSolution(DirectSolution):
     """Solutions of samples by known sequences of pivots, as `ExchangedSolution` has them."""
 
-    def __init__(self, known: KnownSolutions, chosen: np.ndarray) -> None:
-        """Those of `known` that are `chosen`, a mask."""
-        every, found = bool(chosen.all()), known.found
-        steps = found.steps if every else found.steps[chosen]
-        self.x = known.x if every else np.ascontiguousarray(known.x[:, chosen])
-        self.iterations, n_samples = steps, steps.size
+    def __init__(self, known: KnownSolutions, chosen: Any) -> None:
+        """Those of `known` that are `chosen`, a mask or a slice of all."""
+        found = known.found
+        self.x = known.x if isinstance(chosen, slice) else np.ascontiguousarray(known.x[:, chosen])
+        self.iterations = steps = found.steps[chosen]
+        n_samples = steps.size
         self.eps, self.tolerance = EPS, LIMITS.tolerance
         self.error, self.entries, self.norm = found.error[chosen], found.entries[chosen], found.norm[chosen]
         self.norm_b, self.cancelled = found.norm_b[chosen], found.prints[chosen]
@@ -113,9 +115,11 @@ def solved_with_known_pivots(
     if known is None:
         return nobody, None, samples
     found = known.found
-    chosen, others = ~(found.left | found.doubtful), found.other | (found.doubtful & ~found.left)
-    solution = KnownSolution(known, chosen) if chosen.any() else None
-    return samples[chosen], solution, samples[others]
+    solved = ~(found.left | found.doubtful)
+    if solved.all():
+        return samples, KnownSolution(known, slice(None)), nobody
+    others = found.other | (found.doubtful & ~found.left)
+    return samples[solved], KnownSolution(known, solved) if solved.any() else None, samples[others]
 
 
 def exchanged_solutions(
@@ -126,9 +130,10 @@ def exchanged_solutions(
     A sample that is singular, not finite, or whose backward error stays too large, is in no group, and none is where
     numbers are not float64. Samples on a device are solved on the host, so that they have the bits of the CPU.
     """
-    if not str(A.values.dtype) == str(system.b.dtype) == "float64":
+    here = type(A.values) is type(system.b) is np.ndarray
+    if not (A.values.dtype == system.b.dtype == EXACT if here else str(A.values.dtype) == str(system.b.dtype) == "float64"):
         return
-    if not type(A.values) is type(system.b) is np.ndarray:
+    if not here:
         for chosen, solution in exchanged_solutions(*_on_host(system, A, samples), np.arange(samples.size)):
             solution.x = asarray_like(np.ascontiguousarray(solution.x), system.b)
             yield samples[chosen], solution

@@ -22,6 +22,11 @@ WIDEST = 32
 SWEEPS = 3
 """Sweeps over rows and columns. More bring samples that differ by units closer to each other, and take longer."""
 
+FIRST_GUESS = 0x7FDE623822FC16E6
+"""The bits of 1 / x are these less those of x, up to a share of 5 %; each of two Newton steps squares that."""
+
+LEAST, MOST = 1e-300, 1e300
+"""Sums outside of which are taken for these."""
 
 MANTISSA, ONE = 0x000FFFFFFFFFFFFF, 0x3FF0000000000000
 """The bits behind a number's exponent, and the number one."""
@@ -39,8 +44,12 @@ class Units(NamedTuple):
 
 @inner
 def inverse_of(x, one):
-    """1 / x, and 1 of zero."""
-    return one / select(x > 0.0, x, one)
+    """1 / x up to a share of 7e-6, and 1 of zero: a division takes eight times as long."""
+    x = select(x > 0.0, x, one)
+    x = select(x > LEAST, select(x < MOST, x, MOST), LEAST)
+    y = from_bits(FIRST_GUESS - bits(x))
+    y = y * (2.0 - x * y)
+    return y * (2.0 - x * y)
 
 
 @per_width

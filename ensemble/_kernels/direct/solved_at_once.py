@@ -25,8 +25,8 @@ from ensemble._kernels.direct.pivot_sequences import THRESHOLD, other_pivots
 
 __all__ = ["Limits", "Pivots", "Solved", "solved_at_once"]
 
-WIDTH = 8
-"""Samples of a tile."""
+WIDTH, NARROW = 16, 8
+"""Samples of a tile, and those of one where there are no more: a wider one of 32 outgrows the cache."""
 
 AHEAD = 16
 """Entries ahead of the present one that are prefetched."""
@@ -381,27 +381,26 @@ def solved_at_once(
         Takes the solutions of the samples that are not left, in columns `outs`, shape (n_chosen,).
     """
     count, n_samples, n = samples.size, values.shape[1], pivots.diagonal.size
-    n_tiles = -(-count // WIDTH)
-    lanes = n_tiles * WIDTH
-    padded = np.append(samples, np.repeat(samples[-1:], lanes - count))
-    places = np.append(outs, np.repeat(outs[-1:], lanes - count))
-    own_rtol = np.full(lanes, rtol) if np.ndim(rtol) == 0 else np.asarray(rtol, np.float64)[padded]
+    width = WIDTH if count > NARROW else NARROW
+    n_tiles = -(-count // width)
+    lanes = n_tiles * width
+    if lanes > count:  # the last sample again
+        samples = np.append(samples, np.repeat(samples[-1:], lanes - count))
+        outs = np.append(outs, np.repeat(outs[-1:], lanes - count))
+    own_rtol = np.empty(lanes)
+    own_rtol[:] = rtol if isinstance(rtol, float) or np.ndim(rtol) == 0 else np.asarray(rtol)[samples]
     found = np.empty((HISTORY + limits.steps + 1, lanes))
-    size = (pivots.places.size + pivots.n_values + 8 * n) * WIDTH
+    size = (pivots.places.size + pivots.n_values + 8 * n) * width
     small = size * n_tiles <= SMALL
     n_runs = 1 if small else min(n_tiles, thread_count())
     work = empty((n_runs * size,), np.float64)
-    with np.errstate(all="ignore"):
-        _solutions(WIDTH)(
-            values.reshape(-1), b.reshape(-1), x.reshape(-1), padded, places, x.shape[1], own_rtol, found.reshape(-1),
-            work, pivots.indptr, pivots.indices, pivots.places, pivots.dropped, NO_ROWS, pivots.program,
-            pivots.diagonal, pivots.upper_starts, pivots.columns, pivots.marks, pivots.pivots, pivots.n_values,
-            n_samples, np.array(limits[:8]), limits.steps, n_tiles, n_runs,
-            threads=ONE_THREAD if small else ALL_THREADS,
-        )  # fmt: skip
+    _solutions(width)(
+        values.reshape(-1), b.reshape(-1), x.reshape(-1), samples, outs, x.shape[1], own_rtol, found.reshape(-1), work,
+        *pivots[:4], NO_ROWS, *pivots[4:], n_samples, np.array(limits[:8]), limits.steps, n_tiles, n_runs,
+        threads=ONE_THREAD if small else ALL_THREADS,
+    )  # fmt: skip
     found = found[:, :count]
-    left, other, doubtful = found[[LEFT, OTHER, DOUBTFUL]] != 0.0
-    steps = found[STEPS].astype(np.int64)
+    left, other, doubtful = found[LEFT : DOUBTFUL + 1] != 0.0
     return Solved(
-        left, other, doubtful, *found[[ERROR, ENTRIES, NORM, NORM_B]], steps, found[PRINTS], found[HISTORY:]
+        left, other, doubtful, *found[ERROR : NORM_B + 1], found[STEPS].astype(np.int64), found[PRINTS], found[HISTORY:]
     )  # fmt: skip
