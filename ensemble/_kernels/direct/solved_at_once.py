@@ -25,8 +25,8 @@ from ensemble._kernels.direct.pivot_sequences import THRESHOLD, other_pivots
 
 __all__ = ["Limits", "Pivots", "Solved", "solved_at_once"]
 
-WIDTH, NARROW = 16, 8
-"""Samples of a tile, and those of one where there are no more: a wider one of 32 outgrows the cache."""
+WIDTHS = (16, 8, 1)
+"""Samples of a tile: the least that holds all, or the first of these; with 32 a tile outgrows the cache."""
 
 AHEAD = 16
 """Entries ahead of the present one that are prefetched."""
@@ -381,7 +381,7 @@ def solved_at_once(
         Takes the solutions of the samples that are not left, in columns `outs`, shape (n_chosen,).
     """
     count, n_samples, n = samples.size, values.shape[1], pivots.diagonal.size
-    width = WIDTH if count > NARROW else NARROW
+    width = min((each for each in WIDTHS if each >= count), default=WIDTHS[0])
     n_tiles = -(-count // width)
     lanes = n_tiles * width
     if lanes > count:  # the last sample again
