@@ -36,6 +36,8 @@ NEARLY = 0.9
 CANDIDATE, BETTER = 1, 2
 """Marks of values: an entry that may be a pivot, and one that is preferred to the pivot of its row."""
 
+U = np.uint64  # an unsigned index needs no test for a negative one
+
 DONE, SINGULAR, FULL = range(3)
 
 
@@ -253,7 +255,7 @@ def other_pivots(
         others, better = nothing, nothing
         begin = base + (np.int64(diagonal[i]) + 1) * stride
         place = begin
-        for t in range(upper_starts[i], upper_starts[i + 1]):
+        for t in range(U(upper_starts[i]), U(upper_starts[i + 1])):
             size = load(units, np.int64(columns[t]) * lanes + own, nothing)
             size = size * absolute(load(values, place, nothing))
             others = select(size > others, size, others)

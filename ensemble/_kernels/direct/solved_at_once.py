@@ -38,6 +38,8 @@ NEARLY = 0.9
 HISTORY = 10
 """Rows of what is found per sample."""
 
+U = np.uint64  # an unsigned index needs no test for a negative one
+
 
 class Limits(NamedTuple):
     """When a solution is refined: the numbers that `krylov/_direct_solution.py` compares with."""
@@ -102,50 +104,83 @@ class Solved(NamedTuple):
 
 
 @inner
-def _read(source, rows, n_rows, n_samples, samples, first, together, work, to, nothing, width):
-    """Copy the rows named of a tile, or `n_rows` where no rows are named."""
-    count, start = rows.size if rows.size else n_rows, samples[first]
+def _read(source, n_rows, n_samples, samples, first, together, work, to, nothing, width):
+    """Copy the rows of a tile."""
     if together:
-        for k in range(count):
-            row = np.int64(rows[k]) if rows.size else k
-            if rows.size and k + AHEAD < count:
-                prefetch(source, np.int64(rows[k + AHEAD]) * n_samples + start, width)
-            store(work, to + k * width, load(source, row * n_samples + start, nothing))
+        for k in range(n_rows):
+            store(work, to + k * width, load(source, k * n_samples + samples[first], nothing))
     else:
-        for k in range(count):
-            row = (np.int64(rows[k]) if rows.size else k) * n_samples
+        for k in range(n_rows):
             for lane in range(width):
-                work[to + k * width + lane] = source[row + samples[first + lane]]
+                work[to + k * width + lane] = source[k * n_samples + samples[first + lane]]
 
 
 @inner
-def _unit_columns(indptr, indices, work, values, units, sums, nothing, width):
-    """`equilibration.units_of` of a tile; returns marks of zeros and of what is not finite, and sums of bits."""
-    one, n = splat(1.0, work, nothing), indptr.size - 1
+def _read_entries(source, places, indptr, n_samples, samples, first, together, work, to, sums, nothing, width):
+    """Copy the entries of a tile and write sums of columns over those of rows.
+
+    Returns marks of zeros and of what is not finite, and sums of bits.
+    """
+    one, n, start, kept = splat(1.0, work, nothing), indptr.size - 1, samples[first], np.int64(places.size)
     mark, sum_of_bits = nothing, bits(nothing)
-    for j in range(n):
-        store(work, sums + j * width, nothing)
+    if not together:
+        for k in range(kept):
+            for lane in range(width):
+                work[to + k * width + lane] = source[np.int64(places[k]) * n_samples + samples[first + lane]]
+    for i in range(n):
+        total = nothing
+        for k in range(U(indptr[i]), U(indptr[i + 1])):
+            own = to + np.int64(k) * width
+            if together:
+                ahead = min(np.int64(k) + AHEAD, kept - 1)
+                prefetch(source, np.int64(places[U(ahead)]) * n_samples + start, width)
+                store(work, own, load(source, np.int64(places[k]) * n_samples + start, nothing))
+            entry = load(work, own, nothing)
+            sum_of_bits = sum_of_bits + bits(entry)
+            entry = absolute(entry)
+            mark = select(entry == nothing, one, mark) + (entry - entry)
+            total = total + entry
+        store(work, sums + i * width, inverse_of(total, one))
+    return mark, sum_of_bits
+
+
+@inner
+def _other_than_zero(source, places, n_samples, samples, first, together, work, free, nothing, width):
+    """One for samples of a tile that are not zero at some of the places."""
+    found, one = nothing, splat(1.0, work, nothing)
+    for k in range(U(places.size)):
+        row = np.int64(places[k]) * n_samples
+        if together:
+            found = select(load(source, row + samples[first], nothing) == nothing, found, one)
+        else:
+            for lane in range(width):
+                work[free + lane] = source[row + samples[first + lane]]
+            found = select(load(work, free, nothing) == nothing, found, one)
+    return found
+
+
+@inner
+def _unit_columns(indptr, indices, work, values, units, rows, nothing, width):
+    """`equilibration.units_of` of a tile, for units of the rows that stand in `rows`."""
+    one, n = splat(1.0, work, nothing), indptr.size - 1
     for sweep in range(SWEEPS):
+        for j in range(n):
+            store(work, units + j * width, nothing)
         for i in range(n):
-            total = nothing
-            for k in range(indptr[i], indptr[i + 1]):
-                entry = load(work, values + k * width, nothing)
-                if sweep == 0:
-                    sum_of_bits = sum_of_bits + bits(entry)
-                    entry = absolute(entry)
-                    mark = select(entry == nothing, one, mark) + (entry - entry)
-                    total = total + entry
-                else:
-                    total = total + absolute(entry) * load(work, units + np.int64(indices[k]) * width, nothing)
-            unit = inverse_of(total, one)
-            for k in range(indptr[i], indptr[i + 1]):
-                to = sums + np.int64(indices[k]) * width
-                entry = absolute(load(work, values + k * width, nothing))
+            unit = load(work, rows + i * width, nothing)
+            for k in range(U(indptr[i]), U(indptr[i + 1])):
+                to = units + np.int64(indices[k]) * width
+                entry = absolute(load(work, values + np.int64(k) * width, nothing))
                 store(work, to, load(work, to, nothing) + entry * unit)
         for j in range(n):
-            store(work, units + j * width, inverse_of(load(work, sums + j * width, nothing), one))
-            store(work, sums + j * width, nothing)
-    return mark, sum_of_bits
+            store(work, units + j * width, inverse_of(load(work, units + j * width, nothing), one))
+        if sweep < SWEEPS - 1:
+            for i in range(n):
+                total = nothing
+                for k in range(U(indptr[i]), U(indptr[i + 1])):
+                    entry = absolute(load(work, values + np.int64(k) * width, nothing))
+                    total = total + entry * load(work, units + np.int64(indices[k]) * width, nothing)
+                store(work, rows + i * width, inverse_of(total, one))
 
 
 @inner
@@ -174,8 +209,8 @@ def _judged(indptr, indices, work, values, x, b, r, nothing, width):
         own = nothing
         for i in range(begin, min(begin + ROW_BLOCK, n)):
             total, size, weight = nothing, nothing, nothing
-            for k in range(indptr[i], indptr[i + 1]):
-                entry = load(work, values + k * width, nothing)
+            for k in range(U(indptr[i]), U(indptr[i + 1])):
+                entry = load(work, values + np.int64(k) * width, nothing)
                 part = load(work, x + np.int64(indices[k]) * width, nothing)
                 total = total + entry * part
                 entry = absolute(entry)
@@ -232,7 +267,7 @@ def _either(condition, other, one, nothing):
 def _solutions(width: int) -> Any:
     @compiled
     def loop(
-        values, b, x, samples, outs, n_chosen, rtol, found, work, indptr, indices, places, dropped, every, program,
+        values, b, x, samples, outs, n_chosen, rtol, found, work, indptr, indices, places, dropped, program,
         diagonal, upper_starts, columns, marks, pivots, n_values, n_samples, limits, most_steps, n_tiles, n_runs,
     ):  # fmt: skip
         for run in prange(n_runs):
@@ -249,16 +284,13 @@ def _solutions(width: int) -> Any:
                 first = tile * w
                 new, old, r, r_old = start, start + n * w, start + 2 * n * w, start + 3 * n * w
                 together = samples[first + w - 1] - samples[first] == w - 1
-                _read(values, places, kept, n_samples, samples, first, together, work, own, nothing, width)
-                _read(b, every, n, n_samples, samples, first, together, work, right, nothing, width)
-                for lane in range(width):
-                    found[OTHER * lanes + first + lane] = 0.0
-                    for k in range(dropped.size):
-                        entry = values[np.int64(dropped[k]) * n_samples + samples[first + lane]]
-                        if not entry == 0.0:
-                            found[OTHER * lanes + first + lane] = 1.0
-                mark, sum_of_bits = _unit_columns(indptr, indices, work, own, units, free, nothing, width)
-                other = select(mark == nothing, load(found, OTHER * lanes + first, nothing), one)
+                _read(b, n, n_samples, samples, first, together, work, right, nothing, width)
+                mark, sum_of_bits = _read_entries(
+                    values, places, indptr, n_samples, samples, first, together, work, own, free, nothing, width
+                )  # fmt: skip
+                _unit_columns(indptr, indices, work, own, units, free, nothing, width)
+                others = _other_than_zero(values, dropped, n_samples, samples, first, together, work, y, nothing, width)
+                other = select(mark == nothing, others, one)
                 store(found, PRINTS * lanes + first, from_bits((sum_of_bits & MANTISSA) | ONE))
                 factor_solve_one(
                     work, own, w, work, factors, work, y, found, BROKEN * lanes + first, program, False, work, right, w,
@@ -348,9 +380,11 @@ def _solutions(width: int) -> Any:
                 store(found, DOUBTFUL * lanes + first, doubt)
                 left = select(error <= tolerance, select(entries <= tolerance, other, one), one)
                 store(found, LEFT * lanes + first, left)
-                if together and not any_lane(left > nothing) and outs[first + w - 1] - outs[first] == w - 1:
+                if outs[first + w - 1] - outs[first] == w - 1:
                     for i in range(n):
-                        store(x, i * n_chosen + outs[first], load(work, old + i * w, nothing))
+                        place = i * n_chosen + outs[first]
+                        value = load(work, old + i * w, nothing)
+                        store(x, place, select(left > nothing, load(x, place, nothing), value))
                 else:
                     for lane in range(width):
                         if found[LEFT * lanes + first + lane] == 0.0:
@@ -358,9 +392,6 @@ def _solutions(width: int) -> Any:
                                 x[i * n_chosen + outs[first + lane]] = work[old + i * w + lane]
 
     return loop
-
-
-NO_ROWS = np.empty(0, np.int32)
 
 
 def solved_at_once(
@@ -396,7 +427,7 @@ def solved_at_once(
     work = empty((n_runs * size,), np.float64)
     _solutions(width)(
         values.reshape(-1), b.reshape(-1), x.reshape(-1), samples, outs, x.shape[1], own_rtol, found.reshape(-1), work,
-        *pivots[:4], NO_ROWS, *pivots[4:], n_samples, np.array(limits[:8]), limits.steps, n_tiles, n_runs,
+        *pivots, n_samples, np.array(limits[:8]), limits.steps, n_tiles, n_runs,
         threads=ONE_THREAD if small else ALL_THREADS,
     )  # fmt: skip
     found = found[:, :count]
