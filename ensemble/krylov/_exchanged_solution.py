@@ -131,7 +131,9 @@ def exchanged_solutions(
     numbers are not float64. Samples on a device are solved on the host, so that they have the bits of the CPU.
     """
     here = type(A.values) is type(system.b) is np.ndarray
-    if not (A.values.dtype == system.b.dtype == EXACT if here else str(A.values.dtype) == str(system.b.dtype) == "float64"):
+    if not (
+        A.values.dtype == system.b.dtype == EXACT if here else str(A.values.dtype) == str(system.b.dtype) == "float64"
+    ):
         return
     if not here:
         for chosen, solution in exchanged_solutions(*_on_host(system, A, samples), np.arange(samples.size)):

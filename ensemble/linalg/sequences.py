@@ -19,7 +19,7 @@ from ensemble._kernels.direct.solved_at_once import Pivots
 from ensemble.linalg.condition import one_norms, reciprocal_conditions
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.orderings import elimination_of, inverse_order, matched_rows, with_places
+from ensemble.linalg.orderings import FLAT, elimination_of, inverse_order, matched_rows, with_places
 from ensemble.linalg.triangular_factors import TriangularFactors
 
 __all__ = ["Group", "PivotRule", "exchanged_together", "rules_of", "takes_exchanges_first"]
@@ -204,18 +204,23 @@ class PivotRule:
         self.plans = dict(list(plans.items())[-PLANS:])  # others may read the old ones meanwhile
 
     def is_worth_a_plan(self, found: Sequence, met: set[int], more: bool) -> bool:
-        """Whether an elimination is likely to serve other samples, of a call in which those of `met` stood alone.
-
-        Of one sample: whether it is likely to serve later calls.
-        """
-        key, alone = hash(found.columns.tobytes()), not more and not met
-        again = key in (self.met if alone else met)
+        """Whether an elimination is likely to serve other samples, of a call in which those of `met` stood alone."""
+        key = hash(found.columns.tobytes())
+        again = key in met
         met.add(key)
-        if alone:
-            self.met[key] = None
-            if len(self.met) > MET:
-                self.met = {}
         return again or (more and self.vain < VAIN)
+
+    def was_met(self, found: Sequence, alone: bool) -> bool:
+        """Whether an elimination stood alone before, and is to be kept for later calls.
+
+        Those of one sample among others are while there is place, and solutions by them take a list.
+        """
+        key, work = hash(found.columns.tobytes()), np.diff(found.upper_starts)[found.lower].sum()
+        again = key in self.met and (alone or (len(self.plans) < PLANS and work <= FLAT))
+        self.met[key] = None
+        if len(self.met) > MET:
+            self.met = {}
+        return again
 
     def groups(self, A: CrsMatrix, b: Any, units: Units, samples: np.ndarray) -> Iterator[Group]:
         """Samples of A by their sequences of pivots, with their numbers `samples`; those without one are left out."""
@@ -237,11 +242,13 @@ class PivotRule:
                 samples[s : s + 1], np.ones(1, bool), self.own_factors(found), None, own, units.prints[s : s + 1],
                 found.exchanges,
             )  # fmt: skip
-            if self.is_worth_a_plan(found, met, left.size > 0):
-                kept, more = self.remember(found), left.size > 0
+            more = left.size > 0
+            again = self.was_met(found, not more and not met)
+            if self.is_worth_a_plan(found, met, more) or again:
+                kept = self.remember(found)
                 left, group = self._served(kept, A, b, units, left, samples)
                 self.vain = self.vain + 1 if more and group is None else 0
-                if group is not None or not more:
+                if group is not None or not more or again:
                     self.keep(found, kept)
                 if group is not None:
                     served[found.columns.tobytes()] = 1 + group.samples.size

@@ -272,7 +272,13 @@ def _solutions(width: int) -> Any:
     ):  # fmt: skip
         for run in prange(n_runs):
             w, nothing, n, lanes = np.int64(width), zeros(values, width), indptr.size - 1, n_tiles * width
-            one, tolerance, floor, uneven, least = splat(1.0, values, nothing), limits[0], limits[1], limits[2], limits[3]
+            one, tolerance, floor, uneven, least = (
+                splat(1.0, values, nothing),
+                limits[0],
+                limits[1],
+                limits[2],
+                limits[3],
+            )
             low, high = limits[4], limits[5]
             kept = np.int64(places.size)
             own = np.int64(run) * ((kept + n_values + 8 * n) * w)
