@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import asarray_like, to_numpy
-from ensemble._kernels.direct.solved_at_once import Limits
 from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
 from ensemble.krylov._conditions import MOVED, UNEVEN, estimated, keep_their_digits, limits_of
 from ensemble.krylov._direct_solution import FLOOR, REFINEMENTS, ROUNDOFFS, DirectSolution
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.known_sequences import KnownSolutions, solved_by_known
+from ensemble.linalg.known_sequences import KnownSolutions, Limits, solved_by_known
 from ensemble.linalg.sequences import Group, exchanged_together
 
 EXACT = np.dtype(np.float64)

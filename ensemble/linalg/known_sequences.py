@@ -15,7 +15,7 @@ from ensemble._kernels.direct.solved_at_once import Limits, Solved, solved_at_on
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.sequences import rules_of
 
-__all__ = ["KnownSolutions", "solved_by_known"]
+__all__ = ["KnownSolutions", "Limits", "solved_by_known"]
 
 
 class KnownSolutions(NamedTuple):

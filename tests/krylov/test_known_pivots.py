@@ -1,4 +1,4 @@
-"""Solutions by known sequences of pivots, a tile of samples in one pass: the bits of groups, for samples of all kinds."""
+"""Solutions by known sequences of pivots, a tile of samples in one pass: they have the bits of groups."""
 
 import warnings
 from importlib import import_module
@@ -12,7 +12,7 @@ from ensemble import Ensemble
 from ensemble.krylov import Status, direct
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.sequences import rules_of
-from tests.krylov.test_direct_exchanges import KINDS, family_of, fresh, largest_backward_error, shuffled
+from tests.krylov.needing_exchanges import KINDS, family_of, fresh, largest_backward_error, shuffled
 
 PER_SAMPLE = ("status", "iterations", "repaired", "alone", "backward_errors", "true_residual_norms", "target")
 

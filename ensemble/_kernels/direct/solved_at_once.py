@@ -14,31 +14,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.kept_memory import empty
-from ensemble._compile.lanes.arithmetic import absolute, any_lane, bits, from_bits
-from ensemble._compile.lanes.types import load, prefetch, select, splat, sqrt, store, zeros
-from ensemble._compile.numba import ROW_BLOCK, compiled, inner, prange, thread_count
+from ensemble._compile.lanes.arithmetic import any_lane, from_bits
+from ensemble._compile.lanes.types import load, select, splat, store, zeros
+from ensemble._compile.numba import ROW_BLOCK, compiled, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
-from ensemble._kernels.direct.equilibration import MANTISSA, ONE, SWEEPS, inverse_of
+from ensemble._kernels.direct.equilibration import MANTISSA, ONE
 from ensemble._kernels.direct.flat import LU, factor_solve_one, solve_one
 from ensemble._kernels.direct.flat_tiles import SMALL
 from ensemble._kernels.direct.pivot_sequences import THRESHOLD, other_pivots
+from ensemble._kernels.direct.tile_stages import (
+    either,
+    judged,
+    norm_of,
+    other_than_zero,
+    read_entries,
+    read_rows,
+    size_in_units,
+    unit_columns,
+)
 
 __all__ = ["Limits", "Pivots", "Solved", "solved_at_once"]
 
 WIDTHS = (16, 8, 1)
 """Samples of a tile: the least that holds all, or the first of these; with 32 a tile outgrows the cache."""
 
-AHEAD = 16
-"""Entries ahead of the present one that are prefetched."""
-
-NEARLY = 0.9
-"""Share of the largest quotient so far up to which a quotient is not worked out."""
-
 (ERROR, ENTRIES, NORM, NORM_B, STEPS, LEFT, OTHER, DOUBTFUL, PRINTS, BROKEN) = range(10)
 HISTORY = 10
 """Rows of what is found per sample."""
-
-U = np.uint64  # an unsigned index needs no test for a negative one
 
 
 class Limits(NamedTuple):
@@ -92,7 +94,7 @@ class Solved(NamedTuple):
     other: np.ndarray
     """True for a sample that takes other pivots, has other zeros or is not finite."""
     doubtful: np.ndarray
-    """True for a sample that may be nearly singular: its last correction and the next one are large, or its residual."""
+    """True for a sample that may be nearly singular: its last corrections are large, or its residual is."""
     error: np.ndarray
     entries: np.ndarray
     norm: np.ndarray
@@ -101,166 +103,6 @@ class Solved(NamedTuple):
     prints: np.ndarray
     norms: np.ndarray
     """Norms of residuals after each refinement, shape (steps + 1, n_chosen)."""
-
-
-@inner
-def _read(source, n_rows, n_samples, samples, first, together, work, to, nothing, width):
-    """Copy the rows of a tile."""
-    if together:
-        for k in range(n_rows):
-            store(work, to + k * width, load(source, k * n_samples + samples[first], nothing))
-    else:
-        for k in range(n_rows):
-            for lane in range(width):
-                work[to + k * width + lane] = source[k * n_samples + samples[first + lane]]
-
-
-@inner
-def _read_entries(source, places, indptr, n_samples, samples, first, together, work, to, sums, nothing, width):
-    """Copy the entries of a tile and write sums of columns over those of rows.
-
-    Returns marks of zeros and of what is not finite, and sums of bits.
-    """
-    one, n, start, kept = splat(1.0, work, nothing), indptr.size - 1, samples[first], np.int64(places.size)
-    mark, sum_of_bits = nothing, bits(nothing)
-    if not together:
-        for k in range(kept):
-            for lane in range(width):
-                work[to + k * width + lane] = source[np.int64(places[k]) * n_samples + samples[first + lane]]
-    for i in range(n):
-        total = nothing
-        for k in range(U(indptr[i]), U(indptr[i + 1])):
-            own = to + np.int64(k) * width
-            if together:
-                ahead = min(np.int64(k) + AHEAD, kept - 1)
-                prefetch(source, np.int64(places[U(ahead)]) * n_samples + start, width)
-                store(work, own, load(source, np.int64(places[k]) * n_samples + start, nothing))
-            entry = load(work, own, nothing)
-            sum_of_bits = sum_of_bits + bits(entry)
-            entry = absolute(entry)
-            mark = select(entry == nothing, one, mark) + (entry - entry)
-            total = total + entry
-        store(work, sums + i * width, inverse_of(total, one))
-    return mark, sum_of_bits
-
-
-@inner
-def _other_than_zero(source, places, n_samples, samples, first, together, work, free, nothing, width):
-    """One for samples of a tile that are not zero at some of the places."""
-    found, one = nothing, splat(1.0, work, nothing)
-    for k in range(U(places.size)):
-        row = np.int64(places[k]) * n_samples
-        if together:
-            found = select(load(source, row + samples[first], nothing) == nothing, found, one)
-        else:
-            for lane in range(width):
-                work[free + lane] = source[row + samples[first + lane]]
-            found = select(load(work, free, nothing) == nothing, found, one)
-    return found
-
-
-@inner
-def _unit_columns(indptr, indices, work, values, units, rows, nothing, width):
-    """`equilibration.units_of` of a tile, for units of the rows that stand in `rows`."""
-    one, n = splat(1.0, work, nothing), indptr.size - 1
-    for sweep in range(SWEEPS):
-        for j in range(n):
-            store(work, units + j * width, nothing)
-        for i in range(n):
-            unit = load(work, rows + i * width, nothing)
-            for k in range(U(indptr[i]), U(indptr[i + 1])):
-                to = units + np.int64(indices[k]) * width
-                entry = absolute(load(work, values + np.int64(k) * width, nothing))
-                store(work, to, load(work, to, nothing) + entry * unit)
-        for j in range(n):
-            store(work, units + j * width, inverse_of(load(work, units + j * width, nothing), one))
-        if sweep < SWEEPS - 1:
-            for i in range(n):
-                total = nothing
-                for k in range(U(indptr[i]), U(indptr[i + 1])):
-                    entry = absolute(load(work, values + np.int64(k) * width, nothing))
-                    total = total + entry * load(work, units + np.int64(indices[k]) * width, nothing)
-                store(work, rows + i * width, inverse_of(total, one))
-
-
-@inner
-def _size(work, x, units, n, nothing, width):
-    """`pivot_sequences.sizes_in` of a tile."""
-    most, check = nothing, nothing
-    for j in range(n):
-        value = absolute(load(work, x + j * width, nothing))
-        unit = load(work, units + j * width, nothing)
-        if any_lane(value > NEARLY * (most * unit)):
-            size = value / unit
-            most = select(size > most, size, most)
-        check = check + (value - value)
-    return most + check
-
-
-@inner
-def _judged(indptr, indices, work, values, x, b, r, nothing, width):
-    """`krylov.backward_error` of a tile, the residual to `r`; both errors, and the sum of squares of the residual."""
-    n, largest = indptr.size - 1, nothing
-    for i in range(n):
-        value = absolute(load(work, x + i * width, nothing))
-        largest = select(value > largest, value, largest)
-    most, worst, check, squares = nothing, nothing, nothing, nothing
-    for begin in range(0, n, ROW_BLOCK):
-        own = nothing
-        for i in range(begin, min(begin + ROW_BLOCK, n)):
-            total, size, weight = nothing, nothing, nothing
-            for k in range(U(indptr[i]), U(indptr[i + 1])):
-                entry = load(work, values + np.int64(k) * width, nothing)
-                part = load(work, x + np.int64(indices[k]) * width, nothing)
-                total = total + entry * part
-                entry = absolute(entry)
-                size = size + entry
-                weight = weight + entry * absolute(part)
-            right = load(work, b + i * width, nothing)
-            total = right - total
-            store(work, r + i * width, total)
-            own = own + total * total
-            right = absolute(right)
-            size = size * largest + right
-            weight = weight + right
-            check = check + ((total - total) + (size - size))
-            total = absolute(total)
-            if any_lane(total > NEARLY * (most * size)):
-                ratio = select(total == 0.0, nothing, total / size)
-                most = select(ratio > most, ratio, most)
-            if any_lane(total > NEARLY * (worst * weight)):
-                ratio = select(total == 0.0, nothing, total / weight)
-                worst = select(ratio > worst, ratio, worst)
-        squares = squares + own
-    return most + check, worst + check, squares
-
-
-@inner
-def _norm(work, r, n, squares, low, high, nothing, width):
-    """The norm of a vector whose sum of squares may have left the range of numbers."""
-    plain, one = sqrt(squares), splat(1.0, work, nothing)
-    odd = select(plain > low, select(plain < high, nothing, one), one)
-    if any_lane(odd > nothing):
-        unit = nothing
-        for i in range(n):
-            value = absolute(load(work, r + i * width, nothing))
-            unit = select(value > unit, value, unit)
-        unit = select(unit - unit == nothing, select(unit > nothing, unit, one), one)
-        total = nothing
-        for begin in range(0, n, ROW_BLOCK):
-            own = nothing
-            for i in range(begin, min(begin + ROW_BLOCK, n)):
-                value = load(work, r + i * width, nothing) / unit
-                own = own + value * value
-            total = total + own
-        plain = select(odd > nothing, sqrt(total) * unit, plain)
-    return plain
-
-
-@inner
-def _either(condition, other, one, nothing):
-    """One where one of two masks holds."""
-    return select(condition, one, select(other, one, nothing))
 
 
 @functools.cache
@@ -290,12 +132,12 @@ def _solutions(width: int) -> Any:
                 first = tile * w
                 new, old, r, r_old = start, start + n * w, start + 2 * n * w, start + 3 * n * w
                 together = samples[first + w - 1] - samples[first] == w - 1
-                _read(b, n, n_samples, samples, first, together, work, right, nothing, width)
-                mark, sum_of_bits = _read_entries(
+                read_rows(b, n, n_samples, samples, first, together, work, right, nothing, width)
+                mark, sum_of_bits = read_entries(
                     values, places, indptr, n_samples, samples, first, together, work, own, free, nothing, width
                 )  # fmt: skip
-                _unit_columns(indptr, indices, work, own, units, free, nothing, width)
-                others = _other_than_zero(values, dropped, n_samples, samples, first, together, work, y, nothing, width)
+                unit_columns(indptr, indices, work, own, units, free, nothing, width)
+                others = other_than_zero(values, dropped, n_samples, samples, first, together, work, y, nothing, width)
                 other = select(mark == nothing, others, one)
                 store(found, PRINTS * lanes + first, from_bits((sum_of_bits & MANTISSA) | ONE))
                 factor_solve_one(
@@ -318,7 +160,7 @@ def _solutions(width: int) -> Any:
                         value = load(work, right + k * w, nothing)
                         part = part + value * value
                     norm_b = norm_b + part
-                norm_b = _norm(work, right, n, norm_b, low, high, nothing, width)
+                norm_b = norm_of(work, right, n, norm_b, low, high, nothing, width)
                 store(found, NORM_B * lanes + first, norm_b)
                 target = load(rtol, first, nothing) * norm_b
                 for step in range(most_steps + 1):
@@ -328,15 +170,15 @@ def _solutions(width: int) -> Any:
                                 work, factors, w, program, work, r, w, False, work, new, w, work[y : y + n * w], LU,
                                 nothing,
                             )  # fmt: skip
-                        length = _size(work, new, units, n, nothing, width)
+                        length = size_in_units(work, new, units, n, nothing, width)
                         if step > 0:
                             for i in range(n):
                                 value = load(work, new + i * w, nothing) + load(work, old + i * w, nothing)
                                 store(work, new + i * w, value)
-                        more, finest, squares = _judged(
+                        more, finest, squares = judged(
                             indptr, indices, work, own, new, right, r_old, nothing, width
                         )  # fmt: skip
-                        latest = _norm(work, r_old, n, squares, low, high, nothing, width)
+                        latest = norm_of(work, r_old, n, squares, low, high, nothing, width)
                         if step == 0:
                             better, halved = one, one
                             error, entries, norm, whole, last = more, finest, latest, length, length
@@ -366,7 +208,7 @@ def _solutions(width: int) -> Any:
                         by_norm = select(error > tolerance, one, large)
                         wide = select(entries > uneven * error, select(entries > least, one, nothing), nothing)
                         wide = select(steps == nothing, one, wide)
-                        wanted = _either(by_norm > nothing, wide > nothing, one, nothing)
+                        wanted = either(by_norm > nothing, wide > nothing, one, nothing)
                         wanted = select(error - error == nothing, wanted, nothing)
                         active = better * halved * wanted * select(other == nothing, one, nothing)
                     store(found, (HISTORY + step) * lanes + first, norm)
@@ -381,7 +223,7 @@ def _solutions(width: int) -> Any:
                     solve_one(
                         work, factors, w, program, work, r, w, False, work, new, w, work[y : y + n * w], LU, nothing
                     )  # fmt: skip
-                    length = _size(work, new, units, n, nothing, width)
+                    length = size_in_units(work, new, units, n, nothing, width)
                     doubt = select(length <= limits[6] * whole, nothing, doubt)
                 store(found, DOUBTFUL * lanes + first, doubt)
                 left = select(error <= tolerance, select(entries <= tolerance, other, one), one)
