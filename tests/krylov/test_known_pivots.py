@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 from ensemble import Ensemble
+from ensemble._kernels.direct.solved_at_once import _solutions
 from ensemble.krylov import Status, direct
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.sequences import rules_of
@@ -123,6 +124,7 @@ def test_most_samples_are_served_in_one_call(rng, monkeypatch):
     monkeypatch.setattr(module, "solved_at_once", lambda *a: counts.append(a[2].size) or once(*a))
     assert by_known(A, np.ones(60), monkeypatch).converged.all()
     assert counts == [16] and len(rules_of(A.graph).known()[0].plans) == 1
+    assert _solutions(16).by_numba == ""  # which takes ten times as long
 
 
 def test_statuses_of_samples_that_no_pivots_serve_are_those_of_own_runs(rng):

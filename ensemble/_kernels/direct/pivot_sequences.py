@@ -269,7 +269,7 @@ def other_pivots(
         if any_lane(doubt > nothing):
             largest, better = nothing, nothing
             place = begin
-            for t in range(upper_starts[i], upper_starts[i + 1]):
+            for t in range(U(upper_starts[i]), U(upper_starts[i + 1])):
                 size = one / (one / absolute(load(values, place, nothing)))
                 size = size * load(units, np.int64(columns[t]) * lanes + own, nothing)
                 largest = select(size > largest, size, largest)

@@ -46,9 +46,9 @@ def read_entries(source, places, indptr, n_samples, samples, first, together, wo
     one, n, start, kept = splat(1.0, work, nothing), indptr.size - 1, samples[first], np.int64(places.size)
     mark, sum_of_bits = nothing, bits(nothing)
     if not together:
-        for k in range(kept):
+        for place in range(kept):
             for lane in range(width):
-                work[to + k * width + lane] = source[np.int64(places[k]) * n_samples + samples[first + lane]]
+                work[to + place * width + lane] = source[np.int64(places[place]) * n_samples + samples[first + lane]]
     for i in range(n):
         total = nothing
         for k in range(U(indptr[i]), U(indptr[i + 1])):
