@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import asarray_like, to_numpy
-from ensemble.krylov._conditions import digits_kept, estimated
-from ensemble.krylov._direct_solution import DirectSolution
+from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
+from ensemble.krylov._conditions import UNEVEN, digits_kept, estimated, limits_of
+from ensemble.krylov._direct_solution import FLOOR, REFINEMENTS, ROUNDOFFS, DirectSolution
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.known_sequences import KnownSolutions, Limits, solved_by_known
 from ensemble.linalg.sequences import Group, exchanged_together
 
 DOUBT = 1e-5
@@ -20,6 +22,16 @@ DOUBT = 1e-5
 
 CANCELLED = 1e-6
 """Rounding over a pivot, in the units of its row and column, from which on they are tried, too."""
+
+EXACT = np.dtype(np.float64)
+
+EPS, LOW, HIGH = limits_of(EXACT)
+
+LIMITS = Limits(
+    ROUNDOFFS * EPS, FLOOR / ROUNDOFFS * (ROUNDOFFS * EPS), UNEVEN, UNEVEN * EPS, LOW, HIGH, DOUBT, float(np.sqrt(EPS)),
+    CANCELLED / EPS, REFINEMENTS,
+)  # fmt: skip
+"""What `DirectSolution` compares with."""
 
 
 class ExchangedSolution(DirectSolution):
@@ -79,6 +91,46 @@ class ExchangedSolution(DirectSolution):
         return found
 
 
+class KnownSolution(DirectSolution):
+    """Solutions of samples by known sequences of pivots, as `ExchangedSolution` has them."""
+
+    def __init__(self, known: KnownSolutions, chosen: Any) -> None:
+        """Those of `known` that are `chosen`, a mask or a slice of all."""
+        found = known.found
+        self.x = known.x if isinstance(chosen, slice) else np.ascontiguousarray(known.x[:, chosen])
+        self.iterations = steps = found.steps[chosen]
+        n_samples = steps.size
+        self.eps, self.tolerance = EPS, LIMITS.tolerance
+        self.error, self.entries, self.norm = found.error[chosen], found.entries[chosen], found.norm[chosen]
+        self.norm_b, self.cancelled = found.norm_b[chosen], found.prints[chosen]
+        self.history = [norms[chosen] for norms in found.norms[: int(steps.max(initial=0)) + 1]]
+        self.repaired, self.alone = known.exchanged[chosen], known.alone[chosen]
+        self.exchanged, self.rcond = np.ones(n_samples, bool), np.full(n_samples, np.nan)
+        self.uncertain = np.zeros(n_samples, bool)  # those are left to others
+        self.refined, self.F = len(self.history), None
+
+
+def solved_with_known_pivots(
+    system: LinearSystem, A: CrsMatrix, samples: np.ndarray
+) -> tuple[np.ndarray, DirectSolution | None, np.ndarray]:
+    """The samples named that known sequences of pivots solve, their solutions, and those that are left to others.
+
+    A sample whose backward error stays too large is in neither; one whose condition is to be estimated is left.
+    """
+    nobody = samples[:0]
+    if A.n_samples != system.b.shape[1] or not samples.size or space_in_force() is not SERIAL:
+        return nobody, None, samples
+    known = solved_by_known(A, system.b, samples, system.rtol, LIMITS)
+    if known is None:
+        return nobody, None, samples
+    found = known.found
+    solved = ~(found.left | found.doubtful)
+    if solved.all():
+        return samples, KnownSolution(known, slice(None)), nobody
+    others = found.other | (found.doubtful & ~found.left)
+    return samples[solved], KnownSolution(known, solved) if solved.any() else None, samples[others]
+
+
 def exchanged_solutions(
     system: LinearSystem, A: CrsMatrix, samples: np.ndarray
 ) -> Iterator[tuple[np.ndarray, DirectSolution]]:
@@ -87,12 +139,20 @@ def exchanged_solutions(
     A sample that is singular, not finite, or whose backward error stays too large, is in no group, and none is where
     numbers are not float64. Samples on a device are solved on the host, so that they have the bits of the CPU.
     """
-    if not str(A.values.dtype) == str(system.b.dtype) == "float64":
+    here = type(A.values) is type(system.b) is np.ndarray
+    if not (
+        A.values.dtype == system.b.dtype == EXACT if here else str(A.values.dtype) == str(system.b.dtype) == "float64"
+    ):
         return
-    if not type(A.values) is type(system.b) is np.ndarray:
+    if not here:
         for chosen, solution in exchanged_solutions(*_on_host(system, A, samples), np.arange(samples.size)):
             solution.x = asarray_like(np.ascontiguousarray(solution.x), system.b)
             yield samples[chosen], solution
+        return
+    own, known, samples = solved_with_known_pivots(system, A, samples)
+    if known is not None:
+        yield own, known
+    if not samples.size:
         return
     for group in exchanged_together(A, samples if A.n_samples > 1 else np.zeros(1, np.int64), system.b):
         chosen = group.lanes if A.n_samples > 1 else samples

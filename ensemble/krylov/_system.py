@@ -81,7 +81,9 @@ def linear_system(
     dtype = common_dtype(function, vectors, A, M)
     rtol = default_rtol(vectors["b"], dtype) if rtol is None else tolerance(rtol, function, "rtol", n_samples)
     atol = tolerance(atol, function, "atol", n_samples)
-    complex_vectors = "complex" in str(dtype)  # kernels have no mixed products
+    complex_vectors = (
+        dtype.kind == "c" if isinstance(dtype, np.dtype) else "complex" in str(dtype)
+    )  # kernels have no mixed products
     A, M = (over_complex(m, dtype) if complex_vectors else m.astype(dtype) for m in (A, M))
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
     require_one_device(function, wide["b"], A=A, M=M)

@@ -195,7 +195,8 @@ def _solution(
         raise TypeError(message("direct", "A", "be a sparse matrix", kind_of(A), advice))
     kind = "ldlt" if symmetric and kind == "auto" else kind
     F, number = factorization, system.b.dtype if dtype is None else floating(dtype, "direct", "dtype")
-    scaled, unit = scaled_values(matrix, np.dtype(str(number).split(".")[-1]) if F is None else F.dtype)
+    own_type = number if isinstance(number, np.dtype) else np.dtype(str(number).split(".")[-1])
+    scaled, unit = scaled_values(matrix, own_type if F is None else F.dtype)
     if F is None:
         F = planned(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
     own = factorization is None or isinstance(factorization, ComplexFactors)

@@ -16,13 +16,14 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.equilibration import Units, units_of
 from ensemble._kernels.direct.pivot_sequences import BETTER, CANDIDATE, Sequence, follows, pivot_sequence, sizes_in
 from ensemble._kernels.direct.small_pivots import row_sums_over_pivots
+from ensemble._kernels.direct.solved_at_once import Pivots
 from ensemble.linalg.condition import one_norms, reciprocal_conditions
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.orderings import elimination_of, inverse_order, matched_rows, with_places
+from ensemble.linalg.orderings import FLAT, elimination_of, inverse_order, matched_rows, with_places
 from ensemble.linalg.triangular_factors import TriangularFactors
 
-__all__ = ["Group", "PivotRule", "exchanged_together", "takes_exchanges_first"]
+__all__ = ["Group", "PivotRule", "exchanged_together", "rules_of", "takes_exchanges_first"]
 
 PATTERNS = 8
 """Sets of zeros on one graph that are remembered."""
@@ -54,6 +55,8 @@ class Kept(NamedTuple):
     columns: np.ndarray
     marks: np.ndarray
     exchanges: int
+    at_once: Pivots | None
+    """The same for `solved_at_once`, where it has a list."""
 
 
 class Group(NamedTuple):
@@ -184,7 +187,22 @@ class PivotRule:
         better = (place[column] < place[found.columns[row]]) | (column == self.preferred[row])
         better &= (found.columns != self.preferred)[row]
         marks = np.where(better, BETTER, CANDIDATE).astype(np.int8)
-        return Kept(self.factors(plan), column.astype(np.int32), marks, found.exchanges)
+        column = column.astype(np.int32)
+        return Kept(self.factors(plan), column, marks, found.exchanges, self._at_once(plan, column, marks))
+
+    def _at_once(self, plan: Elimination, columns: np.ndarray, marks: np.ndarray) -> Pivots | None:
+        """An elimination on the entries that are not zero, counted without the others."""
+        if plan.flat is None:
+            return None
+        number = np.full(self.whole.nnz + 1, -1, np.int32)  # of the last place, -1, too
+        number[self.places] = np.arange(self.places.size)
+        program, first = plan.flat.copy(), int(plan.flat[8])
+        program[first : first + plan.n_values] = number[plan.sources]
+        return Pivots(
+            self.graph.indptr, self.graph.indices, self.places.astype(np.int32), self.dropped.astype(np.int32), program,
+            plan.diagonal, plan.upper_starts, columns, marks, plan.columns, self.rows,
+            plan.n_values,
+        )  # fmt: skip
 
     def keep(self, found: Sequence, kept: Kept) -> None:
         """Try an elimination first from now on."""
@@ -193,18 +211,23 @@ class PivotRule:
         self.plans = dict(list(plans.items())[-PLANS:])  # others may read the old ones meanwhile
 
     def is_worth_a_plan(self, found: Sequence, met: set[int], more: bool) -> bool:
-        """Whether an elimination is likely to serve other samples, of a call in which those of `met` stood alone.
-
-        Of one sample: whether it is likely to serve later calls.
-        """
-        key, alone = hash(found.columns.tobytes()), not more and not met
-        again = key in (self.met if alone else met)
+        """Whether an elimination is likely to serve other samples, of a call in which those of `met` stood alone."""
+        key = hash(found.columns.tobytes())
+        again = key in met
         met.add(key)
-        if alone:
-            self.met[key] = None
-            if len(self.met) > MET:
-                self.met = {}
         return again or (more and self.vain < VAIN)
+
+    def was_met(self, found: Sequence, alone: bool) -> bool:
+        """Whether an elimination stood alone before, and is to be kept for later calls.
+
+        Those of one sample among others are while there is place, and solutions by them take a list.
+        """
+        key, work = hash(found.columns.tobytes()), np.diff(found.upper_starts)[found.lower].sum()
+        again = key in self.met and (alone or (len(self.plans) < PLANS and work <= FLAT))
+        self.met[key] = None
+        if len(self.met) > MET:
+            self.met = {}
+        return again
 
     def groups(self, A: CrsMatrix, b: Any, units: Units, samples: np.ndarray) -> Iterator[Group]:
         """Samples of A by their sequences of pivots, with their numbers `samples`; those without one are left out."""
@@ -226,16 +249,22 @@ class PivotRule:
                 samples[s : s + 1], np.ones(1, bool), self.own_factors(found), None, own, units.prints[s : s + 1],
                 found.exchanges,
             )  # fmt: skip
-            if self.is_worth_a_plan(found, met, left.size > 0):
-                kept, more = self.remember(found), left.size > 0
+            more = left.size > 0
+            again = self.was_met(found, not more and not met)
+            if self.is_worth_a_plan(found, met, more) or again:
+                kept = self.remember(found)
                 left, group = self._served(kept, A, b, units, left, samples)
                 self.vain = self.vain + 1 if more and group is None else 0
-                if group is not None or not more:
+                if group is not None or not more or again:
                     self.keep(found, kept)
                 if group is not None:
                     served[found.columns.tobytes()] = 1 + group.samples.size
                     yield group
-        if served:  # those that serve most samples are tried first, and stay longest
+        self.put_best_first(served)
+
+    def put_best_first(self, served: dict[bytes, int]) -> None:
+        """Try the eliminations that serve most samples first, and keep them longest."""
+        if served:
             self.plans = dict(sorted(self.plans.items(), key=lambda item: served.get(item[0], 0)))
 
     def _served(
@@ -284,13 +313,19 @@ class PivotRules:
         return rules[key]
 
 
+def rules_of(graph: CrsGraph) -> PivotRules:
+    """The rules that a graph keeps."""
+    found: PivotRules = graph.kept(("pivot rules",), lambda: PivotRules(graph))
+    return found
+
+
 def exchanged_together(A: CrsMatrix, samples: np.ndarray, b: Any = None) -> Iterator[Group]:
     """Factors with exchanges for the samples named, shape (n_chosen,), in groups that take the same pivots.
 
     A holds float64 in NumPy's arrays, `b` right-hand sides of all its samples. Samples that are singular or not finite
     are left out; others have the bits of their own run.
     """
-    rules: PivotRules = A.graph.kept(("pivot rules",), lambda: PivotRules(A.graph))
+    rules = rules_of(A.graph)
     left = np.asarray(samples)
     with np.errstate(all="ignore"):
         known = iter(rules.known())

@@ -14,7 +14,7 @@ from ensemble._compile.lanes.arithmetic import absolute, bits, from_bits
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import compiled, inner, per_width, prange, tiles
 
-__all__ = ["Units", "units_of"]
+__all__ = ["MANTISSA", "ONE", "SWEEPS", "Units", "inverse_of", "units_of"]
 
 WIDEST = 32
 """Samples of a tile."""
@@ -22,6 +22,11 @@ WIDEST = 32
 SWEEPS = 3
 """Sweeps over rows and columns. More bring samples that differ by units closer to each other, and take longer."""
 
+FIRST_GUESS = 0x7FDE623822FC16E6
+"""The bits of 1 / x are these less those of x, up to a share of 5 %; each of two Newton steps squares that."""
+
+LEAST, MOST = 1e-300, 1e300
+"""Sums outside of which are taken for these."""
 
 MANTISSA, ONE = 0x000FFFFFFFFFFFFF, 0x3FF0000000000000
 """The bits behind a number's exponent, and the number one."""
@@ -38,9 +43,13 @@ class Units(NamedTuple):
 
 
 @inner
-def _inverse(x, one):
-    """1 / x, and 1 of zero."""
-    return one / select(x > 0.0, x, one)
+def inverse_of(x, one):
+    """1 / x up to a share of 7e-6, and 1 of zero: a division takes eight times as long."""
+    x = select(x > 0.0, x, one)
+    x = select(x > LEAST, select(x < MOST, x, MOST), LEAST)
+    y = from_bits(FIRST_GUESS - bits(x))
+    y = y * (2.0 - x * y)
+    return y * (2.0 - x * y)
 
 
 @per_width
@@ -72,13 +81,13 @@ def _units(width):
                             total = total + entry
                         else:
                             total = total + entry * load(work, base + np.int64(indices[k]) * width, nothing)
-                    unit = _inverse(total, one)
+                    unit = inverse_of(total, one)
                     for k in range(indptr[i], indptr[i + 1]):
                         to = sums + np.int64(indices[k]) * width
                         entry = absolute(load(values, np.int64(places[k]) * n_samples + first, nothing))
                         store(work, to, load(work, to, nothing) + entry * unit)
                 for j in range(n):
-                    store(work, base + j * width, _inverse(load(work, sums + j * width, nothing), one))
+                    store(work, base + j * width, inverse_of(load(work, sums + j * width, nothing), one))
                     store(work, sums + j * width, nothing)
             for j in range(n):
                 store(columns, j * n_samples + first, load(work, base + j * width, nothing))

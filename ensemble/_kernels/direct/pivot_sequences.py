@@ -23,7 +23,9 @@ from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.growth import SMALL, jobs_of, padded
 
-__all__ = ["BETTER", "CANDIDATE", "THRESHOLD", "Sequence", "follows", "pivot_sequence", "sizes_in"]
+__all__ = [
+    "BETTER", "CANDIDATE", "THRESHOLD", "Sequence", "follows", "other_pivots", "pivot_sequence", "sizes_in"
+]  # fmt: skip
 
 THRESHOLD = 2.0**-30
 """Share of the largest entry of a row below which it is no pivot: refinement makes up for the digits that are lost."""
@@ -33,6 +35,8 @@ NEARLY = 0.9
 
 CANDIDATE, BETTER = 1, 2
 """Marks of values: an entry that may be a pivot, and one that is preferred to the pivot of its row."""
+
+U = np.uint64  # an unsigned index needs no test for a negative one
 
 DONE, SINGULAR, FULL = range(3)
 
@@ -237,44 +241,58 @@ def pivot_sequence(
     return Sequence(columns, starts[0], lower[:left].copy(), starts[1], right_columns, made, exchanges)
 
 
+@inner
+def other_pivots(
+    values, base, stride, diagonal, upper_starts, columns, marks, pivots, units, own, lanes, threshold, nothing
+):  # fmt: skip
+    """Zero for samples whose elimination takes the pivots of their factors, a tile from ``values[base]`` on, else one.
+
+    The units of the tile begin at ``units[own]``, those of a column `lanes` numbers behind those of the one before.
+    """
+    one, bad = splat(1.0, values, nothing), nothing
+    for i in range(diagonal.size):
+        inverse = absolute(load(values, base + np.int64(diagonal[i]) * stride, nothing))
+        others, better = nothing, nothing
+        begin = base + (np.int64(diagonal[i]) + 1) * stride
+        place = begin
+        for t in range(U(upper_starts[i]), U(upper_starts[i + 1])):
+            size = load(units, np.int64(columns[t]) * lanes + own, nothing)
+            size = size * absolute(load(values, place, nothing))
+            others = select(size > others, size, others)
+            if marks[t] == BETTER:
+                better = select(size > better, size, better)
+            place += stride
+        unit = load(units, np.int64(pivots[i]) * lanes + own, nothing)
+        doubt = select(NEARLY * unit >= threshold * (others * inverse), nothing, one)
+        doubt = select(better * inverse > (NEARLY * threshold) * unit, one, doubt)
+        bad = select(inverse - inverse == nothing, bad, one)
+        if any_lane(doubt > nothing):
+            largest, better = nothing, nothing
+            place = begin
+            for t in range(U(upper_starts[i]), U(upper_starts[i + 1])):
+                size = one / (one / absolute(load(values, place, nothing)))
+                size = size * load(units, np.int64(columns[t]) * lanes + own, nothing)
+                largest = select(size > largest, size, largest)
+                if marks[t] == BETTER:
+                    better = select(size > better, size, better)
+                place += stride
+            pivot = one / inverse * unit
+            limit = threshold * select(largest > pivot, largest, pivot)
+            bad = select(pivot >= limit, bad, one)
+            bad = select(better >= limit, one, bad)
+    return bad
+
+
 @functools.cache
 def _follows(width: int) -> Any:
     @compiled
     def loop(values, bases, stride, diagonal, upper_starts, columns, marks, pivots, units, lanes, threshold, out):
         for job in prange(bases.size):
-            base, own, nothing = bases[job], np.int64(job) * width, zeros(values, width)
-            one, n = splat(1.0, values, nothing), diagonal.size
-            bad = nothing
-            for i in range(n):
-                inverse = absolute(load(values, base + np.int64(diagonal[i]) * stride, nothing))
-                others, better = nothing, nothing
-                begin = base + (np.int64(diagonal[i]) + 1) * stride
-                place = begin
-                for t in range(upper_starts[i], upper_starts[i + 1]):
-                    size = load(units, np.int64(columns[t]) * lanes + own, nothing)
-                    size = size * absolute(load(values, place, nothing))
-                    others = select(size > others, size, others)
-                    if marks[t] == BETTER:
-                        better = select(size > better, size, better)
-                    place += stride
-                unit = load(units, np.int64(pivots[i]) * lanes + own, nothing)
-                doubt = select(NEARLY * unit >= threshold * (others * inverse), nothing, one)
-                doubt = select(better * inverse > (NEARLY * threshold) * unit, one, doubt)
-                bad = select(inverse - inverse == nothing, bad, one)
-                if any_lane(doubt > nothing):
-                    largest, better = nothing, nothing
-                    place = begin
-                    for t in range(upper_starts[i], upper_starts[i + 1]):
-                        size = one / (one / absolute(load(values, place, nothing)))
-                        size = size * load(units, np.int64(columns[t]) * lanes + own, nothing)
-                        largest = select(size > largest, size, largest)
-                        if marks[t] == BETTER:
-                            better = select(size > better, size, better)
-                        place += stride
-                    pivot = one / inverse * unit
-                    limit = threshold * select(largest > pivot, largest, pivot)
-                    bad = select(pivot >= limit, bad, one)
-                    bad = select(better >= limit, one, bad)
+            own, nothing = np.int64(job) * width, zeros(values, width)
+            bad = other_pivots(
+                values, bases[job], stride, diagonal, upper_starts, columns, marks, pivots, units, own, lanes,
+                threshold, nothing,
+            )  # fmt: skip
             store(out, own, bad)
 
     return loop

@@ -1,0 +1,201 @@
+"""What is done for a tile of samples by known pivots: reading, units of columns, residuals, norms.
+
+A tile lies in one array `work`, ``(rows, lanes)`` from a place on that is given for each matrix and vector.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._compile.lanes.arithmetic import absolute, any_lane, bits
+from ensemble._compile.lanes.types import load, prefetch, select, splat, sqrt, store
+from ensemble._compile.numba import ROW_BLOCK, inner
+from ensemble._kernels.direct.equilibration import SWEEPS, inverse_of
+
+__all__ = [
+    "either", "judged", "norm_of", "other_than_zero", "read_entries", "read_rows", "size_in_units", "sums_over_pivots",
+    "unit_columns",
+]  # fmt: skip
+
+AHEAD = 16
+"""Entries ahead of the present one that are prefetched."""
+
+NEARLY = 0.9
+"""Share of the largest quotient so far up to which a quotient is not worked out."""
+
+U = np.uint64  # an unsigned index needs no test for a negative one
+
+
+@inner
+def read_rows(source, n_rows, n_samples, samples, first, together, work, to, nothing, width):
+    """Copy the rows of a tile."""
+    if together:
+        for k in range(n_rows):
+            store(work, to + k * width, load(source, k * n_samples + samples[first], nothing))
+    else:
+        for k in range(n_rows):
+            for lane in range(width):
+                work[to + k * width + lane] = source[k * n_samples + samples[first + lane]]
+
+
+@inner
+def read_entries(source, places, indptr, n_samples, samples, first, together, work, to, sums, nothing, width):
+    """Copy the entries of a tile and write sums of columns over those of rows.
+
+    Returns marks of zeros and of what is not finite, and sums of bits.
+    """
+    one, n, start, kept = splat(1.0, work, nothing), indptr.size - 1, samples[first], np.int64(places.size)
+    mark, sum_of_bits = nothing, bits(nothing)
+    if not together:
+        for place in range(kept):
+            for lane in range(width):
+                work[to + place * width + lane] = source[np.int64(places[place]) * n_samples + samples[first + lane]]
+    for i in range(n):
+        total = nothing
+        for k in range(U(indptr[i]), U(indptr[i + 1])):
+            own = to + np.int64(k) * width
+            if together:
+                ahead = min(np.int64(k) + AHEAD, kept - 1)
+                prefetch(source, np.int64(places[U(ahead)]) * n_samples + start, width)
+                store(work, own, load(source, np.int64(places[k]) * n_samples + start, nothing))
+            entry = load(work, own, nothing)
+            sum_of_bits = sum_of_bits + bits(entry)
+            entry = absolute(entry)
+            mark = select(entry == nothing, one, mark) + (entry - entry)
+            total = total + entry
+        store(work, sums + i * width, inverse_of(total, one))
+    return mark, sum_of_bits
+
+
+@inner
+def other_than_zero(source, places, n_samples, samples, first, together, work, free, nothing, width):
+    """One for samples of a tile that are not zero at some of the places."""
+    found, one = nothing, splat(1.0, work, nothing)
+    for k in range(U(places.size)):
+        row = np.int64(places[k]) * n_samples
+        if together:
+            found = select(load(source, row + samples[first], nothing) == nothing, found, one)
+        else:
+            for lane in range(width):
+                work[free + lane] = source[row + samples[first + lane]]
+            found = select(load(work, free, nothing) == nothing, found, one)
+    return found
+
+
+@inner
+def unit_columns(indptr, indices, work, values, units, rows, nothing, width):
+    """`equilibration.units_of` of a tile, for units of the rows that stand in `rows`."""
+    one, n = splat(1.0, work, nothing), indptr.size - 1
+    for sweep in range(SWEEPS):
+        for j in range(n):
+            store(work, units + j * width, nothing)
+        for i in range(n):
+            unit = load(work, rows + i * width, nothing)
+            for k in range(U(indptr[i]), U(indptr[i + 1])):
+                to = units + np.int64(indices[k]) * width
+                entry = absolute(load(work, values + np.int64(k) * width, nothing))
+                store(work, to, load(work, to, nothing) + entry * unit)
+        for j in range(n):
+            store(work, units + j * width, inverse_of(load(work, units + j * width, nothing), one))
+        if sweep < SWEEPS - 1:
+            for i in range(n):
+                total = nothing
+                for k in range(U(indptr[i]), U(indptr[i + 1])):
+                    entry = absolute(load(work, values + np.int64(k) * width, nothing))
+                    total = total + entry * load(work, units + np.int64(indices[k]) * width, nothing)
+                store(work, rows + i * width, inverse_of(total, one))
+
+
+@inner
+def size_in_units(work, x, units, n, nothing, width):
+    """`pivot_sequences.sizes_in` of a tile."""
+    most, check = nothing, nothing
+    for j in range(n):
+        value = absolute(load(work, x + j * width, nothing))
+        unit = load(work, units + j * width, nothing)
+        if any_lane(value > NEARLY * (most * unit)):
+            size = value / unit
+            most = select(size > most, size, most)
+        check = check + (value - value)
+    return most + check
+
+
+@inner
+def sums_over_pivots(indptr, indices, work, values, units, factors, diagonal, rows, pivots, nothing, width):
+    """`small_pivots.row_sums_over_pivots` of a tile; `factors` has reciprocals of the pivots."""
+    most = nothing
+    for k in range(rows.size):
+        i, total = np.int64(rows[k]), nothing
+        for e in range(indptr[i], indptr[i + 1]):
+            size = absolute(load(work, values + np.int64(e) * width, nothing))
+            total = total + size * load(work, units + np.int64(indices[e]) * width, nothing)
+        total = total * absolute(load(work, factors + np.int64(diagonal[k]) * width, nothing))
+        total = total / load(work, units + np.int64(pivots[k]) * width, nothing)
+        most = select(total > most, total, most)
+    return most
+
+
+@inner
+def judged(indptr, indices, work, values, x, b, r, nothing, width):
+    """`krylov.backward_error` of a tile, the residual to `r`; both errors, and the sum of squares of the residual."""
+    n, largest = indptr.size - 1, nothing
+    for i in range(n):
+        value = absolute(load(work, x + i * width, nothing))
+        largest = select(value > largest, value, largest)
+    most, worst, check, squares = nothing, nothing, nothing, nothing
+    for begin in range(0, n, ROW_BLOCK):
+        own = nothing
+        for i in range(begin, min(begin + ROW_BLOCK, n)):
+            total, size, weight = nothing, nothing, nothing
+            for k in range(U(indptr[i]), U(indptr[i + 1])):
+                entry = load(work, values + np.int64(k) * width, nothing)
+                part = load(work, x + np.int64(indices[k]) * width, nothing)
+                total = total + entry * part
+                entry = absolute(entry)
+                size = size + entry
+                weight = weight + entry * absolute(part)
+            right = load(work, b + i * width, nothing)
+            total = right - total
+            store(work, r + i * width, total)
+            own = own + total * total
+            right = absolute(right)
+            size = size * largest + right
+            weight = weight + right
+            check = check + ((total - total) + (size - size))
+            total = absolute(total)
+            if any_lane(total > NEARLY * (most * size)):
+                ratio = select(total == 0.0, nothing, total / size)
+                most = select(ratio > most, ratio, most)
+            if any_lane(total > NEARLY * (worst * weight)):
+                ratio = select(total == 0.0, nothing, total / weight)
+                worst = select(ratio > worst, ratio, worst)
+        squares = squares + own
+    return most + check, worst + check, squares
+
+
+@inner
+def norm_of(work, r, n, squares, low, high, nothing, width):
+    """The norm of a vector whose sum of squares may have left the range of numbers."""
+    plain, one = sqrt(squares), splat(1.0, work, nothing)
+    odd = select(plain > low, select(plain < high, nothing, one), one)
+    if any_lane(odd > nothing):
+        unit = nothing
+        for i in range(n):
+            value = absolute(load(work, r + i * width, nothing))
+            unit = select(value > unit, value, unit)
+        unit = select(unit - unit == nothing, select(unit > nothing, unit, one), one)
+        total = nothing
+        for begin in range(0, n, ROW_BLOCK):
+            own = nothing
+            for i in range(begin, min(begin + ROW_BLOCK, n)):
+                value = load(work, r + i * width, nothing) / unit
+                own = own + value * value
+            total = total + own
+        plain = select(odd > nothing, sqrt(total) * unit, plain)
+    return plain
+
+
+@inner
+def either(condition, other, one, nothing):
+    """One where one of two masks holds."""
+    return select(condition, one, select(other, one, nothing))

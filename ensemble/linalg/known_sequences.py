@@ -1,0 +1,61 @@
+"""Solutions of samples by the sequences of pivots that a graph has met, each tile of samples in one pass.
+
+They are those that the groups of `sequences.exchanged_together` have, to the bit, in less time: what is kept between
+steps stays in the cache, and Python sees one call for a sequence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._compile.kept_memory import empty
+from ensemble._kernels.direct.solved_at_once import Limits, Solved, solved_at_once
+from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.sequences import rules_of
+
+__all__ = ["KnownSolutions", "Limits", "solved_by_known"]
+
+
+class KnownSolutions(NamedTuple):
+    """The solutions of samples by known sequences; those of samples that are left mean nothing."""
+
+    x: np.ndarray
+    found: Solved
+    exchanged: np.ndarray
+    """True where some row did not take the column that the graph prefers."""
+    alone: np.ndarray
+    """True where no other sample has the sequence."""
+
+
+def solved_by_known(
+    A: CrsMatrix, b: np.ndarray, samples: np.ndarray, rtol: Any, limits: Limits
+) -> KnownSolutions | None:
+    """Solve ``A x = b`` for the samples named, shape (n_chosen,), by sequences that the graph of A has met.
+
+    A and `b` hold float64 in NumPy's arrays, one column for each sample. None where no sequence is known.
+    """
+    values, count = np.ascontiguousarray(A.values), samples.size
+    left, made = np.arange(count), None
+    for rule in rules_of(A.graph).known():
+        served = dict[bytes, int]()
+        for key, kept in reversed(rule.plans.items()):
+            if kept.at_once is None or not left.size:
+                continue
+            x = empty((A.shape[0], count), np.float64) if made is None else made.x
+            part = solved_at_once(values, b, samples[left], rtol, kept.at_once, limits, x, left)
+            members = ~part.other
+            n_members = int(np.count_nonzero(members))
+            if made is None:
+                made = KnownSolutions(x, part, np.full(count, kept.exchanges > 0), np.full(count, n_members == 1))
+            elif n_members:
+                places = left[members]
+                for all_samples, some in zip(made.found, part, strict=True):
+                    all_samples[..., places] = some[..., members]
+                made.exchanged[places], made.alone[places] = kept.exchanges > 0, n_members == 1
+            if n_members:
+                served[key] = n_members
+                left = left[part.other]
+        rule.put_best_first(served)
+    return made

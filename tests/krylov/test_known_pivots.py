@@ -1,0 +1,136 @@
+"""Solutions by known sequences of pivots, a tile of samples in one pass: they have the bits of groups."""
+
+import warnings
+from importlib import import_module
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as sla
+
+from ensemble import Ensemble
+from ensemble._kernels.direct.solved_at_once import _solutions
+from ensemble.krylov import Status, direct
+from ensemble.linalg import CrsMatrix
+from ensemble.linalg.sequences import rules_of
+from tests.krylov.needing_exchanges import KINDS, family_of, fresh, largest_backward_error, shuffled
+
+PER_SAMPLE = ("status", "iterations", "repaired", "alone", "backward_errors", "true_residual_norms", "target")
+
+MODULE = import_module("ensemble.krylov._exchanged_solution")
+
+
+def by_groups(A, b, monkeypatch, **options):
+    """What `direct` finds without solutions by known pivots."""
+    with monkeypatch.context() as patched:
+        patched.setattr(MODULE, "solved_by_known", lambda *arguments: None)
+        return direct(A, b, **options)
+
+
+def by_known(A, b, monkeypatch, **options):
+    """What `direct` finds where no sample may be left to groups."""
+    with monkeypatch.context() as patched:
+        patched.setattr(MODULE, "exchanged_together", lambda *arguments: pytest.fail("a sample was left"))
+        return direct(A, b, **options)
+
+
+def require_equal(found, expected):
+    np.testing.assert_array_equal(found.x.samples, expected.x.samples)
+    np.testing.assert_array_equal(found.residual_norms, expected.residual_norms)
+    for name in PER_SAMPLE:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+
+
+@pytest.mark.parametrize("family", ["values", "units"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_known_pivots_give_the_bits_of_groups(kind, family, rng, monkeypatch):
+    A, b = family_of(KINDS[kind](90, rng), family, 32, rng), Ensemble(rng.standard_normal((90, 32)))
+    rtol = np.geomspace(1e-18, 1e-6, 32)
+    for _ in range(3):  # until each sequence has been met twice
+        direct(A, b)
+    groups = by_groups(A, b, monkeypatch, rtol=rtol)
+    known = by_known(A, b, monkeypatch, rtol=rtol)
+    require_equal(known, groups)
+    np.testing.assert_array_equal(known.rcond, groups.rcond)
+    assert known.converged.all() and largest_backward_error(A, known.x.samples, b.samples) <= 1e-13
+
+
+@pytest.mark.parametrize("n_samples", [1, 2, 8, 9, 17])
+def test_any_number_of_samples_has_the_same_bits(n_samples, rng, monkeypatch):
+    A, b = family_of(shuffled(60, rng), "units", 17, rng), rng.standard_normal((60, 17))
+    for _ in range(3):
+        whole = direct(A, Ensemble(b))
+    some = CrsMatrix(A.graph, np.ascontiguousarray(A.values[:, :n_samples]))
+    part = by_known(some, Ensemble(b[:, :n_samples].copy()), monkeypatch)
+    np.testing.assert_array_equal(part.x.samples, whole.x.samples[:, :n_samples])
+    np.testing.assert_array_equal(part.backward_errors, whole.backward_errors[:n_samples])
+
+
+def test_bad_samples_among_known_pivots_change_no_other(rng):
+    A, b = family_of(shuffled(60, rng), "values", 20, rng), rng.standard_normal((60, 20))
+    good = [direct(A, Ensemble(b)) for _ in range(3)][-1]
+    values, right = A.values.copy(), b.copy()
+    values[3, 1], values[5, 17], right[4, 2] = np.nan, np.inf, np.nan
+    values[A.graph.indptr[7] : A.graph.indptr[8], 5] = 0.0  # singular
+    values[::7, 9] = 0.0  # zeros of its own
+    values[:, 11] *= 1e200
+    values[:, 12] *= 1e-200
+    values[:, 13] *= np.exp(12.0 * rng.standard_normal(A.graph.nnz))  # other pivots
+    right[:, 14] = 0.0
+    right[:, 15] *= 1e-250
+    bad = direct(CrsMatrix(A.graph, values), Ensemble(right))
+    others = [0, 3, 4, 6, 7, 8, 10, 16, 18, 19]
+    np.testing.assert_array_equal(bad.x.samples[:, others], good.x.samples[:, others])
+    assert bad.converged[[*others, 11, 12, 14, 15]].all() and not bad.converged[[1, 2, 5, 17]].any()
+    for s in (9, 11, 12, 13, 14, 15):
+        alone = direct(fresh(CrsMatrix(A.graph, values), s), right[:, s])
+        np.testing.assert_array_equal(alone.x, bad.x.samples[:, s])
+        for name in ("status", "iterations", "repaired", "backward_errors", "true_residual_norms"):
+            assert getattr(alone, name)[0] == getattr(bad, name)[s]
+    exact = sla.spsolve(A.to_scipy(12).tocsc(), right[:, 12]) * 1e200
+    np.testing.assert_allclose(bad.x.samples[:, 12], exact, rtol=1e-8, atol=1e-12 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("distance", [1e-9, 1e-15])
+def test_a_nearly_singular_sample_is_judged_as_in_its_own_run(distance, rng):
+    dense = shuffled(50, rng, 0.0).toarray()
+    own = rng.standard_normal(50) * (dense[[3, 11, 20]] != 0.0).any(axis=0)
+    dense[11] = own
+    A, b = family_of(sp.csr_array(dense), "values", 20, rng), rng.standard_normal((50, 20))
+    direct(A, Ensemble(b))
+    values, row = A.values.copy(), A.graph.row_of_entry
+    single = np.zeros((50, 50))
+    single[row, A.graph.indices] = values[:, 4]
+    single[11] = single[3] + single[20] + distance * own
+    values[:, 4] = single[row, A.graph.indices]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            together = direct(CrsMatrix(A.graph, values), Ensemble(b))
+        alone = direct(fresh(CrsMatrix(A.graph, values), 4), b[:, 4])
+    assert together.converged[4] == (distance == 1e-9) and together.converged[[3, 5, 19]].all()
+    assert together.rcond[4] == alone.rcond[0] < 1e-8
+    np.testing.assert_array_equal(together.x.samples[:, 4], alone.x)
+    for name in ("status", "iterations", "repaired", "backward_errors"):
+        assert getattr(alone, name)[0] == getattr(together, name)[4]
+
+
+def test_most_samples_are_served_in_one_call(rng, monkeypatch):
+    A = family_of(shuffled(60, rng), "values", 16, rng)
+    direct(A, np.ones(60))
+    counts = []
+    module = import_module("ensemble.linalg.known_sequences")
+    once = module.solved_at_once
+    monkeypatch.setattr(module, "solved_at_once", lambda *a: counts.append(a[2].size) or once(*a))
+    assert by_known(A, np.ones(60), monkeypatch).converged.all()
+    assert counts == [16] and len(rules_of(A.graph).known()[0].plans) == 1
+    assert _solutions(16).by_numba == ""  # which takes ten times as long
+
+
+def test_statuses_of_samples_that_no_pivots_serve_are_those_of_own_runs(rng):
+    A = family_of(shuffled(60, rng), "values", 10, rng)
+    direct(A, np.ones(60))
+    values = A.values.copy()
+    values[:, ::3] = 0.0
+    found = direct(CrsMatrix(A.graph, values), np.ones(60))
+    assert [s is Status.converged for s in found.status] == [s % 3 != 0 for s in range(10)]
