@@ -12,7 +12,7 @@ from ensemble._kernels.krylov.lanczos import Basis
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.linalg.ritz import signs_of
 
-__all__ = ["Lanczos", "Pairs", "Products", "pairs_of"]
+__all__ = ["Lanczos", "Pairs", "Products", "Seen", "pairs_of"]
 
 
 class Products(NamedTuple):
@@ -46,6 +46,29 @@ class Pairs(NamedTuple):
     vectors: np.ndarray
 
 
+class Seen(NamedTuple):
+    """What bases of products have shown of some samples.
+
+    The pairs last found to be close (k, n_samples), the largest residual by what it may be, the number of bases in
+    which those pairs stayed the best, and of how many they have to.
+    """
+
+    values: np.ndarray
+    worst: np.ndarray
+    held: np.ndarray
+    wanted: np.ndarray
+
+    @classmethod
+    def nothing(cls, k: int, n_samples: int) -> Seen:
+        """Before the first basis."""
+        held, wanted = np.zeros((2, n_samples), np.int64)
+        return cls(np.full((k, n_samples), np.nan), np.full(n_samples, np.inf), held, wanted)
+
+    def of(self, samples: np.ndarray) -> Seen:
+        """That of the samples named."""
+        return Seen(*(each[..., samples] for each in self))
+
+
 class Lanczos:
     """Bases of `capacity` vectors for an operator, each from the Ritz vectors of the one before [1]_.
 
@@ -59,9 +82,9 @@ class Lanczos:
 
     Attributes
     ----------
-    values : array, shape (n_samples, capacity)
-        Ritz values, the best first.
-    couplings : array, shape (n_samples, capacity)
+    values : array, shape (n_samples, full)
+        Ritz values, the best first; `full` is the capacity, or less after `restart_beside`.
+    couplings : array, shape (n_samples, full)
         Inner products of each Ritz vector's residual with the vector that follows the basis.
     dependent : array of bool, shape (n_samples,)
         Samples in which a space was invariant, so that later vectors mean nothing.
@@ -77,18 +100,18 @@ class Lanczos:
         self.basis = Basis(capacity + 1, n, n_samples, start.dtype)
         self.next, self._image = np.empty_like(start), np.empty_like(start)
         self.basis.step(start, self.next, -1, -1)
-        self.size = 0
+        self.size, self.full = 0, capacity
         self.dependent = np.zeros(n_samples, bool)
 
     def extend(self, goodness: Callable[[np.ndarray], np.ndarray]) -> None:
         """Fill the basis and find the Ritz pairs; `goodness` rates values of shape (n_samples, capacity)."""
-        basis, m, p = self.basis, self.capacity, self.size
+        basis, m, p = self.basis, self.full, self.size
         operator = self.operator
         if isinstance(operator, Products):
             indptr, indices, values = operator
             work = (m - p) * (values.size + 2 * m * self.next.size)
-            heard(lambda: basis.extend_by_products(indptr, indices, values, p), work)
-            basis.last(self.next)
+            heard(lambda: basis.extend_by_products(indptr, indices, values, p, m), work)
+            basis.last(m, self.next)
         else:
             for j in range(p, m):
                 operator(self.next, self._image)
@@ -111,32 +134,49 @@ class Lanczos:
         self.last = off[:, -1:]
         self.couplings = self.last * self.coefficients[:, -1, :]
 
-    def restart(self, spare: Callable[[], np.ndarray], which: np.ndarray) -> None:
-        """Keep the best Ritz vectors, followed in samples `which` by another vector, of `spare`, shape (n,)."""
+    def restart(self) -> None:
+        """Keep the best Ritz vectors, followed by the vector after the basis."""
         p = self.kept
         kept = self.basis.sums(self.coefficients[:, :, :p])
-        following = np.where(which, spare()[:, None], self.next) if which.any() else self.next
-        couplings = np.where(which[:, None], 0.0, self.couplings[:, :p])
-        self.basis.restart(kept, self.values[:, :p], couplings, np.ascontiguousarray(following), self.next)
-        self.size = p
+        self.basis.restart(kept, self.values[:, :p], self.couplings[:, :p], self.next, self.next)
+        self.size, self.full = p, self.capacity
+
+    def restart_beside(self, other: np.ndarray, count: int, images: bool) -> None:
+        """Keep `count` Ritz vectors, which have converged, followed by a vector with a part in `other`, shape (n,).
+
+        The vector after the basis is lost, and with it what couples Ritz vectors that have not converged to the next
+        basis: those are not kept, but have a part in what follows. With `images`, the operator times the others, over
+        values, stands for them. The next basis has as many new vectors as others.
+        """
+        following = self.basis.usual(self.basis.sums(self.coefficients[:, :, count : self.kept])).sum(axis=0)
+        following += other[:, None] / np.sqrt(dot(other[:, None], other[:, None], None))
+        none = np.zeros_like(self.values[:, :count])
+        kept = self._sums(count, images)
+        self.basis.restart(kept, self.values[:, :count], none, following, self.next)
+        self.size, self.full = count, count + self.capacity - self.kept
 
     def ritz_vectors(self, count: int, images: bool) -> np.ndarray:
         """The best Ritz vectors, shape (count, n, n_samples); with `images`, the operator times them, over values."""
+        return self.basis.usual(self._sums(count, images))
+
+    def _sums(self, count: int, images: bool) -> np.ndarray:
+        """The same by tiles."""
         chosen = self.coefficients[:, :, :count]
         if images:
             more = self.couplings[:, :count] / self.values[:, :count]
             chosen = np.concatenate([chosen, more[:, None, :]], axis=1)
-        return self.basis.usual(self.basis.sums(chosen))
+        return self.basis.sums(chosen)
 
     def take_samples(self, samples: np.ndarray, operator: Operator) -> Lanczos:
         """The process of the samples named, between `extend` and `restart`."""
         made = object.__new__(Lanczos)
         made.__dict__.update(self.__dict__)
-        old, n, m = self.basis, self.next.shape[0], self.capacity
-        made.basis = Basis(m + 1, n, samples.size, self.next.dtype)
+        old, n = self.basis, self.next.shape[0]
+        made.basis = Basis(self.capacity + 1, n, samples.size, self.next.dtype)
         width = made.basis.width
         for i, s in enumerate(samples.tolist()):
-            made.basis.vectors[i // width, :, :, i % width] = old.vectors[s // old.width, :, :, s % old.width]
+            place = s // old.width, slice(self.full + 1), slice(None), s % old.width
+            made.basis.vectors[i // width, : self.full + 1, :, i % width] = old.vectors[place]
         for name in ("values", "couplings", "coefficients", "last", "dependent"):
             setattr(made, name, getattr(self, name)[samples])
         made.next = np.ascontiguousarray(self.next[:, samples])

@@ -269,18 +269,20 @@ class Basis:
                 v, *ends, given, diagonal, rest, n_rows, self.n_samples, self.n, self.capacity, j, begin, local
             )
 
-    def extend_by_products(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, first: int) -> None:
-        """All vectors after `first`, by products with a matrix whose values have shape (nnz, width), in one call."""
+    def extend_by_products(
+        self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, first: int, last: int
+    ) -> None:
+        """Vectors after `first` up to `last`, by products with a matrix of values (nnz, width), in one call."""
         assert self.n_tiles == 1
         v, given, diagonal, rest = self._flat
         _by_products(self.width, self.width == 1)(
             v, indptr, indices, values.reshape(-1), given, diagonal, rest, self._sums, self.vectors.shape[2], first,
-            self.capacity,
+            last + 1,
         )  # fmt: skip
 
-    def last(self, out: np.ndarray) -> None:
-        """Write the last vector, shape (n, n_samples)."""
-        out[...] = self.vectors[0, -1, : self.n, : self.n_samples]
+    def last(self, j: int, out: np.ndarray) -> None:
+        """Write vector j, the last of a basis of products, shape (n, n_samples)."""
+        out[...] = self.vectors[0, j, : self.n, : self.n_samples]
 
     def by_sample(self, numbers: np.ndarray, count: int) -> np.ndarray:
         """The first `count` of `diagonal` or `given` of each sample, shape (n_samples, count)."""
