@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ensemble._backend import to_numpy
@@ -16,6 +18,9 @@ __all__ = ["PivotCounts"]
 
 TRIALS = 6
 """Shifts tried beyond an end."""
+
+ROUNDINGS = 1e5 * float(np.finfo(np.float64).eps)
+"""Distance from an eigenvalue, by the norm of A, from which on pivots count it on its side."""
 
 CLEAR = 1e12
 """Largest reciprocal of a pivot, by the norm of A, of a matrix that counts as positive definite."""
@@ -83,16 +88,29 @@ class PivotCounts:
     def _matrix(self, samples: np.ndarray) -> CrsMatrix:
         return self.A if samples.size == self.n_samples else self.A.take_samples(samples)
 
-    def _factorized(self, samples: np.ndarray, shifts: np.ndarray) -> tuple[Factorization, np.ndarray, np.ndarray]:
-        """LDL^T of shifted matrices, how many eigenvalues are below each shift, and where that is known."""
+    def _shifted(self, samples: np.ndarray, shifts: np.ndarray, dtype: Any) -> Factorization:
+        """LDL^T of shifted matrices."""
         A = self._matrix(samples)
-        values = np.repeat(A.values, samples.size // A.n_samples, axis=1)
-        values[self.places] -= shifts.astype(values.dtype)
-        plan = planned(A, kind="ldlt", ordering="auto", matching="graph", dtype=None)
-        factors = plan.update(CrsMatrix(A.graph, values))
+        values = A.values.astype(dtype, copy=A.n_samples == samples.size)
+        values = values if A.n_samples == samples.size else np.repeat(values, samples.size, axis=1)
+        values[self.places] -= shifts.astype(dtype, copy=False)
+        plan = planned(A, kind="ldlt", ordering="auto", matching="graph", dtype=dtype)
+        return plan.update(CrsMatrix(A.graph, values))
+
+    def _factorized(
+        self, samples: np.ndarray, shifts: np.ndarray, applied: bool = False
+    ) -> tuple[Factorization, np.ndarray, np.ndarray]:
+        """LDL^T of shifted matrices, how many eigenvalues are below each shift, and where that is known.
+
+        Pivots are counted in float64: those of float32 tell values apart that differ by a thousandth of the norm. What
+        is `applied` has the type of A.
+        """
+        factors = self._shifted(samples, shifts, np.float64)
         pivots = to_numpy(factors._pivots)
         size = np.abs(pivots)
         clear = ~factors.broken & (size.min(axis=0) * (self.norm[samples] + np.abs(shifts)) > 1e-6)
+        if applied and self.A.dtype != np.float64:
+            factors = self._shifted(samples, shifts, self.A.dtype)
         return factors, (pivots < 0.0).sum(axis=0), clear
 
     def _nothing_nearer(
@@ -127,10 +145,33 @@ class PivotCounts:
             proved[proved] = self._nothing_beyond(samples[proved], values[:, proved])
         return proved, known
 
+    def _all_beyond(self, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Samples in which no value of the end that is wanted is beyond the least of `values`, but for them, by pivots.
+
+        Of largest magnitude ("LM") both ends are wanted.
+        """
+        rated = {"LM": np.abs(values), "LA": values, "SA": -values}[self.which]
+        proved = np.zeros(samples.size, bool)
+        left = np.arange(samples.size)
+        for factor in (1.0, 32.0, 1024.0):  # as in `_nothing_nearer`
+            own, limit = samples[left], -self._radius(samples[left], -rated[:, left], -factor)
+            counts, known = np.zeros(left.size, np.int64), np.ones(left.size, bool)
+            for side in {"LM": (1.0, -1.0), "LA": (1.0,), "SA": (-1.0,)}[self.which]:
+                bounds = self.high[own] if side > 0.0 else -self.low[own]
+                ask = np.flatnonzero(bounds > limit)
+                if ask.size:
+                    _, below, clear = self._factorized(own[ask], side * limit[ask])
+                    counts[ask] += self.n - below if side > 0.0 else below
+                    known[ask] &= clear
+            proved[left] = known & (counts == (rated[:, left] > limit).sum(axis=0))
+            left = left[~known]
+            if not left.size:
+                break
+        return proved
+
     def _radius(self, samples: np.ndarray, distances: np.ndarray, side: float) -> np.ndarray:
         """The largest of distances, a little less or more by `side`, and apart from all of them."""
-        eps = float(np.finfo(self.A.dtype).eps)
-        step = np.maximum(4.0 * self.rtol, 1e5 * eps) * self.norm[samples]
+        step = np.maximum(4.0 * self.rtol, ROUNDINGS) * self.norm[samples]
         largest = distances.max(axis=0)
         radius: np.ndarray = largest + side * step
         for _ in range(3):

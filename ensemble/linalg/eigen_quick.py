@@ -13,7 +13,7 @@ from ensemble.linalg.eigen_operators import NEAREST
 from ensemble.linalg.eigen_pivots import PivotCounts
 from ensemble.linalg.eigen_result import EigenResult
 from ensemble.linalg.factorization import Factorization, planned
-from ensemble.linalg.lanczos import Lanczos, Pairs, Products, Seen, pairs_of
+from ensemble.linalg.lanczos import Inverse, Lanczos, Pairs, Products, Seen, pairs_of
 from ensemble.linalg.outcomes import Status
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
@@ -23,8 +23,8 @@ __all__ = ["QuickSearch"]
 GUARDS = 5
 """Ritz vectors that are kept beside the k wanted ones."""
 
-CACHE = 1 << 24
-"""Bytes of the bases of samples that go through the process together."""
+MEMORY = 1 << 26
+"""Bytes of the bases of samples that go through the process together, 32 at most."""
 
 LEAST_CYCLES, MOST_CYCLES, FORESEEN = 2, 12, 6
 """Bases of products with A at least; of any process at most; that products may still need, by the rate so far."""
@@ -41,6 +41,12 @@ was zero."""
 
 FACTORS, WORTH = 4, 0.25
 """Factorisations that a search with inverses takes, about, and the share of its operations that products may take."""
+
+MOST_ENTRIES = 20_000
+"""Entries of a graph up to which counts by pivots are planned for pairs that products found: the plan takes longer."""
+
+SEEN = 1e-5
+"""Accuracy of a value, by that of all, with which a copy comes up."""
 
 OTHERS = 1e-2
 """Length of the part of other vectors in a start near Ritz vectors."""
@@ -92,8 +98,8 @@ class QuickSearch(PivotCounts):
         self.iterations = np.zeros(count, np.int64)
         self.others = np.zeros(0, np.int64)
         self.capacity, self.kept = self.vectors_of(k), k + GUARDS
-        fitting = CACHE // (self.capacity * self.n * self.A.dtype.itemsize)
-        self.samples_together = 1 << min(3, max(fitting, 1).bit_length() - 1)
+        fitting = MEMORY // (self.capacity * self.n * self.A.dtype.itemsize)
+        self.samples_together = 1 << min(5, max(fitting, 1).bit_length() - 1)
 
     @staticmethod
     def vectors_of(k: int) -> int:
@@ -151,7 +157,7 @@ class QuickSearch(PivotCounts):
         """Pairs nearest to `shifts`, one for each sample of all, by the inverse of the shifted matrix."""
         if not samples.size:
             return
-        factors, below, _ = self._factorized(samples, shifts[samples])
+        factors, below, _ = self._factorized(samples, shifts[samples], applied=True)
         for group in self._groups(np.arange(samples.size)):
             own = samples[group]
             inverse = factors if group.size == samples.size else factors.take_samples(group)
@@ -161,7 +167,7 @@ class QuickSearch(PivotCounts):
         self, own: np.ndarray, inverse: Factorization, shifts: np.ndarray, below: np.ndarray, start: np.ndarray
     ) -> None:
         """Search for the pairs of samples `own` nearest to their shifts, until all are found or the bases end."""
-        process = Lanczos(inverse.apply, np.ascontiguousarray(start), self.capacity, self.kept)
+        process = Lanczos(Inverse.of(inverse), np.ascontiguousarray(start), self.capacity, self.kept)
         parts = [(own, inverse, shifts, below, process)]
         for cycle in range(self.cycles):
             parts = [later for part in parts for later in self._after_a_basis(cycle, *part)]
@@ -207,7 +213,7 @@ class QuickSearch(PivotCounts):
             part, operator = process, inverse
             if chosen.size < own.size:
                 operator = inverse.take_samples(chosen)
-                part = process.take_samples(chosen, operator.apply)
+                part = process.take_samples(chosen, Inverse.of(operator))
             parts.append((own[chosen], operator, shifts[chosen], below[chosen], part))
             self._restart(part, cycle, beside, True)
         return parts
@@ -269,17 +275,11 @@ class QuickSearch(PivotCounts):
         target = self._targets(own, values)
         worst = np.max(np.abs(process.couplings[:, :k].T) / target, axis=0)
         close = (worst <= ROOM) & ~process.dependent
-        same = np.all(np.abs(np.sort(values, axis=0) - so_far.values) <= 4.0 * target, axis=0)
-        held = np.where(close & same, so_far.held + 1, 0)
-        if (certain := close & (held >= so_far.wanted) & (held > 0)).any():
-            found = pairs_of(self._matrix(own), process.ritz_vectors(k, False))
-            good = np.all(found.residuals <= self._targets(own, found.values), axis=0)
-            self._accept(own, found, certain & good)
-        another = close & ~same  # what the space has missed so far may come up beside another vector
-        so_far = Seen(
-            np.where(another, np.sort(values, axis=0), so_far.values), worst, held,
-            np.where(another, 1 + cycle // 4, so_far.wanted),
-        )  # fmt: skip
+        so_far = so_far._replace(worst=worst)
+        if self._counts_are_cheap:
+            another = self._accept_counted(own, process, close)
+        else:
+            another, so_far = self._accept_settled(own, process, close, so_far, cycle)
         with np.errstate(all="ignore"):
             needed = np.log(worst) / np.log(before / worst)
         slow = ~close & ~((needed <= FORESEEN) & (before > worst)) & (cycle + 1 >= LEAST_CYCLES)
@@ -295,6 +295,48 @@ class QuickSearch(PivotCounts):
             parts.append((own[chosen], part, so_far.of(chosen)))
             self._restart(part, cycle, beside, False)
         return parts
+
+    def _accept_counted(self, own: np.ndarray, process: Lanczos, close: np.ndarray) -> np.ndarray:
+        """Accept pairs beyond which pivots count no others; the samples in which another vector has to follow."""
+        if not close.any():
+            return close
+        found, proved = pairs_of(self._matrix(own), process.ritz_vectors(self.k, False)), np.zeros(own.size, bool)
+        good = close & np.all(found.residuals <= self._targets(own, found.values), axis=0)
+        if good.any():
+            proved[good] = self._all_beyond(own[good], found.values[:, good])
+        self._accept(own, found, proved)
+        another: np.ndarray = good & ~proved
+        return another
+
+    def _accept_settled(
+        self, own: np.ndarray, process: Lanczos, close: np.ndarray, so_far: Seen, cycle: int
+    ) -> tuple[np.ndarray, Seen]:
+        """Accept pairs that stay the best beside another vector; the samples in which one has to follow.
+
+        A copy of a value needs about as many bases to come up as the first took to `SEEN` digits.
+        """
+        values = np.sort(process.values[:, : self.k].T, axis=0)
+        same = np.all(np.abs(values - so_far.values) <= 4.0 * self._targets(own, values), axis=0)
+        held = np.where(close & same, so_far.held + 1, 0)
+        if (certain := close & (held >= so_far.wanted) & (held > 0)).any():
+            found = pairs_of(self._matrix(own), process.ritz_vectors(self.k, False))
+            good = np.all(found.residuals <= self._targets(own, found.values), axis=0)
+            self._accept(own, found, certain & good)
+        another: np.ndarray = close & ~same  # what the space has missed so far may come up beside another vector
+        share = min(1.0, np.log(SEEN) / np.log(min(max(self.rtol, float(np.finfo(self.A.dtype).eps)), SEEN)))
+        wanted = int(np.ceil(share * (1 + cycle)))
+        return another, Seen(
+            np.where(another, values, so_far.values), so_far.worst, held, np.where(another, wanted, so_far.wanted)
+        )
+
+    @functools.cached_property
+    def _counts_are_cheap(self) -> bool:
+        """Whether a count by pivots takes less than the products of a basis beside another vector, by the graph."""
+        if self.A.nnz > MOST_ENTRIES:
+            return False
+        plan = planned(self.A, kind="ldlt", ordering="auto", matching="graph", dtype=None)
+        m, n = self.capacity, self.n
+        return bool(FACTORS * plan.multiply_adds <= (m - self.kept) * (self.A.nnz + 2 * m * n))
 
     def _restart(self, process: Lanczos, cycle: int, beside: bool, images: bool) -> None:
         """Begin another basis, after `cycle` of them, beside a new vector or not; `images` as of Ritz vectors."""

@@ -8,15 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.numba import heard
-from ensemble._kernels.krylov.lanczos import Basis
+from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.krylov.lanczos import Basis, width_of
 from ensemble._kernels.krylov.vectors import dot
+from ensemble.linalg.factorization import Factorization
 from ensemble.linalg.ritz import signs_of
 
-__all__ = ["Lanczos", "Pairs", "Products", "Seen", "pairs_of"]
+__all__ = ["Inverse", "Lanczos", "Pairs", "Products", "Seen", "pairs_of"]
 
 
 class Products(NamedTuple):
-    """A matrix of the samples of one tile; values, shape (nnz, width), of samples that are not there are zero."""
+    """A matrix of some samples by tiles: values (n_tiles, nnz, width), the last sample repeated where there is none."""
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -24,15 +26,58 @@ class Products(NamedTuple):
 
     @classmethod
     def of(cls, A: Any, samples: np.ndarray) -> Products:
-        """Those of the samples named, eight at most."""
-        width = 1 << (samples.size - 1).bit_length()
-        values = np.zeros((A.nnz, width), A.dtype)
-        values[:, : samples.size] = A.values if A.n_samples == 1 else A.values[:, samples]
-        indptr, indices = A.graph.arrays_on(A.values)
-        return cls(indptr, indices, values)
+        """Those of the samples named, in tiles of one where the values of more outgrow the cache."""
+        width = width_of(samples.size)
+        if A.nnz * width * A.dtype.itemsize > CACHED:
+            width = 1
+        chosen = np.broadcast_to(A.values, (A.nnz, samples.size)) if A.n_samples == 1 else A.values[:, samples]
+        return cls(*A.graph.arrays_on(A.values), _by_tiles(chosen, width))
+
+    @property
+    def width(self) -> int:
+        """Samples of a tile."""
+        return self.values.shape[2]
+
+    def extend(self, basis: Basis, first: int, last: int) -> None:
+        """Vectors of a basis after `first` up to `last`."""
+        basis.extend_by_products(self.indptr, self.indices, self.values, first, last)
 
 
-Operator = Products | Callable[[np.ndarray, np.ndarray], Any]
+class Inverse(NamedTuple):
+    """The inverses of some samples by tiles: factors (n_tiles, n_values, width), as the values of `Products`."""
+
+    plan: Elimination
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, factors: Factorization) -> Inverse:
+        """Those of the samples of a factorisation."""
+        return cls(factors.plan, _by_tiles(factors.values, width_of(factors.n_samples)))
+
+    @property
+    def width(self) -> int:
+        """Samples of a tile."""
+        return self.values.shape[2]
+
+    def extend(self, basis: Basis, first: int, last: int) -> None:
+        """Vectors of a basis after `first` up to `last`."""
+        basis.extend_by_inverse(self.values, self.plan, first, last)
+
+
+def _by_tiles(values: np.ndarray, width: int) -> np.ndarray:
+    """Values of shape (n_values, n_samples) as (n_tiles, n_values, width)."""
+    n_values, n_samples = values.shape
+    n_tiles = -(-n_samples // width)
+    if n_tiles * width > n_samples:
+        values = values[:, np.minimum(np.arange(n_tiles * width), n_samples - 1)]
+    by_tiles: np.ndarray = values.reshape(n_values, n_tiles, width).transpose(1, 0, 2)
+    return np.ascontiguousarray(by_tiles)
+
+
+Operator = Products | Inverse | Callable[[np.ndarray, np.ndarray], Any]
+
+CACHED = 1 << 21
+"""Bytes of the values of a tile of samples that are read again from the cache."""
 
 DEPENDENT = 1e-10
 """Norm of a new vector, by the largest of the process, below which what follows it may depend on the others."""
@@ -74,7 +119,7 @@ class Lanczos:
 
     Parameters
     ----------
-    operator : Products, or function of x and out, arrays of shape (n, n_samples)
+    operator : Products, Inverse, or function of x and out, arrays of shape (n, n_samples)
         Writes the operator times `x`.
     start : array, shape (n, n_samples)
     capacity, kept : int
@@ -97,7 +142,7 @@ class Lanczos:
     def __init__(self, operator: Operator, start: np.ndarray, capacity: int, kept: int) -> None:
         self.operator, self.capacity, self.kept = operator, capacity, kept
         n, n_samples = start.shape
-        self.basis = Basis(capacity + 1, n, n_samples, start.dtype)
+        self.basis = Basis(capacity + 1, n, n_samples, start.dtype, _width(operator, n_samples))
         self.next, self._image = np.empty_like(start), np.empty_like(start)
         self.basis.step(start, self.next, -1, -1)
         self.size, self.full = 0, capacity
@@ -107,30 +152,22 @@ class Lanczos:
         """Fill the basis and find the Ritz pairs; `goodness` rates values of shape (n_samples, capacity)."""
         basis, m, p = self.basis, self.full, self.size
         operator = self.operator
-        if isinstance(operator, Products):
-            indptr, indices, values = operator
-            work = (m - p) * (values.size + 2 * m * self.next.size)
-            heard(lambda: basis.extend_by_products(indptr, indices, values, p, m), work)
+        if isinstance(operator, Products | Inverse):
+            work = (m - p) * (2 * operator.values.size + 2 * m * self.next.size)
+            heard(lambda: operator.extend(basis, p, m), work)
             basis.last(m, self.next)
         else:
             for j in range(p, m):
                 operator(self.next, self._image)
                 basis.step(self._image, self.next, j, 0 if j == p else j - 1)
-        diagonal = basis.by_sample(basis.diagonal, m).astype(np.float64)
         off = basis.by_sample(basis.given, m).astype(np.float64)
-        own = np.arange(m)
-        H = np.zeros((len(diagonal), m, m))
-        H[:, own, own] = diagonal
-        H[:, own[p + 1 :], own[p:-1]] = off[:, p:-1]
-        H[:, p, :p] = off[:, :p]
-        largest = np.abs(H).max(axis=(1, 2))
+        values, vectors = basis.ritz_pairs(m, p)
+        largest = np.maximum(np.abs(basis.by_sample(basis.diagonal, m)).max(axis=1), np.abs(off[:, :-1]).max(axis=1))
         self.dependent |= ~(off[:, p:].min(axis=1) > DEPENDENT * largest)
-        H[~np.isfinite(largest)] = np.eye(m)
-        values, vectors = np.linalg.eigh(H)  # of the lower triangle
         order = np.argsort(-goodness(values), axis=1, kind="stable")
         places = np.arange(len(values))[:, None]
         self.values = values[places, order]
-        self.coefficients = vectors[places[:, :, None], own[:, None], order[:, None, :]]
+        self.coefficients = vectors[places, order].transpose(0, 2, 1)
         self.last = off[:, -1:]
         self.couplings = self.last * self.coefficients[:, -1, :]
 
@@ -172,7 +209,7 @@ class Lanczos:
         made = object.__new__(Lanczos)
         made.__dict__.update(self.__dict__)
         old, n = self.basis, self.next.shape[0]
-        made.basis = Basis(self.capacity + 1, n, samples.size, self.next.dtype)
+        made.basis = Basis(self.capacity + 1, n, samples.size, self.next.dtype, _width(operator, samples.size))
         width = made.basis.width
         for i, s in enumerate(samples.tolist()):
             place = s // old.width, slice(self.full + 1), slice(None), s % old.width
@@ -182,6 +219,11 @@ class Lanczos:
         made.next = np.ascontiguousarray(self.next[:, samples])
         made._image, made.operator = np.empty_like(made.next), operator
         return made
+
+
+def _width(operator: Operator, n_samples: int) -> int:
+    """Samples of a tile."""
+    return operator.width if isinstance(operator, Products | Inverse) else width_of(n_samples)
 
 
 def pairs_of(A: Any, vectors: np.ndarray) -> Pairs:

@@ -1,5 +1,7 @@
 """Lanczos' process: its recurrence, the bits of single samples, what `eigsh` finds by it without the other search."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,9 +9,9 @@ import scipy.sparse.linalg as spla
 
 from ensemble import gallery
 from ensemble._kernels.sparse.symmetry import symmetry_and_bounds
-from ensemble.linalg import CrsMatrix, eigen, eigsh
+from ensemble.linalg import CrsMatrix, Factorization, eigen, eigsh
 from ensemble.linalg.eigen_quick import QuickSearch
-from ensemble.linalg.lanczos import Lanczos, Products, pairs_of
+from ensemble.linalg.lanczos import Inverse, Lanczos, Products, pairs_of
 from ensemble.scalar import Ensemble
 
 
@@ -77,15 +79,24 @@ def test_the_recurrence_holds_beside_another_vector(n_samples, by_products):
         process.restart()
 
 
-def test_products_in_one_call_have_the_bits_of_single_steps():
-    A = scaled(gallery.poisson((17, 9)).to_scipy(), 8)
-    start = np.repeat(np.random.default_rng(60_014).standard_normal((153, 1)), 8, axis=1)
-    one, other = (Lanczos(each, start, 18, 7) for each in (Products.of(A, np.arange(8)), A.apply))
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_samples", [1, 3, 8])
+@pytest.mark.parametrize("inverse", [False, True])
+def test_a_basis_in_one_call_has_the_bits_of_single_steps(inverse, n_samples, dtype):
+    A = scaled(gallery.poisson((17, 9)).to_scipy(), n_samples).astype(dtype)
+    factors = Factorization(A, kind="ldlt", matching="graph")
+    start = np.repeat(np.random.default_rng(60_014).standard_normal((153, 1)), n_samples, axis=1).astype(dtype)
+    together = Inverse.of(factors) if inverse else Products.of(A, np.arange(n_samples))
+    one, other = (Lanczos(each, start, 18, 7) for each in (together, (factors if inverse else A).apply))
     for _ in range(2):
         for process in (one, other):
             process.extend(np.abs)
             process.restart()
-        np.testing.assert_array_equal(one.basis.vectors[:, :8], other.basis.vectors[:, :8])
+        for vectors in (one.basis.vectors, other.basis.vectors):
+            assert np.isfinite(vectors[:, :8, :, :n_samples]).all() and not vectors[:, :8, 153:, :n_samples].any()
+        np.testing.assert_array_equal(
+            one.basis.vectors[:, :8, :, :n_samples], other.basis.vectors[:, :8, :, :n_samples]
+        )
 
 
 @pytest.mark.parametrize("options", [{"which": "LM"}, {"which": "LA"}, {"which": "SA"}, {"sigma": 0.7}], ids=str)
@@ -191,6 +202,43 @@ def test_arpack_converges_to_no_other_values():
             have = {"LM": np.abs(found), "LA": found, "SA": -found}.get(options.get("which"))
             have = -np.abs(found - options["sigma"]) if have is None else have
             np.testing.assert_allclose(np.sort(have), want, rtol=0, atol=1e-10 * np.abs(dense).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_hunt_copies_clusters_and_scales_against_dense_values(dtype):
+    """480 searches: blocks up to nine times, or nearly, any sign, far exponents; NaN in one sample."""
+    rng, tiny = np.random.default_rng(50_504), np.finfo(dtype).eps
+    for turn in range(60):
+        m, copies = int(rng.integers(9, 60)), int(rng.integers(1, 10))
+        noise = sp.random_array((m, m), density=4.0 / m, rng=rng, data_sampler=rng.standard_normal)
+        block = sp.csr_array(noise + noise.T + sp.diags_array(rng.normal(0, 3.0, m)))
+        block = sp.csr_array(block @ block.T) if turn % 3 == 0 else block
+        apart = 1.0 + np.arange(copies) * rng.choice([0.0, 1e-9, 1e-4])
+        A = sp.csr_array(sp.kron(sp.diags_array(apart), block))
+        places = rng.permutation(A.shape[0])
+        A = sp.csr_array(A[places][:, places])
+        power = int(rng.choice([0, 0, 60, -60, 900 if dtype == np.float64 else 90]))
+        A.data = np.ldexp(A.data, power)
+        A.sort_indices()
+        values = np.stack([A.data, A.data, 2.0 * A.data], axis=1).astype(dtype)
+        values[0, 1] = np.nan
+        E, k = CrsMatrix(CrsMatrix.from_scipy(A).graph, values), int(rng.integers(1, 8))
+        dense = np.ldexp(np.linalg.eigvalsh(np.ldexp(A.toarray().astype(dtype), -power).astype(np.float64)), power)
+        shift = float(rng.choice([0.0, dense[dense.size // 2], rng.uniform(dense[0], dense[-1])]))
+        for options in ({"which": "LM"}, {"which": "LA"}, {"which": "SA"}, {"sigma": shift}):
+            result = eigsh(E, k, **options)
+            told = f"turn {turn}, {A.shape[0]} rows, {k} pairs, {options}: {result}"
+            assert [str(s).split(".")[-1] for s in result.status] == ["converged", "breakdown", "converged"], told
+            alone = eigsh(E.sample(0), k, **options)
+            np.testing.assert_array_equal(alone.values.samples[:, 0], result.values.samples[:, 0], told)
+            np.testing.assert_array_equal(alone.vectors.samples[..., 0], result.vectors.samples[..., 0], told)
+            found = result.values.samples[:, 0].astype(np.float64)
+            rated = {"LM": np.abs, "LA": np.positive, "SA": np.negative}.get(options.get("which"))
+            rated = rated or functools.partial(lambda at, x: -np.abs(x - at), shift)
+            want = np.sort(rated(dense))[-k:]
+            close = (1e-10 if dtype == np.float64 else 200 * tiny) * np.abs(dense).max()
+            np.testing.assert_allclose(np.sort(rated(found)), want, rtol=0, atol=close, err_msg=told)
 
 
 def test_pairs_of_one_matrix_have_the_bits_of_pairs_of_many():
