@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.eigen_operators import exponents_of
 from ensemble.linalg.factorization import Factorization, planned
+from ensemble.linalg.graph import CrsGraph
 
 __all__ = ["PivotCounts"]
 
@@ -71,19 +73,19 @@ class PivotCounts:
         self.places, across = A.graph.diagonal_entries, self._across()
         if across is None:
             return np.zeros(0, np.int64)
-        found = symmetry_and_bounds(*A.arrays, across)
-        apart, self.norm, self.low, self.high, finite = (np.broadcast_to(each, self.n_samples) for each in found)
+        apart, *found, finite = symmetry_and_bounds(*A.arrays, across)
+        if self.n_samples > A.n_samples:  # shifts of one matrix
+            found = [np.repeat(each, self.n_samples) for each in found]
+        self.norm, self.low, self.high = found
         self.sides = np.full(self.n_samples, {"LA": 1.0, "SA": -1.0}.get(self.which, 0.0))
         self.first, self.margin = np.full((2, self.n_samples), np.nan)
-        fit = finite & (self.norm > 0.0) & (apart <= max(self.rtol, 16.0 * eps) * self.norm)
+        fit = (finite & (apart <= max(self.rtol, 16.0 * eps) * self.norm)) & (self.norm > 0.0)
         return np.flatnonzero(fit)
 
     def _across(self) -> np.ndarray | None:
         """The place of the entry across the diagonal, of each entry; None where one is not stored."""
-        graph = self.A.graph
-        indptr, indices, entries = graph.transposed
-        alike = np.array_equal(indptr, graph.indptr) and np.array_equal(indices, graph.indices)
-        return entries if alike else None
+        found: np.ndarray | None = self.A.graph.kept(("across",), lambda: _across(self.A.graph))
+        return found
 
     def _matrix(self, samples: np.ndarray) -> CrsMatrix:
         return self.A if samples.size == self.n_samples else self.A.take_samples(samples)
@@ -91,11 +93,19 @@ class PivotCounts:
     def _shifted(self, samples: np.ndarray, shifts: np.ndarray, dtype: Any) -> Factorization:
         """LDL^T of shifted matrices."""
         A = self._matrix(samples)
-        values = A.values.astype(dtype, copy=A.n_samples == samples.size)
+        values = A.values.astype(dtype, copy=A is self.A)
         values = values if A.n_samples == samples.size else np.repeat(values, samples.size, axis=1)
         values[self.places] -= shifts.astype(dtype, copy=False)
-        plan = planned(A, kind="ldlt", ordering="auto", matching="graph", dtype=dtype)
+        plan = self._plan if dtype == self._plan.dtype else self._planned(dtype)
         return plan.update(CrsMatrix(A.graph, values))
+
+    @functools.cached_property
+    def _plan(self) -> Factorization:
+        """What the graph decides of LDL^T, for pivots."""
+        return self._planned(np.float64)
+
+    def _planned(self, dtype: Any) -> Factorization:
+        return planned(self.A, kind="ldlt", ordering="auto", matching="graph", dtype=dtype)
 
     def _factorized(
         self, samples: np.ndarray, shifts: np.ndarray, applied: bool = False
@@ -211,3 +221,9 @@ class PivotCounts:
                 break
             factor = factor if first and trial == 0 else 4.0 * factor
         return shifts, samples[np.isfinite(shifts[samples])]
+
+
+def _across(graph: CrsGraph) -> np.ndarray | None:
+    indptr, indices, entries = graph.transposed
+    alike = np.array_equal(indptr, graph.indptr) and np.array_equal(indices, graph.indices)
+    return entries if alike else None

@@ -10,9 +10,9 @@ import numpy as np
 from ensemble._compile.numba import heard
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.krylov.lanczos import Basis, width_of
+from ensemble._kernels.krylov.rayleigh import rayleigh_quotients
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.linalg.factorization import Factorization
-from ensemble.linalg.ritz import signs_of
 
 __all__ = ["Inverse", "Lanczos", "Pairs", "Products", "Seen", "pairs_of"]
 
@@ -78,9 +78,6 @@ Operator = Products | Inverse | Callable[[np.ndarray, np.ndarray], Any]
 
 CACHED = 1 << 21
 """Bytes of the values of a tile of samples that are read again from the cache."""
-
-DEPENDENT = 1e-10
-"""Norm of a new vector, by the largest of the process, below which what follows it may depend on the others."""
 
 
 class Pairs(NamedTuple):
@@ -148,8 +145,8 @@ class Lanczos:
         self.size, self.full = 0, capacity
         self.dependent = np.zeros(n_samples, bool)
 
-    def extend(self, goodness: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Fill the basis and find the Ritz pairs; `goodness` rates values of shape (n_samples, capacity)."""
+    def extend(self, which: str, offsets: np.ndarray | None = None) -> None:
+        """Fill the basis and find the Ritz pairs, the best first, as `which` and `offsets` of `ritz_pairs` say."""
         basis, m, p = self.basis, self.full, self.size
         operator = self.operator
         if isinstance(operator, Products | Inverse):
@@ -160,16 +157,9 @@ class Lanczos:
             for j in range(p, m):
                 operator(self.next, self._image)
                 basis.step(self._image, self.next, j, 0 if j == p else j - 1)
-        off = basis.by_sample(basis.given, m).astype(np.float64)
-        values, vectors = basis.ritz_pairs(m, p)
-        largest = np.maximum(np.abs(basis.by_sample(basis.diagonal, m)).max(axis=1), np.abs(off[:, :-1]).max(axis=1))
-        self.dependent |= ~(off[:, p:].min(axis=1) > DEPENDENT * largest)
-        order = np.argsort(-goodness(values), axis=1, kind="stable")
-        places = np.arange(len(values))[:, None]
-        self.values = values[places, order]
-        self.coefficients = vectors[places, order].transpose(0, 2, 1)
-        self.last = off[:, -1:]
-        self.couplings = self.last * self.coefficients[:, -1, :]
+        self.values, vectors, self.couplings, independent = basis.ritz_pairs(m, p, which, offsets)
+        self.coefficients = vectors.transpose(0, 2, 1)
+        self.dependent |= ~independent
 
     def restart(self) -> None:
         """Keep the best Ritz vectors, followed by the vector after the basis."""
@@ -214,7 +204,7 @@ class Lanczos:
         for i, s in enumerate(samples.tolist()):
             place = s // old.width, slice(self.full + 1), slice(None), s % old.width
             made.basis.vectors[i // width, : self.full + 1, :, i % width] = old.vectors[place]
-        for name in ("values", "couplings", "coefficients", "last", "dependent"):
+        for name in ("values", "couplings", "coefficients", "dependent"):
             setattr(made, name, getattr(self, name)[samples])
         made.next = np.ascontiguousarray(self.next[:, samples])
         made._image, made.operator = np.empty_like(made.next), operator
@@ -233,21 +223,14 @@ def pairs_of(A: Any, vectors: np.ndarray) -> Pairs:
     """
     if vectors.shape[2] == 1:  # k vectors of one matrix
         x = np.ascontiguousarray(vectors[:, :, 0].T)
-        found = _judged(A, x)
-        values, residuals, vectors = found[0][:, None], found[1][:, None], found[2].T[:, :, None]
-    else:
-        each = [_judged(A, np.ascontiguousarray(x)) for x in vectors]
-        values, residuals, vectors = (np.stack(parts) for parts in zip(*each, strict=True))
+        values, residuals = rayleigh_quotients(*A.arrays, x)
+        order = np.argsort(values, kind="stable")
+        return Pairs(values[order, None], residuals[order, None], x.T[order][:, :, None])
+    vectors = np.array(vectors, order="C")
+    found = [rayleigh_quotients(*A.arrays, x) for x in vectors]
+    values, residuals = (np.stack(parts) for parts in zip(*found, strict=True))
     order = np.argsort(values, axis=0, kind="stable")
-    samples = np.arange(order.shape[1])
-    rows = np.arange(vectors.shape[1])[:, None]
-    return Pairs(values[order, samples], residuals[order, samples], vectors[order[:, None, :], rows, samples])
-
-
-def _judged(A: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The Rayleigh quotient, the residual's norm and the scaled vector, of one vector for each sample or column."""
-    x = x * (signs_of(x) / np.sqrt(dot(x, x, None))).astype(x.dtype)
-    y = A.apply(x)
-    values = dot(x, y, None)
-    y -= values.astype(x.dtype) * x
-    return values.astype(np.float64), np.sqrt(dot(y, y, None)).astype(np.float64), x
+    return Pairs(
+        np.take_along_axis(values, order, axis=0), np.take_along_axis(residuals, order, axis=0),
+        np.take_along_axis(vectors, order[:, None, :], axis=0),
+    )  # fmt: skip

@@ -8,8 +8,9 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from ensemble import gallery
+from ensemble._kernels.krylov.ritz_pairs import ritz_pairs
 from ensemble._kernels.sparse.symmetry import symmetry_and_bounds
-from ensemble.linalg import CrsMatrix, Factorization, eigen, eigsh
+from ensemble.linalg import CrsMatrix, Factorization, eigen, eigsh, lanczos
 from ensemble.linalg.eigen_quick import QuickSearch
 from ensemble.linalg.lanczos import Inverse, Lanczos, Products, pairs_of
 from ensemble.scalar import Ensemble
@@ -41,7 +42,7 @@ def test_vectors_are_orthonormal_and_fulfil_the_recurrence(n_samples, by_product
     start = np.repeat(np.random.default_rng(60_013).standard_normal((n, 1)), count, axis=1)
     process = Lanczos(Products.of(A, np.arange(count)) if by_products else A.apply, start, 20, 8)
     for _ in range(3):
-        process.extend(lambda values: values)
+        process.extend("LA")
         V = process.basis.usual(process.basis.vectors)
         assert V.shape == (21, n, count)
         for s in range(count):
@@ -62,14 +63,14 @@ def test_the_recurrence_holds_beside_another_vector(n_samples, by_products):
     start = np.repeat(np.random.default_rng(60_016).standard_normal((83, 1)), n_samples, axis=1)
     process = Lanczos(Products.of(A, np.arange(n_samples)) if by_products else A.apply, start, 20, 8)
     for _ in range(2):
-        process.extend(lambda values: values)
+        process.extend("LA")
         process.restart()
-    process.extend(lambda values: values)
+    process.extend("LA")
     assert np.abs(process.couplings[:, :3]).max() < 1e-13 < 1e-6 < np.abs(process.couplings[:, 7]).min()
     process = process.take_samples(np.arange(n_samples), process.operator)
     process.restart_beside(np.random.default_rng(60_017).standard_normal(83), 3, False)
     for size in (15, 20):  # as many new vectors as others have
-        process.extend(lambda values: values)
+        process.extend("LA")
         V, x = process.basis.usual(process.basis.vectors), process.ritz_vectors(size, False)
         for s in range(n_samples):
             v = V[: size + 1, :, s]
@@ -80,23 +81,62 @@ def test_the_recurrence_holds_beside_another_vector(n_samples, by_products):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("n_samples", [1, 3, 8])
+@pytest.mark.parametrize("n_samples", [1, 3, 11])
 @pytest.mark.parametrize("inverse", [False, True])
-def test_a_basis_in_one_call_has_the_bits_of_single_steps(inverse, n_samples, dtype):
+def test_a_basis_in_one_call_is_that_of_single_steps(inverse, n_samples, dtype):
+    """To the bit where the operator adds in the same order: products have four partial sums for each row."""
     A = scaled(gallery.poisson((17, 9)).to_scipy(), n_samples).astype(dtype)
     factors = Factorization(A, kind="ldlt", matching="graph")
     start = np.repeat(np.random.default_rng(60_014).standard_normal((153, 1)), n_samples, axis=1).astype(dtype)
     together = Inverse.of(factors) if inverse else Products.of(A, np.arange(n_samples))
     one, other = (Lanczos(each, start, 18, 7) for each in (together, (factors if inverse else A).apply))
     for _ in range(2):
+        found = []
         for process in (one, other):
-            process.extend(np.abs)
+            process.extend("LM")
             process.restart()
-        for vectors in (one.basis.vectors, other.basis.vectors):
-            assert np.isfinite(vectors[:, :8, :, :n_samples]).all() and not vectors[:, :8, 153:, :n_samples].any()
-        np.testing.assert_array_equal(
-            one.basis.vectors[:, :8, :, :n_samples], other.basis.vectors[:, :8, :, :n_samples]
-        )
+            beyond = process.basis.vectors[:, :8, 153:].transpose(0, 3, 1, 2).reshape(-1, 8, 7)[:n_samples]
+            assert not beyond.any()
+            found.append(process.basis.usual(process.basis.vectors[:, :8]))
+        tight = 0.0 if inverse else 1e4 * np.finfo(dtype).eps
+        np.testing.assert_allclose(*found, rtol=0, atol=tight)
+
+
+def test_tiles_of_one_sample_have_the_bits_of_wide_ones(monkeypatch):
+    """Large matrices go through the process one after the other, so that their values stay in the cache."""
+    A = scaled(gallery.poisson((17, 9)).to_scipy(), 11)
+    found = []
+    for size in (lanczos.CACHED, 0):
+        monkeypatch.setattr(lanczos, "CACHED", size)
+        found.append(eigsh(A, 4, which="LA"))
+    assert [Products.of(A, np.arange(11)).values.shape[0]] == [11]
+    np.testing.assert_array_equal(found[0].values.samples, found[1].values.samples)
+    np.testing.assert_array_equal(found[0].vectors.samples, found[1].vectors.samples)
+
+
+@pytest.mark.parametrize(("m", "first"), [(24, 0), (24, 11), (20, 1), (2, 0), (3, 2)])
+def test_small_eigenproblems_have_the_bits_of_their_own_in_each_lane(m, first):
+    """Rows coupled to one, couplings of zero, values of any size, NaN: against LAPACK."""
+    d, e = np.random.default_rng(60_018).standard_normal((2, 2, m + 1, 3))
+    e[0, 0, 0], d[1, :, 1], e[1, :, 1], d[1, 0, 2] = 0.0, 1e150 * d[1, :, 1], 1e150 * e[1, :, 1], np.nan
+    e[:, first:] = np.abs(e[:, first:])
+    values, vectors, couplings, independent = ritz_pairs(d, e, m, first, "LM", None)
+    for t, s in np.ndindex(2, 3):
+        lane, H = 8 * t + s, np.diag(d[t, :m, s])
+        for j in range(m - 1):
+            row = first if j < first else j + 1
+            H[row, j] = H[j, row] = e[t, j, s]
+        assert independent[lane] == (np.isfinite(H).all() and bool(e[t, first:m, s].all()))
+        if not np.isfinite(H).all():
+            continue
+        alone = ritz_pairs(d[t : t + 1, :, s : s + 1], e[t : t + 1, :, s : s + 1], m, first, "LM", None)
+        for a, b in zip(alone, (values, vectors, couplings, independent), strict=True):
+            np.testing.assert_array_equal(a[0], b[lane])
+        size = 1e-14 * np.abs(H).max()
+        np.testing.assert_allclose(np.sort(values[lane]), np.linalg.eigvalsh(H), rtol=0, atol=size)
+        np.testing.assert_allclose(vectors[lane] @ H, values[lane][:, None] * vectors[lane], rtol=0, atol=size)
+        np.testing.assert_allclose(vectors[lane] @ vectors[lane].T, np.eye(m), rtol=0, atol=1e-14)
+        assert (np.diff(np.abs(values[lane])) <= 0.0).all()
 
 
 @pytest.mark.parametrize("options", [{"which": "LM"}, {"which": "LA"}, {"which": "SA"}, {"sigma": 0.7}], ids=str)

@@ -198,28 +198,12 @@ class Basis:
         """Write vector j, the last of a basis, shape (n, n_samples)."""
         out[...] = self.usual(self.vectors[:, j : j + 1])[0]
 
-    def by_sample(self, numbers: np.ndarray, count: int) -> np.ndarray:
-        """The first `count` of `diagonal` or `given` of each sample, shape (n_samples, count)."""
-        rows = numbers[:, :count].transpose(0, 2, 1).reshape(-1, count)
-        chosen: np.ndarray = rows[: self.n_samples]
-        return chosen
-
-    def ritz_pairs(self, count: int, first: int) -> tuple[np.ndarray, np.ndarray]:
-        """Ritz values of the first `count` vectors, shape (n_samples, count), and coefficients of each Ritz vector.
-
-        The coefficients have shape (n_samples, count, count), those of one in a row. `first` vectors have no product
-        with each other, but with the one after them.
-        """
-        diagonal, off = (numbers[:, :count].astype(np.float64) for numbers in (self.diagonal, self.given))
-        if self.width == 1 and self.n_tiles > 1:  # samples side by side
-            lanes = np.minimum(np.arange(-(-self.n_tiles // INTERLEAVED) * INTERLEAVED), self.n_tiles - 1)
-            shape = (count, -1, INTERLEAVED)
-            diagonal, off = (part[lanes, :, 0].T.reshape(shape).transpose(1, 0, 2) for part in (diagonal, off))
-        values, vectors = ritz_pairs(diagonal, off, first)
-        lanes, components = values.shape[0] * values.shape[2], vectors.shape[2]
-        values = values.transpose(0, 2, 1).reshape(lanes, count)
-        vectors = vectors.transpose(0, 3, 1, 2).reshape(lanes, count, components)
-        return values[: self.n_samples], vectors[: self.n_samples, :, :count]
+    def ritz_pairs(
+        self, count: int, first: int, which: str, offsets: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """`ritz_pairs` of the first `count` vectors, `first` of which have no product with each other, by samples."""
+        found = ritz_pairs(self.diagonal, self.given, count, first, which, offsets)
+        return tuple(each[: self.n_samples] for each in found)  # type: ignore[return-value]
 
     def put(self, numbers: np.ndarray, of_samples: np.ndarray) -> None:
         """Write numbers of samples, shape (n_samples, count), to the first of `diagonal` or `given`."""

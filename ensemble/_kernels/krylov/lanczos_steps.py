@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ensemble._compile.lanes.arithmetic import lane
 from ensemble._compile.lanes.types import load, splat, sqrt, store
 from ensemble._compile.numba import inner
 
@@ -153,23 +154,24 @@ def one_sample_step(v, given, diagonal, c, sums, n_rows, width, base, own, at, j
 
 
 @inner(forceinline=True)
+def term(indices, values, v, here, k, at, width, nothing):
+    """One entry of a matrix times a component of the vector at `here`."""
+    column = np.int64(lane(load(indices, k, 1), 0))  # an index into an array is compared with zero first
+    return load(values, at + k * width, nothing) * load(v, here + column * width, nothing)
+
+
+@inner(forceinline=True)
 def row_product(indices, values, v, here, start, stop, at, width, nothing):
     """A row of a matrix times the vector at `here`, in four partial sums, which do not wait for each other."""
     s0, s1, s2, s3 = nothing, nothing, nothing, nothing
     k = start
     while k + 4 <= stop:
-        s0 = s0 + load(values, at + k * width, nothing) * load(v, here + np.int64(indices[k]) * width, nothing)
-        s1 = s1 + load(values, at + (k + 1) * width, nothing) * load(
-            v, here + np.int64(indices[k + 1]) * width, nothing
-        )
-        s2 = s2 + load(values, at + (k + 2) * width, nothing) * load(
-            v, here + np.int64(indices[k + 2]) * width, nothing
-        )
-        s3 = s3 + load(values, at + (k + 3) * width, nothing) * load(
-            v, here + np.int64(indices[k + 3]) * width, nothing
-        )
+        s0 = s0 + term(indices, values, v, here, k, at, width, nothing)
+        s1 = s1 + term(indices, values, v, here, k + 1, at, width, nothing)
+        s2 = s2 + term(indices, values, v, here, k + 2, at, width, nothing)
+        s3 = s3 + term(indices, values, v, here, k + 3, at, width, nothing)
         k += 4
     while k < stop:
-        s0 = s0 + load(values, at + k * width, nothing) * load(v, here + np.int64(indices[k]) * width, nothing)
+        s0 = s0 + term(indices, values, v, here, k, at, width, nothing)
         k += 1
     return (s0 + s2) + (s1 + s3)

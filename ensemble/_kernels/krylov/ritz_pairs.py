@@ -29,6 +29,9 @@ MOST_TURNS = 80
 
 EPS = float(np.finfo(np.float64).eps)
 
+DEPENDENT = 1e-10
+"""Norm of a new vector, by the largest of the process, below which what follows it may depend on the others."""
+
 
 @inner(forceinline=True)
 def reflected(b, d, e, v, w, count, width, row, nothing):
@@ -141,55 +144,122 @@ def diagonalised(d, e, v, m, width, row, nothing, alone):
             store(e, begin * width, select(unfinished, g, off))
 
 
+@inner(forceinline=True)
+def scale_and_check(given, off, at, d, e, m, first, width, nothing):
+    """Copy a matrix whose numbers may be squared; by what it was divided, and 1 where new vectors are independent."""
+    largest, least, total = nothing, load(off, at + (m - 1) * width, nothing), nothing
+    for i in range(m):
+        here, beside = absolute(load(given, at + i * width, nothing)), load(off, at + i * width, nothing)
+        total = total + 0.0 * (here + beside)
+        largest = select(here > largest, here, largest)
+        if i < m - 1:
+            largest = select(absolute(beside) > largest, absolute(beside), largest)
+        if i >= first:
+            least = select(beside < least, beside, least)
+    one = nothing + 1.0
+    unit = select((largest > 1e-100) & (largest < 1e100), one, select(largest > 0.0, largest, one))
+    for i in range(m):
+        store(d, i * width, load(given, at + i * width, nothing) / unit)
+        store(e, i * width, load(off, at + i * width, nothing) / unit)
+    return unit, select((least > DEPENDENT * largest) & (total == 0.0), one, nothing)
+
+
+@inner
+def put_in_order(
+    d, v, unit, off, place, offset, mode, m, width, row, position, rates, order, values, vectors, couplings
+):
+    """Write the pairs of one lane, the best first: by magnitude, upper or lower end, or nearness to a shift."""
+    for i in range(m):
+        value = d[i * width + position] * unit
+        rate = value if mode == 1 else -value if mode == 2 else abs(value)
+        if mode == 0 and offset != 0.0:
+            rate = 1.0 / abs(1.0 / value + offset)
+        k = i
+        while k > 0 and rate > rates[k - 1]:
+            rates[k], order[k] = rates[k - 1], order[k - 1]
+            k -= 1
+        rates[k], order[k] = rate, i
+    for q in range(m):
+        i, here = order[q], place * m + q
+        values[here] = d[i * width + position] * unit
+        for k in range(m):
+            vectors[here * m + k] = v[i * row + k * width + position]
+        couplings[here] = off * v[i * row + (m - 1) * width + position]
+
+
 @per_width
 def _pairs(width: int, alone: bool) -> Any:
     @compiled_serial
-    def loop(d, e, v, couplings, m, first, row, n_tiles):
-        for t in range(n_tiles):
-            nothing, own, count = zeros(d, width), np.int64(t) * m * width, np.int64(first) + 1
-            diagonal, off = d[own : own + m * width], e[own : own + m * width]
-            vectors = v[np.int64(t) * m * row : (np.int64(t) + 1) * m * row]
+    def loop(given, off, offsets, values, vectors, couplings, independent, m, first, capacity, mode):
+        nothing, count = zeros(given, width), first + 1
+        row = (m + LANES - 1) // LANES * LANES if alone else m * width
+        d, e, v = np.empty(m * width), np.empty(m * width), np.empty(m * row)
+        b, w = np.zeros(count * count * width), np.zeros(2 * count * width)
+        rates, order = np.empty(m), np.empty(m, np.int64)
+        for t in range(given.size // (capacity * width)):
+            at = t * capacity * width
+            unit, certain = scale_and_check(given, off, at, d, e, m, first, width, nothing)
+            v[:] = 0.0
+            for i in range(m):
+                store(v, i * row + i * width, nothing + 1.0)
             if first > 0:
-                b, w = np.zeros(count * count * width, d.dtype), np.zeros(2 * count * width, d.dtype)
-                at = np.int64(t) * first * width
+                b[:] = 0.0
                 for i in range(count):
-                    store(b, (i * count + i) * width, load(diagonal, i * width, nothing))
+                    store(b, (i * count + i) * width, load(d, i * width, nothing))
                 for i in range(first):
-                    coupling = load(couplings, at + i * width, nothing)
+                    coupling = load(e, i * width, nothing)
                     store(b, (first * count + i) * width, coupling)
                     store(b, (i * count + first) * width, coupling)
-                reflected(b, diagonal, off, vectors, w, count, width, row, nothing)
-            diagonalised(diagonal, off, vectors, m, width, row, nothing, alone)
+                reflected(b, d, e, v, w, count, width, row, nothing)
+            diagonalised(d, e, v, m, width, row, nothing, alone)
+            store(w, 0, unit)
+            for position in range(width):
+                put_in_order(
+                    d, v, w[position], off[at + (m - 1) * width + position], t * width + position,
+                    offsets[t * width + position], mode, m, width, row, position, rates, order, values, vectors,
+                    couplings,
+                )  # fmt: skip
+            store(independent, t * width, certain)
 
     return loop
 
 
-def ritz_pairs(diagonal: np.ndarray, off: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues (n_tiles, m, width), in no order, and vectors (n_tiles, m, n_components, width), one in each row.
+def ritz_pairs(
+    diagonal: np.ndarray, off: np.ndarray, m: int, first: int, which: str, offsets: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Ritz values, the best first, their vectors, how these are coupled to what follows, and whether all is certain.
 
     Parameters
     ----------
-    diagonal, off : arrays, shape (n_tiles, m, width)
-        `off` couples each row from `first` on to the next one, and those before it to row `first`; its last is not
-        used.
-    first : int
+    diagonal, off : arrays, shape (n_tiles, capacity, width)
+        The first m are used. `off` couples each row from `first` on to the next one, the last one to what follows, and
+        those before `first` to that row.
+    m, first : int
+    which : {"LM", "LA", "SA"}
+        The best are the largest in magnitude, the largest, the smallest.
+    offsets : array, shape (n_tiles * width,), or None
+        For "LM", values of inverses are rated by the distance of ``1 / value`` from ``-offset``.
 
-    Eigenvalues are accurate to rounding of the largest. Vectors have components beyond m, which are zero, where the
-    width is 1. Takes about ``13 m**3`` operations for each sample.
+    Returns
+    -------
+    arrays, shape (n_lanes, m), (n_lanes, m, m), a vector in each row, (n_lanes, m), (n_lanes,)
+        Not certain are lanes in which `off` is zero but for rounding, from `first` on, or a number is not finite.
+
+    Values are accurate to rounding of the largest. Takes about ``13 m**3`` operations for each sample.
     """
-    n_tiles, m, given = diagonal.shape
+    n_tiles, capacity, given = diagonal.shape
     if (width := 1 if given == 1 else LANES) > given:  # lanes that are not there repeat the last one: one code for all
         lanes = np.minimum(np.arange(width), given - 1)
         diagonal, off = diagonal[:, :, lanes], off[:, :, lanes]
-    largest = np.maximum(np.abs(diagonal).max(axis=1), np.abs(off[:, :-1]).max(axis=1, initial=0.0))[:, None, :]
-    unit = np.where((largest > 1e-100) & (largest < 1e100), 1.0, np.where(largest > 0.0, largest, 1.0))
-    d, e = np.ascontiguousarray(diagonal / unit), np.ascontiguousarray(off / unit)  # in any order until here
-    couplings = np.ascontiguousarray(e[:, :first])
-    padded = -(-m // LANES) * LANES if width == 1 else m
-    v = np.zeros((n_tiles, m, padded, width))
-    own = np.arange(m)
-    v[:, own, own] = 1.0
+    count = n_tiles * width
+    wide = np.zeros(count)
+    if offsets is not None:
+        wide[: offsets.size] = offsets
+    values, couplings, independent = np.empty((count, m)), np.empty((count, m)), np.empty(count)
+    vectors = np.empty((count, m, m))
     _pairs(width, width == 1)(
-        d.reshape(-1), e.reshape(-1), v.reshape(-1), couplings.reshape(-1), m, first, padded * width, n_tiles
-    )
-    return (d * unit)[:, :, :given], v[..., :given]
+        np.ascontiguousarray(diagonal, np.float64).reshape(-1), np.ascontiguousarray(off, np.float64).reshape(-1), wide,
+        values.reshape(-1), vectors.reshape(-1), couplings.reshape(-1), independent, m, first, capacity,
+        {"LM": 0, "LA": 1, "SA": 2}[which],
+    )  # fmt: skip
+    return values, vectors, couplings, independent > 0.0
