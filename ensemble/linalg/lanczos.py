@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._compile.numba import heard
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.lanczos_inverse import extend_by_inverse
 from ensemble._kernels.krylov.lanczos import Basis, width_of
 from ensemble._kernels.krylov.rayleigh import rayleigh_quotients
 from ensemble._kernels.krylov.vectors import dot
@@ -61,7 +62,7 @@ class Inverse(NamedTuple):
 
     def extend(self, basis: Basis, first: int, last: int) -> None:
         """Vectors of a basis after `first` up to `last`."""
-        basis.extend_by_inverse(self.values, self.plan, first, last)
+        extend_by_inverse(basis, self.values, self.plan, first, last)
 
 
 def _by_tiles(values: np.ndarray, width: int) -> np.ndarray:

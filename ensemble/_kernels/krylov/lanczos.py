@@ -13,9 +13,6 @@ import numpy as np
 
 from ensemble._compile.lanes.types import load, load_some, store, store_some, zeros
 from ensemble._compile.numba import compiled, empty, per_width, prange
-from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.tiles import aligned
-from ensemble._kernels.direct.triangular import ahead_of, graph_arrays, order_of, solve_tile
 from ensemble._kernels.krylov.basis import block_add
 from ensemble._kernels.krylov.lanczos_steps import INTERLEAVED, many_samples_step, one_sample_step, row_product
 from ensemble._kernels.krylov.ritz_pairs import ritz_pairs
@@ -90,35 +87,6 @@ def _by_products(width: int, alone: bool) -> Any:
     return loop
 
 
-@per_width
-def _by_inverse(width: int, alone: bool) -> Any:
-    @compiled
-    def loop(
-        v, behind, factors, graph, order, ahead, given, diagonal, c, sums, n_rows, n, first, last, capacity, n_tiles
-    ):
-        for t in prange(n_tiles):
-            lower_starts, lower, upper_starts, upper, first_value, middle, nested, rows, columns = graph
-            many, length, tile = zeros(v, width), np.int64(n_rows) * width, np.int64(t)
-            one, lanes, y = zeros(v, 1), zeros(v, INTERLEAVED), aligned(n * width, v)
-            base, own = tile * capacity * length, tile * capacity * width
-            at = tile * (factors.size // n_tiles)
-            for j in range(first, last):
-                solve_tile(
-                    factors, at, width, False, lower_starts, lower, upper_starts, upper, first_value, middle, nested,
-                    rows, columns, n, v, behind, 1, width, base + j * length, y, order, ahead, many,
-                )  # fmt: skip
-                begin = 0 if j == first else j - 1
-                if alone:
-                    one_sample_step(
-                        v, given, diagonal, c, sums, n_rows, INTERLEAVED, base, own, tile * INTERLEAVED, j, begin, True,
-                        lanes, one,
-                    )  # fmt: skip
-                else:
-                    many_samples_step(v, given, diagonal, c, n_rows, width, base, own, j, begin, True, many)
-
-    return loop
-
-
 def width_of(n_samples: int) -> int:
     """Samples of a tile, those included that are not there."""
     return min(INTERLEAVED, 1 << (n_samples - 1).bit_length())
@@ -141,6 +109,10 @@ class Basis:
         Rows that are not there are zero.
     diagonal, given : arrays, shape (n_tiles, capacity, width)
         Inner product of each vector with the operator times it, and norm by which the next one was divided.
+    flat : tuple of arrays, shape (size,)
+        `vectors`, `given`, `diagonal`, and memory of a step.
+    partial : array, shape (n_tiles * INTERLEAVED,)
+        Partial sums of a step.
     """
 
     def __init__(self, capacity: int, n: int, n_samples: int, dtype: Any, width: int) -> None:
@@ -151,8 +123,8 @@ class Basis:
         self.vectors[:, :, n:] = 0
         self.diagonal, self.given, self._rest = np.zeros((3, self.n_tiles, capacity, self.width), dtype)
         arrays = self.vectors, self.given, self.diagonal, self._rest
-        self._flat = tuple(array.reshape(-1) for array in arrays)
-        self._sums = np.empty(self.n_tiles * INTERLEAVED, dtype)
+        self.flat = tuple(array.reshape(-1) for array in arrays)
+        self.partial = np.empty(self.n_tiles * INTERLEAVED, dtype)
 
     def step(self, x: np.ndarray, y: np.ndarray, j: int, begin: int) -> None:
         """Vector ``j + 1`` is `x`, the operator times vector j, made orthonormal to those before it; `y` is a copy.
@@ -161,11 +133,11 @@ class Basis:
         subtracted first, with that of vector j. Then what is left of the inner products with all vectors is worked out
         and subtracted. With `begin` -1 all is left to that second sweep. Moves ``(2 j + 10) n S`` values.
         """
-        v, given, diagonal, rest = self._flat
+        v, given, diagonal, rest = self.flat
         local, begin, n_rows = begin >= 0, max(begin, 0), self.vectors.shape[2]
         ends = x.reshape(-1), y.reshape(-1)
         if self.n_samples == 1:
-            _one_sample(INTERLEAVED)(v, *ends, given, diagonal, rest, self._sums, n_rows, self.n, j, begin, local)
+            _one_sample(INTERLEAVED)(v, *ends, given, diagonal, rest, self.partial, n_rows, self.n, j, begin, local)
         else:
             _many_samples(self.width)(
                 v, *ends, given, diagonal, rest, n_rows, self.n_samples, self.n, self.capacity, j, begin, local
@@ -178,20 +150,10 @@ class Basis:
 
         Each tile goes through all of them before the next one does: its values are in cache where it is small enough.
         """
-        v, given, diagonal, rest = self._flat
+        v, given, diagonal, rest = self.flat
         _by_products(self.width, self.width == 1)(
-            v, indptr, indices, values.reshape(-1), given, diagonal, rest, self._sums, self.vectors.shape[2], first,
+            v, indptr, indices, values.reshape(-1), given, diagonal, rest, self.partial, self.vectors.shape[2], first,
             last, self.capacity, self.n_tiles,
-        )  # fmt: skip
-
-    def extend_by_inverse(self, values: np.ndarray, plan: Elimination, first: int, last: int) -> None:
-        """Vectors after `first` up to `last`, by inverses with factors (n_tiles, n_values, width), in one call."""
-        v, given, diagonal, rest = self._flat
-        n_rows = self.vectors.shape[2]
-        ahead = ahead_of(self.width * values.itemsize)
-        _by_inverse(self.width, self.width == 1)(
-            v, v[n_rows * self.width :], values.reshape(-1), graph_arrays(plan, False), order_of(plan, False), ahead,
-            given, diagonal, rest, self._sums, n_rows, self.n, first, last, self.capacity, self.n_tiles,
         )  # fmt: skip
 
     def last(self, j: int, out: np.ndarray) -> None:

@@ -8,8 +8,7 @@ import numpy as np
 
 from ensemble._compile.lanes.arithmetic import absolute, any_lane, lane
 from ensemble._compile.lanes.types import load, select, splat, sqrt, store, zeros
-from ensemble._compile.numba import compiled, inner, per_width, prange
-from ensemble._kernels.direct.tiles import tiles_by_width
+from ensemble._compile.numba import compiled, inner, per_width, prange, tiles
 
 __all__ = ["rayleigh_quotients"]
 
@@ -91,7 +90,10 @@ def rayleigh_quotients(
     n, count = x.shape
     values, residuals = np.empty((2, count), x.dtype)
     y = np.empty_like(x)
-    for begin, width, n_tiles in tiles_by_width(count, WIDEST):
+    whole = count // WIDEST
+    runs = [(0, WIDEST, whole)] if whole else []
+    runs += [(whole * WIDEST + begin, width, 1) for begin, width in tiles(count % WIDEST)]
+    for begin, width, n_tiles in runs:
         _quotients(width)(
             indptr, indices, matrix.reshape(-1), matrix.shape[1] != count, x.reshape(-1), y.reshape(-1), values,
             residuals, n, count, begin, n_tiles,
