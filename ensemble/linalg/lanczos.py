@@ -37,7 +37,8 @@ class Products(NamedTuple):
     @property
     def width(self) -> int:
         """Samples of a tile."""
-        return self.values.shape[2]
+        width: int = self.values.shape[2]
+        return width
 
     def extend(self, basis: Basis, first: int, last: int) -> None:
         """Vectors of a basis after `first` up to `last`."""
@@ -58,7 +59,8 @@ class Inverse(NamedTuple):
     @property
     def width(self) -> int:
         """Samples of a tile."""
-        return self.values.shape[2]
+        width: int = self.values.shape[2]
+        return width
 
     def extend(self, basis: Basis, first: int, last: int) -> None:
         """Vectors of a basis after `first` up to `last`."""
