@@ -1,41 +1,21 @@
-"""The usual way to eigenpairs: Lanczos' process, and proofs by pivots that no value was missed.
-
-Longer than 400 lines: one search, whose ways share what is known of each sample.
-"""
+"""The usual way to eigenpairs: Lanczos' process, and proofs by pivots that no value was missed."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import to_numpy
-from ensemble._kernels.krylov.start_vectors import scattered
-from ensemble._kernels.sparse.symmetry import symmetry_and_bounds
-from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
-from ensemble.linalg.diagonal import Diagonal
-from ensemble.linalg.eigen_operators import NEAREST, exponents_of
+from ensemble.linalg.eigen_operators import NEAREST
+from ensemble.linalg.eigen_products import MOST_CYCLES, ROOM, ProductSearch, in_two
 from ensemble.linalg.eigen_result import EigenResult
-from ensemble.linalg.factorization import Factorization, planned
-from ensemble.linalg.lanczos import Lanczos, Pairs, Products, pairs_of
+from ensemble.linalg.factorization import Factorization
+from ensemble.linalg.lanczos import Inverse, Lanczos, Pairs, pairs_of
 from ensemble.linalg.outcomes import Status
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["QuickSearch"]
-
-GUARDS = 5
-"""Ritz vectors that are kept beside the k wanted ones."""
-
-CACHE = 1 << 24
-"""Bytes of the bases of samples that go through the process together."""
-
-LEAST_CYCLES, MOST_CYCLES, FORESEEN = 2, 12, 6
-"""Bases of products with A at least; of any process at most; that products may still need, by the rate so far."""
-
-ROOM = 0.5
-"""Estimated residual, by what it may be, from which on pairs are worked out."""
 
 NEAR_SINGULAR = 1e12
 """Ritz value of an inverse, by the norm of A, of a shift that is all but an eigenvalue."""
@@ -44,17 +24,8 @@ BESIDE, BROKEN = 0.02, 1e-4
 """Distances of another shift from it: by that of the last of the values that are kept; by the norm of A where a pivot
 was zero."""
 
-FACTORS, WORTH = 4, 0.25
-"""Factorisations that a search with inverses takes, about, and the share of its operations that products may take."""
-
-OTHERS = 1e-2
-"""Length of the part of other vectors in a start near Ritz vectors."""
-
-TRIALS, ROUNDS = 6, 3
-"""Shifts tried beyond an end, and times that a shift comes nearer."""
-
-FIRST = 0.1
-"""Least distance of the first shift from the values wanted, by their spread."""
+ROUNDS = 3
+"""Times that a shift comes nearer."""
 
 FAR = 6.0
 """Distance of a shift from the values wanted, by their spread, from which on it comes nearer."""
@@ -62,14 +33,8 @@ FAR = 6.0
 NEARER = 0.1
 """Distance of a shift that came nearer from the values wanted, by their spread."""
 
-CLEAR = 1e12
-"""Largest reciprocal of a pivot, by the norm of A, of a matrix that counts as positive definite."""
 
-START = 20_232
-"""Seed of the starting vectors, which are the same for all samples."""
-
-
-class QuickSearch:
+class QuickSearch(ProductSearch):
     """Pairs of the samples in which they are found, and known to be the ones wanted, by few steps of Lanczos' process.
 
     Parameters
@@ -91,48 +56,15 @@ class QuickSearch:
         Bases built.
     """
 
-    def __init__(self, A: CrsMatrix, shifts: np.ndarray | None, which: str, k: int, rtol: float) -> None:
-        if (A.graph.diagonal_entries < 0).any():  # shifted matrices have a diagonal
-            A = as_crs(A + 0.0 * Diagonal(np.ones(A.shape[0], A.dtype)))
-        self.powers = exponents_of(A)
-        if self.powers.any():
-            A = CrsMatrix(A.graph, np.ldexp(A.values, -self.powers))
-            shifts = shifts if shifts is None else np.ldexp(shifts, -self.powers)
-        self.A, self.which, self.k, self.rtol = A, which, k, rtol
-        self.n = A.shape[0]
-        self.n_samples = max(A.n_samples, 1 if shifts is None else shifts.size)
-        count = self.n_samples
-        self.shifts = None if shifts is None else np.broadcast_to(np.asarray(shifts, np.float64), count)
-        self.done = np.zeros(count, bool)
-        self.values, self.residuals, self.target = np.full((3, k, count), np.nan)
-        self.vectors = np.empty((self.n, k, count), A.dtype)
-        self.iterations = np.zeros(count, np.int64)
-        self.others = np.zeros(0, np.int64)
-        self.capacity, self.kept = self.vectors_of(k), k + GUARDS
-        fitting = CACHE // (self.capacity * self.n * A.dtype.itemsize)
-        self.samples_together = 1 << min(3, max(fitting, 1).bit_length() - 1)
-
-    @staticmethod
-    def vectors_of(k: int) -> int:
-        """Vectors of a basis for k pairs."""
-        return max(20, 2 * k + 12)
-
     def run(self, max_iterations: int) -> None:
         """Search for the pairs of all samples."""
-        A, eps = self.A, float(np.finfo(self.A.dtype).eps)
-        self.places, across = A.graph.diagonal_entries, self._across()
-        if across is None:
+        samples = self.measured()
+        if not samples.size:
             return
-        found = symmetry_and_bounds(*A.arrays, across)
-        apart, self.norm, self.low, self.high, finite = (np.broadcast_to(each, self.n_samples) for each in found)
-        fit = finite & (self.norm > 0.0)
-        fit &= apart <= max(self.rtol, 16.0 * eps) * self.norm
         self.most, self.cycles = max_iterations, min(MOST_CYCLES, max_iterations)
-        samples = np.flatnonzero(fit)
-        self.sides = np.full(self.n_samples, {"LA": 1.0, "SA": -1.0}.get(self.which, 0.0))
-        self.first, self.margin = np.full((2, self.n_samples), np.nan)
         self.moved, self.may_move = np.zeros(self.n_samples, bool), True
         self.offsets, self.beside = np.zeros((2, self.n_samples))  # of the shifts in use, of those to be used
+        self.inexact = np.zeros(self.n_samples, bool)  # pairs of the inverse that are none of the matrix
         self.starts = np.repeat(self._start(0)[:, None], self.n_samples, axis=1)
         if self.shifts is not None:
             self._nearest(samples, self.shifts)
@@ -149,55 +81,12 @@ class QuickSearch:
         if left.size:
             self._both_ends(left, max_iterations)
 
-    # --- what all ways share
-    def _across(self) -> np.ndarray | None:
-        """The place of the entry across the diagonal, of each entry; None where one is not stored."""
-        graph = self.A.graph
-        indptr, indices, entries = graph.transposed
-        alike = np.array_equal(indptr, graph.indptr) and np.array_equal(indices, graph.indices)
-        return entries if alike else None
-
-    def _start(self, cycle: int) -> np.ndarray:
-        """The vector that the process begins with, or goes on with after some bases."""
-        return scattered((START + cycle) * self.n, self.n).astype(self.A.dtype)
-
-    def _matrix(self, samples: np.ndarray) -> CrsMatrix:
-        return self.A if samples.size == self.n_samples else self.A.take_samples(samples)
-
-    def _groups(self, samples: np.ndarray) -> list[np.ndarray]:
-        size = self.samples_together
-        return [samples[i : i + size] for i in range(0, samples.size, size)]
-
-    def _factorized(self, samples: np.ndarray, shifts: np.ndarray) -> tuple[Factorization, np.ndarray, np.ndarray]:
-        """LDL^T of shifted matrices, how many eigenvalues are below each shift, and where that is known."""
-        A = self._matrix(samples)
-        values = np.repeat(A.values, samples.size // A.n_samples, axis=1)
-        values[self.places] -= shifts.astype(values.dtype)
-        plan = planned(A, kind="ldlt", ordering="auto", matching="graph", dtype=None)
-        factors = plan.update(CrsMatrix(A.graph, values))
-        pivots = to_numpy(factors._pivots)
-        size = np.abs(pivots)
-        clear = ~factors.broken & (size.min(axis=0) * (self.norm[samples] + np.abs(shifts)) > 1e-6)
-        return factors, (pivots < 0.0).sum(axis=0), clear
-
-    def _targets(self, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
-        target: np.ndarray = self.rtol * (self.norm[samples] + np.abs(values))
-        return target
-
-    def _accept(self, samples: np.ndarray, found: Pairs, good: np.ndarray) -> None:
-        """Note the pairs of the `good` ones of samples."""
-        chosen = samples[good]
-        self.values[:, chosen], self.residuals[:, chosen] = found.values[:, good], found.residuals[:, good]
-        self.vectors[:, :, chosen] = found.vectors[:, :, good].transpose(1, 0, 2)
-        self.target[:, chosen] = self._targets(chosen, found.values[:, good])
-        self.done[chosen] = True
-
     # --- pairs nearest to shifts
     def _nearest(self, samples: np.ndarray, shifts: np.ndarray) -> None:
         """Pairs nearest to `shifts`, one for each sample of all, by the inverse of the shifted matrix."""
         if not samples.size:
             return
-        factors, below, _ = self._factorized(samples, shifts[samples])
+        factors, below, _ = self._factorized(samples, shifts[samples], applied=True)
         for group in self._groups(np.arange(samples.size)):
             own = samples[group]
             inverse = factors if group.size == samples.size else factors.take_samples(group)
@@ -207,40 +96,58 @@ class QuickSearch:
         self, own: np.ndarray, inverse: Factorization, shifts: np.ndarray, below: np.ndarray, start: np.ndarray
     ) -> None:
         """Search for the pairs of samples `own` nearest to their shifts, until all are found or the bases end."""
-        k, A = self.k, self._matrix(own)
-        process = Lanczos(inverse.apply, np.ascontiguousarray(start), self.capacity, self.kept)
+        process = Lanczos(Inverse.of(inverse), np.ascontiguousarray(start), self.vectors_of(self.k), self.kept)
+        parts = [(own, inverse, shifts, below, process)]
         for cycle in range(self.cycles):
-            offsets = self.offsets[own]
-            process.extend(functools.partial(_nearness, offsets))
-            self.iterations[own] += 1
-            with np.errstate(all="ignore"):
-                inverted = process.values[:, :k]
-                estimated = np.abs(process.couplings[:, :k]) / inverted**2
-                target = self._targets(own, (shifts[:, None] + 1.0 / inverted).T).T
-                close = np.all(estimated <= ROOM * target, axis=1)
-            singular = ~(np.abs(inverted[:, 0]) * self.norm[own] < NEAR_SINGULAR) | inverse.broken
-            if singular.any() and self.shifts is not None:
-                self._note_distance(own[singular], process.values[singular], inverse.broken[singular])
-            unfit = singular | process.dependent | (self.iterations[own] >= self.most)
-            again = np.zeros(own.size, bool)
-            if (close & ~process.dependent).any():
-                found = pairs_of(A, process.ritz_vectors(k, True))
-                good = close & ~process.dependent & np.all(found.residuals <= self._targets(own, found.values), axis=0)
-                proved = np.zeros(own.size, bool)
-                if good.any():
-                    centres = shifts[good] - offsets[good]
-                    proved[good] = self._nothing_nearer(own[good], centres, below[good], found.values[:, good])
-                self._accept(own, found, proved)
-                again = good & ~proved
-            going_on = ~self.done[own] & ~unfit
-            going_on = np.flatnonzero(going_on & ~self._comes_nearer(own, shifts, below, process, going_on & ~close))
-            if not going_on.size or cycle == self.cycles - 1:
-                return
-            if going_on.size < own.size:
-                own, shifts, below, again = own[going_on], shifts[going_on], below[going_on], again[going_on]
-                A, inverse = self._matrix(own), inverse.take_samples(going_on)
-                process = process.take_samples(going_on, inverse.apply)
-            process.restart(functools.partial(self._start, cycle + 1), again)
+            parts = [later for part in parts for later in self._after_a_basis(cycle, *part)]
+            if not parts:
+                break
+
+    def _after_a_basis(
+        self, cycle: int, own: np.ndarray, inverse: Factorization, shifts: np.ndarray, below: np.ndarray,
+        process: Lanczos,
+    ) -> list[tuple[np.ndarray, Factorization, np.ndarray, np.ndarray, Lanczos]]:  # fmt: skip
+        """What goes on after another basis of samples `own`: those beside another vector, and the others."""
+        k, offsets = self.k, self.offsets[own]
+        process.extend("LM", offsets)
+        self.iterations[own] += 1
+        with np.errstate(all="ignore"):
+            inverted = process.values[:, :k]
+            estimated = np.abs(process.couplings[:, :k]) / inverted**2
+            target = self._targets(own, (shifts[:, None] + 1.0 / inverted).T).T
+            close = np.all(estimated <= ROOM * target, axis=1)
+        singular = ~(np.abs(inverted[:, 0]) * self.norm[own] < NEAR_SINGULAR) | inverse.broken
+        if singular.any() and self.shifts is not None:
+            self._note_distance(own[singular], process.values[singular], inverse.broken[singular])
+        unfit = singular | process.dependent | (self.iterations[own] >= self.most)
+        again = np.zeros(own.size, bool)
+        if (close & ~process.dependent).any():
+            found = pairs_of(self._matrix(own), process.ritz_vectors(k, True))
+            good = close & ~process.dependent & np.all(found.residuals <= self._targets(own, found.values), axis=0)
+            proved = np.zeros(own.size, bool)
+            if good.any():
+                centres = shifts[good] - offsets[good]
+                proved[good] = self._nothing_nearer(own[good], centres, below[good], found.values[:, good])
+            self._accept(own, found, proved)
+            again, wrong = good & ~proved, close & ~process.dependent & ~good
+            inexact = wrong & self.inexact[own]
+            self.inexact[own] = wrong
+            if inexact.any() and self.shifts is not None:
+                self._note_distance(own[inexact], process.values[inexact], inverse.broken[inexact])
+            unfit |= inexact
+        going_on = ~self.done[own] & ~unfit
+        going_on &= ~self._comes_nearer(own, shifts, below, process, going_on & ~close)
+        if cycle == self.cycles - 1:
+            return []
+        parts = []
+        for chosen, beside in in_two(going_on, again):
+            part, operator = process, inverse
+            if chosen.size < own.size:
+                operator = inverse.take_samples(chosen)
+                part = process.take_samples(chosen, Inverse.of(operator))
+            parts.append((own[chosen], operator, shifts[chosen], below[chosen], part))
+            self._restart(part, cycle, beside, True)
+        return parts
 
     def _note_distance(self, samples: np.ndarray, inverted: np.ndarray, broken: np.ndarray) -> None:
         """Note another shift, for samples whose shift is all but an eigenvalue, or whose factors broke: beside it."""
@@ -269,121 +176,6 @@ class QuickSearch:
             self.starts[:, chosen] = self._towards(process.ritz_vectors(self.k, True)[:, :, far])
         return far
 
-    def _towards(self, vectors: np.ndarray) -> np.ndarray:
-        """A start near Ritz vectors, shape (k, n, n_samples), that has a part in all others too."""
-        every = self._start(0)
-        start: np.ndarray = vectors.sum(axis=0) + OTHERS * (every / np.linalg.norm(every))[:, None]
-        return start
-
-    def _nothing_nearer(
-        self, samples: np.ndarray, shifts: np.ndarray, below: np.ndarray, values: np.ndarray
-    ) -> np.ndarray:
-        """Samples in which no value is nearer to the shift than the farthest of `values`, but for them, by pivots."""
-        proved = np.zeros(samples.size, bool)
-        left = np.arange(samples.size)
-        for factor in (1.0, 32.0, 1024.0):  # pivots near a multiple value grow: farther from it they do less
-            found, known = self._counted(samples[left], shifts[left], below[left], values[:, left], factor)
-            proved[left] = found & known
-            left = left[~known]
-            if not left.size:
-                break
-        return proved
-
-    def _counted(
-        self, samples: np.ndarray, shifts: np.ndarray, below: np.ndarray, values: np.ndarray, factor: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Whether pivots count no more values than are known, and where they can be relied on."""
-        distances = np.abs(values - shifts)
-        radius = self._radius(samples, distances, -factor)
-        counts, known = np.zeros(samples.size, np.int64), np.ones(samples.size, bool)
-        for side in (-1.0, 1.0):
-            ask = np.flatnonzero(below > 0 if side < 0.0 else below < self.n)
-            if ask.size:
-                _, n_below, clear = self._factorized(samples[ask], (shifts + side * radius)[ask])
-                counts[ask] += np.abs(n_below - below[ask])
-                known[ask] &= clear
-        proved: np.ndarray = known & (counts == (distances < radius).sum(axis=0))
-        if self.which == "LM" and self.shifts is None and proved.any():
-            proved[proved] = self._nothing_beyond(samples[proved], values[:, proved])
-        return proved, known
-
-    def _radius(self, samples: np.ndarray, distances: np.ndarray, side: float) -> np.ndarray:
-        """The largest of distances, a little less or more by `side`, and apart from all of them."""
-        eps = float(np.finfo(self.A.dtype).eps)
-        step = np.maximum(4.0 * self.rtol, 1e5 * eps) * self.norm[samples]
-        largest = distances.max(axis=0)
-        radius: np.ndarray = largest + side * step
-        for _ in range(3):
-            crowded = np.any(np.abs(distances - radius) < 0.25 * step, axis=0)
-            radius = np.where(crowded, radius + 0.6 * side * step, radius)
-        return radius
-
-    # --- ends of the spectrum
-    def _goodness(self, values: np.ndarray) -> np.ndarray:
-        rated: np.ndarray = {"LM": np.abs(values), "LA": values, "SA": -values}[self.which]
-        return rated
-
-    def _by_products(self, own: np.ndarray) -> None:
-        """Search with products of A as long as the residuals fall fast; where they do not, note where the end is."""
-        k, A = self.k, self._matrix(own)
-        start = np.repeat(self._start(0)[:, None], own.size, axis=1)
-        process = Lanczos(Products.of(self.A, own), np.ascontiguousarray(start), self.capacity, self.kept)
-        seen, before = np.full((k, own.size), np.nan), np.full(own.size, np.inf)
-        held, wanted = np.zeros((2, own.size), np.int64)  # bases in which the pairs seen stayed the best, of how many
-        for cycle in range(self.most):
-            process.extend(self._goodness)
-            self.iterations[own] += 1
-            values = process.values[:, :k].T
-            target = self._targets(own, values)
-            worst = np.max(np.abs(process.couplings[:, :k].T) / target, axis=0)
-            close = (worst <= ROOM) & ~process.dependent
-            same = np.all(np.abs(np.sort(values, axis=0) - seen) <= 4.0 * target, axis=0)
-            held = np.where(close & same, held + 1, 0)
-            if (certain := close & (held >= wanted) & (held > 0)).any():
-                found = pairs_of(A, process.ritz_vectors(k, False))
-                good = np.all(found.residuals <= self._targets(own, found.values), axis=0)
-                self._accept(own, found, certain & good)
-            another = close & ~same  # what the space has missed so far may come up beside another vector
-            seen, wanted = np.where(another, np.sort(values, axis=0), seen), np.where(another, 1 + cycle // 4, wanted)
-            with np.errstate(all="ignore"):
-                needed = np.log(worst) / np.log(before / worst)
-            slow = ~close & ~((needed <= FORESEEN) & (before > worst)) & (cycle + 1 >= LEAST_CYCLES)
-            slow = slow & (cycle + 1 >= self._bases_worth_an_inverse) if slow.any() else slow
-            slow |= process.dependent | (cycle == self.most - 1)
-            ended = self.done[own] | slow
-            if (slow & ~self.done[own]).any():
-                self._note_end(own, process, np.flatnonzero(slow & ~self.done[own]))
-            going_on = np.flatnonzero(~ended)
-            if not going_on.size:
-                return
-            before = worst
-            if going_on.size < own.size:
-                own, seen, before, another = own[going_on], seen[:, going_on], before[going_on], another[going_on]
-                held, wanted = held[going_on], wanted[going_on]
-                A = self._matrix(own)
-                process = process.take_samples(going_on, Products.of(self.A, own))
-            process.restart(functools.partial(self._start, cycle + 1), another)
-
-    @functools.cached_property
-    def _bases_worth_an_inverse(self) -> float:
-        """Bases of products that take as many operations as a search with inverses, by the graph."""
-        plan = planned(self.A, kind="ldlt", ordering="auto", matching="graph", dtype=None)
-        m, n = self.capacity, self.n
-        inverse = FACTORS * plan.multiply_adds + 3 * m * (2 * plan.n_values + 2 * m * n)
-        return float(WORTH * inverse / ((m - self.kept) * (self.A.nnz + 2 * m * n)))
-
-    def _note_end(self, own: np.ndarray, process: Lanczos, which: np.ndarray) -> None:
-        """Keep what places a shift beyond the end, of the ones `which` of samples `own`."""
-        values = process.values[which, : self.k]
-        samples = own[which]
-        sides = np.where(np.all(values > 0.0, axis=1), 1.0, np.where(np.all(values < 0.0, axis=1), -1.0, 0.0))
-        self.sides[samples] = sides if self.which == "LM" else self.sides[samples]
-        bound = 2.0 * np.abs(process.couplings[which, 0])
-        spread = np.abs(values[:, 0] - values[:, -1])
-        self.first[samples], self.margin[samples] = values[:, 0], np.maximum(bound, FIRST * spread)
-        vectors = process.ritz_vectors(self.k, False)[:, :, which]
-        self.starts[:, samples] = self._towards(vectors)
-
     def _beyond(self, samples: np.ndarray, turn: int) -> None:
         """Search with the inverse at shifts beyond the end that the pivots approve of; these may come nearer."""
         for each in range(turn, ROUNDS):
@@ -410,39 +202,6 @@ class QuickSearch:
         self.iterations[samples] += ends[0].iterations + ends[1].iterations
         self._accept(samples, found, ends[0].done & ends[1].done)
 
-    def _shifts_beyond(self, samples: np.ndarray, first: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Shifts beyond the ends of samples, and the samples that have one; 0 for definite matrices at `first`."""
-        shifts, left, factor = np.full(self.n_samples, np.nan), samples, 1.0
-        for trial in range(TRIALS if left.size else 0):
-            side = self.sides[left]
-            shift = self.first[left] + side * factor * self.margin[left]
-            zero = first & (trial == 0) & (side < 0.0) & (self.first[left] > 0.0)
-            shift[zero] = 0.0
-            factors, below, clear = self._factorized(left, shift)
-            beyond = clear & (below == np.where(side > 0.0, self.n, 0))
-            if zero.any():
-                largest = np.abs(to_numpy(factors._pivots)).max(axis=0)
-                beyond &= ~zero | (largest * self.norm[left] < CLEAR)
-            shifts[left[beyond]] = shift[beyond]
-            left = left[~beyond]
-            if not left.size:
-                break
-            factor = factor if first and trial == 0 else 4.0 * factor
-        return shifts, samples[np.isfinite(shifts[samples])]
-
-    def _nothing_beyond(self, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Samples in which no value of the other end is larger in magnitude than the least of `values`."""
-        largest = self._radius(samples, np.abs(values), 1.0)
-        largest = np.abs(values).min(axis=0) + (largest - np.abs(values).max(axis=0))
-        sides = -self.sides[samples]
-        bounds = np.where(sides > 0.0, self.high[samples], -self.low[samples])
-        proved: np.ndarray = bounds <= largest
-        ask = np.flatnonzero(~proved)
-        if ask.size:
-            _, below, clear = self._factorized(samples[ask], (sides * largest)[ask])
-            proved[ask] = clear & (below == np.where(sides[ask] > 0.0, self.n, 0))
-        return proved
-
     # --- the result
     def complete(self, search: Any, samples: np.ndarray) -> None:
         """Take the pairs of another search for the samples named, all its own."""
@@ -468,10 +227,3 @@ class QuickSearch:
             iterations,
             target,
         )
-
-
-def _nearness(offsets: np.ndarray, inverted: np.ndarray) -> np.ndarray:
-    """The rank of values of inverses (n_samples, n_values) whose shifts are `offsets` above the numbers asked for."""
-    with np.errstate(all="ignore"):
-        beside: np.ndarray = 1.0 / np.abs(1.0 / inverted + offsets[:, None])
-    return np.where(offsets[:, None] == 0.0, np.abs(inverted), beside)

@@ -36,7 +36,7 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED
 from ensemble._kernels.direct.tiles import aligned, runs_of_tiles, tiles_by_width
 
-__all__ = ["ahead_of", "factor_solve", "graph_arrays", "solve_tile", "solve_tiles"]
+__all__ = ["ahead_of", "factor_solve", "graph_arrays", "order_of", "solve_tile", "solve_tiles"]
 
 WIDEST, VECTOR_BYTES = 32, 1 << 26
 """Samples of a tile, and bytes of its vectors above which it has fewer."""
