@@ -38,7 +38,8 @@ def solved_by_known(
     of several samples is worked out. None where no sequence is known.
     """
     values, count, rules = np.ascontiguousarray(A.values), samples.size, rules_of(A.graph)
-    left, made = np.arange(count), None
+    left = np.arange(count)
+    made: KnownSolutions | None = None
     if count > 1 and not rules.known():
         rules.learn(np.ascontiguousarray(values[:, samples[:1]]))
     for rule in rules.known():
