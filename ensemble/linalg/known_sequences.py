@@ -34,11 +34,15 @@ def solved_by_known(
 ) -> KnownSolutions | None:
     """Solve ``A x = b`` for the samples named, shape (n_chosen,), by sequences that the graph of A has met.
 
-    A and `b` hold float64 in NumPy's arrays, one column for each sample. None where no sequence is known.
+    A and `b` hold float64 in NumPy's arrays, one column for each sample. Where a graph has met none, that of the first
+    of several samples is worked out. None where no sequence is known.
     """
-    values, count = np.ascontiguousarray(A.values), samples.size
-    left, made = np.arange(count), None
-    for rule in rules_of(A.graph).known():
+    values, count, rules = np.ascontiguousarray(A.values), samples.size, rules_of(A.graph)
+    left = np.arange(count)
+    made: KnownSolutions | None = None
+    if count > 1 and not rules.known():
+        rules.learn(np.ascontiguousarray(values[:, samples[:1]]))
+    for rule in rules.known():
         served = dict[bytes, int]()
         for key, kept in reversed(rule.plans.items()):
             if kept.at_once is None or not left.size:

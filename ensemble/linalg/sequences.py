@@ -222,8 +222,8 @@ class PivotRule:
 
         Those of one sample among others are while there is place, and solutions by them take a list.
         """
-        key, work = hash(found.columns.tobytes()), np.diff(found.upper_starts)[found.lower].sum()
-        again = key in self.met and (alone or (len(self.plans) < PLANS and work <= FLAT))
+        key, room = hash(found.columns.tobytes()), len(self.plans) < PLANS
+        again = key in self.met and (alone or (room and multiply_adds_of(found) <= FLAT))
         self.met[key] = None
         if len(self.met) > MET:
             self.met = {}
@@ -288,6 +288,11 @@ class PivotRule:
         return left[~good], group.alone() if few else group
 
 
+def multiply_adds_of(found: Sequence) -> int:
+    """Multiply-adds of an elimination."""
+    return int(np.diff(found.upper_starts)[found.lower].sum())
+
+
 class PivotRules:
     """The rules of one graph, by which entries are zero."""
 
@@ -297,6 +302,13 @@ class PivotRules:
     def known(self) -> list[PivotRule]:
         """Those that were met last come first."""
         return [rule for rule in reversed(self.rules.values()) if rule is not None]
+
+    def learn(self, values: np.ndarray) -> None:
+        """Keep the sequence of a sample, of values of shape (nnz, 1), where solutions by it take a list."""
+        rule = self.rule_of(values[:, 0])
+        found = None if rule is None else rule.sequence(values[:, 0], rule.units(values).columns[:, 0])
+        if rule is not None and found is not None and multiply_adds_of(found) <= FLAT:
+            rule.keep(found, rule.remember(found))
 
     def rule_of(self, values: np.ndarray) -> PivotRule | None:
         """The rule of one sample's values; None where too many are zero for a matrix that is not singular."""
