@@ -53,7 +53,25 @@ class GalerkinProduct:
         return inherited(CrsMatrix(self.graph, values), A, P)
 
     def with_adjoint(self, A: CrsMatrix, P: CrsMatrix) -> CrsMatrix:
-        """``P^H A P`` of complex matrices; ``A P`` is stored whole meanwhile."""
+        """The coarse matrix ``P^H A P``; of real matrices the bits of a call, which takes less memory.
+
+        Parameters
+        ----------
+        A : CrsMatrix, shape (n, n), on the graph of the constructor, of NumPy's arrays
+        P : CrsMatrix, shape (n, n_coarse), on the graph of the constructor, of the same type
+
+        Returns
+        -------
+        CrsMatrix, shape (n_coarse, n_coarse)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> A = CrsMatrix(CrsGraph([0, 1, 2], [0, 1], (2, 2)), np.array([2.0, 1.0]))
+        >>> P = CrsMatrix(CrsGraph([0, 1, 2], [0, 0], (2, 1)), np.array([1.0, 1j]))
+        >>> GalerkinProduct(A.graph, P.graph).with_adjoint(A.astype(complex), P).values
+        array([[3.+0.j]])
+        """
         a, p, ap, c = (graph.arrays_on(P.values) for graph in (A.graph, P.graph, self.graph_ap, self.graph))
         product = kernels.product_values(a, A.values, p, P.values, ap, None)
         *restriction, entries = P.graph.transposed_arrays_on(P.values)

@@ -108,7 +108,7 @@ class AggregationHierarchy(Hierarchy):
         return self._cycle[1]
 
     @property
-    def is_complex(self) -> bool:
+    def _is_complex(self) -> bool:
         """Whether the matrices of the levels are."""
         return str(self.dtype).startswith("complex")
 
@@ -144,7 +144,7 @@ class AggregationHierarchy(Hierarchy):
             out = empty_like(r)
         if r.dtype == self.dtype and self.precision.unit is None:
             return v_cycle(*self.cycle, r, out, workspace)
-        if self.is_complex:  # kernels have complex numbers of one type
+        if self._is_complex:  # kernels have complex numbers of one type
             out[...] = v_cycle(*self.cycle, r.astype(self.dtype), empty_like(r, dtype=self.dtype), workspace)
             return out
         return self.converted(None, r, out, workspace)[0]
@@ -157,7 +157,7 @@ class AggregationHierarchy(Hierarchy):
     def precondition_dot(
         self, r: Array, out: Array = None, workspace: Workspace | None = None, norm: np.ndarray | None = None
     ) -> Array:
-        if self.is_complex or (r.dtype == self.dtype and self.precision.unit is None):
+        if self._is_complex or (r.dtype == self.dtype and self.precision.unit is None):
             with in_space(self.space):
                 return dot(r, self.apply(r, out, workspace), None)
         workspace = self.workspace_for(r, workspace)
@@ -220,9 +220,9 @@ class AggregationHierarchy(Hierarchy):
     def update(self, A: Any) -> AggregationHierarchy:
         """As `Hierarchy.update`; aggregates, the near-nullspace and the symbolic Galerkin products are kept."""
         A = stored_matrix(A, "Hierarchy.update", blocks=isinstance(self.levels[0].A, BcrsMatrix))
-        if self.is_complex:
+        if self._is_complex:
             A = complex_matrix(A, self.dtype, "Hierarchy.update")
-        require_same_graph(A, self.levels[0].A, "Hierarchy.update", "smoothed_aggregation", self.is_complex)
+        require_same_graph(A, self.levels[0].A, "Hierarchy.update", "smoothed_aggregation", self._is_complex)
         plan = self.levels[0].plan
         by_rows = isinstance(self.smoother, GaussSeidel) or (plan is not None and plan.strong is not None)
         if by_rows and isinstance(A, SymmetricCrsMatrix):

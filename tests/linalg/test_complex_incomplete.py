@@ -44,7 +44,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("option", list(OPTIONS))
-@pytest.mark.parametrize("n_samples", [1, 3])
+@pytest.mark.parametrize("n_samples", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_each_sample_is_its_scalar_run(rng, option, n_samples):
     A, b = helmholtz(n_samples), Ensemble(numbers(rng, N, 3))
     M = IncompleteFactorization(A, **OPTIONS[option])
