@@ -126,15 +126,16 @@ def correlated(n: int, repeats: int) -> list[dict[str, Any]]:
     return [row("first, given data", "correlated normals", n, "ensemble", exact, map(ours, range(repeats)))]
 
 
-def sparse(case: Case, n: int, degree: int, repeats: int) -> list[dict[str, Any]]:
-    """First indices of sparse expansions, with 100 resamples."""
+def expansions(case: Case, n: int, degree: int, method: str, repeats: int) -> list[dict[str, Any]]:
+    """First indices of polynomial expansions, with 100 resamples."""
 
     def ours(seed: int) -> Found:
         x, _, y = drawn(case, n, seed)
-        found = en.uq.chaos(case.inputs, x, y, degree=degree, method="sparse", n_resamples=100)
+        found = en.uq.chaos(case.inputs, x, y, degree=degree, method=method, n_resamples=100)
         return (found.first["y"], *found.interval("y", "first"))
 
-    return [row("sparse chaos", case.name, n, "ensemble", case.first, map(ours, range(repeats)))]
+    title = "sparse chaos" if method == "sparse" else f"chaos, degree {degree}"
+    return [row(title, case.name, n, "ensemble", case.first, map(ours, range(repeats)))]
 
 
 def surrogates(case: Case, n: int, repeats: int) -> list[dict[str, Any]]:
@@ -166,8 +167,9 @@ def main(words: list[str] | None = None) -> None:
             parts: list[Callable[[], list[dict[str, Any]]]] = [
                 lambda: morris(case, 20, repeats),  # noqa: B023
                 lambda: given(case, 512, repeats),  # noqa: B023
-                lambda: sparse(case, 128, degree, max(2, repeats // 4)),  # noqa: B023
-                lambda: surrogates(case, 64, max(2, repeats // 20)),  # noqa: B023
+                lambda: expansions(case, 128, degree, "sparse", repeats),  # noqa: B023
+                lambda: expansions(case, 128, 4 if degree == 10 else 2, "regression", repeats),  # noqa: B023
+                lambda: surrogates(case, 64, max(2, repeats // 5)),  # noqa: B023
             ]
             for part in parts:
                 rows += part()
