@@ -126,15 +126,16 @@ def correlated(n: int, repeats: int) -> list[dict[str, Any]]:
     return [row("first, given data", "correlated normals", n, "ensemble", exact, map(ours, range(repeats)))]
 
 
-def sparse(case: Case, n: int, degree: int, repeats: int) -> list[dict[str, Any]]:
-    """First indices of sparse expansions, with 100 resamples."""
+def expansions(case: Case, n: int, degree: int, method: str, repeats: int) -> list[dict[str, Any]]:
+    """First indices of polynomial expansions, with 100 resamples."""
 
     def ours(seed: int) -> Found:
         x, _, y = drawn(case, n, seed)
-        found = en.uq.chaos(case.inputs, x, y, degree=degree, method="sparse", n_resamples=100)
+        found = en.uq.chaos(case.inputs, x, y, degree=degree, method=method, n_resamples=100)
         return (found.first["y"], *found.interval("y", "first"))
 
-    return [row("sparse chaos", case.name, n, "ensemble", case.first, map(ours, range(repeats)))]
+    title = "sparse chaos" if method == "sparse" else f"chaos, degree {degree}"
+    return [row(title, case.name, n, "ensemble", case.first, map(ours, range(repeats)))]
 
 
 def surrogates(case: Case, n: int, repeats: int) -> list[dict[str, Any]]:
@@ -165,8 +166,9 @@ def main(words: list[str] | None = None) -> None:
             degree, repeats = (10 if len(case.bounds) == 3 else 4), options.repeats
             rows += morris(case, 20, repeats)
             rows += given(case, 512, repeats)
-            rows += sparse(case, 128, degree, max(2, repeats // 4))
-            rows += surrogates(case, 64, max(2, repeats // 20))
+            rows += expansions(case, 128, degree, "sparse", repeats)
+            rows += expansions(case, 128, 4 if degree == 10 else 2, "regression", repeats)
+            rows += surrogates(case, 64, max(2, repeats // 5))
         rows += correlated(512, options.repeats)
     show(f"coverage of intervals of 95 %, {options.repeats} repeats", rows)
     if not options.dry:

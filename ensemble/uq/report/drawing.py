@@ -32,6 +32,7 @@ SETTINGS: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
+    "axes.formatter.limits": (-4, 5),  # 450000 and its neighbours would cover each other
     "axes.facecolor": "none",
     "figure.facecolor": "none",
     "savefig.facecolor": "none",

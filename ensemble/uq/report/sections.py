@@ -13,7 +13,7 @@ from ensemble.uq.report.influence import LARGE_ERROR, Influence, influences
 from ensemble.uq.report.markup import Markup, element, figure, listed, paragraph, section, table
 from ensemble.uq.report.pictures import Pictures
 from ensemble.uq.report.source import Source
-from ensemble.uq.report.statistics import columns_of, rows_of
+from ensemble.uq.report.statistics import columns_of, left_out, rows_of
 from ensemble.uq.report.texts import count, described_input, duration, moment, number, percent
 from ensemble.uq.store.manifest import current_versions
 
@@ -100,6 +100,8 @@ def outputs_section(source: Source, pictures: Pictures, level: float) -> list[Se
     rows = [row for name in result.names[:MOST_LISTED] for row in rows_of(source, name, level)]
     caption = f"Statistics of the outputs, from {count(result.ids.size, 'sample')}"
     parts: list[Any] = [table(caption, columns_of(level), rows)]
+    if text := left_out(source, result.names[:MOST_LISTED]):
+        parts.append(paragraph(text))
     if reason := result.no_interval():
         parts.append(paragraph(f"There are no intervals: {reason}.", class_="note"))
     shown = result.names[:MOST_PICTURES]
@@ -158,7 +160,7 @@ def influence_section(source: Source, pictures: Pictures) -> Section | None:
     for k, one in enumerate(found):
         inside = [*indices_parts(one, pictures), *given_parts(one), *rank_parts(one, pictures)]
         if inside:
-            parts.append(section(f"influence-{k}", one.name, *inside, level=3))
+            parts.append(section(f"influence-{k}", f"What acts on {one.name}", *inside, level=3))
     return "influence", title, section("influence", title, *parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ from ensemble.uq.report.convergence import where
 from ensemble.uq.report.source import Source
 from ensemble.uq.report.texts import DASH, number
 
-__all__ = ["columns_of", "rows_of"]
+__all__ = ["columns_of", "left_out", "rows_of"]
 
 QUANTILES = (0.05, 0.5, 0.95)
+ALL_ROWS = 24
+"""Entries of an array that all have a row."""
+
 MOST_ROWS = 7
-"""Rows of an array, at entries of equal distance, its first and last among them."""
+"""Rows of a larger array, at entries of equal distance, its first and last among them."""
 
 
 def columns_of(level: float) -> tuple[str, ...]:
@@ -47,8 +51,16 @@ def rows_of(source: Source, name: str, level: float) -> list[tuple[str, ...]]:
     return rows
 
 
+def left_out(source: Source, names: Iterable[str]) -> str:
+    """Of which outputs the table has some entries alone."""
+    sizes = {name: np.asarray(source.result.mean(name)).size for name in names}
+    some = [f"{MOST_ROWS} of the {size:,} entries of {name}" for name, size in sizes.items() if size > ALL_ROWS]
+    return f"The table has {', '.join(some)}, evenly spread." if some else ""
+
+
 def entries_of(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Some entries of an array, in order; the only one of a number."""
+    """All entries of a small array, some of a larger one, in order; the only one of a number."""
     size = int(np.prod(shape))
-    flat = np.unique(np.linspace(0, size - 1, min(MOST_ROWS, size)).round().astype(int)) if size else np.zeros(0, int)
+    n_rows = size if size <= ALL_ROWS else MOST_ROWS
+    flat = np.unique(np.linspace(0, size - 1, n_rows).round().astype(int)) if size else np.zeros(0, int)
     return [tuple(int(k) for k in np.unravel_index(k, shape)) for k in flat] if shape else [()]

@@ -66,7 +66,7 @@ th { font-weight: 600; }
 figure { margin: 1rem 0; min-width: 0; }
 figcaption { color: var(--muted); font-size: .9375rem; max-width: 48rem; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); gap: 0 2rem; }
-.small { grid-template-columns: repeat(auto-fill, minmax(min(100%, 10rem), 1fr)); }
+.small { grid-template-columns: repeat(auto-fill, minmax(min(100%, 13rem), 1fr)); }
 svg.picture { display: block; width: 100%; height: auto; fill: var(--ink); font-family: var(--font); }
 svg.picture * { stroke-linejoin: round; stroke-linecap: butt; }
 footer { margin-top: 3rem; padding-bottom: 2rem; color: var(--muted); font-size: .9375rem; }

@@ -129,6 +129,7 @@ class Program(VectorizedModel):
         self.environment = None if environment is None else dict(environment)
         self.log_lines = integer(log_lines, "Program", "log_lines", minimum=0)
         self._checked: set[tuple[str, ...]] = set()
+        self.command_text = shortened(command if isinstance(command, str) else shlex.join(parts))
         self.__name__ = Path(parts[0]).name
         self.model, self.keywords = self.run, False
 
@@ -253,6 +254,12 @@ def rebuilt(kind: type[Program], state: dict[str, Any]) -> Program:
     vars(program).update(state)
     program.model = program.run
     return program
+
+
+def shortened(text: str) -> str:
+    """At most 80 characters of a text in one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else f"{line[:77]}..."
 
 
 def name_of_signal(number: int) -> str:

@@ -78,8 +78,8 @@ def chaos(
         weights. "auto": quadrature where the samples are the points of a rule, else least squares with all terms.
     n_resamples : int
         Bootstrap resamples of the samples, which give `ChaosExpansion.interval`; 0 for none, 100 are usual. Sparse
-        expansions keep their terms. The intervals are those of the coefficients: what the expansion misses, its
-        `loo_error`, and the choice of its terms come on top.
+        expansions keep their terms. The intervals are those of the coefficients, widened by what the expansion misses
+        at samples that it has not seen (see Notes).
     seed : int
         Seed of the resamples.
     level : float in (0, 1), dimensionless
@@ -115,6 +115,11 @@ def chaos(
     with the smallest corrected leave-one-out error; degrees from 1 up to `degree` are tried until it has not fallen
     twice in a row. What the terms and coefficients from four fifths of the samples miss at the others is compared with
     the variance, too: the leave-one-out error of chosen terms is too good.
+
+    Intervals: with V of the variance in the expansion, V_i of it in an index, and the part M that it misses (as in the
+    notes: from the residuals and their growth, or from fifths left out), the index is between ``V_i / (V + M)`` and
+    ``(V_i + M) / (V + M)``; the spread of the resamples is added on both sides. They are wide where an expansion is not
+    the model: `sobol_indices` has narrower ones there.
 
     References
     ----------
@@ -181,8 +186,18 @@ def chaos(
         )
         rng = np.random.default_rng(seed)
         draws = (rng.integers(samples.n_samples, size=samples.n_samples) for _ in range(n_resamples))
-        expansion.set_intervals((_refitted(design[:, draw], flat, draw, coefficients) for draw in draws), level)
+        resampled = (_refitted(design[:, draw], flat, draw, coefficients) for draw in draws)
+        lost = {name: _missed_variance(missed[name], array) for name, array in flat.items()}
+        expansion.set_intervals(resampled, lost, level)
     return expansion
+
+
+def _missed_variance(missed: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The part of the variance that is missed, in the unit of the output squared; nothing of a constant output."""
+    variance = values.var(axis=-1)
+    constant = variance <= ROUNDING * values.mean(axis=-1) ** 2
+    result: np.ndarray = np.where(constant, 0.0, missed * variance)
+    return result
 
 
 def _refitted(design: np.ndarray, values: Coefficients, draw: np.ndarray, coefficients: Coefficients) -> Coefficients:

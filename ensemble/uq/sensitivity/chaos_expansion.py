@@ -71,7 +71,7 @@ class ChaosExpansion:
         self.loo_error = {name: errors[name].reshape(shape) for name, shape in shapes.items()}
         self._basis = basis
         self._inputs = inputs
-        self._half_widths: dict[tuple[str, str], np.ndarray] = {}
+        self._intervals: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
         self._declared, self._dims = Outputs() if declared is None else declared, dict(dims or {})
 
     def _named(self, name: str, method: str) -> np.ndarray:
@@ -185,8 +185,14 @@ class ChaosExpansion:
         groups = self._groups()
         return self._shares(name, groups if kind == "total" else groups & (np.sum(groups, axis=0) == 1))
 
-    def set_intervals(self, resampled: Iterable[Mapping[str, np.ndarray]], level: float) -> None:
-        """Take intervals from the spread of the same numbers with coefficients of resamples."""
+    def set_intervals(
+        self, resampled: Iterable[Mapping[str, np.ndarray]], missed: Mapping[str, np.ndarray], level: float
+    ) -> None:
+        """Take intervals from the spread of the same numbers with coefficients of resamples, and from what is missed.
+
+        `missed` has the variance that the expansion of each entry misses, in the unit of the output squared. It may
+        belong to any of the inputs, so that an index is between those of none and of all of it.
+        """
         kinds = KINDS if not self._inputs.copula.between else ("mean", "std")
         wanted = [(name, kind) for name in self.outputs for kind in kinds]
         sums = {each: np.zeros((2, *self._of_kind(*each).shape)) for each in wanted}
@@ -199,12 +205,25 @@ class ChaosExpansion:
                 sums[each] += value, value * value
             self.coefficients = own
         factor = float(ndtri(0.5 + 0.5 * level))
-        for each, (total, squares) in sums.items():
+        for (name, kind), (total, squares) in sums.items():
             variance = np.maximum(squares - total * total / count, 0.0) / max(count - 1, 1)
-            self._half_widths[each] = factor * np.sqrt(variance) if count > 1 else np.full_like(total, np.nan)
+            half = factor * np.sqrt(variance) if count > 1 else np.full_like(total, np.nan)
+            low, high = self._with_missed(name, kind, missed[name].reshape(own[name].shape[1:]))
+            self._intervals[name, kind] = low - half, high + half
+
+    def _with_missed(self, name: str, kind: str, missed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ends between which a number is, whatever part of the variance `missed` belongs to it."""
+        value, variance = self._of_kind(name, kind), self.var(name)
+        if kind == "mean":
+            return value, value
+        if kind == "std":
+            return np.where(np.isnan(missed), np.nan, value), np.sqrt(variance + missed)
+        with np.errstate(invalid="ignore"):  # 0 / 0 of constant outputs
+            known = variance / (variance + missed)
+        return value * known, value * known + (1.0 - known)
 
     def interval(self, name: str, kind: str = "first") -> tuple[np.ndarray, np.ndarray]:
-        """The interval of an output's index, mean or deviation, from bootstrap resamples of the samples.
+        """The interval of an output's index, mean or deviation, from bootstrap resamples and what the expansion misses.
 
         Parameters
         ----------
@@ -215,7 +234,8 @@ class ChaosExpansion:
         Returns
         -------
         low, high : ndarray, shape (n_inputs, *shape) of indices, else `shape`
-            They hold what is uncertain for lack of samples, not what the polynomials miss, `loo_error`.
+            They hold what is uncertain for lack of samples, and the variance that the polynomials miss, which may
+            belong to any input; so the value is not in the middle. NaN where there are as many terms as samples.
 
         Raises
         ------
@@ -224,11 +244,10 @@ class ChaosExpansion:
         """
         self._named(name, "interval")
         one_of(kind, KINDS, "ChaosExpansion.interval", "kind")
-        value = self._of_kind(name, kind)
-        known = (name, kind) in self._half_widths
+        known = (name, kind) in self._intervals
         require(known, "ChaosExpansion.interval", "chaos", "be called with n_resamples", "none", "100 are usual.")
-        half = self._half_widths[name, kind]
-        return value - half, value + half
+        low, high = self._intervals[name, kind]
+        return low.copy(), high.copy()
 
     def _groups(self) -> np.ndarray:
         """Which inputs take part in each term."""

@@ -24,6 +24,7 @@ import numpy as np
 from ensemble._check import message
 from ensemble._files import write_whole
 from ensemble.uq.store.descriptions import Output, described_output
+from ensemble.uq.store.record_texts import aligned, padded, padding, reasons_bytes, reasons_read
 
 __all__ = ["EMPTY", "Journal", "Layout", "Output", "Record", "TornRecord", "empty"]
 
@@ -39,12 +40,10 @@ MARKER = NAME_OF_RECORDS + bytes([VERSION])
 AGAIN_MARKER = NAME_OF_RECORDS + bytes([2])
 """A record with samples that had failed before, and the reasons of their earlier attempts."""
 
-ALIGNMENT = 8
 ONE_WRITE = 1 << 20
 """Records up to this length are joined and written by one call; larger ones are not copied."""
 
 CHECK_BYTES = 1 << 22
-PADDING = b"\0" * ALIGNMENT
 RESTORE = "Restore the file from a copy."
 
 
@@ -115,23 +114,6 @@ def empty(identity: int) -> bytes:
     return FILE_HEADER.pack(MAGIC, VERSION, identity)
 
 
-def reasons_bytes(reasons: Mapping[int, str], earlier: Mapping[int, Sequence[str]] | None) -> bytes:
-    """The padded JSON of the reasons of a group, with those of earlier attempts where there were some."""
-    if not reasons and not earlier:
-        return b""
-    now = {str(i): text for i, text in reasons.items()}
-    before = {str(i): list(texts) for i, texts in (earlier or {}).items()}
-    return padded(json.dumps({"reasons": now, "earlier": before} if before else now).encode())
-
-
-def reasons_read(text: bytes) -> tuple[dict[int, str], dict[int, list[str]]]:
-    """What `reasons_bytes` has written, without the padding."""
-    found = json.loads(text) if text else {}
-    now, before = (found["reasons"], found["earlier"]) if "earlier" in found else (found, {})
-    earlier = {int(i): [str(reason) for reason in texts] for i, texts in before.items()}
-    return {int(i): str(reason) for i, reason in now.items()}, earlier
-
-
 def damage(seen: str, advice: str) -> ValueError:
     """The error for a journal whose records cannot be trusted."""
     return ValueError(message("Store.open", "the journal", "hold whole records", seen, advice))
@@ -141,16 +123,6 @@ def newer(seen: str) -> ValueError:
     """The error for a journal that a newer version of the library has written."""
     requirement = f"be of format version {VERSION} or earlier"
     return ValueError(message("Store.open", "the journal", requirement, seen, "Use a newer version of ensemble."))
-
-
-def aligned(n_bytes: int) -> int:
-    """`n_bytes` up to the next multiple of the alignment."""
-    return -(-n_bytes // ALIGNMENT) * ALIGNMENT
-
-
-def padded(text: bytes) -> bytes:
-    """`text` with zero bytes up to the alignment."""
-    return text + PADDING[: -len(text) % ALIGNMENT]
 
 
 class Journal:
@@ -188,12 +160,12 @@ class Journal:
         """Write one group; arrays are C-contiguous, little-endian, `ids` int64 and `failed` bool."""
         layout = self._layout(outputs)
         why = reasons_bytes(reasons, earlier)
-        parts: list[Any] = [layout.text, why, ids, failed, PADDING[: -failed.nbytes % ALIGNMENT]]
+        parts: list[Any] = [layout.text, why, ids, failed, padding(failed.nbytes)]
         n_bytes = len(layout.text) + len(why) + ids.nbytes + aligned(failed.nbytes)
         arrays = self.end + RECORD_HEADER.size + n_bytes
         for array in outputs.values():
             if array.nbytes:
-                parts += (array, PADDING[: -array.nbytes % ALIGNMENT])
+                parts += (array, padding(array.nbytes))
                 n_bytes += aligned(array.nbytes)
         if n_bytes <= ONE_WRITE:
             parts = [b"".join(parts)]

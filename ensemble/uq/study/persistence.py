@@ -132,6 +132,7 @@ def manifest_of(
     if model is not None:
         module, name = getattr(model, "__module__", None), getattr(model, "__qualname__", type(model).__qualname__)
         manifest["model"] = name if module in (None, "__main__") else f"{module}.{name}"
+        manifest["model"] = getattr(model, "command_text", manifest["model"])  # of a program
         manifest["source_digest"] = source_digest(model)
     else:
         manifest |= {key: stored[key] for key in ("model", "source_digest") if stored is not None and key in stored}

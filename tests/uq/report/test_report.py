@@ -145,6 +145,18 @@ def test_equal_results_have_equal_pages(tmp_path):
     assert (tmp_path / "a.html").read_text() == first
 
 
+def test_all_entries_of_a_small_array_have_a_row_and_the_table_says_what_a_large_one_has():
+    inputs = en.Inputs(a=stats.norm())
+
+    def model(x):
+        return {name: en.Ensemble(np.arange(1.0, n + 1)[:, None] * x.a.samples) for name, n in (("u", 24), ("v", 25))}
+
+    html = en.propagate(model, inputs, 16, seed=1, progress=False).report().html
+    rows = [row[0] for row in Page(html).table("Statistics of the outputs")]
+    assert [sum(row.startswith(name) for row in rows) for name in "uv"] == [24, 7]
+    assert "The table has 7 of the 25 entries of v, evenly spread." in html
+
+
 # --- everybody can read it
 def test_headings_follow_in_order_and_sections_are_named(page):
     levels = [int(one["tag"][1]) for one in page.all("h1", "h2", "h3", "h4")]
@@ -153,6 +165,8 @@ def test_headings_follow_in_order_and_sections_are_named(page):
     ids = [one["id"] for one in page.elements if "id" in one]
     assert len(ids) == len(set(ids))
     assert {one["aria-labelledby"] for one in page.all("section")} <= set(ids)
+    texts = [one["text"] for one in page.all("h2", "h3")]  # a screen reader tells sections by them
+    assert len(texts) == len(set(texts))
     assert {one["href"][1:] for one in page.elements if one.get("href", "#")[1:]} <= set(ids)
 
 

@@ -75,6 +75,14 @@ def test_outputs_and_failures_of_a_program_are_those_of_its_files(template, tmp_
     )
 
 
+def test_a_study_is_named_by_the_command_of_its_program(template, tmp_path):
+    named = {"./run.sh a  b": "./run.sh a b", ("./run.sh", "c d", "x" * 90): f"./run.sh 'c d' {'x' * 62}..."}
+    for k, (command, expected) in enumerate(named.items()):
+        model = Program(command, {"tip": "tip.txt"}, template=template, links=["*.msh"], folder=tmp_path / "runs")
+        run(model, 8, store=tmp_path / f"{k}.zarr")
+        assert en.uq.Store.open(tmp_path / f"{k}.zarr").manifest["model"] == expected
+
+
 def test_the_folder_of_a_run_has_the_values_of_its_sample(template, tmp_path):
     run(program(template, tmp_path, keep="all"), on_failure="mask")
     x = INPUTS.samples(32, seed=3).sample(5)
