@@ -281,7 +281,7 @@ def _transport(stored: Stored) -> list[dict[str, Any]]:
 
 def paper(stored: Stored) -> Paper:
     """The tables beside the records."""
-    one = "The mesh has the published 554,394 tetrahedra and 103,635 nodes where the record says so."
+    one = "The mesh has the published 554,394 tetrahedra and 103,635 nodes where the record has these counts."
     tables = [
         Table("Table 1", "matrices of a time step on one core", "section 2", _construction(stored),
               ("The ratio is of a step with stabilisation, of the seven without.", MODULES, one),
