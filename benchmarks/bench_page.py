@@ -6,6 +6,7 @@ versions. Nothing is measured. ``docs/performance.md`` has all tables by topic.
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import textwrap
@@ -182,5 +183,7 @@ def page() -> str:
 
 
 def main() -> None:
+    """Write the page."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PAGE.write_text(page())
     print(PAGE)

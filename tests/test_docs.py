@@ -63,7 +63,9 @@ def test_anchors_are_headings():
 
 
 FILES = [
-    path for top in ("ensemble", "tests", "benchmarks", "docs", "examples", ".ci") for path in (ROOT / top).rglob("*")
+    path
+    for top in ("ensemble", "tests", "benchmarks", "docs", "examples", "tools", ".ci")
+    for path in (ROOT / top).rglob("*")
 ]
 FILES = [str(path.relative_to(ROOT)) for path in [*FILES, *ROOT.glob("*")] if "__pycache__" not in path.parts]
 FILE_NAME = re.compile(r"`(?:python )?((?:[\w.-]+/)*[\w.-]+\.(?:py|cu|cuh|md|json|toml)|(?:[\w.-]+/)+)`")

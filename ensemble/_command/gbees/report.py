@@ -81,7 +81,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-PUBLISHED = "(on the published cells and threshold; --factor 2 --threshold 1e-6 lose less and take longer)"
+PUBLISHED = "(on the published cells and threshold; --factor, --threshold and --cfl set others)"
 """What the table says of probability that a built-in problem loses."""
 
 
