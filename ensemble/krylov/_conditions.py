@@ -129,8 +129,9 @@ def _column_units(A: CrsMatrix) -> np.ndarray:
     """Compute the largest magnitudes in columns of A whose rows are over their own largest, shape (n, n_samples)."""
     sizes = np.abs(A.values)
     rows, columns = np.zeros((A.shape[0], A.n_samples)), np.zeros((A.shape[1], A.n_samples))
-    np.maximum.at(rows, A.graph.row_of_entry, sizes)
-    np.maximum.at(columns, A.graph.indices, np.where(sizes > 0.0, sizes / rows[A.graph.row_of_entry], 0.0))
+    places: tuple[Any, Any] = A.graph.row_of_entry, A.graph.indices
+    np.maximum.at(rows, places[0], sizes)
+    np.maximum.at(columns, places[1], np.where(sizes > 0.0, sizes / rows[places[0]], 0.0))
     return columns
 
 

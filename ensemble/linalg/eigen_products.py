@@ -70,6 +70,11 @@ class ProductSearch(PivotCounts):
         Bases built.
     """
 
+    most: int
+    """Bases by products at most, of the search that goes on after them."""
+    starts: np.ndarray
+    """Vectors that this begins with, shape (n, n_samples)."""
+
     def __init__(self, A: CrsMatrix, shifts: np.ndarray | None, which: str, k: int, rtol: float) -> None:
         super().__init__(A, shifts, which, rtol)
         self.k, count = k, self.n_samples

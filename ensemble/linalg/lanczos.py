@@ -32,7 +32,8 @@ class Products(NamedTuple):
         if A.nnz * width * A.dtype.itemsize > CACHED:
             width = 1
         chosen = np.broadcast_to(A.values, (A.nnz, samples.size)) if A.n_samples == 1 else A.values[:, samples]
-        return cls(*A.graph.arrays_on(A.values), _by_tiles(chosen, width))
+        indptr, indices = A.graph.arrays_on(A.values)
+        return cls(indptr, indices, _by_tiles(chosen, width))
 
     @property
     def width(self) -> int:
@@ -224,13 +225,14 @@ def pairs_of(A: Any, vectors: np.ndarray) -> Pairs:
 
     The first component of at least half the largest magnitude is positive.
     """
+    indptr, indices, matrix = A.arrays
     if vectors.shape[2] == 1:  # k vectors of one matrix
         x = np.ascontiguousarray(vectors[:, :, 0].T)
-        values, residuals = rayleigh_quotients(*A.arrays, x)
+        values, residuals = rayleigh_quotients(indptr, indices, matrix, x)
         order = np.argsort(values, kind="stable")
         return Pairs(values[order, None], residuals[order, None], x.T[order][:, :, None])
     vectors = np.array(vectors, order="C")
-    found = [rayleigh_quotients(*A.arrays, x) for x in vectors]
+    found = [rayleigh_quotients(indptr, indices, matrix, x) for x in vectors]
     values, residuals = (np.stack(parts) for parts in zip(*found, strict=True))
     order = np.argsort(values, axis=0, kind="stable")
     return Pairs(

@@ -183,7 +183,7 @@ def complex_matrix(A: Any, dtype: Any, function: str) -> CrsMatrix:
         wanted = "hold NumPy arrays on one process where numbers are complex"
         raise TypeError(message(function, "A", wanted, repr(A), advice))
     matrix = A if isinstance(A, CrsMatrix) else A.to_crs()
-    return matrix.astype(dtype)  # type: ignore[no-any-return]
+    return matrix.astype(dtype)
 
 
 def require_square_and_real(A: Any, function: str) -> None:

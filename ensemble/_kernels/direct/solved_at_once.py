@@ -290,6 +290,8 @@ def solved_at_once(
     )  # fmt: skip
     found = found[:, :count]
     left, other, doubtful = found[LEFT : DOUBTFUL + 1] != 0.0
+    error, entries, norm, norm_b = found[ERROR : NORM_B + 1]
     return Solved(
-        left, other, doubtful, *found[ERROR : NORM_B + 1], found[STEPS].astype(np.int64), found[PRINTS], found[HISTORY:]
+        left, other, doubtful, error, entries, norm, norm_b, found[STEPS].astype(np.int64), found[PRINTS],
+        found[HISTORY:],
     )  # fmt: skip

@@ -52,7 +52,7 @@ def rows_of(source: Source, name: str, level: float) -> list[tuple[str, ...]]:
 
 
 def left_out(source: Source, names: Iterable[str]) -> str:
-    """Of which outputs the table has some entries alone."""
+    """The outputs of which the table has some entries alone, as a sentence."""
     sizes = {name: np.asarray(source.result.mean(name)).size for name in names}
     some = [f"{MOST_ROWS} of the {size:,} entries of {name}" for name, size in sizes.items() if size > ALL_ROWS]
     return f"The table has {', '.join(some)}, evenly spread." if some else ""
