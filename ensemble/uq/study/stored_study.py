@@ -23,7 +23,6 @@ from ensemble.uq.store.costs import read_costs
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.dataset import WEIGHTS
 from ensemble.uq.study.declared import Outputs
-from ensemble.uq.study.streams import Stream, empty_streams
 from ensemble.uq.study.study_result import UqResult
 
 __all__ = ["StoredSampler", "open_study", "open_with_inputs", "require_possible"]
@@ -153,10 +152,6 @@ class StoredStudy:
             return None
         sampler = sampler_of_description(self.store.manifest.get("sampler", {}), self.inputs, self.n)
         return None if sampler is None else (self.inputs.samples(self.n, sampler=sampler, seed=self.seed), sampler)
-
-    def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
-        """An empty stream for each output."""
-        return empty_streams(self.layout, self.sampler.n_replicates, histograms=histograms)
 
 
 def open_study(store: str | PathLike[str]) -> UqResult:

@@ -78,10 +78,6 @@ class Study(Protocol):
         """Samples in a call of the model."""
 
     @property
-    def new_streams(self) -> Callable[..., Any]:
-        """A function that makes empty streams."""
-
-    @property
     def manifest(self) -> Callable[[], dict[str, Any]]:
         """A function that returns what the study is, as in a store."""
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import copy
+from functools import partial
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -42,7 +43,7 @@ from ensemble.uq.study.intervals import (
     variance,
 )
 from ensemble.uq.study.row_blocks import by_rows, largest_change, power_sums
-from ensemble.uq.study.streams import Summary, block_size
+from ensemble.uq.study.streams import Summary, block_size, empty_streams
 from ensemble.uq.study.study_protocols import Study
 from ensemble.uq.study.table import table
 
@@ -117,7 +118,7 @@ class UqResult:
         self.ensemble_size = plan.ensemble_size
         self.target_met: bool | None = None
         self._layout = dict(plan.layout)
-        self._store, self._new_streams = plan.store, plan.new_streams
+        self._store = plan.store
         self._all_inputs, self._manifest = plan.samples, plan.manifest
         self._declared = plan.declared
         self._definitions, self._costs, self._redrawn = plan.inputs, plan.costs, getattr(plan, "drawn", None)
@@ -127,6 +128,16 @@ class UqResult:
         self._histograms: dict[str, Any] = {}
         for name, stream in (plan.streams or {}).items():
             self._summaries[name], self._histograms[name] = stream.summary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Replace the study by what it says of itself: a pickled result holds no model, nor what that holds."""
+        return {**vars(self), "_manifest": partial(dict, self._manifest())}
+
+    def __copy__(self) -> Self:
+        """Return a result of the same study, with the same arrays."""
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
 
     # --- what there is
     @property
@@ -254,7 +265,7 @@ class UqResult:
     def _summary(self, name: str) -> Summary:
         """Moments in blocks of ids, the same for kept samples and for streams."""
         if name not in self._summaries:
-            stream = self._new_streams(histograms=False)[name]
+            stream = empty_streams(self._layout, self.sampler.n_replicates, histograms=False)[name]
             good = self.done & ~self.failed
             weights = self._all_inputs.weights
             block = block_size(*self._layout[name])

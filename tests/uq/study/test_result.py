@@ -1,5 +1,8 @@
 """Statistics of studies, their intervals, tables and datasets."""
 
+import pickle
+import threading
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -487,3 +490,31 @@ def test_statistics_of_a_complex_output_are_printed_by_parts():
     mean = result.mean("wave")
     assert f"mean, real part       {mean.real:.6g}" in text and f"mean, imaginary part  {mean.imag:.6g}" in text
     assert as_json(result)["outputs"]["wave"]["std"] == result.std("wave")
+
+
+RESULTS = {
+    "propagate": lambda model, inputs: en.propagate(model, inputs, 64, seed=1, progress=False),
+    "statistics": lambda model, inputs: en.propagate(model, inputs, 64, seed=1, progress=False, keep="statistics"),
+    "sobol_indices": lambda model, inputs: en.sobol_indices(model, inputs, 64, seed=1, progress=False),
+    "morris": lambda model, inputs: en.uq.morris(model, inputs, 4, seed=1, progress=False),
+    "chaos": lambda model, inputs: en.uq.chaos(
+        inputs, en.propagate(model, inputs, 64, seed=1, progress=False), degree=2
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_pickled_result_holds_no_model(name):
+    """A model may hold what cannot be pickled, or is large."""
+    lock = threading.Lock()
+
+    def model(x):
+        with lock:
+            return {"tip": 2.0 * x.x + x.y}
+
+    result = RESULTS[name](model, NORMAL)
+    again = pickle.loads(pickle.dumps(result))
+    assert type(again) is type(result) and repr(again) == repr(result)
+    if name == "propagate":
+        assert again.mean("tip") == result.mean("tip") and again.std("tip") == result.std("tip")
+        assert again.to_xarray().attrs == result.to_xarray().attrs
