@@ -8,6 +8,7 @@ step is unstable. Processor time of one thread, one run each after one that comp
 
 from __future__ import annotations
 
+import argparse
 import time
 from typing import Any
 
@@ -91,6 +92,7 @@ def coefficient(kept: tuple[np.ndarray, np.ndarray], samples: Any) -> float:
 
 def main() -> None:
     """Print and keep the table."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     numba.set_num_threads(1)
     plain(VERSIONS["directional growing and pruning"], 0.25)
     plain({**VERSIONS["legacy"], "step": 1e-2}, 0.25)

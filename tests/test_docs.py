@@ -111,7 +111,7 @@ SUBCOMMANDS = "|".join(name.removeprefix("ensemble ") for name in parsers_of_com
 COMMAND = re.compile(
     rf"\b(?:python -m benchmarks ([a-z][\w-]*)|(ensemble (?:{SUBCOMMANDS})\b))([^`\n]*(?:\n[^`\n]+(?=`))?)"
 )
-OF_OTHERS = {"--fmad": "nvcc", "--max-examples": "Hypothesis"}
+OF_OTHERS = {"--fmad": "nvcc", "--max-examples": "Hypothesis", "--durations": "pytest", "--std": "NVRTC"}
 OF_OTHERS |= dict.fromkeys(("--nodes", "--ntasks-per-node", "--cpus-per-task", "--constraint", "--time"), "sbatch")
 OF_OTHERS |= {"--signal": "sbatch", "--open-mode": "sbatch", "--kill-on-bad-exit": "srun", "--cpu-bind": "srun"}
 OF_OTHERS |= dict.fromkeys(("--array", "--dependency", "--job-name", "--ntasks", "--output", "--wrap"), "sbatch")

@@ -45,6 +45,7 @@ def test_an_example_runs_and_prints_what_matters(name, capsys, monkeypatch, tmp_
     import matplotlib.pyplot as plt
 
     monkeypatch.chdir(tmp_path)
+    plt.close("all")  # those that other tests left
     runpy.run_path(str(FOLDER / f"{name}.py"))
     assert PRINTED[name] in capsys.readouterr().out
     assert len(plt.get_fignums()) == (name in PLOTS) and list(tmp_path.iterdir()) == []

@@ -281,7 +281,7 @@ def test_a_function_is_traced_once(monkeypatch):
     """And again where a number that it reads has changed, also one that it reads in another function."""
     ode.solve(lambda t, y, p, xp: [-y[0]], [1.0], (0.0, 0.1), method="rk4", step=0.05)  # traces the method, too
     calls = [0]
-    counting = ode.solve.__globals__["System"].graph.func.__globals__
+    counting = System.graph.func.__globals__
     traced = counting["_traced"]
     monkeypatch.setitem(counting, "_traced", lambda *given: calls.append(0) or traced(*given))
     monkeypatch.setitem(globals(), "RATE", 1.2345)

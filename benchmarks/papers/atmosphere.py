@@ -7,9 +7,9 @@ from typing import Any
 from benchmarks.papers import NotRun, Paper, Record, Stored, Table, found, times_faster
 
 FORMS = Record("forms-steps-1threads", ("forms", "--threads", "1"))
-FORMS_DEVICE = Record("forms-cuda", ("forms-device",), True)
+FORMS_DEVICE = Record("forms-h200", ("forms-device",), True)
 KERNELS = Record("element-kernels-1threads", ("element-kernels-device", "--backend", "numpy"))
-KERNELS_DEVICE = Record("element-kernels-cuda", ("element-kernels-device",), True)
+KERNELS_DEVICE = Record("element-kernels-h200", ("element-kernels-device",), True)
 SUMS = Record("scatter-search-1threads", ("scatter-search",))
 SUMS_DEVICE = Record("scatter-search-cuda", ("scatter-search-device",), True)
 VECTORS_DEVICE = Record("elements-cuda", ("elements-device",), True)

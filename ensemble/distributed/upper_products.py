@@ -94,13 +94,23 @@ class UpperProducts(RankMatrix):
         with self.arriving(x) as whole:
             return kernels.domain_residual(*self.arrays, whole, b, out)
 
-    def restricted_residual(self, x: Array, b: Array, P: Any, r: Array = None, out: Array = None) -> Array:
+    def restricted_residual(
+        self,
+        x: np.ndarray,
+        b: np.ndarray,
+        P: RankProlongator,
+        r: np.ndarray | None = None,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
         """P^T (b - A x) on bare arrays; in one pass if it needs no rows of others, else `r` may hold the residual."""
+        found: np.ndarray
         alone = isinstance(P, RankProlongator) and not (P.halo.receives or P.restriction.halo.receives)
         if alone and not self.halo.receives and thread_count() == 1 and P.n_samples == self.n_samples == x.shape[1]:
             out = empty_like(x, (P.local_shape[1], x.shape[1])) if out is None else out
-            return kernels.domain_restricted_residual(*self.arrays, x, b, (P.indptr, P.indices), P.values, out)
-        return P.apply_transpose(self.residual(x, b, r), out)
+            found = kernels.domain_restricted_residual(*self.arrays, x, b, (P.indptr, P.indices), P.values, out)
+        else:
+            found = P.apply_transpose(self.residual(x, b, r), out)
+        return found
 
     def add_product(self, x: Array, out: Array) -> Array:
         """out += A x on bare arrays."""

@@ -129,7 +129,7 @@ class UqResult:
         for name, stream in (plan.streams or {}).items():
             self._summaries[name], self._histograms[name] = stream.summary()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Replace the study by what it says of itself: a pickled result holds no model, nor what that holds."""
         return {**vars(self), "_manifest": partial(dict, self._manifest())}
 
