@@ -129,7 +129,6 @@ def bits(run):
     return indices.tobytes(), p.tobytes()
 
 
-@pytest.mark.slow
 def test_results_depend_neither_on_threads_nor_on_pauses_nor_on_capacity(monkeypatch):
     problem, indices, p = case(3, half=5)
 
