@@ -76,6 +76,9 @@ BAND = "band"
 ORDERINGS = {"amd": minimum_degree, "nd": nested_dissection, BAND: _band_order}
 """Orders of elimination by name."""
 
+STEPS_OF_WEIGHTS = 1024.0
+"""Weights of a matching are multiples of one over this: logarithms of magnitudes, of which three digits tell enough."""
+
 
 def matched_rows(graph: CrsGraph, function: str, weights: np.ndarray | None = None) -> np.ndarray:
     """The row that gives each column its pivot, shape (n,): as many diagonal entries as can be, or least weights.
@@ -110,6 +113,8 @@ def matched_rows(graph: CrsGraph, function: str, weights: np.ndarray | None = No
                 "Remove the unknowns that no equation determines, or store the entries that can be nonzero.",
             )
         )  # fmt: skip
+    # SciPy's search never ends where sums of weights are rounded: of these they are exact.
+    pattern.data = np.rint(pattern.data * STEPS_OF_WEIGHTS) / STEPS_OF_WEIGHTS
     of_row, of_column = min_weight_full_bipartite_matching(sp.csr_matrix(pattern))
     chosen = np.empty(n, np.int64)
     chosen[of_column] = of_row

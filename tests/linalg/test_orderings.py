@@ -148,3 +148,18 @@ def test_children_that_need_most_at_one_time_come_first():
     assert excess[3] > excess[0] == 3
     assert elimination.postorder(parent, excess).tolist() == [1, 2, 3, 0, 4]
     assert elimination.postorder(parent, -np.arange(5)).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_weights_of_a_matching_have_exact_sums(monkeypatch):
+    """SciPy's search goes on for ever where they are rounded, as those of a circuit with rows in other units were."""
+    given = []
+    search = orderings.min_weight_full_bipartite_matching
+    monkeypatch.setattr(
+        orderings, "min_weight_full_bipartite_matching", lambda graph: given.append(graph.data) or search(graph)
+    )
+    rng = np.random.default_rng(5)
+    A = CrsMatrix.from_scipy(sp.csr_array(np.eye(30)[rng.permutation(30)] + 0.1 * rng.random((30, 30))))
+    Factorization(A, matching="mean")
+    (weights,) = given
+    steps = weights * 1024.0
+    assert np.array_equal(steps, np.rint(steps)) and np.unique(steps).size > 100
