@@ -37,23 +37,7 @@ NEARER = 0.1
 class QuickSearch(ProductSearch):
     """Pairs of the samples in which they are found, and known to be the ones wanted, by few steps of Lanczos' process.
 
-    Parameters
-    ----------
-    A : CrsMatrix, shape (n, n)
-    shifts : array, shape (1,) or (n_samples,), or None
-        The pairs nearest to them are wanted.
-    which : {"LM", "LA", "SA"}
-    k : int
-    rtol : float
-
-    Attributes
-    ----------
-    done : array of bool, shape (n_samples,)
-    values, residuals, target : arrays, shape (k, n_samples)
-        Over two to the power of `powers`.
-    vectors : array, shape (n, k, n_samples)
-    iterations : array of int, shape (n_samples,)
-        Bases built.
+    Parameters and attributes are those of `ProductSearch`.
     """
 
     def run(self, max_iterations: int) -> None:

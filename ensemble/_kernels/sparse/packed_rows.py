@@ -30,7 +30,7 @@ LINE = 8
 """Numbers of 8 bytes in a line of the cache."""
 
 LINES_AHEAD = 64
-"""Lines of `out` that are asked for ahead of the store: another process has read them, and its processor has them."""
+"""Cache lines by which `out` is prefetched before it is written: another process, which read it, holds them."""
 
 LARGE = 1 << 15
 """Bytes from which on lines are copied by compiled code: it takes 0.85 of NumPy's time, its call takes longer."""
