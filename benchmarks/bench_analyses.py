@@ -340,12 +340,12 @@ def main() -> None:
     for part in options.part:
         title, table = TABLES[part]
         rows = table(device, options.full)
-        show(title, rows)
         save(
             f"analyses-{part}{'-h200' if device else ''}{'' if HOST else '-alone'}",
             rows,
             **(cuda_device() if device else {}),
         )
+        show(title, rows)
 
 
 if __name__ == "__main__":

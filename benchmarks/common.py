@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -142,8 +143,8 @@ def _installed(name: str) -> bool:
 
 
 def show(title: str, rows: list[dict[str, Any]]) -> None:
-    """Print rows as one aligned table under its title and machine."""
-    texts = [{key: _text(value) for key, value in row.items()} for row in rows]
+    """Print rows as one aligned table under its title and machine; a row may have fewer columns than the first."""
+    texts = [{key: _text(row.get(key, "")) for key in rows[0]} for row in rows]
     width = {key: max(len(key), *(len(t[key]) for t in texts)) for key in texts[0]}
     about = machine()
     print(f"\n{title}\n{about['processor']}, {about['cores']} cores, {about['threads']} threads")
@@ -157,7 +158,8 @@ def _text(value: Any) -> str:
 
 
 def save(name: str, rows: list[dict[str, Any]], *, path: Path | None = None, **about: Any) -> None:
-    """Keep rows with machine and versions at `path`, or as ``benchmarks/results/NAME.json``."""
+    """Keep rows with machine and versions as JSON at `path` or in `RESULTS`, each list of numbers on one line."""
     RESULTS.mkdir(exist_ok=True)
     content = {"benchmark": name, "machine": machine(), **about, "rows": rows}
-    (path or RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+    text = re.sub(r"\[[^][{}\"]*\]", lambda numbers: " ".join(numbers[0].split()), json.dumps(content, indent=1))
+    (path or RESULTS / f"{name}.json").write_text(text + "\n")
