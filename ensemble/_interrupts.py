@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import contextlib
 import contextvars
 import os
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-__all__ = ["apart", "checked", "ending", "go_on", "held", "released", "take"]
+__all__ = ["apart", "checked", "ending", "go_on", "held", "released", "shielded", "take"]
 
 Result = TypeVar("Result")
 
@@ -136,14 +139,22 @@ def _never() -> bool:
 _IDLE: list[queue.SimpleQueue[_Call]] = []
 """Threads without work, by the queues that they wait at."""
 
+_RUNNING: list[threading.Lock] = []
+"""A lock of each call of `shielded` that runs, held until its end."""
+
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork
     os.register_at_fork(after_in_child=_IDLE.clear)
+    os.register_at_fork(after_in_child=_RUNNING.clear)
 
 
-def _work(calls: queue.SimpleQueue[_Call]) -> None:
+def _work(made: _Call) -> None:
+    """Make a call, and those that follow."""
+    calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
     while True:
-        calls.get().make()
+        made.make()
+        del made
         _IDLE.append(calls)
+        made = calls.get()
 
 
 def apart(call: Callable[[Callable[[], bool]], Result]) -> Result:
@@ -155,26 +166,72 @@ def apart(call: Callable[[Callable[[], bool]], Result]) -> Result:
     """
     here = threading.current_thread() is not threading.main_thread()
     if here or not callable(signal.getsignal(signal.SIGINT)):
-        return call(lambda: False)
+        return call(_never)
+    found: Result = _by_another_thread(_Call(call))
+    return found
+
+
+def shielded(call: Callable[[], Result]) -> Result:
+    """What ``call()`` returns, made in another thread, where nothing raises an exception from outside.
+
+    The handler of a signal raises in the main thread, and the end of a time limit in the thread of a model. Code that
+    hands memory from one owner to another, as Python's interface of LLVM does, would free it twice then, or keep its
+    lock. A caller that is interrupted does not wait for the end of the call; the process does, before it ends.
+    """
+    if hasattr(_HERE, "ended"):
+        return call()
+
+    def noted(_: Callable[[], bool]) -> Result:
+        here = threading.Lock()
+        with here:
+            _RUNNING.append(here)
+            try:
+                return call()
+            finally:
+                _RUNNING.remove(here)
+
+    found: Result = _by_another_thread(_Call(noted))
+    return found
+
+
+LONGEST_WAIT_AT_EXIT = 10.0
+"""Seconds in which the calls of `shielded` that run when the process ends come to their end: what they use goes."""
+
+
+@atexit.register
+def _wait_for_running() -> None:
+    until = time.monotonic() + LONGEST_WAIT_AT_EXIT
+    for running in list(_RUNNING):
+        if running.acquire(timeout=max(0.0, until - time.monotonic())):
+            running.release()
+
+
+def _by_another_thread(made: _Call) -> Any:
+    """What a call gives that an idle thread makes, or a new one."""
     try:
-        calls = _IDLE.pop()
+        _IDLE.pop().put(made)
     except IndexError:
-        calls = queue.SimpleQueue()
-        threading.Thread(target=_work, args=(calls,), name="ensemble-compiled", daemon=True).start()
-    made = _Call(call)
-    calls.put(made)
+        try:
+            _thread.start_new_thread(_work, (made,))  # an interrupt in Thread.start would leave a thread half known
+        except RuntimeError:  # the process ends, or has too many threads
+            made.make()
+            del _HERE.ended  # this thread is no worker
     try:
         made.done.acquire()
     except BaseException:
         made.stop.set()
         raise
+    return _given_by(made)
+
+
+def _given_by(made: _Call) -> Any:
+    """What a call returned; raises what it raised."""
     if made.error is not None:
         try:
             raise made.error
         finally:
             made.error = None  # it refers to this frame
-    found: Result = made.result
-    return found
+    return made.result
 
 
 def checked(callback: Callable[..., Any] | None) -> Callable[..., Any]:

@@ -21,8 +21,9 @@ import numba
 from ensemble._compile.cache_folder import ROOT, cache_folder, digest_of, keep_file, stored_file
 from ensemble._compile.numba_private import found, keeps_code
 from ensemble._compile.processor import target
+from ensemble._interrupts import shielded
 
-__all__ = ["CONTAINED", "cached", "cached_c_function", "folders_of"]
+__all__ = ["CONTAINED", "Shielded", "cached", "cached_c_function", "folders_of"]
 
 COMMON = ("_compile", "_kernels/sparse", "_kernels/krylov")
 """Folders whose functions kernels of every folder may contain."""
@@ -95,8 +96,16 @@ class KernelCache(found("cache") or object):  # type: ignore[misc]
         """Nothing: kernels of other sources have other names."""
 
 
+class Shielded(type(numba.njit(lambda: None))):  # type: ignore[misc]  # numba.njit is not typed
+    """A function that Numba compiles, or loads, where no handler of a signal raises; see `shielded`."""
+
+    def compile(self, signature: Any) -> Any:
+        return shielded(lambda: super(Shielded, self).compile(signature))
+
+
 def cached(dispatcher: Any) -> Any:
     """`dispatcher`, its compiled code kept on disk where Numba has the names for that."""
+    dispatcher.__class__ = Shielded
     if keeps_code() and hasattr(dispatcher, "_cache"):
         dispatcher._cache = KernelCache(dispatcher.py_func)
     return dispatcher
@@ -108,10 +117,10 @@ def cached_c_function(signature: str, **options: Any) -> Callable[[Any], Any]:
     def made(function: Any) -> Any:
         make, normalize = found("c_function"), found("normalize_signature")
         if make is None or normalize is None or not keeps_code():
-            return numba.cfunc(signature, **options)(function)
+            return shielded(lambda: numba.cfunc(signature, **options)(function))
         compiled = make(function, normalize(signature), locals={}, options=options)
         compiled._cache = KernelCache(function)
-        compiled.compile()
+        shielded(compiled.compile)
         return compiled
 
     return made

@@ -18,6 +18,7 @@ from llvmlite import binding
 
 from ensemble._compile.cache_folder import digest_of, kept_file
 from ensemble._compile.processor import target
+from ensemble._interrupts import shielded
 
 __all__ = ["KEPT", "Assembly", "Code", "Module", "assembled", "code_of", "kept_code", "processor_text"]
 
@@ -63,6 +64,10 @@ KEPT = 512
 """Machine code that was used last and stays in this process without another holder."""
 
 
+_unused: list[Any] = []
+"""Engines whose code nobody holds; the next `Code` closes them."""
+
+
 class Code:
     """Machine code of this process: where its functions lie. Its memory is freed with the last holder.
 
@@ -70,11 +75,17 @@ class Code:
     """
 
     def __init__(self, content: bytes, names: Sequence[str]) -> None:
+        while _unused:
+            _unused.pop().close()
         engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
         engine.add_object_file(binding.ObjectFileRef.from_data(content))
         engine.finalize_object()
-        self._engine = engine  # llvmlite disposes of it, and of the code, when it is collected
+        self._engine = engine
         self._places = {each: engine.get_function_address(each) for each in names}
+
+    def __del__(self, unused: list[Any] = _unused) -> None:
+        if hasattr(self, "_engine"):
+            unused.append(self._engine)  # any thread may be here, and a handler of a signal may raise in it
 
     def __getitem__(self, name: str) -> int:
         """The address of a function."""
@@ -103,6 +114,12 @@ def kept_code(
     key: str, make: Callable[[], Module], names: Sequence[str], assembly_of: Callable[[Any], str]
 ) -> Code:  # fmt: skip
     """The same of the module that `make` returns for a text: it is called where there is no machine code yet."""
+    return shielded(lambda: _kept_code(key, make, names, assembly_of))
+
+
+def _kept_code(
+    key: str, make: Callable[[], Module], names: Sequence[str], assembly_of: Callable[[Any], str]
+) -> Code:  # fmt: skip
     about = repr((key, llvmlite.__version__, digest_of("_compile"), target()))
     name = f"code_{hashlib.blake2b(about.encode(), digest_size=16).hexdigest()}.o"
     found = _alive.get(name)
@@ -119,7 +136,7 @@ def kept_code(
 
 def processor_text(module: Module, assembly_of: Callable[[Any], str]) -> str:
     """The machine code as text."""
-    text: str = _machine().emit_assembly(_optimized(module, assembly_of))
+    text: str = shielded(lambda: _machine().emit_assembly(_optimized(module, assembly_of)))
     return text
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numba import prange
 
 from ensemble._compile.kept_memory import empty
-from ensemble._compile.kernel_cache import cached, cached_c_function
+from ensemble._compile.kernel_cache import Shielded, cached, cached_c_function
 from ensemble._compile.numba_private import found
 from ensemble._compile.versions import warn_of_newer
 from ensemble._compile.work_sharing import (
@@ -92,7 +92,7 @@ def compiled_serial(function: Callable[..., Any]) -> Any:
     return cached(_serial(function))
 
 
-class _ReturnsArrays(type(_serial(lambda: None))):  # type: ignore[misc]
+class _ReturnsArrays(Shielded):
     """A compiled function whose arrays Numba makes by Python code, in which a handler of a signal may raise.
 
     Numba goes on, and Python then says "SystemError: ... returned a result with an exception set".

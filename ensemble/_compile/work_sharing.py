@@ -36,6 +36,7 @@ from ensemble._compile.loops.native_call import (
 from ensemble._compile.loops.scope import TranslationError
 from ensemble._compile.loops.translation import last_loop, loop_code
 from ensemble._compile.machine_code import Code
+from ensemble._interrupts import shielded
 
 __all__ = [
     "ALL_THREADS", "BY_SIZE", "ONE_THREAD", "SMALL", "WorkSharing", "any_is_large", "one_thread", "procedure",
@@ -81,7 +82,7 @@ def part_by_numba(function: Callable[..., Any], kinds: Sequence[Any]) -> Any:
     passed = ", ".join(taken(kind) for kind in kinds)
     scope: dict[str, Any] = {"carray": numba.carray, "function": numba.njit(nogil=True, error_model="numpy")(function)}
     exec(f"def part({', '.join([*names, 'low', 'high'])}):\n    return function({passed})\n", scope)
-    return numba.cfunc(types.int64(*flat, types.int64, types.int64))(scope["part"])
+    return shielded(lambda: numba.cfunc(types.int64(*flat, types.int64, types.int64))(scope["part"]))
 
 
 MOST_FORMS = 64

@@ -112,7 +112,7 @@ def pickled(value: Any) -> bytes:
     """A value as bytes; by cloudpickle where pickle refuses it and cloudpickle is installed."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception:
+    except (pickle.PicklingError, AttributeError, TypeError):  # others are the value's own, or of a signal's handler
         try:
             import cloudpickle
         except ImportError:

@@ -196,9 +196,10 @@ def hit(process, folder, ranks, number, rng):
 def one_message(code, written, number):
     """Check what ranks that were hit say; whether the hit ended them, and was not taken by a handler of the program.
 
-    A program that is over has the handlers of signals of the system, which end it without a message.
+    A program that is over has the handlers of signals of the system, which end it without a message. The launcher
+    joins the bits of the codes of all ranks; where it has killed the others, code 13 comes out.
     """
-    if number == signal.SIGUSR1 and code not in (0, signal.SIGUSR1):
+    if number == signal.SIGUSR2 and code not in (0, signal.SIGUSR2, signal.SIGUSR2 | signal.SIGKILL):
         assert written.count("rank ") >= 1 and "ArithmeticError: at a random place" in written
         assert "All ranks are ended." in written
     return code != 0
@@ -213,7 +214,7 @@ def battery(tmp_path, n_hits, seed):
     folder, stores = tmp_path / "ranks", [tmp_path / "run-0"]
     folder.mkdir()
     for turn in range(2 * n_hits):
-        number = (signal.SIGKILL, signal.SIGUSR1)[turn % 2]
+        number = (signal.SIGKILL, signal.SIGUSR2)[turn % 2]
         ranks = rng.choice((2, 3, 4)) if n_hits > 3 else (2, 3)[turn // 2 % 2]
         if turn // 2 % 3 == 2:
             process = started(ranks, "loop", str(folder))

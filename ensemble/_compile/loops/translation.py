@@ -19,6 +19,7 @@ from ensemble._compile.loops.statements import Statements
 from ensemble._compile.loops.values import I64, SIGNED
 from ensemble._compile.machine_code import Code, Module, kept_code
 from ensemble._compile.numba_private import SYMBOLS, compiler_lock, contexts, symbols_known
+from ensemble._interrupts import shielded
 
 __all__ = ["last_loop", "loop_code", "loop_module"]
 
@@ -103,6 +104,10 @@ def loop_code(function: Any, kinds: Sequence[Any], alone: bool) -> Code:
 
     Without a name of Numba that it needs, a loop is not translated.
     """
+    return shielded(lambda: _loop_code(function, kinds, alone))
+
+
+def _loop_code(function: Any, kinds: Sequence[Any], alone: bool) -> Code:
     numba.get_num_threads()  # starts the threads, to whose functions the code refers
     if contexts() is None or not symbols_known():
         raise TranslationError(f"this Numba lacks its contexts of code, or one of {', '.join(SYMBOLS)}")
