@@ -11,7 +11,9 @@ import argparse
 import importlib
 import warnings
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -153,26 +155,39 @@ def surrogates(case: Case, n: int, repeats: int) -> list[dict[str, Any]]:
     return [found | {"least of one input": None}]
 
 
+def rows_of(name: str, k: int | None, *arguments: Any) -> list[dict[str, Any]]:
+    """The rows of one function of this module, of the `k`-th case."""
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of errors without a sample, which the table has
+        found: list[dict[str, Any]] = globals()[name](*([] if k is None else [all_cases()[k]]), *arguments)
+    return found
+
+
 def main(words: list[str] | None = None) -> None:
     """Measure, show and keep the coverage."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks few-runs-coverage", description=__doc__)
     parser.add_argument("--repeats", type=int, default=200, help="studies of each row (default 200)")
+    parser.add_argument("--processes", type=int, default=1, help="rows that are made at the same time")
     parser.add_argument("--dry", action="store_true", help="keep nothing")
     options = parser.parse_args(words)
+    repeats, tasks = options.repeats, list[tuple[Any, ...]]()
+    for k, case in enumerate(all_cases()):
+        degree = 10 if len(case.bounds) == 3 else 4
+        tasks += [
+            ("morris", k, 20, repeats),
+            ("given", k, 512, repeats),
+            ("expansions", k, 128, degree, "sparse", repeats),
+            ("expansions", k, 128, 4 if degree == 10 else 2, "regression", repeats),
+            ("surrogates", k, 64, max(2, repeats // 5)),
+        ]
+    tasks.append(("correlated", None, 512, repeats))
     rows: list[dict[str, Any]] = []
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of errors without a sample, which the table has
-        for case in all_cases():
-            degree, repeats = (10 if len(case.bounds) == 3 else 4), options.repeats
-            rows += morris(case, 20, repeats)
-            rows += given(case, 512, repeats)
-            rows += expansions(case, 128, degree, "sparse", repeats)
-            rows += expansions(case, 128, 4 if degree == 10 else 2, "regression", repeats)
-            rows += surrogates(case, 64, max(2, repeats // 5))
-        rows += correlated(512, options.repeats)
+    with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
+        for future in [pool.submit(rows_of, *task) for task in tasks]:
+            rows += future.result()
+            if not options.dry:
+                save("few-runs-coverage", rows, repeats=options.repeats, level=LEVEL)
     show(f"coverage of intervals of 95 %, {options.repeats} repeats", rows)
-    if not options.dry:
-        save("few-runs-coverage", rows, repeats=options.repeats, level=LEVEL)
 
 
 if __name__ == "__main__":

@@ -192,8 +192,8 @@ def series_table(T: int, T_peers: int, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def batch_table(n_series: int, T: int, rounds: int, nx: int) -> list[dict[str, Any]]:
-    """Many short series of one constant model in one call."""
+def constant_model(nx: int, n_series: int, T: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """A random constant model, and observations of many series."""
     rng = np.random.default_rng(SEED)
     X, W = rng.standard_normal((nx, nx)), rng.standard_normal((NY, NY))
     parts = {
@@ -206,7 +206,12 @@ def batch_table(n_series: int, T: int, rounds: int, nx: int) -> list[dict[str, A
         "u": np.zeros(nx),
         "d": np.zeros(NY),
     }
-    y = rng.standard_normal((n_series, T, NY))
+    return parts, rng.standard_normal((n_series, T, NY))
+
+
+def batch_table(n_series: int, T: int, rounds: int, nx: int) -> list[dict[str, Any]]:
+    """Many short series of one constant model in one call."""
+    parts, y = constant_model(nx, n_series, T)
     model = LinearGaussianModel(**parts)
     each = LinearGaussianModel(**{**parts, "P0": np.repeat(parts["P0"][None], n_series, axis=0)})
     ways: dict[str, Callable[[], Any]] = {
