@@ -6,7 +6,8 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
-from ensemble._kernels.multigrid.measures import too_small
+from ensemble._kernels.multigrid import measures
+from ensemble._kernels.multigrid.measures import reciprocal, too_small
 from ensemble.krylov import cg
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import scaled_aggregation, smoothed_aggregation
@@ -173,6 +174,21 @@ def test_an_entry_out_of_range_is_found_in_any_row(row):
     size[row] = [0.0, 0.5 / LARGEST_RATIO, np.nan, 1.0 / LARGEST_RATIO]
     np.testing.assert_array_equal(too_small(size, np.ones(4), least), [False, True, False, False])
     assert not too_small(np.ones((0, 4)), np.ones(4), least).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_large_arrays_are_measured_as_small_ones(dtype, monkeypatch):
+    rng, tiny = np.random.default_rng(5), np.finfo(dtype).smallest_normal
+    size = (10.0 ** rng.uniform(-20, 0, (3000, 5))).astype(dtype)
+    size[rng.random(size.shape) < 0.05] = 0.0
+    size[[1, 2, 3], [0, 1, 2]] = np.nan, np.inf, tiny / 2
+    units = np.array([1.0, 0.5, 2.0, 8.0, 1e3], dtype)
+    signed = (size * rng.choice([-1, 1], size.shape)).astype(dtype)
+    expected = [too_small(size, units, 10.0**k) for k in (-19, -17, -15)], reciprocal(signed.copy())
+    monkeypatch.setattr(measures, "LARGE", 1)
+    found = [too_small(size, units, 10.0**k) for k in (-19, -17, -15)], reciprocal(signed.copy())
+    np.testing.assert_array_equal(found[0], expected[0])
+    assert found[1].tobytes() == expected[1].tobytes() and 0 < np.sum(expected[0]) < 15
 
 
 def test_a_matrix_in_single_precision_stays_as_it_is(rng):

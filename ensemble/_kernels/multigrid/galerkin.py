@@ -1,8 +1,8 @@
 """The Galerkin product A_c = P^T A P on known graphs, and the smoothing of the tentative prolongator.
 
 The graph work is done once, for all samples and all later values (`product_graphs`); these kernels only add. Rows of
-A P are made in slabs, on the CPU of `SLAB_ROWS` rows that stay in the cache; each coarse row then takes its share of
-the slab. Every sum runs over ascending fine rows, whatever the threads.
+A P are made in slabs, on the CPU of `SLAB_ROWS` rows a thread that stay in its cache; each coarse row then takes its
+share of the slab. Every sum runs over ascending fine rows, whatever the threads.
 
 The graph of A is (indptr, indices), or (indptr, indices, entries) of a symmetric matrix that stores its upper triangle:
 ``entries[k]`` is then the place of the value of entry k.
@@ -19,7 +19,7 @@ from ensemble._backend import array_namespace, asarray_like, backend_of, to_nump
 from ensemble._compile import cuda
 from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import load, prefetch, splat, store, zeros
-from ensemble._compile.numba import compiled, empty, output, per_width, prange, tiles
+from ensemble._compile.numba import compiled, empty, output, per_width, prange, thread_count, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.multigrid.pairs import (
     CUDA,
@@ -41,6 +41,9 @@ __all__ = [
     "product_values",
     "smooth_prolongator",
 ]
+
+MOST_THREADS = 32
+"""Threads for which slabs are made longer."""
 
 ENTRIES_AHEAD = np.uint64(32)
 """Entries ahead of their use that values of a symmetric matrix's lower triangle are prefetched."""
@@ -192,7 +195,8 @@ def _(graph_a, values, graph_b, b, graph_c, out):
 def galerkin_tasks(values: Array, graph_a: Any, graph_p: Any, graph_ap: Any, restriction: Any, graph_c: Any) -> Any:
     """Arguments of `galerkin_values` besides the graphs: slab tasks on the host, or pairs on the device of `values`."""
     if backend_of(values) != "cuda":
-        return slab_tasks(restriction[0], restriction[1], graph_a[0].shape[0] - 1)
+        slab_rows = SLAB_ROWS * min(thread_count(), MOST_THREADS)
+        return slab_rows, *slab_tasks(restriction[0], restriction[1], graph_a[0].shape[0] - 1, slab_rows)
     return galerkin_pairs(graph_a[:2], graph_p, graph_ap, restriction, graph_c)
 
 
@@ -320,9 +324,9 @@ def add_galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, task
     shared_a, shared_p = values.shape[1] != n_samples, p.shape[1] != n_samples
     indptr_ap, indices_ap = graph_ap
     _, indices_r, entries_r = restriction
-    starts, rows, begins, ends = tasks
+    slab_rows, starts, rows, begins, ends = tasks
     n_fine = indptr_ap.size - 1
-    edges = [*range(0, n_fine, SLAB_ROWS), n_fine]
+    edges = [*range(0, n_fine, slab_rows), n_fine]
     longest = max((int(indptr_ap[e]) - int(indptr_ap[b]) for b, e in itertools.pairwise(edges)), default=0)
     for first, width in tiles(n_samples):
         buffer = empty((longest * width,), values.dtype)

@@ -9,12 +9,16 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import cuda
+from ensemble._compile.numba import compiled, prange
 from ensemble._compile.registry import kernel
 from ensemble._kernels.sparse.complex_numbers import is_complex, quotients
 
 __all__ = ["CUDA", "reciprocal", "too_small"]
 
 CUDA = cuda.KernelModule("multigrid/measures", ["coupled_rows", "reciprocal", "too_small"])
+
+LARGE = 1 << 20
+"""Numbers from which on threads share the work on the host: below, NumPy is faster than the compilation."""
 
 ROWS_AT_ONCE = 1024
 """Rows that are compared at once on the host: they fit the cache."""
@@ -34,7 +38,21 @@ def reciprocal(d):
     return array_namespace(d).divide(1.0, d, out=d)
 
 
-reciprocal.register("numba", complex_numbers=True)(reciprocal.reference)  # once a level: NumPy's passes suffice
+@reciprocal.register("numba", complex_numbers=True)
+def _(d):
+    if is_complex(d) or d.size < LARGE or not d.flags.c_contiguous:
+        return reciprocal.reference(d)  # once a level: NumPy's passes suffice
+    _reciprocals(d.reshape(-1), np.finfo(d.dtype).smallest_normal)
+    return d
+
+
+@compiled
+def _reciprocals(d, tiny):
+    n = d.size
+    for i in prange(n):
+        value = d[i]
+        none = value < tiny and value > -tiny
+        d[i] = value - value if none else 1 / value
 
 
 @reciprocal.register("cuda")
@@ -57,7 +75,24 @@ def too_small(size, units, least):
     return found
 
 
-too_small.register("numba")(too_small.reference)  # once a hierarchy
+@too_small.register("numba")
+def _(size, units, least):
+    if size.size < LARGE or not size.flags.c_contiguous:
+        return too_small.reference(size, units, least)
+    units = np.ascontiguousarray(np.broadcast_to(np.asarray(units, size.dtype), (1, size.shape[1])).reshape(-1))
+    found = np.zeros(((size.shape[0] + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE, size.shape[1]), np.uint8)
+    _too_small(size, units, size.dtype.type(least), found)
+    return found.any(axis=0)
+
+
+@compiled
+def _too_small(size, units, least, found):
+    n_chunks = found.shape[0]
+    for chunk in prange(n_chunks):
+        for i in range(chunk * ROWS_AT_ONCE, min((chunk + 1) * ROWS_AT_ONCE, size.shape[0])):
+            for s in range(size.shape[1]):
+                if size[i, s] > 0 and size[i, s] * units[s] < least:
+                    found[chunk, s] = 1
 
 
 @too_small.register("cuda")

@@ -15,7 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 SLAB_ROWS = 1024
-"""Fine rows of one slab of A P on the CPU."""
+"""Fine rows of one slab of A P on the CPU, for each thread."""
 
 ROW_CHUNK = 128
 """Rows that share one work array."""
@@ -292,38 +292,38 @@ def _has_threes(indices: Any, n_rows: int) -> bool:
     return bool(indices.size > ENTRIES_PER_UNION * n_rows and 6 * threes > first.size)  # NumPy's bools go to Numba
 
 
-def slab_tasks(indptr_r: Any, indices_r: Any, n_fine: int) -> tuple[np.ndarray, ...]:
-    """Cut the rows of P^T into runs that stay within one slab of fine rows.
+def slab_tasks(indptr_r: Any, indices_r: Any, n_fine: int, slab_rows: int) -> tuple[np.ndarray, ...]:
+    """Cut the rows of P^T into runs that stay within one slab of `slab_rows` fine rows.
 
     Returns (starts, rows, begins, ends): slab b has the tasks ``starts[b]:starts[b + 1]``; task t adds the entries
     ``begins[t]:ends[t]`` of P^T into coarse row ``rows[t]``.
     """
-    starts = np.zeros((n_fine + SLAB_ROWS - 1) // SLAB_ROWS + 1, np.int64)
-    _count_tasks(indptr_r, indices_r, starts)
+    starts = np.zeros((n_fine + slab_rows - 1) // slab_rows + 1, np.int64)
+    _count_tasks(indptr_r, indices_r, slab_rows, starts)
     starts = np.cumsum(starts)
     rows, begins, ends = np.empty((3, starts[-1]), np.int64)
-    _slab_tasks(indptr_r, indices_r, starts[:-1].copy(), rows, begins, ends)
+    _slab_tasks(indptr_r, indices_r, slab_rows, starts[:-1].copy(), rows, begins, ends)
     return starts, rows, begins, ends
 
 
 @compiled_procedure
-def _count_tasks(indptr_r, indices_r, starts):
+def _count_tasks(indptr_r, indices_r, slab_rows, starts):
     for i in range(indptr_r.size - 1):
         last = -1
         for k in range(indptr_r[i], indptr_r[i + 1]):
-            slab = indices_r[k] // SLAB_ROWS
+            slab = indices_r[k] // slab_rows
             if slab != last:
                 starts[slab + 1] += 1
                 last = slab
 
 
 @compiled_procedure
-def _slab_tasks(indptr_r, indices_r, place, rows, begins, ends):
+def _slab_tasks(indptr_r, indices_r, slab_rows, place, rows, begins, ends):
     for i in range(indptr_r.size - 1):
         last = -1
         task = 0
         for k in range(indptr_r[i], indptr_r[i + 1]):
-            slab = indices_r[k] // SLAB_ROWS
+            slab = indices_r[k] // slab_rows
             if slab != last:
                 task = place[slab]
                 place[slab] += 1
