@@ -29,6 +29,7 @@ import pytest
 
 from ensemble.scalar import Ensemble, run
 from ensemble.scalar.divergence.handler_code import HAS_EVENTS, with_calls_before_handlers
+from tests.conftest import examples
 from tests.scalar.catching_programs import TABLE, Model, catching_program, compiled_catching
 from tests.scalar.programs import assert_like_scalar_runs, columns_of, outcome
 
@@ -447,7 +448,8 @@ def differences_of(seed):
 
 @pytest.mark.filterwarnings("ignore")
 def test_programs_with_tables_and_handlers_give_what_scalar_runs_give():
-    assert [differences_of(seed)[0] for seed in range(60_000, 60_200)] == [[]] * 200
+    count = examples(200)
+    assert [differences_of(seed)[0] for seed in range(60_000, 60_000 + count)] == [[]] * count
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._keywords import explains_calls
+from ensemble._typing import Executor
 from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.evaluations import Evaluations
 from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed, without_models
@@ -124,7 +125,7 @@ def multilevel(
     seed: int | None = None,
     output: str | None = None,
     ensemble_size: int | None = 32,
-    executor: Any = None,
+    executor: Executor | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = False,
