@@ -218,12 +218,12 @@ class PivotRule:
         return again or (more and self.vain < VAIN)
 
     def was_met(self, found: Sequence, alone: bool) -> bool:
-        """Whether an elimination stood alone before, and is to be kept for later calls.
+        """Whether an elimination served one sample alone before, so that it is to be kept for later calls.
 
-        Those of one sample among others are while there is place, and solutions by them take a list.
+        That of one sample among others is kept while fewer than `PLANS` are, and where solutions by it take a list.
         """
-        key, room = hash(found.columns.tobytes()), len(self.plans) < PLANS
-        again = key in self.met and (alone or (room and multiply_adds_of(found) <= FLAT))
+        key, has_place = hash(found.columns.tobytes()), len(self.plans) < PLANS
+        again = key in self.met and (alone or (has_place and multiply_adds_of(found) <= FLAT))
         self.met[key] = None
         if len(self.met) > MET:
             self.met = {}
