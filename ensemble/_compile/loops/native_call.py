@@ -44,7 +44,7 @@ SMALL = 1 << 17
 
 I1, I32, I64, BYTES = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.IntType(8).as_pointer()
 SINGLE, DOUBLE = ir.FloatType(), ir.DoubleType()
-SCALARS = {types.boolean: I1, types.int64: I64, types.float32: SINGLE, types.float64: DOUBLE}
+SCALARS: dict[Any, ir.Type] = {types.boolean: I1, types.int64: I64, types.float32: SINGLE, types.float64: DOUBLE}
 SCALARS |= {types.complex64: ir.LiteralStructType([SINGLE] * 2), types.complex128: ir.LiteralStructType([DOUBLE] * 2)}
 
 HEADER = object.__basicsize__
