@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 import ensemble as en
 from ensemble import ode
@@ -35,7 +36,7 @@ def conjugate_gradients() -> None:
 def study() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = en.vectorize(lambda x: 2.0 * x.load)
-        en.propagate(model, en.Inputs(load=en.Normal(0.0, 1.0)), 8, seed=1, progress=False, store=f"{folder}/run.zarr")
+        en.propagate(model, en.Inputs(load=stats.norm(1.0, 0.2)), 8, seed=1, progress=False, store=f"{folder}/run.zarr")
 
 
 def filtered() -> None:
@@ -44,7 +45,7 @@ def filtered() -> None:
 
 
 def decay() -> None:
-    ode.solve(lambda t, y, p, xp: (-p[0] * y[0],), [1.0], (0.0, 1.0), p=en.Ensemble([[1.0, 2.0]]))
+    ode.solve(lambda t, y, p, xp: (-p[0] * y[0],), [1.0], (0.0, 1.0), p=en.Ensemble(np.array([[1.0, 2.0]])))
 
 
 def assembled() -> None:
@@ -52,14 +53,14 @@ def assembled() -> None:
     form.assemble(fem.TetMesh.box(2), kappa=1.0)
 
 
-WALKS: dict[str, tuple[Callable[[], None], str]] = {
-    "cg": (conjugate_gradients, "chebyshev_step"),
-    "propagate": (study, "append"),
-    "kalman_filter": (filtered, "filter_series"),
-    "ode.solve": (decay, "__call__"),
-    "form": (assembled, "__call__"),
+WALKS: dict[str, tuple[Callable[[], None], str, str]] = {
+    "cg": (conjugate_gradients, "_kernels/multigrid/relaxation.py", "_run_chebyshev"),
+    "propagate": (study, "uq/store/journal.py", "_write"),
+    "kalman_filter": (filtered, "_compile/work_sharing.py", "__call__"),
+    "ode.solve": (decay, "_compile/work_sharing.py", "__call__"),
+    "form": (assembled, "_kernels/fem/thread_parts.py", "__call__"),
 }
-"""What is called, and the function in which its work begins."""
+"""What is called, and the file and function in which its work begins: compiled code is called, or a file written."""
 
 
 def stacks(call: Callable[[], None]) -> list[list[tuple[str, str]]]:
@@ -87,10 +88,9 @@ def stacks(call: Callable[[], None]) -> list[list[tuple[str, str]]]:
 def main() -> None:
     """Print the walks that are named, or all."""
     for name in sys.argv[1:] or WALKS:
-        call, last = WALKS[name]
+        call, *work = WALKS[name]
         call()  # the second call loads and compiles nothing
-        reached = [stack for stack in stacks(call) if stack[-1][1] == last]
-        walk = max(reached, key=len) if reached else []
+        walk = max((stack for stack in stacks(call) if stack and stack[-1] == tuple(work)), key=len)
         files = list(dict.fromkeys(file for file, _ in walk))
         print(f"{name}: {len(files)} files, {len(walk)} functions")
         for file in files:
