@@ -33,7 +33,7 @@ if not os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH"):
 
 
 def examples(count):
-    """Examples of a property that takes long: `count` in slow runs, a third otherwise."""
+    """Return how many examples a long property draws: `count` in slow runs, a third otherwise."""
     return count if os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH") else -(-count // 3)
 
 
@@ -76,7 +76,7 @@ def shared_out(names, place, count):
 
 
 def slow_cases():
-    """The lines of `slow_cases.txt` and their expressions."""
+    """Read the lines of `slow_cases.txt`; return a regular expression for each."""
     lines = (Path(__file__).parent / "slow_cases.txt").read_text().splitlines()
     return {line: re.compile(re.escape(line).replace(r"\*", ".*")) for line in lines if line.startswith("tests/")}
 
@@ -98,25 +98,25 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Modules and tests live until the end: collections of garbage need not walk through them."""
+    """Take modules and tests, which live until the end, out of the collections of garbage."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish():
-    """Nor through compiled functions when pytest collects garbage a last time."""
+    """Take compiled functions out of the last collection of garbage."""
     gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_collection_walks_through_other_modules():
-    """Tests that collect garbage took half a second each after thousands of others, whose compiled code lives on."""
+    """Take what earlier modules made out of the collections of this one: they took half a second each."""
     gc.collect()
     gc.freeze()
 
 
 def every_object():
-    """All objects that the collector knows, those of other modules, too."""
+    """Return all objects that the collector knows, those of other modules, too."""
     gc.unfreeze()
     found = gc.get_objects()
     gc.freeze()

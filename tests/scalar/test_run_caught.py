@@ -32,6 +32,7 @@ from ensemble.scalar.divergence.handler_code import HAS_EVENTS, with_calls_befor
 from tests.conftest import examples
 from tests.scalar.catching_programs import TABLE, Model, catching_program, compiled_catching
 from tests.scalar.programs import assert_like_scalar_runs, columns_of, outcome
+from tests.walked import every
 
 X = np.array([1.0, 2.0, 3.0, -1.0, 2.0])
 
@@ -250,8 +251,8 @@ HANDLERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("loop", [None, False])
-@pytest.mark.parametrize("name", OPERATIONS)
+@every("loop", [None, False])
+@every("name", OPERATIONS)
 def test_what_code_catches_is_what_the_sample_raises_alone(name, loop):
     f = functools.partial(caught, OPERATIONS[name])
     assert_like_scalar_runs(run(f, Ensemble(X), loop=loop), f, Ensemble(X))
