@@ -3,7 +3,7 @@
     python -m tools.walks [NAME ...]
 
 For each call the functions on Python's stack are recorded when the work is reached: a kernel, or a write to disk. The
-files of these functions, in their order, are the walk; `docs/design.md` has the numbers.
+files of these functions, in their order, are the walk; CONTRIBUTING.md has the numbers.
 """
 
 from __future__ import annotations

@@ -305,7 +305,7 @@ class KrylovIteration:
         return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function, final)
 
     def in_callers_range(self, x: Array, unit: Array) -> Array:
-        """Return solutions to the caller's units; where a number leaves the range there, status and norm say so."""
+        """Return solutions to the caller's units; status and norm count numbers that leave the range there."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             scaled = x * unit
             left = scaled / unit

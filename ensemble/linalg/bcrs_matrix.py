@@ -37,9 +37,8 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     graph : CrsGraph, shape (n, m)
         One entry per block.
     values : array or Ensemble
-        Shape (nnz, r, c): the same matrix for all samples. Shape (nnz, r, c, n_samples), or an Ensemble of shape
-        (nnz, r, c): one matrix per sample. Entry (p, q) of the block at (i, j) is entry (r i + p, c j + q) of the
-        matrix.
+        Shape (nnz, r, c): one matrix for all samples. Shape (nnz, r, c, n_samples), or an Ensemble of shape (nnz, r,
+        c): one per sample. Entry (p, q) of the block at (i, j) is entry (r i + p, c j + q) of the matrix.
 
     Attributes
     ----------

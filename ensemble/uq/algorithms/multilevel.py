@@ -177,8 +177,7 @@ def multilevel(
     progress : bool
         Show evaluations on stderr.
     max_seconds : float, optional
-        No group begins after that time: the status is "max_seconds", and the result has the levels as far as whole
-        extensions of them ended.
+        No group begins after that time; the status is "max_seconds", the levels are those whose extension ended.
 
     Returns
     -------
