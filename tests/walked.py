@@ -1,4 +1,4 @@
-"""All cases of a kind in one test, where a case takes less time than pytest takes for a test (5 ms)."""
+"""All cases of a kind in one test, where a case takes less time than pytest and its workers take for a test (2 ms)."""
 
 import functools
 import inspect
