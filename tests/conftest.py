@@ -61,9 +61,10 @@ def pytest_collectstart(collector):
     12 s of processor time. A worker that imports its share first finds the others' modules as byte code on disk.
     """
     worker = getattr(collector.config, "workerinput", None)
-    if isinstance(collector, pytest.Session) and worker and "tests" in collector.config.args:
+    root = Path(__file__).parent
+    whole = any(Path(argument).resolve() == root for argument in collector.config.args)
+    if worker and whole and collector.path == root and not isinstance(collector, pytest.Module):
         place, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-        root = Path(__file__).parent
         names = [".".join(path.relative_to(root.parent).with_suffix("").parts) for path in root.rglob("test_*.py")]
         for name in shared_out(sorted(names), place, count):
             with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection raises it again
