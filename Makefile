@@ -60,7 +60,8 @@ LIBRARIES_TESTS = tests/test_optional.py tests/test_trace_derivatives.py tests/s
 
 test-libraries:  ## arrays of PyTorch and JAX: PYTHON installs both, for the CPU, at LIBRARIES
 	$(PYTHON) -m venv --clear $(LIBRARIES)
-	$(LIBRARIES)/bin/python -m pip install --extra-index-url https://download.pytorch.org/whl/cpu '.[test]' jax torch
+	$(LIBRARIES)/bin/python -m pip install '.[test]' jax
+	$(LIBRARIES)/bin/python -m pip install --extra-index-url https://download.pytorch.org/whl/cpu torch
 	PYTHONPATH=$(CURDIR) $(LIBRARIES)/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider \
 		-m "not slow and not cuda" -k "torch or jax or label" $(LIBRARIES_TESTS)
 

@@ -97,6 +97,15 @@ def _store(index, store, counts, c, hashed):
 
 
 @compiled_serial
+def _without(nexts, first, before, at):
+    """Take `at` out of the list that begins at `first`; the new first. `before` is the one before `at`, or -1."""
+    if before < 0:
+        return nexts[at]
+    nexts[before] = nexts[at]
+    return first
+
+
+@compiled_serial
 def _unlist(index, store, counts, c):
     """Take a cell out of the nested list; nodes stay until `_sweep`."""
     _, values, nexts, children, chain = store
@@ -109,10 +118,7 @@ def _unlist(index, store, counts, c):
     before, at = -1, children[b]
     while at != c:
         before, at = at, chain[at]
-    if before < 0:
-        children[b] = chain[c]
-    else:
-        chain[before] = chain[c]
+    children[b] = _without(chain, children[b], before, c)
 
 
 @compiled_serial
@@ -125,17 +131,13 @@ def _sweep(store, counts):
         while b >= 0:
             if children[b] >= 0:
                 back = b
-            elif back < 0:
-                children[a] = nexts[b]
             else:
-                nexts[back] = nexts[b]
+                children[a] = _without(nexts, children[a], back, b)
             b = nexts[b]
         if children[a] >= 0:
             before = a
-        elif before < 0:
-            counts[HEAD] = nexts[a]
         else:
-            nexts[before] = nexts[a]
+            counts[HEAD] = _without(nexts, counts[HEAD], before, a)
         a = nexts[a]
 
 

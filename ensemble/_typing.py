@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+
+from numpy.typing import DTypeLike
 
 Array = Any
 """An array of any Array API library, where its own methods are used: their types are not known."""
@@ -51,6 +53,13 @@ class PlainArray(Protocol):
     def __ge__(self, other: Any, /) -> Any: ...
 
 
+class Vectors(PlainArray, Protocol):
+    """Vectors of all samples, shape (n, n_samples), of NumPy or CuPy like the matrix that they meet."""
+
+    def astype(self, dtype: Any, /) -> Any: ...
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+
+
 class ArrayLike(Protocol):
     """An array of any library, or an Ensemble: what has extents and a type of numbers."""
 
@@ -65,6 +74,44 @@ class ArrayLike(Protocol):
 
 Values = ArrayLike | complex | Sequence[Any]
 """What functions take for numbers: a number, an array, an Ensemble, or a list of them."""
+
+Ids = ArrayLike | Sequence[int] | range
+"""Numbers of samples: a vector of integers."""
+
+DType = DTypeLike
+"""A type of numbers of NumPy or CuPy: ``np.float32``, ``"float32"``, ``A.dtype``."""
+
+
+class Communicator(Protocol):
+    """A communicator of mpi4py, `distributed.serial()`, or what `distributed.devices` makes of one."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+
+    @property
+    def size(self) -> int:
+        """How many processes there are."""
+
+
+class Submits(Protocol):
+    """An executor: of `concurrent.futures`, Dask, or one alike."""
+
+    @property
+    def submit(self) -> Callable[..., Any]:
+        """Begin a call, and return its future."""
+
+
+class TakesPart(Protocol):
+    """An executor that every process of a parallel program calls: `distributed.groups`, or jobs of a scheduler."""
+
+    @property
+    def take_part(self) -> Callable[..., Any]:
+        """Run this process's part of a study."""
+
+
+Executor = int | Submits | TakesPart | Callable[[], Submits]
+"""What runs a study's groups: a number of processes, an executor, or a function that makes one."""
 
 
 class Operator(Protocol):

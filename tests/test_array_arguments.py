@@ -8,6 +8,7 @@ import ensemble as en
 from ensemble import gallery, krylov, linalg, multigrid, ode, quadrature, uq
 from ensemble.apps import fem, gbees
 from ensemble.scalar import Ensemble, SampleSet
+from tests.walked import every
 
 A = gallery.poisson((6,), 3)
 MESH = fem.TetMesh.box(1)
@@ -140,8 +141,7 @@ ERRORS = (TypeError, ValueError, IndexError)
 TEMPLATE = r"^[^;]+: [^;]+ (must|should) .+; got .+"
 
 
-@pytest.mark.parametrize("function", [*VECTORS.values(), *PAIRS.values(), *NUMBERS.values()],
-                         ids=[*VECTORS, *PAIRS, *NUMBERS])  # fmt: skip
+@every("function", [*VECTORS.values(), *PAIRS.values(), *NUMBERS.values()])  # fmt: skip
 def test_parts_of_different_shapes_are_named(function):
     with pytest.raises(ERRORS, match=TEMPLATE) as caught:
         function(RAGGED)
@@ -157,8 +157,8 @@ ANY_SIZE = ("SampleSet: ids", "solve: noise_samples", "Sobol.points: ids")
 """Numbers of samples that have no end."""
 
 
-@pytest.mark.parametrize("kind", NO_INTEGERS)
-@pytest.mark.parametrize("name", VECTORS)
+@every("kind", NO_INTEGERS)
+@every("name", VECTORS)
 def test_a_vector_that_names_nothing_is_refused(name, kind):
     """None is cut to an integer."""
     if kind == "too large" and name in ANY_SIZE:
@@ -167,8 +167,8 @@ def test_a_vector_that_names_nothing_is_refused(name, kind):
         VECTORS[name](NO_INTEGERS[kind])
 
 
-@pytest.mark.parametrize("kind", NO_INTEGERS)
-@pytest.mark.parametrize("name", PAIRS)
+@every("kind", NO_INTEGERS)
+@every("name", PAIRS)
 def test_rows_that_name_nothing_are_refused(name, kind):
     if kind == "too large" and name == "TetArrays: tets":
         pytest.skip("bare arrays are not checked")
@@ -178,8 +178,8 @@ def test_rows_that_name_nothing_are_refused(name, kind):
         PAIRS[name](np.array([row]) if name == "TetArrays: tets" else [row])
 
 
-@pytest.mark.parametrize("kind", ["strings", "None", "too many bits"])
-@pytest.mark.parametrize("name", [name for name in NUMBERS if name != "SampleSet: points"])
+@every("kind", ["strings", "None", "too many bits"])
+@every("name", [name for name in NUMBERS if name != "SampleSet: points"])
 def test_what_is_no_number_is_refused(name, kind):
     with pytest.raises(ERRORS, match=TEMPLATE):
         NUMBERS[name](NO_INTEGERS[kind])

@@ -56,6 +56,12 @@ def test_every_kernel_has_a_cpu_implementation():
     assert {name for name, k in KERNELS.items() if "numba" not in k.implementations} == set()
 
 
+def test_tracebacks_and_profiles_name_the_implementation():
+    found = {(name, b): f.__code__.co_name for name, k in KERNELS.items() for b, f in k.implementations.items()}
+    assert [key for key, written in found.items() if written == "_"] == []
+    assert found["chebyshev_step", "numba"] == "chebyshev_step_numba"
+
+
 SAME_TEMPLATE = {
     "symmetric_chebyshev_step": [
         "symmetric_spmv", "symmetric_residual", "symmetric_spmv_dot", "symmetric_chebyshev_first",

@@ -33,14 +33,14 @@ assert kept_file("a.o", make) == b"content"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The folder of compiled code of this test."""
+    """Give this test a folder of compiled code of its own."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("ENSEMBLE_CACHE_MB", raising=False)
     return cache_folder()
 
 
 def started(tmp_path, seconds):
-    """A process that makes the file in so many seconds, when it is told to."""
+    """Start a process that makes the file in `seconds` once `go` tells it to."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "made"), str(seconds)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,

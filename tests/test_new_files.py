@@ -1,12 +1,16 @@
 """What `tools.new` makes in a copy of this tree works as it is, and its made tests pass."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from ensemble import Ensemble, ode
+from ensemble.ode.methods import METHODS
 from tools import new
 
 MADE = {"krylov": "richardson", "ode": "bosh3", "sampler": "lattice", "kernel": "halved"}
@@ -43,6 +47,26 @@ def test_made_methods_pass_their_made_tests(made, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(pytest_alone, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_pair_of_the_page_has_its_order_also_between_steps(monkeypatch):
+    page = (new.ROOT / "docs/howto/add.md").read_text()
+    names = {}
+    exec("from ensemble.ode.methods.runge_kutta import Tableau, explicit_method, polynomial_output", names)
+    exec(re.search(r"```python\n(C = .*?)```", page, re.DOTALL)[1], names)
+    monkeypatch.setitem(METHODS, "bosh3", names["BOSH3"])
+    rates, times = np.array([1.0, 2.0]), np.array([0.0, 0.4, 1.0])
+
+    def errors(**steps):
+        result = ode.solve(
+            lambda t, y, p, xp: [-p[0] * y[0]], [1.0], (0.0, 1.0), p=[Ensemble(rates)], method="bosh3", t_eval=times,
+            **steps,
+        )  # fmt: skip
+        return np.abs(result.y.samples[1:, 0] - np.exp(-np.outer(times[1:], rates))).max(axis=-1)
+
+    order = np.log2(errors(step=0.25) / errors(step=0.125))
+    assert 2.5 < order[0] < 4.5 and 2.7 < order[1] < 3.3
+    assert errors(rtol=1e-8, atol=1e-10).max() < 1e-7
 
 
 @pytest.mark.parametrize("name", ["Richardson", "two words", "class", "cg"])

@@ -41,12 +41,20 @@ class Kernel:
         def add(implementation: Callable[..., Any]) -> Callable[..., Any]:
             if backend in self.implementations:
                 raise ValueError(f"{self.__name__}: backend {backend!r} must be registered once; got a second one.")
+            if implementation.__name__ == "_":
+                name_in_tracebacks(implementation, f"{self.__name__}_{backend}")
             self.implementations[backend] = implementation
             if complex_numbers:
                 self.carries_complex.add(backend)
             return implementation
 
         return add
+
+
+def name_in_tracebacks(function: Callable[..., Any], name: str) -> None:
+    """Name a function that was written as ``_``, so that tracebacks and profiles tell which it is."""
+    function.__name__ = function.__qualname__ = name
+    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
 
 
 def kernel(reference: Callable[..., Any]) -> Kernel:

@@ -28,6 +28,7 @@ from ensemble._compile.loops.native_call import (
     BY_SIZE,
     ONE_THREAD,
     SMALL,
+    Kind,
     can_call,
     guards_of,
     kinds_of,
@@ -60,13 +61,13 @@ def one_thread() -> Iterator[None]:
         numba.set_num_threads(threads)
 
 
-def part_by_numba(function: Callable[..., Any], kinds: Sequence[Any]) -> Any:
-    """``part`` of `loops.translation.loop_module` as a C function that Numba compiles: it returns an integer."""
+def part_by_numba(function: Callable[..., Any], kinds: Sequence[Kind]) -> Any:
+    """Compile ``part`` of `loops.translation.loop_module` by Numba, as a C function that returns an integer."""
     names: list[str] = []
-    flat: list[Any] = []
+    flat: list[types.Type] = []
 
-    def taken(kind: Any) -> str:
-        """The argument of `function` that has this kind, as an expression of the C function's arguments."""
+    def taken(kind: Kind) -> str:
+        """Write the argument of `function` that has this kind as an expression of the C function's arguments."""
         if isinstance(kind, tuple):
             return "(" + "".join(f"{taken(part)}, " for part in kind) + ")"
         name = f"a{len(names)}"
@@ -97,9 +98,9 @@ class WorkSharing:
         self._function, self._options, self._alone = function, options, alone
         self._translated: list[tuple[dict[int, Any], Any]] = []
         """For each form of arguments: the compiled function by `threads`, and what it refers to."""
-        self._codes: dict[Any, Code] = {}
+        self._codes: dict[tuple[Kind, ...], Code] = {}
         """Machine code by the kinds of arguments: forms of one kind share it."""
-        self._refused: set[Any] = set()
+        self._refused: set[tuple[Kind, ...]] = set()
         """Kinds of arguments for which Numba compiles the function."""
         self.by_numba = ""
         """Why it does, the last time."""
@@ -149,7 +150,7 @@ class WorkSharing:
             self._c_function = part_by_numba(self._function, kinds)
             return int(self._c_function.address)
 
-    def _code(self, kinds: Any) -> Code:
+    def _code(self, kinds: tuple[Kind, ...]) -> Code:
         """The machine code for arguments of these kinds; it stays, so that its address may be passed on."""
         if kinds not in self._codes:
             self._codes[kinds] = loop_code(self._function, kinds, self._alone)

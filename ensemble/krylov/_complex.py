@@ -41,7 +41,7 @@ def has_complex(*values: Any) -> bool:
 
 
 def require_numpy(function: str, argument: str, value: Any) -> None:
-    """Complex systems are solved with NumPy's arrays alone."""
+    """Raise TypeError for arrays of other libraries than NumPy, with which alone complex systems are solved."""
     array = samples_of(value) if isinstance(value, Ensemble) or is_array(value) else value.reference_array
     if array is not None and not isinstance(array, np.ndarray):
         advice = "Solve the real system of twice the size, [[Re A, -Im A], [Im A, Re A]]."
@@ -50,7 +50,7 @@ def require_numpy(function: str, argument: str, value: Any) -> None:
 
 
 def over_complex(operator: LinearOperator, dtype: Any) -> LinearOperator:
-    """The operator for complex vectors of type `dtype`.
+    """Wrap a real operator so that it takes complex vectors of type `dtype`.
 
     A real one is applied to real and imaginary parts, but for a `CrsMatrix`: its compiled products are those of one
     type. Complex matrices of other storage become one for the same reason.
@@ -102,13 +102,13 @@ class RealParts(LinearOperator):
 
 
 def real_type(dtype: Any) -> Any:
-    """The type of the parts of complex numbers of `dtype`; a real type itself."""
+    """Return the type of real and imaginary parts of `dtype`; a real type itself."""
     name = str(dtype).split(".")[-1]
     return {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}.get(name, dtype)
 
 
 def real_matrix(A: CrsMatrix) -> CrsMatrix:
-    """The real matrix of a complex one with a block ``[[Re a, -Im a], [Im a, Re a]]`` for each entry."""
+    """Build a real matrix with a block ``[[Re a, -Im a], [Im a, Re a]]`` for each entry a of a complex one."""
     graph, places = A.graph.expanded(2, 2)
     values = np.stack([A.values.real, -np.imag(A.values), np.imag(A.values), A.values.real], axis=1)
     flat = values.reshape(-1, A.n_samples)
@@ -116,7 +116,7 @@ def real_matrix(A: CrsMatrix) -> CrsMatrix:
 
 
 def interleaved(b: Any) -> Any:
-    """A complex vector, shape (n,), as a real one, shape (2 n,), of pairs of parts."""
+    """Write a complex vector, shape (n,), as a real one of alternating real and imaginary parts, shape (2 n,)."""
     samples = samples_of(b)
     pairs = np.stack([samples.real, np.imag(samples)], axis=1).reshape(-1, samples.shape[-1])
     pairs = pairs if pairs.dtype.kind == "f" else pairs.astype(np.float64)
@@ -124,7 +124,7 @@ def interleaved(b: Any) -> Any:
 
 
 def from_interleaved(x: Any) -> Any:
-    """The complex vector of which `interleaved` made this one."""
+    """Turn what `interleaved` made back into a complex vector."""
     samples = samples_of(x)
     made = np.empty((samples.shape[0] // 2, samples.shape[1]), np.result_type(samples.dtype, np.complex64))
     made.real, made.imag = samples[0::2], samples[1::2]

@@ -36,7 +36,7 @@ CHANGES = 3
 
 @functools.cache
 def limits_of(dtype: Any) -> tuple[float, float, float]:
-    """The rounding of a type of real numbers, and the norms between which squares stay in its range."""
+    """Return the rounding of a real type, and the least and largest norm whose square is in its range."""
     limits = np.finfo(str(dtype).split(".")[-1])
     eps, least, most = float(limits.eps), float(limits.smallest_normal), float(limits.max)
     return eps, float(np.sqrt(least)) / eps, float(np.sqrt(most)) / 2.0
@@ -65,14 +65,14 @@ def scaled_values(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | Non
 
 
 def reciprocal_pivots(F: Factorization, unit: Any, like: Any) -> Any:
-    """Those of F times `unit`, the matrix that F stands for, in the type of the array `like`, shape (n, n_samples)."""
+    """Compute 1 / pivots of F times `unit`, shape (n, n_samples), in the type of the array `like`."""
     found, xp = F._reciprocal_pivots(), array_namespace(like)
     found = found if found.dtype == like.dtype else xp.astype(found, like.dtype)
     return found if unit is None else found / unit
 
 
 def estimated(F: Any, A: CrsMatrix, unit: np.ndarray | None, samples: np.ndarray, equilibrated: bool) -> np.ndarray:
-    """Reciprocal condition numbers of the samples named of A, from F, the factorisation of A over `unit`.
+    """Estimate reciprocal condition numbers of the samples named of A, from F, the factorisation of A / `unit`.
 
     From factors with exchanges where those in float32 do not tell.
     """
@@ -142,7 +142,7 @@ def _conditions(A: CrsMatrix, solve: Any, solve_transposed: Any, equilibrated: b
 
 
 def pivoted_condition(A: CrsMatrix, factors: PivotedFactors | None, equilibrated: bool) -> float:
-    """The reciprocal condition number of a matrix of one sample from its factors with exchanges; 0 without any."""
+    """Estimate the reciprocal condition number of one sample from factors with exchanges; 0 where it has none."""
     if factors is None:
         return 0.0
     A = A.to(np.empty(0))
@@ -170,7 +170,7 @@ class Conditions:
         return {name: value for name, value in vars(self).items() if name not in ("A", "plan", "of_exchanged")}
 
     def found(self) -> np.ndarray:
-        """The numbers of all samples, shape (n_samples,)."""
+        """Return the reciprocal condition numbers of all samples, shape (n_samples,)."""
         if self.known is None:
             known = self._worked_out()
             self.known = known if known.size == self.n_samples else np.repeat(known, self.n_samples)

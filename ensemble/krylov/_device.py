@@ -126,12 +126,12 @@ class DeviceLoop:
 
     # --- statuses
     def fetch_status(self) -> Fetched:
-        """Statuses once the queue has come this far."""
+        """Wait until the device has come this far in its queue, and return the statuses."""
         fetched: Fetched = self.state.scalars.fetch_status()
         return fetched
 
     def verified_status(self) -> Fetched:
-        """Statuses with some sample running, or with no candidate left to verify."""
+        """Return statuses of which some sample runs, or of which no candidate is left to verify."""
         state = self.state
         if state.restart is None or state.columns < state.restart:
             fetched = self.fetch_status()
@@ -145,7 +145,7 @@ class DeviceLoop:
         return self.fetch_status()
 
     def iterations_needed(self, fetched: Fetched, running: np.ndarray) -> int:
-        """Parts of iterations to queue before the next fetch: a few less than the slowest sample seems to need.
+        """Estimate how many parts to queue before the next fetch: a few less than the slowest sample seems to need.
 
         At most as many as are done: the convergence of many solves becomes faster.
         """
@@ -159,7 +159,7 @@ class DeviceLoop:
 
     # --- between stages
     def ready_to_compact(self) -> bool:
-        """Complete the iteration and verify the candidates; whether those that are left can begin a new stage."""
+        """Complete the iteration, verify the candidates, and tell whether the samples left can begin a new stage."""
         while self.part:
             self.queue_part()
         self.state.verify()

@@ -47,7 +47,7 @@ def solved(
     system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, plan: Factorization, exchanged: Exchanged,
     first: bool,
 ) -> DirectSolution:  # fmt: skip
-    """The solutions of all samples; part by part where their factorisations together would take too much memory.
+    """Solve for all samples, in parts whose factorisations together fit into `BUDGET` bytes.
 
     Samples take pivots by their own numbers, through `exchanged`, where those that the graph decides give large
     backward errors, or before these are tried if `first`.
@@ -69,7 +69,7 @@ def solved(
 def _chosen(
     system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, chosen: np.ndarray
 ) -> tuple[LinearSystem, CrsMatrix, CrsMatrix, Any]:
-    """The same of some samples."""
+    """Take some samples of the system, the matrix, the scaled matrix and its units."""
     part = system.of_samples(chosen)
     if A.n_samples == 1:
         return part, A, scaled, unit
@@ -80,7 +80,7 @@ def _solved_part(
     system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, plan: Factorization, exchanged: Exchanged,
     first: bool,
 ) -> DirectSolution:  # fmt: skip
-    """The solutions of samples whose factorisations are held together."""
+    """Solve for samples whose factorisations are held in memory together."""
     with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
         n_samples, parts = system.b.shape[1], list[tuple[np.ndarray, DirectSolution]]()
         left = np.arange(n_samples)
@@ -100,7 +100,7 @@ def _solved_part(
 
 
 def _factors_and_product(plan: Factorization, scaled: CrsMatrix, b: Any) -> tuple[Factorization, Any, Any]:
-    """The factorisation, its product with `b` and the norms of `b`; None for what is left to another pass."""
+    """Factorise and solve in one pass; return also the norms of `b`, or None where they were not computed."""
     if not isinstance(b, np.ndarray) or plan.dtype.itemsize == b.dtype.itemsize:
         return *plan._update_and_apply(scaled, b), None
     norm = _norms(b, fetched(dot(b, b, None))[0])
@@ -111,13 +111,13 @@ def _factors_and_product(plan: Factorization, scaled: CrsMatrix, b: Any) -> tupl
 
 
 def _power_of_two(norm: np.ndarray) -> np.ndarray:
-    """The power of two next to each norm; 1 for norms that have none."""
+    """Return the largest power of two not above each norm; 1 for zero, infinite and NaN norms."""
     exponent = np.where(np.isfinite(norm) & (norm > 0.0), np.frexp(norm)[1] - 1, 0)
     return np.ldexp(1.0, exponent)
 
 
 def _narrow(r: np.ndarray, unit: np.ndarray, dtype: Any) -> np.ndarray:
-    """``r / unit`` in another type."""
+    """Compute ``r / unit`` in another type."""
     quotient: np.ndarray = np.divide(r, unit, out=empty(r.shape, dtype), casting="same_kind")
     return quotient
 
@@ -167,16 +167,16 @@ class DirectSolution:
         self.history = [self.norm.copy()]
 
     def reciprocal_pivots(self) -> Any:
-        """Reciprocals of the pivots of A, which are compared with sums of rows."""
+        """Compute 1 / pivots of A, which are compared with sums of rows."""
         return reciprocal_pivots(self.F, self.unit, self.b)
 
     def solve(self, r: Any, norm: np.ndarray) -> Any:
-        """The product of the inverse that the factorisation stands for with `r`, whose norms are given."""
+        """Multiply `r`, of norms `norm`, by the inverse of A."""
         x = self.F.apply(r) if self.F.dtype.itemsize == r.dtype.itemsize else self.solve_scaled(r, norm)
         return x if self.unit is None else x / self.unit
 
     def solve_scaled(self, r: Any, norm: np.ndarray) -> Any:
-        """The same in the type of the factorisation, of `r` over the power of two next to its norm."""
+        """Multiply `r` by the inverse in the factorisation's type, within whose range powers of two keep it."""
         with np.errstate(all="ignore"):
             unit = asarray_like(_power_of_two(norm), r)
             if isinstance(r, np.ndarray):
@@ -186,13 +186,13 @@ class DirectSolution:
             return xp.astype(self.F.apply(narrowed), r.dtype) * unit
 
     def judged(self, x: Any, *others: Any) -> tuple[Any, ...]:
-        """The residual of `x`, its backward errors, `cancelled` and norms, and `others` on the host."""
+        """Compute residual, backward errors, `cancelled` and norms of `x`; copy `others` to the host with them."""
         r, *errors = backward_error(*self.A.arrays, x, self.b, self.inverse)
         by_rows, by_entries, cancelled, squares, *others_there = fetched(*errors, dot(r, r, None), *others)
         return r, by_rows, by_entries, cancelled, _norms(r, squares), *others_there
 
     def finish(self, exchanged: Exchanged | None = None) -> DirectSolution:
-        """These solutions as good as they get, by `exchanged` those that need other pivots."""
+        """Refine, repair samples that need other pivots by `exchanged`, and estimate doubtful conditions."""
         self.refine()
         self.refined = len(self.history)
         self.repair(exchanged)
@@ -202,7 +202,7 @@ class DirectSolution:
 
     @property
     def factor_eps(self) -> float:
-        """The rounding of the factorisation."""
+        """Return the rounding of the type of the factorisation."""
         return limits_of(self.F.dtype)[0]
 
     def refine(self) -> None:
@@ -232,14 +232,14 @@ class DirectSolution:
             active = better & halved & (by_norm | by_entries)
 
     def unfinished(self) -> np.ndarray:
-        """Samples with a backward error or a residual that refinement may still reduce."""
+        """Mark samples with a backward error or a residual that refinement may still reduce."""
         reducible = self.error > FLOOR / ROUNDOFFS * self.tolerance
         large: np.ndarray = self.norm > self.system.rtol * self.norm_b
         wanted: np.ndarray = (self.error > self.tolerance) | (large & reducible)
         return wanted
 
     def uneven(self) -> np.ndarray:
-        """Samples whose small components are less accurate than their large ones [1]_.
+        """Mark samples whose small components are less accurate than their large ones [1]_.
 
         .. [1] Arioli, Demmel, Duff (1989), SIAM J. Matrix Anal. 10, 165-190.
         """
@@ -247,7 +247,7 @@ class DirectSolution:
         return uneven
 
     def taken(self, samples: np.ndarray) -> DirectSolution:
-        """The outcome of some samples."""
+        """Take the outcome of some samples."""
         made = copy(self)
         made.x = self.x[:, asarray_like(samples, self.x)]
         made.history = [norms[samples] for norms in self.history]
@@ -334,13 +334,13 @@ class DirectSolution:
         return digits_kept(A.to(np.empty(0)), x, b, solve)
 
     def nearly_singular(self) -> np.ndarray:
-        """Samples that are singular to working precision."""
+        """Mark samples that are singular to working precision."""
         found: np.ndarray = self.rcond < self.eps
         return found
 
 
 def _joined(parts: list[tuple[np.ndarray, DirectSolution]], n_samples: int) -> DirectSolution:
-    """The solutions of samples, each part with the numbers of its samples, as one."""
+    """Join solutions of parts, each given with the numbers of its samples."""
     joined, steps = copy(parts[0][1]), max(part.refined for _, part in parts)
     repaired = any(len(part.history) > part.refined for _, part in parts)  # which has a last row for all
     order = np.argsort(np.concatenate([chosen for chosen, _ in parts]))
@@ -359,7 +359,7 @@ def _joined(parts: list[tuple[np.ndarray, DirectSolution]], n_samples: int) -> D
 
 
 def _norms(r: Any, squares: np.ndarray) -> np.ndarray:
-    """2-norms per sample, float64 on the host, of vectors whose `squares` may have left the range of numbers."""
+    """Compute 2-norms per sample, float64 on the host, where `squares` may have over- or underflowed."""
     if not r.shape[0]:
         return np.zeros(r.shape[1])
     plain: np.ndarray = np.sqrt(squares)

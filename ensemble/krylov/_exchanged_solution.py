@@ -51,22 +51,22 @@ class ExchangedSolution(DirectSolution):
         self.cancelled = np.broadcast_to(group.prints, self.norm.shape).copy()
 
     def reciprocal_pivots(self) -> Any:
-        """No pivots, for none are compared with sums of rows."""
+        """Return an empty array: pivots with exchanges are not compared with sums of rows."""
         return self.b[:0]
 
     def solve(self, r: Any, norm: np.ndarray) -> Any:
-        """The product of the inverse with `r`, whose size is noted."""
+        """Multiply `r` by the inverse, and note the largest entry of each sample."""
         x = self.F.apply(r)
         self.largest.append(self.group.sizes(x))
         return x
 
     def uneven(self) -> np.ndarray:
-        """Samples that refinement may improve, and those without any: its correction tells how accurate they are."""
+        """Mark samples that refinement may improve or that had none: its correction tells how accurate they are."""
         found: np.ndarray = super().uneven() | (self.iterations == 0)
         return found
 
     def finish(self, exchanged: Any = None) -> ExchangedSolution:
-        """These solutions as good as they get."""
+        """Refine, and estimate certain digits and conditions of doubtful samples."""
         self.refine()
         self.refined = len(self.history)
         last = np.stack(self.largest)[self.iterations, np.arange(self.iterations.size)]
@@ -86,7 +86,7 @@ class ExchangedSolution(DirectSolution):
         return self
 
     def good(self) -> np.ndarray:
-        """Samples whose solutions need no other factors."""
+        """Mark samples whose solutions need no other factors."""
         found: np.ndarray = (self.error <= self.tolerance) & (self.entries <= self.tolerance)
         return found
 
@@ -95,7 +95,7 @@ class KnownSolution(DirectSolution):
     """Solutions of samples by known sequences of pivots, as `ExchangedSolution` has them."""
 
     def __init__(self, known: KnownSolutions, chosen: Any) -> None:
-        """Those of `known` that are `chosen`, a mask or a slice of all."""
+        """Take the solutions of `known` that are `chosen`, a mask or a slice of all."""
         found = known.found
         self.x = known.x if isinstance(chosen, slice) else np.ascontiguousarray(known.x[:, chosen])
         self.iterations = steps = found.steps[chosen]
@@ -113,7 +113,7 @@ class KnownSolution(DirectSolution):
 def solved_with_known_pivots(
     system: LinearSystem, A: CrsMatrix, samples: np.ndarray
 ) -> tuple[np.ndarray, DirectSolution | None, np.ndarray]:
-    """The samples named that known sequences of pivots solve, their solutions, and those that are left to others.
+    """Solve samples by sequences of pivots that are known; return those solved, their solutions, and those left.
 
     A sample whose backward error stays too large is in neither; one whose condition is to be estimated is left.
     """
@@ -134,7 +134,7 @@ def solved_with_known_pivots(
 def exchanged_solutions(
     system: LinearSystem, A: CrsMatrix, samples: np.ndarray
 ) -> Iterator[tuple[np.ndarray, DirectSolution]]:
-    """The samples named that factors with exchanges solve, in groups, with their solutions.
+    """Solve samples by factors with exchanges; yield groups of samples that share pivots, with their solutions.
 
     A sample that is singular, not finite, or whose backward error stays too large, is in no group, and none is where
     numbers are not float64. Samples on a device are solved on the host, so that they have the bits of the CPU.
@@ -170,7 +170,7 @@ def exchanged_solutions(
 
 
 def _on_host(system: LinearSystem, A: CrsMatrix, samples: np.ndarray) -> tuple[LinearSystem, CrsMatrix]:
-    """The samples named of a system that another library holds, in arrays of NumPy."""
+    """Copy the samples named of a system into arrays of NumPy."""
     own = A.take_samples(samples) if A.n_samples > 1 else A
     part = system.of_samples(samples)
     return replace(part, b=np.ascontiguousarray(to_numpy(part.b))), own.to(np.empty(0))

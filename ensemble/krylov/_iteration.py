@@ -110,24 +110,24 @@ class KrylovIteration:
 
     # --- vectors
     def zero_samples(self, norm_b: np.ndarray) -> np.ndarray:
-        """Which samples of b are all zeros: their solution is zero, whatever x0 is."""
+        """Mark samples of b that are all zeros: their solution is zero, whatever x0 is."""
         if norm_b.all():
             return np.zeros(norm_b.size, bool)
         zero: np.ndarray = (norm_b == 0.0) & ~any_row(self.b != 0.0)
         return zero
 
     def residual(self, out: Array, x: Array = None) -> Array:
-        """out = b - A x, of the present x or another."""
+        """Compute out = b - A x, of the present x or another."""
         return self.A.residual(self.x if x is None else x, self.b, out)
 
     def precondition(self, r: Array, out: Array, norm: np.ndarray | None = None) -> Array:
-        """M r, in `out`, or `r` itself where there is no preconditioner; `norm`: see `precondition_dot`."""
+        """Compute M r in `out`; return `r` itself without a preconditioner. `norm`: see `precondition_dot`."""
         if norm is not None and self.M.takes_norms:
             return self.precondition_dot(r, out, norm)[0]
         return r if isinstance(self.M, Identity) else self.M.precondition(r, out, self.workspace)
 
     def precondition_dot(self, r: Array, out: Array, norm: np.ndarray | None = None) -> tuple[Array, Array]:
-        """M r, as `precondition`, and the inner products of r with it; `norm`: the norms of r, if they are known."""
+        """Compute M r and its inner products with r; `norm` are the norms of r, if they are known."""
         if isinstance(self.M, Identity):
             return r, vectors.dot(r, r, None)
         if norm is not None and self.M.takes_norms:
@@ -135,7 +135,7 @@ class KrylovIteration:
         return out, self.M.precondition_dot(r, out, self.workspace)
 
     def coefficients(self, values: np.ndarray, where: np.ndarray) -> Array:
-        """`values` for the samples of `where` and zero, which freezes, for the others: what the kernels take."""
+        """Return `values` for the samples of `where`, and zero for the others, which freezes them in the kernels."""
         values = np.where(where & np.isfinite(values), values, 0.0)
         if isinstance(self.x, np.ndarray):
             return values.astype(self.x.dtype)
@@ -143,15 +143,15 @@ class KrylovIteration:
 
     # --- what a method defines
     def host_scalars(self, max_iterations: int) -> LoopScalars:
-        """The scalars of this solve on the host."""
+        """Make the scalars of this solve on the host."""
         raise NotImplementedError
 
     def initial_rows(self) -> np.ndarray:
-        """The scalars at the start of a device solve, shape (n_rows, n_samples)."""
+        """Return the scalars at the start of a device solve, shape (n_rows, n_samples)."""
         raise NotImplementedError
 
     def device_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> QueuedScalars:
-        """The scalars of this solve on the device, from statuses and norms and from `rows`."""
+        """Make the scalars of this solve on the device, from statuses and norms and from `rows`."""
         raise NotImplementedError
 
     def verify(self) -> None:
@@ -182,7 +182,7 @@ class KrylovIteration:
         self.active = self.active & ~which
 
     def copy(self, which: np.ndarray, source: Array, out: Array) -> None:
-        """The samples of `which` of one vector into another."""
+        """Copy the samples of `which` from one vector into another."""
         vectors.copy_chosen(self.coefficients(np.ones(which.size), which), source, out)
 
     # --- the best iterate
@@ -194,7 +194,7 @@ class KrylovIteration:
         self.best_norm[self.samples[which]] = norm[which]
 
     def best_vectors(self) -> Array:
-        """The kept iterates, at first the starting guess."""
+        """Return the kept iterates, at first the starting guess."""
         if self.best is None:
             self.best = empty_like(self.x)
             if self.x0 is None:
@@ -205,7 +205,7 @@ class KrylovIteration:
         return self.best
 
     def return_best(self, which: np.ndarray) -> None:
-        """Of the last and the kept iterate the one of smaller true residual, for the samples of `which` that failed."""
+        """Return failed samples of `which` to the kept iterate where its true residual is smaller."""
         samples = self.samples
         failed = which & np.array([status != Status.converged for status in self.status[samples]], bool)
         self.final[samples[which]] = self.latest[samples[which]]
@@ -264,12 +264,12 @@ class KrylovIteration:
 
     # --- the end
     def failed(self) -> np.ndarray:
-        """Which samples neither converged nor were stopped."""
+        """Mark samples that neither converged nor were stopped."""
         failed: np.ndarray = (self.status != Status.converged) & (self.status != Status.stopped)
         return failed
 
     def end(self) -> Array:
-        """The solutions of all samples, for those that failed the best iterates."""
+        """End the solve: solutions of all samples, the best iterates for those that failed."""
         if self.solutions is None:
             self.return_best(np.ones(self.samples.size, bool))
             whole, places = self.wide_x is None, asarray_like(self.samples, self.x)
@@ -277,11 +277,11 @@ class KrylovIteration:
         return self.solutions
 
     def places_of(self, samples: np.ndarray) -> np.ndarray:
-        """Where those samples of a larger solve stand in this one, which has them alone or all."""
+        """Find where samples of a larger solve stand in this one, which has them alone or has all."""
         return samples if samples.size < self.status.size else np.arange(samples.size)
 
     def take_over(self, other: KrylovIteration, samples: np.ndarray) -> None:
-        """The outcomes of the samples named, from another solve that has them, instead of those of this one."""
+        """Take over the outcomes of the samples named from another solve that has them."""
         places, x = other.places_of(samples), other.end()
         found = vectors.take_samples(x, asarray_like(places, x), None)
         vectors.put_samples(found, asarray_like(samples, x), self.end())
@@ -292,7 +292,7 @@ class KrylovIteration:
         self.log = [*renumbered(self.log, own), *renumbered(other.log, others)]
 
     def result(self) -> SolveResult:
-        """The outcome of all samples."""
+        """Build the result of all samples."""
         x = self.end()
         if self.unit is not None:
             x = self.in_callers_range(x, asarray_like(self.unit.astype(x.dtype), x))
@@ -305,7 +305,7 @@ class KrylovIteration:
         return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function, final)
 
     def in_callers_range(self, x: Array, unit: Array) -> Array:
-        """The solutions in the caller's units; where these cannot hold one, its status and norm are of what is left."""
+        """Return solutions to the caller's units; status and norm count numbers that leave the range there."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             scaled = x * unit
             left = scaled / unit
@@ -319,11 +319,11 @@ class KrylovIteration:
         return scaled
 
     def in_callers_units(self, norms: np.ndarray) -> np.ndarray:
-        """Norms of all samples in the caller's units: a copy."""
+        """Copy norms of all samples into the caller's units."""
         return norms.copy() if self.unit is None else norms * self.unit
 
     def history(self) -> np.ndarray:
-        """Residual norms by each sample's own iteration number; a finished sample keeps its last value."""
+        """Return residual norms by iteration number of each sample; a finished sample keeps its last value."""
         history = np.full((int(self.iterations.max()) + 1, self.initial.size), np.nan)
         history[0] = self.initial
         for samples, rows, values in self.log:
@@ -339,12 +339,12 @@ def stop_requested(answer: Any) -> bool:
 
 
 def renumbered(log: list[Entry], numbers: np.ndarray) -> list[Entry]:
-    """The entries of a log with other numbers of the samples, without those whose number is negative."""
+    """Renumber the samples of a log; entries of samples whose new number is negative are dropped."""
     found = [(numbers[samples], rows, norms) for samples, rows, norms in log]
     return [(new[new >= 0], rows[new >= 0], norms[new >= 0]) for new, rows, norms in found]
 
 
 def with_zeros(array: Array, which: np.ndarray) -> Array:
-    """`array` with zeros in the samples of `which`."""
+    """Set the samples of `which` to zero in a copy of `array`."""
     xp = array_namespace(array)
     return xp.where(asarray_like(which, array), xp.zeros_like(array), array)

@@ -12,7 +12,7 @@ from ensemble._typing import Array
 
 
 def norms(vectors: Array) -> np.ndarray:
-    """The 2-norm of each sample, float64 on the host."""
+    """Compute the 2-norm of each sample, float64 on the host."""
     norm: np.ndarray = np.sqrt(to_float64(dot(vectors, vectors, None)))
     return norm
 
@@ -39,30 +39,30 @@ def units_of(b: Array, norm: np.ndarray, coupled: bool) -> np.ndarray | None:
 
 
 def largest(vectors: Array) -> np.ndarray:
-    """The largest magnitude of each sample, float64 on the host; zero without rows."""
+    """Compute the largest magnitude of each sample, float64 on the host; zero without rows."""
     xp = array_namespace(vectors)
     most = to_float64(xp.max(xp.abs(vectors), axis=0)) if vectors.shape[0] else np.zeros(vectors.shape[1])
     return space_in_force().largest(most)
 
 
 def any_row(flags: Array) -> np.ndarray:
-    """Which samples have a row where `flags`, shape (n, n_samples), is true."""
+    """Mark samples that have a row where `flags`, shape (n, n_samples), is true."""
     return space_in_force().any(to_numpy(array_namespace(flags).any(flags, axis=0)))
 
 
 def to_float64(values: Array) -> np.ndarray:
-    """A kernel's inner products that are real, or their real parts, as float64 on the host."""
+    """Copy real parts of a kernel's inner products to the host as float64."""
     return np.asarray(real_parts(to_numpy(values)), np.float64)
 
 
 def to_double(values: Array) -> np.ndarray:
-    """A kernel's inner products as float64 on the host, complex ones as complex128."""
+    """Copy a kernel's inner products to the host as float64, complex ones as complex128."""
     values = to_numpy(values)
     return np.asarray(values, np.complex128 if is_complex(values) else np.float64)
 
 
 def fetched(*arrays: Array) -> list[np.ndarray]:
-    """Arrays of one shape as float64 on the host, from a device in one copy."""
+    """Copy arrays of one shape to the host as float64, from a device in one transfer."""
     if len(arrays) == 1 or all(isinstance(array, np.ndarray) for array in arrays):
         return [to_float64(array) for array in arrays]
     return list(to_float64(array_namespace(*arrays).stack(arrays)))

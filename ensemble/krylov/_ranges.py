@@ -31,23 +31,23 @@ class ScaledPreconditioner(LinearOperator):
         self.shape, self.n_samples, self.takes_samples = M.shape, int(unit.shape[0]), M.takes_samples
 
     def workspace(self, n_samples: int) -> Any:
-        """That of the preconditioner."""
+        """Make the workspace of the preconditioner."""
         return self.M.workspace(n_samples)
 
     def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
-        """The product with `r` in `out`."""
+        """Compute M r times the power of two in `out`."""
         z = r if isinstance(self.M, Identity) else self.M.precondition(r, out, workspace)
         out[...] = z * self.unit
         return out
 
     def take_samples(self, samples: Any) -> ScaledPreconditioner:
-        """That of the samples named."""
+        """Take the samples named."""
         unit = array_namespace(self.unit).take(self.unit, asarray_like(np.asarray(samples), self.unit))
         return ScaledPreconditioner(self.M.take_samples(samples), unit)
 
 
 def in_other_units(system: LinearSystem, failed: np.ndarray) -> tuple[LinearSystem, np.ndarray] | None:
-    """The system of the samples of `failed` whose products are far from size one, made to have that; and their numbers.
+    """Scale M of failed samples whose products A M b are far from the size of b; return their numbers, too.
 
     None for no such samples. Where samples cannot be taken out, the others stay, with right-hand sides of zero.
     """
@@ -69,7 +69,7 @@ def in_other_units(system: LinearSystem, failed: np.ndarray) -> tuple[LinearSyst
 
 
 def taken(system: LinearSystem, samples: np.ndarray) -> LinearSystem:
-    """The system of the samples named."""
+    """Take the samples named of a system."""
     if samples.size == system.b.shape[1]:
         return system
     b, x0 = (None if v is None else take_samples(v, asarray_like(samples, v), None) for v in (system.b, system.x0))
@@ -79,7 +79,7 @@ def taken(system: LinearSystem, samples: np.ndarray) -> LinearSystem:
 
 
 def units_of_products(system: LinearSystem) -> np.ndarray:
-    """For each sample the power of two by which A M b is of the size of b; 1 where squares of A M b are in range.
+    """Find the power of two by which A M b has the size of b, per sample; 1 where squares of A M b are in range.
 
     Its root is a power of two as well.
     """
@@ -102,5 +102,5 @@ def units_of_products(system: LinearSystem) -> np.ndarray:
 
 
 def like_vectors(values: np.ndarray, vectors: Array) -> Array:
-    """One number per sample in the type and library of `vectors`."""
+    """Convert one number per sample to the type and library of `vectors`."""
     return asarray_like(values.astype(str(vectors.dtype).split(".")[-1]), vectors)

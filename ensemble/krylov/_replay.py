@@ -66,7 +66,7 @@ def release_launches(graphs: list[CudaGraph]) -> bool:
 
 
 def parts_of(state: KrylovIteration) -> tuple[Any, ...] | None:
-    """The arrays and objects that decide what an iteration queues; None where they are not known."""
+    """List the arrays and objects that decide what an iteration queues; None where they are not known."""
     matrix, preconditioner = state.A.replay_parts(), state.M.replay_parts()
     return None if matrix is None or preconditioner is None else (*matrix, *preconditioner)
 
@@ -82,13 +82,13 @@ def is_same(part: Any, other: Any) -> bool:
 
 
 def kind_of_solve(state: KrylovIteration) -> Hashable:
-    """What solves with one record have in common beside their operators."""
+    """Return what solves that share one record have in common beside their operators."""
     x, names = state.x, (*state.vectors, *state.scratch)
     return type(state), names, x.shape, x.dtype, is_on_device(x), stream_number(x), threading.get_ident()
 
 
 def found_replay(state: KrylovIteration, parts: tuple[Any, ...], max_iterations: int) -> Replay | None:
-    """The record that serves a solve which has not begun; one of its kind that does not is given up."""
+    """Find the record that serves a solve which has not begun; drop one of its kind that does not."""
     kept: dict[Hashable, Replay] = getattr(state.M, "replays", {})
     if not kept:
         return None

@@ -21,7 +21,7 @@ def solve(
     make: Callable[[LinearSystem], KrylovIteration], system: LinearSystem, max_iterations: int, compact: bool,
     callback: Callback | None,
 ) -> SolveResult:  # fmt: skip
-    """The outcome of the method whose solves `make` begins.
+    """Run the method whose solves `make` begins, and return its outcome.
 
     Samples that failed because the range of numbers is too small for their products are solved again in other units.
     """
@@ -52,7 +52,7 @@ def iterate(state: KrylovIteration, max_iterations: int, compact: bool, callback
 def for_all_samples(
     callback: Callback, state: KrylovIteration, again: KrylovIteration, samples: np.ndarray
 ) -> Callback:
-    """`callback` for a second solve of some samples: it is called with the norms of all."""
+    """Wrap `callback` for a second solve of some samples, so that it is called with the norms of all."""
 
     def call(iteration: int, norms: np.ndarray) -> Any:
         every = state.in_callers_units(state.latest)
@@ -63,7 +63,7 @@ def for_all_samples(
 
 
 def answer_of(callback: Callback, iteration: int, state: KrylovIteration) -> Any:
-    """What `callback` returns; where one process asks for the end, all end."""
+    """Call `callback`; where it asks for the end on one process, all end."""
     with in_space(SERIAL):  # its own sums are those of this process
         answer = callback(iteration, state.in_callers_units(state.latest))
     return bool(state.A.space.any(np.array(stop_requested(answer))))

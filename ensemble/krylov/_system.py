@@ -46,7 +46,7 @@ class LinearSystem:
     """Components of an unknown where the caller's `b` has an axis of them."""
 
     def of_samples(self, samples: np.ndarray) -> LinearSystem:
-        """The same for the samples named, of b and of tolerances."""
+        """Take the samples named of b and of tolerances."""
         rtol = self.rtol[samples] if np.ndim(self.rtol) else self.rtol
         is_range = np.array_equal(samples, np.arange(samples[0], samples[0] + samples.size))  # a view
         own = slice(int(samples[0]), int(samples[-1]) + 1) if is_range else asarray_like(samples, self.b)
@@ -103,7 +103,7 @@ def linear_system(
 
 
 def flattened(vector: Any, n: int, block_size: int) -> Any:
-    """A vector with an axis of components, shape (n / block_size, block_size), as one of length n."""
+    """Flatten a vector with an axis of components, shape (n / block_size, block_size), to length n."""
     if block_size == 1 or tuple(getattr(vector, "shape", ())) != (n // block_size, block_size):
         return vector
     if not isinstance(vector, Ensemble):
@@ -113,12 +113,12 @@ def flattened(vector: Any, n: int, block_size: int) -> Any:
 
 
 def default_rtol(like: Any, dtype: Any) -> float:
-    """The relative tolerance that numbers of `dtype` usually reach."""
+    """Return the relative tolerance that numbers of `dtype` usually reach."""
     return DEFAULT_RTOL if array_namespace(like).finfo(dtype).bits > 32 else DEFAULT_RTOL_FLOAT32
 
 
 def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
-    """A tolerance: one number, or one for each sample, in an array or an Ensemble."""
+    """Check a tolerance: one number, or one for each sample, in an array or an Ensemble."""
     if isinstance(value, Ensemble) and not value.ndim:
         value = to_numpy(value.samples) if value.n_samples > 1 else value.samples[0]
     if not isinstance(value, list | tuple) and np.ndim(value) == 0:
@@ -134,7 +134,7 @@ def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
 
 
 def as_array(vector: Any, function: str, argument: str) -> Any:
-    """A list as an array; an array without masked entries, an Ensemble or None as it is."""
+    """Turn a list into an array; refuse masked entries; return an array, an Ensemble or None as it is."""
     require_unmasked(vector, function, argument)
     if isinstance(vector, list | tuple):
         return array_of(vector, function, argument, "be a vector of numbers")
@@ -142,7 +142,7 @@ def as_array(vector: Any, function: str, argument: str) -> Any:
 
 
 def one_column(vector: Any) -> Any:
-    """An array of shape (n, 1) as a vector of length n, which SciPy's solvers take it for; anything else as it is."""
+    """Flatten an array of shape (n, 1), as SciPy's solvers do; return anything else as it is."""
     if isinstance(vector, Ensemble) or vector is None:
         return vector
     vector = vector if hasattr(vector, "ndim") else np.asarray(vector)
@@ -150,7 +150,7 @@ def one_column(vector: Any) -> Any:
 
 
 def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: LinearOperator) -> int:
-    """The one number of samples of vectors and operators; 1 fits every other."""
+    """Find the common number of samples of vectors and operators; 1 fits every other."""
     counts: dict[str, int] = {name: operator.n_samples for name, operator in operators.items()}
     for name, samples in vectors.items():
         require(
@@ -166,7 +166,7 @@ def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: 
 
 
 def common_dtype(function: str, vectors: dict[str, Any], A: LinearOperator, M: LinearOperator) -> Any:
-    """The floating type common to vectors and matrix, complex where numbers of the preconditioner are."""
+    """Find the floating type common to vectors and matrix, complex where the preconditioner's numbers are."""
     first = vectors["b"]
     if isinstance(first, np.ndarray):
         least = np.complex64 if has_complex(M) else np.float32
@@ -182,14 +182,14 @@ def common_dtype(function: str, vectors: dict[str, Any], A: LinearOperator, M: L
 
 
 def widen(samples: Any, n_samples: int, dtype: Any) -> Any:
-    """`samples` with `n_samples` columns of `dtype`, contiguous."""
+    """Repeat or convert `samples` to `n_samples` contiguous columns of `dtype`."""
     if samples.shape[1] != n_samples:
         samples = array_namespace(samples).broadcast_to(samples, (samples.shape[0], n_samples))
     return contiguous(samples, dtype)
 
 
 def require_one_device(function: str, b: Any, **operators: LinearOperator) -> None:
-    """Matrix, preconditioner and vectors must lie in one library and on one device."""
+    """Raise unless matrix, preconditioner and vectors lie in one library and on one device."""
     for name, operator in operators.items():
         values = operator.reference_array
         if values is not None and library_and_device(values) != library_and_device(b):

@@ -11,6 +11,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import floating, kind_of, message, one_of, require, require_type, samples_text
 from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble._keywords import explains_calls
+from ensemble._typing import DType
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
 from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
@@ -102,7 +103,7 @@ def direct(
     kind: str = "auto",
     ordering: Any = "auto",
     matching: str = "graph",
-    dtype: Any = None,
+    dtype: DType | None = None,
     factorization: Factorization | None = None,
 ) -> DirectResult:
     """Solve ``A x = b`` for every sample by a sparse factorisation.
@@ -184,7 +185,7 @@ def direct(
 
 
 def _solution(
-    A: Any, b: Any, rtol: Any, kind: str, ordering: Any, matching: str, dtype: Any, factorization: Any
+    A: Any, b: Any, rtol: Any, kind: str, ordering: Any, matching: str, dtype: DType | None, factorization: Any
 ) -> DirectResult:
     """The solution of real systems, by a factorisation that is kept or, with one of `ComplexFactors`, by such ones."""
     symmetric = isinstance(A, SymmetricCrsMatrix)

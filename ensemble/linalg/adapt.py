@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, contiguous, is_array
 from ensemble._check import kind_of, message
-from ensemble._typing import Array
+from ensemble._typing import Array, Ids
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import samples_of
@@ -71,7 +71,7 @@ class AdaptedApply(AdaptedOperator):
         out[...] = y
         return out
 
-    def take_samples(self, samples: Any) -> AdaptedApply:
+    def take_samples(self, samples: Ids) -> AdaptedApply:
         """The object of the samples named."""
         return AdaptedApply(self.operator.take_samples(samples))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, is_arra
 from ensemble._check import array_of, kind_of, message, places_of, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.sparse import affine as kernels
+from ensemble._typing import DType, Ids, Vectors
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph, OnGraph
@@ -19,6 +20,9 @@ from ensemble.linalg.operators import multiply, premultiply, samples_of, set_of
 from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 
 class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
@@ -115,9 +119,10 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         return int(self.coefficients.shape[1])
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """Type of the terms."""
-        return self.terms.dtype
+        made: np.dtype = self.terms.dtype
+        return made
 
     @property
     def mean(self) -> CrsMatrix:
@@ -133,7 +138,7 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         same = isinstance(other, AffineMatrix) and self.shape == other.shape and self.terms.shape == other.terms.shape
         return same and (self.graph is other.graph or np.array_equal(self.graph.indices, other.graph.indices))
 
-    def astype(self, dtype: Any) -> AffineMatrix:
+    def astype(self, dtype: DType) -> AffineMatrix:
         """The same terms and coefficients in another floating-point type; itself where that is its type."""
         if dtype == self.dtype:
             return self
@@ -145,7 +150,7 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """Sample `i` alone, on the same terms."""
         return self.take_samples(np.array([sample_number(i, self.n_samples, "AffineMatrix")]))
 
-    def take_samples(self, samples: Any) -> AffineMatrix:
+    def take_samples(self, samples: Ids) -> AffineMatrix:
         """The matrices of the samples named, in that order; a shared matrix is returned unchanged."""
         if self.n_samples == 1:
             return self
@@ -169,7 +174,7 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         values = kernels.affine_values(self.terms, self.coefficients, None)
         return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
 
-    def to_scipy(self, i: int = 0) -> Any:
+    def to_scipy(self, i: int = 0) -> scipy.sparse.csr_array:
         """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix is every sample."""
         return (
             self.take_samples([sample_number(i, self.n_samples, "AffineMatrix", "i in to_scipy(i)")])
@@ -236,40 +241,58 @@ class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """An array in the library and on the device of this matrix."""
         return self.terms
 
-    def apply(self, x: Any, out: Any = None) -> Any:
+    def apply(self, x: Vectors, out: Vectors | None = None) -> Any:
         """A x: `x` of shape (n_columns, n_samples), the result in `out` or a new array."""
         return kernels.affine_spmv(*self._arrays(x.shape[1]), x, out)
 
-    def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+    def apply_dot(self, x: Vectors, out: Vectors | None = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value per sample, in one pass over the terms."""
         y, inner = kernels.affine_spmv_dot(*self._arrays(x.shape[1]), x, out)
         return y, inner
 
-    def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+    def apply_dot_partials(self, x: Vectors, out: Vectors | None = None) -> tuple[Any, Any]:
         """`apply_dot` on a device, its inner products left as partial sums."""
         indptr, indices, terms, coefficients = self._arrays(x.shape[1])
         y, partials = kernels.affine_spmv_dot_partials(indptr, indices, terms, coefficients, x, out)
         return y, partials
 
-    def residual(self, x: Any, b: Any, out: Any = None) -> Any:
+    def residual(self, x: Vectors, b: Vectors, out: Vectors | None = None) -> Any:
         """b - A x, in one pass over the terms."""
         return kernels.affine_residual(*self._arrays(x.shape[1]), x, b, out)
 
-    def apply_transpose(self, x: Any, out: Any = None) -> Any:
+    def apply_transpose(self, x: Vectors, out: Vectors | None = None) -> Any:
         """A^T x; the terms are read in place, in a fixed order."""
         _, _, terms, coefficients = self._arrays(x.shape[1])
         return kernels.affine_spmv_transpose(*self.graph.transposed_arrays_on(terms), terms, coefficients, x, out)
 
     # --- one step of a Chebyshev smoother, in one pass over the terms
-    def chebyshev_first(self, dinv: Any, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
+    def chebyshev_first(self, dinv: Vectors, b: Vectors, x: Vectors, c: Vectors, w: Vectors, out: Vectors) -> Any:
         """w = c * dinv * (b - A x), and x + w to `out`."""
         return kernels.affine_chebyshev_first(*self._arrays(x.shape[1]), dinv, b, x, c, w, out)
 
-    def chebyshev_step(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+    def chebyshev_step(
+        self,
+        dinv: Vectors,
+        b: Vectors,
+        x: Vectors,
+        a: Vectors,
+        c: Vectors,
+        w: Vectors,
+        out: Vectors,
+    ) -> Any:
         """w = a * w + c * dinv * (b - A x), and x + w to `out`."""
         return kernels.affine_chebyshev_step(*self._arrays(x.shape[1]), dinv, b, x, a, c, w, out)
 
-    def chebyshev_last(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+    def chebyshev_last(
+        self,
+        dinv: Vectors,
+        b: Vectors,
+        x: Vectors,
+        a: Vectors,
+        c: Vectors,
+        w: Vectors,
+        out: Vectors,
+    ) -> Any:
         """x + a * w + c * dinv * (b - A x) to `out`."""
         return kernels.affine_chebyshev_last(*self._arrays(x.shape[1]), dinv, b, x, a, c, w, out)
 

@@ -13,6 +13,7 @@ from ensemble._check import array_of, integer, kind_of, message, places_of, requ
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.krylov.bicgstab import dot_and_square
 from ensemble._kernels.sparse import bcrs, crs
+from ensemble._typing import DType, Ids, Vectors
 from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_matrix
 from ensemble.linalg.elements import assembly_of, element_samples, two_sizes
@@ -36,9 +37,8 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     graph : CrsGraph, shape (n, m)
         One entry per block.
     values : array or Ensemble
-        Shape (nnz, r, c): the same matrix for all samples. Shape (nnz, r, c, n_samples), or an Ensemble of shape
-        (nnz, r, c): one matrix per sample. Entry (p, q) of the block at (i, j) is entry (r i + p, c j + q) of the
-        matrix.
+        Shape (nnz, r, c): one matrix for all samples. Shape (nnz, r, c, n_samples), or an Ensemble of shape (nnz, r,
+        c): one per sample. Entry (p, q) of the block at (i, j) is entry (r i + p, c j + q) of the matrix.
 
     Attributes
     ----------
@@ -229,7 +229,7 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """Sample `i` alone, on the same graph."""
         return BcrsMatrix(self.graph, self.values[..., sample_number(i, self.n_samples, "BcrsMatrix")])
 
-    def take_samples(self, samples: Any) -> BcrsMatrix:
+    def take_samples(self, samples: Ids) -> BcrsMatrix:
         """The matrix of the samples named, in that order; a shared matrix is its own answer."""
         if self.n_samples == 1:
             return self
@@ -239,7 +239,7 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         taken.sample_set = self.sample_set and self.sample_set.take(places)
         return taken
 
-    def astype(self, dtype: Any) -> BcrsMatrix:
+    def astype(self, dtype: DType) -> BcrsMatrix:
         """The same matrix with values of another type; itself where that is its type."""
         if dtype == self.dtype:
             return self
@@ -295,20 +295,20 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         return inherited(BcrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set))), self)
 
     # --- products
-    def apply(self, x: Any, out: Any = None) -> Any:
+    def apply(self, x: Vectors, out: Vectors | None = None) -> Any:
         """A x on bare arrays: `x` of shape (n_columns, n_samples), the answer in `out` or a new array."""
         return bcrs.block_spmv(*self.arrays, x, out)
 
-    def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+    def apply_dot_partials(self, x: Vectors, out: Vectors | None = None) -> tuple[Any, Any]:
         """`apply_dot` on a device, its inner products left as partial sums."""
         y, partials = bcrs.block_spmv_partials(*self.arrays, x, out)
         return y, partials
 
-    def residual(self, x: Any, b: Any, out: Any = None) -> Any:
+    def residual(self, x: Vectors, b: Vectors, out: Vectors | None = None) -> Any:
         """b - A x on bare arrays, in one pass over A."""
         return bcrs.block_residual(*self.arrays, x, b, out)
 
-    def apply_transpose(self, x: Any, out: Any = None) -> Any:
+    def apply_transpose(self, x: Vectors, out: Vectors | None = None) -> Any:
         """A^T x on bare arrays; the values are read where they stand, in a fixed order."""
         return bcrs.block_spmv_transpose(*self.graph.transposed_arrays_on(self.values), self.values, x, out)
 

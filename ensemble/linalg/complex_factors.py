@@ -20,6 +20,7 @@ from ensemble._kernels.direct.factors import factorized
 from ensemble._kernels.direct.tiles import Tiles
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble._kernels.krylov.vectors import take_samples
+from ensemble._typing import Ids
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.factorization import planned
 
@@ -85,7 +86,7 @@ class ComplexFactors:
         found = self.values[places] if self.tiles is None else self.tiles.rows(places)
         return np.repeat(np.abs(found), 2, axis=0)
 
-    def take_samples(self, samples: Any) -> ComplexFactors:
+    def take_samples(self, samples: Ids) -> ComplexFactors:
         """The factorisation of the samples named; a shared one is its own answer."""
         if self.n_samples == 1:
             return self

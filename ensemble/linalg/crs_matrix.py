@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ensemble._check import kind_of, message, places_of, require, require_unmask
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
+from ensemble._typing import DType, Ids, Vectors
 from ensemble.linalg.arithmetic import (
     MatrixArithmetic,
     computed,
@@ -34,6 +35,9 @@ from ensemble.linalg.scipy_matrices import require_valid
 from ensemble.linalg.selection import Selectable, moved_values
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 
 class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
@@ -187,7 +191,7 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         made.batched = has_sample_axis(matrices, 3)
         return made
 
-    def to_scipy(self, i: int = 0) -> Any:
+    def to_scipy(self, i: int = 0) -> scipy.sparse.csr_array:
         """Sample `i` as a ``scipy.sparse.csr_array`` in memory of its own; a shared matrix answers for every sample."""
         import scipy.sparse as sp
 
@@ -203,7 +207,7 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """Sample `i` alone, on the same graph."""
         return CrsMatrix(self.graph, self.values[:, sample_number(i, self.n_samples, "CrsMatrix")])
 
-    def take_samples(self, samples: Any) -> CrsMatrix:
+    def take_samples(self, samples: Ids) -> CrsMatrix:
         """The matrix of the samples named, in that order; a shared matrix is its own answer."""
         if self.n_samples == 1:
             return self
@@ -213,7 +217,7 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
             CrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places))), self
         )
 
-    def astype(self, dtype: Any) -> CrsMatrix:
+    def astype(self, dtype: DType) -> CrsMatrix:
         """The same matrix with values of another type; itself where that is its type."""
         if dtype == self.dtype:
             return self
@@ -281,7 +285,7 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         return inherited(CrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set))), self)
 
     # --- products
-    def apply(self, x: Any, out: Any = None) -> Any:
+    def apply(self, x: Vectors, out: Vectors | None = None) -> Any:
         """A x on bare arrays: `x` of shape (n_columns, n_samples), the answer in `out`, not `x`, or a new array.
 
         For loops of solvers: shapes and types are not checked, as those of all methods on bare arrays. `A @ x` checks.
@@ -290,25 +294,25 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         product = crs.product_of_few(graph.indptr, graph.indices, self.values, x) if out is None else None
         return crs.spmv(*self.arrays, x, out) if product is None else product
 
-    def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+    def apply_dot(self, x: Vectors, out: Vectors | None = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value per sample, in one pass over A."""
         y, inner = crs.spmv_dot(*self.arrays, x, out)
         return y, inner
 
-    def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+    def apply_dot_partials(self, x: Vectors, out: Vectors | None = None) -> tuple[Any, Any]:
         """`apply_dot` on a device, its inner products left as partial sums."""
         y, partials = crs.spmv_dot_partials(*self.arrays, x, out)
         return y, partials
 
-    def residual(self, x: Any, b: Any, out: Any = None) -> Any:
+    def residual(self, x: Vectors, b: Vectors, out: Vectors | None = None) -> Any:
         """b - A x on bare arrays, in one pass over A."""
         return crs.residual(*self.arrays, x, b, out)
 
-    def add_product(self, x: Any, out: Any) -> Any:
+    def add_product(self, x: Vectors, out: Vectors) -> Any:
         """out += A x on bare arrays."""
         return crs.spmv_add(*self.arrays, x, out)
 
-    def apply_transpose(self, x: Any, out: Any = None) -> Any:
+    def apply_transpose(self, x: Vectors, out: Vectors | None = None) -> Any:
         """A^T x on bare arrays; the values are read where they stand, in a fixed order."""
         return crs.spmv_transpose(*self.transposed_arrays, x, out)
 
@@ -403,7 +407,7 @@ class TransposedMatrix(TransposedEntries, Selectable, MatrixArithmetic, MatrixOp
     def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> Any:
         return self.T._scaled(operation, factor, sample_set).T
 
-    def apply(self, x: Any, out: Any = None) -> Any:
+    def apply(self, x: Vectors, out: Vectors | None = None) -> Any:
         """A^T x on bare arrays."""
         return self.T.apply_transpose(x, out)
 
@@ -432,11 +436,11 @@ class TransposedMatrix(TransposedEntries, Selectable, MatrixArithmetic, MatrixOp
         """Sample `i` alone, on the same graph."""
         return self.T.sample(i).T
 
-    def take_samples(self, samples: Any) -> Any:
+    def take_samples(self, samples: Ids) -> Any:
         """The transposes of the samples named, in that order; a shared matrix is its own answer."""
         return self.T.take_samples(samples).T
 
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype: DType) -> Any:
         """The transpose of the matrix with values of another type."""
         return self.T.astype(dtype).T
 
@@ -445,7 +449,7 @@ class TransposedMatrix(TransposedEntries, Selectable, MatrixArithmetic, MatrixOp
         without = self.T.eliminate_zeros()
         return self if without is self.T else without.T
 
-    def to_scipy(self, i: int = 0) -> Any:
+    def to_scipy(self, i: int = 0) -> scipy.sparse.csr_array:
         """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix answers for every sample."""
         return self.T.to_scipy(i).T.tocsr()
 

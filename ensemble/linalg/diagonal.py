@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ensemble._backend import array_namespace, asarray_like
 from ensemble._check import places_of, require, sample_number
 from ensemble._compile.registry import into
 from ensemble._kernels.sparse.complex_numbers import is_complex, times
+from ensemble._typing import DType, Ids, Vectors
 from ensemble.linalg.arithmetic import MatrixArithmetic, per_sample
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph
@@ -19,6 +20,9 @@ from ensemble.linalg.operators import as_real, multiply, numbers_of, premultiply
 from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 
 class Diagonal(Selectable, MatrixArithmetic, MatrixOperator):
@@ -56,16 +60,17 @@ class Diagonal(Selectable, MatrixArithmetic, MatrixOperator):
         return self.entries
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """Type of the entries."""
-        return self.entries.dtype
+        made: np.dtype = self.entries.dtype
+        return made
 
     @property
     def T(self) -> Diagonal:
         """The transpose: itself."""
         return self
 
-    def astype(self, dtype: Any) -> Diagonal:
+    def astype(self, dtype: DType) -> Diagonal:
         """The same entries in another type."""
         xp = array_namespace(self.entries)
         return Diagonal(Ensemble(xp.astype(self.entries, dtype, copy=False), self.sample_set))
@@ -75,7 +80,7 @@ class Diagonal(Selectable, MatrixArithmetic, MatrixOperator):
         n = self.shape[0]
         return CrsMatrix(CrsGraph(np.arange(n + 1), np.arange(n), (n, n)), Ensemble(self.entries, self.sample_set))
 
-    def to_scipy(self, i: int = 0) -> Any:
+    def to_scipy(self, i: int = 0) -> scipy.sparse.csr_array:
         """Sample `i` as a ``scipy.sparse.csr_array``; shared entries are those of every sample."""
         return self.to_crs().to_scipy(sample_number(i, self.n_samples, "Diagonal", "i in to_scipy(i)"))
 
@@ -93,13 +98,13 @@ class Diagonal(Selectable, MatrixArithmetic, MatrixOperator):
         entries = operation(self.entries, per_sample(factor, self.entries))
         return Diagonal(Ensemble(entries, common_set(self.sample_set, sample_set)))
 
-    def apply(self, x: Any, out: Any = None) -> Any:
+    def apply(self, x: Vectors, out: Vectors | None = None) -> Any:
         """The product on bare arrays of shape (n, n_samples)."""
         if is_complex(self.entries):
             return into(out, times(self.entries, x))
         return array_namespace(x).multiply(self.entries, x, **({} if out is None else {"out": out}))
 
-    def take_samples(self, samples: Any) -> Diagonal:
+    def take_samples(self, samples: Ids) -> Diagonal:
         """The diagonal of the samples named."""
         if self.n_samples == 1:
             return self

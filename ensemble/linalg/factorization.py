@@ -20,6 +20,7 @@ from ensemble._kernels.direct.growth import element_growth
 from ensemble._kernels.direct.inverse import FilledGraph, selected_inverse
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._keywords import explains_construction
+from ensemble._typing import DType
 from ensemble.linalg.backward_errors import error_limit, larger_error
 from ensemble.linalg.bridge import factors as bridge
 from ensemble.linalg.bridge.host import host_matrix
@@ -126,7 +127,7 @@ class Factorization(TriangularFactors):
     _n_judged = 0
 
     def __init__(
-        self, A: Any, *, kind: str = "auto", ordering: Any = "auto", matching: str = "graph", dtype: Any = None
+        self, A: Any, *, kind: str = "auto", ordering: Any = "auto", matching: str = "graph", dtype: DType | None = None
     ) -> None:
         self._matching = one_of(matching, ("graph", "mean"), NAME, "matching")
         super().__init__(A, kind, ordering, dtype)
@@ -396,7 +397,7 @@ class Factorization(TriangularFactors):
         return CrsMatrix(self.graph, self._inverse_at(self.graph.indices.astype(np.int64), self.graph.row_of_entry))
 
 
-def planned(A: Any, *, kind: str, ordering: Any, matching: str, dtype: Any) -> Factorization:
+def planned(A: Any, *, kind: str, ordering: Any, matching: str, dtype: DType | None) -> Factorization:
     """What the graph of `A` decides, without numbers: its `update` makes factorisations."""
     made = object.__new__(Factorization)
     made._matching = one_of(matching, ("graph", "mean"), NAME, "matching")

@@ -10,6 +10,7 @@ from ensemble._backend import to_numpy
 from ensemble._check import integer, positive, require
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._keywords import explains_construction
+from ensemble._typing import DType
 from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
@@ -102,7 +103,7 @@ class IncompleteFactorization(TriangularFactors):
         drop_tolerance: float | None = None,
         fill_factor: float | None = None,
         block_size: int | None = None,
-        dtype: Any = None,
+        dtype: DType | None = None,
     ) -> None:
         if block_size is not None:
             block_size = integer(block_size, NAME, "block_size", minimum=1)

@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._check import require, sample_number
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import SERIAL, Space
-from ensemble._typing import Array
+from ensemble._typing import Array, DType, Vectors
 
 if TYPE_CHECKING:
     from ensemble.linalg.graph import Reordering
@@ -81,7 +81,7 @@ class LinearOperator:
         return n_rows, n_columns
 
     # --- products
-    def apply(self, x: Array, out: Array = None) -> Array:
+    def apply(self, x: Vectors, out: Vectors | None = None) -> Array:
         """The product with `x`, in `out` or a new array."""
         raise NotImplementedError
 
@@ -93,16 +93,16 @@ class LinearOperator:
         """A context in which one kernel reads `x` as by `whole`, while rows of other processes may still travel."""
         return nullcontext(x)
 
-    def apply_dot(self, x: Array, out: Array = None) -> tuple[Array, Array]:
+    def apply_dot(self, x: Vectors, out: Vectors | None = None) -> tuple[Array, Array]:
         """The product with `x`, and the inner products of `x` with it, one per sample."""
         y = self.apply(x, out)
         return y, dot(x, y, None)
 
-    def apply_dot_partials(self, x: Array, out: Array = None) -> tuple[Array, Array]:
+    def apply_dot_partials(self, x: Vectors, out: Vectors | None = None) -> tuple[Array, Array]:
         """`apply_dot` on a device, its inner products left as partial sums."""
         raise NotImplementedError
 
-    def residual(self, x: Array, b: Array, out: Array = None) -> Array:
+    def residual(self, x: Vectors, b: Vectors, out: Vectors | None = None) -> Array:
         """b - A x, in `out` or a new array."""
         y = self.apply(x, out)
         y[...] = b - y
@@ -120,11 +120,11 @@ class LinearOperator:
         """What `precondition` needs beside its vectors; a solver makes it once. None for nothing."""
         return None
 
-    def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
+    def precondition(self, r: Vectors, out: Vectors, workspace: Any) -> Array:
         """The product with `r` in `out`."""
         return self.apply(r, out)
 
-    def precondition_dot(self, r: Array, out: Array, workspace: Any) -> Array:
+    def precondition_dot(self, r: Vectors, out: Vectors, workspace: Any) -> Array:
         """`precondition`, and the inner products of `r` with the result, one per sample: returns these."""
         return dot(r, self.precondition(r, out, workspace), None)
 
@@ -138,7 +138,7 @@ class LinearOperator:
         """The operator of the samples named."""
         raise NotImplementedError
 
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype: DType) -> Any:
         """The operator for vectors of type `dtype`: this one, if it takes any type."""
         return self
 

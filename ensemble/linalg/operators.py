@@ -12,6 +12,7 @@ import numpy as np
 from ensemble._backend import array_namespace, contiguous, is_array
 from ensemble._check import array_of, kind_of, message, require, require_one_library, require_unmasked
 from ensemble._kernels.sparse.complex_numbers import complex_of
+from ensemble._typing import Ids, Vectors
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator, MatrixOperator
 from ensemble.scalar import Ensemble
@@ -219,14 +220,14 @@ class Identity(LinearOperator):
     shape = (0, 0)
     queues_kernels = True
 
-    def apply(self, x: Any, out: Any = None) -> Any:
+    def apply(self, x: Vectors, out: Vectors | None = None) -> Any:
         """`x` itself, or copied into `out`."""
         if out is None:
             return x
         out[...] = x
         return out
 
-    def take_samples(self, samples: Any) -> Identity:
+    def take_samples(self, samples: Ids) -> Identity:
         """The same for every choice of samples."""
         return self
 

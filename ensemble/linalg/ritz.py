@@ -31,12 +31,12 @@ class RitzBasis:
 
     @property
     def vectors(self) -> np.ndarray:
-        """V, shape (size, n, n_samples)."""
+        """Return V, shape (size, n, n_samples)."""
         return self._v[: self.size]
 
     @property
     def images(self) -> np.ndarray:
-        """M V."""
+        """Return M V."""
         return self._mv[: self.size]
 
     def _image(self, place: int) -> np.ndarray:
@@ -81,7 +81,7 @@ class RitzBasis:
         return dependent
 
     def _append_one_by_one(self, given: np.ndarray, which: np.ndarray) -> None:
-        """The same for the samples of `which`, with a spare vector in place of one that depends on those before it."""
+        """Append vectors one by one for the samples of `which`; a spare one replaces one that depends on others."""
         j = self.size
         for x in given:
             w = self._v[self.size]
@@ -110,7 +110,7 @@ class RitzBasis:
     def ritz_pairs(
         self, operated: np.ndarray, goodness: Callable[[np.ndarray], np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Values and coefficients of the Ritz vectors of an operator, the best pairs first, and samples not finite.
+        """Compute values and coefficients of Ritz vectors, the best pairs first, and mark samples not finite.
 
         `operated` is the operator times the first of the vectors; `goodness` rates values (n_samples, n_pairs). The
         values have shape (n_pairs, n_samples), the coefficients (n_vectors, n_pairs, n_samples).
@@ -127,14 +127,14 @@ class RitzBasis:
 
 
 def combined(basis: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    """The sums of the vectors `basis` by coefficients (n_vectors, n_sums, n_samples)."""
+    """Sum the vectors `basis` with coefficients of shape (n_vectors, n_sums, n_samples)."""
     out = np.zeros((coefficients.shape[1], *basis.shape[1:]), basis.dtype)
     block_add(coefficients.astype(basis.dtype, copy=False), basis, out)
     return out
 
 
 def products(A: Any, vectors: np.ndarray) -> np.ndarray:
-    """A times each vector of shape (n, n_samples); the vectors themselves where A is None."""
+    """Multiply each vector of shape (n, n_samples) by A; return the vectors themselves where A is None."""
     return vectors if A is None else np.stack([A.apply(np.ascontiguousarray(v)) for v in vectors])
 
 
@@ -153,7 +153,7 @@ def signs_of(x: np.ndarray) -> np.ndarray:
 
 
 def worst_first(operated: np.ndarray, order: np.ndarray, quality: np.ndarray, count: int) -> np.ndarray:
-    """The operator times `count` kept vectors, those of the worst pairs first; `order` are the numbers of the pairs."""
+    """Multiply `count` kept vectors by the operator, those of the worst pairs first; `order` are the pairs' numbers."""
     k, n_samples = quality.shape
     places = np.repeat(np.arange(max(k, count))[:, None], n_samples, axis=1)
     places[:k] = np.take_along_axis(order, np.argsort(-quality, axis=0, kind="stable"), axis=0)

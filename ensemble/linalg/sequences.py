@@ -78,12 +78,12 @@ class Group(NamedTuple):
 
     @property
     def samples(self) -> np.ndarray:
-        """The samples that have the sequence."""
+        """Return the samples that take this sequence of pivots."""
         found: np.ndarray = self.lanes[self.members]
         return found
 
     def alone(self) -> Group:
-        """The group without the other samples."""
+        """Take the samples that follow the sequence alone, without the others of their tiles."""
         if self.members.all():
             return self
         own = np.flatnonzero(self.members)
@@ -92,7 +92,7 @@ class Group(NamedTuple):
         return Group(self.lanes[own], self.members[own], F, x, units, self.prints[own], self.exchanges)
 
     def sizes(self, x: np.ndarray) -> np.ndarray:
-        """The largest entry of each sample of `x`, shape (n, n_samples), in the units of the columns."""
+        """Find the largest entry of each sample of `x`, shape (n, n_samples), in the units of the columns."""
         wide = self.units.shape == x.shape
         return sizes_in(x, self.units if wide else np.ascontiguousarray(np.broadcast_to(self.units, x.shape)))
 
@@ -102,7 +102,7 @@ class Group(NamedTuple):
         return row_sums_over_pivots(A, self.units, self.F._reciprocal_pivots(), columns)
 
     def conditions(self, A: CrsMatrix, samples: np.ndarray) -> np.ndarray:
-        """Reciprocal condition numbers of samples of A in units in which rows and columns are of one size."""
+        """Estimate reciprocal condition numbers of samples of A after rows and columns are scaled to one size."""
         own = samples if A.n_samples > 1 else samples[:1]
         F, columns = self.F.take_samples(own), self.units if self.units.shape[1] == 1 else _columns(self.units, own)
         values = np.abs(A.values if A.n_samples == 1 else A.take_samples(own).values)
@@ -119,7 +119,7 @@ class Group(NamedTuple):
 
 
 def _columns(array: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """The columns of `array` named; itself where these are all."""
+    """Take the columns of `array` named; `array` itself where these are all."""
     return array if samples.size == array.shape[1] else np.ascontiguousarray(array[:, samples])
 
 
@@ -143,25 +143,25 @@ class PivotRule:
         self.vain = 0
 
     def units(self, values: np.ndarray) -> Units:
-        """Units of the columns of samples, whose values have the shape (nnz, n_samples)."""
+        """Compute units of the columns of samples, whose values have the shape (nnz, n_samples)."""
         return units_of(self.graph.indptr, self.graph.indices, self.places, self.dropped, values)
 
     def factors(self, plan: Elimination) -> ExchangedFactors:
-        """A factorisation without numbers."""
+        """Make a factorisation that has no numbers yet."""
         made = object.__new__(ExchangedFactors)
         made.plan, made.dtype = plan, np.dtype(np.float64)
         made.graph, made.shape = self.whole, self.whole.shape
         return made
 
     def sequence(self, values: np.ndarray, units: np.ndarray) -> Sequence | None:
-        """The elimination of one sample, of values of shape (nnz,)."""
+        """Choose the pivots of one sample of values, shape (nnz,), and eliminate; None where it is singular."""
         return pivot_sequence(
             self.graph.indptr, self.graph.indices, values[self.places], np.ascontiguousarray(units), self.rows,
             self.preferred, self.rank,
         )  # fmt: skip
 
     def own_factors(self, found: Sequence) -> ExchangedFactors:
-        """The factorisation of one sample, with the numbers of its elimination."""
+        """Make the factorisation of one sample from the numbers of its elimination."""
         n, none = self.rows.size, np.empty(0, np.int64)
         diagonal = found.lower_starts[1:] + np.arange(n) + found.upper_starts[:-1]
         first = np.append(found.lower_starts[:-1] + np.arange(n) + found.upper_starts[:-1], found.values.size)
@@ -175,7 +175,7 @@ class PivotRule:
         return made
 
     def remember(self, found: Sequence) -> Kept:
-        """The elimination of a sample, for others that take its pivots."""
+        """Plan the elimination of one sample for others that take its pivots."""
         n = self.rows.size
         i = inverse_order(self.rows)[self.graph.row_of_entry]
         j = inverse_order(found.columns)[self.graph.indices]
@@ -191,7 +191,7 @@ class PivotRule:
         return Kept(self.factors(plan), column, marks, found.exchanges, self._at_once(plan, column, marks))
 
     def _at_once(self, plan: Elimination, columns: np.ndarray, marks: np.ndarray) -> Pivots | None:
-        """An elimination on the entries that are not zero, counted without the others."""
+        """Prepare `solved_at_once` for an elimination, whose entries are counted without zeros; None without a list."""
         if plan.flat is None:
             return None
         number = np.full(self.whole.nnz + 1, -1, np.int32)  # of the last place, -1, too
@@ -218,19 +218,19 @@ class PivotRule:
         return again or (more and self.vain < VAIN)
 
     def was_met(self, found: Sequence, alone: bool) -> bool:
-        """Whether an elimination stood alone before, and is to be kept for later calls.
+        """Whether an elimination served one sample alone before, so that it is to be kept for later calls.
 
-        Those of one sample among others are while there is place, and solutions by them take a list.
+        That of one sample among others is kept while fewer than `PLANS` are, and where solutions by it take a list.
         """
-        key, room = hash(found.columns.tobytes()), len(self.plans) < PLANS
-        again = key in self.met and (alone or (room and multiply_adds_of(found) <= FLAT))
+        key, has_place = hash(found.columns.tobytes()), len(self.plans) < PLANS
+        again = key in self.met and (alone or (has_place and multiply_adds_of(found) <= FLAT))
         self.met[key] = None
         if len(self.met) > MET:
             self.met = {}
         return again
 
     def groups(self, A: CrsMatrix, b: Any, units: Units, samples: np.ndarray) -> Iterator[Group]:
-        """Samples of A by their sequences of pivots, with their numbers `samples`; those without one are left out."""
+        """Factorise samples of A, numbered `samples`; yield groups of equal pivots, without samples that have none."""
         left, met, served = np.arange(samples.size), set[int](), dict[bytes, int]()
         for key, kept in reversed(self.plans.items()):
             left, group = self._served(kept, A, b, units, left, samples)
@@ -270,7 +270,7 @@ class PivotRule:
     def _served(
         self, kept: Kept, A: CrsMatrix, b: Any, units: Units, left: np.ndarray, samples: np.ndarray
     ) -> tuple[np.ndarray, Group | None]:
-        """The samples among `left` that do not take the pivots of an elimination, and the group of those that do."""
+        """Factorise those of `left` that take the pivots of an elimination; return those that do not, and the group."""
         if not left.size:
             return left, None
         own, columns = A if left.size == A.n_samples else A.take_samples(left), _columns(units.columns, left)
@@ -300,7 +300,7 @@ class PivotRules:
         self.graph, self.rules = graph, dict[bytes, PivotRule | None]()
 
     def known(self) -> list[PivotRule]:
-        """Those that were met last come first."""
+        """List the pivot rules that are kept, the one used last first."""
         return [rule for rule in reversed(self.rules.values()) if rule is not None]
 
     def learn(self, values: np.ndarray) -> None:
@@ -311,7 +311,7 @@ class PivotRules:
             rule.keep(found, rule.remember(found))
 
     def rule_of(self, values: np.ndarray) -> PivotRule | None:
-        """The rule of one sample's values; None where too many are zero for a matrix that is not singular."""
+        """Return the pivot rule for the zeros of one sample's values; None where they make the matrix singular."""
         kept = values != 0.0
         key = np.packbits(kept).tobytes()
         rules = dict(self.rules)
@@ -326,13 +326,13 @@ class PivotRules:
 
 
 def rules_of(graph: CrsGraph) -> PivotRules:
-    """The rules that a graph keeps."""
+    """Return the pivot rules that a graph keeps, one for each set of zeros."""
     found: PivotRules = graph.kept(("pivot rules",), lambda: PivotRules(graph))
     return found
 
 
 def exchanged_together(A: CrsMatrix, samples: np.ndarray, b: Any = None) -> Iterator[Group]:
-    """Factors with exchanges for the samples named, shape (n_chosen,), in groups that take the same pivots.
+    """Factorise the samples named with exchanges; yield groups that take the same pivots.
 
     A holds float64 in NumPy's arrays, `b` right-hand sides of all its samples. Samples that are singular or not finite
     are left out; others have the bits of their own run.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ensemble._check import kind_of, message, places_of, require, require_type, 
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble._kernels.sparse import crs
+from ensemble._typing import DType, Ids, Vectors
 from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.diagonal import Diagonal
@@ -29,6 +30,9 @@ from ensemble.linalg.operators import (
 from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 
 class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
@@ -143,7 +147,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
             SymmetricCrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set))), self
         )
 
-    def to_scipy(self, i: int = 0) -> Any:
+    def to_scipy(self, i: int = 0) -> scipy.sparse.csr_array:
         """Sample `i` as a ``scipy.sparse.csr_array``, every entry stored."""
         return self.sample(i).to_crs().to_scipy()
 
@@ -180,7 +184,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         """Sample `i` alone, on the same graph."""
         return SymmetricCrsMatrix(self.graph, self.values[:, sample_number(i, self.n_samples, "SymmetricCrsMatrix")])
 
-    def take_samples(self, samples: Any) -> SymmetricCrsMatrix:
+    def take_samples(self, samples: Ids) -> SymmetricCrsMatrix:
         """The matrix of the samples named, in that order; a shared matrix is returned unchanged."""
         if self.n_samples == 1:
             return self
@@ -190,7 +194,7 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
             SymmetricCrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places))), self
         )
 
-    def astype(self, dtype: Any) -> SymmetricCrsMatrix:
+    def astype(self, dtype: DType) -> SymmetricCrsMatrix:
         """The same matrix in values of another type; itself if they have that type."""
         values = array_namespace(self.values).astype(self.values, dtype, copy=False)
         return inherited(SymmetricCrsMatrix(self.graph, Ensemble(values, self.sample_set)), self)
@@ -201,20 +205,22 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         return Ensemble(crs.diagonal(starts[:-1], self.values, None), self.sample_set)
 
     # --- products
-    def apply(self, x: Any, out: Any = None) -> Any:
+    def apply(self, x: Vectors, out: Vectors | None = None) -> Any:
         """A x on bare arrays: `x` of shape (n, n_samples), the result in `out` or a new array."""
         return kernels.symmetric_spmv(*self.arrays, x, out)
 
-    def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+    def apply_dot(self, x: Vectors, out: Vectors | None = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value per sample, in one pass over A."""
         y, inner = kernels.symmetric_spmv_dot(*self.arrays, x, out)
         return y, inner
 
-    def residual(self, x: Any, b: Any, out: Any = None) -> Any:
+    def residual(self, x: Vectors, b: Vectors, out: Vectors | None = None) -> Any:
         """b - A x on bare arrays, in one pass over A."""
         return kernels.symmetric_residual(*self.arrays, x, b, out)
 
-    def restricted_residual(self, x: Any, b: Any, P: CrsMatrix, r: Any = None, out: Any = None) -> Any:
+    def restricted_residual(
+        self, x: Vectors, b: Vectors, P: CrsMatrix, r: Vectors | None = None, out: Vectors | None = None
+    ) -> Any:
         """P^T (b - A x) on bare arrays, in one pass over A; `r`, of the shape of x, is a buffer that it may use."""
         *restriction, p = P.transposed_arrays
         return kernels.symmetric_restricted_residual(*self.arrays, x, b, P.arrays[:2], tuple(restriction), p, r, out)
@@ -226,25 +232,52 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
         return as_crs(x) @ self.to_crs() if is_matrix(x) else premultiply(x, self)
 
     # --- one step of a smoother, or of the power method
-    def chebyshev_first(self, dinv: Any, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
+    def chebyshev_first(self, dinv: Vectors, b: Vectors, x: Vectors, c: Vectors, w: Vectors, out: Vectors) -> Any:
         """w = c * dinv * (b - A x), and x + w to `out`."""
         return kernels.symmetric_chebyshev_first(*self.arrays, dinv, b, x, c, w, out)
 
-    def chebyshev_step(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+    def chebyshev_step(
+        self,
+        dinv: Vectors,
+        b: Vectors,
+        x: Vectors,
+        a: Vectors,
+        c: Vectors,
+        w: Vectors,
+        out: Vectors,
+    ) -> Any:
         """w = a * w + c * dinv * (b - A x), and x + w to `out`."""
         return kernels.symmetric_chebyshev_step(*self.arrays, dinv, b, x, a, c, w, out)
 
-    def chebyshev_last(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+    def chebyshev_last(
+        self,
+        dinv: Vectors,
+        b: Vectors,
+        x: Vectors,
+        a: Vectors,
+        c: Vectors,
+        w: Vectors,
+        out: Vectors,
+    ) -> Any:
         """x + a * w + c * dinv * (b - A x) to `out`."""
         return kernels.symmetric_chebyshev_last(*self.arrays, dinv, b, x, a, c, w, out)
 
     def chebyshev_finish(
-        self, leave: Any, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, r: Any, out: Any
+        self,
+        leave: Vectors,
+        dinv: Vectors,
+        b: Vectors,
+        x: Vectors,
+        a: Vectors,
+        c: Vectors,
+        w: Vectors,
+        r: Vectors,
+        out: Vectors,
     ) -> tuple[Any, Any]:
         """leave * (x + a * w + c * dinv * (b - A x)) to `out` in the type of r, and its inner product with r."""
         found: tuple[Any, Any] = kernels.symmetric_finish(leave, *self.arrays, dinv, b, x, a, c, w, r, out)
         return found
 
-    def power_step(self, dinv: Any, q: Any, scale: Any, out: Any) -> Any:
+    def power_step(self, dinv: Vectors, q: Vectors, scale: Vectors, out: Vectors) -> Any:
         """z = dinv * (A (scale * q)) to `out`, its Rayleigh quotients and squares."""
         return kernels.symmetric_power_step(*self.arrays, dinv, q, scale, out)

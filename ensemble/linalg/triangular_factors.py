@@ -28,6 +28,7 @@ from ensemble._kernels.direct.on_device import factorized_with_solution
 from ensemble._kernels.direct.tiles import Tiles
 from ensemble._kernels.direct.triangular import factor_solve
 from ensemble._kernels.sparse.complex_numbers import complex_of
+from ensemble._typing import Ids
 from ensemble.linalg.bridge.factors import product, source_and_host
 from ensemble.linalg.bridge.host import host_view, is_elsewhere
 from ensemble.linalg.crs_matrix import CrsMatrix, is_matrix
@@ -247,7 +248,7 @@ class TriangularFactors(LinearOperator):
             return self.source.values
         return self.values if self.tiles is None else self.tiles.data
 
-    def take_samples(self, samples: Any) -> Self:
+    def take_samples(self, samples: Ids) -> Self:
         """The factorisation of the samples named, in that order; a shared one is its own answer."""
         if self.n_samples == 1:
             return self
@@ -396,7 +397,7 @@ class TransposedFactors(LinearOperator):
         """That of sample `i` alone, no batch."""
         return TransposedFactors(self.T.sample(i))
 
-    def take_samples(self, samples: Any) -> TransposedFactors:
+    def take_samples(self, samples: Ids) -> TransposedFactors:
         """That of the samples named."""
         return TransposedFactors(self.T.take_samples(samples))
 

@@ -19,7 +19,7 @@ from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.relaxation import power_step
 from ensemble._kernels.sparse import affine as kernels
 from ensemble._kernels.sparse.row_sums import in_space
-from ensemble._typing import Array
+from ensemble._typing import Array, DType, Ids
 from ensemble.linalg import AffineMatrix
 from ensemble.multigrid.aggregation_hierarchy import AggregationHierarchy, Level
 from ensemble.multigrid.coarse import coarse_solver_of
@@ -37,7 +37,7 @@ class AffineHierarchy(AggregationHierarchy):
     inverses.
     """
 
-    def __init__(self, mean: AggregationHierarchy, terms: Any, dtype: Any) -> None:
+    def __init__(self, mean: AggregationHierarchy, terms: Any, dtype: DType) -> None:
         """From the hierarchy of the mean matrix in full precision, and the terms of the finest one."""
         self.mean = mean
         self.terms: list[Any] = []
@@ -84,7 +84,7 @@ class AffineHierarchy(AggregationHierarchy):
             level.smoother = OperatorSmoother(level.A, inverse_diagonal(level.A), steps)
         return self
 
-    def take_samples(self, samples: Array) -> AffineHierarchy:
+    def take_samples(self, samples: Ids) -> AffineHierarchy:
         """The hierarchy of the samples named; terms are shared."""
         if self.n_samples == 1:
             return self
@@ -94,7 +94,7 @@ class AffineHierarchy(AggregationHierarchy):
         for level in self.levels:
             part = Level(level.A.take_samples(samples), level.plan, level.P)
             if level.smoother is not None:
-                part.lambda_max = level.lambda_max[samples]
+                part.lambda_max = level.lambda_max[np.asarray(samples)]
                 part.smoother = level.smoother.take_samples(part.A, np.asarray(samples))
             levels.append(part)
         coarse = self.coarse and self.coarse.take_samples(samples)

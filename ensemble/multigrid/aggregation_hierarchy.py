@@ -12,7 +12,7 @@ from ensemble._backend import asarray_like, library_and_device
 from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.vectors import dot, put_samples, take_samples
 from ensemble._kernels.sparse.row_sums import SERIAL, in_space
-from ensemble._typing import Array
+from ensemble._typing import Array, Ids, Vectors
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.multigrid.coarse import CoarseSolver, coarse_solver_of
 from ensemble.multigrid.conversion import converted_v_cycle
@@ -113,7 +113,7 @@ class AggregationHierarchy(Hierarchy):
         return str(self.dtype).startswith("complex")
 
     @property
-    def matrix_dtype(self) -> Any:
+    def matrix_dtype(self) -> np.dtype:
         return self.dtype if self.precision.unit is None else np.dtype(np.float64)
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class AggregationHierarchy(Hierarchy):
     def workspace(self, n_samples: int) -> Workspace:
         return Workspace([level.A for level in self.levels], n_samples)
 
-    def apply(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
+    def apply(self, r: Vectors, out: Vectors | None = None, workspace: Workspace | None = None) -> Array:
         workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
@@ -155,7 +155,11 @@ class AggregationHierarchy(Hierarchy):
         return self.precision.unit is not None and self.space is not SERIAL
 
     def precondition_dot(
-        self, r: Array, out: Array = None, workspace: Workspace | None = None, norm: np.ndarray | None = None
+        self,
+        r: Vectors,
+        out: Vectors | None = None,
+        workspace: Workspace | None = None,
+        norm: np.ndarray | None = None,
     ) -> Array:
         if self._is_complex or (r.dtype == self.dtype and self.precision.unit is None):
             with in_space(self.space):
@@ -193,7 +197,7 @@ class AggregationHierarchy(Hierarchy):
             self._units[key] = asarray_like(np.repeat(self.precision.unit, times).astype(str(r.dtype)), r)
         return self._units[key]
 
-    def take_samples(self, samples: Array) -> AggregationHierarchy:
+    def take_samples(self, samples: Ids) -> AggregationHierarchy:
         if self.n_samples == 1:
             return self
         samples = np.asarray(samples)

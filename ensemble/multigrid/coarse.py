@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._compile.numba import output
 from ensemble._kernels.multigrid.dense import ASYMMETRY, dense_inverses, dense_product
-from ensemble._typing import Array
+from ensemble._typing import Array, Ids
 from ensemble.linalg import BcrsMatrix, CrsMatrix, Factorization, SymmetricCrsMatrix
 from ensemble.linalg.factorization import upper_factorized
 from ensemble.multigrid.precision import amplification
@@ -99,7 +99,7 @@ class CoarseSolver:
             x[:, self.others] = dense_product(self.inverse, np.ascontiguousarray(b[:, self.others]), None)
         return x
 
-    def take_samples(self, samples: Array) -> CoarseSolver:
+    def take_samples(self, samples: Ids) -> CoarseSolver:
         """The solver of the samples named."""
         if self.n_samples == 1:
             return self

@@ -11,7 +11,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import kind_of, message, require
-from ensemble._typing import Array
+from ensemble._typing import Array, Ids, Vectors
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.bridge.host import host_matrix
@@ -81,12 +81,13 @@ class Hierarchy(LinearOperator, ABC):
         return int(self.levels[0].A.n_samples)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """Type in which the V-cycle computes."""
-        return self.levels[0].A.dtype
+        made: np.dtype = self.levels[0].A.dtype
+        return made
 
     @property
-    def matrix_dtype(self) -> Any:
+    def matrix_dtype(self) -> np.dtype:
         return self.dtype
 
     @property
@@ -131,7 +132,7 @@ class Hierarchy(LinearOperator, ABC):
         """
 
     @abstractmethod
-    def take_samples(self, samples: Array) -> Hierarchy:
+    def take_samples(self, samples: Ids) -> Hierarchy:
         """The hierarchy of the samples named; the graph work is shared."""
 
     @abstractmethod
@@ -144,14 +145,14 @@ class Hierarchy(LinearOperator, ABC):
         return workspace if fits else self.workspace(r.shape[1])
 
     @abstractmethod
-    def apply(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
+    def apply(self, r: Vectors, out: Vectors | None = None, workspace: Any = None) -> Array:
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
 
-    def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
+    def precondition(self, r: Vectors, out: Vectors, workspace: Any) -> Array:
         return self.apply(r, out, workspace)
 
     @abstractmethod
-    def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
+    def precondition_dot(self, r: Vectors, out: Vectors | None = None, workspace: Any = None) -> Array:
         """`apply` to `out`, and the inner products of `r` with it, one per sample."""
 
     def __matmul__(self, r: Array) -> Any:

@@ -15,7 +15,7 @@ from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.reduction import relax_rows
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._keywords import explains_calls
-from ensemble._typing import Array
+from ensemble._typing import Array, DType, Ids, Vectors
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.reordering import reordered_matrix
 from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver, coarse_solver_of
@@ -41,7 +41,7 @@ def approximate_ideal_restriction(
     sweeps: tuple[int, int] = (2, 1),
     coarse_size: int = 100,
     max_levels: int = 30,
-    dtype: Any = None,
+    dtype: DType | None = None,
     reorder: bool | str = "auto",
 ) -> Hierarchy:
     """Build a reduction-based multigrid hierarchy for nonsymmetric matrices, all samples of `A` at once.
@@ -276,7 +276,7 @@ class ReductionHierarchy(Hierarchy):
             self._finish(self.coarse is not None)
         return self
 
-    def take_samples(self, samples: Array) -> ReductionHierarchy:
+    def take_samples(self, samples: Ids) -> ReductionHierarchy:
         if self.n_samples == 1:
             return self
         samples = np.asarray(samples)
@@ -287,7 +287,7 @@ class ReductionHierarchy(Hierarchy):
     def workspace(self, n_samples: int) -> Any:
         return ReductionWorkspace([level.A for level in self.levels], n_samples)
 
-    def apply(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
+    def apply(self, r: Vectors, out: Vectors | None = None, workspace: Any = None) -> Array:
         workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
@@ -299,7 +299,7 @@ class ReductionHierarchy(Hierarchy):
         out[...] = self._cycle(0, workspace.b[0], workspace.x[0], workspace)
         return out
 
-    def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
+    def precondition_dot(self, r: Vectors, out: Vectors | None = None, workspace: Any = None) -> Array:
         z = self.apply(r, out, workspace)
         with in_space(self.space):
             return dot(r, z, None)

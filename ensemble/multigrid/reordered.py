@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ensemble._check import message
 from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.sparse.crs import far_columns
-from ensemble._typing import Array
+from ensemble._typing import Array, Ids, Vectors
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.graph import Reordering
 from ensemble.linalg.reordering import reordered_matrix, reordered_vectors, restored_vectors
 from ensemble.multigrid.hierarchy import Hierarchy, require_graph
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FEWEST_ROWS = 1000
 """Rows below which matrices are not reordered: the caches hold them."""
@@ -82,7 +85,7 @@ class ReorderedHierarchy(Hierarchy):
         self.levels, self.coarse = inner.levels, inner.coarse
 
     @property
-    def matrix_dtype(self) -> Any:
+    def matrix_dtype(self) -> np.dtype:
         return self.inner.matrix_dtype
 
     def __repr__(self) -> str:
@@ -114,7 +117,7 @@ class ReorderedHierarchy(Hierarchy):
         of_entries = not isinstance(self.levels[0].A, BcrsMatrix)
         return A if of_entries and isinstance(A, CrsMatrix | SymmetricCrsMatrix) else None
 
-    def take_samples(self, samples: Array) -> ReorderedHierarchy:
+    def take_samples(self, samples: Ids) -> ReorderedHierarchy:
         if self.n_samples == 1:
             return self
         return ReorderedHierarchy(self.inner.take_samples(samples), self.graph, self.reordering)
@@ -134,8 +137,8 @@ class ReorderedHierarchy(Hierarchy):
             self.inner.apply(here, z, workspace.inner)
         return restored_vectors(z, self.reordering, out), inner
 
-    def apply(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
+    def apply(self, r: Vectors, out: Vectors | None = None, workspace: Any = None) -> Array:
         return self._run(r, out, workspace, False)[0]
 
-    def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
+    def precondition_dot(self, r: Vectors, out: Vectors | None = None, workspace: Any = None) -> Array:
         return self._run(r, out, workspace, True)[1]

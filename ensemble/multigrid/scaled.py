@@ -13,7 +13,7 @@ from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._keywords import explains_calls
-from ensemble._typing import Array
+from ensemble._typing import Array, Ids, Vectors
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import multiply
@@ -53,12 +53,12 @@ class ScaledHierarchy(LinearOperator):
         return int(self.scale.shape[1])
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """Type in which the V-cycle computes."""
         return self.hierarchy.dtype
 
     @property
-    def matrix_dtype(self) -> Any:
+    def matrix_dtype(self) -> np.dtype:
         return self.hierarchy.matrix_dtype
 
     @property
@@ -86,21 +86,21 @@ class ScaledHierarchy(LinearOperator):
             unit = xp.astype(unit, r.dtype, copy=False)
         return converted_v_cycle(self.hierarchy.levels, self.hierarchy.coarse, scale, r, out, workspace, unit)
 
-    def apply(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
+    def apply(self, r: Vectors, out: Vectors | None = None, workspace: Workspace | None = None) -> Array:
         """One scaled V-cycle on bare arrays: `r` of shape (n, n_samples)."""
         return self._run(r, out, workspace)[0]
 
-    def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
+    def precondition(self, r: Vectors, out: Vectors, workspace: Any) -> Array:
         return self.apply(r, out, workspace)
 
-    def precondition_dot(self, r: Array, out: Array = None, workspace: Workspace | None = None) -> Array:
+    def precondition_dot(self, r: Vectors, out: Vectors | None = None, workspace: Workspace | None = None) -> Array:
         """`apply` to `out`, and the inner products of `r` with it, one per sample, in the same pass."""
         return self._run(r, out, workspace)[1]
 
     def __matmul__(self, r: Array) -> Any:
         return multiply(self, r, "ScaledHierarchy")
 
-    def take_samples(self, samples: Array) -> ScaledHierarchy:
+    def take_samples(self, samples: Ids) -> ScaledHierarchy:
         """The preconditioner of the samples named; the hierarchy is shared."""
         if self.n_samples == 1:
             return self

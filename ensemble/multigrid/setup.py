@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._check import floating, host_array, integer, message, positive, require, require_type
 from ensemble._keywords import explains_calls
+from ensemble._typing import DType
 from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.bridge.host import host_matrix
@@ -57,7 +58,7 @@ def smoothed_aggregation(
     improve_candidates: int = 0,
     smoother: SmootherOption = CHEBYSHEV,
     damping: float = 4.0 / 3.0,
-    dtype: Any = None,
+    dtype: DType | None = None,
     reorder: bool | str = "auto",
 ) -> Hierarchy:
     """Build a smoothed-aggregation multigrid hierarchy for all samples of `A` at once.
@@ -218,7 +219,7 @@ def smoothed_aggregation(
     return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
 
 
-def complex_system(A: Any, dtype: Any, strength: Any, improve_candidates: int) -> CrsMatrix:
+def complex_system(A: Any, dtype: DType, strength: Any, improve_candidates: int) -> CrsMatrix:
     """A complex matrix as `smoothed_aggregation` takes it; options that are for real ones are refused."""
     name = "smoothed_aggregation"
     matrix = complex_matrix(A, dtype, name)
@@ -230,7 +231,7 @@ def complex_system(A: Any, dtype: Any, strength: Any, improve_candidates: int) -
     return matrix
 
 
-def affine_hierarchy(A: AffineMatrix, dtype: Any, reorder: bool | str, **options: Any) -> AffineHierarchy:
+def affine_hierarchy(A: AffineMatrix, dtype: DType | None, reorder: bool | str, **options: Any) -> AffineHierarchy:
     """The hierarchy of the mean of `A`, with the terms of `A` on every level; `options` of `smoothed_aggregation`."""
     name = "smoothed_aggregation"
     require(reorder is not True, name, "reorder", "be False or 'auto' for an AffineMatrix",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from ensemble._optional import optional
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble, plot_ribbon
 from ensemble.scalar.ensemble import wrap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from xarray import Dataset
 
 __all__ = ["OdeError", "OdeResult", "OdeStatus", "OdeWarning"]
 
@@ -165,7 +169,7 @@ class OdeResult:
             y_reached=ensembles([result.y_reached for result in results]), method=first.method, **given,
         )  # fmt: skip
 
-    def to_xarray(self) -> Any:
+    def to_xarray(self) -> Dataset:
         """A Dataset of y, status and steps, with dimensions time (with `t_eval`), component and sample.
 
         Output times are the coordinate "time"; where the samples have their own, "t", with dimensions time and sample.
@@ -184,7 +188,8 @@ class OdeResult:
         if "time" in dims:
             shared = np.ndim(self.t) == 1
             coordinates["time" if shared else "t"] = ("time" if shared else ("time", "sample"), to_numpy(self.t))
-        return xarray.Dataset(data, coordinates, {"method": self.method})
+        made: Dataset = xarray.Dataset(data, coordinates, {"method": self.method})
+        return made
 
     def _history(self, function: str) -> Ensemble:
         if self.y.ndim != 2:
@@ -192,7 +197,7 @@ class OdeResult:
             raise ValueError(message(function, "y", "have a time axis", f"shape {self.y.shape}", advice))
         return self.y
 
-    def plot(self, component: int = 0, *, ax: Any = None, **style: Any) -> Any:
+    def plot(self, component: int = 0, *, ax: Axes | None = None, **style: Any) -> Axes:
         """A fan chart of one component over time: median and quantiles over samples.
 
         Parameters
@@ -210,11 +215,13 @@ class OdeResult:
         if np.ndim(self.t) != 1:
             raise ValueError(message("OdeResult.plot", "t", "be shared by the samples", f"shape {np.shape(self.t)}"))
         samples = to_numpy(y.samples)[:, _component(component, y, "component", "OdeResult.plot")]
-        axes = plot_ribbon(wrap(samples, y.sample_set), to_numpy(self.t), ax=ax, **style)
+        axes: Axes = plot_ribbon(wrap(samples, y.sample_set), to_numpy(self.t), ax=ax, **style)
         axes.set(xlabel="t", ylabel=f"y[{component}]")
         return axes
 
-    def plot_phase(self, first: int = 0, second: int = 1, *, n_samples: int = 32, ax: Any = None, **style: Any) -> Any:
+    def plot_phase(
+        self, first: int = 0, second: int = 1, *, n_samples: int = 32, ax: Axes | None = None, **style: Any
+    ) -> Axes:
         """The trajectories of some samples in the plane of two components.
 
         Parameters

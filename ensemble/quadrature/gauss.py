@@ -27,15 +27,9 @@ from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._errors import again
 from ensemble._kernels.quadrature import quadrature_launch
 from ensemble._kernels.quadrature.quadrature_generated import tensor_sums
-from ensemble._kernels.quadrature.rules import (
-    HIGHEST_ORDER,
-    Rule,
-    hermite_rule,
-    laguerre_rule,
-    legendre_rule,
-    smolyak,
-)
+from ensemble._kernels.quadrature.rules import HIGHEST_ORDER, Rule, hermite_rule, laguerre_rule, legendre_rule, smolyak
 from ensemble._keywords import explains_calls
+from ensemble._typing import DType
 from ensemble.scalar import DivergenceError, Ensemble, namespace, run
 
 __all__ = ["Integrand", "gauss"]
@@ -97,7 +91,7 @@ def gauss(
     kind: str = "tensor",
     level: int | None = None,
     bounds: Any = None,
-    dtype: Any = np.float64,
+    dtype: DType = np.float64,
     backend: str = "numpy",
 ) -> Any:
     """Compute the integral of `f` over `dim` variables by Gauss rules [1]_, without storing points.
@@ -211,7 +205,7 @@ def checked_order(n_nodes: Any, argument: str) -> int:
     return number
 
 
-def checked_parameters(p: Any, dtype: Any) -> tuple[np.ndarray, int]:
+def checked_parameters(p: Any, dtype: np.dtype) -> tuple[np.ndarray, int]:
     """The parameters, shape (k, n_samples), on the host."""
     if p is None:
         return np.zeros((0, 1), dtype), 1
@@ -265,7 +259,7 @@ def mapped_point(q: Any, limits: np.ndarray | None) -> tuple[tuple[Any, ...], fl
     return tuple(float(m) + float(h) * x for m, h, x in zip(middle, half, q, strict=True)), volume
 
 
-def traced(f: Any, dim: int, parameters: np.ndarray, limits: Any, dtype: Any) -> Graph | None:
+def traced(f: Any, dim: int, parameters: np.ndarray, limits: Any, dtype: np.dtype) -> Graph | None:
     """The graph of the integrand; None where it cannot be traced."""
     if isinstance(f, Integrand):
         own = None if limits is None else limits.tobytes()

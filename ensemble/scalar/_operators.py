@@ -11,7 +11,7 @@ import numpy as np
 
 from ensemble._backend import is_array
 from ensemble._check import message, require_one_library
-from ensemble._typing import Array, Namespace
+from ensemble._typing import Array, Namespace, Values
 from ensemble.scalar._memory import MemoryToken, refill
 from ensemble.scalar.divergence.policy import conversion_failure, failure, in_run
 from ensemble.scalar.labels import labels_of_numbers, place_of_label, places_among
@@ -155,11 +155,11 @@ UFUNCS: dict[Any, Any] = {
 """The function of NumPy behind an operator."""
 
 
-def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[X, Any], X]:
+def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[X, Values], X]:
     compares, multiplies = operation in (operator.eq, operator.ne), operation is operator.mul
     ufunc = UFUNCS.get(operation)
 
-    def method(self: X, other: Any) -> X:
+    def method(self: X, other: Values) -> X:
         sample_set, left = self.sample_set, self.samples
         if isinstance(other, Operators):
             right = weak_beside(other.samples, left.dtype) if other._is_weak else other.samples
@@ -209,8 +209,8 @@ def _equality(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
     return _binary(operation)
 
 
-def _in_place(operation: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any]) -> Callable[[X, Any], X]:
-    def method(self: X, other: Any) -> X:
+def _in_place(operation: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any]) -> Callable[[X, Values], X]:
+    def method(self: X, other: Values) -> X:
         left = self.samples
         if left.ndim == 1 and self.is_value:
             return plain(self, other)  # a scalar of NumPy: the name gets another value, the value does not change
@@ -322,27 +322,27 @@ class Operators:
         text = message("hash", "x", "be one plain value", "an unhashable type, Ensemble", "Use x.sample(i)[()].")
         raise conversion_failure(TypeError(text), 1)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: Values) -> Any:
         quotient = self.__floordiv__(other)
         return quotient if quotient is NotImplemented else (quotient, self % other)
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: Values) -> Any:
         quotient = self.__rfloordiv__(other)
         return quotient if quotient is NotImplemented else (quotient, self.__rmod__(other))
 
-    def __matmul__(self, other: Any) -> Self:
+    def __matmul__(self, other: Values) -> Self:
         if hasattr(other, "tocsr"):
             return PROTOCOLS.sparse_product(other, self, transposed=True)
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(self, other)
 
-    def __rmatmul__(self, other: Any) -> Self:
+    def __rmatmul__(self, other: Values) -> Self:
         if hasattr(other, "tocsr"):
             return PROTOCOLS.sparse_product(other, self)
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(other, self)
 
-    def __imatmul__(self, other: Any) -> Self:
+    def __imatmul__(self, other: Values) -> Self:
         product: Any = self @ other
         shape = tuple(self.samples.shape[:-1])
         if product.shape != shape or len(getattr(other, "shape", shape)) < 2:  # NumPy takes no vector here

@@ -88,7 +88,7 @@ class EnsembleNamespace:
         """What several arrays come in: a tuple since 2025.12, a list before."""
         return tuple if self.__array_api_version__ >= "2025.12" else list
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restored, (self.base.__name__, self.n_samples, self.__array_api_version__)
 
     def require_own(self, array: Any, function: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import array_of, integer, message, places_of, real_array, require
+from ensemble._typing import Ids
 
 __all__ = ["SampleSet", "common_set"]
 
@@ -64,7 +65,7 @@ class SampleSet:
         self,
         points: Any = None,
         weights: Any = None,
-        ids: Any = None,
+        ids: Ids | None = None,
         method: str = "",
         seed: int | None = None,
         *,
@@ -87,7 +88,8 @@ class SampleSet:
         )
         count = next(iter(lengths.values()))
         require(count > 0, "SampleSet", "n_samples", "be 1 or more", count)
-        for name, value in (("weights", weights), ("ids", ids)):
+        vectors: dict[str, Any] = {"weights": weights, "ids": ids}
+        for name, value in vectors.items():
             seen = f"shape {np.shape(value)}"
             require(value is None or np.ndim(value) == 1, "SampleSet", name, "be a vector", seen)
         fill = object.__setattr__
@@ -123,7 +125,7 @@ class SampleSet:
     def __len__(self) -> int:
         return self.n_samples
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return SampleSet, (self.points, self.weights, self.ids, self.method, self.seed)
 
     def __repr__(self) -> str:

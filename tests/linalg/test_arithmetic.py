@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 import ensemble as en
 from ensemble.linalg import AffineMatrix, CrsMatrix, Diagonal, SymmetricCrsMatrix
+from tests.walked import every
 
 N = 30
 
@@ -46,10 +47,10 @@ def dense(A, s):
     return A.to_scipy(s).toarray()
 
 
-@pytest.mark.parametrize("samples", [(1, 1), (3, 3), (1, 3), (3, 1)], ids=str)
-@pytest.mark.parametrize("second", KINDS)
-@pytest.mark.parametrize("first", KINDS)
-@pytest.mark.parametrize("operation", [operator.add, operator.sub])
+@every("samples", [(1, 1), (3, 3), (1, 3), (3, 1)])
+@every("second", KINDS)
+@every("first", KINDS)
+@every("operation", [operator.add, operator.sub])
 def test_sums_and_differences_are_those_of_each_sample(operation, first, second, samples):
     A, B = KINDS[first](51732, samples[0]), KINDS[second](66121, samples[1])
     C = operation(A, B)

@@ -23,6 +23,7 @@ from ensemble.linalg import (
 )
 from ensemble.multigrid import rigid_body_modes
 from tests.linalg.block_problems import random_blocks
+from tests.walked import every
 
 
 def test_unsigned_and_bool_matrices_are_subtracted_as_numbers():
@@ -144,9 +145,9 @@ def _dense(matrix):
 NAMES = ["crs", "crs.T", "bcrs", "bcrs.T", "affine", "affine.T", "symmetric", "diagonal", "scipy", "spmatrix"]
 
 
-@pytest.mark.parametrize("operation", [operator.matmul, operator.add, operator.sub], ids=["@", "+", "-"])
-@pytest.mark.parametrize("right", NAMES)
-@pytest.mark.parametrize("left", NAMES[:-2])
+@every("operation", [operator.matmul, operator.add, operator.sub])
+@every("right", NAMES)
+@every("left", NAMES[:-2])
 def test_matrices_of_any_two_types_are_multiplied_and_added(left, right, operation, rng):
     matrices = _matrices(rng)
     a, b = matrices[left], matrices[right]

@@ -12,7 +12,9 @@ AHEAD = 6
 
 
 @pytest.fixture(
-    params=[(name, symmetric, which) for name in GRAPHS for symmetric in (0, 1) for which in range(4)], ids=str
+    scope="module",
+    params=[(name, symmetric, which) for name in GRAPHS for symmetric in (0, 1) for which in range(4)],
+    ids=str,
 )
 def tasks(request):
     name, symmetric, which = request.param
@@ -23,7 +25,7 @@ def tasks(request):
     return solve_work(plan, which == 3, closely, which == 3)[-1].tasks
 
 
-@pytest.fixture(params=[(gap, height) for gap in (0, 4, LAZY) for height in (1, 4, 16)], ids=str)
+@pytest.fixture(scope="module", params=[(gap, height) for gap in (0, 4, LAZY) for height in (1, 4, 16)], ids=str)
 def case(request, tasks):
     gap, height = request.param
     chunks = chunked(tasks, gap)

@@ -8,6 +8,7 @@ from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsGraph, CrsMatrix, Diago
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 from tests.linalg.problems import random_matrix
+from tests.walked import every
 
 ROWS, COLUMNS = 9, 7
 
@@ -32,9 +33,9 @@ def as_index(choice):
     return np.asarray(choice, int) if isinstance(choice, list) else choice
 
 
-@pytest.mark.parametrize("columns", CHOICES, ids=str)
-@pytest.mark.parametrize("rows", CHOICES, ids=str)
-@pytest.mark.parametrize("n_samples", [1, 3])
+@every("columns", CHOICES)
+@every("rows", CHOICES)
+@every("n_samples", [1, 3])
 def test_a_selection_is_scipys_in_every_sample(rows, columns, n_samples):
     A = matrix(40213, n_samples)
     rows = wider(rows, ROWS)

@@ -16,6 +16,7 @@ from ensemble.scalar.interop.numpy_rules import RULES
 from ensemble.scalar.interop.numpy_writes import WRITES
 from ensemble.scalar.plain_arrays import samples_of_stack, stack_of
 from ensemble.scalar.pooled import LARGE
+from tests.walked import every
 
 SUMS = frozenset((
     "sum", "mean", "std", "var", "nansum", "nanmean", "nanstd", "dot", "vecdot", "linalg.norm", "add.reduce", "matmul",
@@ -45,7 +46,7 @@ def assert_same(result, alone, s, exact=True):
         np.testing.assert_allclose(own, alone, rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "allclose"])
+@every("name", [name for name in CASES if name != "allclose"])
 def test_each_sample_of_a_call_is_its_own_call(name):
     kind, f = CASES[name]
     exact = "".join(name.replace(",", "").split()) not in SUMS

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ensemble.scalar import DivergenceError, Ensemble, SampleSet
+from tests.walked import every
 
 A = np.random.default_rng(51151).normal(size=(4, 4)) + 4 * np.eye(4)
 CALLS = {
@@ -123,8 +124,8 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("n_samples", [1, 3])
+@every("name", CALLS)
+@every("n_samples", [1, 3])
 def test_numpy_functions_work_sample_by_sample(name, n_samples):
     x = Ensemble(np.random.default_rng(93283).normal(size=(4, 4, n_samples)))
     got = CALLS[name](x)

@@ -29,8 +29,10 @@ import pytest
 
 from ensemble.scalar import Ensemble, run
 from ensemble.scalar.divergence.handler_code import HAS_EVENTS, with_calls_before_handlers
+from tests.conftest import examples
 from tests.scalar.catching_programs import TABLE, Model, catching_program, compiled_catching
 from tests.scalar.programs import assert_like_scalar_runs, columns_of, outcome
+from tests.walked import every
 
 X = np.array([1.0, 2.0, 3.0, -1.0, 2.0])
 
@@ -249,8 +251,8 @@ HANDLERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("loop", [None, False])
-@pytest.mark.parametrize("name", OPERATIONS)
+@every("loop", [None, False])
+@every("name", OPERATIONS)
 def test_what_code_catches_is_what_the_sample_raises_alone(name, loop):
     f = functools.partial(caught, OPERATIONS[name])
     assert_like_scalar_runs(run(f, Ensemble(X), loop=loop), f, Ensemble(X))
@@ -447,7 +449,8 @@ def differences_of(seed):
 
 @pytest.mark.filterwarnings("ignore")
 def test_programs_with_tables_and_handlers_give_what_scalar_runs_give():
-    assert [differences_of(seed)[0] for seed in range(60_000, 60_200)] == [[]] * 200
+    count = examples(200)
+    assert [differences_of(seed)[0] for seed in range(60_000, 60_000 + count)] == [[]] * count
 
 
 @pytest.mark.slow

@@ -241,7 +241,7 @@ CHEAP = {
     "branches": (branching, RNG.uniform(-3.0, 3.0, 32)),
     "a loop of its own": (collatz, np.arange(1.0, 33.0)),
     "math": (lambda x: sum_of_sines(x), RNG.uniform(0.1, 1.0, 32)),
-    "many paths of many samples": (collatz, np.arange(1.0, 501.0)),
+    "many paths of many samples": (collatz, np.arange(1.0, 201.0)),
 }
 
 

@@ -26,6 +26,7 @@ from ensemble.scalar import (
     while_loop,
 )
 from tests.scalar.law_cases import ALL_CASES, draw_samples, flat_results
+from tests.walked import every
 
 
 def test_equal_sets_are_equal_wherever_they_come_from():
@@ -131,7 +132,7 @@ def results_of(case, extension, a, b):
     return {x.sample_set for x in flat_results(found)} - {None}
 
 
-@pytest.mark.parametrize("case, extension", ALL_CASES)
+@every("case, extension", ALL_CASES)
 def test_every_function_carries_the_set_and_refuses_two(case, extension):
     assert results_of(case, extension, ONE, ONE) == {ONE}
     if case.name in ("broadcast_arrays", "meshgrid"):  # each result is one argument, with its own set
@@ -190,8 +191,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("turned", [False, True])
+@every("way", WAYS)
+@every("turned", [False, True])
 def test_two_sets_never_mix(way, turned):
     sets = (OTHER, ONE) if turned else (ONE, OTHER)
     x, y = (Ensemble(np.random.default_rng(62207).uniform(0.5, 2.0, size=(3, 3)), held) for held in sets)

@@ -17,6 +17,7 @@ from ensemble.scalar import (
     sample_cov,
     where,
 )
+from tests.walked import every
 
 VALUES = np.random.default_rng(61813).uniform(1.0, 2.0, size=(3, 3, 4))
 MIDDLE = float(np.median(VALUES[0, 0]))
@@ -97,8 +98,8 @@ def test_a_library_is_among_the_pairs(name):
     assert name in INSTALLED
 
 
-@pytest.mark.parametrize("first, second", PAIRS)
-@pytest.mark.parametrize("name", [*OF_BOTH, *OF_ENSEMBLES])
+@every("first, second", PAIRS)
+@every("name", [*OF_BOTH, *OF_ENSEMBLES])
 def test_ensembles_of_two_libraries_refuse_each_other(name, first, second):
     call = (OF_BOTH | OF_ENSEMBLES)[name]
     a, b = (Ensemble(array_of(library, VALUES)) for library in (first, second))
@@ -108,8 +109,8 @@ def test_ensembles_of_two_libraries_refuse_each_other(name, first, second):
     assert all(library in str(error.value) for library in names)
 
 
-@pytest.mark.parametrize("first, second", PAIRS)
-@pytest.mark.parametrize("name", OF_BOTH)
+@every("first, second", PAIRS)
+@every("name", OF_BOTH)
 def test_an_ensemble_and_an_array_of_another_library_refuse_each_other(name, first, second):
     a, b = Ensemble(array_of(first, VALUES)), array_of(second, VALUES[..., 0])
     plain_left = name == "reversed" and second == "strict"  # whose operators refuse by an error of their own

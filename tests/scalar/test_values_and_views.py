@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ensemble.scalar import Ensemble, run
+from tests.walked import every
 
 RNG = np.random.default_rng(50417)
 MATRIX = RNG.normal(size=(3, 4, 3))
@@ -203,8 +204,8 @@ def outcome(memory, form, way, convert):
     return x, r
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", FORMS)
+@every("way", WAYS)
+@every("name", FORMS)
 def test_a_write_into_a_result_goes_where_numpys_goes(name, way):
     memory, form = FORMS[name]
     x, r = outcome(memory, form, WAYS[way], Ensemble)

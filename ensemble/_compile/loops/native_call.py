@@ -10,7 +10,7 @@ import ctypes
 import functools
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import binding, ir
@@ -44,7 +44,7 @@ SMALL = 1 << 17
 
 I1, I32, I64, BYTES = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.IntType(8).as_pointer()
 SINGLE, DOUBLE = ir.FloatType(), ir.DoubleType()
-SCALARS = {types.boolean: I1, types.int64: I64, types.float32: SINGLE, types.float64: DOUBLE}
+SCALARS: dict[Any, ir.Type] = {types.boolean: I1, types.int64: I64, types.float32: SINGLE, types.float64: DOUBLE}
 SCALARS |= {types.complex64: ir.LiteralStructType([SINGLE] * 2), types.complex128: ir.LiteralStructType([DOUBLE] * 2)}
 
 HEADER = object.__basicsize__
@@ -114,11 +114,15 @@ def declare_python_functions() -> None:
         binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
 
 
-def kinds_of(arguments: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The types of arguments: Numba's, tuples for tuples; None where a translated loop does not take them."""
-    found: list[Any] = []
+Kind: TypeAlias = "types.Type | tuple[Kind, ...]"
+"""The type of an argument: Numba's, or those of the members of a tuple."""
+
+
+def kinds_of(arguments: Sequence[Any]) -> tuple[Kind, ...] | None:
+    """Return the types of arguments; None where a translated loop does not take one of them."""
+    found: list[Kind] = []
     for value in arguments:
-        kind: Any = None
+        kind: Kind | None = None
         if type(value) is np.ndarray:
             entry = ARRAYS.get(value.dtype)
             if entry is not None and value.ndim > 0 and value.flags.num & C_ORDER_ALIGNED == C_ORDER_ALIGNED:
@@ -138,12 +142,12 @@ def kinds_of(arguments: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 def dtype_word(dtype: np.dtype[Any]) -> int:
-    """What `write_run` compares of a dtype: equal for all native dtype objects of one type, however they were made."""
+    """Return the number by which `write_run` compares dtypes: equal for all native objects of one type."""
     return ord(dtype.kind) | ord(dtype.char) << 8 | dtype.num << 32
 
 
 def guards_of(arguments: Sequence[Any]) -> tuple[list[int], list[type]]:
-    """What `write_run` compares: the addresses of types, and `dtype_word` of arrays; and these types, to be held."""
+    """Return addresses of types and `dtype_word` of arrays, which `write_run` compares; and the types, to be held."""
     found: list[int] = []
     held: list[type] = []
     for value in arguments:
@@ -157,9 +161,9 @@ def guards_of(arguments: Sequence[Any]) -> tuple[list[int], list[type]]:
     return found, held
 
 
-def flat_types(kinds: Sequence[Any]) -> list[Any]:
-    """LLVM's types of the arguments of a loop: for an array the address of its data and its extents."""
-    found: list[Any] = []
+def flat_types(kinds: Sequence[Kind]) -> list[ir.Type]:
+    """Return LLVM's types of the arguments of a loop: of an array, its address and its extents."""
+    found: list[ir.Type] = []
     for kind in kinds:
         if isinstance(kind, tuple):
             found += flat_types(kind)
@@ -202,7 +206,7 @@ class _Arguments:
         self.tested += 1
         self.test(self.builder.icmp_signed("==", found, wanted))
 
-    def take(self, holder: Any, kinds: Sequence[Any], inside: bool = False) -> None:
+    def take(self, holder: Any, kinds: Sequence[Kind], inside: bool = False) -> None:
         builder = self.builder
         size = builder.call(python_function(builder.module, "PyTuple_Size"), [holder])
         self.test(builder.icmp_signed("==", size, I64(len(kinds))))
@@ -226,7 +230,7 @@ class _Arguments:
             self.values.append(number)
 
     def take_array(self, array: Any, kind: types.Array) -> Any:
-        """Take an array; the number of its elements comes out."""
+        """Take an array, and return the number of its elements."""
         builder = self.builder
         word = self.at(self.at(array, DTYPE, BYTES), KIND, I64)
         self.test_guard(builder.and_(word, I64(KIND_MASK)))
@@ -243,7 +247,7 @@ class _Arguments:
         return functools.reduce(builder.mul, found)
 
 
-def write_run(module: ir.Module, kinds: Sequence[Any], flat: list[Any], count: Any, part: Any) -> None:
+def write_run(module: ir.Module, kinds: Sequence[Kind], flat: list[ir.Type], count: Any, part: Any) -> None:
     """Write ``run(arguments, guards, mode)``, which shares ``part(*arguments, low, high)`` among threads."""
     run = ir.Function(module, ir.FunctionType(I64, [BYTES, I64.as_pointer(), I64]), "run")
     for attribute in ("noinline", "optnone"):  # it reads arguments: passes over it cost more than they save
@@ -301,7 +305,7 @@ def _write_call(module: ir.Module, run: ir.Function) -> None:
     builder.ret(builder.call(python_function(module, "PyLong_FromLongLong"), [found]))
 
 
-def _share(builder: Any, flat: list[Any], part: Any, values: list[Any], whole: Any, threads: Any) -> None:
+def _share(builder: ir.IRBuilder, flat: list[ir.Type], part: Any, values: list[Any], whole: Any, threads: Any) -> None:
     """Call `part` on every thread with its part of ``range(whole)``."""
     module = builder.module
     layout = ir.LiteralStructType([I64, I64, *flat])

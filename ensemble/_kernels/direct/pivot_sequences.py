@@ -218,18 +218,18 @@ def pivot_sequence(
     rank : array of int, shape (n,)
         Of columns that may take its place, the one of least rank does.
     """
-    n, room = rows.size, 4 * values.size + 4 * rows.size
+    n, capacity = rows.size, 4 * values.size + 4 * rows.size
     columns, inverse = np.empty(n, np.int64), np.empty(n)
     starts = np.zeros((2, n + 1), np.int64)
     while True:
-        (lower, upper), numbers = np.empty((2, room), np.int32), np.empty((2, room))
+        (lower, upper), numbers = np.empty((2, capacity), np.int32), np.empty((2, capacity))
         end = _eliminated(
             indptr, indices, values, units, rows, preferred, rank, THRESHOLD, columns, inverse, starts[0], lower,
             numbers[0], starts[1], upper, numbers[1],
         )  # fmt: skip
         if end != FULL:
             break
-        room *= 4
+        capacity *= 4
     if end == SINGULAR:
         return None
     left, right = int(starts[0, -1]), int(starts[1, -1])

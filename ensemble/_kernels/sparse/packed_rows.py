@@ -1,4 +1,4 @@
-"""Chosen rows of a vector, one behind the other: what a message to another process carries.
+"""Copies of chosen rows of a vector, one behind the other, for a message to another process.
 
 Bytes that must move (float64, R rows): ``16 R S + 4 R``. Memory is read in sectors of 32 bytes, so that rows of one
 sample that lie apart cost 32 bytes each.
@@ -22,7 +22,7 @@ CUDA = cuda.KernelModule("sparse/packed_rows", ["packed_rows"])
 
 @kernel
 def packed_rows(x: Array, rows: Array, out: Array) -> Array:
-    """out[i] = x[rows[i]], `rows` of int32 or int64 and within x."""
+    """Copy rows: out[i] = x[rows[i]], `rows` of int32 or int64 and within x."""
     return into(out, array_namespace(x).take(x, rows, axis=0))
 
 
@@ -47,7 +47,7 @@ def _lines(x, rows, out, n):
 
 @packed_rows.register("numba")
 def pack(x: Array, rows: Array, out: Array) -> Array:
-    """As `packed_rows`, for arrays of NumPy of any type and number of axes."""
+    """Copy rows as `packed_rows` does, of arrays of NumPy of any type and number of axes."""
     n, rest = divmod(x.strides[0], 8 * LINE)
     together = x.flags.c_contiguous and out is not None and out.flags.c_contiguous
     if together and out.nbytes >= LARGE and not rest:

@@ -11,6 +11,7 @@ from ensemble._backend import array_namespace, prototype
 from ensemble._check import floating, integer, one_of, positive, require
 from ensemble._compile.numba import thread_count
 from ensemble._keywords import explains_calls
+from ensemble._typing import DType
 from ensemble.apps.analyses.beam import Modes, cantilever, checked_output, real_array, shared_array
 from ensemble.apps.analyses.frequency import ar1_load, first_period
 from ensemble.scalar import Ensemble
@@ -24,7 +25,7 @@ CHUNK = {"host": 1 << 20, "device": 1 << 27}
 @explains_calls("convolution_response")
 def convolution_response(
     n_dofs: int, n_times: int, load: Any = None, *, n_samples: int = 100, seed: int = 20731, initial: Any = None,
-    output: Any = None, step: float | None = None, dtype: Any = np.float64, backend: str = "numpy",
+    output: Any = None, step: float | None = None, dtype: DType = np.float64, backend: str = "numpy",
 ) -> Ensemble:  # fmt: skip
     """Compute outputs ``y(t) = C (e^(A t) x_0 + integral of e^(A (t - s)) B f(s) ds)`` of a cantilever [1]_, eqs. 3-4.
 

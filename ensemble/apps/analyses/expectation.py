@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._keywords import explains_calls
+from ensemble._typing import DType
 from ensemble.quadrature import Integrand, gauss
 
 __all__ = ["gauss_hermite"]
@@ -15,7 +16,12 @@ __all__ = ["gauss_hermite"]
 
 @explains_calls("gauss_hermite")
 def gauss_hermite(
-    dim: int, n_nodes: int = 4, f: Callable[..., Any] | None = None, *, dtype: Any = np.float64, backend: str = "numpy"
+    dim: int,
+    n_nodes: int = 4,
+    f: Callable[..., Any] | None = None,
+    *,
+    dtype: DType = np.float64,
+    backend: str = "numpy",
 ) -> Any:
     """Compute the mean of ``f(q)`` for `dim` standard normal variables by ``n_nodes**dim`` points ([1]_, eq. 10).
 

@@ -10,6 +10,7 @@ import scipy.linalg as sla
 from ensemble._backend import array_namespace, prototype
 from ensemble._check import finite, floating, integer, one_of, positive, require
 from ensemble._keywords import explains_calls
+from ensemble._typing import DType
 from ensemble.apps.analyses.beam import Beam, cantilever, checked_output, shared_array
 
 __all__ = ["ar1_load", "ar1_spectrum", "frequency_response"]
@@ -74,7 +75,7 @@ def checked_correlation(value: Any, function: str) -> float:
 @explains_calls("frequency_response")
 def frequency_response(
     n_dofs: int, omega: Any, spectrum: Any = None, *, output: Any = None, step: float | None = None,
-    dtype: Any = np.float64, backend: str = "numpy",
+    dtype: DType = np.float64, backend: str = "numpy",
 ) -> Any:  # fmt: skip
     """Compute the spectral densities ``C H S_ff H^H C^T`` of a cantilever under a random tip load ([1]_, eqs. 5-6).
 

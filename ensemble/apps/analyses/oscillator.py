@@ -11,6 +11,7 @@ from ensemble._check import finite, floating, integer, one_of, positive, require
 from ensemble._compile.numba import heard
 from ensemble._kernels.oscillator import oscillator_launch, steps
 from ensemble._keywords import explains_calls
+from ensemble._typing import DType
 from ensemble.apps.analyses.beam import checked_output, real_array
 from ensemble.scalar import Ensemble
 
@@ -47,7 +48,7 @@ def oscillator(
     n_samples: int, *, n_steps: int = 1000, step: float = 0.01, mass: Any = 2.0, damping: Any = 1.6,
     root_damping: Any = 1.0, stiffness: Any = 62.84, amplitude: Any = 1.0, displacement: Any = 0.0,
     velocity: Any = 0.0, noise: Any = None, noise_scale: float | None = None, seed: int = 20731, first_sample: int = 0,
-    output: Any = None, history: bool = False, layout: str = "samples_fastest", dtype: Any = np.float64,
+    output: Any = None, history: bool = False, layout: str = "samples_fastest", dtype: DType = np.float64,
     backend: str = "numpy",
 ) -> OscillatorResponse:  # fmt: skip
     """Draw samples of ``m x'' + c x' + r sgn(x') |x'|^0.5 + k x = A (sin t + e)``, white noise e ([1]_, eqs. 14-15).
@@ -147,7 +148,7 @@ def oscillator(
     return OscillatorResponse(Ensemble(y), Ensemble(x), Ensemble(v), kept if history else None)
 
 
-def rows_of(xp: Any, given: dict[str, Any], n_samples: int, dtype: Any) -> Any:
+def rows_of(xp: Any, given: dict[str, Any], n_samples: int, dtype: DType) -> Any:
     """Numbers, or one number for each sample, as the rows of a new array of shape (len(given), n_samples)."""
     values = list(given.values())
     if all(isinstance(value, int | float) for value in values):  # one copy to a device
@@ -156,7 +157,7 @@ def rows_of(xp: Any, given: dict[str, Any], n_samples: int, dtype: Any) -> Any:
     return xp.stack([per_sample(xp, value, n_samples, dtype, word) for word, value in given.items()])
 
 
-def per_sample(xp: Any, value: Any, n_samples: int, dtype: Any, argument: str) -> Any:
+def per_sample(xp: Any, value: Any, n_samples: int, dtype: DType, argument: str) -> Any:
     """A number or one number for each sample, as an array of shape (n_samples,)."""
     values = xp.asarray(real_array(value, "oscillator", argument), dtype=dtype)
     fits = values.shape in ((), (1,), (n_samples,))

@@ -10,6 +10,7 @@ import scipy.linalg as sla
 from ensemble._backend import array_namespace, prototype, to_numpy
 from ensemble._check import floating, integer, message, one_of, require, warn_caller
 from ensemble._keywords import explains_calls
+from ensemble._typing import DType
 from ensemble.apps.analyses.beam import Beam, banded_product, cantilever, checked_output, real_array
 from ensemble.scalar import Ensemble
 
@@ -35,7 +36,7 @@ class StaticResponse(NamedTuple):
 @explains_calls("static_beam")
 def static_beam(
     n_dofs: int, load: Any = None, *, n_samples: int = 1000, seed: int = 20731, output: Any = None,
-    method: str = "banded", dtype: Any = np.float64, backend: str = "numpy",
+    method: str = "banded", dtype: DType = np.float64, backend: str = "numpy",
 ) -> StaticResponse:  # fmt: skip
     """Compute the outputs ``y = C u``, ``K u = f``, of a cantilever for samples of its load ([1]_, eqs. 7-8).
 
@@ -121,7 +122,7 @@ def static_beam(
     return StaticResponse(Ensemble(y), largest(banded_product(beam.stiffness, found) - given, given))
 
 
-def unit_tip_load(beam: Beam, dtype: Any) -> np.ndarray:
+def unit_tip_load(beam: Beam, dtype: DType) -> np.ndarray:
     """The response to a tip load of 1 in precision `dtype`; NaN where rounding makes the matrix indefinite."""
     force = np.eye(beam.n_dofs, 1, -beam.tip, dtype)[:, 0]
     try:
@@ -131,7 +132,7 @@ def unit_tip_load(beam: Beam, dtype: Any) -> np.ndarray:
     return found
 
 
-def warn_of_rounding(beam: Beam, response: np.ndarray, dtype: Any) -> None:
+def warn_of_rounding(beam: Beam, response: np.ndarray, dtype: DType) -> None:
     """Warn where the response to a tip load of 1 is not the exact one, a third at the tip, to `ALLOWED`."""
     error = abs(3.0 * float(response[beam.tip]) - 1.0)
     if error <= ALLOWED:

@@ -11,6 +11,7 @@ from ensemble._blas import n_processors
 from ensemble._check import integer, message, one_of, require_unmasked
 from ensemble._compile.staging import HostStream, StagedCopies, StagedCopy
 from ensemble._compile.streams import CopyStream
+from ensemble._typing import DType
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
@@ -95,7 +96,7 @@ class DeviceCopies:
         """The number of threads that fill pinned buffers."""
         return self._copies.threads
 
-    def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
+    def empty(self, shape: tuple[int, ...], dtype: DType = np.float64) -> np.ndarray:
         """An uninitialised array of NumPy in pinned memory, from which `start` copies without buffers.
 
         Pinned memory is taken from what the host has for everything else, and allocating it is slow: make two such

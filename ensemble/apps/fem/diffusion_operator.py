@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,11 +10,15 @@ from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, library_and_device, to_numpy
 from ensemble._kernels.fem.matrix_free import hex_diagonal, hex_product
 from ensemble._kernels.krylov.vectors import dot, dot_partials, take_samples
+from ensemble._typing import DType, Ids, Vectors
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, premultiply, set_of
 from ensemble.scalar import Ensemble
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 __all__ = ["DiffusionOperator", "real_samples", "require_coefficient"]
 
@@ -66,9 +70,10 @@ class DiffusionOperator(MatrixOperator):
         return int(self.kappa.shape[1])
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """Type of the coefficient."""
-        return self.kappa.dtype
+        made: np.dtype = self.kappa.dtype
+        return made
 
     @property
     def reference_array(self) -> Any:
@@ -89,7 +94,7 @@ class DiffusionOperator(MatrixOperator):
         """Sample `i` alone."""
         return self.take_samples([_check.sample_number(i, self.n_samples, "DiffusionOperator")])
 
-    def take_samples(self, samples: Any) -> DiffusionOperator:
+    def take_samples(self, samples: Ids) -> DiffusionOperator:
         """The operators of the samples named, in that order; a shared operator is returned as it is."""
         if self.n_samples == 1:
             return self
@@ -99,7 +104,7 @@ class DiffusionOperator(MatrixOperator):
             self.discretization, Ensemble(chosen, self.sample_set and self.sample_set.take(places))
         )
 
-    def astype(self, dtype: Any) -> DiffusionOperator:
+    def astype(self, dtype: DType) -> DiffusionOperator:
         """The operator of the coefficient in another floating-point type; itself where that is its type."""
         dtype = np.dtype(dtype)
         if dtype.kind != "f":
@@ -119,12 +124,12 @@ class DiffusionOperator(MatrixOperator):
         values = self.discretization.jacobian_and_residual(self.kappa, guess)[0]
         return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
 
-    def to_scipy(self, i: int = 0) -> Any:
+    def to_scipy(self, i: int = 0) -> scipy.sparse.csr_array:
         """Sample `i`, assembled, as a ``scipy.sparse.csr_array``; a shared operator serves every sample."""
         return self.sample(i).to_crs().to_scipy()
 
     # --- products, on bare arrays of shape (n_nodes, n_samples)
-    def apply(self, x: Any, out: Any = None) -> Any:
+    def apply(self, x: Vectors, out: Vectors | None = None) -> Any:
         """A x."""
         *_, fixed, factors, _ = self.discretization.matrix_free_tables(self.dtype)
         kappa = self.kappa
@@ -132,17 +137,17 @@ class DiffusionOperator(MatrixOperator):
             kappa = array_namespace(kappa).repeat(kappa, x.shape[1], axis=1)
         return hex_product(self.discretization.mesh.cells, factors, fixed, kappa, x, out)
 
-    def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+    def apply_dot(self, x: Vectors, out: Vectors | None = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value per sample."""
         y = self.apply(x, out)
         return y, dot(x, y, None)
 
-    def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+    def apply_dot_partials(self, x: Vectors, out: Vectors | None = None) -> tuple[Any, Any]:
         """`apply_dot` on a device, its inner products left as partial sums."""
         y = self.apply(x, out)
         return y, dot_partials(x, y)
 
-    def residual(self, x: Any, b: Any, out: Any = None) -> Any:
+    def residual(self, x: Vectors, b: Vectors, out: Vectors | None = None) -> Any:
         """b - A x."""
         y = self.apply(x, out)
         return array_namespace(y).subtract(b, y, out=y)

@@ -16,7 +16,7 @@ from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, contiguous, library_and_device, to_numpy
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import in_space
-from ensemble._typing import Array
+from ensemble._typing import Array, Communicator
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, real_samples, require_coefficient
 from ensemble.apps.fem.diffusion_result import DiffusionResult
 from ensemble.apps.fem.discretization import Discretization
@@ -130,7 +130,7 @@ class RandomDiffusion:
         mode_order: str = "lexicographic",
         coefficient: str = "affine",
         backend: str = "numpy",
-        comm: Any = None,
+        comm: Communicator | None = None,
         domains: int | None = None,
     ) -> None:
         name = "RandomDiffusion"

@@ -15,6 +15,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._kernels.fem.mesh_arrays import CHUNK, count_faulty_tets, has_doubles
+from ensemble._typing import Communicator
 from ensemble.apps.fem.mesh import cell_counts, read_only
 from ensemble.apps.fem.mesh_files import FileContents, facet_values, read_tets, tets_of
 from ensemble.apps.fem.tet_geometry import Condition, doubles, named, places_where, squared_lengths, tet_volumes
@@ -80,10 +81,10 @@ class TetMesh:
     cell_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
     facet_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
     part: Any = field(default=None, init=False)
-    comm: InitVar[Any] = None
+    comm: InitVar[Communicator | None] = None
     domains: InitVar[int | None] = None
 
-    def __post_init__(self, comm: Any, domains: int | None) -> None:
+    def __post_init__(self, comm: Communicator | None, domains: int | None) -> None:
         wanted = "be None without comm, which shares domains out"
         _check.require(comm is not None or domains is None, "TetMesh", "domains", wanted, domains)
         if comm is not None:
@@ -235,7 +236,7 @@ class TetMesh:
         jitter: float = 0.0,
         terrain: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
         seed: int | None = None,
-        comm: Any = None,
+        comm: Communicator | None = None,
         domains: int | None = None,
     ) -> TetMesh:
         """Divide a box with one corner at the origin into cells of six tetrahedra (Kuhn's).

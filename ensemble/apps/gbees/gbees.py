@@ -13,7 +13,7 @@ import numpy as np
 from ensemble._backend import asarray_like
 from ensemble._check import finite, one_of, require, warn_caller
 from ensemble._interrupts import checked, held
-from ensemble._typing import Array
+from ensemble._typing import Array, DType
 from ensemble.apps.gbees.analysis import distribution, marginals
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.backends import backend_named
@@ -155,7 +155,7 @@ class Gbees:
         periods: Sequence[float | None] | None = None,
         time: float = 0.0,
         memory_limit: float | None = None,
-        dtype: Any = None,
+        dtype: DType | None = None,
         backend: Any = "numpy",
     ) -> None:
         engine, self._like = backend_named(backend)

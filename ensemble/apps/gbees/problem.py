@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from ensemble._check import kind_of, message, require, require_type
 from ensemble._kernels.gbees import frame
-from ensemble._typing import Array, Namespace
+from ensemble._typing import Array, DType, Namespace
 from ensemble.apps.gbees.mixing import Mixing
 from ensemble.apps.gbees.tables import with_tables
 
@@ -136,7 +136,7 @@ class Problem:
     time_varying: bool = False
     time_order: Literal[1, 2] = 1
     periods: tuple[int | None, ...] = ()
-    dtype: Any = field(default=np.float64)
+    dtype: DType = field(default=np.float64)
     memory_limit: float | None = None
 
     @property

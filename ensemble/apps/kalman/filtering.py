@@ -7,6 +7,7 @@ from typing import Any
 from ensemble._check import one_of, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._keywords import explains_calls
+from ensemble._typing import Communicator, DType, Values
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.devices.time_cuts import N_RANGES
@@ -26,9 +27,9 @@ def kalman_filter(
     method: str = "auto",
     scan: str = "chunked",
     form: str = "covariance",
-    mask: Any = None,
-    mean_dtype: Any = None,
-    comm: Any = None,
+    mask: Values | None = None,
+    mean_dtype: DType | None = None,
+    comm: Communicator | None = None,
     n_ranges: int = N_RANGES,
 ) -> FilterResult:
     """Compute the means and covariances of the state given the observations so far, and the log-likelihood.
@@ -131,7 +132,7 @@ def kalman_filter(
     return filtered(series, method, scan, form)
 
 
-def check_options_of_ranks(form: str, scan: str, mean_dtype: Any, function: str) -> None:
+def check_options_of_ranks(form: str, scan: str, mean_dtype: DType | None, function: str) -> None:
     """Series over ranks have covariances of one type, and one scan."""
     require(form == "covariance", function, "form", "be 'covariance' with comm", repr(form))
     require(scan == "chunked", function, "scan", "be 'chunked' with comm", repr(scan))

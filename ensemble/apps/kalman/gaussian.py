@@ -15,7 +15,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import finite, kind_of, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._keywords import explains_calls
-from ensemble._typing import Array
+from ensemble._typing import Array, Values
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import steps_without_density
 from ensemble.apps.kalman.array.square_root import lost_directions, semidefinite_factor, triangle, update_factor
@@ -38,7 +38,7 @@ Approximation = Callable[[str, int, Array, Array], Affine]
 
 
 @explains_calls("extended_kalman_filter")
-def extended_kalman_filter(model: NonlinearGaussianModel, y: Any, *, mask: Any = None) -> FilterResult:
+def extended_kalman_filter(model: NonlinearGaussianModel, y: Any, *, mask: Values | None = None) -> FilterResult:
     """Compute means and covariances of the state of a nonlinear model given the past, linearised at the mean [1]_.
 
     Parameters
@@ -85,7 +85,7 @@ def extended_kalman_smoother(
     method: str = "auto",
     scan: str = "chunked",
     form: str = "covariance",
-    mask: Any = None,
+    mask: Values | None = None,
 ) -> SmootherResult:
     """Compute means and covariances of the state of a nonlinear model given all data, linearised at filtered means.
 
@@ -127,7 +127,7 @@ def unscented_kalman_filter(
     alpha: float = math.sqrt(3.0),
     beta: float = 2.0,
     kappa: float = 1.0,
-    mask: Any = None,
+    mask: Values | None = None,
 ) -> FilterResult:
     """Compute the means and covariances of the state of a nonlinear model given the past, by sigma points [1]_.
 
@@ -185,7 +185,7 @@ def unscented_kalman_smoother(
     method: str = "auto",
     scan: str = "chunked",
     form: str = "covariance",
-    mask: Any = None,
+    mask: Values | None = None,
 ) -> SmootherResult:
     """Compute the means and covariances of the state of a nonlinear model given all observations, by sigma points [1]_.
 

@@ -11,7 +11,7 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, kind_of, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._keywords import explains_calls
-from ensemble._typing import Array
+from ensemble._typing import Array, Values
 from ensemble.apps.kalman.array.steps import apply, is_singular, observed_part, symmetric_solve
 from ensemble.apps.kalman.filters import METHODS, any_true, check_form
 from ensemble.apps.kalman.interop.arguments import real_array
@@ -89,7 +89,7 @@ def iterated_smoother(
     method: str = "auto",
     scan: str = "chunked",
     form: str = "covariance",
-    mask: Any = None,
+    mask: Values | None = None,
     line_search: bool = True,
     tol: float = 1e-6,
     max_iterations: int = 50,

@@ -8,7 +8,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._keywords import explains_calls
-from ensemble._typing import Array
+from ensemble._typing import Array, Values
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_terms, from_series, n_samples_of
@@ -29,7 +29,7 @@ def log_likelihood(
     method: str = "auto",
     scan: str = "chunked",
     form: str = "covariance",
-    mask: Any = None,
+    mask: Values | None = None,
 ) -> Array:
     """Compute the logarithm of the density of the observations under a model.
 
@@ -67,7 +67,7 @@ def log_likelihood(
 
 
 def log_likelihood_of(
-    function: str, model: LinearGaussianModel, y: Any, burn: int = 0, mask: Any = None, method: str = "auto",
+    function: str, model: LinearGaussianModel, y: Any, burn: int = 0, mask: Values | None = None, method: str = "auto",
     scan: str = "chunked", form: str = "covariance",
 ) -> Array:  # fmt: skip
     """What `log_likelihood` gives; errors name `function`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ensemble.apps.kalman.interop import tables
 from ensemble.apps.kalman.series import Series
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["FilterResult", "SmootherResult", "sum_over_time", "text_of_result"]
 
@@ -112,7 +115,7 @@ class FilterResult:
         """`a`, which has time first, with time after the batch."""
         return array_namespace(a).moveaxis(a, 0, len(self.series.batch))
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A DataFrame with the index of the observations, see `SmootherResult.to_pandas`."""
         return tables.states(self, self.series.index)
 
@@ -233,7 +236,7 @@ class SmootherResult:
         )
         return filtered._time_last(found)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A DataFrame of means, standard deviations and log-likelihoods, one row per step.
 
         Returns

@@ -7,6 +7,7 @@ from typing import Any
 from ensemble._check import one_of
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._keywords import explains_calls
+from ensemble._typing import Communicator, DType, Values
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.exact_rank import marked_without_density
 from ensemble.apps.kalman.devices.time_cuts import N_RANGES
@@ -28,9 +29,9 @@ def rts_smoother(
     method: str = "auto",
     scan: str = "chunked",
     form: str = "covariance",
-    mask: Any = None,
-    mean_dtype: Any = None,
-    comm: Any = None,
+    mask: Values | None = None,
+    mean_dtype: DType | None = None,
+    comm: Communicator | None = None,
     n_ranges: int = N_RANGES,
 ) -> SmootherResult:
     """Compute means and covariances of the state given all observations: a filter, then a recursion backwards.
@@ -108,9 +109,9 @@ def two_filter_smoother(
     method: str = "scan",
     scan: str = "chunked",
     form: str = "covariance",
-    mask: Any = None,
-    mean_dtype: Any = None,
-    comm: Any = None,
+    mask: Values | None = None,
+    mean_dtype: DType | None = None,
+    comm: Communicator | None = None,
     n_ranges: int = N_RANGES,
 ) -> SmootherResult:
     """Compute the means and covariances of the state given all observations: two independent prefix sums.

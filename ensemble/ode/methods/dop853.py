@@ -106,6 +106,6 @@ def _dense(y: Sequence[Any], new: Sequence[Any], h: Any, stages: Sequence[Sequen
     return rows
 
 
-DOP853_TABLEAU = Tableau(C, A, ERROR_5, ERROR_3, _dense, N_STAGES)
+DOP853_TABLEAU = Tableau(c=C, a=A, error=ERROR_5, error_3=ERROR_3, dense=_dense, n_stages=N_STAGES)
 
-DOP853 = explicit_method("dop853", 8, 8, DOP853_TABLEAU)
+DOP853 = explicit_method("dop853", order=8, error_order=8, tableau=DOP853_TABLEAU)

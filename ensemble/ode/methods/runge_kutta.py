@@ -23,18 +23,23 @@ class Tableau:
     """
 
     c: Row
+    """Where in the step each stage is evaluated: ``t + c[i] h``."""
     a: tuple[Row, ...]
+    """Weights of the stages before, in the point of each stage; an empty row for the first one."""
     error: Row
+    """Weights b minus those of the embedded method: ``h sum_i error[i] k_i`` is the error estimate."""
     error_3: Row | None
+    """The same of a second embedded method of order 3 (`dop853`); None where there is none."""
     dense: Callable[[Sequence[Any], Sequence[Any], Any, Sequence[Sequence[Any]]], list[list[Any]]]
     """``dense(y, new, h, stages)``: the coefficients of the dense output."""
     n_stages: int
+    """How many stages lead to the new point, itself counted: 4 for the pair of Bogacki and Shampine."""
 
 
 def polynomial_output(
     weights: Sequence[Row],
 ) -> Callable[[Sequence[Any], Sequence[Any], Any, Sequence[Sequence[Any]]], list[list[Any]]]:
-    """The dense output ``y + h sum_i k_i sum_k weights[i][k] theta**k``."""
+    """Return the dense output ``y + h sum_i k_i sum_k weights[i][k] theta**(k + 1)``, theta from 0 to 1."""
 
     def dense(y: Sequence[Any], new: Sequence[Any], h: Any, stages: Sequence[Sequence[Any]]) -> list[list[Any]]:
         columns = [_combined(column, stages) for column in zip(*weights, strict=True)]
@@ -44,7 +49,10 @@ def polynomial_output(
 
 
 def explicit_method(name: str, order: int, error_order: int, tableau: Tableau) -> Method:
-    """The method of a tableau."""
+    """Make a method of a tableau.
+
+    `order` is that of the solution that is kept, b; the error estimate is of order ``h**error_order`` (`Method`).
+    """
 
     def step(system: System, t: Any, h: Any, y: Sequence[Any], carried: Sequence[Any], p: Sequence[Any]) -> Step:
         return explicit_step(tableau, system, t, h, y, carried, p)

@@ -38,6 +38,6 @@ DENSE = (
 )
 """By stage, the coefficients of theta to theta**4."""
 
-TSIT5_TABLEAU = Tableau(C, A, ERROR, None, polynomial_output(DENSE), 7)
+TSIT5_TABLEAU = Tableau(c=C, a=A, error=ERROR, error_3=None, dense=polynomial_output(DENSE), n_stages=7)
 
-TSIT5 = explicit_method("tsit5", 5, 5, TSIT5_TABLEAU)
+TSIT5 = explicit_method("tsit5", order=5, error_order=5, tableau=TSIT5_TABLEAU)

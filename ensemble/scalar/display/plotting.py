@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ensemble._optional import optional
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.statistics.quantiles import sample_quantile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["plot_histogram", "plot_ribbon"]
 
@@ -32,7 +35,7 @@ def _real(x: Ensemble, function: str, ndim: int) -> Ensemble:
     return x
 
 
-def plot_histogram(x: Ensemble, *, ax: Any = None, bins: Any = "auto", **style: Any) -> Any:
+def plot_histogram(x: Ensemble, *, ax: Axes | None = None, bins: Any = "auto", **style: Any) -> Axes:
     """Draw how the samples of one value are spread, as a density; weights are honoured.
 
     Parameters
@@ -82,7 +85,7 @@ def plot_ribbon(
     x: Ensemble,
     along: Array | Sequence[float] | None = None,
     *,
-    ax: Any = None,
+    ax: Axes | None = None,
     levels: tuple[float, float] = (0.05, 0.95),
     **style: Any,
 ) -> Any:

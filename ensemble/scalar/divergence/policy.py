@@ -99,7 +99,7 @@ class DivergenceError(Exception):
         self.values = values
         self.expression, self.filename, self.lineno = place
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return DivergenceError, (str(self), self.values, (self.expression, self.filename, self.lineno))
 
 

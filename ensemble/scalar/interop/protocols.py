@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from ensemble.scalar.interop.sample_attributes import SampleAttributes
 from ensemble.scalar.labels import labelled, labels_of_numbers, with_labels
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
+
+if TYPE_CHECKING:
+    from xarray import DataArray
 
 __all__ = ["Protocols"]
 
@@ -135,7 +138,7 @@ class Protocols(Operators, SampleAttributes):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         require_one_text(self.samples.shape[-1])
         labels = labels_of_numbers(self)
         if labels is not None:
@@ -246,9 +249,10 @@ class Protocols(Operators, SampleAttributes):
         samples = values if isinstance(like.samples, np.ndarray) else like._base().asarray(values, device=like.device)
         return cls(samples, like.sample_set)  # type: ignore[call-arg]
 
-    def to_xarray(self, sample_dim: str = "sample", dims: Sequence[str] | None = None) -> Any:
+    def to_xarray(self, sample_dim: str = "sample", dims: Sequence[str] | None = None) -> DataArray:
         """An ``xarray.DataArray`` with the samples on the dimension `sample_dim`; needs xarray."""
-        return PROTOCOLS.to_xarray(self, sample_dim, dims)
+        made: DataArray = PROTOCOLS.to_xarray(self, sample_dim, dims)
+        return made
 
     @classmethod
     def from_xarray(cls, array: Array, sample_dim: str = "sample") -> Self:

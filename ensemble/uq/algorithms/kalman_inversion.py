@@ -12,6 +12,7 @@ import scipy.linalg
 
 from ensemble import _check
 from ensemble._keywords import explains_calls
+from ensemble._typing import Executor
 from ensemble.uq.algorithms.algorithm_result import AlgorithmError, AlgorithmResult, table
 from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator
 from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
@@ -112,7 +113,7 @@ def kalman_inversion(
     seed: int | None = None,
     output: str | None = None,
     ensemble_size: int | None = None,
-    executor: Any = None,
+    executor: Executor | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = False,

@@ -13,6 +13,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._compile.kept_memory import empty
 from ensemble._keywords import explains_calls
+from ensemble._typing import Executor
 from ensemble.scalar import Ensemble
 from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.chain_starts import starting_points
@@ -143,7 +144,7 @@ def mcmc(
     seed: int | None = None,
     output: str | None = None,
     ensemble_size: int | None = None,
-    executor: Any = None,
+    executor: Executor | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = False,

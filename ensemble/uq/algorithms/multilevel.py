@@ -12,6 +12,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._keywords import explains_calls
+from ensemble._typing import Executor
 from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.evaluations import Evaluations
 from ensemble.uq.algorithms.levels import Level, decay_rate, optimal_numbers, smoothed, without_models
@@ -124,7 +125,7 @@ def multilevel(
     seed: int | None = None,
     output: str | None = None,
     ensemble_size: int | None = 32,
-    executor: Any = None,
+    executor: Executor | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = False,
@@ -176,8 +177,7 @@ def multilevel(
     progress : bool
         Show evaluations on stderr.
     max_seconds : float, optional
-        No group begins after that time: the status is "max_seconds", and the result has the levels as far as whole
-        extensions of them ended.
+        No group begins after that time; the status is "max_seconds", the levels are those whose extension ended.
 
     Returns
     -------

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._keywords import explains_calls
+from ensemble._typing import Executor
 from ensemble.uq.algorithms.algorithm_result import AlgorithmResult, table
 from ensemble.uq.algorithms.evaluations import Evaluations
 from ensemble.uq.algorithms.model_runs import ModelRuns, TimeUpError
@@ -120,7 +121,7 @@ def subset_simulation(
     seed: int | None = None,
     output: str | None = None,
     ensemble_size: int | None = None,
-    executor: Any = None,
+    executor: Executor | None = None,
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = False,

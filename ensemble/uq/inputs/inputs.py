@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import array_of, message, real_array, require
+from ensemble._typing import Ids
 from ensemble.uq.inputs.convert import as_variable
 from ensemble.uq.inputs.copula import GaussianCopula
 from ensemble.uq.inputs.samples import InputSamples
@@ -96,7 +97,7 @@ class Inputs:
     def __repr__(self) -> str:
         return f"Inputs({', '.join(self.names)}; n_germs={self.n_germs})"
 
-    def from_uniform(self, u: Any, ids: Any = None) -> InputSamples:
+    def from_uniform(self, u: Any, ids: Ids | None = None) -> InputSamples:
         """Samples at points of the unit cube.
 
         Parameters
@@ -130,7 +131,7 @@ class Inputs:
                 values[name] = variable.from_uniform(rows[self.germs[name]])
         return self._samples(values, points.shape[1], ids, "from_uniform")
 
-    def from_normal(self, z: Any, ids: Any = None) -> InputSamples:
+    def from_normal(self, z: Any, ids: Ids | None = None) -> InputSamples:
         """Samples at points of the space of independent standard normal numbers.
 
         Parameters
@@ -201,7 +202,7 @@ class Inputs:
         return np.ascontiguousarray(rows.T)
 
     def samples(
-        self, n: int | None = None, *, sampler: Any = "sobol", seed: int | None = None, ids: Any = None
+        self, n: int | None = None, *, sampler: Any = "sobol", seed: int | None = None, ids: Ids | None = None
     ) -> InputSamples:
         """Draw samples.
 

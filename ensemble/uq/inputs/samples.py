@@ -195,7 +195,7 @@ class PlainSample(SimpleNamespace):
     def _names(self) -> list[str]:
         return [name for name in vars(self) if name != "_id"]
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return PlainSample, ({name: vars(self)[name] for name in self._names()}, self._id)
 
     def __repr__(self) -> str:

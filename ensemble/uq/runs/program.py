@@ -36,7 +36,7 @@ UNTOUCHED = (10**9, 10**9)
 class RunFailedError(RuntimeError):
     """A run of a program ended with an error, or without the outputs that are read."""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), self.args
 
 
@@ -244,7 +244,7 @@ class Program(VectorizedModel):
     def __repr__(self) -> str:
         return f"Program({self.__name__!r}; outputs {', '.join(self.readers)})"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return rebuilt, (type(self), {key: value for key, value in vars(self).items() if key != "model"})
 
 

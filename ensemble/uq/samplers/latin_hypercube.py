@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, require
+from ensemble._typing import Ids
 from ensemble.uq.samplers.sampled_inputs import SampledInputs
 from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed
 
@@ -55,7 +56,7 @@ class LatinHypercube(Sampler):
         whole = rest == 0
         return LatinHypercube(block=each if whole else n, replicates=self.n_replicates if whole else 1)
 
-    def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
+    def points(self, ids: Ids, n_germs: int, seed: int) -> np.ndarray:
         numbers, seed = checked_ids(ids, "LatinHypercube.points"), checked_seed(seed, "LatinHypercube.points")
         advice = "Inputs.samples chooses it for a number of samples."
         require(self.block is not None, "LatinHypercube.points", "block", "be given", None, advice)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from ensemble._typing import Ids
 from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed, spread
 
 __all__ = ["MonteCarlo"]
@@ -29,7 +28,7 @@ class MonteCarlo(Sampler):
 
     name = "monte_carlo"
 
-    def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
+    def points(self, ids: Ids, n_germs: int, seed: int) -> np.ndarray:
         numbers, seed = checked_ids(ids, "MonteCarlo.points"), checked_seed(seed, "MonteCarlo.points")
         generator = np.random.PCG64(seed)
         position = 0

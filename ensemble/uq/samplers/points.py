@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import one_of, real_array, require, require_type
+from ensemble._typing import Ids
 from ensemble.uq.inputs.variable import array_digest
 from ensemble.uq.samplers.sampled_inputs import SampledInputs
 from ensemble.uq.samplers.sampler import Sampler, checked_ids
@@ -96,13 +97,13 @@ class Points(Sampler):
     def count(self) -> int | None:
         return None if self._points is None else self._points.shape[0]
 
-    def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
+    def points(self, ids: Ids, n_germs: int, seed: int) -> np.ndarray:
         require(self._points is not None, "Points.points", "inputs", "be given to for_inputs first", "none")
         assert self._points is not None
         points: np.ndarray = self._points[checked_ids(ids, "Points.points", self.count())]
         return points
 
-    def weights(self, ids: Any) -> np.ndarray | None:
+    def weights(self, ids: Ids) -> np.ndarray | None:
         return None if self._weights is None else self._weights[checked_ids(ids, "Points.weights", self.count())]
 
     def description(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.quadrature.rules import HIGHEST_ORDER, smolyak
+from ensemble._typing import Ids
 from ensemble.uq.samplers.rules import RULES, Rule, gauss_rule, germ_distributions
 from ensemble.uq.samplers.sampler import Sampler, checked_ids
 
@@ -83,7 +84,7 @@ class Gauss(Sampler):
         """The product of the nodes along each germ; None before the inputs are known."""
         return None if self.rules is None else math.prod(z.size for z, _ in self.rules)
 
-    def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
+    def points(self, ids: Ids, n_germs: int, seed: int) -> np.ndarray:
         """Points of normal space of the samples numbered `ids`; the first germ runs fastest."""
         rules = made_for_inputs(self.rules, "Gauss.points")
         places = checked_ids(ids, "Gauss.points", self.count())
@@ -93,7 +94,7 @@ class Gauss(Sampler):
             result[:, k] = z[digits]
         return result
 
-    def weights(self, ids: Any) -> np.ndarray:
+    def weights(self, ids: Ids) -> np.ndarray:
         """The products of the rules' weights; all add up to 1."""
         rules = made_for_inputs(self.rules, "Gauss.weights")
         places = checked_ids(ids, "Gauss.weights", self.count())
@@ -166,12 +167,12 @@ class SparseGrid(Sampler):
         """The number of points; None before the inputs are known."""
         return None if self._grid is None else self._grid[1].size
 
-    def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
+    def points(self, ids: Ids, n_germs: int, seed: int) -> np.ndarray:
         grid = made_for_inputs(self._grid, "SparseGrid.points")
         points: np.ndarray = grid[0][checked_ids(ids, "SparseGrid.points", self.count())]
         return points
 
-    def weights(self, ids: Any) -> np.ndarray:
+    def weights(self, ids: Ids) -> np.ndarray:
         """What each point counts in a mean; some are negative, all add up to 1."""
         grid = made_for_inputs(self._grid, "SparseGrid.weights")
         weights: np.ndarray = grid[1][checked_ids(ids, "SparseGrid.weights", self.count())]

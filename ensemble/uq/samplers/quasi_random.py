@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, require, warn_caller
+from ensemble._typing import Ids
 from ensemble.uq.samplers.sampled_inputs import SampledInputs
 from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed
 
@@ -42,7 +43,7 @@ class QuasiRandom(Sampler):
     def __init__(self, *, replicates: int = 8) -> None:
         self.n_replicates = integer(replicates, type(self).__name__, "replicates", minimum=1)
 
-    def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
+    def points(self, ids: Ids, n_germs: int, seed: int) -> np.ndarray:
         function = f"{type(self).__name__}.points"
         numbers, seed = checked_ids(ids, function), checked_seed(seed, function)
         result = np.empty((numbers.size, n_germs))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import array_of, integer, require
+from ensemble._typing import Ids
 from ensemble.uq.samplers.sampled_inputs import SampledInputs
 
 __all__ = ["Sampler", "checked_ids", "spread"]
@@ -40,11 +41,11 @@ class Sampler:
         """The sampler with the values that depend on the inputs or on the number of samples."""
         return self
 
-    def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
+    def points(self, ids: Ids, n_germs: int, seed: int) -> np.ndarray:
         """Points of the samples numbered `ids`, in any order: shape (len(ids), n_germs)."""
         raise NotImplementedError
 
-    def weights(self, ids: Any) -> np.ndarray | None:
+    def weights(self, ids: Ids) -> np.ndarray | None:
         """What the samples numbered `ids` count in a mean; None where all count the same."""
         return None
 
@@ -61,7 +62,7 @@ class Sampler:
         return f"{type(self).__name__}({options})"
 
 
-def checked_ids(ids: Any, function: str, count: int | None = None) -> np.ndarray:
+def checked_ids(ids: Ids, function: str, count: int | None = None) -> np.ndarray:
     """`ids` as a vector of int64, each from 0, and below `count` where there is an end."""
     numbers = array_of(ids, function, "ids", "be a vector of integers")
     good = numbers.ndim == 1 and (numbers.dtype.kind in "iu" or numbers.size == 0)

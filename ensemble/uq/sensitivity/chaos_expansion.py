@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -13,6 +13,9 @@ from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.samples import InputSamples, values_of
 from ensemble.uq.sensitivity.chaos_basis import Basis
 from ensemble.uq.study.declared import Outputs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["ChaosExpansion"]
 
@@ -314,7 +317,7 @@ class ChaosExpansion:
         germs: np.ndarray = self._inputs.to_normal(values_of(samples))
         return germs
 
-    def plot(self, name: str | None = None, *, along: Any = None, ax: Any = None) -> Any:
+    def plot(self, name: str | None = None, *, along: Any = None, ax: Axes | None = None) -> Axes:
         """Draw the Sobol' indices of one output, without intervals; all else as `SobolIndices.plot`."""
         from ensemble.uq.plots import only_output
         from ensemble.uq.study_plots import plot_along
@@ -323,7 +326,8 @@ class ChaosExpansion:
         self._named(name, "plot")
         kinds = {"first": self.first[name], "total": self.total[name]}
         values = {kind: (value, np.full_like(value, np.nan)) for kind, value in kinds.items()}
-        return plot_along(values, self.inputs, along, ax, self._declared, self._dims.get(name, ()))
+        axes: Axes = plot_along(values, self.inputs, along, ax, self._declared, self._dims.get(name, ()))
+        return axes
 
     def __repr__(self) -> str:
         text = f"{self.n_terms} terms of {self.indices.shape[1]} germs to degree {self.indices.sum(axis=1).max()}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from ensemble.uq.sensitivity.sobol_sums import PairSums
 from ensemble.uq.store.axes import default_names
 from ensemble.uq.study.dataset import axes_of
 from ensemble.uq.study.declared import Outputs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from xarray import Dataset
 
 __all__ = ["MorrisEffects", "SensitivityIndices", "ShapleyEffects", "SobolIndices"]
 
@@ -170,7 +174,7 @@ class SensitivityIndices:
             result: np.ndarray = np.nansum(value * weights, axis=1) / np.sum(weights)
         return result
 
-    def to_xarray(self) -> Any:
+    def to_xarray(self) -> Dataset:
         """All indices as an `xarray.Dataset`.
 
         Returns
@@ -197,9 +201,10 @@ class SensitivityIndices:
         attributes |= {} if self.seed is None else {"seed": self.seed}
         attributes |= {"notes": list(self.notes)} if self.notes else {}
         axes = axes_of(self._declared.coordinates, self._declared.units)
-        return xarray.Dataset(variables, coords={"input": list(self.inputs), **axes}, attrs=attributes)
+        made: Dataset = xarray.Dataset(variables, coords={"input": list(self.inputs), **axes}, attrs=attributes)
+        return made
 
-    def plot(self, name: str | None = None, *, along: Any = None, ax: Any = None) -> Any:
+    def plot(self, name: str | None = None, *, along: Any = None, ax: Axes | None = None) -> Axes:
         """Draw the indices of one output as bars with their intervals; of a field, along its entries as lines.
 
         Parameters
@@ -226,7 +231,8 @@ class SensitivityIndices:
         name = only_output(name, self.outputs, f"{type(self).__name__}.plot")
         self._checked(name, None, "plot")
         values = {kind: (self._values[kind][name], self._half_widths[kind][name]) for kind in self.kinds}
-        return plot_along(values, self.inputs, along, ax, self._declared, self._dims[name])
+        axes: Axes = plot_along(values, self.inputs, along, ax, self._declared, self._dims[name])
+        return axes
 
     def _head(self) -> str:
         rows = f"{self.n_used} of {self.n_rows} rows, {self.n_samples} samples"

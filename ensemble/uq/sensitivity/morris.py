@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, require
 from ensemble._keywords import explains_calls
+from ensemble._typing import Executor
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import MorrisEffects
 from ensemble.uq.sensitivity.morris_sums import MorrisSums
@@ -39,7 +40,7 @@ def morris(
     retry_failed: bool | int = False,
     sample_seconds: float | None = None,
     progress: bool = True,
-    executor: Any = None,
+    executor: Executor | None = None,
     level: float = 0.95,
     outputs: Outputs | None = None,
 ) -> MorrisEffects:

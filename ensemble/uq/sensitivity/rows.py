@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import message, require
+from ensemble._typing import Ids
 from ensemble.uq.inputs.variable import inside
 from ensemble.uq.inputs.vector import rows_product
 from ensemble.uq.samplers.choice import resolved_sampler
@@ -54,7 +55,7 @@ class Rows(Sampler):
         points: np.ndarray = self.sampler.points(rows, self.n_columns, seed)
         return points
 
-    def points(self, ids: Any, n_germs: int, seed: int) -> np.ndarray:
+    def points(self, ids: Ids, n_germs: int, seed: int) -> np.ndarray:
         rows, parts = np.divmod(np.asarray(ids, dtype=np.int64), self.n_parts)
         unique, place = np.unique(rows, return_inverse=True)
         return self._parts(self.row_points(unique, seed), place, parts)

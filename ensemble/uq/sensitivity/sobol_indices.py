@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, kind_of, message, require
 from ensemble._keywords import explains_calls
+from ensemble._typing import Executor
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.sensitivity.indices import SobolIndices
 from ensemble.uq.sensitivity.row_plan import run_rows
@@ -53,7 +54,7 @@ def sobol_indices(
     retry_failed: bool | int = False,
     sample_seconds: float | None = None,
     progress: bool = True,
-    executor: Any = None,
+    executor: Executor | None = None,
     level: float = 0.95,
     outputs: Outputs | None = None,
     pairs: bool = False,

@@ -17,6 +17,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._check import warn_caller
 from ensemble._files import Replacements, sync, write_whole
+from ensemble._typing import Ids
 from ensemble.uq.store import compaction
 from ensemble.uq.store import manifest as manifests
 from ensemble.uq.store.axes import AXES, names_of_axes
@@ -447,7 +448,7 @@ class Store:
         """Why the attempts before the last one failed, of samples that were run more than once, by id."""
         return {i: list(texts) for i, texts in sorted(self._index.earlier.items())}
 
-    def read(self, name: str, ids: Any) -> np.ndarray:
+    def read(self, name: str, ids: Ids) -> np.ndarray:
         """Output `name` of the stored samples `ids`, (\\*shape, len(ids)); NaN (0, False) for those that failed."""
         _check.one_of(name, self.outputs, "Store.read", "name")
         wanted = _check.array_of(ids, "Store.read", "ids", "be stored samples")

@@ -44,7 +44,7 @@ class DaskWorkers:
 
     def close(self) -> None:
         """Give the configuration back."""
-        self._config.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._config.__exit__(None, None, None)
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """A future. Equal calls would have equal keys, and a key that has failed is not run again."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from ensemble._check import array_of, integer, kind_of, message, one_of, require
 from ensemble._keywords import explains_calls
+from ensemble._typing import Ids
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.choice import resolved_sampler
 from ensemble.uq.samplers.sampler import checked_ids
@@ -195,7 +196,7 @@ class Plan:
         """How many samples have been told, failed ones too."""
         return int(np.count_nonzero(self.is_done))
 
-    def group(self, ids: Any) -> Group:
+    def group(self, ids: Ids) -> Group:
         """The samples `ids` as one group."""
         numbers = checked_ids(ids, "plan.group", self.n)
         return Group(numbers, self.samples.take(numbers))

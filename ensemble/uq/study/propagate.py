@@ -20,6 +20,7 @@ import numpy as np
 from ensemble._backend import prototype
 from ensemble._check import integer, kind_of, message, one_of, positive, require
 from ensemble._keywords import explains_calls
+from ensemble._typing import Executor
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.study.declared import Outputs
 from ensemble.uq.study.ensemble_size import choose_ensemble_size
@@ -174,7 +175,7 @@ def propagate(
     sample_seconds: float | None = None,
     part: tuple[int, int] | str | None = None,
     progress: bool = True,
-    executor: Any = None,
+    executor: Executor | None = None,
     keep: str | None = None,
     target: Any = None,
     max_n: int | None = None,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from functools import partial
 from os import PathLike
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -46,6 +46,10 @@ from ensemble.uq.study.row_blocks import by_rows, largest_change, power_sums
 from ensemble.uq.study.streams import Summary, block_size, empty_streams
 from ensemble.uq.study.study_protocols import Study
 from ensemble.uq.study.table import table
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
 
 __all__ = ["Probability", "UqResult", "without_interval"]
 
@@ -714,7 +718,7 @@ class UqResult:
         return statistic(self.samples(a), None if b is None else self.samples(b))[()]
 
     # --- elsewhere
-    def to_xarray(self) -> Any:
+    def to_xarray(self) -> xarray.Dataset:
         """The study as an `xarray.Dataset`.
 
         Returns
@@ -733,7 +737,7 @@ class UqResult:
 
         return dataset_of(self, self._all_inputs)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """The study as a `pandas.DataFrame`.
 
         Returns

@@ -65,7 +65,7 @@ class VectorizedModel:
     def __repr__(self) -> str:
         return f"vectorize({getattr(self.model, '__name__', self.model)!s})"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> str | tuple[object, ...]:
         """As a decorator it stands under the name of the function: then that name is what is pickled."""
         place: Any = sys.modules.get(getattr(self, "__module__", ""))
         name = getattr(self, "__qualname__", "")

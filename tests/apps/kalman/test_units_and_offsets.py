@@ -17,6 +17,7 @@ from ensemble.apps.kalman import (
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.digits import in_many_digits
 from tests.apps.kalman.models import close
+from tests.conftest import examples
 
 DIGITS, KAPPA = 220, mpmath.mpf(10) ** 90
 
@@ -230,7 +231,7 @@ def seasonal(seed):
 @pytest.mark.parametrize("form", ["covariance", "square_root"])
 def test_smoothers_of_dense_noises_in_other_units_do_not_fail(form):
     """Rows of F that are made independent by large multiples of others cannot be told from rounding in that order."""
-    for seed in range(14):
+    for seed in range(examples(14)):
         parts, y = seasonal(seed)
         got = rts_smoother(model_of(parts), y, form=form)
         assert not bool(got.failed), seed

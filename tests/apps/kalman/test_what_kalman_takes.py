@@ -20,6 +20,7 @@ from ensemble.apps.kalman import (
 )
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.models import random_parts, with_gaps
+from tests.walked import every
 
 PARTS = {"F": np.eye(2), "Q": np.eye(2), "H": np.eye(2), "R": np.eye(2), "m0": np.zeros(2), "P0": np.eye(2)}
 Y = np.arange(8.0).reshape(4, 2)
@@ -159,13 +160,9 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every(
     "name, options, kind, match",
-    [
-        pytest.param(name, *case, id=f"{name}-{'-'.join(case[0])}-{number}")  # no texts of objects: they hold addresses
-        for name, cases in BAD.items()
-        for number, case in enumerate(cases)
-    ],
+    [(name, *case) for name, cases in BAD.items() for case in cases],
 )
 def test_bad_arguments_are_named(name, options, kind, match):
     function = "maximum_likelihood|kalman_filter" if name == "maximum_likelihood" else name

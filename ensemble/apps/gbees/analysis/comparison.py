@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, to_numpy
-from ensemble._typing import Array
+from ensemble._typing import Array, DType
 from ensemble.apps.gbees.analysis.distribution import positions, weights
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.frames import cell_of, collected, keys_of, shift_between, spans, transferred
@@ -211,7 +210,7 @@ def kernel_density(
     cells: Cells,
     *,
     factor: float | None = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     callback: Callable[[int, int], None] | None = None,
 ) -> Cells:
     """Compute the kernel density estimate of random samples at the centres of `cells`, divided by its sum there.
@@ -277,7 +276,7 @@ def normalised(sums: Array) -> Array:
     return sums / total
 
 
-def kernel_sums(at: Array, y: Array, dtype: Any, callback: Callable[[int, int], None] | None) -> Array:
+def kernel_sums(at: Array, y: Array, dtype: DType, callback: Callable[[int, int], None] | None) -> Array:
     """Sums over the columns of `y` (n, S) of ``exp(-|a - y|^2 / 2)`` for each row a of `at` (N, n), in float64.
 
     The exponent is one matrix product, ``[a, -|a|^2/2, 1] @ [y; 1; -|y|^2/2]``.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import finite, integer, kind_of, message, require
 from ensemble._keywords import explains_calls
-from ensemble._typing import Array
+from ensemble._typing import Array, Values
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.array.square_root import last_factor, semidefinite_factor, triangle
 from ensemble.apps.kalman.array.steps import apply, observed_covariance, symmetric
@@ -25,6 +25,9 @@ from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["ForecastResult", "forecast"]
 
@@ -77,7 +80,7 @@ class ForecastResult:
         chosen = self.level if level is None else _level(level, "state_interval")
         return _interval(self.state_mean, self.state_covariance, chosen)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A DataFrame of the means, lower and upper ends of observations, one row per step.
 
         The index continues that of the observations, if those were a Series or DataFrame with a frequency.
@@ -107,7 +110,7 @@ def forecast(
     *,
     level: float = 0.95,
     future: Mapping[str, Any] | None = None,
-    mask: Any = None,
+    mask: Values | None = None,
 ) -> ForecastResult:
     """Compute the distributions of the next states and observations.
 

@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import integer, kind_of, message, positive, require
 from ensemble._keywords import explains_calls
-from ensemble._typing import Array
+from ensemble._typing import Array, Values
 from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.apps.kalman.likelihood import log_likelihood_of
 from ensemble.apps.kalman.model import LinearGaussianModel
@@ -84,7 +84,7 @@ def maximum_likelihood(
     *,
     bounds: Sequence[tuple[float | None, float | None]] | None = None,
     burn: int = 0,
-    mask: Any = None,
+    mask: Values | None = None,
     tol: float = 1e-8,
     max_iterations: int = 100,
     **options: Any,

@@ -12,7 +12,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, message, one_of
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._keywords import explains_calls
-from ensemble._typing import Array
+from ensemble._typing import Array, Values
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.analysis.simulation import random_generator
 from ensemble.apps.kalman.array.square_root import semidefinite_factor
@@ -34,7 +34,7 @@ def sample_posterior(
     seed: int | np.random.Generator | None = None,
     method: str = "auto",
     scan: str = "chunked",
-    mask: Any = None,
+    mask: Values | None = None,
 ) -> Ensemble:
     """Draw trajectories from the joint distribution of all states given all observations.
 

@@ -19,7 +19,7 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, kind_of, message, require
 from ensemble._compile.streams import on_device_of, to_cuda_device, to_device_of
 from ensemble._kernels.kalman.time_ranges import filter_ranges, two_filter_ranges
-from ensemble._typing import Array
+from ensemble._typing import Array, Values
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.devices.compiled import (
     PARTS,
@@ -46,7 +46,7 @@ Part = tuple[LinearGaussianModel, Any]
 
 
 def split_series(
-    model: LinearGaussianModel, y: Any, devices: Sequence[int | None], *, mask: Any = None
+    model: LinearGaussianModel, y: Any, devices: Sequence[int | None], *, mask: Values | None = None
 ) -> list[tuple[LinearGaussianModel, Array]]:
     """Divide a model and its observations into intervals of time, each on a device.
 

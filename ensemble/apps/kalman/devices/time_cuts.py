@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, require
+from ensemble._typing import Communicator
 
 __all__ = ["N_RANGES", "TimeCuts", "time_cuts", "time_range"]
 
@@ -71,7 +72,7 @@ def time_cuts(n_steps: int, size: int, n_ranges: int, function: str) -> TimeCuts
     return TimeCuts(np.concatenate([[0], np.cumsum(lengths)]), n * np.arange(size + 1) // size)
 
 
-def time_range(n_steps: int, comm: Any, *, n_ranges: int = N_RANGES) -> slice:
+def time_range(n_steps: int, comm: Communicator, *, n_ranges: int = N_RANGES) -> slice:
     """Return which steps of a series a rank has in ``kalman_filter(..., comm=comm)`` and the smoothers.
 
     A series is cut into ranges of time whose number and lengths depend on its length alone, and each rank has
