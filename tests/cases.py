@@ -491,7 +491,7 @@ def galerkin_cases(seed):
         ap = product_graph(*a, *p, n_coarse)
         restriction = transpose_graph(*p, n_coarse)
         coarse = product_graph(*restriction[:2], *ap, n_coarse)
-        tasks = slab_tasks(*restriction[:2], a[0].size - 1)
+        tasks = 256, *slab_tasks(*restriction[:2], a[0].size - 1, 256)
         for kind, width_a, width_p in (("", s, s), ("_shared_a", 1, s), ("_shared_p", s, 1)):
             values = numbers(rng, (a[1].size, width_a), dtype)
             b = rng.standard_normal((p[1].size, width_p)).astype(dtype)
