@@ -193,8 +193,9 @@ def direct(
         return _complex_solution(A, b, kind, factorization, options)
     if factorization is not None:
         require_type(factorization, Factorization, "direct", "factorization", "be a Factorization")
-        advice = "F.solve(A, b) takes complex factors."
-        require(factorization.dtype.kind == "f", "direct", "factorization", "be real", factorization.dtype, advice)
+        if factorization.dtype.kind == "c":
+            advice = "F.solve(A, b) takes complex factors."
+            raise TypeError(message("direct", "factorization", "be real", factorization.dtype, advice))
     return _solution(A, b, rtol, kind, ordering, matching, dtype, factorization, known)
 
 

@@ -43,5 +43,5 @@ def _larger_complex_error(A: CrsMatrix, x: np.ndarray, b: np.ndarray) -> np.ndar
 
 
 def magnitudes_of(numbers: np.ndarray) -> np.ndarray:
-    """Magnitudes of complex numbers, each with the same bits wherever it stands: those of ``numpy.abs`` depend on it."""
+    """Magnitudes of complex numbers, with bits that do not depend on the place in the array, as ``numpy.abs`` has."""
     return np.hypot(numbers.real, numbers.imag)

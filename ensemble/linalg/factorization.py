@@ -48,6 +48,7 @@ FILLED_WORK = 100
 """Multiply-adds that take as long as one value in the graph of the inverse, about."""
 
 SEED = 29_531
+"""Of the vectors by which the growth of complex entries is measured."""
 
 N_JUDGED = 4
 """Products of a factorisation that are judged before the growth of its entries is worked out."""
@@ -311,7 +312,7 @@ class Factorization(TriangularFactors):
         return most
 
     def _judged_matrix(self) -> CrsMatrix | None:
-        """The matrix that was factorised, in double precision; of LDL^T its entries on and above the diagonal decide."""
+        """What was factorised, in double precision, of LDL^T made of the upper triangle; None where it is not known."""
         values = self._entries()
         if values is None or self._matrix is None:
             return None
@@ -320,8 +321,9 @@ class Factorization(TriangularFactors):
         if not self.plan.symmetric:
             return A
         rows, columns = graph.row_of_entry, graph.indices
-        above, lower = (np.where((mask)[:, None], A.values, 0.0) for mask in (rows < columns, rows <= columns))
-        return CrsMatrix(graph, lower) + CrsMatrix(graph, above).T
+        upper, strict = (np.where(mask[:, None], A.values, 0.0) for mask in (rows <= columns, rows < columns))
+        made: CrsMatrix = CrsMatrix(graph, upper) + CrsMatrix(graph, strict).T
+        return made
 
     def _entries(self) -> np.ndarray | None:
         """The values of the matrix that was factorised, on the host; None where it is not known."""
