@@ -211,7 +211,7 @@ class Factorization(TriangularFactors):
     def logdet_on_host(self) -> Ensemble:
         """`logdet` of NumPy's or CuPy's values."""
         xp, pivots = array_namespace(self.reference_array), self._pivots
-        logarithms = xp.log(magnitudes_of(pivots) if self.is_complex else xp.abs(pivots))
+        logarithms = xp.log(magnitudes_of(pivots) if self._is_complex else xp.abs(pivots))
         found = -dot(logarithms, xp.ones_like(logarithms), None)
         return Ensemble(self._replaced(found, lambda A: pivoted_determinant(A)[1]), self.sample_set)
 
@@ -221,7 +221,7 @@ class Factorization(TriangularFactors):
         Of complex matrices it is the determinant over its magnitude, a complex number.
         """
         xp = array_namespace(self.reference_array)
-        if self.is_complex:
+        if self._is_complex:
             pivots = self._pivots
             angles = np.arctan2(pivots.imag, pivots.real)
             angle = -dot(angles, np.ones_like(angles), None)
@@ -233,13 +233,13 @@ class Factorization(TriangularFactors):
         return Ensemble(signs if self.source is None else asarray_like(signs, self.source.values), self.sample_set)
 
     @property
-    def is_complex(self) -> bool:
+    def _is_complex(self) -> bool:
         """Whether the factors are complex."""
         return bool(self.dtype.kind == "c")
 
     def _require_real(self, method: str, advice: str) -> None:
         """Refuse what complex factors do not serve."""
-        if self.is_complex:
+        if self._is_complex:
             raise TypeError(message(f"{NAME}.{method}", "A", "be real", str(self.dtype), advice))
 
     def _least_pivot(self) -> np.ndarray:
@@ -280,7 +280,7 @@ class Factorization(TriangularFactors):
     def _growth(self) -> np.ndarray:
         """The growth of entries per sample; 1 of LDL^T with positive pivots, infinite for a broken sample."""
         pivots, growth = to_numpy(self._pivots), np.ones(self.n_samples)
-        if self.is_complex:
+        if self._is_complex:
             growth[~self.broken] = self._measured_growth()[~self.broken]
             growth[self.broken] = np.inf
             return growth
