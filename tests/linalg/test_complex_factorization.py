@@ -7,9 +7,7 @@ import scipy.sparse as sp
 from ensemble.krylov import direct, gmres
 from ensemble.linalg import CrsMatrix, Factorization, SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
-from tests.linalg.test_complex_incomplete import columns, convection, helmholtz, numbers
-
-N = 144
+from tests.linalg.complex_problems import N, columns, convection, helmholtz, numbers
 
 CASES = {
     "LU": (convection, {}), "LDL^T": (lambda rng, count: helmholtz(count), {"kind": "ldlt"}),
