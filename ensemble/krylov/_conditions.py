@@ -15,7 +15,7 @@ from ensemble._kernels.krylov.narrowing import narrowed_values
 from ensemble.linalg.condition import equilibrated_conditions, one_norms, reciprocal_conditions
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.exchanges import PivotedFactors, pivoted
-from ensemble.linalg.factorization import Factorization
+from ensemble.linalg.factorization import Factorization, planned
 from ensemble.scalar import Ensemble
 
 FAR = 64
@@ -156,13 +156,16 @@ class Conditions:
     were changed in place since is NaN: it shows in `cancelled`.
     """
 
-    def __init__(self, solution: Any, A: CrsMatrix, plan: Factorization, of_exchanged: Any) -> None:
-        """`of_exchanged` gives numbers and conditions of samples that took pivots of their own."""
+    def __init__(self, solution: Any, A: CrsMatrix, plan: Factorization | None, of_exchanged: Any) -> None:
+        """`of_exchanged` gives numbers and conditions of samples that took pivots of their own.
+
+        The plan is that of default options where none is given.
+        """
         self.equilibrated, self.cancelled = solution.rcond, solution.cancelled
         self.repaired, self.exchanged = solution.repaired, solution.exchanged
         self.n_samples = self.equilibrated.size
         self.nearly_singular = np.flatnonzero(self.equilibrated < limits_of(A.values.dtype)[0])
-        self.A, self.plan, self.of_exchanged = A, plan._with_plan(), of_exchanged
+        self.A, self.plan, self.of_exchanged = A, plan and plan._with_plan(), of_exchanged
         self.known: np.ndarray | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -179,9 +182,10 @@ class Conditions:
 
     def _worked_out(self) -> np.ndarray:
         A, values = self.A, self.A.values
-        scaled, unit = scaled_values(A, self.plan.dtype)
+        plan = self.plan or planned(A, kind="auto", ordering="auto", matching="graph", dtype=None)
+        scaled, unit = scaled_values(A, plan.dtype)
         with np.errstate(all="ignore"):
-            F = self.plan.update(scaled)
+            F = plan.update(scaled)
             nothing = asarray_like(np.zeros((A.shape[0], A.n_samples), A.dtype), values)
             inverse = reciprocal_pivots(F, None if unit is None else asarray_like(unit, values), values)
             cancelled = to_numpy(backward_error(*A.arrays, nothing, nothing, inverse)[3])

@@ -15,7 +15,8 @@ from ensemble.krylov._direct_solution import FLOOR, REFINEMENTS, ROUNDOFFS, Dire
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.known_sequences import KnownSolutions, Limits, solved_by_known
-from ensemble.linalg.sequences import Group, exchanged_together
+from ensemble.linalg.sequences import Group, exchanged_together, rules_of, takes_exchanges_first
+from ensemble.scalar import Ensemble
 
 DOUBT = 1e-5
 """Last correction over the first solution from which on the digits of a solution are tried."""
@@ -75,7 +76,7 @@ class ExchangedSolution(DirectSolution):
         if (doubtful & ~moved).any():  # one more correction is less work than three trials are
             doubtful &= moved | ~(self.group.sizes(self.F.apply(self.r)) <= DOUBT * self.largest[0])
         # Where the residual of few rows decides, it may be zero by chance: then the pivots tell.
-        doubtful |= (self.group.row_sums_over_pivots(self.A) > CANCELLED / self.eps) & np.isfinite(self.error)
+        doubtful |= self.group.has_small_pivots(CANCELLED / self.eps) & np.isfinite(self.error)
         if doubtful.any():
             kept, lost = digits_kept(self.A, self.x, self.b, self.F.apply)
             self.uncertain, doubtful = doubtful & lost, doubtful & ~kept
@@ -110,17 +111,45 @@ class KnownSolution(DirectSolution):
         self.refined, self.F = len(self.history), None
 
 
+def solved_again(A: Any, b: Any, rtol: Any) -> KnownSolutions | None:
+    """The solutions of all samples by the sequences of pivots that were met, where nothing needs conversion; else None.
+
+    That is where A is a `CrsMatrix` and `b` a vector or an Ensemble of as many samples, both float64 of NumPy, `rtol`
+    one number, and the graph such that exchanges come first.
+    """
+    if type(A) is not CrsMatrix or type(rtol) is not float or not 0.0 <= rtol < np.inf:
+        return None
+    right, values = b.samples if type(b) is Ensemble else b, A.values
+    if type(values) is not np.ndarray or type(right) is not np.ndarray or not values.dtype == right.dtype == EXACT:
+        return None
+    n, n_samples = A.shape[0], values.shape[1]
+    shape = (n, n_samples) if right is not b else (n,)
+    if right.shape != shape or not n_samples or not takes_exchanges_first(A.graph) or space_in_force() is not SERIAL:
+        return None
+    if not rules_of(A.graph).rules:  # a first call, which checks the graph
+        return None
+    return solved_by_known(A, np.ascontiguousarray(right), np.arange(n_samples), rtol, LIMITS)
+
+
+def all_solved(known: KnownSolutions) -> bool:
+    """Whether every sample was solved, and none is to be judged by its condition."""
+    found = known.found
+    return not (found.left.any() or found.doubtful.any()) and bool(np.isfinite(found.norm).all())
+
+
 def solved_with_known_pivots(
-    system: LinearSystem, A: CrsMatrix, samples: np.ndarray
+    system: LinearSystem, A: CrsMatrix, samples: np.ndarray, known: KnownSolutions | None
 ) -> tuple[np.ndarray, DirectSolution | None, np.ndarray]:
     """Solve samples by sequences of pivots that are known; return those solved, their solutions, and those left.
 
-    A sample whose backward error stays too large is in neither; one whose condition is to be estimated is left.
+    A sample whose backward error stays too large is in neither; one whose condition is to be estimated is left. `known`
+    is what `solved_again` found for all samples of a call.
     """
     nobody = samples[:0]
     if A.n_samples != system.b.shape[1] or not samples.size or space_in_force() is not SERIAL:
         return nobody, None, samples
-    known = solved_by_known(A, system.b, samples, system.rtol, LIMITS)
+    if known is None or known.alone.size != samples.size:
+        known = solved_by_known(A, system.b, samples, system.rtol, LIMITS)
     if known is None:
         return nobody, None, samples
     found = known.found
@@ -132,9 +161,11 @@ def solved_with_known_pivots(
 
 
 def exchanged_solutions(
-    system: LinearSystem, A: CrsMatrix, samples: np.ndarray
+    system: LinearSystem, A: CrsMatrix, samples: np.ndarray, known: KnownSolutions | None = None
 ) -> Iterator[tuple[np.ndarray, DirectSolution]]:
     """Solve samples by factors with exchanges; yield groups of samples that share pivots, with their solutions.
+
+    `known` is what `solved_again` found for all samples of a call.
 
     A sample that is singular, not finite, or whose backward error stays too large, is in no group, and none is where
     numbers are not float64. Samples on a device are solved on the host, so that they have the bits of the CPU.
@@ -149,9 +180,9 @@ def exchanged_solutions(
             solution.x = asarray_like(np.ascontiguousarray(solution.x), system.b)
             yield samples[chosen], solution
         return
-    own, known, samples = solved_with_known_pivots(system, A, samples)
-    if known is not None:
-        yield own, known
+    own, solution, samples = solved_with_known_pivots(system, A, samples, known)
+    if solution is not None:
+        yield own, solution
     if not samples.size:
         return
     for group in exchanged_together(A, samples if A.n_samples > 1 else np.zeros(1, np.int64), system.b):
@@ -161,8 +192,8 @@ def exchanged_solutions(
         if not every:
             part = system.of_samples(chosen)
             matrix = A if A.n_samples == 1 else A.take_samples(chosen)
-        solution = ExchangedSolution(part, matrix, group).finish()
-        good = solution.good()  # of no sample that takes other pivots
+        solution = exchanged = ExchangedSolution(part, matrix, group).finish()
+        good = exchanged.good()  # of no sample that takes other pivots
         if good.all():
             yield chosen, solution
         elif good.any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,20 @@ from ensemble._typing import DType
 from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
 from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
-from ensemble.krylov._exchanged_solution import conditions_of, exchanged_solutions
+from ensemble.krylov._exchanged_solution import (
+    KnownSolution,
+    all_solved,
+    conditions_of,
+    exchanged_solutions,
+    solved_again,
+)
 from ensemble.krylov._system import LinearSystem, as_array, common_samples, linear_system, one_column
 from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.complex_factors import ComplexFactors, complex_factors
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.factorization import Factorization, planned
+from ensemble.linalg.known_sequences import KnownSolutions
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import is_shared, samples_of, set_of, wrap_like
 from ensemble.linalg.orderings import ORDERINGS, checked_order
@@ -171,6 +179,11 @@ def direct(
     >>> direct(poisson((10,), n_samples=3), np.ones(10))
     DirectResult(direct: 3 of 3 samples converged, 0 iterations)
     """
+    known, names = None, type(kind) is type(ordering) is type(matching) is str
+    if factorization is None and dtype is None and names and (kind, ordering, matching) == ("auto", "auto", "graph"):
+        known = solved_again(A, b, rtol)
+        if known is not None and all_solved(known):
+            return _result_of_known(known, A, b, rtol)
     A = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else A
     b = as_array(b, "direct", "b")
     if isinstance(A, LinearOperator) and A.space is not SERIAL:
@@ -181,13 +194,20 @@ def direct(
         return _complex_solution(A, b, kind, factorization, options)
     if factorization is not None:
         require_type(factorization, Factorization, "direct", "factorization", "be a Factorization")
-    return _solution(A, b, rtol, kind, ordering, matching, dtype, factorization)
+        if factorization.dtype.kind == "c":
+            advice = "F.solve(A, b) takes complex factors."
+            raise TypeError(message("direct", "factorization", "be real", factorization.dtype, advice))
+    return _solution(A, b, rtol, kind, ordering, matching, dtype, factorization, known)
 
 
 def _solution(
-    A: Any, b: Any, rtol: Any, kind: str, ordering: Any, matching: str, dtype: DType | None, factorization: Any
-) -> DirectResult:
-    """The solution of real systems, by a factorisation that is kept or, with one of `ComplexFactors`, by such ones."""
+    A: Any, b: Any, rtol: Any, kind: str, ordering: Any, matching: str, dtype: DType | None, factorization: Any,
+    known: KnownSolutions | None = None,
+) -> DirectResult:  # fmt: skip
+    """The solution of real systems, by a factorisation that is kept or, with one of `ComplexFactors`, by such ones.
+
+    `known` is what sequences of pivots that were met have found for all samples.
+    """
     symmetric = isinstance(A, SymmetricCrsMatrix)
     system = linear_system("direct", A, b, None, None, rtol, 0.0, REFINEMENTS, "independent")
     matrix = as_crs(system.A)
@@ -204,7 +224,7 @@ def _solution(
     default = own and matching == "graph" and isinstance(ordering, str) and ordering == "auto"
     plain = default and F.dtype == np.float64 and not F.plan.symmetric and isinstance(system.b, np.ndarray)
     first = plain and takes_exchanges_first(matrix.graph)
-    solution = solved(system, matrix, scaled, unit, F, exchanged_solutions, first)
+    solution = solved(system, matrix, scaled, unit, F, partial(exchanged_solutions, known=known), first)
     return _result(solution, system, Conditions(solution, matrix, F, conditions_of))
 
 
@@ -250,6 +270,17 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
     kind = "lu" if kind == "auto" else kind
     found = _solution(real, pairs, kind=kind, factorization=factors, **options)
     return replace(found, x=from_interleaved(found.x))
+
+
+def _result_of_known(known: KnownSolutions, A: CrsMatrix, b: Any, rtol: float) -> DirectResult:
+    """The outcome where known sequences of pivots solved every sample."""
+    solution = KnownSolution(known, slice(None))
+    x = wrap_like(b, solution.x, is_shared(A), A.sample_set)
+    status = np.full(solution.norm.size, Status.converged, object)
+    return DirectResult(
+        x, status, solution.iterations, np.stack(solution.history), rtol * solution.norm_b, "direct", solution.norm,
+        solution.error, solution.repaired, Conditions(solution, A, None, conditions_of), solution.alone,
+    )  # fmt: skip
 
 
 def _result(solution: DirectSolution, system: LinearSystem, conditions: Conditions) -> DirectResult:

@@ -53,12 +53,10 @@ class ProductSearch(PivotCounts):
 
     Parameters
     ----------
-    A : CrsMatrix, shape (n, n)
-    shifts : array, shape (1,) or (n_samples,), or None
-        The pairs nearest to them are wanted.
-    which : {"LM", "LA", "SA"}
+    A, shifts, which, rtol
+        Those of `PivotCounts`.
     k : int
-    rtol : float
+        Pairs that are wanted, nearest to the shifts where there are any.
 
     Attributes
     ----------

@@ -15,6 +15,7 @@ __all__ = [
     "pivoted_determinant",
     "pivoted_inertia",
     "pivoted_inverse",
+    "times_powers",
 ]
 
 LARGE_GROWTH = 0.3
@@ -42,16 +43,26 @@ class PivotedFactors(NamedTuple):
         """The solution for a right-hand side of shape (n,), or those for its columns; with A^T if `transposed`."""
         shape = (-1, *[1] * (b.ndim - 1))
         before, after = (self.columns, self.rows) if transposed else (self.rows, self.columns)
-        right = np.ldexp(b, before.reshape(shape)).astype(self.dtype, copy=False)  # SuperLU takes no wider numbers
-        y = self.lu.solve(right, "T" if transposed else "N").astype(np.result_type(b, self.dtype), copy=False)
-        x: np.ndarray = np.ldexp(y, after.reshape(shape))
-        return x
+        wide = np.result_type(b, self.dtype)
+        right = times_powers(b, before.reshape(shape)).astype(self.dtype, copy=False)  # SuperLU takes no wider numbers
+        y = self.lu.solve(right, "T" if transposed else "N").astype(wide, copy=False)
+        return times_powers(y, after.reshape(shape))
 
     def refined(self, A: Any, b: np.ndarray, transposed: bool = False) -> np.ndarray:
         """The solution of ``A x = b``, A the matrix that was factorised, with one step of refinement."""
         matrix, x = A.T if transposed else A, self.solve(b, transposed)
         refined: np.ndarray = x + self.solve(b - matrix @ x, transposed)
         return refined
+
+
+def times_powers(numbers: np.ndarray, powers: np.ndarray) -> np.ndarray:
+    """Real or complex numbers times powers of two."""
+    if numbers.dtype.kind != "c":
+        return np.asarray(np.ldexp(numbers, powers))
+    made = np.empty(np.broadcast_shapes(numbers.shape, powers.shape), numbers.dtype)
+    np.ldexp(numbers.real, powers, out=made.real)
+    np.ldexp(numbers.imag, powers, out=made.imag)
+    return made
 
 
 def pivoted(A: Any) -> PivotedFactors | None:
@@ -79,7 +90,7 @@ def _scales(A: Any) -> tuple[np.ndarray, np.ndarray]:
     entries = sp.coo_array(A)
     known = entries.data != 0.0
     i, j = (index[known] for index in entries.coords)
-    size = np.frexp(entries.data[known])[1].astype(np.float64)
+    size = np.frexp(np.abs(entries.data[known]))[1].astype(np.float64)
     n, m = entries.shape
     counts = [np.maximum(np.bincount(index, minlength=length), 1) for index, length in ((i, n), (j, m))]
     rows, columns = np.zeros(n), np.zeros(m)
@@ -97,19 +108,22 @@ def _scaled(A: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
     """The matrix with rows and columns multiplied by powers of two."""
     made = sp.csr_array(A, copy=True)
     of_entry = np.repeat(rows, np.diff(made.indptr))
-    made.data = np.ldexp(made.data, of_entry + columns[made.indices])
+    made.data = times_powers(made.data, of_entry + columns[made.indices])
     return made
 
 
-def pivoted_determinant(A: Any) -> tuple[float, float]:
-    """Sign and logarithm of the magnitude, as ``numpy.linalg.slogdet``: 0 and -inf for a singular matrix."""
+def pivoted_determinant(A: Any) -> tuple[Any, float]:
+    """Sign and logarithm of the magnitude, as ``numpy.linalg.slogdet``: 0 and -inf for a singular matrix.
+
+    The sign of a complex determinant is the determinant over its magnitude.
+    """
     factors = pivoted(A)
     if factors is None:
         return 0.0, -np.inf
     lu, powers = factors.lu, factors.rows.sum() + factors.columns.sum()
     diagonal = lu.U.diagonal()
-    sign = np.prod(np.sign(diagonal)) * parity(lu.perm_r) * parity(lu.perm_c)
-    return float(sign), float(np.sum(np.log(np.abs(diagonal))) - powers * np.log(2.0))
+    sign = np.prod(diagonal / np.abs(diagonal)) * parity(lu.perm_r) * parity(lu.perm_c)
+    return sign.item(), float(np.sum(np.log(np.abs(diagonal))) - powers * np.log(2.0))
 
 
 def pivoted_inertia(A: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
-from ensemble._check import one_of, require
+from ensemble._check import message, one_of, require
 from ensemble._compile.numba import heard
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.growth import element_growth
@@ -21,7 +21,7 @@ from ensemble._kernels.direct.inverse import FilledGraph, selected_inverse
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._keywords import explains_construction
 from ensemble._typing import DType
-from ensemble.linalg.backward_errors import error_limit, larger_error
+from ensemble.linalg.backward_errors import error_limit, larger_error, magnitudes_of
 from ensemble.linalg.bridge import factors as bridge
 from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.crs_matrix import CrsMatrix
@@ -47,6 +47,9 @@ GROWTH = 100.0
 
 FILLED_WORK = 100
 """Multiply-adds that take as long as one value in the graph of the inverse, about."""
+
+SEED = 29_531
+"""Of the vectors by which the growth of complex entries is measured."""
 
 N_JUDGED = 4
 """Products of a factorisation that are judged before the growth of its entries is worked out."""
@@ -78,7 +81,9 @@ class Factorization(TriangularFactors):
         the pivots the largest [2]_. This couples the samples: the result of one depends on the others. `update` keeps
         the choice.
     dtype : data type, optional
-        float32 or float64; that of A by default. Solutions have the type of the right-hand side.
+        float32 or float64; that of A by default. Solutions have the type of the right-hand side. Of a complex A, the
+        type of real and imaginary parts: factors are complex then, LDL^T without conjugates, and A lies in NumPy's
+        arrays.
 
     Attributes
     ----------
@@ -100,7 +105,8 @@ class Factorization(TriangularFactors):
         If A is not square, not symmetric where `kind` is "ldlt", or structurally singular: some rows cannot have a
         pivot each whatever the values are.
     TypeError
-        If A is no sparse matrix, or complex.
+        If A is no sparse matrix, or complex numbers are in arrays of another library. `inertia`, `inverse_diagonal` and
+        `inverse_entries` raise it for complex factors.
 
     References
     ----------
@@ -124,6 +130,7 @@ class Factorization(TriangularFactors):
     """
 
     _orderings = ("auto", *ORDERINGS)
+    _takes_complex = True
     _n_judged = 0
 
     def __init__(
@@ -198,22 +205,43 @@ class Factorization(TriangularFactors):
         Samples in which elimination without exchanges lost many digits, or met a pivot that is zero, are factorised by
         themselves with exchanges, here and in `sign`, `inertia`, `inverse_diagonal` and `inverse_entries`. A is kept
         for that, a copy of it where a sample is broken. A sample whose values in A were changed in place since is NaN.
+        The determinant is ``sign * exp(logdet)``, as of ``numpy.linalg.slogdet``, of complex matrices, too.
         """
         return self.logdet_on_host() if self.source is None else bridge.logdet(self)
 
     def logdet_on_host(self) -> Ensemble:
         """`logdet` of NumPy's or CuPy's values."""
         xp, pivots = array_namespace(self.reference_array), self._pivots
-        logarithms = xp.log(xp.abs(pivots))
+        logarithms = xp.log(magnitudes_of(pivots) if self._is_complex else xp.abs(pivots))
         found = -dot(logarithms, xp.ones_like(logarithms), None)
         return Ensemble(self._replaced(found, lambda A: pivoted_determinant(A)[1]), self.sample_set)
 
     def sign(self) -> Any:
-        """The sign of the determinant, 1 or -1, 0 of a singular matrix, an Ensemble of shape (); NaN as in `logdet`."""
+        """The sign of the determinant, 1 or -1, 0 of a singular matrix, an Ensemble of shape (); NaN as in `logdet`.
+
+        Of complex matrices it is the determinant over its magnitude, a complex number.
+        """
         xp = array_namespace(self.reference_array)
-        found = xp.prod(xp.sign(self._pivots), axis=0) * parity(self.plan.rows) * parity(self.plan.columns)
+        if self._is_complex:
+            pivots = self._pivots
+            angles = np.arctan2(pivots.imag, pivots.real)
+            angle = -dot(angles, np.ones_like(angles), None)
+            found = (np.cos(angle) + 1j * np.sin(angle)).astype(self.dtype)
+        else:
+            found = xp.prod(xp.sign(self._pivots), axis=0)
+        found = found * (parity(self.plan.rows) * parity(self.plan.columns))
         signs = self._replaced(found, lambda A: pivoted_determinant(A)[0])
         return Ensemble(signs if self.source is None else asarray_like(signs, self.source.values), self.sample_set)
+
+    @property
+    def _is_complex(self) -> bool:
+        """Whether the factors are complex."""
+        return bool(self.dtype.kind == "c")
+
+    def _require_real(self, method: str, advice: str) -> None:
+        """Refuse what complex factors do not serve."""
+        if self._is_complex:
+            raise TypeError(message(f"{NAME}.{method}", "A", "be real", str(self.dtype), advice))
 
     def _least_pivot(self) -> np.ndarray:
         """The least of the pivots, shape (n_samples,); NaN for a broken sample."""
@@ -231,6 +259,7 @@ class Factorization(TriangularFactors):
         ValueError
             If this is no LDL^T.
         """
+        self._require_real("inertia", "Eigenvalues of a complex symmetric matrix have no signs.")
         advice = 'Factorize a symmetric matrix with kind="ldlt".'
         require(self.plan.symmetric, f"{NAME}.inertia", "the factorisation", "be LDL^T", "LU", advice)
         pivots = to_numpy(self._pivots)
@@ -252,6 +281,10 @@ class Factorization(TriangularFactors):
     def _growth(self) -> np.ndarray:
         """The growth of entries per sample; 1 of LDL^T with positive pivots, infinite for a broken sample."""
         pivots, growth = to_numpy(self._pivots), np.ones(self.n_samples)
+        if self._is_complex:
+            growth[~self.broken] = self._measured_growth()[~self.broken]
+            growth[self.broken] = np.inf
+            return growth
         doubtful = ~self.broken & ~((pivots > 0.0).all(axis=0) & self.plan.symmetric)
         if doubtful.any():
             values = to_numpy(self.values) if self.tiles is None else self.tiles
@@ -260,6 +293,38 @@ class Factorization(TriangularFactors):
             growth[doubtful] = found[doubtful]
         growth[self.broken] = np.inf
         return growth
+
+    def _measured_growth(self) -> np.ndarray:
+        """What stands for the growth of complex entries: backward errors of two solutions over rounding, per sample.
+
+        1 where the matrix that was factorised is not known. The solutions are vectors of real numbers that depend on
+        the number of rows alone.
+        """
+        A, most = self._judged_matrix(), np.ones(self.n_samples)
+        if A is None:
+            return most
+        n, rng = self.shape[0], np.random.default_rng(SEED)
+        probes = rng.uniform(1.0, 2.0, (n, 2)) * rng.choice([-1.0, 1.0], (n, 2))
+        for j in range(2):
+            x = np.ascontiguousarray(np.broadcast_to(probes[:, j : j + 1], (n, self.n_samples)), A.dtype)
+            b = A.apply(x)
+            error = larger_error(A, self._solve(b[:, None, :], False)[:, 0, :], b)
+            most = np.maximum(most, error / float(np.finfo(self.dtype).eps))
+        return most
+
+    def _judged_matrix(self) -> CrsMatrix | None:
+        """What was factorised, in double precision, of LDL^T made of the upper triangle; None where it is not known."""
+        values = self._entries()
+        if values is None or self._matrix is None:
+            return None
+        graph = self._matrix.graph
+        A = CrsMatrix(graph, values.astype(np.result_type(values.dtype, np.float64), copy=False))
+        if not self.plan.symmetric:
+            return A
+        rows, columns = graph.row_of_entry, graph.indices
+        upper, strict = (np.where(mask[:, None], A.values, 0.0) for mask in (rows <= columns, rows < columns))
+        made: CrsMatrix = CrsMatrix(graph, upper) + CrsMatrix(graph, strict).T
+        return made
 
     def _entries(self) -> np.ndarray | None:
         """The values of the matrix that was factorised, on the host; None where it is not known."""
@@ -290,9 +355,10 @@ class Factorization(TriangularFactors):
         values = self._entries()
         if values is None or (self._n_judged > N_JUDGED and "_growth" not in vars(self)):
             return False
-        A = CrsMatrix(self._matrix.graph, values.astype(np.float64, copy=False))
+        number = np.result_type(y.dtype, values.dtype, np.float64)
+        A = CrsMatrix(self._matrix.graph, values.astype(number, copy=False))
         wide = np.broadcast_to(b, y.shape)
-        pairs = ((np.ascontiguousarray(a[:, j], np.float64) for a in (y, wide)) for j in range(y.shape[1]))
+        pairs = ((np.ascontiguousarray(a[:, j], number) for a in (y, wide)) for j in range(y.shape[1]))
         return all((larger_error(A, *pair) <= error_limit(self.dtype)).all() for pair in pairs)
 
     def _with_exchanges(self, y: Any, b: Any, transposed: bool) -> Any:
@@ -309,8 +375,9 @@ class Factorization(TriangularFactors):
         for s, (A, factors) in self._exchanged.items():  # few samples, and their own cost is that of SuperLU
             columns = slice(None) if self.n_samples == 1 else slice(s, s + 1)
             own = given[:, :, columns if given.shape[2] > 1 else slice(None)]
-            own = np.ascontiguousarray(own.reshape(given.shape[0], -1), np.float64)
-            x = np.ascontiguousarray(made[:, :, columns].reshape(own.shape), np.float64)
+            number = np.result_type(self.dtype, np.float64)
+            own = np.ascontiguousarray(own.reshape(given.shape[0], -1), number)
+            x = np.ascontiguousarray(made[:, :, columns].reshape(own.shape), number)
             if A is not None:
                 matrix = CrsMatrix.from_scipy(A.T if transposed else A)
                 bad = ~(larger_error(matrix, x, own) <= limit)
@@ -346,7 +413,7 @@ class Factorization(TriangularFactors):
         own = self._matrix.take_samples([s if self._samples is None else int(self._samples[s])])
         if not np.array_equal(to_numpy(self.update(own).values)[:, 0], values, equal_nan=True):  # changed in place
             return None
-        A = own.to_scipy().astype(np.float64)
+        A = own.to_scipy().astype(np.result_type(own.dtype, np.float64))
         if self.plan.symmetric:
             A = sp.csr_array(sp.triu(A) + sp.triu(A, 1).T)
         return A if np.isfinite(A.data).all() else None
@@ -379,6 +446,7 @@ class Factorization(TriangularFactors):
 
     def inverse_diagonal(self) -> Any:
         """The diagonal of the inverse, an Ensemble of shape (n,), without computing the rest of it."""
+        self._require_real("inverse_diagonal", "Solve with columns of the identity: F @ columns.")
         own = np.arange(self.shape[0])
         return bridge.given_back(self, f"{NAME}.inverse_diagonal", self._inverse_at(own, own))
 
@@ -388,6 +456,7 @@ class Factorization(TriangularFactors):
         That is the derivative of ``log |det A|`` by the entry (i, j) of A. For a symmetric matrix it is the inverse
         itself.
         """
+        self._require_real("inverse_entries", "Solve with columns of the identity: F @ columns.")
         found = self.entries_on_host()
         entries = Ensemble(found.values, found.sample_set)
         return CrsMatrix(self.graph, bridge.given_back(self, f"{NAME}.inverse_entries", entries))

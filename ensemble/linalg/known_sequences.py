@@ -34,32 +34,39 @@ def solved_by_known(
 ) -> KnownSolutions | None:
     """Solve ``A x = b`` for the samples named, shape (n_chosen,), by sequences that the graph of A has met.
 
-    A and `b` hold float64 in NumPy's arrays, one column for each sample. Where a graph has met none, that of the first
-    of several samples is worked out. None where no sequence is known.
+    A and `b` hold float64 in NumPy's arrays; `b` has one column for each sample, or is one vector for all. Where a
+    graph has met none, that of the first of several samples is worked out. None where no sequence is known.
     """
     values, count, rules = np.ascontiguousarray(A.values), samples.size, rules_of(A.graph)
-    left = np.arange(count)
+    chosen, left = samples, np.arange(count)
     made: KnownSolutions | None = None
-    if count > 1 and not rules.known():
+    known = rules.known()
+    if not known and count > 1:
         rules.learn(np.ascontiguousarray(values[:, samples[:1]]))
-    for rule in rules.known():
+        known = rules.known()
+    for rule in known:
         served = dict[bytes, int]()
         for key, kept in reversed(rule.plans.items()):
-            if kept.at_once is None or not left.size:
+            if kept.at_once is None:
                 continue
             x = empty((A.shape[0], count), np.float64) if made is None else made.x
-            part = solved_at_once(values, b, samples[left], rtol, kept.at_once, limits, x, left)
-            members = ~part.other
-            n_members = int(np.count_nonzero(members))
+            part = solved_at_once(values, b, chosen, rtol, kept.at_once, limits, x, left)
+            n_members = left.size - int(np.count_nonzero(part.other))
             if made is None:
                 made = KnownSolutions(x, part, np.full(count, kept.exchanges > 0), np.full(count, n_members == 1))
             elif n_members:
+                members = ~part.other
                 places = left[members]
                 for all_samples, some in zip(made.found, part, strict=True):
                     all_samples[..., places] = some[..., members]
                 made.exchanged[places], made.alone[places] = kept.exchanges > 0, n_members == 1
             if n_members:
                 served[key] = n_members
+            if n_members == left.size:
+                rule.put_best_first(served)
+                return made
+            if n_members:
                 left = left[part.other]
+                chosen = samples[left]
         rule.put_best_first(served)
     return made

@@ -372,7 +372,7 @@ def mean_weights(A: Any) -> np.ndarray:
     Rows and columns of each sample are over their sizes, for units differ between samples. An entry that is always zero
     weighs more than any choice of others.
     """
-    values, every = np.abs(np.ascontiguousarray(to_numpy(A.values), np.float64)), np.arange(A.nnz)
+    values, every = np.ascontiguousarray(np.abs(to_numpy(A.values)), np.float64), np.arange(A.nnz)
     with np.errstate(all="ignore"):
         finite = np.all(np.isfinite(values), axis=0)
         some = np.ascontiguousarray(values[:, finite]) if finite.any() else np.ones_like(values)

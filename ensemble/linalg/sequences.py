@@ -15,7 +15,6 @@ import numpy as np
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.equilibration import Units, units_of
 from ensemble._kernels.direct.pivot_sequences import BETTER, CANDIDATE, Sequence, follows, pivot_sequence, sizes_in
-from ensemble._kernels.direct.small_pivots import row_sums_over_pivots
 from ensemble._kernels.direct.solved_at_once import Pivots
 from ensemble.linalg.condition import one_norms, reciprocal_conditions
 from ensemble.linalg.crs_matrix import CrsMatrix
@@ -71,6 +70,8 @@ class Group(NamedTuple):
     """The solutions for the right-hand sides that were given with the matrix."""
     units: np.ndarray
     """The units of columns by which pivots were compared, shape (n, n_lanes)."""
+    row_units: np.ndarray
+    """Those of rows."""
     prints: np.ndarray
     """A number for each lane that changes with its values."""
     exchanges: int
@@ -88,18 +89,20 @@ class Group(NamedTuple):
             return self
         own = np.flatnonzero(self.members)
         x = None if self.x is None else _columns(self.x, own)
-        units, F = _columns(self.units, own), self.F.take_samples(own)
-        return Group(self.lanes[own], self.members[own], F, x, units, self.prints[own], self.exchanges)
+        units, row_units, F = _columns(self.units, own), _columns(self.row_units, own), self.F.take_samples(own)
+        return Group(self.lanes[own], self.members[own], F, x, units, row_units, self.prints[own], self.exchanges)
 
     def sizes(self, x: np.ndarray) -> np.ndarray:
         """Find the largest entry of each sample of `x`, shape (n, n_samples), in the units of the columns."""
         wide = self.units.shape == x.shape
         return sizes_in(x, self.units if wide else np.ascontiguousarray(np.broadcast_to(self.units, x.shape)))
 
-    def row_sums_over_pivots(self, A: CrsMatrix) -> np.ndarray:
-        """Compute the largest sum of magnitudes of a row of A over its pivot, per lane, in the units of the columns."""
-        columns = self.F.plan.columns[inverse_order(self.F.plan.rows)].astype(np.int64)
-        return row_sums_over_pivots(A, self.units, self.F._reciprocal_pivots(), columns)
+    def has_small_pivots(self, limit: float) -> np.ndarray:
+        """Whether the reciprocal of some pivot is above `limit` in the units of its row and column, per lane."""
+        columns = self.F.plan.columns[inverse_order(self.F.plan.rows)]
+        least = self.row_units * self.units[columns]
+        found: np.ndarray = (np.abs(self.F._reciprocal_pivots()) > limit * least).any(axis=0)
+        return found
 
     def conditions(self, A: CrsMatrix, samples: np.ndarray) -> np.ndarray:
         """Estimate reciprocal condition numbers of samples of A after rows and columns are scaled to one size."""
@@ -244,9 +247,9 @@ class PivotRule:
             found = self.sequence(A.values[:, s], units.columns[:, s])
             if found is None:
                 continue
-            own = np.ascontiguousarray(units.columns[:, s : s + 1])
+            own = (np.ascontiguousarray(kind[:, s : s + 1]) for kind in (units.columns, units.rows))
             yield Group(
-                samples[s : s + 1], np.ones(1, bool), self.own_factors(found), None, own, units.prints[s : s + 1],
+                samples[s : s + 1], np.ones(1, bool), self.own_factors(found), None, *own, units.prints[s : s + 1],
                 found.exchanges,
             )  # fmt: skip
             more = left.size > 0
@@ -264,7 +267,7 @@ class PivotRule:
 
     def put_best_first(self, served: dict[bytes, int]) -> None:
         """Try the eliminations that serve most samples first, and keep them longest."""
-        if served:
+        if served and len(self.plans) > 1:
             self.plans = dict(sorted(self.plans.items(), key=lambda item: served.get(item[0], 0)))
 
     def _served(
@@ -283,7 +286,8 @@ class PivotRule:
         good = follows(F.values if F.tiles is None else F.tiles, F.plan, kept.columns, kept.marks, columns) & ~F.broken
         if not good.any():
             return left, None
-        group = Group(samples[left], good, F, x, columns, units.prints[left], kept.exchanges)
+        rows = _columns(units.rows, left)
+        group = Group(samples[left], good, F, x, columns, rows, units.prints[left], kept.exchanges)
         few = 2 * int(good.sum()) < good.size  # others cost less in lanes of their own than copies of the members do
         return left[~good], group.alone() if few else group
 

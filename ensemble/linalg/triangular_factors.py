@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, copy_in_pieces, is_traced, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, copy_in_pieces, is_array, is_traced, to_numpy
 from ensemble._check import kind_of, message, one_of, places_of, require, samples_text
 from ensemble._compile.numba import LONG, heard
 from ensemble._compile.registry import into
@@ -41,7 +41,15 @@ from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
 
-__all__ = ["TransposedFactors", "TriangularFactors", "factor_tiles", "put_samples", "updated", "with_capacity"]
+__all__ = [
+    "ConjugateFactors",
+    "TransposedFactors",
+    "TriangularFactors",
+    "factor_tiles",
+    "put_samples",
+    "updated",
+    "with_capacity",
+]
 
 Factors = TypeVar("Factors", bound="TriangularFactors")
 Result = TypeVar("Result")
@@ -374,6 +382,11 @@ class TriangularFactors(LinearOperator):
         """The inverse of the transpose, as an operator on the same values."""
         return TransposedFactors(self)
 
+    @property
+    def H(self) -> LinearOperator:
+        """The inverse of the conjugate transpose, as an operator on the same values; `T` where they are real."""
+        return ConjugateFactors(self) if self.dtype.kind == "c" else self.T
+
 
 class TransposedFactors(LinearOperator):
     """``F.T`` of `TriangularFactors`: solves with the transposed matrix."""
@@ -406,6 +419,47 @@ class TransposedFactors(LinearOperator):
 
     def __rmatmul__(self, x: Any) -> Any:
         return premultiply(x, self)
+
+
+class ConjugateFactors(LinearOperator):
+    """``F.H`` of complex `TriangularFactors`: solves with the conjugate transpose of the matrix."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, factors: TriangularFactors) -> None:
+        self.H = factors
+        self.shape, self.n_samples, self.dtype = factors.shape, factors.n_samples, factors.dtype
+        self.sample_set, self.reference_array = factors.sample_set, factors.reference_array
+        self.batched = factors.batched
+
+    def __repr__(self) -> str:
+        return f"{self.H!r}.H"
+
+    def apply(self, x: Any, out: Any = None) -> Any:
+        """A^-H x on bare arrays of shape (n, n_samples)."""
+        return into(out, np.conj(self.H.T.apply(np.conj(x))))
+
+    def sample(self, i: int) -> ConjugateFactors:
+        """That of sample `i` alone, no batch."""
+        return ConjugateFactors(self.H.sample(i))
+
+    def take_samples(self, samples: Any) -> ConjugateFactors:
+        """That of the samples named."""
+        return ConjugateFactors(self.H.take_samples(samples))
+
+    def __matmul__(self, x: Any) -> Any:
+        return _conjugate(self.H.T @ _conjugate(x))
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return premultiply(x, self)
+
+
+def _conjugate(x: Any) -> Any:
+    """The conjugate of a vector; what holds no numbers is refused by the product."""
+    if isinstance(x, Ensemble):
+        return Ensemble(_conjugate(x.samples), x.sample_set)
+    x = np.asarray(x) if isinstance(x, list | tuple) else x
+    return array_namespace(x).conj(x) if is_array(x) and "complex" in str(x.dtype) else x
 
 
 def with_capacity(like: Factors, n_samples: int) -> Factors:

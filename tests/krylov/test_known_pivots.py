@@ -134,3 +134,59 @@ def test_statuses_of_samples_that_no_pivots_serve_are_those_of_own_runs(rng):
     values[:, ::3] = 0.0
     found = direct(CrsMatrix(A.graph, values), np.ones(60))
     assert [s is Status.converged for s in found.status] == [s % 3 != 0 for s in range(10)]
+
+
+@pytest.mark.parametrize("n_samples", [1, 20])
+@pytest.mark.parametrize("given", ["vector", "strided vector", "ensemble"])
+def test_a_call_with_new_values_is_one_pass_with_the_result_of_the_long_way(given, n_samples, rng, monkeypatch):
+    """A graph that was met: nothing is checked, joined or copied beside the pass, and nothing else differs."""
+    A, module = family_of(shuffled(60, rng), "units", n_samples, rng), import_module("ensemble.krylov.direct")
+    b = rng.standard_normal((60, n_samples))
+    right = {"vector": b[:, 0].copy(), "strided vector": b[:, 0], "ensemble": Ensemble(b)}[given]
+    for _ in range(3):
+        direct(A, right)
+    again = CrsMatrix(A.graph, np.exp(0.01 * rng.standard_normal(A.values.shape)) * A.values)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "solved_again", lambda *arguments: None)
+        expected = direct(again, right)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_solution", lambda *arguments: pytest.fail("took the long way"))
+        found = direct(again, right)
+    assert type(found.x) is type(expected.x) and found.summary == expected.summary
+    np.testing.assert_array_equal(
+        np.asarray(getattr(found.x, "samples", found.x)), getattr(expected.x, "samples", expected.x)
+    )
+    for name in (*PER_SAMPLE, "residual_norms", "rcond"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+        assert getattr(found, name).dtype == getattr(expected, name).dtype
+
+
+@pytest.mark.parametrize(
+    "other", [{"dtype": "float32"}, {"kind": "ldlt"}, {"ordering": "amd"}, {"matching": "mean"}, {"rtol": 0}]
+)
+def test_other_options_are_not_taken_for_defaults(other, rng, monkeypatch):
+    A, module = family_of(shuffled(60, rng), "units", 3, rng), import_module("ensemble.krylov.direct")
+    for _ in range(2):
+        direct(A, np.ones(60))
+    called = []
+    monkeypatch.setattr(module, "_solution", lambda *arguments: called.append(arguments))
+    direct(A, np.ones(60), **other)
+    assert called
+
+
+def test_errors_of_a_repeated_call_are_those_of_the_first(rng):
+    A = family_of(shuffled(60, rng), "units", 3, rng)
+    wrong = [(np.ones(59), {}), (Ensemble(np.ones((60, 2))), {}), (np.ones(60), {"rtol": -1.0}), (np.ones((60, 2)), {})]
+
+    def messages():
+        found = []
+        for b, options in wrong:
+            with pytest.raises(ValueError) as error:
+                direct(A, b, **options)
+            found.append(str(error.value))
+        return found
+
+    first = messages()
+    for _ in range(2):
+        direct(A, np.ones(60))
+    assert messages() == first

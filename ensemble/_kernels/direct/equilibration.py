@@ -1,4 +1,4 @@
-"""Units of columns of each sample in which rows and columns have sums of magnitudes of about one.
+"""Units of columns and rows of each sample in which these have sums of magnitudes of about one.
 
 Bytes that must move, float64: ``8 S nnz``, read `SWEEPS` times.
 """
@@ -33,9 +33,10 @@ MANTISSA, ONE = 0x000FFFFFFFFFFFFF, 0x3FF0000000000000
 
 
 class Units(NamedTuple):
-    """What the entries of each column are multiplied by, shape (n, n_samples), and marks of samples."""
+    """What the entries of each column and row are multiplied by, shape (n, n_samples), and marks of samples."""
 
     columns: np.ndarray
+    rows: np.ndarray
     odd: np.ndarray
     """One for a sample with other zeros than `dropped` says, NaN where a value is not finite, shape (n_samples,)."""
     prints: np.ndarray
@@ -55,7 +56,7 @@ def inverse_of(x, one):
 @per_width
 def _units(width):
     @compiled
-    def loop(indptr, indices, places, dropped, values, columns, odd, prints, work, n_samples, begin, n_tiles):
+    def loop(indptr, indices, places, dropped, values, columns, rows, odd, prints, work, n_samples, begin, n_tiles):
         for tile in prange(n_tiles):
             first = begin + np.int64(tile) * width
             nothing = zeros(values, width)
@@ -82,6 +83,7 @@ def _units(width):
                         else:
                             total = total + entry * load(work, base + np.int64(indices[k]) * width, nothing)
                     unit = inverse_of(total, one)
+                    store(rows, i * n_samples + first, unit)
                     for k in range(indptr[i], indptr[i + 1]):
                         to = sums + np.int64(indices[k]) * width
                         entry = absolute(load(values, np.int64(places[k]) * n_samples + first, nothing))
@@ -113,11 +115,12 @@ def units_of(indptr: Any, indices: Any, places: Any, dropped: Any, values: np.nd
     .. [1] Sinkhorn, Knopp (1967), Pacific J. Math. 21, 343-348: what the sweeps converge to is independent of units.
     """
     n_samples, n = values.shape[1], indptr.size - 1
-    columns, (odd, prints) = empty((n, n_samples), values.dtype), np.empty((2, n_samples), values.dtype)
+    columns, rows = empty((n, n_samples), values.dtype), empty((n, n_samples), values.dtype)
+    odd, prints = np.empty((2, n_samples), values.dtype)
     for first, width in tiles(n_samples, WIDEST):
         work = empty((2 * n * width,), values.dtype)
         _units(width)(
-            indptr, indices, places, dropped, values.reshape(-1), columns.reshape(-1), odd, prints, work, n_samples,
-            first, 1,
+            indptr, indices, places, dropped, values.reshape(-1), columns.reshape(-1), rows.reshape(-1), odd, prints,
+            work, n_samples, first, 1,
         )  # fmt: skip
-    return Units(columns, odd, prints)
+    return Units(columns, rows, odd, prints)

@@ -30,7 +30,7 @@ from ensemble._kernels.direct.tile_stages import (
     read_entries,
     read_rows,
     size_in_units,
-    sums_over_pivots,
+    small_pivots,
     unit_columns,
 )
 
@@ -63,9 +63,19 @@ class Limits(NamedTuple):
     large: float
     """Residual over the norm of b from which on they may be."""
     cancelled: float
-    """Sum of a row over its pivot from which on they are."""
+    """Reciprocal pivot, in the units of its row and column, from which on they are."""
     steps: int
     """Refinements at most."""
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """All but `steps`, in their order."""
+        return _numbers_of(self)
+
+
+@functools.cache
+def _numbers_of(limits: Limits) -> np.ndarray:
+    return np.array(limits[:9])
 
 
 class Pivots(NamedTuple):
@@ -114,7 +124,7 @@ class Solved(NamedTuple):
 def _solutions(width: int) -> Any:
     @compiled
     def loop(
-        values, b, x, samples, outs, n_chosen, rtol, found, work, indptr, indices, places, dropped, program,
+        values, b, b_samples, x, samples, outs, n_chosen, rtol, found, work, indptr, indices, places, dropped, program,
         diagonal, upper_starts, columns, marks, pivots, rows, n_values, n_samples, limits, most_steps, n_tiles, n_runs,
     ):  # fmt: skip
         for run in prange(n_runs):
@@ -137,11 +147,12 @@ def _solutions(width: int) -> Any:
                 first = tile * w
                 new, old, r, r_old = start, start + n * w, start + 2 * n * w, start + 3 * n * w
                 together = samples[first + w - 1] - samples[first] == w - 1
-                read_rows(b, n, n_samples, samples, first, together, work, right, nothing, width)
+                read_rows(b, n, b_samples, samples, first, together, work, right, nothing, width)
                 mark, sum_of_bits = read_entries(
-                    values, places, indptr, n_samples, samples, first, together, work, own, free, nothing, width
+                    values, places, indptr, indices, n_samples, samples, first, together, work, own, free, y, nothing,
+                    width,
                 )  # fmt: skip
-                unit_columns(indptr, indices, work, own, units, free, nothing, width)
+                unit_columns(indptr, indices, work, own, units, free, y, nothing, width)
                 others = other_than_zero(values, dropped, n_samples, samples, first, together, work, y, nothing, width)
                 other = select(mark == nothing, others, one)
                 store(found, PRINTS * lanes + first, from_bits((sum_of_bits & MANTISSA) | ONE))
@@ -223,8 +234,8 @@ def _solutions(width: int) -> Any:
                 store(found, STEPS * lanes + first, steps)
                 moved = select(last <= limits[6] * whole, nothing, one)
                 doubt = select(norm > limits[7] * norm_b, one, nothing)
-                sums = sums_over_pivots(
-                    indptr, indices, work, own, units, factors, diagonal, rows, pivots, nothing, width
+                small = small_pivots(
+                    work, free, units, factors, diagonal, rows, pivots, limits[8], nothing, width
                 )  # fmt: skip
                 if any_lane(doubt > nothing):  # one more correction is less work than three trials of the digits are
                     solve_one(
@@ -233,7 +244,7 @@ def _solutions(width: int) -> Any:
                     length = size_in_units(work, new, units, n, nothing, width)
                     doubt = select(length <= limits[6] * whole, nothing, doubt)
                 doubt = either(moved > nothing, doubt > nothing, one, nothing)
-                doubt = select(sums > limits[8], one, doubt)
+                doubt = select(small > nothing, one, doubt)
                 doubt = select(error - error == nothing, select(other == nothing, doubt, nothing), nothing)
                 store(found, DOUBTFUL * lanes + first, doubt)
                 left = select(error <= tolerance, select(entries <= tolerance, other, one), one)
@@ -261,7 +272,7 @@ def solved_at_once(
     Parameters
     ----------
     values : array of float64, shape (nnz, n_samples)
-    b : array of float64, shape (n, n_samples)
+    b : array of float64, shape (n, n_samples), or (n,) for all samples
     samples : array of int64, shape (n_chosen,)
         The samples to be solved.
     rtol : float, or array of shape (n_samples,)
@@ -270,7 +281,7 @@ def solved_at_once(
         Takes the solutions of the samples that are not left, in columns `outs`, shape (n_chosen,).
     """
     count, n_samples, n = samples.size, values.shape[1], pivots.diagonal.size
-    width = min((each for each in WIDTHS if each >= count), default=WIDTHS[0])
+    width = 1 if count == 1 else min((each for each in WIDTHS if each >= count), default=WIDTHS[0])
     n_tiles = -(-count // width)
     lanes = n_tiles * width
     if lanes > count:  # the last sample again
@@ -284,8 +295,8 @@ def solved_at_once(
     n_runs = 1 if small else min(n_tiles, thread_count())
     work = empty((n_runs * size,), np.float64)
     _solutions(width)(
-        values.reshape(-1), b.reshape(-1), x.reshape(-1), samples, outs, x.shape[1], own_rtol, found.reshape(-1), work,
-        *pivots, n_samples, np.array(limits[:9]), limits.steps, n_tiles, n_runs,
+        values.reshape(-1), b.reshape(-1), n_samples if b.ndim > 1 else 0, x.reshape(-1), samples, outs, x.shape[1],
+        own_rtol, found.reshape(-1), work, *pivots, n_samples, limits.numbers, limits.steps, n_tiles, n_runs,
         threads=ONE_THREAD if small else ALL_THREADS,
     )  # fmt: skip
     found = found[:, :count]

@@ -13,7 +13,7 @@ from ensemble._compile.numba import ROW_BLOCK, inner
 from ensemble._kernels.direct.equilibration import SWEEPS, inverse_of
 
 __all__ = [
-    "either", "judged", "norm_of", "other_than_zero", "read_entries", "read_rows", "size_in_units", "sums_over_pivots",
+    "either", "judged", "norm_of", "other_than_zero", "read_entries", "read_rows", "size_in_units", "small_pivots",
     "unit_columns",
 ]  # fmt: skip
 
@@ -28,8 +28,11 @@ U = np.uint64  # an unsigned index needs no test for a negative one
 
 @inner
 def read_rows(source, n_rows, n_samples, samples, first, together, work, to, nothing, width):
-    """Copy the rows of a tile."""
-    if together:
+    """Copy the rows of a tile, those of one vector for all samples where `n_samples` is zero."""
+    if n_samples == 0:
+        for k in range(n_rows):
+            store(work, to + k * width, splat(source[k], work, nothing))
+    elif together:
         for k in range(n_rows):
             store(work, to + k * width, load(source, k * n_samples + samples[first], nothing))
     else:
@@ -39,20 +42,33 @@ def read_rows(source, n_rows, n_samples, samples, first, together, work, to, not
 
 
 @inner
-def read_entries(source, places, indptr, n_samples, samples, first, together, work, to, sums, nothing, width):
-    """Copy the entries of a tile and write sums of columns over those of rows.
+def added_to_columns(indices, low, high, work, values, sums, unit, width):
+    """Add magnitudes of the entries of a row, times its unit, to sums of columns."""
+    for k in range(low, high):
+        to = sums + np.int64(indices[k]) * width
+        entry = absolute(load(work, values + np.int64(k) * width, unit))
+        store(work, to, load(work, to, unit) + entry * unit)
+
+
+@inner
+def read_entries(
+    source, places, indptr, indices, n_samples, samples, first, together, work, to, rows, sums, nothing, width
+):  # fmt: skip
+    """Copy the entries of a tile; the units of rows by their sums to `rows`, and sums of columns by these to `sums`.
 
     Returns marks of zeros and of what is not finite, and sums of bits.
     """
     one, n, start, kept = splat(1.0, work, nothing), indptr.size - 1, samples[first], np.int64(places.size)
     mark, sum_of_bits = nothing, bits(nothing)
+    for j in range(n):
+        store(work, sums + j * width, nothing)
     if not together:
         for place in range(kept):
             for lane in range(width):
                 work[to + place * width + lane] = source[np.int64(places[place]) * n_samples + samples[first + lane]]
     for i in range(n):
-        total = nothing
-        for k in range(U(indptr[i]), U(indptr[i + 1])):
+        total, low, high = nothing, U(indptr[i]), U(indptr[i + 1])
+        for k in range(low, high):
             own = to + np.int64(k) * width
             if together:
                 ahead = min(np.int64(k) + AHEAD, kept - 1)
@@ -63,7 +79,9 @@ def read_entries(source, places, indptr, n_samples, samples, first, together, wo
             entry = absolute(entry)
             mark = select(entry == nothing, one, mark) + (entry - entry)
             total = total + entry
-        store(work, sums + i * width, inverse_of(total, one))
+        unit = inverse_of(total, one)
+        store(work, rows + i * width, unit)
+        added_to_columns(indices, low, high, work, to, sums, unit, width)
     return mark, sum_of_bits
 
 
@@ -83,27 +101,22 @@ def other_than_zero(source, places, n_samples, samples, first, together, work, f
 
 
 @inner
-def unit_columns(indptr, indices, work, values, units, rows, nothing, width):
-    """`equilibration.units_of` of a tile, for units of the rows that stand in `rows`."""
+def unit_columns(indptr, indices, work, values, units, rows, sums, nothing, width):
+    """`equilibration.units_of` of a tile, for the first sweep's units of rows and sums of columns."""
     one, n = splat(1.0, work, nothing), indptr.size - 1
     for sweep in range(SWEEPS):
-        for j in range(n):
-            store(work, units + j * width, nothing)
-        for i in range(n):
-            unit = load(work, rows + i * width, nothing)
-            for k in range(U(indptr[i]), U(indptr[i + 1])):
-                to = units + np.int64(indices[k]) * width
-                entry = absolute(load(work, values + np.int64(k) * width, nothing))
-                store(work, to, load(work, to, nothing) + entry * unit)
-        for j in range(n):
-            store(work, units + j * width, inverse_of(load(work, units + j * width, nothing), one))
-        if sweep < SWEEPS - 1:
+        if sweep > 0:
             for i in range(n):
-                total = nothing
-                for k in range(U(indptr[i]), U(indptr[i + 1])):
+                total, low, high = nothing, U(indptr[i]), U(indptr[i + 1])
+                for k in range(low, high):
                     entry = absolute(load(work, values + np.int64(k) * width, nothing))
                     total = total + entry * load(work, units + np.int64(indices[k]) * width, nothing)
-                store(work, rows + i * width, inverse_of(total, one))
+                unit = inverse_of(total, one)
+                store(work, rows + i * width, unit)
+                added_to_columns(indices, low, high, work, values, sums, unit, width)
+        for j in range(n):
+            store(work, units + j * width, inverse_of(load(work, sums + j * width, nothing), one))
+            store(work, sums + j * width, nothing)
 
 
 @inner
@@ -121,18 +134,15 @@ def size_in_units(work, x, units, n, nothing, width):
 
 
 @inner
-def sums_over_pivots(indptr, indices, work, values, units, factors, diagonal, rows, pivots, nothing, width):
-    """`small_pivots.row_sums_over_pivots` of a tile; `factors` has reciprocals of the pivots."""
-    most = nothing
-    for k in range(rows.size):
-        i, total = np.int64(rows[k]), nothing
-        for e in range(indptr[i], indptr[i + 1]):
-            size = absolute(load(work, values + np.int64(e) * width, nothing))
-            total = total + size * load(work, units + np.int64(indices[e]) * width, nothing)
-        total = total * absolute(load(work, factors + np.int64(diagonal[k]) * width, nothing))
-        total = total / load(work, units + np.int64(pivots[k]) * width, nothing)
-        most = select(total > most, total, most)
-    return most
+def small_pivots(work, row_units, units, factors, diagonal, rows, pivots, limit, nothing, width):
+    """One for samples with a reciprocal pivot above `limit` in the units of its row and column, else zero."""
+    one, found = splat(1.0, work, nothing), nothing
+    for k in range(U(rows.size)):
+        inverse = absolute(load(work, factors + np.int64(diagonal[k]) * width, nothing))
+        least = load(work, row_units + np.int64(rows[k]) * width, nothing)
+        least = least * load(work, units + np.int64(pivots[k]) * width, nothing)
+        found = select(inverse > limit * least, one, found)
+    return found
 
 
 @inner
