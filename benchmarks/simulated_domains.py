@@ -125,11 +125,13 @@ def coarsened(A: Couplings) -> tuple[Couplings, Couplings]:
     own = sp.csr_array(A[0, 0, 0])
     own.sort_indices()
     n = own.shape[0]
+    outside = sum(np.diff(part.indptr) for o, part in A.items() if any(o))
     member, count = aggregate(
         own.indptr[:-1].astype(np.int32),
         own.indptr[1:].astype(np.int32),
         own.indices.astype(np.int32),
         np.ones(n, bool),
+        np.zeros(n, bool) | (outside == 0),
     )
     rows = np.flatnonzero(member >= 0)
     T = sp.csr_array((np.ones(rows.size, bool), (rows, member[rows])), (n, count))

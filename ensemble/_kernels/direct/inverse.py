@@ -32,6 +32,9 @@ LEAST_DENSE, MOST_DENSE = 64, 1024
 DENSE_GAIN, FEW = 6.0, 4
 """Products that the dense inverse takes in the time of one of the other way, about; samples up to which it pays."""
 
+COLUMNS = 32
+"""Columns of a dense inverse that are summed at once: a sum for one of eight waits four cycles for each addition."""
+
 
 class FilledGraph(NamedTuple):
     """The entries right of the diagonal of a filled symmetric graph, and where a factorisation has their values.
@@ -92,7 +95,7 @@ def _load_factors(factors, graph, i, right, left, width, n_samples, first, symme
 
 
 @inner
-def _sum_products(graph, z, i, met, right, left, row, column, width, n_samples, first, nothing):
+def _sum_products(graph, z, i, met, right, left, row, column, width, nothing):
     """The sums of products with entries of the inverse, dense, each in ascending order of the other index."""
     starts, columns, _, _, diagonal = graph
     n, m = diagonal.size, columns.size
@@ -107,21 +110,21 @@ def _sum_products(graph, z, i, met, right, left, row, column, width, n_samples, 
         for s in range(starts[k], starts[k + 1]):  # entries (k, j) and (j, k) with j > k
             if met[columns[s]] == i:
                 to = np.int64(columns[s]) * width
-                above = load(z, (n + s) * n_samples + first, nothing)
-                below = load(z, (n + m + s) * n_samples + first, nothing)
+                above = load(z, np.int64(n + s) * width, nothing)
+                below = load(z, np.int64(n + m + s) * width, nothing)
                 store(row, to, load(row, to, nothing) + u * above)
                 store(column, to, load(column, to, nothing) + lower * below)
     for t in range(starts[i], starts[i + 1]):
         j = np.int64(columns[t])
         at = j * width
-        own = load(z, j * n_samples + first, nothing)
+        own = load(z, j * width, nothing)
         total, other = load(row, at, nothing), load(column, at, nothing)
         total, other = total + load(right, at, nothing) * own, other + load(left, at, nothing) * own
         for s in range(starts[j], starts[j + 1]):
             if met[columns[s]] == i:
                 to = np.int64(columns[s]) * width
-                above = load(z, (n + s) * n_samples + first, nothing)
-                below = load(z, (n + m + s) * n_samples + first, nothing)
+                above = load(z, np.int64(n + s) * width, nothing)
+                below = load(z, np.int64(n + m + s) * width, nothing)
                 total = total + load(right, to, nothing) * below
                 other = other + load(left, to, nothing) * above
         store(row, at, total)
@@ -130,11 +133,14 @@ def _sum_products(graph, z, i, met, right, left, row, column, width, n_samples, 
 
 @per_width
 def _selected(width, symmetric):
+    """Entries of a tile's inverses lie together while they are read: among those of all samples each has a page."""
+
     @compiled
     def loop(factors, graph, z, n_samples, begin, n_tiles):
         for tile in prange(n_tiles):
             starts, columns, _, _, diagonal = graph
             n, m = diagonal.size, columns.size
+            own = new((n + 2 * m) * width, z.dtype)
             right, left, row, column = (
                 new(n * width, z.dtype), new(n * width, z.dtype), new(n * width, z.dtype),
                 new(n * width, z.dtype),
@@ -144,16 +150,18 @@ def _selected(width, symmetric):
             first = begin + np.int64(tile) * width
             for i in range(n - 1, -1, -1):
                 _load_factors(factors, graph, i, right, left, width, n_samples, first, symmetric, nothing)
-                _sum_products(graph, z, i, met, right, left, row, column, width, n_samples, first, nothing)
+                _sum_products(graph, own, i, met, right, left, row, column, width, nothing)
                 pivot = load(factors, diagonal[i] * n_samples + first, nothing)
                 total = nothing
                 for t in range(starts[i], starts[i + 1]):
                     at = np.int64(columns[t]) * width
                     below = nothing - load(column, at, nothing)
-                    store(z, (n + t) * n_samples + first, (nothing - load(row, at, nothing)) * pivot)
-                    store(z, (n + m + t) * n_samples + first, below)
+                    store(own, np.int64(n + t) * width, (nothing - load(row, at, nothing)) * pivot)
+                    store(own, np.int64(n + m + t) * width, below)
                     total = total + load(right, at, nothing) * below
-                store(z, np.int64(i) * n_samples + first, (1.0 - total) * pivot)
+                store(own, np.int64(i) * width, (1.0 - total) * pivot)
+            for e in range(n + 2 * m):
+                store(z, np.int64(e) * n_samples + first, load(own, np.int64(e) * width, nothing))
 
     return loop
 
@@ -171,37 +179,37 @@ def _selected_dense(width, symmetric):
             starts, columns, of_upper, of_lower, diagonal = graph
             n, m = diagonal.size, columns.size
             inverse, across = new_full(n * pitch, 0.0, z.dtype), new_full(n * pitch, 0.0, z.dtype)
-            right, left = new(n, z.dtype), new(n, z.dtype)
+            right, left, at = new(n, z.dtype), new(n, z.dtype), new(n, np.int64)
             row, column = new(pitch, z.dtype), new(pitch, z.dtype)
             first = begin + np.int64(tile)
             for i in range(n - 1, -1, -1):
-                behind = (i + 1) // width * width
-                for b in range(behind, pitch, width):
-                    store(row, b, zeros(z, width))
-                    store(column, b, zeros(z, width))
+                start, count = starts[i], starts[i + 1] - starts[i]
                 pivot = factors[diagonal[i] * n_samples + first]
-                for t in range(starts[i], starts[i + 1]):
-                    k = np.int64(columns[t])
-                    u = factors[of_upper[t] * n_samples + first] if of_upper[t] >= 0 else 0.0
+                for t in range(count):
+                    e, f = of_upper[start + t], of_lower[start + t]
+                    u = factors[e * n_samples + first] if e >= 0 else 0.0
                     lower = u * pivot
                     if not symmetric:
-                        lower = factors[of_lower[t] * n_samples + first] if of_lower[t] >= 0 else 0.0
-                    right[k] = u
-                    left[k] = lower
-                    for b in range(behind, pitch, width):
-                        at = k * pitch + b
-                        above, below = load(inverse, at, width), load(across, at, width)
-                        store(row, b, load(row, b, width) + splat(u, z, width) * above)
-                        store(column, b, load(column, b, width) + splat(lower, z, width) * below)
+                        lower = factors[f * n_samples + first] if f >= 0 else 0.0
+                    right[t] = u
+                    left[t] = lower
+                    at[t] = np.int64(columns[start + t]) * pitch
+                for b in range((i + 1) // width * width, pitch, width):
+                    above, below = zeros(z, width), zeros(z, width)
+                    for t in range(count):
+                        above = above + splat(right[t], z, width) * load(inverse, at[t] + b, width)
+                        below = below + splat(left[t], z, width) * load(across, at[t] + b, width)
+                    store(row, b, above)
+                    store(column, b, below)
                 total = 0.0
-                for t in range(starts[i], starts[i + 1]):
-                    j = np.int64(columns[t])
+                for t in range(count):
+                    j = np.int64(columns[start + t])
                     upper, under = (0.0 - row[j]) * pivot, 0.0 - column[j]
-                    inverse[i * pitch + j], across[j * pitch + i] = upper, upper
-                    inverse[j * pitch + i], across[i * pitch + j] = under, under
-                    z[(n + t) * n_samples + first] = upper
-                    z[(n + m + t) * n_samples + first] = under
-                    total = total + right[j] * under
+                    inverse[i * pitch + j], across[at[t] + i] = upper, upper
+                    inverse[at[t] + i], across[i * pitch + j] = under, under
+                    z[(n + start + t) * n_samples + first] = upper
+                    z[(n + m + start + t) * n_samples + first] = under
+                    total = total + right[t] * under
                 own = (1.0 - total) * pivot
                 inverse[i * pitch + i], across[i * pitch + i] = own, own
                 z[i * n_samples + first] = own
@@ -221,8 +229,8 @@ def _(factors: np.ndarray, graph: FilledGraph, out: Any) -> np.ndarray:
     n, n_samples = graph.diagonal.size, factors.shape[1]
     out = output(out, (n + 2 * graph.columns.size, n_samples), factors.dtype)
     if 0 < n_samples <= FEW and factors.dtype == np.float64 and _is_nearly_dense(graph):
-        pitch = -(-n // WIDEST) * WIDEST
-        loop = _selected_dense(WIDEST, graph.symmetric)
+        pitch = -(-n // COLUMNS) * COLUMNS
+        loop = _selected_dense(COLUMNS, graph.symmetric)
         loop(factors.reshape(-1), graph[1:], out.reshape(-1), pitch, n_samples, 0, n_samples)
         return out
     widest = tiles_by_width(WIDEST, WIDEST)[0][1]
