@@ -39,6 +39,11 @@ SMALLEST_DOMAIN = 64
 """Rows of a coarse domain, on average, below which pairs of domains are joined: aggregates do not cross domains."""
 
 
+MOST = 0.75
+"""Part of a row's couplings that lie in its domain, from which on it is a root first: at a side of a domain no row of a
+mesh of bricks, which has 18 of 27, but those of five-point and seven-point stencils."""
+
+
 class RankCoarsening:
     """The aggregates of a level over ranks, and how many rows the next level has.
 
@@ -73,9 +78,9 @@ class RankCoarsening:
 def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarray, int, np.ndarray]:
     """The aggregate of each local row, -1 for boundary rows; how many there are; the domain of each.
 
-    Aggregates are numbered by their first rows, and so domain by domain. Nodes that other domains do not touch are
-    roots first: a domain of a box then has aggregates of three by three by three nodes from its sides on, as a box of
-    its own has behind rows that are eliminated.
+    Aggregates are numbered by their first rows, and so domain by domain. Nodes with `MOST` of their couplings in their
+    domain are roots first: a domain of a box then has aggregates of three by three by three nodes from its sides on, as
+    a box of its own has behind rows that are eliminated.
     """
     layout, n = A.rows, A.rows.n_local
     bounds = layout.local_domain_offsets
@@ -83,12 +88,12 @@ def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarra
     coupled = coupled_rows(A.graph_arrays, A.values)
     included = coupled.reshape(-1, block_size).any(axis=1)
     begins, ends = spans = spans_between(A.indptr, A.numbers, bounds, layout.first)
-    inner, indices = (ends - begins == np.diff(A.indptr)).reshape(-1, block_size).all(axis=1), A.indices
+    early, indices = (ends - begins >= MOST * np.diff(A.indptr)).reshape(-1, block_size).all(axis=1), A.indices
     if block_size > 1:
         graph = CrsGraph.unchecked(*entries_between(A.indptr, A.indices, bounds[:-1][own], bounds[1:][own]), (n, n))
         indptr, indices = node_graph(graph, block_size)
         spans = indptr[:-1], indptr[1:]
-    member, count = aggregate(*spans, indices, included, inner)
+    member, count = aggregate(*spans, indices, included, early)
     first = number_by_rows(member, count) * block_size
     if block_size > 1:
         member = np.where(coupled, np.repeat(member, block_size), np.int32(-1))

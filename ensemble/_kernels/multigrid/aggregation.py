@@ -71,15 +71,15 @@ def _(graph, values):
 
 
 def aggregate(
-    begins: np.ndarray, ends: np.ndarray, indices: np.ndarray, included: np.ndarray, inner: np.ndarray | None = None
+    begins: np.ndarray, ends: np.ndarray, indices: np.ndarray, included: np.ndarray, early: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
     """Aggregates of a graph, by the uncoupled scheme of Vanek, Mandel and Brezina (1996) in natural order.
 
     Node i has the neighbours ``indices[begins[i]:ends[i]]``.
 
-    1. A node none of whose neighbours is in an aggregate forms one with all of them. Nodes of `inner` come first, if
-       it is given: those that have all their neighbours, where the graph is a part of another one. A node at a side of
-       the part would form a smaller aggregate.
+    1. A node none of whose neighbours is in an aggregate forms one with all of them. Nodes of `early` come first, if
+       it is given: those that have most of their neighbours, where the graph is a part of another one. A node at a
+       side of the part would form a smaller aggregate.
     2. A node left over joins the neighbouring aggregate of phase 1 to which most of its edges lead (the lowest number
        among equals).
     3. What is still left forms aggregates with its left-over neighbours.
@@ -88,7 +88,7 @@ def aggregate(
     -1 marks an excluded node.
     """
     member, count = np.full(begins.size, -1, np.int32), 0
-    for roots in (included,) if inner is None else (inner & included, included):
+    for roots in (included,) if early is None else (early & included, included):
         count = _aggregates_of_roots(begins, ends, indices, included, roots, member, count)
     return member, _aggregate_rest(begins, ends, indices, included, member, count)
 
