@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import ensemble as en
-from ensemble.distributed import DistributedCrsMatrix, Partition, serial
+from ensemble.distributed import DistributedCrsMatrix, Partition, coarsening, serial
 from ensemble.distributed.coarsening import aggregates_within_domains
 from ensemble.krylov import cg
 from ensemble.linalg import CrsGraph, CrsMatrix
@@ -165,8 +165,9 @@ def test_rows_of_a_petsc_matrix_go_to_the_ranks_of_the_partition(mpi):
 
 
 @pytest.mark.parametrize("block_size", [1, 2])
-def test_a_domain_has_the_aggregates_of_a_box_of_its_own(block_size):
+def test_a_domain_has_the_aggregates_of_a_box_of_its_own(block_size, monkeypatch):
     """Of 4 x 4 domains of 9 x 9 nodes the four in the middle have nine aggregates of 3 x 3 nodes each."""
+    monkeypatch.setattr(coarsening, "LARGE_DOMAIN", 81)
     n = 36
     line = sp.diags_array([np.ones(n - 1), np.full(n, 8.0), np.ones(n - 1)], offsets=[-1, 0, 1])
     A = sp.csr_array(sp.kron(sp.kron(line, line), np.eye(block_size) + 1.0))
