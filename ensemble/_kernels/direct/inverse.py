@@ -32,6 +32,9 @@ LEAST_DENSE, MOST_DENSE = 64, 1024
 DENSE_GAIN, FEW = 6.0, 4
 """Products that the dense inverse takes in the time of one of the other way, about; samples up to which it pays."""
 
+APART = 1 << 26
+"""Bytes of a tile's inverses up to which a tile has memory of its own."""
+
 COLUMNS = 32
 """Columns of a dense inverse that are summed at once: a sum for one of eight waits four cycles for each addition."""
 
@@ -95,7 +98,7 @@ def _load_factors(factors, graph, i, right, left, width, n_samples, first, symme
 
 
 @inner
-def _sum_products(graph, z, i, met, right, left, row, column, width, nothing):
+def _sum_products(graph, z, i, met, right, left, row, column, width, pitch, place, nothing):
     """The sums of products with entries of the inverse, dense, each in ascending order of the other index."""
     starts, columns, _, _, diagonal = graph
     n, m = diagonal.size, columns.size
@@ -110,21 +113,21 @@ def _sum_products(graph, z, i, met, right, left, row, column, width, nothing):
         for s in range(starts[k], starts[k + 1]):  # entries (k, j) and (j, k) with j > k
             if met[columns[s]] == i:
                 to = np.int64(columns[s]) * width
-                above = load(z, np.int64(n + s) * width, nothing)
-                below = load(z, np.int64(n + m + s) * width, nothing)
+                above = load(z, (n + s) * pitch + place, nothing)
+                below = load(z, (n + m + s) * pitch + place, nothing)
                 store(row, to, load(row, to, nothing) + u * above)
                 store(column, to, load(column, to, nothing) + lower * below)
     for t in range(starts[i], starts[i + 1]):
         j = np.int64(columns[t])
         at = j * width
-        own = load(z, j * width, nothing)
+        own = load(z, j * pitch + place, nothing)
         total, other = load(row, at, nothing), load(column, at, nothing)
         total, other = total + load(right, at, nothing) * own, other + load(left, at, nothing) * own
         for s in range(starts[j], starts[j + 1]):
             if met[columns[s]] == i:
                 to = np.int64(columns[s]) * width
-                above = load(z, np.int64(n + s) * width, nothing)
-                below = load(z, np.int64(n + m + s) * width, nothing)
+                above = load(z, (n + s) * pitch + place, nothing)
+                below = load(z, (n + m + s) * pitch + place, nothing)
                 total = total + load(right, to, nothing) * below
                 other = other + load(left, to, nothing) * above
         store(row, at, total)
@@ -132,36 +135,40 @@ def _sum_products(graph, z, i, met, right, left, row, column, width, nothing):
 
 
 @per_width
-def _selected(width, symmetric):
-    """Entries of a tile's inverses lie together while they are read: among those of all samples each has a page."""
+def _selected(width, symmetric, apart):
+    """Of tiles `apart` entries lie together while they are read: among those of all samples each has a page."""
 
     @compiled
     def loop(factors, graph, z, n_samples, begin, n_tiles):
         for tile in prange(n_tiles):
             starts, columns, _, _, diagonal = graph
             n, m = diagonal.size, columns.size
-            own = new((n + 2 * m) * width, z.dtype)
+            first = begin + np.int64(tile) * width
+            if apart:
+                own, pitch, place = new((n + 2 * m) * width, z.dtype), np.int64(width), np.int64(0)
+            else:
+                own, pitch, place = z, n_samples, first
             right, left, row, column = (
                 new(n * width, z.dtype), new(n * width, z.dtype), new(n * width, z.dtype),
                 new(n * width, z.dtype),
             )  # fmt: skip
             met = new_full(n, -1, np.int64)
             nothing = zeros(z, width)
-            first = begin + np.int64(tile) * width
             for i in range(n - 1, -1, -1):
                 _load_factors(factors, graph, i, right, left, width, n_samples, first, symmetric, nothing)
-                _sum_products(graph, own, i, met, right, left, row, column, width, nothing)
+                _sum_products(graph, own, i, met, right, left, row, column, width, pitch, place, nothing)
                 pivot = load(factors, diagonal[i] * n_samples + first, nothing)
                 total = nothing
                 for t in range(starts[i], starts[i + 1]):
                     at = np.int64(columns[t]) * width
                     below = nothing - load(column, at, nothing)
-                    store(own, np.int64(n + t) * width, (nothing - load(row, at, nothing)) * pivot)
-                    store(own, np.int64(n + m + t) * width, below)
+                    store(own, (n + t) * pitch + place, (nothing - load(row, at, nothing)) * pivot)
+                    store(own, (n + m + t) * pitch + place, below)
                     total = total + load(right, at, nothing) * below
-                store(own, np.int64(i) * width, (1.0 - total) * pivot)
-            for e in range(n + 2 * m):
-                store(z, np.int64(e) * n_samples + first, load(own, np.int64(e) * width, nothing))
+                store(own, i * pitch + place, (1.0 - total) * pivot)
+            if apart:
+                for e in range(n + 2 * m):
+                    store(z, e * n_samples + first, load(own, e * width, nothing))
 
     return loop
 
@@ -240,6 +247,7 @@ def _(factors: np.ndarray, graph: FilledGraph, out: Any) -> np.ndarray:
         out[...] = selected_inverse(filled, graph, None)[:, :n_samples]
         return out
     for first, width, count in tiles_by_width(n_samples, WIDEST):
-        loop = _selected(width, graph.symmetric)
+        apart = width < n_samples and out.shape[0] * width * out.itemsize <= APART
+        loop = _selected(width, graph.symmetric, apart)
         loop(factors.reshape(-1), graph[1:], out.reshape(-1), n_samples, first, count)
     return out
