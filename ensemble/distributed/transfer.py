@@ -20,22 +20,36 @@ class RankProlongator(RankMatrix):
 
     Attributes
     ----------
-    restriction : RankMatrix
-        The transpose.
+    receives : bool
+        Whether this rank gets rows of others, for products with the prolongator or with its transpose.
     """
 
-    restriction: RankMatrix
+    _plan: TransposePlan
+    _restriction: RankMatrix | None = None
 
     @classmethod
     def made(cls, P: RankMatrix, plan: TransposePlan, old: RankProlongator | None = None) -> RankProlongator:
         """`P` with its transpose by `plan`; halos of `old`, on the same graph, serve again."""
         new = cls(P.rows, P.columns, P.indptr, P.numbers, P.values, P.halo, P.indices)
-        values = plan.values(P.values)
-        if old is None:
-            new.restriction = RankMatrix(P.columns, P.rows, plan.indptr, plan.numbers, values)
-        else:
-            new.restriction = old.restriction.with_values(values)
+        new._plan, known = plan, None if old is None else old._restriction
+        if known is not None:
+            new._restriction = known.with_values(plan.values(P.values))
+        elif P.rows.comm.size > 1 or not isinstance(P.values, np.ndarray):
+            new._restriction = new.restriction  # by messages, or memory that a recorded solve must not take
         return new
+
+    @property
+    def restriction(self) -> RankMatrix:
+        """The transpose: on one rank made at its first use, for residuals may be restricted as they are made."""
+        if self._restriction is None:
+            plan = self._plan
+            values = plan.values(self.values)
+            self._restriction = RankMatrix(self.columns, self.rows, plan.indptr, plan.numbers, values)
+        return self._restriction
+
+    @property
+    def receives(self) -> bool:
+        return self.rows.comm.size > 1 and bool(self.halo.receives or self.restriction.halo.receives)
 
     def apply_transpose(self, x: Array, out: Array = None) -> Array:
         """P^T x on bare arrays, each coarse row summed over ascending fine rows."""
@@ -50,7 +64,7 @@ class RankProlongator(RankMatrix):
             return self
         new = type(self)(self.rows, self.columns, self.indptr, self.numbers, self.values.astype(dtype), self.halo,
                          self.indices)  # fmt: skip
-        new.restriction = self.restriction.astype(dtype)
+        new._plan, new._restriction = self._plan, self._restriction and self._restriction.astype(dtype)
         return new
 
     def take_samples(self, samples: Any) -> Any:
@@ -60,5 +74,6 @@ class RankProlongator(RankMatrix):
         samples = np.asarray(samples)
         part = vectors.take_samples(self.values, asarray_like(samples, self.values), None)
         new = type(self)(self.rows, self.columns, self.indptr, self.numbers, part, self.halo, self.indices)
-        new._copies, new.restriction = self._copies, self.restriction.take_samples(samples)
+        new._copies, new._plan = self._copies, self._plan
+        new._restriction = self._restriction and self._restriction.take_samples(samples)
         return new

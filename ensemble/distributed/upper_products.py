@@ -104,7 +104,7 @@ class UpperProducts(RankMatrix):
     ) -> np.ndarray:
         """P^T (b - A x) on bare arrays; in one pass if it needs no rows of others, else `r` may hold the residual."""
         found: np.ndarray
-        alone = isinstance(P, RankProlongator) and not (P.halo.receives or P.restriction.halo.receives)
+        alone = isinstance(P, RankProlongator) and not P.receives
         if alone and not self.halo.receives and thread_count() == 1 and P.n_samples == self.n_samples == x.shape[1]:
             out = empty_like(x, (P.local_shape[1], x.shape[1])) if out is None else out
             found = kernels.domain_restricted_residual(*self.arrays, x, b, (P.indptr, P.indices), P.values, out)

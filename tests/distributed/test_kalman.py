@@ -24,10 +24,11 @@ def problem(name):
     """Parts of a model, observations, and options of `LinearGaussianModel`."""
     T, nx, ny, batch, prior = {
         "long": (1500, 2, 1, (), "before"),
-        "short": (70, 2, 3, (), "first_observation"),
+        "short": (70, 2, 1, (), "first_observation"),
+        "three observations": (70, 2, 3, (), "first_observation"),
         "constant": (333, 2, 1, (), "first_observation"),
         "batch": (150, 2, 1, (2, 2), "before"),
-        "samples": (150, 2, 3, (), "first_observation"),
+        "samples": (150, 2, 1, (), "first_observation"),
         "float32": (400, 2, 1, (), "before"),
         "four states": (1500, 4, 2, (), "before"),
         "three states, float32": (400, 3, 2, (), "before"),
@@ -105,7 +106,10 @@ def several(comm, names):
 
 
 # States of more numbers, or of another type: seconds of compilation.
-SLOW = ("large", "wide", "four states", "three states, float32", "float32", "long", "constant", "singular")
+SLOW = (
+    "large", "wide", "four states", "three states, float32", "float32", "long", "constant", "singular",
+    "three observations",
+)  # fmt: skip
 FAST = ("short", "batch", "samples", "exact", "one lost")
 
 

@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 import ensemble as en
-from ensemble.distributed import DistributedCrsMatrix, Partition, serial
+from ensemble.distributed import DistributedCrsMatrix, Partition, coarsening, serial
+from ensemble.distributed.coarsening import aggregates_within_domains
 from ensemble.krylov import cg
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import GaussSeidel, smoothed_aggregation
@@ -161,3 +162,23 @@ def of_petsc(comm):
 def test_rows_of_a_petsc_matrix_go_to_the_ranks_of_the_partition(mpi):
     assert of_petsc(serial()) < 1e-14
     assert max(v for v in mpi(of_petsc, 3) if v is not True) < 1e-14
+
+
+@pytest.mark.parametrize("block_size", [1, 2])
+def test_a_domain_has_the_aggregates_of_a_box_of_its_own(block_size, monkeypatch):
+    """Of 4 x 4 domains of 9 x 9 nodes the four in the middle have nine aggregates of 3 x 3 nodes each."""
+    monkeypatch.setattr(coarsening, "LARGE_DOMAIN", 81)
+    n = 36
+    line = sp.diags_array([np.ones(n - 1), np.full(n, 8.0), np.ones(n - 1)], offsets=[-1, 0, 1])
+    A = sp.csr_array(sp.kron(sp.kron(line, line), np.eye(block_size) + 1.0))
+    at = np.stack(np.meshgrid(np.arange(n), np.arange(n), indexing="ij"), axis=-1).reshape(-1, 2).astype(float)
+    at = np.repeat(at, block_size, axis=0)
+    partition = Partition(A.shape[0], serial(), 16, coordinates=at)
+    member, count, domain = aggregates_within_domains(DistributedCrsMatrix(partition, A[partition.rows]), block_size)
+    inside = ((at[partition.rows] >= 9) & (at[partition.rows] < 27)).all(axis=1)
+    own = np.unique(member[inside])
+    np.testing.assert_array_equal(np.bincount(member)[own], 9 * block_size)
+    np.testing.assert_array_equal(np.unique(domain[own], return_counts=True)[1], 9)
+    first = np.array([np.argmax(member == a) for a in range(count)])
+    assert np.all(np.diff(first) > 0)
+    np.testing.assert_array_equal(domain, partition.layout.domain_of(first))

@@ -134,6 +134,21 @@ def test_a_restricted_residual_has_the_bits_of_two_products(n_threads, monkeypat
                 np.testing.assert_array_equal(each, P.apply_transpose(M.residual(x, b)))
 
 
+def test_one_rank_makes_the_transpose_of_a_prolongator_at_its_first_use(monkeypatch):
+    """A residual that is restricted as it is made needs none; taken samples and other types know it all the same."""
+    monkeypatch.setattr(upper_products, "thread_count", lambda: 1)
+    _, A, cut = next(iter(systems(4)))
+    _, M, right = distributed_system(serial(), A, right_hand_side(A.shape[0], 4), **cut)
+    hierarchy = smoothed_aggregation(M.upper(), coarse_size=5)
+    assert cg(M.upper(), right, M=hierarchy).converged.all()
+    P = hierarchy.levels[0].P
+    lazy, x = P.take_samples([2, 0]).astype(np.float64), right.samples
+    assert P._restriction is None and lazy._restriction is None
+    want = P.astype(np.float64).apply_transpose(x)
+    np.testing.assert_array_equal(lazy.apply_transpose(np.ascontiguousarray(x[:, [2, 0]])), want[:, [2, 0]])
+    assert lazy._restriction is not None and not lazy.receives
+
+
 def stored_entries(comm, n_samples=1):
     """How many values are stored for those of all ranks; on one rank half of them, and the diagonal."""
     found = []

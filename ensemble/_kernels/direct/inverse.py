@@ -32,6 +32,12 @@ LEAST_DENSE, MOST_DENSE = 64, 1024
 DENSE_GAIN, FEW = 6.0, 4
 """Products that the dense inverse takes in the time of one of the other way, about; samples up to which it pays."""
 
+APART = 1 << 26
+"""Bytes of a tile's inverses up to which a tile has memory of its own."""
+
+COLUMNS = 32
+"""Columns of a dense inverse that are summed at once: a sum for one of eight waits four cycles for each addition."""
+
 
 class FilledGraph(NamedTuple):
     """The entries right of the diagonal of a filled symmetric graph, and where a factorisation has their values.
@@ -92,7 +98,7 @@ def _load_factors(factors, graph, i, right, left, width, n_samples, first, symme
 
 
 @inner
-def _sum_products(graph, z, i, met, right, left, row, column, width, n_samples, first, nothing):
+def _sum_products(graph, z, i, met, right, left, row, column, width, pitch, place, nothing):
     """The sums of products with entries of the inverse, dense, each in ascending order of the other index."""
     starts, columns, _, _, diagonal = graph
     n, m = diagonal.size, columns.size
@@ -107,21 +113,21 @@ def _sum_products(graph, z, i, met, right, left, row, column, width, n_samples, 
         for s in range(starts[k], starts[k + 1]):  # entries (k, j) and (j, k) with j > k
             if met[columns[s]] == i:
                 to = np.int64(columns[s]) * width
-                above = load(z, (n + s) * n_samples + first, nothing)
-                below = load(z, (n + m + s) * n_samples + first, nothing)
+                above = load(z, (n + s) * pitch + place, nothing)
+                below = load(z, (n + m + s) * pitch + place, nothing)
                 store(row, to, load(row, to, nothing) + u * above)
                 store(column, to, load(column, to, nothing) + lower * below)
     for t in range(starts[i], starts[i + 1]):
         j = np.int64(columns[t])
         at = j * width
-        own = load(z, j * n_samples + first, nothing)
+        own = load(z, j * pitch + place, nothing)
         total, other = load(row, at, nothing), load(column, at, nothing)
         total, other = total + load(right, at, nothing) * own, other + load(left, at, nothing) * own
         for s in range(starts[j], starts[j + 1]):
             if met[columns[s]] == i:
                 to = np.int64(columns[s]) * width
-                above = load(z, (n + s) * n_samples + first, nothing)
-                below = load(z, (n + m + s) * n_samples + first, nothing)
+                above = load(z, (n + s) * pitch + place, nothing)
+                below = load(z, (n + m + s) * pitch + place, nothing)
                 total = total + load(right, to, nothing) * below
                 other = other + load(left, to, nothing) * above
         store(row, at, total)
@@ -129,31 +135,40 @@ def _sum_products(graph, z, i, met, right, left, row, column, width, n_samples, 
 
 
 @per_width
-def _selected(width, symmetric):
+def _selected(width, symmetric, apart):
+    """Of tiles `apart` entries lie together while they are read: among those of all samples each has a page."""
+
     @compiled
     def loop(factors, graph, z, n_samples, begin, n_tiles):
         for tile in prange(n_tiles):
             starts, columns, _, _, diagonal = graph
             n, m = diagonal.size, columns.size
+            first = begin + np.int64(tile) * width
+            if apart:
+                own, pitch, place = new((n + 2 * m) * width, z.dtype), np.int64(width), np.int64(0)
+            else:
+                own, pitch, place = z, n_samples, first
             right, left, row, column = (
                 new(n * width, z.dtype), new(n * width, z.dtype), new(n * width, z.dtype),
                 new(n * width, z.dtype),
             )  # fmt: skip
             met = new_full(n, -1, np.int64)
             nothing = zeros(z, width)
-            first = begin + np.int64(tile) * width
             for i in range(n - 1, -1, -1):
                 _load_factors(factors, graph, i, right, left, width, n_samples, first, symmetric, nothing)
-                _sum_products(graph, z, i, met, right, left, row, column, width, n_samples, first, nothing)
+                _sum_products(graph, own, i, met, right, left, row, column, width, pitch, place, nothing)
                 pivot = load(factors, diagonal[i] * n_samples + first, nothing)
                 total = nothing
                 for t in range(starts[i], starts[i + 1]):
                     at = np.int64(columns[t]) * width
                     below = nothing - load(column, at, nothing)
-                    store(z, (n + t) * n_samples + first, (nothing - load(row, at, nothing)) * pivot)
-                    store(z, (n + m + t) * n_samples + first, below)
+                    store(own, (n + t) * pitch + place, (nothing - load(row, at, nothing)) * pivot)
+                    store(own, (n + m + t) * pitch + place, below)
                     total = total + load(right, at, nothing) * below
-                store(z, np.int64(i) * n_samples + first, (1.0 - total) * pivot)
+                store(own, i * pitch + place, (1.0 - total) * pivot)
+            if apart:
+                for e in range(n + 2 * m):
+                    store(z, e * n_samples + first, load(own, e * width, nothing))
 
     return loop
 
@@ -171,37 +186,37 @@ def _selected_dense(width, symmetric):
             starts, columns, of_upper, of_lower, diagonal = graph
             n, m = diagonal.size, columns.size
             inverse, across = new_full(n * pitch, 0.0, z.dtype), new_full(n * pitch, 0.0, z.dtype)
-            right, left = new(n, z.dtype), new(n, z.dtype)
+            right, left, at = new(n, z.dtype), new(n, z.dtype), new(n, np.int64)
             row, column = new(pitch, z.dtype), new(pitch, z.dtype)
             first = begin + np.int64(tile)
             for i in range(n - 1, -1, -1):
-                behind = (i + 1) // width * width
-                for b in range(behind, pitch, width):
-                    store(row, b, zeros(z, width))
-                    store(column, b, zeros(z, width))
+                start, count = starts[i], starts[i + 1] - starts[i]
                 pivot = factors[diagonal[i] * n_samples + first]
-                for t in range(starts[i], starts[i + 1]):
-                    k = np.int64(columns[t])
-                    u = factors[of_upper[t] * n_samples + first] if of_upper[t] >= 0 else 0.0
+                for t in range(count):
+                    e, f = of_upper[start + t], of_lower[start + t]
+                    u = factors[e * n_samples + first] if e >= 0 else 0.0
                     lower = u * pivot
                     if not symmetric:
-                        lower = factors[of_lower[t] * n_samples + first] if of_lower[t] >= 0 else 0.0
-                    right[k] = u
-                    left[k] = lower
-                    for b in range(behind, pitch, width):
-                        at = k * pitch + b
-                        above, below = load(inverse, at, width), load(across, at, width)
-                        store(row, b, load(row, b, width) + splat(u, z, width) * above)
-                        store(column, b, load(column, b, width) + splat(lower, z, width) * below)
+                        lower = factors[f * n_samples + first] if f >= 0 else 0.0
+                    right[t] = u
+                    left[t] = lower
+                    at[t] = np.int64(columns[start + t]) * pitch
+                for b in range((i + 1) // width * width, pitch, width):
+                    above, below = zeros(z, width), zeros(z, width)
+                    for t in range(count):
+                        above = above + splat(right[t], z, width) * load(inverse, at[t] + b, width)
+                        below = below + splat(left[t], z, width) * load(across, at[t] + b, width)
+                    store(row, b, above)
+                    store(column, b, below)
                 total = 0.0
-                for t in range(starts[i], starts[i + 1]):
-                    j = np.int64(columns[t])
+                for t in range(count):
+                    j = np.int64(columns[start + t])
                     upper, under = (0.0 - row[j]) * pivot, 0.0 - column[j]
-                    inverse[i * pitch + j], across[j * pitch + i] = upper, upper
-                    inverse[j * pitch + i], across[i * pitch + j] = under, under
-                    z[(n + t) * n_samples + first] = upper
-                    z[(n + m + t) * n_samples + first] = under
-                    total = total + right[j] * under
+                    inverse[i * pitch + j], across[at[t] + i] = upper, upper
+                    inverse[at[t] + i], across[i * pitch + j] = under, under
+                    z[(n + start + t) * n_samples + first] = upper
+                    z[(n + m + start + t) * n_samples + first] = under
+                    total = total + right[t] * under
                 own = (1.0 - total) * pivot
                 inverse[i * pitch + i], across[i * pitch + i] = own, own
                 z[i * n_samples + first] = own
@@ -221,8 +236,8 @@ def _(factors: np.ndarray, graph: FilledGraph, out: Any) -> np.ndarray:
     n, n_samples = graph.diagonal.size, factors.shape[1]
     out = output(out, (n + 2 * graph.columns.size, n_samples), factors.dtype)
     if 0 < n_samples <= FEW and factors.dtype == np.float64 and _is_nearly_dense(graph):
-        pitch = -(-n // WIDEST) * WIDEST
-        loop = _selected_dense(WIDEST, graph.symmetric)
+        pitch = -(-n // COLUMNS) * COLUMNS
+        loop = _selected_dense(COLUMNS, graph.symmetric)
         loop(factors.reshape(-1), graph[1:], out.reshape(-1), pitch, n_samples, 0, n_samples)
         return out
     widest = tiles_by_width(WIDEST, WIDEST)[0][1]
@@ -232,6 +247,7 @@ def _(factors: np.ndarray, graph: FilledGraph, out: Any) -> np.ndarray:
         out[...] = selected_inverse(filled, graph, None)[:, :n_samples]
         return out
     for first, width, count in tiles_by_width(n_samples, WIDEST):
-        loop = _selected(width, graph.symmetric)
+        apart = width < n_samples and out.shape[0] * width * out.itemsize <= APART
+        loop = _selected(width, graph.symmetric, apart)
         loop(factors.reshape(-1), graph[1:], out.reshape(-1), n_samples, first, count)
     return out

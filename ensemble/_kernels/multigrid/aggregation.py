@@ -12,7 +12,7 @@ from ensemble._compile.registry import kernel
 from ensemble._kernels.multigrid import measures
 from ensemble._kernels.sparse.complex_numbers import is_complex
 
-__all__ = ["aggregate", "coupled_rows", "square_on_graph"]
+__all__ = ["aggregate", "coupled_rows", "number_by_rows", "square_on_graph"]
 
 CHUNK = 4096
 """Rows of a squared matrix that share one marker array."""
@@ -71,13 +71,15 @@ def _(graph, values):
 
 
 def aggregate(
-    begins: np.ndarray, ends: np.ndarray, indices: np.ndarray, included: np.ndarray
+    begins: np.ndarray, ends: np.ndarray, indices: np.ndarray, included: np.ndarray, early: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
     """Aggregates of a graph, by the uncoupled scheme of Vanek, Mandel and Brezina (1996) in natural order.
 
     Node i has the neighbours ``indices[begins[i]:ends[i]]``.
 
-    1. A node none of whose neighbours is in an aggregate forms one with all of them.
+    1. A node none of whose neighbours is in an aggregate forms one with all of them. Nodes of `early` come first, if
+       it is given: those that have most of their neighbours, where the graph is a part of another one. A node at a
+       side of the part would form a smaller aggregate.
     2. A node left over joins the neighbouring aggregate of phase 1 to which most of its edges lead (the lowest number
        among equals).
     3. What is still left forms aggregates with its left-over neighbours.
@@ -85,16 +87,17 @@ def aggregate(
     Nodes outside `included` belong to no aggregate and are no neighbours. Returns (aggregates, number of aggregates);
     -1 marks an excluded node.
     """
-    member = np.full(begins.size, -1, np.int32)
-    return member, _aggregate(begins, ends, indices, included, member)
+    member, count = np.full(begins.size, -1, np.int32), 0
+    for roots in (included,) if early is None else (early & included, included):
+        count = _aggregates_of_roots(begins, ends, indices, included, roots, member, count)
+    return member, _aggregate_rest(begins, ends, indices, included, member, count)
 
 
 @compiled_procedure
-def _aggregate(begins, ends, indices, included, member):
-    """Write the aggregates to `member`, which is filled with -1; returns their number."""
-    n, n_aggregates = member.size, 0
-    for i in range(n):  # phase 1
-        if not included[i] or member[i] >= 0:
+def _aggregates_of_roots(begins, ends, indices, included, roots, member, n_aggregates):
+    """Phase 1 from the nodes of `roots`, beside the aggregates in `member`; returns how many there are then."""
+    for i in range(member.size):
+        if not roots[i] or member[i] >= 0:
             continue
         free, alone = True, True
         for k in range(begins[i], ends[i]):
@@ -110,6 +113,13 @@ def _aggregate(begins, ends, indices, included, member):
                 if included[indices[k]]:
                     member[indices[k]] = n_aggregates
             n_aggregates += 1
+    return n_aggregates
+
+
+@compiled_procedure
+def _aggregate_rest(begins, ends, indices, included, member, n_aggregates):
+    """Phases 2 and 3; returns how many aggregates there are then."""
+    n = member.size
     joined = new_full(n, -1, np.int32)
     edges = new_full(max(n_aggregates, 1), 0, np.int64)
     for i in range(n):  # phase 2
@@ -139,6 +149,26 @@ def _aggregate(begins, ends, indices, included, member):
                 member[j] = n_aggregates
         n_aggregates += 1
     return n_aggregates
+
+
+def number_by_rows(member: np.ndarray, count: int) -> np.ndarray:
+    """Number `count` aggregates in `member` in the order of their first nodes, in place; returns these."""
+    number, first = np.full(count, -1, np.int32), np.empty(count, np.int64)
+    _number_by_rows(member, number, first)
+    return first
+
+
+@compiled_procedure
+def _number_by_rows(member, number, first):
+    met = 0
+    for i in range(member.size):
+        a = member[i]
+        if a >= 0:
+            if number[a] < 0:
+                number[a] = met
+                first[met] = i
+                met += 1
+            member[i] = number[a]
 
 
 @compiled
