@@ -146,6 +146,10 @@ class KrylovIteration:
         """Make the scalars of this solve on the host."""
         raise NotImplementedError
 
+    def tile_of_many(self) -> int:
+        """Samples of a tile where the scalars run many iterations in one call, `iterate_many`; 0 where they cannot."""
+        return 0
+
     def initial_rows(self) -> np.ndarray:
         """Return the scalars at the start of a device solve, shape (n_rows, n_samples)."""
         raise NotImplementedError
@@ -171,6 +175,14 @@ class KrylovIteration:
         samples = self.samples[which]
         self.latest[samples] = norm[which]
         self.log.append((samples, self.iterations[samples], norm[which]))
+
+    def record_many(self, counts: np.ndarray, history: np.ndarray) -> None:
+        """Note so many further iterations of each sample in the vectors, their norms in the rows of `history`."""
+        rows, places = np.nonzero(np.arange(len(history))[:, None] < counts)
+        samples, some = self.samples[places], np.flatnonzero(counts)
+        self.log.append((samples, self.iterations[samples] + 1 + rows, history[rows, places]))
+        self.iterations[self.samples] += counts
+        self.latest[self.samples[some]] = history[counts[some] - 1, some]
 
     def any_active(self) -> bool:
         """Whether some sample runs; in a short iteration ``active.any()`` takes long."""

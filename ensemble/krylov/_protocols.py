@@ -26,7 +26,7 @@ import numpy as np
 from ensemble._typing import Array
 from ensemble.krylov.result import Status
 
-__all__ = ["CycleState", "LanczosState", "LoopScalars", "QueuedScalars", "SolveState"]
+__all__ = ["CycleState", "DirectionState", "LanczosState", "LoopScalars", "QueuedScalars", "SolveState"]
 
 
 class SolveState(Protocol):
@@ -127,6 +127,27 @@ class SolveState(Protocol):
 
     def should_compact(self, norm: np.ndarray, iterations: np.ndarray, running: np.ndarray) -> bool:
         """Tell whether finished samples are to be taken out."""
+
+
+class DirectionState(SolveState, Protocol):
+    """What the scalars of conjugate gradients read for many iterations in one call."""
+
+    @property
+    def A(self) -> Any:
+        """The matrix."""
+
+    @property
+    def p(self) -> Array: ...
+
+    @property
+    def z(self) -> Array:
+        """Scratch between iterations."""
+
+    def verify(self) -> None:
+        """Compute the true residuals of the candidates and decide."""
+
+    def record_many(self, counts: np.ndarray, history: np.ndarray) -> None:
+        """Note the norms of several iterations."""
 
 
 class CycleState(SolveState, Protocol):

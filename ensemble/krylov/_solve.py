@@ -73,15 +73,19 @@ def solve_on_host(state: KrylovIteration, max_iterations: int, may_compact: bool
     """Iterate until no sample runs; each decision is taken as soon as its inner product is known."""
     scalars = state.scalars = state.host_scalars(max_iterations)
     first_part, *other_parts = [getattr(state, part) for part in state.parts]
+    tile = 0 if callback is not None or state.coupled else state.tile_of_many()
     while state.any_active() and scalars.steps < scalars.limit:
         before = scalars.steps
-        first_part()
-        for part in other_parts:
-            if state.any_active():
-                part()
-        if scalars.steps == before:  # coupled samples without one that broke down: the iteration is begun again
-            continue
-        scalars.end_iteration(may_compact)
+        if tile:
+            scalars.iterate_many(tile)
+        else:
+            first_part()
+            for part in other_parts:
+                if state.any_active():
+                    part()
+            if scalars.steps == before:  # coupled samples without one that broke down: the iteration is begun again
+                continue
+            scalars.end_iteration(may_compact)
         if callback is not None:
             state.stop(answer_of(callback, scalars.steps, state))
         samples = state.samples
@@ -89,3 +93,4 @@ def solve_on_host(state: KrylovIteration, max_iterations: int, may_compact: bool
             kept = np.flatnonzero(state.active)
             state.compact(kept)
             scalars.take_samples(kept)
+            tile = state.tile_of_many() if tile else 0

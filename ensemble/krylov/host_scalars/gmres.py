@@ -7,6 +7,7 @@ import sys
 import numpy as np
 
 from ensemble._kernels.krylov import basis as kernels
+from ensemble._kernels.krylov.rotations import rotate_column
 from ensemble._kernels.sparse.complex_numbers import conjugated, magnitudes, quotients, real_parts, times
 from ensemble._typing import Array
 from ensemble.krylov._norms import norms, to_double, to_float64
@@ -110,11 +111,7 @@ class GmresHostScalars(HostScalars):
         self, j: int, column: np.ndarray, low: np.ndarray, before: np.ndarray, running: np.ndarray
     ) -> np.ndarray:
         """Reduce column j to triangular form by the old rotations and a new one; returns the residual norms."""
-        for i in range(j):
-            c, s = self.cosines[i], self.sines[i]
-            upper = times(conjugated(c), column[i]) + times(s, column[i + 1])
-            column[i + 1] = times(c, column[i + 1]) - times(s, column[i])
-            column[i] = upper
+        rotate_column(self.cosines, self.sines, column, j)
         size = magnitudes(column[j])
         larger, smaller = np.maximum(size, low), np.minimum(size, low)
         ratio = np.where(larger > 0.0, smaller / larger, 0.0)
