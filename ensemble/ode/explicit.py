@@ -17,6 +17,7 @@ from ensemble._compile.numba import empty
 from ensemble._compile.trace.graph import Graph
 from ensemble._kernels.ode.groups import run_stages
 from ensemble._kernels.ode.lock_step import pair_squares, stage_sum
+from ensemble._kernels.ode.lock_step_control import Plan
 from ensemble._typing import Array
 from ensemble.ode.evaluation import Evaluation, columns_of, evaluation_of
 from ensemble.ode.implicit import Active, Stepped, in_lock_step
@@ -65,6 +66,10 @@ class _Steps:
         self.n_columns = columns_of(system.n)
         self.order, self.error_order = problem.method.order, problem.method.error_order or 1
         self._one = np.ones(1, problem.dtype)
+
+    def alone(self, plan: Plan, ended: Array, now: Active, numbers: Array) -> tuple[Stepped, int] | None:
+        """None: each step is taken by `step`."""
+        return None
 
     def _right_side(self, now: Active) -> Callable[[Array, Array, Array], Array]:
         """f of times, states and where to write, for the parameters of the samples in progress."""

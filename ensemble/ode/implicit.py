@@ -22,6 +22,7 @@ from ensemble._kernels.ode.lock_step_control import (
     judge,
     next_steps,
 )
+from ensemble._kernels.ode.rodas_alone import AlonePlan, alone_plan, steps_alone
 from ensemble._kernels.ode.rodas_steps import RodasPlan, rodas_plan, rodas_step
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, Factorization
@@ -117,6 +118,9 @@ class LockStep(Protocol):
     def dense(self, now: Active, h: Array, made: Stepped, columns: Array, theta: Array) -> Array:
         """y at ``t + theta h`` in some columns, (n, n_columns)."""
 
+    def alone(self, plan: Plan, ended: Array, now: Active, numbers: Array) -> tuple[Stepped, int] | None:
+        """Steps of a lone sample up to one that somebody is told of; None where each one is taken by `step`."""
+
 
 class Steps:
     """Steps of one problem by Rodas4."""
@@ -129,6 +133,8 @@ class Steps:
         self._weights = [[np.array(row, problem.dtype) for row in table] for table in (A, C)]
         self._one = np.ones(1, problem.dtype)
         self._plan = self._whole_steps()
+        self._alone: AlonePlan | None = None
+        self._memory: Array
 
     def _whole_steps(self) -> RodasPlan | None:
         """The plan of steps in one pass, where all that they evaluate is basic operations, not in groups."""
@@ -137,6 +143,24 @@ class Steps:
         if plan.flat is None or matrix is None or f is None or (parts.slope is not None and slope is None):
             return None
         return rodas_plan(matrix, slope, f, plan, self.problem.atol.shape[0], (A, C, NODES, TIME), GAMMA)
+
+    def alone(self, plan: Plan, ended: Array, now: Active, numbers: Array) -> tuple[Stepped, int] | None:
+        """Steps of a lone sample up to one that somebody is told of; None where each one is taken by `step`."""
+        if self._plan is None:
+            return None
+        if self._alone is None:
+            self._alone = self._plan_alone(self._plan.numbers)
+            self._memory = self._alone.work.copy()
+        fixed, events = self.problem.method.has_fixed_steps, len(self.problem.events) > 0
+        m = 2 * self.error_order
+        found, *made = steps_alone(self._alone, plan, ended, now, numbers, m, fixed, events, self._memory)
+        return Stepped(*made, now.slope), found
+
+    def _plan_alone(self, numbers: Array) -> AlonePlan:
+        matrix, f, slope = (None if each is None else each.basic for each in (
+            self.parts.matrix, self.parts.f, self.parts.slope))  # fmt: skip
+        assert matrix is not None and f is not None
+        return alone_plan(matrix, slope, f, self._factors.plan, self.problem.atol.shape[0], numbers)
 
     def factorized(self, rows: Array, y: Array) -> Factorization:
         """The factors of the matrices of all samples."""
@@ -303,9 +327,13 @@ def _advanced(
     Those that had ended before do not change.
     """
     problem, fixed = steps.problem, steps.problem.method.has_fixed_steps
-    next_steps(plan, solution.status[now.ids], now, numbers, fixed)
-    made = steps.step(now, plan.h)
-    found = judge(plan, plan.h if fixed else steps.square(now, made), now, numbers, 2 * steps.error_order, fixed)
+    taken = steps.alone(plan, solution.status[now.ids], now, numbers) if now.ids.size == 1 else None
+    if taken is not None:
+        made, found = taken
+    else:
+        next_steps(plan, solution.status[now.ids], now, numbers, fixed)
+        made = steps.step(now, plan.h)
+        found = judge(plan, plan.h if fixed else steps.square(now, made), now, numbers, 2 * steps.error_order, fixed)
     events = now.events
     if problem.events:
         events = passages.values(plan.t_new, now.p, made.y)
