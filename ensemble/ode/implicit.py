@@ -27,7 +27,7 @@ from ensemble._kernels.ode.rodas_steps import RodasPlan, rodas_plan, rodas_step
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, Factorization
 from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, LEAST_SPACINGS, SAFETY, STRETCH
-from ensemble.ode.evaluation import Evaluation, parts_of, plan_of, threads_of
+from ensemble.ode.evaluation import Evaluation, kept_plan, parts_of, plan_of, threads_of
 from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import weighted
 from ensemble.ode.methods.rodas4 import DENSE, GAMMA, NODES, RODAS4, TIME, A, C
@@ -132,7 +132,7 @@ class Steps:
         self._factors, self.n_columns = plan_of(self.parts, problem.system.n, problem.dtype)
         self._weights = [[np.array(row, problem.dtype) for row in table] for table in (A, C)]
         self._one = np.ones(1, problem.dtype)
-        self._plan = self._whole_steps()
+        self._plan = kept_plan(self.parts, ("rodas", problem.atol.shape[0]), self._whole_steps)
         self._alone: AlonePlan | None = None
         self._memory: Array
 
@@ -149,18 +149,19 @@ class Steps:
         if self._plan is None:
             return None
         if self._alone is None:
-            self._alone = self._plan_alone(self._plan.numbers)
+            tables, key = self._plan.numbers, ("rodas alone", self.problem.atol.shape[0])
+            self._alone = kept_plan(self.parts, key, lambda: self._plan_alone(tables))
             self._memory = self._alone.work.copy()
         fixed, events = self.problem.method.has_fixed_steps, len(self.problem.events) > 0
         m = 2 * self.error_order
         found, *made = steps_alone(self._alone, plan, ended, now, numbers, m, fixed, events, self._memory)
         return Stepped(*made, now.slope), found
 
-    def _plan_alone(self, numbers: Array) -> AlonePlan:
+    def _plan_alone(self, tables: Array) -> AlonePlan:
         matrix, f, slope = (None if each is None else each.basic for each in (
             self.parts.matrix, self.parts.f, self.parts.slope))  # fmt: skip
         assert matrix is not None and f is not None
-        return alone_plan(matrix, slope, f, self._factors.plan, self.problem.atol.shape[0], numbers)
+        return alone_plan(matrix, slope, f, self._factors.plan, self.problem.atol.shape[0], tables)
 
     def factorized(self, rows: Array, y: Array) -> Factorization:
         """The factors of the matrices of all samples."""
