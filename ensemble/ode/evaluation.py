@@ -22,7 +22,10 @@ from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
 from ensemble.ode.methods.straight_line_lu import finite_pivot
 from ensemble.ode.system import System
 
-__all__ = ["Evaluation", "Parts", "columns_of", "evaluation_of", "kept_plan", "parts_of", "pattern_of", "plan_of", "threads_of"]
+__all__ = [
+    "Evaluation", "Parts", "columns_of", "evaluation_of", "kept_plan", "parts_of", "pattern_of", "plan_of",
+    "threads_of",
+]  # fmt: skip
 
 Made = TypeVar("Made")
 
@@ -157,7 +160,6 @@ def evaluation_of(graph: Graph, n: int, dtype: str) -> Evaluation:
 
 def plan_of(parts: Parts, n: int, dtype: str) -> tuple[Factorization, int]:
     """A factorisation whose `update` makes those of samples, and how many samples are in progress at a time."""
-
 
     def make() -> Factorization:
         return Factorization(CrsMatrix(parts.graph, np.ones((parts.graph.nnz, 1), dtype)))

@@ -280,6 +280,8 @@ def _run(steps: LockStep, problem: Problem, callback: Callable[[int], None] | No
         changed, ended = True, np.zeros(0, bool)
         if now.ids.size:
             ended, changed = _advanced(steps, passages, solution, now, plan, numbers)
+        if changed and entered == S and ended.all():
+            break
         if changed and 2 * int(ended.sum()) >= min(capacity, now.ids.size):
             now = now.taken(np.flatnonzero(~ended))
             if entered < S:
@@ -311,7 +313,8 @@ def started(
     solution.status[ids[~finite]] = OdeStatus.non_finite
     solution.status[ids[finite & still]] = OdeStatus.finished
     keep = np.flatnonzero(finite & ~still)
-    now, slope = now.taken(keep), np.ascontiguousarray(slope[:, keep])
+    if keep.size < now.ids.size:
+        now, slope = now.taken(keep), np.ascontiguousarray(slope[:, keep])
     if not now.ids.size:
         return now
     now = now._replace(events=passages.values(now.t, now.p, now.y), slope=slope if carries else now.slope)
