@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from ensemble._compile.numba import empty
 from ensemble._kernels.ode.lock_step import mean_square, stage_sum
 from ensemble._kernels.ode.lock_step_control import (
     ENDS,
@@ -151,7 +152,8 @@ class Steps:
         if self._alone is None:
             tables, key = self._plan.numbers, ("rodas alone", self.problem.atol.shape[0])
             self._alone = kept_plan(self.parts, key, lambda: self._plan_alone(tables))
-            self._memory = self._alone.work.copy()
+            self._memory = empty(self._alone.work.shape, now.y.dtype)
+            self._memory[:] = self._alone.work
         fixed, events = self.problem.method.has_fixed_steps, len(self.problem.events) > 0
         m = 2 * self.error_order
         found, *made = steps_alone(self._alone, plan, ended, now, numbers, m, fixed, events, self._memory)

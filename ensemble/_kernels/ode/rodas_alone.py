@@ -2,7 +2,8 @@
 
 What `rodas_steps.py` does for a tile, with the same bits: registers hold entries of one sample's vectors instead of one
 entry of several samples. A row of factors is changed by all rows above it, the nearest last, so that every entry
-has its products in the order of `direct/flat.py`. Entries whose columns follow each other are changed together.
+has its products in the order of `direct/flat.py`. Entries of a register of the row are changed together, but for
+those that the row above does not have.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ensemble._compile.plain_code import (
     Numbers,
     Register,
     behind,
+    chosen,
     entry,
     inlined,
     load,
@@ -60,7 +62,7 @@ class AlonePlan(NamedTuple):
     """Steps that are taken without Python."""
 
 
-N, N_PARAMETERS, N_BOUNDS, FREE, FACTORS, STAGE, VECTOR, BEFORE, LISTS, SOLUTIONS = range(15, 25)
+N, N_PARAMETERS, N_BOUNDS, FREE, FACTORS, STAGE, VECTOR, BEFORE, MASKS, LISTS, SOLUTIONS = range(15, 26)
 """Places in `AlonePlan.places`."""
 
 
@@ -83,9 +85,11 @@ def alone_plan(
         row = _up(row + made.n_slots, lanes)
     factors, solutions, n_values = _lists(plan, lanes)
     wide = _up(n, lanes) + lanes
-    shared = np.cumsum([row, 2 * lanes, n_values + lanes, STAGES * wide, wide, wide])
-    places += [n, f.n_rows - 1, n_bounds, *shared[:5].tolist(), at, at + factors.size]
-    work = np.zeros(int(shared[5]), dtype)
+    masks = _masks(lanes)
+    shared = np.cumsum([row, 2 * lanes, n_values + lanes, STAGES * wide, wide, wide, masks.size])
+    places += [n, f.n_rows - 1, n_bounds, *shared[:6].tolist(), at, at + factors.size]
+    work = np.zeros(int(shared[6]), dtype)
+    work[shared[5] :] = masks
     for first, values in constants:
         work[first : first + values.size] = values
     cost += plan.multiply_adds + 2 * STAGES * (plan.n_values + STAGES * n)
@@ -104,13 +108,14 @@ def _lists(plan: Elimination, lanes: int) -> tuple[Array, Array, int]:
 
     Factors: the number of values with, for each, its place and source; then of each row the number of entries left of
     the diagonal, the place of its first one, and for each of these the place of the pivot above and the number of
-    runs; of a run the source, the place that is changed, and how many numbers alone, registers, and numbers alone
-    behind them. Solutions: of each row its place in the right-hand side, the place of its first entry, the number of
+    registers that it changes, with their source, their place and their mask (`_masks`), three numbers each.
+
+    Solutions: of each row its place in the right-hand side, the place of its first entry, the number of
     entries left of the diagonal, their columns; then, from the last row on, the place in the solution, of the entry
     behind the pivot, the number of entries, their columns.
     """
     sizes = np.diff(plan.first)
-    starts = np.concatenate([[0], np.cumsum(-(-sizes // lanes) * lanes)])
+    starts = lanes + np.concatenate([[0], np.cumsum(-(-sizes // lanes) * lanes)])  # one register before may be read
     place = np.repeat(starts[:-1] - plan.first[:-1], sizes) + np.arange(plan.n_values)
     factors = [np.array([plan.n_values]), np.stack([place, plan.sources], axis=1).reshape(-1)]
     before, after, n = list[Array](), list[Array](), plan.diagonal.size
@@ -121,8 +126,8 @@ def _lists(plan: Elimination, lanes: int) -> tuple[Array, Array, int]:
         columns = np.concatenate([lowers[i], [i], uppers[i]])
         lines = [lowers[i].size, int(starts[i])]
         for k in lowers[i].tolist():
-            runs = _runs(uppers[k], columns, int(pivots[k]) + 1, int(starts[i]), int(starts[i + 1]), lanes)
-            lines += [int(pivots[k]), len(runs) // 5, *runs]
+            registers = _registers(uppers[k], columns, int(pivots[k]) + 1, int(starts[i]), lanes)
+            lines += [int(pivots[k]), len(registers) // 3, *registers]
         factors.append(np.array(lines))
         before += [np.array([plan.rows[i], starts[i], lowers[i].size]), lowers[i]]
         after += [np.array([plan.columns[i], pivots[i] + 1, uppers[i].size]), uppers[i]]
@@ -131,73 +136,58 @@ def _lists(plan: Elimination, lanes: int) -> tuple[Array, Array, int]:
     return np.concatenate(factors).astype(np.int32), solutions.astype(np.int32), int(starts[-1])
 
 
-def _runs(upper: Array, columns: Array, source: int, first: int, last: int, lanes: int) -> list[int]:
-    """The runs by which a row above, with entries in `upper`, changes the row with entries in `columns`."""
-    if not upper.size:
-        return []
+def _registers(upper: Array, columns: Array, source: int, first: int, lanes: int) -> list[int]:
+    """The registers of the row with entries in `columns` that a row above, with entries in `upper`, changes."""
     targets = first + np.searchsorted(columns, upper)
     cuts = [0, *(np.flatnonzero(np.diff(targets) != 1) + 1).tolist(), upper.size]
     lines = list[int]()
-    for begin, end in itertools.pairwise(cuts):
-        target, count = int(targets[begin]), end - begin
-        ends = target + count == first + columns.size
-        alone = min(count, -target % lanes)
-        registers = _up(count - alone, lanes) // lanes if ends else (count - alone) // lanes
-        rest = 0 if ends else count - alone - registers * lanes
-        lines += [source + begin, target, alone, registers, rest]
+    for begin, end in itertools.pairwise(cuts if upper.size else []):
+        low = int(targets[begin])
+        shift, high = source + begin - low, low + end - begin
+        for place in range(low - low % lanes, high, lanes):
+            head, tail = max(low - place, 0), min(high - place, lanes)
+            lines += [place + shift, place, (head * (lanes + 1) + tail) * lanes]
     return lines
 
 
+def _masks(lanes: int) -> Array:
+    """Ones from entry `head` to before entry `tail`, at entry ``(head (lanes + 1) + tail) lanes``."""
+    entry = np.arange(lanes)
+    head, tail = np.arange(lanes)[:, None, None], np.arange(lanes + 1)[:, None]
+    return ((entry >= head) & (entry < tail)).reshape(-1)
+
+
 # --- one step
-@inlined
-def _begun(lists: Indices, values: Numbers, out: Numbers, size: int) -> None:
-    """The rows before elimination, from the entries of the matrix."""
-    for at in range(0, size, LANES):
-        store(out, at, spread(0.0))  # what fills the registers of a row, too
-    for at in range(1, 2 * lists[0] + 1, 2):
+@plain
+def _factorized(lists: Indices, n: int, values: Numbers, out: Numbers, masks: Numbers, zero: Register) -> float:
+    """Write the factors of the matrix with entries `values`; NaN where one is not finite, else zero.
+
+    A register has entries of one row, and is loaded as it was stored: other loads would wait for the memory.
+    """
+    last = 2 * lists[0] + 1
+    for at in range(1, last, 2):
         source = lists[at + 1]
         out[lists[at]] = values[source] if source >= 0 else 0.0
-
-
-@inlined
-def _changed(lists: Indices, at: int, n_runs: int, out: Numbers, factor: float) -> None:
-    """Subtract a multiple of a row above, by its runs."""
-    wide = spread(factor)
-    for run in range(at, at + 5 * n_runs, 5):
-        source, target, alone = lists[run], lists[run + 1], lists[run + 2]
-        for k in range(alone):
-            out[target + k] = out[target + k] - factor * out[source + k]
-        source, target = source + alone, target + alone
-        for _ in range(lists[run + 3]):
-            store(out, target, load(out, target) - wide * load(out, source))
-            source, target = source + LANES, target + LANES
-        for k in range(lists[run + 4]):
-            out[target + k] = out[target + k] - factor * out[source + k]
-
-
-@plain
-def _factorized(lists: Indices, n: int, values: Numbers, out: Numbers, size: int, zero: Register) -> float:
-    """Write the factors of the matrix with entries `values`; NaN where one is not finite, else zero."""
-    _begun(lists, values, out, size)
-    at, check = 2 * lists[0] + 1, 0.0
+    at, check = last, 0.0
     for _ in range(n):
         n_left, e = lists[at], lists[at + 1]
         at += 2
         for _ in range(n_left):
             factor = out[e] * out[lists[at]]
             out[e] = factor
-            check = check + (factor - factor)
-            n_runs = lists[at + 1]
-            _changed(lists, at + 2, n_runs, out, factor)
-            at, e = at + 2 + 5 * n_runs, e + 1
+            wide, count = spread(factor), lists[at + 1]
+            at, e = at + 2, e + 1
+            for line in range(at, at + 3 * count, 3):
+                place = lists[line + 1]
+                old = load(out, place)
+                new = old - wide * load(out, lists[line])
+                store(out, place, chosen(load(masks, lists[line + 2]) != 0.0, new, old))
+            at += 3 * count
         pivot = out[e]
         inverse = 1.0 / pivot
-        inverse = inverse + (pivot - pivot) + (inverse - inverse)
-        check = check + (inverse - inverse)
-        out[e] = inverse
-    count = lists[0]
-    for place in range(1, 2 * count + 1, 2):
-        value = out[lists[place]]
+        out[e] = inverse + (pivot - pivot) + (inverse - inverse)
+    for at in range(1, last, 2):
+        value = out[lists[at]]
         check = check + (value - value)
     return check
 
@@ -285,7 +275,7 @@ def step_alone(
     for i in range(n):
         work[at + 1 + i] = y[i]
     _evaluated(code, places, 0, t, work, zero)
-    broken = _factorized(lists, n, behind(work, places[4]), factors, places[STAGE] - places[FACTORS], zero)
+    broken = _factorized(lists, n, behind(work, places[4]), factors, behind(work, places[MASKS]), zero)
     if has_slope:
         at = _state_of(places, 1)
         for i in range(n):
