@@ -104,9 +104,12 @@ def require_type(
 def require_arguments(value: Callable[..., Any], arguments: str, function: str, argument: str) -> None:
     """Raise TypeError unless `value` can be called with `arguments`, a text as "t, y, p, xp"."""
     wanted = arguments.split(", ")
-    if type(value) is types.FunctionType:  # a signature takes 30 us at each call
-        code, is_plain = value.__code__, not vars(value).keys() & {"__wrapped__", "__signature__"}
-        if is_plain and code.co_argcount == len(wanted) and not code.co_kwonlyargcount:
+    is_function = type(value) is types.FunctionType
+    called, given = (value, 0) if is_function else (vars(type(value)).get("__call__"), 1)
+    if type(called) is types.FunctionType:  # a signature takes 30 us at each call
+        code, names = called.__code__, {*vars(called), *getattr(value, "__dict__", ())}
+        is_plain = not names & {"__wrapped__", "__signature__"} and not hasattr(type(value), "__signature__")
+        if is_plain and code.co_argcount == len(wanted) + given and not code.co_kwonlyargcount:
             return
     try:
         signature = inspect.signature(value)

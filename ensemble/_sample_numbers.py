@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextvars import ContextVar
 
 import numpy as np
 
-__all__ = ["numbered_in_turn", "numbered_samples", "sample_numbers"]
+__all__ = ["numbered_by_place", "numbered_in_turn", "numbered_samples", "sample_numbers"]
 
-_numbers: ContextVar[np.ndarray | None] = ContextVar("numbers of the samples of a model's call", default=None)
+Numbers = np.ndarray | Callable[[], np.ndarray]
+
+_numbers: ContextVar[Numbers | None] = ContextVar("numbers of the samples of a model's call", default=None)
 
 
 @contextlib.contextmanager
@@ -33,6 +35,22 @@ def numbered_in_turn() -> Iterator[Callable[[np.ndarray], object]]:
         _numbers.reset(token)
 
 
+@contextlib.contextmanager
+def numbered_by_place(numbers: np.ndarray, done: Sized) -> Iterator[None]:
+    """Within, the one sample that runs is the number ``len(done)`` of `numbers`: nothing is written for each."""
+
+    def present() -> np.ndarray:
+        place = len(done)
+        return numbers[place : place + 1]
+
+    token = _numbers.set(present)
+    try:
+        yield
+    finally:
+        _numbers.reset(token)
+
+
 def sample_numbers() -> np.ndarray | None:
     """The numbers of the samples of the present call of a study's model; None outside of one."""
-    return _numbers.get()
+    numbers = _numbers.get()
+    return numbers() if callable(numbers) else numbers

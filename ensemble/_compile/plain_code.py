@@ -13,7 +13,8 @@ functions of a group are translated together, once.
 The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, arithmetic, comparisons, ``and``, ``or``,
 ``not``, ``a if c else b``, assignments, ``if``, ``while``, ``for`` over ranges with a constant step, ``break``,
 ``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
-``np.isnan``, `local_array`, `numbers_at`, `integers_at`, `behind`, `fma`, `spread`, `load`, `store` and `prefetch`.
+``np.isnan``, `local_array`, `numbers_at`, `integers_at`, `behind`, `fma`, `spread`, `load`, `store`, `chosen` and
+`prefetch`.
 A variable has the type of its first value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`. A
 register holds as many of them as fill `ROW_BYTES`, or as the `Register` that the entry is given, but in a function that
 is `narrow` no more than one of the processor's; a number beside a register is broadcast to its lanes. Division of
@@ -50,6 +51,7 @@ from ensemble._compile.plain_language import (
     Register,
     Stored,
     behind,
+    chosen,
     fma,
     integers_at,
     load,
@@ -75,6 +77,7 @@ __all__ = [
     "Register",
     "Stored",
     "behind",
+    "chosen",
     "entry",
     "fma",
     "inlined",

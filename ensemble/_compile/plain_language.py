@@ -23,6 +23,7 @@ __all__ = [
     "Register",
     "Stored",
     "behind",
+    "chosen",
     "fma",
     "integers_at",
     "load",
@@ -82,6 +83,11 @@ def spread(number: float) -> Any:
 def load(numbers: Numbers, first: int) -> Any:
     """A register of the entries from `first` on."""
     raise NotImplementedError("load: only in functions of this language")
+
+
+def chosen(condition: Any, a: Any, b: Any) -> Any:
+    """A register with `a` in the lanes where a comparison of registers holds, and `b` in the others."""
+    raise NotImplementedError("chosen: only in functions of this language")
 
 
 def store(numbers: Numbers, first: int, register: Any) -> None:

@@ -364,6 +364,8 @@ class Body(Blocks):
             return self.builder.inttoptr(values[0], self.group.number.as_pointer())
         if name == "integers_at":
             return self.builder.inttoptr(values[0], ir.IntType(values[1].constant).as_pointer())
+        if name == "chosen":
+            return self.builder.select(values[0], *self.alike(*values[1:]))
         if name == "spread":
             return self.converted(values[0], self.group.register)
         if name in ("min", "max"):

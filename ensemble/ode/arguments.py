@@ -54,10 +54,21 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
+@functools.cache
+def _names(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:
+    """The arguments without a default, which come first, and the defaults of the others."""
+    parameters = _signature(function).parameters.values()
+    required = [each.name for each in parameters if each.default is each.empty]
+    return required, {each.name: each.default for each in parameters if each.default is not each.empty}
+
+
 def bound_arguments(
     function: Callable[..., Any], name: str, *arguments: Any, **keywords: Any
 ) -> types.SimpleNamespace:  # fmt: skip
     """The arguments of a call of `function`, with its names and defaults."""
+    required, defaults = _names(function)
+    if len(arguments) == len(required) and keywords.keys() <= defaults.keys():
+        return types.SimpleNamespace(**dict(zip(required, arguments, strict=True)), **(defaults | keywords))
     try:
         bound = _signature(function).bind(*arguments, **keywords)
     except TypeError:

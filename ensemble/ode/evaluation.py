@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,7 +22,12 @@ from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
 from ensemble.ode.methods.straight_line_lu import finite_pivot
 from ensemble.ode.system import System
 
-__all__ = ["Evaluation", "Parts", "columns_of", "evaluation_of", "parts_of", "pattern_of", "plan_of", "threads_of"]
+__all__ = [
+    "Evaluation", "Parts", "columns_of", "evaluation_of", "kept_plan", "parts_of", "pattern_of", "plan_of",
+    "threads_of",
+]  # fmt: skip
+
+Made = TypeVar("Made")
 
 VALUES = 1 << 17
 """Values of y that are in progress at a time; of 32 samples at least."""
@@ -87,6 +93,8 @@ class Parts(NamedTuple):
     slope: Evaluation | None
     """df/dt; None where f does not depend on the time."""
     graph: CrsGraph
+    plans: dict[Any, Any]
+    """What is made from these alone, by a name and what else it depends on (`kept_plan`)."""
 
 
 _kept: dict[Any, Parts] = {}
@@ -141,7 +149,7 @@ def _parts(system: System) -> Parts:
     slope_graph = trace(slope, *point, function="ode.solve")
     evaluated = Evaluation(system.graph, n, system.dtype)
     whole = Evaluation(trace(matrix, *point, real, function="ode.solve"), n, system.dtype)
-    return Parts(evaluated, whole, None if constant else Evaluation(slope_graph, n, system.dtype), graph)
+    return Parts(evaluated, whole, None if constant else Evaluation(slope_graph, n, system.dtype), graph, {})
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -152,8 +160,20 @@ def evaluation_of(graph: Graph, n: int, dtype: str) -> Evaluation:
 
 def plan_of(parts: Parts, n: int, dtype: str) -> tuple[Factorization, int]:
     """A factorisation whose `update` makes those of samples, and how many samples are in progress at a time."""
-    plan = Factorization(CrsMatrix(parts.graph, np.ones((parts.graph.nnz, 1), dtype)))
+
+    def make() -> Factorization:
+        return Factorization(CrsMatrix(parts.graph, np.ones((parts.graph.nnz, 1), dtype)))
+
+    plan = kept_plan(parts, ("factors", dtype), make)
     return plan, max(8, min(columns_of(n), FACTORS // plan.n_values))
+
+
+def kept_plan(parts: Parts, key: Any, make: Callable[[], Made]) -> Made:
+    """What `make` makes from parts of a system, kept with them; `key` names it and all else that it depends on."""
+    if key not in parts.plans:
+        parts.plans[key] = make()
+    made: Made = parts.plans[key]
+    return made
 
 
 def columns_of(n: int) -> int:

@@ -17,6 +17,8 @@ from ensemble._compile.numba import empty
 from ensemble._compile.trace.graph import Graph
 from ensemble._kernels.ode.groups import run_stages
 from ensemble._kernels.ode.lock_step import pair_squares, stage_sum
+from ensemble._kernels.ode.lock_step_control import Plan
+from ensemble._kernels.ode.pair_alone import pair_alone
 from ensemble._typing import Array
 from ensemble.ode.evaluation import Evaluation, columns_of, evaluation_of
 from ensemble.ode.implicit import Active, Stepped, in_lock_step
@@ -66,6 +68,10 @@ class _Steps:
         self.order, self.error_order = problem.method.order, problem.method.error_order or 1
         self._one = np.ones(1, problem.dtype)
 
+    def alone(self, plan: Plan, ended: Array, now: Active, numbers: Array) -> tuple[Stepped, int] | None:
+        """None: each step is taken by `step`."""
+        return None
+
     def _right_side(self, now: Active) -> Callable[[Array, Array, Array], Array]:
         """f of times, states and where to write, for the parameters of the samples in progress."""
         rows = np.concatenate([now.t[None], now.p])
@@ -93,6 +99,16 @@ class PairSteps(_Steps):
         self._errors = np.zeros((len(errors), max(map(len, errors))), problem.dtype)
         for e, row in enumerate(errors):
             self._errors[e, : len(row)] = row
+
+    def alone(self, plan: Plan, ended: Array, now: Active, numbers: Array) -> tuple[Stepped, int] | None:
+        """Steps of a lone sample up to one that somebody is told of; fixed ones are taken by `step`."""
+        groups = self.parts.f.groups
+        if groups is None or self.problem.method.has_fixed_steps:
+            return None
+        tableau, m = (self._a[: self.tableau.n_stages], self._c, self._errors), 2 * self.error_order
+        made = pair_alone(groups, tableau, plan, ended, now, numbers, m, len(self.problem.events) > 0)
+        found, new, square, stages = made
+        return Stepped(new, square, stages, stages[-1]), found
 
     def _stages(self, now: Active, h: Array, stages: Array, first: int, last: int) -> Array:
         """Write the stages from `first` to before `last`; the point of the last one."""

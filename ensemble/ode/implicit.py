@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from ensemble._compile.numba import empty
 from ensemble._kernels.ode.lock_step import mean_square, stage_sum
 from ensemble._kernels.ode.lock_step_control import (
     ENDS,
@@ -22,11 +23,12 @@ from ensemble._kernels.ode.lock_step_control import (
     judge,
     next_steps,
 )
+from ensemble._kernels.ode.rodas_alone import AlonePlan, alone_plan, steps_alone
 from ensemble._kernels.ode.rodas_steps import RodasPlan, rodas_plan, rodas_step
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix, Factorization
 from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, LEAST_SPACINGS, SAFETY, STRETCH
-from ensemble.ode.evaluation import Evaluation, parts_of, plan_of, threads_of
+from ensemble.ode.evaluation import Evaluation, kept_plan, parts_of, plan_of, threads_of
 from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import weighted
 from ensemble.ode.methods.rodas4 import DENSE, GAMMA, NODES, RODAS4, TIME, A, C
@@ -117,6 +119,9 @@ class LockStep(Protocol):
     def dense(self, now: Active, h: Array, made: Stepped, columns: Array, theta: Array) -> Array:
         """y at ``t + theta h`` in some columns, (n, n_columns)."""
 
+    def alone(self, plan: Plan, ended: Array, now: Active, numbers: Array) -> tuple[Stepped, int] | None:
+        """Steps of a lone sample up to one that somebody is told of; None where each one is taken by `step`."""
+
 
 class Steps:
     """Steps of one problem by Rodas4."""
@@ -128,7 +133,9 @@ class Steps:
         self._factors, self.n_columns = plan_of(self.parts, problem.system.n, problem.dtype)
         self._weights = [[np.array(row, problem.dtype) for row in table] for table in (A, C)]
         self._one = np.ones(1, problem.dtype)
-        self._plan = self._whole_steps()
+        self._plan = kept_plan(self.parts, ("rodas", problem.atol.shape[0]), self._whole_steps)
+        self._alone: AlonePlan | None = None
+        self._memory: Array
 
     def _whole_steps(self) -> RodasPlan | None:
         """The plan of steps in one pass, where all that they evaluate is basic operations, not in groups."""
@@ -137,6 +144,26 @@ class Steps:
         if plan.flat is None or matrix is None or f is None or (parts.slope is not None and slope is None):
             return None
         return rodas_plan(matrix, slope, f, plan, self.problem.atol.shape[0], (A, C, NODES, TIME), GAMMA)
+
+    def alone(self, plan: Plan, ended: Array, now: Active, numbers: Array) -> tuple[Stepped, int] | None:
+        """Steps of a lone sample up to one that somebody is told of; None where each one is taken by `step`."""
+        if self._plan is None:
+            return None
+        if self._alone is None:
+            tables, key = self._plan.numbers, ("rodas alone", self.problem.atol.shape[0])
+            self._alone = kept_plan(self.parts, key, lambda: self._plan_alone(tables))
+            self._memory = empty(self._alone.work.shape, now.y.dtype)
+            self._memory[:] = self._alone.work
+        fixed, events = self.problem.method.has_fixed_steps, len(self.problem.events) > 0
+        m = 2 * self.error_order
+        found, *made = steps_alone(self._alone, plan, ended, now, numbers, m, fixed, events, self._memory)
+        return Stepped(*made, now.slope), found
+
+    def _plan_alone(self, tables: Array) -> AlonePlan:
+        matrix, f, slope = (None if each is None else each.basic for each in (
+            self.parts.matrix, self.parts.f, self.parts.slope))  # fmt: skip
+        assert matrix is not None and f is not None
+        return alone_plan(matrix, slope, f, self._factors.plan, self.problem.atol.shape[0], tables)
 
     def factorized(self, rows: Array, y: Array) -> Factorization:
         """The factors of the matrices of all samples."""
@@ -255,6 +282,8 @@ def _run(steps: LockStep, problem: Problem, callback: Callable[[int], None] | No
         changed, ended = True, np.zeros(0, bool)
         if now.ids.size:
             ended, changed = _advanced(steps, passages, solution, now, plan, numbers)
+        if changed and entered == S and ended.all():
+            break
         if changed and 2 * int(ended.sum()) >= min(capacity, now.ids.size):
             now = now.taken(np.flatnonzero(~ended))
             if entered < S:
@@ -286,7 +315,8 @@ def started(
     solution.status[ids[~finite]] = OdeStatus.non_finite
     solution.status[ids[finite & still]] = OdeStatus.finished
     keep = np.flatnonzero(finite & ~still)
-    now, slope = now.taken(keep), np.ascontiguousarray(slope[:, keep])
+    if keep.size < now.ids.size:
+        now, slope = now.taken(keep), np.ascontiguousarray(slope[:, keep])
     if not now.ids.size:
         return now
     now = now._replace(events=passages.values(now.t, now.p, now.y), slope=slope if carries else now.slope)
@@ -303,9 +333,13 @@ def _advanced(
     Those that had ended before do not change.
     """
     problem, fixed = steps.problem, steps.problem.method.has_fixed_steps
-    next_steps(plan, solution.status[now.ids], now, numbers, fixed)
-    made = steps.step(now, plan.h)
-    found = judge(plan, plan.h if fixed else steps.square(now, made), now, numbers, 2 * steps.error_order, fixed)
+    taken = steps.alone(plan, solution.status[now.ids], now, numbers) if now.ids.size == 1 else None
+    if taken is not None:
+        made, found = taken
+    else:
+        next_steps(plan, solution.status[now.ids], now, numbers, fixed)
+        made = steps.step(now, plan.h)
+        found = judge(plan, plan.h if fixed else steps.square(now, made), now, numbers, 2 * steps.error_order, fixed)
     events = now.events
     if problem.events:
         events = passages.values(plan.t_new, now.p, made.y)

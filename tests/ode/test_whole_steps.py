@@ -1,11 +1,13 @@
 """Steps of rodas4 in one pass have the bits of the same steps part by part, and control in one loop those of NumPy."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from ensemble import Ensemble, ode
 from ensemble._kernels.ode import lock_step_control as control
-from ensemble.ode import implicit
+from ensemble.ode import explicit, implicit
 from ensemble.ode.methods.inverse_root import inverse_root
 
 N = 33
@@ -50,7 +52,10 @@ def test_one_pass_has_the_bits_of_its_parts(case, dtype, monkeypatch):
     assert np.array_equal(whole.y.samples, parts.y.samples)
     assert np.array_equal(whole.n_steps, parts.n_steps)
     assert np.array_equal(whole.n_rejected, parts.n_rejected)
-    assert np.array_equal(alone.y.samples[..., 0], whole.y.samples[..., 4])
+    assert alone.y.samples[..., 0].tobytes() == whole.y.samples[..., 4].tobytes()
+    assert (alone.n_steps[0], alone.n_rejected[0]) == (whole.n_steps[4], whole.n_rejected[4])
+    for ours, theirs in zip(alone.t_events, whole.t_events):
+        assert ours.samples[..., 0].tobytes() == theirs.samples[..., 4].tobytes()
     for ours, theirs in zip(whole.t_events, parts.t_events):
         assert np.array_equal(ours.samples, theirs.samples, equal_nan=True)
 
@@ -111,3 +116,63 @@ def test_every_output_time_within_a_step_is_found(span):
                      method="rodas4", t_eval=times, max_step=0.25, rtol=1e-8, atol=1e-10)  # fmt: skip
     expected = np.exp(-rates.samples[0] * (times - span[0])[:, None])
     assert np.allclose(made.y.samples[:, 7], expected, rtol=1e-6)
+
+
+A = np.random.default_rng(3).normal(size=(40, 40)) / np.sqrt(40) - np.eye(40)
+
+
+def coupled(t, y, p, xp):
+    return p[0] * (xp.asarray(A) @ y) + t
+
+
+LONE = {
+    "no output": {},
+    "times": {"t_eval": np.linspace(0.0, 2.0, 5)},
+    "events": {"events": lambda t, y, p, xp: y[0] - y[1], "max_roots": 4},
+    "too many steps": {"max_steps": 4},
+    "a tolerance of each unknown": {"atol": np.linspace(1e-8, 1e-5, 40)},
+}
+
+
+@pytest.mark.parametrize("case", LONE)
+@pytest.mark.parametrize("method", ["tsit5", "dop853"])
+def test_a_lone_sample_of_an_explicit_pair_has_the_bits_of_its_place(case, method):
+    p = np.linspace(1.0, 1.3, 3)
+
+    def solved(p):
+        return ode.solve(coupled, np.linspace(1.0, 2.0, 40), (0.0, 2.0), p=Ensemble(p[None]), method=method,
+                         rtol=1e-4, **LONE[case])  # fmt: skip
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ode.OdeWarning)
+        whole, alone = solved(p), solved(p[1:2])
+    assert alone.y_reached.samples[..., 0].tobytes() == whole.y_reached.samples[..., 1].tobytes()
+    assert alone.y.samples[..., 0].tobytes() == whole.y.samples[..., 1].tobytes()
+    assert (alone.n_steps[0], alone.n_rejected[0]) == (whole.n_steps[1], whole.n_rejected[1])
+    assert alone.status[0] == whole.status[1]
+    for ours, theirs in zip(alone.t_events, whole.t_events):
+        assert ours.samples[..., 0].tobytes() == theirs.samples[..., 1].tobytes()
+
+
+@pytest.mark.parametrize("f, method, name", [(forced, "rodas4", "implicit"), (coupled, "tsit5", "explicit")])
+def test_python_has_no_step_of_a_lone_sample_but_the_last(f, method, name, monkeypatch):
+    calls, module = [], {"implicit": implicit, "explicit": explicit}[name]
+    kernel = "steps_alone" if name == "implicit" else "pair_alone"
+    original = getattr(module, kernel)
+    monkeypatch.setattr(module, kernel, lambda *given: (calls.append(1), original(*given))[1])
+    made = ode.solve(f, np.linspace(1.0, 2.0, N if f is forced else 40), (0.0, 0.5), p=[1.0], method=method, rtol=1e-4)
+    assert made.n_steps[0] > 3 and len(calls) == 1
+
+
+def test_a_nan_of_a_lone_sample_ends_it_as_in_company():
+    def f(t, y, p, xp):
+        return [p[0] * xp.sqrt(0.1 - t) - y[i] * y[(i + 1) % N] for i in range(N)]
+
+    p = np.array([1.0, 2.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ode.OdeWarning)
+        whole, alone = (ode.solve(f, np.ones(N), (0.0, 0.2), p=Ensemble(each[None]), method="rodas4", rtol=1e-3)
+                        for each in (p, p[1:]))  # fmt: skip
+    assert whole.status[1] == alone.status[0] != 1
+    assert alone.y_reached.samples[:, 0].tobytes() == whole.y_reached.samples[:, 1].tobytes()
+    assert alone.n_steps[0] == whole.n_steps[1]

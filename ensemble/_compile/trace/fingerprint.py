@@ -8,6 +8,7 @@ import hashlib
 import math
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -103,12 +104,17 @@ def _with_objects(f: Any, walk: _Walk) -> Any:
     while more:
         more = False
         for place, value in enumerate(tuple(walk.objects)):
-            for name in sorted(walk.names | set(OPERATORS)):
+            for name in sorted(_present(value) & (walk.names | OPERATORS)):
                 if (place, name) not in read:
                     read.add((place, name))
                     more = True
                     found.append((place, name, _of_attribute(value, name, walk)))
     return tuple(found)
+
+
+def _present(value: Any) -> set[str]:
+    """The names under which an object or its classes have something."""
+    return set().union(vars(value), *map(vars, type(value).__mro__[:-1])) | {"__dict__", "__class__"}
 
 
 def reads_arguments_only(function: Callable[..., Any]) -> bool:
@@ -224,6 +230,30 @@ def _of_function(f: Any, walk: _Walk) -> Any:
     return (f.__code__, tuple(read), tuple(cells), defaults)
 
 
+_digests: dict[int, tuple[Any, np.ndarray, bytes]] = {}
+"""Of arrays met lately, by their place: a weak reference, their content then, and its digest."""
+
+
+def _digest(array: Any) -> bytes:
+    """The digest of the content of an array. One that was met lately and has the same content is only compared."""
+    words = array.reshape(-1).view(np.uint64) if _is_comparable(array) else None
+    known, content, digest = _digests.get(id(array), (None, None, b""))
+    if words is not None and known is not None and known() is array and np.array_equal(words, content):
+        return digest
+    digest = hashlib.blake2b(array.tobytes(), digest_size=32).digest()
+    if words is not None:
+        _digests.pop(id(array), None)
+        while _digests and sum(each.nbytes for _, each, _ in _digests.values()) + array.nbytes > MOST_BYTES:
+            _digests.pop(next(iter(_digests)))
+        _digests[id(array)] = (weakref.ref(array), words.copy(), digest)
+    return digest
+
+
+def _is_comparable(array: Any) -> bool:
+    """Whether the memory of an array is one piece of whole words that ends with it."""
+    return type(array) is np.ndarray and bool(array.flags.c_contiguous) and array.nbytes % 8 == 0
+
+
 def _is_module(module: types.ModuleType) -> bool:
     """Whether the module's attributes are constant: one of `MODULES`, or of this library."""
     name = module.__name__
@@ -250,9 +280,7 @@ def _of_value(value: Any, walk: _Walk) -> Any:
     if isinstance(value, np.generic | np.ndarray) and kind.__module__ == "numpy":
         if value.dtype.hasobject or value.nbytes > MOST_BYTES:
             raise _UnknownError
-        content = value.tobytes()
-        if len(content) > SHORT_BYTES:
-            content = hashlib.blake2b(content, digest_size=32).digest()
+        content = value.tobytes() if value.nbytes <= SHORT_BYTES else _digest(value)
         return (kind, value.dtype.str, value.shape, content)
     if _is_module(value) if kind is types.ModuleType else isinstance(value, np.ufunc):
         return value.__name__

@@ -14,7 +14,7 @@ from ensemble._compile.numba import compiled, empty, inner, prange, thread_count
 from ensemble._kernels.ode.group_plan import ELEMENTWISE, MULTIPLY, PRODUCTS, Groups
 from ensemble._typing import Array
 
-__all__ = ["run_groups", "run_stages"]
+__all__ = ["memory_of", "run_groups", "run_stages", "stages_of_tile"]
 
 CACHE = 1 << 20
 """Bytes of values of a tile of samples that stay in a cache."""
@@ -29,7 +29,7 @@ def run_groups(groups: Groups, rows: Array, state: Array, out: Array | None = No
     S, dtype = rows.shape[1], groups.constants.dtype
     out = empty((groups.outputs.size, S), dtype) if out is None else out
     if S:
-        memory, width = _memory(groups, S)
+        memory, width = memory_of(groups, S)
         rows, state = (np.ascontiguousarray(array) for array in (rows, state))
         _run(groups.table, groups.index, groups.coefficients, groups.constants, groups.inputs, groups.outputs,
              rows, state, memory, out, width, groups.n_slots, groups.largest)  # fmt: skip
@@ -45,14 +45,14 @@ def run_stages(
     with the time.
     """
     point = empty(y.shape, y.dtype)
-    memory, width = _memory(groups, y.shape[1])
+    memory, width = memory_of(groups, y.shape[1])
     _run_stages(groups.table, groups.index, groups.coefficients, groups.constants, groups.inputs, groups.outputs,
                 rows, y, t, h, stages, weights, nodes, first, point, memory, width, groups.n_slots,
                 groups.largest)  # fmt: skip
     return point
 
 
-def _memory(groups: Groups, n_samples: int) -> tuple[Array, int]:
+def memory_of(groups: Groups, n_samples: int) -> tuple[Array, int]:
     """The slots of each thread, and how many samples a tile has."""
     size, dtype = groups.n_slots + 3 * groups.largest, groups.constants.dtype
     fitting = [width for width in WIDTHS[:-1] if width * size * dtype.itemsize <= CACHE]
@@ -251,6 +251,31 @@ def _run(
                     out[k, first + s] = slots[outputs[k] * w + s]
 
 
+@inner
+def stages_of_tile(
+    table, index, coefficients, constants, inputs, outputs, rows, y, t, h, stages, weights, nodes, begin, point,
+    slots, first, w, n_slots, largest
+):  # fmt: skip
+    """`run_stages` for the samples from `first` on, w of them."""
+    for i in range(begin, weights.shape[0]):
+        for r in range(y.shape[0]):
+            for s in range(first, first + w):
+                point[r, s] = stages[0, r, s] * weights[i, 0]
+            for j in range(1, i):
+                weight = weights[i, j]
+                if weight != 0.0:
+                    for s in range(first, first + w):
+                        point[r, s] += stages[j, r, s] * weight
+            for s in range(first, first + w):
+                point[r, s] = y[r, s] + h[s] * point[r, s]
+        for s in range(first, first + w):
+            rows[0, s] = t[s] + h[s] if nodes[i] == 1.0 else t[s] + nodes[i] * h[s]
+        evaluate(table, index, coefficients, constants, inputs, rows, point, slots, first, w, n_slots, largest)
+        for k in range(outputs.size):
+            for s in range(w):
+                stages[i, k, first + s] = slots[outputs[k] * w + s]
+
+
 @compiled
 def _run_stages(
     table, index, coefficients, constants, inputs, outputs, rows, y, t, h, stages, weights, nodes, begin, point,
@@ -262,20 +287,5 @@ def _run_stages(
         for tile in range(np.int64(part), n_tiles, n_parts):
             first = tile * width
             w = min(width, y.shape[1] - first)
-            for i in range(begin, weights.shape[0]):
-                for r in range(y.shape[0]):
-                    for s in range(first, first + w):
-                        point[r, s] = stages[0, r, s] * weights[i, 0]
-                    for j in range(1, i):
-                        weight = weights[i, j]
-                        if weight != 0.0:
-                            for s in range(first, first + w):
-                                point[r, s] += stages[j, r, s] * weight
-                    for s in range(first, first + w):
-                        point[r, s] = y[r, s] + h[s] * point[r, s]
-                for s in range(first, first + w):
-                    rows[0, s] = t[s] + h[s] if nodes[i] == 1.0 else t[s] + nodes[i] * h[s]
-                evaluate(table, index, coefficients, constants, inputs, rows, point, slots, first, w, n_slots, largest)
-                for k in range(outputs.size):
-                    for s in range(w):
-                        stages[i, k, first + s] = slots[outputs[k] * w + s]
+            stages_of_tile(table, index, coefficients, constants, inputs, outputs, rows, y, t, h, stages, weights,
+                           nodes, begin, point, slots, first, w, n_slots, largest)  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.numba import SMALL, compiled, empty, prange
+from ensemble._compile.numba import SMALL, compiled, empty, inner, prange
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._typing import Array
 
-__all__ = ["mean_square", "pair_squares", "stage_sum", "threads_of"]
+__all__ = ["mean_square", "pair_squares", "squares_of_tile", "stage_sum", "threads_of"]
 
 TILE = 64
 """Samples of which a thread sums errors at a time."""
@@ -83,21 +83,27 @@ def pair_squares(
 
 @compiled
 def _pair_squares(stages, weights, h, before, after, rtol, atol, out):
-    n_tiles, varying = (h.size + TILE - 1) // TILE, atol.shape[0] > 1
+    n_tiles = (h.size + TILE - 1) // TILE
     for tile in prange(n_tiles):
         first = np.int64(tile) * TILE
-        last = min(first + TILE, h.size)
-        sums = np.empty(TILE, stages.dtype)
-        for e in range(weights.shape[0]):
-            for i in range(before.shape[0]):
+        squares_of_tile(stages, weights, h, before, after, rtol, atol, out, first, min(first + TILE, h.size))
+
+
+@inner
+def squares_of_tile(stages, weights, h, before, after, rtol, atol, out, first, last):
+    """`pair_squares` before the division by n, for samples from `first` to before `last`, at most `TILE`."""
+    varying = atol.shape[0] > 1
+    sums = np.empty(TILE, stages.dtype)
+    for e in range(weights.shape[0]):
+        for i in range(before.shape[0]):
+            for s in range(first, last):
+                sums[s - first] = stages[0, i, s] * weights[e, 0]
+            for j in range(1, weights.shape[1]):
                 for s in range(first, last):
-                    sums[s - first] = stages[0, i, s] * weights[e, 0]
-                for j in range(1, weights.shape[1]):
-                    for s in range(first, last):
-                        sums[s - first] += stages[j, i, s] * weights[e, j]
-                bound = atol[i if varying else 0]
-                for s in range(first, last):
-                    a, b = abs(before[i, s]), abs(after[i, s])
-                    largest = a if (a > b) | (a != a) else b
-                    quotient = h[s] * sums[s - first] / (bound[s] + rtol[s] * largest)
-                    out[e, s] += quotient * quotient
+                    sums[s - first] += stages[j, i, s] * weights[e, j]
+            bound = atol[i if varying else 0]
+            for s in range(first, last):
+                a, b = abs(before[i, s]), abs(after[i, s])
+                largest = a if (a > b) | (a != a) else b
+                quotient = h[s] * sums[s - first] / (bound[s] + rtol[s] * largest)
+                out[e, s] += quotient * quotient

@@ -24,10 +24,13 @@ __all__ = [
     "ControlNumbers",
     "Plan",
     "commit",
+    "committed",
     "control_numbers",
     "inverse_root",
     "judge",
+    "judged",
     "next_steps",
+    "planned",
     "root_numbers",
 ]
 
@@ -106,10 +109,11 @@ def next_steps(plan: Plan, ended: Array, now: Any, numbers: Array, fixed: bool) 
                 plan.running, plan.last, plan.h, plan.t_new, plan.least)  # fmt: skip
 
 
-@compiled_procedure
-def _next_steps(
+@inner
+def planned(
     ended, t, h, t0, t1, direction, longest, n_steps, most, numbers, fixed, running, last, length, t_new, least
 ):  # fmt: skip
+    """The body of `next_steps`."""
     stretch, half, spacing, one = numbers[0], numbers[1], numbers[2], numbers[7]
     for s in range(t.size):
         running[s] = ended[s] == 0
@@ -129,6 +133,15 @@ def _next_steps(
         t_new[s] = t1[s] if ends else t0[s] + count * h[s] if fixed else t[s] + made
         last[s] = ends
         length[s] = made if running[s] else one
+
+
+@compiled_procedure
+def _next_steps(
+    ended, t, h, t0, t1, direction, longest, n_steps, most, numbers, fixed, running, last, length, t_new, least
+):  # fmt: skip
+    planned(
+        ended, t, h, t0, t1, direction, longest, n_steps, most, numbers, fixed, running, last, length, t_new, least
+    )  # fmt: skip
 
 
 @inner
@@ -181,11 +194,12 @@ def judge(plan: Plan, square: Array, now: Any, numbers: Array, m: int, fixed: bo
     return found
 
 
-@compiled_procedure
-def _judge(
+@inner
+def judged(
     square, t, h, direction, longest, rejected, n_steps, most, t_eval, numbers, m, fixed, running, last, length, t_new,
     least, accepted, proposed, status
 ):  # fmt: skip
+    """The body of `judge`."""
     lowest, highest, safety, rounding, one = numbers[3], numbers[4], numbers[5], numbers[6], numbers[7]
     found_pass, found_end = 0, 0
     for s in range(t.size):
@@ -218,6 +232,17 @@ def _judge(
     return found_pass + found_end
 
 
+@compiled_procedure
+def _judge(
+    square, t, h, direction, longest, rejected, n_steps, most, t_eval, numbers, m, fixed, running, last, length, t_new,
+    least, accepted, proposed, status
+):  # fmt: skip
+    return judged(
+        square, t, h, direction, longest, rejected, n_steps, most, t_eval, numbers, m, fixed, running, last, length,
+        t_new, least, accepted, proposed, status
+    )  # fmt: skip
+
+
 def commit(plan: Plan, now: Any, y: Array, slope: Array, events: Array) -> None:
     """Move the samples of `now` to the ends of their steps, in place."""
     _commit(plan.running, plan.accepted, plan.t_new, plan.proposed, y, slope, events, now.t, now.h, now.n_steps,
@@ -232,20 +257,32 @@ def copy_columns(source, target, chosen):
             target[i, s] = source[i, s] if chosen[s] else target[i, s]
 
 
+@inner
+def committed(
+    running, accepted, t_new, proposed, y_new, slope_new, events_new, t, h, n_steps, n_rejected, rejected, y, slope,
+    events, one
+):  # fmt: skip
+    """The body of `commit`; `one` in the working precision."""
+    for s in range(t.size):
+        if running[s]:
+            h[s] = proposed[s]
+            n_steps[s] += one
+            if not accepted[s]:
+                n_rejected[s] += one
+        if accepted[s]:
+            t[s] = t_new[s]
+        rejected[s] = one - one if accepted[s] else one
+    copy_columns(y_new, y, accepted)
+    copy_columns(slope_new, slope, accepted)
+    copy_columns(events_new, events, accepted)
+
+
 @compiled_procedure
 def _commit(
     running, accepted, t_new, proposed, y_new, slope_new, events_new, t, h, n_steps, n_rejected, rejected, y, slope,
     events, one
 ):  # fmt: skip
-    for s in range(t.size):
-        if running[s]:
-            h[s] = proposed[s]
-            n_steps[s] += one[0]
-            if not accepted[s]:
-                n_rejected[s] += one[0]
-        if accepted[s]:
-            t[s] = t_new[s]
-        rejected[s] = one[0] - one[0] if accepted[s] else one[0]
-    copy_columns(y_new, y, accepted)
-    copy_columns(slope_new, slope, accepted)
-    copy_columns(events_new, events, accepted)
+    committed(
+        running, accepted, t_new, proposed, y_new, slope_new, events_new, t, h, n_steps, n_rejected, rejected, y, slope,
+        events, one[0]
+    )  # fmt: skip

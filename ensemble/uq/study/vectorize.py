@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,11 @@ import numpy as np
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import kind_of, message
 from ensemble._keywords import explains_calls
-from ensemble._sample_numbers import numbered_in_turn
+from ensemble._sample_numbers import numbered_by_place, numbered_in_turn
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.samples import PlainSample, UnknownInputError, plain_rows
 from ensemble.uq.study.outputs import CallError, OutputError, Raised, blank
-from ensemble.uq.study.sample_clock import running_clock
+from ensemble.uq.study.sample_clock import SampleClock, running_clock
 
 __all__ = ["VectorizedModel", "vectorize"]
 
@@ -31,27 +33,76 @@ class VectorizedModel:
         self.model, self.keywords = model, keywords
 
     def __call__(self, x: Any) -> dict[str, Ensemble]:
-        names, ids, model = x.names, x.ids, self.model
-        returned: dict[int, Any] = {}
+        results: list[Any] = []  # of each sample a float, its outputs by name, or None where it failed
         clock = running_clock.get()
+        if clock is not None:
+            self._timed(x, clock, results)
+        else:
+            with numbered_by_place(x.ids, results):
+                self._in_turn(x, results)
+        if set(map(type, results)) == {float}:
+            return {"y": Ensemble(np.array(results))}
+        found = {place: {"y": value} if type(value) is float else value
+                 for place, value in enumerate(results) if value is not None}  # fmt: skip
+        return stacked(found, x.ids)
+
+    def _in_turn(self, x: Any, results: list[Any]) -> None:
+        """Call the model for each sample; what happens for one costs nothing for the others."""
+        model, append, given, by_name = self.model, results.append, *self._given(x)
+        while True:
+            try:
+                if by_name:
+                    for inputs in given:
+                        value = model(**inputs)
+                        if type(value) is not float:
+                            break
+                        append(value)
+                    else:
+                        return
+                else:
+                    for inputs in given:
+                        value = model(*inputs)
+                        if type(value) is not float:
+                            break
+                        append(value)
+                    else:
+                        return
+            except (NameError, ImportError, SyntaxError, UnknownInputError):
+                raise
+            except Exception as error:
+                self._failed(x, len(results), error)
+                append(None)
+                continue
+            append(plain_outputs(value, int(x.ids[len(results)])))
+
+    def _given(self, x: Any) -> tuple[Iterator[Any], bool]:
+        """The arguments of each call, and whether they are by name."""
+        names, rows = x.names, plain_rows(x)
+        if not self.keywords:
+            pairs = zip(by_names(names, rows), x.ids.tolist(), strict=True)
+            return ((PlainSample(inputs, number),) for inputs, number in pairs), False
+        order = order_of_arguments(self.model, names)
+        if order is None:
+            return by_names(names, rows), True
+        same = order == [*range(len(names))]
+        return iter(rows) if same or not names else map(operator.itemgetter(*order), rows), False
+
+    def _timed(self, x: Any, clock: SampleClock, results: list[Any]) -> None:
+        """The same for a clock that is told which sample begins. A call that is late may go on: its number stays."""
+        model, keywords, rows = self.model, self.keywords, by_names(x.names, plain_rows(x))
         with numbered_in_turn() as set_number:
-            for place, (row, number) in enumerate(zip(plain_rows(x), ids[:, None], strict=True)):
+            for place, (given, number) in enumerate(zip(rows, x.ids[:, None], strict=True)):
                 set_number(number)
-                if clock is not None:
-                    clock.begin(place)
-                given = dict(zip(names, row, strict=True))
+                clock.begin(place)
                 try:
-                    value = model(**given) if self.keywords else model(PlainSample(given, int(ids[place])))
+                    value = model(**given) if keywords else model(PlainSample(given, int(number[0])))
                 except (NameError, ImportError, SyntaxError, UnknownInputError):
                     raise
                 except Exception as error:
                     self._failed(x, place, error)
+                    results.append(None)
                     continue
-                returned[place] = value if type(value) is float else plain_outputs(value, int(ids[place]))
-        if returned and set(map(type, returned.values())) == {float}:
-            return {"y": Ensemble(_column("y", list(returned), list(returned.values()), ids))}
-        found = {place: {"y": value} if type(value) is float else value for place, value in returned.items()}
-        return stacked(found, ids)
+                results.append(value if type(value) is float else plain_outputs(value, int(number[0])))
 
     def _failed(self, x: Any, place: int, error: Exception) -> None:
         """Mark a sample as failed, unless the model does not take what it is given."""
@@ -74,6 +125,27 @@ class VectorizedModel:
         return name if place is self else (VectorizedModel, (self.model, self.keywords))
 
 
+def by_names(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+    """The inputs of each sample by name."""
+    return (dict(zip(names, row, strict=True)) for row in rows)
+
+
+def order_of_arguments(model: Any, names: Sequence[str]) -> list[int] | None:
+    """The places in `names` of the first arguments of a function, which can then be called without names.
+
+    None where that might not be the call by name: other callables, arguments that have to be named, or are missing.
+    """
+    if type(model) is not types.FunctionType:
+        return None
+    code, defaults = model.__code__, len(model.__defaults__ or ())
+    arguments = code.co_varnames[: code.co_argcount]
+    named = len(model.__kwdefaults__ or ()) == code.co_kwonlyargcount
+    first, others = arguments[: len(names)], arguments[len(names) :]
+    if not named or code.co_posonlyargcount or len(others) > defaults or {*first} != {*names}:
+        return None
+    return [names.index(argument) for argument in first]
+
+
 def is_of_call(error: Exception) -> bool:
     """Whether a call in `VectorizedModel` raised it, and not the model inside."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
@@ -82,7 +154,7 @@ def is_of_call(error: Exception) -> bool:
 def plain_outputs(value: Any, sample: int) -> dict[str, Any]:
     """The outputs of one sample by name: floats as they are, others as arrays; integers of Python as floats."""
     result: dict[str, Any] = {}
-    for name, one in (value if isinstance(value, Mapping) else {"y": value}).items():
+    for name, one in (value if type(value) is dict or isinstance(value, Mapping) else {"y": value}).items():
         if isinstance(one, int) and not isinstance(one, bool):
             one = float(one)
         if type(one) in FLOATS:

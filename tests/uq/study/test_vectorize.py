@@ -1,5 +1,6 @@
 """Models of plain numbers."""
 
+import functools
 import pickle
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from scipy import stats
 
 import ensemble as en
+from ensemble._sample_numbers import sample_numbers
 from ensemble.uq.study.outputs import OutputError
 from tests.uq.study.models import INPUTS, beam, plain_beam, same_bits
 
@@ -116,3 +118,65 @@ def test_a_model_may_return_one_array_again_and_again():
         np.testing.assert_array_equal(found.samples, np.broadcast_to(x.load.samples, found.samples.shape), name)
     alone = en.vectorize(lambda x: model(x)["field"])(x)["y"]
     np.testing.assert_array_equal(alone.samples, np.broadcast_to(x.load.samples, (3, 8)))
+
+
+def square_of(stiffness, load, scale=2.0, *, shift=0.0):
+    if load > 1.2:
+        raise StopIteration("too much load")
+    return scale * load - stiffness + shift
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        square_of,
+        lambda load, stiffness: square_of(load=load, stiffness=stiffness),
+        lambda **given: square_of(**given),
+        lambda *, load, stiffness: square_of(stiffness, load),
+        lambda stiffness, /, load: 0.0,
+        functools.wraps(square_of)(lambda *a, **given: square_of(*a, **given)),
+        functools.partial(square_of, scale=2.0),
+        lambda load, stiffness, missing: 0.0,
+        lambda load: 0.0,
+    ],
+)
+def test_every_way_to_name_arguments_is_that_of_a_call_by_name(model):
+    x, rows = INPUTS.samples(64, seed=5), []
+    for load, stiffness in zip(x.load.samples.tolist(), x.stiffness.samples.tolist()):
+        try:
+            rows.append(model(load=load, stiffness=stiffness))
+        except StopIteration:
+            rows.append(np.nan)
+        except TypeError as error:
+            with pytest.raises(TypeError, match="vectorize: model must take load, stiffness") as raised:
+                en.vectorize(model, keywords=True)(x)
+            assert str(error) in str(raised.value)
+            return
+    found = en.vectorize(model, keywords=True)(x)["y"]
+    np.testing.assert_array_equal(found.samples, rows)
+    assert 0 < np.isnan(rows).sum() < 64
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+@pytest.mark.parametrize("keywords", [True, False])
+def test_floats_failures_and_other_values_in_any_order_stay_at_their_samples(keywords, limit):
+    """What the model sees as its number is that of its sample, whatever became of those before it."""
+    seen = []
+
+    def value(load):
+        seen.append(int(sample_numbers()[0]))
+        k = len(seen) % 4
+        if k == 3:
+            raise ValueError("every fourth")
+        return load if k else (np.float64(load), 2)[len(seen) % 8 == 0]
+
+    model = (lambda load, stiffness: value(load)) if keywords else (lambda x: value(x.load))
+    result = en.propagate(en.vectorize(model, keywords=keywords), INPUTS, 32, seed=2, ensemble_size=8,
+                          on_failure="mask", sample_seconds=limit, progress=False)  # fmt: skip
+    assert seen == [*range(32)]
+    loads = INPUTS.samples(32, seed=2).load.samples
+    places = np.arange(1, 33)
+    expected = np.where(places % 8 == 0, 2.0, loads)
+    expected[places % 4 == 3] = np.nan
+    np.testing.assert_array_equal(result.values("y"), expected)
+    np.testing.assert_array_equal(result.failed, places % 4 == 3)
