@@ -141,6 +141,21 @@ def integer(value: Any, function: str, argument: str, *, minimum: int, advice: s
     return number
 
 
+def random_generator(seed: Any, function: str) -> np.random.Generator:
+    """NumPy's generator from what its `default_rng` takes; TypeError with the template for anything else."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        wanted = "be None, an integer from 0 or a numpy.random.Generator"
+        raise TypeError(message(function, "seed", wanted, repr(seed))) from None
+
+
+def require_callable(value: Any, function: str, argument: str) -> None:
+    """Raise TypeError unless `value` can be called."""
+    if not callable(value):
+        raise TypeError(message(function, argument, "be callable", kind_of(value)))
+
+
 def positive(value: Any, function: str, argument: str, *, advice: str = "", zero: bool = False) -> float:
     """`value` as a finite float above zero (or from zero, with ``zero=True``)."""
     requirement = "be a finite number, zero or above" if zero else "be a finite number above zero"

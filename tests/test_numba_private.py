@@ -127,8 +127,12 @@ def test_a_name_that_is_gone_is_none(monkeypatch):
 
 def test_versions_above_the_tested_ones_are_named_once(monkeypatch):
     monkeypatch.setattr(versions, "version", lambda name: "99.1.2" if name == "numba" else "0.1")
-    with pytest.warns(UserWarning, match=r"numba 99\.1\.2 \(tested up to 0\.68\)"):
+    with pytest.warns(UserWarning, match=r"numba 99\.1\.2 \(tested up to 0\.68\).* Compilation is slower"):
         versions.warn_of_newer()
+    monkeypatch.setattr(versions, "version", lambda name: "99.1.2" if name == "scipy" else "0.1")
+    with pytest.warns(UserWarning, match=r"scipy 99\.1\.2 \(tested up to 1\.17\).* in a checkout tells\.$") as caught:
+        versions.warn_of_newer()
+    assert caught[0].filename == __file__
 
 
 def test_the_installed_versions_are_tested_ones():

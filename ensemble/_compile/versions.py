@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from importlib.metadata import version
+
+from ensemble._check import warn_caller
 
 __all__ = ["TESTED", "newer_than_tested", "warn_of_newer"]
 
@@ -25,8 +26,8 @@ def warn_of_newer() -> None:
         found = ", ".join(
             f"{name} {text} (tested up to {'.'.join(map(str, TESTED[name]))})" for name, text in newer.items()
         )
-        warnings.warn(
-            f"ensemble has not been tested with {found}. Results are expected to be the same; `make test` in a "
-            "checkout tells. Compilation is slower where Numba has renamed what this library uses.",
-            stacklevel=2,
-        )
+        text = f"ensemble has not been tested with {found}. Results are expected to be the same; `make test` in a "
+        text += "checkout tells."
+        if newer.keys() & {"numba", "llvmlite"}:
+            text += " Compilation is slower where Numba has renamed what this library uses."
+        warn_caller(text)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ensemble._check import integer, kind_of, message, real_array, require
+from ensemble._check import integer, kind_of, message, random_generator, real_array, require
 from ensemble.linalg import CrsMatrix
 
 __all__ = ["anisotropic", "convection_diffusion", "poisson", "random_spd"]
@@ -58,7 +58,7 @@ def poisson(shape: tuple[int, ...], n_samples: int = 1, *, seed: int = 20731) ->
     A = _stencil(shape, np.ones(len(shape)))
     if n_samples == 1:
         return CrsMatrix.from_scipy(A)
-    factors = 2.0 ** np.random.default_rng(seed).uniform(-1.0, 1.0, n_samples)
+    factors = 2.0 ** random_generator(seed, "poisson").uniform(-1.0, 1.0, n_samples)
     return CrsMatrix.from_scipy([factor * A for factor in factors])
 
 
@@ -86,7 +86,7 @@ def anisotropic(
     shape = _shape(shape, "anisotropic")
     integer(n_samples, "anisotropic", "n_samples", minimum=1)
     if weights is None:
-        weights = (strength ** np.random.default_rng(seed).uniform(0.0, 1.0, (n_samples, len(shape)))).T
+        weights = (strength ** random_generator(seed, "anisotropic").uniform(0.0, 1.0, (n_samples, len(shape)))).T
     wanted = f"have shape ({len(shape)}, n_samples)"
     weights = real_array(weights, "anisotropic", "weights", wanted)
     fits = weights.ndim == 2 and weights.shape[0] == len(shape) and weights.shape[1] > 0
@@ -154,7 +154,7 @@ def random_spd(n: int, n_samples: int = 1, *, density: float = 0.05, seed: int =
     """
     integer(n, "random_spd", "n", minimum=1)
     integer(n_samples, "random_spd", "n_samples", minimum=1)
-    rng = np.random.default_rng(seed)
+    rng = random_generator(seed, "random_spd")
     pattern = sp.triu(sp.random_array((n, n), density=density, rng=rng), k=1).tocsr()
     matrices = []
     for _ in range(n_samples):

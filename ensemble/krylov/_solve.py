@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._check import require_callable
 from ensemble._kernels.sparse.row_sums import SERIAL, in_space
 from ensemble.krylov._device import DeviceLoop, runs_on_device
 from ensemble.krylov._iteration import KrylovIteration, stop_requested
@@ -25,6 +26,8 @@ def solve(
 
     Samples that failed because the range of numbers is too small for their products are solved again in other units.
     """
+    if callback is not None:
+        require_callable(callback, system.function, "callback")
     with np.errstate(all="ignore"), in_space(system.A.space):  # a broken sample's arithmetic concerns no other
         state = make(system)
         iterate(state, max_iterations, compact, callback)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import integer, kind_of, message, positive, require
+from ensemble._check import integer, kind_of, message, positive, require, require_callable
 from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.sparse.row_sums import in_space, space_in_force
 from ensemble._keywords import explains_calls
@@ -104,6 +104,8 @@ def newton(
     for name, function in (("residual", residual), ("jacobian", jacobian), ("solver", solver)):
         if not callable(function):
             raise TypeError(message("newton", name, "be a function", kind_of(function)))
+    if callback is not None:
+        require_callable(callback, "newton", "callback")
     numbers_of(u0, "newton", "u0")
     if is_elsewhere(u0):
         advice = "Solve without gradients, and then take one step u - cg(J(u), F(u)).x, which has the gradient of u."

@@ -211,7 +211,9 @@ def strength_of(option: Any, A: CrsMatrix | SymmetricCrsMatrix, block_size: int)
     if option is None or isinstance(option, SymmetricStrength | EvolutionStrength):
         return option
     if isinstance(option, int | float | np.floating) and not isinstance(option, bool):
-        return SymmetricStrength(theta=float(option))
+        theta = positive(option, "smoothed_aggregation", "strength", zero=True)
+        require(theta < 1.0, "smoothed_aggregation", "strength", "be below 1", option)
+        return SymmetricStrength(theta=theta)
     wanted = "be None, 'auto', a number, a SymmetricStrength or an EvolutionStrength"
     raise TypeError(message("smoothed_aggregation", "strength", wanted, kind_of(option)))
 

@@ -19,7 +19,7 @@ from ensemble._keywords import call_error
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 from ensemble.scalar.ensemble import wrap
-from ensemble.scalar.namespace import common_count, set_of
+from ensemble.scalar.namespace import set_of
 
 __all__ = [
     "ARGUMENTS",
@@ -81,13 +81,22 @@ NOTHING = Ensemble(np.zeros((0, 1)))
 """A vector without entries; nobody writes to it."""
 
 
+def count_by_name(values: Mapping[str, Ensemble]) -> int:
+    """The common number of samples of arguments; one error names those that differ."""
+    counts = {name: value.n_samples for name, value in values.items() if value.n_samples > 1}
+    if len(set(counts.values())) > 1:
+        seen = ", ".join(f"{name}: {n}" for name, n in counts.items())
+        raise ValueError(message(NAME, " and ".join(counts), "have one number of samples, or be shared", seen))
+    return next(iter(counts.values()), 1)
+
+
 def stacked(value: Any, name: str) -> Ensemble:
     """A vector of samples, from an array, an Ensemble or a list of numbers and Ensembles."""
     if type(value) is tuple and not value:
         return NOTHING
     if isinstance(value, list | tuple) and any(isinstance(part, Ensemble) for part in value):
         parts = [number(part, f"{name}[{k}]") for k, part in enumerate(value)]
-        n_samples = common_count(NAME, *parts)
+        n_samples = count_by_name({f"{name}[{k}]": part for k, part in enumerate(parts)})
         given = [part.samples for part in value if isinstance(part, Ensemble)]
         xp = array_namespace(*given)
         dtype = xp.result_type(*given)  # plain numbers take it, as they do beside arrays

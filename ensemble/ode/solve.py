@@ -24,6 +24,7 @@ from ensemble.ode.arguments import (
     bound_arguments,
     check_numbers,
     check_times,
+    count_by_name,
     events_of,
     fixed_steps,
     number,
@@ -48,7 +49,7 @@ from ensemble.ode.system import System
 from ensemble.ode.unused import warn_of_unused
 from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
-from ensemble.scalar.namespace import common_count, set_of
+from ensemble.scalar.namespace import set_of
 
 __all__ = ["Given", "problem_of", "result_of", "run", "solve"]
 
@@ -228,8 +229,9 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, *, of: Any = None, **opti
     alone = not isinstance(o.atol, list | tuple) and np.ndim(o.atol) == 0
     atol = stacked([o.atol] if alone else o.atol, "atol")
     stops, jumps, change = checked_stops(o.stops, o.at_stops, y0.shape[0])
-    every = [y0, p, t_eval, atol, stops, *([] if jumps is None else [jumps]), *numbers.values()]
-    n_samples, sample_set = common_count(NAME, *every), set_of(*every)
+    named = {"y0": y0, "p": p, "t_eval": t_eval, "atol": atol, "stops": stops, **numbers}
+    every = [*named.values(), *([] if jumps is None else [jumps])]
+    n_samples, sample_set = count_by_name(named if jumps is None else named | {"at_stops": jumps}), set_of(*every)
     like = next((each.samples for each in every if backend_of(each.samples) == "cuda"), None)
     if like is None:
         one_of(o.backend, ("numpy", "cupy"), NAME, "backend")

@@ -148,6 +148,9 @@ class Ensemble(Methods):
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Ensemble:
         """The same ensemble on `device`."""
+        if isinstance(self.samples, np.ndarray) and device != "cpu":
+            wanted, advice = "be 'cpu' for NumPy's arrays", "Ensemble(cupy.asarray(x.samples)) lies on a GPU."
+            raise ValueError(message("Ensemble.to_device", "device", wanted, repr(device), advice))
         samples = to_device(self.samples, device, stream)
         return view(self, samples) if samples is self.samples else wrap(samples, self.sample_set)
 

@@ -16,6 +16,14 @@ from ensemble.scalar.ensemble import Ensemble
 __all__ = ["load", "save"]
 
 
+def path_of(path: Any, function: str) -> str:
+    """`path` as a text; a number is none, although `open` takes it for a file that is open."""
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise TypeError(message(function, "path", "be the path of a file", kind_of(path))) from None
+
+
 def save(path: str | os.PathLike[str], x: Ensemble | None = None, /, **named: Ensemble) -> None:
     """Write an ensemble, or several by name, to an npz file; sample sets go along.
 
@@ -49,7 +57,7 @@ def save(path: str | os.PathLike[str], x: Ensemble | None = None, /, **named: En
     if (x is None) == (not named):
         seen = "both" if named else "nothing"
         raise TypeError(message("save", "the ensembles", "be one without a name, or several by name", seen))
-    arrays: dict[str, np.ndarray] = {}
+    path, arrays = path_of(path, "save"), dict[str, np.ndarray]()
     for name, value in given.items():
         if not isinstance(value, Ensemble):
             seen = kind_of(value)
@@ -82,16 +90,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> load(path).samples
     array([1., 2.])
     """
-    states: dict[str, dict[str, np.ndarray]] = {}
+    path, states = path_of(path, "load"), dict[str, dict[str, np.ndarray]]()
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             for key in file.files:
                 name, _, part = key.rpartition(".")
                 states.setdefault(name, {})[part] = file[key]
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, KeyError) as error:
-        seen = f"{os.fspath(path)!r}: {error}"
+        other = isinstance(error, ValueError) and "pickle" in str(error)  # NumPy's guess of a file that is not its own
+        seen = f"{path!r}: {'no file of NumPy' if other else error}"
         raise ValueError(message("load", "path", "name a file that save has written", seen)) from error
     valid = bool(states) and all("samples" in state for state in states.values())
-    require(valid, "load", "path", "name a file that save has written", os.fspath(path))
+    require(valid, "load", "path", "name a file that save has written", repr(path))
     found = {name: Ensemble.from_state(state) for name, state in states.items()}
     return found.get("", found)

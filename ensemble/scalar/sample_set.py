@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import array_of, integer, message, places_of, real_array, require
+from ensemble._check import array_of, integer, message, places_of, random_generator, real_array, require
 from ensemble._typing import Ids
 
 __all__ = ["SampleSet", "common_set"]
@@ -164,7 +164,7 @@ class SampleSet:
         n_samples = integer(n_samples, "SampleSet.monte_carlo", "n_samples", minimum=1)
         n_inputs = integer(n_inputs, "SampleSet.monte_carlo", "n_inputs", minimum=1)
         # One row a sample, so that more samples of one seed begin with the same points.
-        points = np.random.default_rng(seed).random((n_samples, n_inputs)).T
+        points = random_generator(seed, "SampleSet.monte_carlo").random((n_samples, n_inputs)).T
         return cls(points, method="monte_carlo", seed=seed)
 
     @classmethod
@@ -202,7 +202,8 @@ class SampleSet:
         n_samples = integer(n_samples, "SampleSet.sobol", "n_samples", minimum=1)
         n_inputs = integer(n_inputs, "SampleSet.sobol", "n_inputs", minimum=1)
         # A whole power of two is drawn and cut, as SciPy warns of any other count.
-        points = qmc.Sobol(n_inputs, rng=seed).random_base2((n_samples - 1).bit_length())
+        engine = qmc.Sobol(n_inputs, rng=random_generator(seed, "SampleSet.sobol"))
+        points = engine.random_base2((n_samples - 1).bit_length())
         return cls(points[:n_samples].T, method="sobol", seed=seed)
 
     def groups(self, ensemble_size: int) -> Iterator[SampleSet]:

@@ -287,7 +287,7 @@ class TetMesh:
         if jitter:
             inner = np.all((points > 0.0) & (points < np.array(sizes)), axis=1)
             step = jitter * np.array(sizes) / np.array(counts)
-            points[inner] += np.random.default_rng(seed).uniform(-step, step, (int(inner.sum()), 3))
+            points[inner] += _check.random_generator(seed, "TetMesh.box").uniform(-step, step, (int(inner.sum()), 3))
         if terrain is not None:
             name = "TetMesh.box", "terrain", f"give one height or {len(points)}"
             height = _check.array_of(terrain(points[:, 0].copy(), points[:, 1].copy()), *name)
@@ -401,7 +401,7 @@ class TetMesh:
             Of "shuffled".
         """
         self.require_whole("TetMesh.renumbered")
-        rng = np.random.default_rng(seed)
+        rng = _check.random_generator(seed, "TetMesh.renumbered")
         if isinstance(order, str):
             _check.one_of(order, ("rcm", "shuffled"), "TetMesh.renumbered", "order")
             old = rng.permutation(self.n_nodes) if order == "shuffled" else self._cuthill_mckee()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require, require_type
+from ensemble._check import array_of, message, require, require_type
 from ensemble._optional import optional
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble
@@ -125,6 +125,9 @@ def plot_ribbon(
     x = _real(x, "plot_ribbon", 1)
     places = np.arange(len(x)) if along is None else to_numpy(along)
     require(places.shape == x.shape, "plot_ribbon", "along", f"have shape {x.shape}", f"shape {places.shape}")
+    bounds = array_of(levels, "plot_ribbon", "levels", "be two numbers in [0, 1]")
+    good = bounds.shape == (2,) and bounds.dtype.kind in "biuf" and np.all((bounds >= 0.0) & (bounds <= 1.0))
+    require(bool(good), "plot_ribbon", "levels", "be two numbers in [0, 1]", levels, "Divide percentages by 100.")
     low, middle, high = to_numpy(sample_quantile(x, [levels[0], 0.5, levels[1]]))
     ax = _axes(ax, "plot_ribbon")
     (line,) = ax.plot(places, middle, **style)

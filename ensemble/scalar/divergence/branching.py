@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import asarray_like, base_of, is_array, needs_gradient
-from ensemble._check import integer, message, require, require_one_library, samples_text
+from ensemble._check import integer, message, require, require_callable, require_one_library, samples_text
 from ensemble._containers import filled, mapped, parts_of
 from ensemble._keywords import explains_calls
 from ensemble._typing import Namespace
@@ -305,6 +305,7 @@ def per_sample(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> collatz_steps(Ensemble(np.array([1, 6, 7]))).samples
     array([ 0,  8, 16])
     """
+    require_callable(f, "per_sample", "f")
     name = getattr(f, "__name__", "per_sample")
 
     @functools.wraps(f)

@@ -123,6 +123,16 @@ def _namespace_of(*values: Any) -> Any:
     return array_namespace(arrays[0] if arrays else np.empty(0))
 
 
+def _plain_mask(m: Any, function: str, argument: str) -> np.ndarray:
+    """A mask that is no array as one; a text, None or an object is none, although NumPy gives each a truth value."""
+    requirement = "be a bool, an array of bools or a bool Ensemble"
+    mask = array_of(m, function, argument, requirement)
+    if mask.dtype.kind not in "biufc":
+        seen = kind_of(m) if mask.ndim == 0 else f"dtype {mask.dtype}"
+        raise TypeError(message(function, argument, requirement, seen))
+    return mask
+
+
 def where(m: Any, a: Any, b: Any) -> Any:
     """Choose `a` where `m` holds and `b` elsewhere, entry by entry and sample by sample.
 
@@ -149,8 +159,7 @@ def where(m: Any, a: Any, b: Any) -> Any:
     """
     xp = _namespace_of(m, a, b)
     if _is_plain(m):
-        requirement = "be a bool, an array of bools or a bool Ensemble"
-        m = xp.asarray(array_of(m, "where", "m", requirement) if isinstance(m, list | tuple) else m)
+        m = xp.asarray(_plain_mask(m, "where", "m"))
     if _is_plain(a) and _is_plain(b):
         a = xp.asarray(a)
     return xp.where(m, a, b)
@@ -188,7 +197,7 @@ def divide(a: Any, b: Any, *, where: Any = True, fill: Any = 0.0) -> Any:
     samples_of("divide", a, b, where, fill)
     given = [v.samples if isinstance(v, Ensemble) else v for v in (a, b, where, fill) if not isinstance(v, np.generic)]
     require_one_library("divide", "operands", *given)
-    mask = xp.asarray(where) if _is_plain(where) else where
+    mask = xp.asarray(_plain_mask(where, "divide", "where")) if _is_plain(where) else where
     arrays, numbers = [v for v in (a, b) if not _is_plain(v)], [v for v in (a, b) if _is_plain(v)]
     dtype = xp.result_type(*(v.dtype for v in arrays), *numbers) if arrays else None
 

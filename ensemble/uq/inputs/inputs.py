@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ensemble._check import array_of, message, real_array, require
+from ensemble._check import array_of, integer, message, real_array, require
 from ensemble._typing import Ids
 from ensemble.uq.inputs.convert import as_variable
 from ensemble.uq.inputs.copula import GaussianCopula
@@ -230,6 +230,7 @@ class Inputs:
         resolved, count = resolved_sampler(sampler, self, n)
         if seed is None:
             seed = int(np.random.SeedSequence().entropy) % 2**63  # type: ignore[arg-type]
+        seed = integer(seed, "Inputs.samples", "seed", minimum=0)
         numbers = np.arange(count) if ids is None else checked_ids(ids, "Inputs.samples", count)
         points = resolved.points(numbers, self.n_germs, seed)
         drawn = (self.from_normal if getattr(resolved, "space", "") == "normal" else self.from_uniform)(points, numbers)

@@ -122,7 +122,8 @@ class Program(VectorizedModel):
         require(bool(parts), "Program", "command", "name a program", repr(command))
         self.command = [Text(part, delimiters, "the command") for part in self._placed(parts)]
         if not isinstance(outputs, Mapping) or not outputs:
-            raise TypeError(message("Program", "outputs", "be a dict with a reader for each output", kind_of(outputs)))
+            seen = "an empty dict" if isinstance(outputs, Mapping) else kind_of(outputs)
+            raise TypeError(message("Program", "outputs", "be a dict with a reader for each output", seen))
         self.readers = {name: reader_of(name, given) for name, given in outputs.items()}
         self._in_template = self._outputs_in_template()
         self.prepare, self.success_codes = prepare, tuple(success_codes)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._blas import one_blas_thread
-from ensemble._check import integer, kind_of, message, one_of, positive, require, warn_caller
+from ensemble._check import integer, kind_of, message, one_of, positive, random_generator, require, warn_caller
 from ensemble._keywords import explains_calls
 from ensemble.scalar import Ensemble, sample_var
 from ensemble.uq.inputs.inputs import Inputs
@@ -184,7 +184,7 @@ def chaos(
         require(
             method != "quadrature" and weights is None, "chaos", "n_resamples", "be 0 for weighted samples", n_resamples
         )
-        rng = np.random.default_rng(seed)
+        rng = random_generator(seed, "chaos")
         draws = (rng.integers(samples.n_samples, size=samples.n_samples) for _ in range(n_resamples))
         resampled = (_refitted(design[:, draw], flat, draw, coefficients) for draw in draws)
         lost = {name: _missed_variance(missed[name], array) for name, array in flat.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import math
+import multiprocessing
 import pickle
 import queue
 import threading
@@ -94,14 +95,15 @@ class Workers:
         Gives the executor.
     own : bool
         Whether executors are made and closed here, so that a broken one can be replaced.
+    begun : event, optional
+        Set by the first own process that has imported what it needs. Default: not known.
     """
 
-    def __init__(self, make: Callable[[], Any], own: bool) -> None:
-        self.make, self.own = make, own
+    def __init__(self, make: Callable[[], Any], own: bool, begun: Any = None) -> None:
+        self.make, self.own, self.begun = make, own, begun
         self.executor = make()
         if not callable(getattr(self.executor, "submit", None)):
-            wanted = "have a method submit, or give an executor when called, or be a number of processes"
-            raise TypeError(message("propagate", "executor", wanted, kind_of(self.executor)))
+            raise no_executor(self.executor)
 
     def count(self) -> int:
         """Number of groups that run at a time, where the executor has it; else a guess."""
@@ -109,6 +111,12 @@ class Workers:
         if found is None and callable(getattr(self.executor, "nthreads", None)):
             found = sum(self.executor.nthreads().values())
         return int(found) if isinstance(found, int) and found > 0 else 4
+
+    def require_begun(self, error: BaseException) -> None:
+        """Raise RuntimeError where no own process has ever begun: all others would end as the first did."""
+        if self.begun is not None and not self.begun.is_set():
+            seen = f"processes that ended before their first sample ({error})"
+            raise RuntimeError(message("propagate", "executor", "start processes", seen, GUARD)) from error
 
     def replace(self) -> None:
         """A new executor for a broken one."""
@@ -131,24 +139,54 @@ def workers_of(executor: Any, sample_seconds: float | None = None) -> Workers:
         return Workers(InTurn, own=True)
     if isinstance(executor, int) and not isinstance(executor, bool):
         n_processes = integer(executor, "propagate", "executor", minimum=1)
+        end_where_a_process_imports_the_script()
+        begun: Any = threading.Event() if sample_seconds is not None else spawning().Event()
         if sample_seconds is not None:
-            return Workers(functools.partial(SampleProcesses, n_processes, sample_seconds), own=True)
-        return Workers(functools.partial(processes, n_processes), own=True)
+            return Workers(functools.partial(SampleProcesses, n_processes, sample_seconds, begun), True, begun)
+        return Workers(functools.partial(processes, n_processes, begun), True, begun)
     if hasattr(executor, "submit"):
         return Workers(lambda: executor, own=False)
     if callable(executor):
         return Workers(executor, own=True)
+    raise no_executor(executor)
+
+
+def no_executor(executor: Any) -> TypeError:
+    """The error for what runs no calls."""
     wanted = "have a method submit, or give an executor when called, or be a number of processes"
-    raise TypeError(message("propagate", "executor", wanted, kind_of(executor)))
+    is_comm = hasattr(executor, "Get_rank")
+    advice = "ensemble.distributed.groups(comm, 1) is an executor of the ranks of MPI." if is_comm else ""
+    return TypeError(message("propagate", "executor", wanted, kind_of(executor), advice))
 
 
-def processes(n: int) -> Any:
-    """A pool of `n` new processes; forked ones would share threads and locks of the kernels."""
-    import multiprocessing
+GUARD = (
+    'In a script, write the call below `if __name__ == "__main__":`, for each process imports the script. Another '
+    "reason stands above."
+)
+
+
+def end_where_a_process_imports_the_script() -> None:
+    """End a process that is still importing the script of its parent: it can start none, and the parent says why."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(1)
+
+
+def spawning() -> Any:
+    """How processes are made: new ones, for forked ones would share threads and locks of the kernels."""
+    return multiprocessing.get_context("spawn")
+
+
+def processes(n: int, begun: Any) -> Any:
+    """A pool of `n` new processes."""
     from concurrent.futures import ProcessPoolExecutor
 
-    spawned = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(n, mp_context=spawned, initializer=end_once_with_parent)
+    return ProcessPoolExecutor(n, mp_context=spawning(), initializer=begin_process, initargs=(begun,))
+
+
+def begin_process(begun: Any) -> None:
+    """What a process of a pool does first."""
+    end_once_with_parent()
+    begun.set()
 
 
 KILLED, CANCELLED = "KilledWorker", ("CancelledError", "FutureCancelledError")
@@ -314,6 +352,7 @@ class GroupScheduler:
 
     def _after_failure(self, error: Exception, group: Group, failures: int) -> Iterator[tuple[Group, Outcome]]:
         """A group whose worker died, and all others in flight on a broken executor."""
+        self.workers.require_begun(error)
         failures += n_deaths(error, alone=not self.in_flight)
         if self.dask is not None:
             self.placed = self.dask.placed(self.model)  # its task may have been blamed for the death
@@ -345,6 +384,7 @@ class GroupScheduler:
             seen = f"{type(error).__name__}: {error}"
             advice = "Call again with a new executor, or give a function that makes one: that replaces it by itself."
             raise RuntimeError(message("propagate", "the executor", "keep its workers", seen, advice)) from error
+        self.workers.require_begun(error)
         self.run_alone.extend(groups)
         self.workers.replace()
         self._connect()

@@ -120,6 +120,7 @@ class Worker:
             if self.pool.closed.is_set():
                 raise WorkerDeathError("the study was ended")
         self.connection.recv()  # EOFError where it has died
+        self.pool.begun.set()
 
     def end(self) -> None:
         """Kill the process, and what it has started."""
@@ -144,6 +145,8 @@ class SampleProcesses:
         Number of processes.
     seconds : float, s
         The time limit of a sample; infinite: processes are killed by `shutdown` alone.
+    begun : threading.Event, optional
+        Set when a process has done its imports.
 
     Attributes
     ----------
@@ -151,8 +154,9 @@ class SampleProcesses:
         Set when the first process has started.
     """
 
-    def __init__(self, n: int, seconds: float = math.inf) -> None:
+    def __init__(self, n: int, seconds: float = math.inf, begun: threading.Event | None = None) -> None:
         self.seconds, self._max_workers = seconds, n
+        self.begun = threading.Event() if begun is None else begun
         self.tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.closed = threading.Event()
         self.ready = threading.Event()

@@ -353,3 +353,34 @@ def test_workers_and_trackers_end_when_the_study_is_killed(tmp_path, pool, hold)
     while any(map(is_running, left)) and time.monotonic() < until:
         time.sleep(0.05)
     assert not any(map(is_running, left))
+
+
+UNGUARDED = """
+from scipy import stats
+import ensemble as en
+def model(x):
+    return {{"y": x.a}}
+en.propagate(model, en.Inputs(a=stats.norm()), 16, seed=1, ensemble_size=8, progress=False, executor=2{more})
+"""
+
+
+@pytest.mark.parametrize("more", ["", pytest.param(", max_seconds=100", marks=pytest.mark.slow)])
+def test_a_script_that_starts_processes_while_they_import_it_is_told_so(tmp_path, more):
+    (tmp_path / "study.py").write_text(UNGUARDED.format(more=more))
+    found = subprocess.run(
+        [sys.executable, "study.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert found.returncode == 1
+    assert found.stderr.count("Error: propagate: executor must start processes; got processes that ended before") == 1
+    assert 'below `if __name__ == "__main__":`, for each process imports' in found.stderr
+    assert "freeze_support" not in found.stderr
+
+
+def test_a_communicator_is_told_how_it_becomes_an_executor():
+    class Communicator:
+        def Get_rank(self):
+            return 0
+
+    with pytest.raises(TypeError, match=r"got a Communicator\. ensemble\.distributed\.groups\(comm, 1\) is"):
+        run(executor=Communicator())

@@ -295,7 +295,7 @@ def sample(cells: Cells, n: int, *, seed: int) -> Ensemble:
     xp = array_namespace(p)
     least = float(xp.min(p))
     _check.require(least >= 0.0, "sample", "cells", "have no negative probability", least)
-    uniform = np.random.default_rng(seed).random((n, 1 + len(cells.widths)))
+    uniform = _check.random_generator(seed, "sample").random((n, 1 + len(cells.widths)))
     held = xp.cumulative_sum(p)
     chosen = xp.searchsorted(held, asarray_like(uniform[:, 0] * float(held[-1]), p), side="right")
     # Rounding of the product may give the total itself, past the last cell with probability.

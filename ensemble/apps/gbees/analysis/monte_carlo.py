@@ -64,7 +64,7 @@ def draw(mean: Array, covariance: Array, n_samples: int, *, seed: int, backend: 
         raise ValueError(
             _check.message("draw", "covariance", "be positive definite", f"eigenvalues {np.linalg.eigvalsh(C)}")
         ) from None
-    normal = np.random.default_rng(seed).standard_normal((n_samples, n))
+    normal = _check.random_generator(seed, "draw").standard_normal((n_samples, n))
     # Row by row: the summation order of a matrix product may depend on the number of samples.
     x = centre[:, None] + sum(L[:, j, None] * normal[None, :, j] for j in range(n))
     return Ensemble(asarray_like(np.ascontiguousarray(x), prototype(backend)))

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._check import integer, message, one_of
+from ensemble._check import integer, message, one_of, random_generator
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Values
 from ensemble.apps.kalman.alignment import aligned
-from ensemble.apps.kalman.analysis.simulation import random_generator
 from ensemble.apps.kalman.array.square_root import semidefinite_factor
 from ensemble.apps.kalman.filters import METHODS, check_scannable
 from ensemble.apps.kalman.model import LinearGaussianModel

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._check import integer, kind_of, message, require
+from ensemble._check import integer, kind_of, message, random_generator, require
 from ensemble._keywords import explains_calls
 from ensemble._sample_numbers import sample_numbers
 from ensemble._typing import Array
@@ -22,7 +22,7 @@ from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
-__all__ = ["SimulationResult", "random_generator", "simulate"]
+__all__ = ["SimulationResult", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,6 @@ class SimulationResult:
     def __repr__(self) -> str:
         n = f", n_samples={self.states.n_samples}" if isinstance(self.states, Ensemble) else ""
         return f"SimulationResult(states {tuple(self.states.shape)}, observations {tuple(self.observations.shape)}{n})"
-
-
-def random_generator(seed: Any, function: str) -> np.random.Generator:
-    """NumPy's generator from what its `default_rng` takes."""
-    try:
-        return np.random.default_rng(seed)
-    except (TypeError, ValueError):
-        kind = "be None, an integer from 0 or a numpy.random.Generator"
-        raise TypeError(message(function, "seed", kind, kind_of(seed))) from None
 
 
 @explains_calls("simulate")
