@@ -180,9 +180,9 @@ def exchanged_solutions(
             solution.x = asarray_like(np.ascontiguousarray(solution.x), system.b)
             yield samples[chosen], solution
         return
-    own, solution, samples = solved_with_known_pivots(system, A, samples, known)
-    if solution is not None:
-        yield own, solution
+    own, found, samples = solved_with_known_pivots(system, A, samples, known)
+    if found is not None:
+        yield own, found
     if not samples.size:
         return
     for group in exchanged_together(A, samples if A.n_samples > 1 else np.zeros(1, np.int64), system.b):

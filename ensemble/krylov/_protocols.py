@@ -201,6 +201,9 @@ class LoopScalars(Protocol):
     def end_iteration(self, may_compact: bool) -> None:
         """Record the norms of an iteration."""
 
+    def iterate_many(self, widest: int) -> None:
+        """Run many iterations in one call, in tiles of at most so many samples; only where `tile_of_many` is not 0."""
+
     def take_samples(self, kept: np.ndarray) -> None:
         """Reduce the scalars to the samples at these places, after the vectors."""
 

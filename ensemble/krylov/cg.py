@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import backend_of
 from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import SMALL, thread_count
 from ensemble._kernels.krylov.cg_iterations import tile_width
@@ -141,7 +142,7 @@ class CgIteration(KrylovIteration):
         if self.q is not None or not isinstance(self.M, Identity) or not isinstance(A, CrsMatrix):
             return 0
         values, (n, n_samples) = A.values, self.b.shape
-        if A.space is not SERIAL or not isinstance(values, np.ndarray) or values.dtype != self.b.dtype:
+        if A.space is not SERIAL or backend_of(values) != "numba" or values.dtype != self.b.dtype:
             return 0
         if values.dtype.kind != "f" or not n:
             return 0

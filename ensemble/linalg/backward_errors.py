@@ -44,4 +44,5 @@ def _larger_complex_error(A: CrsMatrix, x: np.ndarray, b: np.ndarray) -> np.ndar
 
 def magnitudes_of(numbers: np.ndarray) -> np.ndarray:
     """Magnitudes of complex numbers, with bits that do not depend on the place in the array, as ``numpy.abs`` has."""
-    return np.hypot(numbers.real, numbers.imag)
+    found: np.ndarray = np.hypot(numbers.real, numbers.imag)
+    return found

@@ -247,10 +247,10 @@ class PivotRule:
             found = self.sequence(A.values[:, s], units.columns[:, s])
             if found is None:
                 continue
-            own = (np.ascontiguousarray(kind[:, s : s + 1]) for kind in (units.columns, units.rows))
+            columns, rows = (np.ascontiguousarray(kind[:, s : s + 1]) for kind in (units.columns, units.rows))
             yield Group(
-                samples[s : s + 1], np.ones(1, bool), self.own_factors(found), None, *own, units.prints[s : s + 1],
-                found.exchanges,
+                samples[s : s + 1], np.ones(1, bool), self.own_factors(found), None, columns, rows,
+                units.prints[s : s + 1], found.exchanges,
             )  # fmt: skip
             more = left.size > 0
             again = self.was_met(found, not more and not met)

@@ -269,11 +269,10 @@ def test_complex_matrices_are_refused_by_what_would_drop_their_imaginary_parts(n
 
 
 @pytest.mark.parametrize("name", list(PRECONDITIONERS)[2:])
-def test_complex_factorisations_name_what_solves_complex_systems(name):
-    A, F = gallery.poisson((12,)).astype(complex), PRECONDITIONERS[name](gallery.poisson((12,)))
-    for call in (F.update,) if name == "incomplete" else (PRECONDITIONERS[name], F.update):
-        with pytest.raises(TypeError, match=r"got complex128\. krylov.direct, gmres and bicgstab solve complex"):
-            call(A)
+def test_real_factors_take_no_complex_matrix(name):
+    F = PRECONDITIONERS[name](gallery.poisson((12,)))
+    with pytest.raises(TypeError, match="complex128"):
+        F.update(gallery.poisson((12,)).astype(complex))
 
 
 def test_compaction_and_coupling(rng, monkeypatch):

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import math
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -231,21 +232,24 @@ def _of_function(f: Any, walk: _Walk) -> Any:
 
 
 _digests: dict[int, tuple[Any, np.ndarray, bytes]] = {}
-"""Of arrays met lately, by their place: a weak reference, their content then, and its digest."""
+"""Arrays met lately, by their place: a weak reference, their content then, and its digest."""
+
+_digesting = threading.Lock()
 
 
 def _digest(array: Any) -> bytes:
     """The digest of the content of an array. One that was met lately and has the same content is only compared."""
     words = array.reshape(-1).view(np.uint64) if _is_comparable(array) else None
-    known, content, digest = _digests.get(id(array), (None, None, b""))
-    if words is not None and known is not None and known() is array and np.array_equal(words, content):
-        return digest
+    met = _digests.get(id(array))
+    if words is not None and met is not None and met[0]() is array and np.array_equal(words, met[1]):
+        return met[2]
     digest = hashlib.blake2b(array.tobytes(), digest_size=32).digest()
     if words is not None:
-        _digests.pop(id(array), None)
-        while _digests and sum(each.nbytes for _, each, _ in _digests.values()) + array.nbytes > MOST_BYTES:
-            _digests.pop(next(iter(_digests)))
-        _digests[id(array)] = (weakref.ref(array), words.copy(), digest)
+        with _digesting:
+            _digests.pop(id(array), None)
+            while _digests and sum(each.nbytes for _, each, _ in _digests.values()) + array.nbytes > MOST_BYTES:
+                _digests.pop(next(iter(_digests)))
+            _digests[id(array)] = (weakref.ref(array), words.copy(), digest)
     return digest
 
 

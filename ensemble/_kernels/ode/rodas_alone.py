@@ -51,7 +51,7 @@ class AlonePlan(NamedTuple):
     code: Array
     """int32: the batches of the programs, the list of factors, that of solutions."""
     places: Array
-    """Of the programs for the matrix, df/dt and f: the first entry of their batches and the one behind the last, the
+    """The programs for the matrix, df/dt and f: the first entry of their batches and the one behind the last, the
     place of their memory, the number of constants, and the place of their outputs. From `N` on: numbers and places that
     they share."""
     numbers: Array
@@ -138,7 +138,7 @@ def _lists(plan: Elimination, lanes: int) -> tuple[Array, Array, int]:
 
 def _registers(upper: Array, columns: Array, source: int, first: int, lanes: int) -> list[int]:
     """The registers of the row with entries in `columns` that a row above, with entries in `upper`, changes."""
-    targets = first + np.searchsorted(columns, upper)
+    targets = np.asarray(first + np.searchsorted(columns, upper))
     cuts = [0, *(np.flatnonzero(np.diff(targets) != 1) + 1).tolist(), upper.size]
     lines = list[int]()
     for begin, end in itertools.pairwise(cuts if upper.size else []):

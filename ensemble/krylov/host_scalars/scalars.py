@@ -29,6 +29,10 @@ class HostScalars:
         self.running = self.candidates = state.active
         self.replaced = np.zeros_like(state.active)  # whether the true residual replaced the recursive one
 
+    def iterate_many(self, widest: int) -> None:
+        """Run many iterations in one call; see `LoopScalars`."""
+        raise NotImplementedError
+
     def take_samples(self, kept: np.ndarray) -> None:
         """Reduce the scalars to the samples at the places `kept`."""
         for name in self.values:
