@@ -1,8 +1,6 @@
 """Fixtures and Hypothesis settings that all tests share."""
 
-import contextlib
 import gc
-import importlib
 import inspect
 import os
 import re
@@ -52,28 +50,6 @@ def pytest_pycollect_makeitem(collector, obj):
         if {mark.name for mark in marks} & set(re.findall(r"not (\w+)", expression)):
             return []
     return None
-
-
-def pytest_collectstart(collector):
-    """Let workers begin at different modules, so that each of the modules is compiled by one of them.
-
-    All workers collect all tests, in one order. In a fresh environment pytest rewrites the assertions of 450 modules,
-    12 s of processor time. A worker that imports its share first finds the others' modules as byte code on disk.
-    """
-    worker = getattr(collector.config, "workerinput", None)
-    root = Path(__file__).parent
-    whole = any(Path(argument).resolve() == root for argument in collector.config.args)
-    if worker and whole and collector.path == root and not isinstance(collector, pytest.Module):
-        place, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-        names = [".".join(path.relative_to(root.parent).with_suffix("").parts) for path in root.rglob("test_*.py")]
-        for name in shared_out(sorted(names), place, count):
-            with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection raises it again
-                importlib.import_module(name)
-
-
-def shared_out(names, place, count):
-    """The share of worker `place`; none for the first one, which begins with the first names anyway."""
-    return names[len(names) * place // count : len(names) * (place + 1) // count] if place else []
 
 
 def slow_cases():
