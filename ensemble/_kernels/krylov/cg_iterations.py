@@ -248,7 +248,7 @@ class CgRun:
     Attributes
     ----------
     numbers : array, shape (3, n_samples)
-        Of the vectors' type: the last r . r that led to a direction, the present one, and the last step length.
+        The r . r that led to the last direction, the present one, and the last step length, in the vectors' type.
     norms : float64 array, shape (5, n_samples)
         Norms at which a decision is due, the least, the last, that of the kept iterate; whether a space begins.
     history : float64 array, shape (most, n_samples)
