@@ -127,6 +127,7 @@ def explains_calls(name: str) -> Callable[[F], F]:
                     raise
             raise error
 
+        # `wraps` gives it the signature, which mypy does not see
         return called  # type: ignore[return-value]
 
     return decorate
@@ -136,6 +137,7 @@ def explains_construction(name: str) -> Callable[[C], C]:
     """Decorate a class so that its construction explains calls, as `explains_calls` does for a function."""
 
     def decorate(made: C) -> C:
+        # mypy refuses to write to __init__ of a class: subclasses may take other arguments, which have their own
         made.__init__ = explains_calls(name)(made.__init__)  # type: ignore[misc]
         return made
 

@@ -12,7 +12,7 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.tiles import aligned
 from ensemble._kernels.direct.triangular import ahead_of, graph_arrays, order_of, solve_tile
 from ensemble._kernels.krylov.lanczos import Basis
-from ensemble._kernels.krylov.lanczos_steps import INTERLEAVED, many_samples_step, one_sample_step
+from ensemble._kernels.krylov.lanczos_steps import INTERLEAVED, end_of_step
 
 __all__ = ["extend_by_inverse"]
 
@@ -34,14 +34,9 @@ def _by_inverse(width: int, alone: bool) -> Any:
                     factors, at, width, False, lower_starts, lower, upper_starts, upper, first_value, middle, nested,
                     rows, columns, n, v, behind, 1, width, base + j * length, y, order, ahead, many,
                 )  # fmt: skip
-                begin = 0 if j == first else j - 1
-                if alone:
-                    one_sample_step(
-                        v, given, diagonal, c, sums, n_rows, INTERLEAVED, base, own, tile * INTERLEAVED, j, begin, True,
-                        lanes, one,
-                    )  # fmt: skip
-                else:
-                    many_samples_step(v, given, diagonal, c, n_rows, width, base, own, j, begin, True, many)
+                end_of_step(
+                    v, given, diagonal, c, sums, n_rows, width, alone, base, own, tile, j, first, many, lanes, one
+                )
 
     return loop
 

@@ -30,8 +30,8 @@ CHECK, LEAST, LAST, BEST, FRESH = range(5)
 LANES, TOGETHER = 8, 4
 """Numbers of a register, blocks of rows that are summed at a time."""
 
-CACHE = 3 << 19
-"""Bytes of a tile."""
+CACHE = 7 << 18
+"""Bytes of a tile: second-level caches of 2 MiB hold it."""
 
 
 @inner(forceinline=True)
@@ -235,11 +235,14 @@ def _cg_iterations(width: int, shared: bool, copied: bool) -> Any:
 
 
 def tile_width(indptr: np.ndarray, values: np.ndarray, n_samples: int) -> int:
-    """The most samples of a tile that the cache holds, the graph and four vectors with them; 0 if it holds none."""
+    """The most samples of a tile that the cache holds, with the graph and four vectors; 0 if it holds no two.
+
+    Tiles of one of several samples take longer than all samples side by side.
+    """
     n_rows, nnz = indptr.size - 1, values.shape[0]
     fixed = nnz * 4 + n_rows * indptr.itemsize
     each = (4 * n_rows + (nnz if values.shape[1] == n_samples else 0)) * values.itemsize
-    return max((w for w in (8, 4, 2, 1) if w <= n_samples and fixed + w * each <= CACHE), default=0)
+    return max((w for w in (8, 4, 2) if w <= n_samples and fixed + w * each <= CACHE), default=0)
 
 
 class CgRun:
@@ -248,7 +251,7 @@ class CgRun:
     Attributes
     ----------
     numbers : array, shape (3, n_samples)
-        The last r . r that led to a direction, the present one, and the last step length, of the vectors' type.
+        The r . r that led to the last direction, the present one, and the last step length, in the vectors' type.
     norms : float64 array, shape (5, n_samples)
         Norms at which a decision is due, the least, the last, that of the kept iterate; whether a space begins.
     history : float64 array, shape (most, n_samples)

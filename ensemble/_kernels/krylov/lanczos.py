@@ -14,7 +14,13 @@ import numpy as np
 from ensemble._compile.lanes.types import load, load_some, store, store_some, zeros
 from ensemble._compile.numba import compiled, empty, per_width, prange
 from ensemble._kernels.krylov.basis import block_add
-from ensemble._kernels.krylov.lanczos_steps import INTERLEAVED, many_samples_step, one_sample_step, row_product
+from ensemble._kernels.krylov.lanczos_steps import (
+    INTERLEAVED,
+    end_of_step,
+    many_samples_step,
+    one_sample_step,
+    row_product,
+)
 from ensemble._kernels.krylov.ritz_pairs import ritz_pairs
 
 __all__ = ["Basis", "width_of"]
@@ -75,14 +81,9 @@ def _by_products(width: int, alone: bool) -> Any:
                     start, stop = np.int64(indptr[i]), np.int64(indptr[i + 1])
                     total = row_product(indices, values, v, here, start, stop, at, width, many)
                     store(v, w + np.int64(i) * width, total)
-                begin = 0 if j == first else j - 1
-                if alone:
-                    one_sample_step(
-                        v, given, diagonal, c, sums, n_rows, INTERLEAVED, base, own, tile * INTERLEAVED, j, begin, True,
-                        rows, one,
-                    )  # fmt: skip
-                else:
-                    many_samples_step(v, given, diagonal, c, n_rows, width, base, own, j, begin, True, many)
+                end_of_step(
+                    v, given, diagonal, c, sums, n_rows, width, alone, base, own, tile, j, first, many, rows, one
+                )
 
     return loop
 
@@ -165,6 +166,7 @@ class Basis:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """`ritz_pairs` of the first `count` vectors, `first` of which have no product with each other, by samples."""
         found = ritz_pairs(self.diagonal, self.given, count, first, which, offsets)
+        # mypy takes what a generator gives for a tuple of any length
         return tuple(each[: self.n_samples] for each in found)  # type: ignore[return-value]
 
     def put(self, numbers: np.ndarray, of_samples: np.ndarray) -> None:

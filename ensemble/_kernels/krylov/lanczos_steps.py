@@ -8,7 +8,7 @@ from ensemble._compile.lanes.arithmetic import lane
 from ensemble._compile.lanes.types import load, splat, sqrt, store
 from ensemble._compile.numba import inner
 
-__all__ = ["INTERLEAVED", "many_samples_step", "one_sample_step", "row_product"]
+__all__ = ["INTERLEAVED", "end_of_step", "many_samples_step", "one_sample_step", "row_product"]
 
 INTERLEAVED = 8
 """Partial sums of a block of rows; also the most samples of a tile."""
@@ -151,6 +151,19 @@ def one_sample_step(v, given, diagonal, c, sums, n_rows, width, base, own, at, j
         store(given, own + j, size)
     for i in range(0, n_rows, width):
         store(v, w + i, load(v, w + i, nothing) / divisor)
+
+
+@inner(forceinline=True)
+def end_of_step(v, given, diagonal, c, sums, n_rows, width, alone, base, own, tile, j, first, many, rows, one):
+    """Make vector ``j + 1`` of a tile orthonormal, of a basis that is extended from `first` on in one call."""
+    begin = 0 if j == first else j - 1
+    if alone:
+        at = tile * INTERLEAVED
+        one_sample_step(
+            v, given, diagonal, c, sums, n_rows, INTERLEAVED, base, own, at, j, begin, True, rows, one
+        )  # fmt: skip
+    else:
+        many_samples_step(v, given, diagonal, c, n_rows, width, base, own, j, begin, True, many)
 
 
 @inner(forceinline=True)
