@@ -73,8 +73,8 @@ def used(stored: Stored, part: str) -> tuple[Record, ...]:
 
 
 DOUBLE = (
-    "The paper gives one S_MC for both precisions. Its S_GS over S_GM is that S_MC in double precision alone; in single "
-    "precision it is another number"
+    "The paper gives one S_MC for both precisions. Its S_GS over S_GM is that S_MC in double precision alone; in "
+    "single precision it is another number"
 )
 MACHINES = "S_MC of the paper is of eight cores; ours is of the threads that the record names."
 
@@ -135,7 +135,8 @@ def paper(stored: Stored) -> Paper:
               gains(stored, "frequency", "unknowns", FREQUENCY),
               ("Ours computes the densities of all unknowns at one frequency in one pass over the result; the paper "
                "calls "
-               "`cherk` or `zherk` and then scales.", f"{DOUBLE}, 0.94 to 1.06 from 500 unknowns on.", MACHINES), used(stored, "frequency")),
+               "`cherk` or `zherk` and then scales.", f"{DOUBLE}, 0.94 to 1.06 from 500 unknowns on.", MACHINES),
+              used(stored, "frequency")),
         Table("Table 4", "response in time by convolution, 100 samples of the load", "section 3.3", convolution,
               ("The published column is named number of degrees of freedom; ours has as many states, that is half as "
                "many unknowns of the beam.", f"{DOUBLE}, 5.44 to 6.75.", MACHINES),

@@ -215,12 +215,14 @@ TABLE_2 = (
     "Steps and cell computations of Lorenz '63 agree with the published to their rounding, as those of the authors' "
     "public program do exactly. The largest grid does not: that program has at most 19,624 cells, ours 19,628. The "
     "published 24k may be a capacity: that program is started with 24 blocks of 512 threads with two cells each, "
-    "24,576. The paper names it the maximum grid size and does not say how it was counted. Lorenz '96 has 54.4 million cells before its last prune and 49.5 after it.",
+    "24,576. The paper names it the maximum grid size and does not say how it was counted. "
+    "Lorenz '96 has 54.4 million cells before its last prune and 49.5 after it.",
 )
 
 STRUCTURES = (
     "Two structures of the paper are replaced here. Its hash table is hashed by the multi-index (BuzHash) and "
-    "leads by the list of used cells to a heap of cells; ours by a key into which the multi-index is packed, and cells lie in arrays, on a processor and "
+    "leads by the list of used cells to a heap of cells; "
+    "ours by a key into which the multi-index is packed, and cells lie in arrays, on a processor and "
     "after a prune on a device ordered by that key, with links to neighbours that are kept between steps. Its lists of "
     "used and of free slots have no counterpart: cells stay contiguous, and pruning compacts them."
 )
@@ -246,7 +248,8 @@ def paper(stored: Stored) -> Paper:
         Table("Sections 3 and 6", "Lorenz '63 as one improvement follows the other", "section 3", _improvements(stored),
               ("The paper has three of these versions: legacy 28,777 ms, with all changes of section 3 2077 ms (13.85 "
                "x), on an H200 230 ms (9.0 x). Its total of more than three orders of magnitude joins one order "
-               "of Lorenz '63 (13.85) and two of Lorenz '96 (132.5), two different problems; the legacy version was not run on the second.",
+               "of Lorenz '63 (13.85) and two of Lorenz '96 (132.5), two different "
+               "problems; the legacy version was not run on the second.",
                "The first four rows are one program in plain loops in which one thing is changed at a time; then comes "
                "the engine of this library, at last the same on a device. The program chooses what the paper leaves "
                "open: a linked list of first indices, each with a list of second ones, each with a list of cells; all "
@@ -261,9 +264,8 @@ def paper(stored: Stored) -> Paper:
               (NO_NUMBERS, "Reference: epsilon 0.01, as in the paper."), (TIME,), "gbees-convergence.png"),
         Table("Figure 8", "convergence in the cell width, Lorenz '63", "section 5.2.2",
               _convergence(stored, WIDTH, "width"),
-              (NO_NUMBERS, "Reference: half the default width, CFL number 0.1. Thresholds follow the volume of a cell; the "
-                           "paper "
-               "says nothing about them."), (WIDTH,)),
+              (NO_NUMBERS, "Reference: half the default width, CFL number 0.1. Thresholds follow the volume "
+               "of a cell; the paper says nothing about them."), (WIDTH,)),
         Table("Figures 9 and 10", "run time and cells against time, Lorenz '63", "section 6", _curve(stored),
               (NO_NUMBERS, "At t = 1 the measurement comes: the row is from before it."), (LEGACY, DEVICE)),
         Table("Figures 11 and 12", "run time and cells against time, Lorenz '96", "section 6", _lorenz96_curve(stored),
