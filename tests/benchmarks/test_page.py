@@ -21,5 +21,11 @@ def test_it_has_ten_tables_on_two_machines_with_bounds_and_versions():
     assert len(re.findall(r"[Bb]ound", text)) >= 10 and text.count("numpy") == 10 and "goal" not in text
 
 
+def test_pages_of_performance_say_what_is_measured_and_nothing_of_goals():
+    for name in ("speed.md", "performance.md"):
+        words = re.findall(r"\b(goals?|missed|: met)\b", PAGE.with_name(name).read_text(), re.IGNORECASE)
+        assert words == [], name
+
+
 def test_numbers_have_three_digits():
     assert [shown(x) for x in (1234.5, 0.0123456, 7, None, float("nan"))] == ["1,234", "0.0123", "7", "-", "-"]
