@@ -193,7 +193,7 @@ def test_the_sequential_method_has_the_bits_of_one_process(mpi):
 def wrong(comm):
     """Messages of each wrong call, on every rank."""
     said = []
-    y = problem("short")[1]
+    y = problem("three observations")[1]
     steps = time_range(70, comm)
     model = LinearGaussianModel(F=np.eye(2), Q=np.eye(2), H=np.ones((3, 2)), R=np.eye(3), m0=np.zeros(2), P0=np.eye(2))
     calls = [
