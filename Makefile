@@ -93,8 +93,18 @@ asv-check:  ## the asv suite imports and its parameters are sound
 docs:  ## the site, in docs/_build/html: pip install '.[docs,test]'
 	$(PYTHON) -m sphinx -q -E -W --keep-going -b html docs docs/_build/html
 
-docs-links:  ## whether the links of the site lead somewhere
+docs-links-inside:  ## links within the built site, and places on its pages; needs no network
+	$(PYTHON) -m tools.site_links docs/_build/html
+
+docs-links: docs-links-inside  ## the same, and whether links to other sites lead somewhere
 	$(PYTHON) -m sphinx -q -b linkcheck docs docs/_build/links
+
+BENCH ?= .
+
+asv-pages:  ## the benchmarks of asv at this commit (BENCH=Fuse: some), and all results in docs/_build/html/asv
+	$(PYTHON) -m asv machine --yes
+	$(PYTHON) -m asv run -E existing --set-commit-hash $(shell git rev-parse HEAD) --bench '$(BENCH)'
+	$(PYTHON) -m asv publish --html-dir docs/_build/html/asv
 
 docs-tour:  ## the built site in Chromium at two widths: pip install playwright axe-core-python
 	$(PYTHON) -m tools.site_tour docs/_build/html
@@ -107,4 +117,4 @@ dist:  ## wheel and sdist in dist/, the same bytes each time: pip install build
 	$(PYTHON) .ci/repack.py dist/*.tar.gz $(SOURCE_DATE_EPOCH)
 
 .PHONY: help lint format test test-slow test-lowest test-newest test-libraries rough test-gpu conformance support bench asv-check \
-	docs docs-links docs-tour dist
+	docs docs-links docs-links-inside docs-tour asv-pages dist

@@ -171,7 +171,8 @@ HEAD = (
     '"x PEER" is the time of the peer over ours, both in the same run; above 1 is faster. "Of the bound" is the '
     "time of the bound over the measured one.",
     "All figures with their commands, on more machines: [performance by topic](performance.md). What was tried and did "
-    "not help: [experiments](../benchmarks/EXPERIMENTS.md).",
+    "not help: [experiments](../benchmarks/EXPERIMENTS.md). Commits beside each other: `make asv-pages` after "
+    "`make docs` measures this one and adds asv/index.html to the site.",
 )
 
 

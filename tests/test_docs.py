@@ -296,3 +296,18 @@ def test_blocks_of_the_page_can_be_pasted_at_the_prompt_of_python(page):
             if compiler("\n".join(pending), page, "single") is not None:
                 pending = []
         assert "".join(pending).strip() == "" and ">>>" not in block and len(PASTED[page]) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PASTED)
+def test_blocks_of_the_page_run_as_cells_of_a_notebook(page, tmp_path):
+    """In a kernel of Jupyter, a cell for each block: pip install nbclient ipykernel."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    v4 = nbformat.v4
+    notebook = v4.new_notebook(cells=[v4.new_code_cell(block) for block in PASTED[page]])
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.outputs]
+    shown = "".join(output.text for output in outputs if output.get("name") == "stdout")
+    assert [line.rstrip() for line in shown.splitlines()] == printed(page)
+    assert [output for output in outputs if output.get("name") == "stderr" or output.output_type == "error"] == []

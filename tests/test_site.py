@@ -9,6 +9,7 @@ import pytest
 
 import ensemble
 from ensemble.__main__ import main
+from tools.site_links import broken_links
 from tools.site_tour import tour
 
 ROOT = Path(__file__).parents[1]
@@ -69,3 +70,15 @@ def test_the_site_that_was_built_last_has_nothing_wrong():
     if not (folder / "index.html").exists():
         pytest.skip("make docs has not run")
     assert tour(folder) == []
+
+
+def test_broken_links_within_the_site_are_found(tmp_path):
+    (tmp_path / "how to").mkdir()
+    (tmp_path / "index.html").write_text(
+        '<h1 id="top"></h1><a href="#top"></a><a href="#gone"></a><a href="how%20to/a.html#here"></a>'
+        '<a href="how%20to/a.html#there"></a><a href="b.html"></a><img src="x.png"><a href="https://elsewhere.org/#x"></a>'
+    )
+    (tmp_path / "how to" / "a.html").write_text('<p id="here"></p><a href="../"></a><a href="../index.html#top"></a>')
+    assert broken_links(tmp_path) == [
+        f"index.html: {link}" for link in ("#gone", "b.html", "how%20to/a.html#there", "x.png")
+    ]
