@@ -156,5 +156,6 @@ def encoded(name: str, operand: int = 0) -> bytes:
     while extended and not extended[0]:
         extended.pop(0)
     steps = [(NUMBERS["EXTENDED_ARG"], part) for part in extended] + [(NUMBERS[name], operand & 255)]
-    caches = dis._inline_cache_entries[NUMBERS[name]]  # type: ignore[attr-defined]
+    entries = dis._inline_cache_entries  # type: ignore[attr-defined]
+    caches = entries.get(name, 0) if isinstance(entries, dict) else entries[NUMBERS[name]]  # by name since Python 3.13
     return bytes(byte for step in steps for byte in step) + bytes(2 * caches)

@@ -130,7 +130,7 @@ def test_versions_above_the_tested_ones_are_named_once(monkeypatch):
     with pytest.warns(UserWarning, match=r"numba 99\.1\.2 \(tested up to 0\.68\).* Compilation is slower"):
         versions.warn_of_newer()
     monkeypatch.setattr(versions, "version", lambda name: "99.1.2" if name == "scipy" else "0.1")
-    with pytest.warns(UserWarning, match=r"scipy 99\.1\.2 \(tested up to 1\.17\).* in a checkout tells\.$") as caught:
+    with pytest.warns(UserWarning, match=r"scipy 99\.1\.2 \(tested up to 1\.18\).* in a checkout tells\.$") as caught:
         versions.warn_of_newer()
     assert caught[0].filename == __file__
 

@@ -8,7 +8,7 @@ from ensemble._check import warn_caller
 
 __all__ = ["TESTED", "newer_than_tested", "warn_of_newer"]
 
-TESTED = {"numba": (0, 68), "llvmlite": (0, 50), "numpy": (2, 5), "scipy": (1, 17)}
+TESTED = {"numba": (0, 68), "llvmlite": (0, 50), "numpy": (2, 5), "scipy": (1, 18)}
 """The newest releases, major and minor, of the machines on which the tests ran; see UPGRADE.md."""
 
 
