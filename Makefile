@@ -116,5 +116,17 @@ dist:  ## wheel and sdist in dist/, the same bytes each time: pip install build
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(PYTHON) -m build -o dist .
 	$(PYTHON) .ci/repack.py dist/*.tar.gz $(SOURCE_DATE_EPOCH)
 
+CONDA ?= /tmp/ensemble-conda
+
+conda:  ## the conda package and its tests, from a channel of wheels at CONDA (Python 3.11): pip install py-rattler-build
+	rm -rf $(CONDA)
+	$(PYTHON) -m pip download -q -d $(CONDA)/wheels --only-binary=:all: . 'setuptools>=77' pip
+	rm -f $(CONDA)/wheels/ensemble_arrays-*.whl
+	$(PYTHON) -m tools.local_channel $(CONDA)/wheels $(CONDA)/channel
+	git clone -q . $(CONDA)/source
+	$(PYTHON) -c "import rattler_build as r; r.build_recipes(['$(CONDA)/source/recipe/recipe.yaml'], \
+		channel=['file://$(CONDA)/channel'], output_dir='$(CONDA)/out')"
+	ls $(CONDA)/out/noarch/*.conda
+
 .PHONY: help lint format test test-slow test-lowest test-newest test-libraries rough test-gpu conformance support bench asv-check \
-	docs docs-links docs-links-inside docs-tour asv-pages dist
+	docs docs-links docs-links-inside docs-tour asv-pages dist conda

@@ -120,7 +120,10 @@ def _index_lines(
     if along is None:
         ax.set_xlabel("entry")
     ax.margins(x=0)
-    ax.legend(framealpha=0.8, edgecolor="none", fontsize="small", ncols=len(values))
+    lines = ax.lines[-len(inputs) * len(values) :]  # of one kind after the other
+    by_input = [line for i in range(len(inputs)) for line in lines[i :: len(inputs)]]
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}  # above the data
+    ax.legend(handles=by_input, frameon=False, fontsize="small", ncols=min(len(inputs), 4), **place)
 
 
 def plot_histogram_with_interval(
