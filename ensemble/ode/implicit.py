@@ -156,8 +156,8 @@ class Steps:
             self._memory[:] = self._alone.work
         fixed, events = self.problem.method.has_fixed_steps, len(self.problem.events) > 0
         m = 2 * self.error_order
-        found, *made = steps_alone(self._alone, plan, ended, now, numbers, m, fixed, events, self._memory)
-        return Stepped(*made, now.slope), found
+        made = steps_alone(self._alone, plan, ended, now, numbers, m, fixed, events, self._memory)
+        return Stepped(made.y, made.square, made.stages, now.slope), made.found
 
     def _plan_alone(self, tables: Array) -> AlonePlan:
         matrix, f, slope = (None if each is None else each.basic for each in (

@@ -138,7 +138,7 @@ def _lists(plan: Elimination, lanes: int) -> tuple[Array, Array, int]:
 
 def _registers(upper: Array, columns: Array, source: int, first: int, lanes: int) -> list[int]:
     """The registers of the row with entries in `columns` that a row above, with entries in `upper`, changes."""
-    targets = first + np.searchsorted(columns, upper)
+    targets: Array = first + np.searchsorted(columns, upper)
     cuts = [0, *(np.flatnonzero(np.diff(targets) != 1) + 1).tolist(), upper.size]
     lines = list[int]()
     for begin, end in itertools.pairwise(cuts if upper.size else []):
