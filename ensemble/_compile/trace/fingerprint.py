@@ -231,7 +231,7 @@ def _of_function(f: Any, walk: _Walk) -> Any:
 
 
 _digests: dict[int, tuple[Any, np.ndarray, bytes]] = {}
-"""Of arrays met lately, by their place: a weak reference, their content then, and its digest."""
+"""Arrays met lately, by their place: a weak reference, their content then, and its digest."""
 
 
 def _digest(array: Any) -> bytes:

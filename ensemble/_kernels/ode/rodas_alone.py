@@ -51,9 +51,9 @@ class AlonePlan(NamedTuple):
     code: Array
     """int32: the batches of the programs, the list of factors, that of solutions."""
     places: Array
-    """Of the programs for the matrix, df/dt and f: the first entry of their batches and the one behind the last, the
-    place of their memory, the number of constants, and the place of their outputs. From `N` on: numbers and places that
-    they share."""
+    """Places of the programs for the matrix, df/dt and f: the first entry of their batches and the one behind the last,
+    the place of their memory, the number of constants, and the place of their outputs. From `N` on: numbers and places
+    that they share."""
     numbers: Array
     """Those of `RodasPlan`."""
     work: Array
