@@ -101,7 +101,7 @@ class PairSteps(_Steps):
             self._errors[e, : len(row)] = row
 
     def alone(self, plan: Plan, ended: Array, now: Active, numbers: Array) -> tuple[Stepped, int] | None:
-        """Steps of a lone sample up to one that somebody is told of; fixed ones are taken by `step`."""
+        """Take steps of a lone sample up to an output, an event or its end; fixed ones are taken by `step`."""
         groups = self.parts.f.groups
         if groups is None or self.problem.method.has_fixed_steps:
             return None

@@ -120,7 +120,7 @@ class LockStep(Protocol):
         """y at ``t + theta h`` in some columns, (n, n_columns)."""
 
     def alone(self, plan: Plan, ended: Array, now: Active, numbers: Array) -> tuple[Stepped, int] | None:
-        """Steps of a lone sample up to one that somebody is told of; None where each one is taken by `step`."""
+        """Take steps of a lone sample up to an output, an event or its end; None where each one is taken by `step`."""
 
 
 class Steps:
@@ -146,7 +146,7 @@ class Steps:
         return rodas_plan(matrix, slope, f, plan, self.problem.atol.shape[0], (A, C, NODES, TIME), GAMMA)
 
     def alone(self, plan: Plan, ended: Array, now: Active, numbers: Array) -> tuple[Stepped, int] | None:
-        """Steps of a lone sample up to one that somebody is told of; None where each one is taken by `step`."""
+        """Take steps of a lone sample up to an output, an event or its end; None where each one is taken by `step`."""
         if self._plan is None:
             return None
         if self._alone is None:

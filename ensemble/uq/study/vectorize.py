@@ -88,7 +88,7 @@ class VectorizedModel:
         return iter(rows) if same or not names else map(operator.itemgetter(*order), rows), False
 
     def _timed(self, x: Any, clock: SampleClock, results: list[Any]) -> None:
-        """The same for a clock that is told which sample begins. A call that is late may go on: its number stays."""
+        """Call the model for each sample and start its time limit. A call that is late may go on: its number stays."""
         model, keywords, rows = self.model, self.keywords, by_names(x.names, plain_rows(x))
         with numbered_in_turn() as set_number:
             for place, (given, number) in enumerate(zip(rows, x.ids[:, None], strict=True)):
