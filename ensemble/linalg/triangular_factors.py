@@ -388,70 +388,70 @@ class TriangularFactors(LinearOperator):
         return ConjugateFactors(self) if self.dtype.kind == "c" else self.T
 
 
-class TransposedFactors(LinearOperator):
-    """``F.T`` of `TriangularFactors`: solves with the transposed matrix."""
+class FactorsView(LinearOperator):
+    """An inverse on the values of `TriangularFactors`, other than that of the matrix itself.
+
+    Attributes
+    ----------
+    factors : TriangularFactors
+    """
 
     __array_ufunc__ = None
 
     def __init__(self, factors: TriangularFactors) -> None:
-        self.T = factors
+        self.factors = factors
         self.shape, self.n_samples, self.dtype = factors.shape, factors.n_samples, factors.dtype
         self.sample_set, self.reference_array = factors.sample_set, factors.reference_array
         self.batched = factors.batched
 
+    def sample(self, i: int) -> Self:
+        """That of sample `i` alone, no batch."""
+        return type(self)(self.factors.sample(i))
+
+    def take_samples(self, samples: Ids) -> Self:
+        """That of the samples named."""
+        return type(self)(self.factors.take_samples(samples))
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return premultiply(x, self)
+
+
+class TransposedFactors(FactorsView):
+    """``F.T`` of `TriangularFactors`: solves with the transposed matrix."""
+
     def __repr__(self) -> str:
-        return f"{self.T!r}.T"
+        return f"{self.factors!r}.T"
+
+    @property
+    def T(self) -> TriangularFactors:
+        """The factors."""
+        return self.factors
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """A^-T x on bare arrays of shape (n, n_samples)."""
-        return self.T._solve(x[:, None, :], True, None if out is None else out[:, None, :])[:, 0, :]
-
-    def sample(self, i: int) -> TransposedFactors:
-        """That of sample `i` alone, no batch."""
-        return TransposedFactors(self.T.sample(i))
-
-    def take_samples(self, samples: Ids) -> TransposedFactors:
-        """That of the samples named."""
-        return TransposedFactors(self.T.take_samples(samples))
+        return self.factors._solve(x[:, None, :], True, None if out is None else out[:, None, :])[:, 0, :]
 
     def __matmul__(self, x: Any) -> Any:
-        return self.T._multiply(x, True)
-
-    def __rmatmul__(self, x: Any) -> Any:
-        return premultiply(x, self)
+        return self.factors._multiply(x, True)
 
 
-class ConjugateFactors(LinearOperator):
+class ConjugateFactors(FactorsView):
     """``F.H`` of complex `TriangularFactors`: solves with the conjugate transpose of the matrix."""
 
-    __array_ufunc__ = None
-
-    def __init__(self, factors: TriangularFactors) -> None:
-        self.H = factors
-        self.shape, self.n_samples, self.dtype = factors.shape, factors.n_samples, factors.dtype
-        self.sample_set, self.reference_array = factors.sample_set, factors.reference_array
-        self.batched = factors.batched
-
     def __repr__(self) -> str:
-        return f"{self.H!r}.H"
+        return f"{self.factors!r}.H"
+
+    @property
+    def H(self) -> TriangularFactors:
+        """The factors."""
+        return self.factors
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """A^-H x on bare arrays of shape (n, n_samples)."""
-        return into(out, np.conj(self.H.T.apply(np.conj(x))))
-
-    def sample(self, i: int) -> ConjugateFactors:
-        """That of sample `i` alone, no batch."""
-        return ConjugateFactors(self.H.sample(i))
-
-    def take_samples(self, samples: Any) -> ConjugateFactors:
-        """That of the samples named."""
-        return ConjugateFactors(self.H.take_samples(samples))
+        return into(out, np.conj(self.factors.T.apply(np.conj(x))))
 
     def __matmul__(self, x: Any) -> Any:
-        return _conjugate(self.H.T @ _conjugate(x))
-
-    def __rmatmul__(self, x: Any) -> Any:
-        return premultiply(x, self)
+        return _conjugate(self.factors.T @ _conjugate(x))
 
 
 def _conjugate(x: Any) -> Any:
