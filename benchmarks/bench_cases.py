@@ -44,7 +44,8 @@ def x_of(name: str) -> Callable[[Row], float]:
 
 
 def count(row: Row) -> int:
-    return int(row.get("n_samples", row.get("samples", row.get("S", 1))))
+    """The number of samples of a row; one where it names none."""
+    return next((int(row[name]) for name in ("n_samples", "samples", "S") if name in row), 1)
 
 
 def has(**values: Any) -> Callable[[Row], bool]:
