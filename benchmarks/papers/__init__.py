@@ -57,6 +57,8 @@ class Paper:
     tables: list[Table]
     summary: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
+    signed: tuple[str, str] | None = None
+    """What a second reader compared with the paper, and what remains disputed."""
 
 
 @dataclass

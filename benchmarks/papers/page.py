@@ -14,6 +14,9 @@ PAGES = Path(__file__).parents[2] / "docs" / "papers"
 
 WIDTH = 118
 
+READ = "2026-11-29"
+"""The day on which the pages were last read against the papers."""
+
 READING = """\
 Every table and figure with numbers of the paper, beside ours. "not run (a)" has its reason below the table. Times of
 other machines are compared as they stand: a ratio has the difference of the machines in it. The text of the paper at
@@ -117,6 +120,10 @@ def markdown(paper: Paper, stored: Stored) -> str:
         lines += ["## Without a table here", ""]
         for what, why in paper.left_out:
             lines += textwrap.wrap(f"{what}: {why}", WIDTH, initial_indent="- ", subsequent_indent="  ")
+    if paper.signed:
+        checked, disputed = paper.signed
+        text = f"Read against the paper on {READ}: {checked}. What remains disputed: {disputed}."
+        lines += ["", *textwrap.wrap(text, WIDTH, break_on_hyphens=False)]
     return "\n".join(lines).rstrip() + "\n"
 
 
