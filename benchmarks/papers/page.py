@@ -24,13 +24,23 @@ hand has no page numbers: its sections are named. Curves are not read off: where
 ours stand alone."""
 
 
-def _text(value: Any, reasons: dict[str, str]) -> str:
+def _text(value: Any, reasons: dict[str, str], quoted: bool = False) -> str:
+    """A cell: four digits of ours, all of what is `quoted` from a paper."""
     if isinstance(value, NotRun):
         letter = reasons.setdefault(value.why, "abcdefghijklmnopqrstuvwxyz"[len(reasons)])
         return f"not run ({letter})"
+    if isinstance(value, float) and quoted:
+        return f"{value:,.12g}"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 9999.5 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _quoted(heading: str, row: dict[str, Any]) -> bool:
+    """Whether a cell holds a number as the paper prints it, and no ratio to one."""
+    return ("published" in heading and "/" not in heading) or (
+        row.get("from") == "published" and heading != "32 over one"
+    )
 
 
 def cells(table: Table) -> tuple[list[str], list[list[str]], dict[str, str]]:
@@ -39,7 +49,7 @@ def cells(table: Table) -> tuple[list[str], list[list[str]], dict[str, str]]:
     names = ", ".join(record.name for record in table.records)
     rows = table.rows or [{"published": "see the paper", "ours": NotRun(f"no record {names}")}]
     headings = list(dict.fromkeys(key for row in rows for key in row))
-    texts = [[_text(row.get(key, ""), reasons) for key in headings] for row in rows]
+    texts = [[_text(row.get(key, ""), reasons, _quoted(key, row)) for key in headings] for row in rows]
     return headings, texts, {letter: why for why, letter in reasons.items()}
 
 
@@ -91,7 +101,8 @@ def machine_of(content: dict[str, Any]) -> str:
 
 def _table(table: Table, stored: Stored) -> list[str]:
     headings, texts, reasons = cells(table)
-    lines = [f"## {table.name}: {table.title}", "", f"Of {table.where}.", ""]
+    where = "Not in the paper." if table.where == "no section" else f"Of {table.where}."
+    lines = [f"## {table.name}: {table.title}", "", where, ""]
     lines += [f"| {' | '.join(row)} |" for row in [headings, ["---"] * len(headings), *texts]]
     lines += [""]
     for letter, why in reasons.items():
