@@ -34,7 +34,7 @@ from benchmarks.device_clock import (
     peak_bandwidth,
 )
 from benchmarks.mountain import mountain_mesh
-from benchmarks.papers.atmosphere import VERSIONS
+from benchmarks.papers.published_atmosphere import VERSIONS
 from benchmarks.tensor_stages import STAGES, run_of
 from ensemble._backend import array_namespace, asarray_like, prototype, to_numpy
 from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values

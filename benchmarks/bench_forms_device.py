@@ -17,7 +17,7 @@ from benchmarks.bench_forms import SAMPLES, diffusion, diffusivities, laplace, m
 from benchmarks.common import cuda_device, of_device, save, show
 from benchmarks.device_clock import milliseconds, peak_bandwidth
 from benchmarks.mountain import NINE_OF_TEN, STEP_FORMS, mountain_mesh, step_fields
-from benchmarks.papers.atmosphere import MATRICES
+from benchmarks.papers.published_atmosphere import MATRICES
 from ensemble import Ensemble
 from ensemble.apps import fem
 

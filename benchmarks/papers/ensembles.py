@@ -184,15 +184,16 @@ def paper(stored: Stored) -> Paper:
                "by shared memory and by TCP; the paper has many nodes of a Cray XK7 and of a Blue Gene/Q."), (HALO,)),
         Table("Figure 11", "weak scaling of the solve", "section 4", _weak(stored),
               (CURVE, "Two ranks share two cores with other work, and each has 32^3 cells; the paper has 64^3 cells "
-               "for each node, and 1 and 32 samples. Two ranks have 64 x 32 x 32 cells of the unit cube, half as long in "
-               "one direction as in the others, which takes twice the iterations: the last column is without them. "
-               "This table says nothing about many nodes."), (WEAK,)),
+               "for each node, and 1 and 32 samples. Two ranks have 64 x 32 x 32 cells of the unit cube, half as "
+               "long in one direction as in the others, which takes twice the iterations: the last column is without "
+               "them. This table says nothing about many nodes."), (WEAK,)),
         Table("Figure 12", "gain of the solve, CG with multigrid", "section 4", gains["solve"],
               (CURVE, same, "Set-up is not in it, as in the paper. Both have Chebyshev smoothers of degree 2, levels "
                "down to 500 rows, and aggregates or transfers from the graph of each level without dropping; ours "
-               "smooths the transfers by the matrix. Ours solves to 1e-7 and each sample has its own steps and end; the paper couples "
-               "the samples of an ensemble and gives no tolerance. Its coarsest level is solved on one thread of the "
-               "host, ours where the rest runs. Values of the hierarchy are in float64 on the H200."),
+               "smooths the transfers by the matrix. Ours solves to 1e-7 and each sample has its own steps and end; "
+               "the paper couples the samples of an ensemble and gives no tolerance. Its coarsest level is solved on "
+               "one thread of the host, ours where the rest runs. Values of the hierarchy are in float64 on the "
+               "H200."),
               (COST, SOLVES)),
         Table("Section 4", "what the paper says of figures 8, 9 and 12", "section 4", _said(gains), (),
               (COST, KERNELS, SOLVES)),
