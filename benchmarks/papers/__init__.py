@@ -85,6 +85,8 @@ class Stored:
 
 def found(stored: Stored, record: Record, column: str, under: str = "rows", why: str = "", **keys: Any) -> Any:
     """The number in `column` of the one row whose entries equal `keys`, else `NotRun` with the reason."""
+    if stored.content(record) is None:
+        return NotRun(f"no record {record.name} yet")
     rows = [row for row in stored.rows(record, under) if all(row.get(key) == value for key, value in keys.items())]
     if len(rows) > 1:
         raise ValueError(f"{record.name}: {len(rows)} rows have {keys}")
