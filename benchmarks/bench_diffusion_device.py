@@ -34,7 +34,7 @@ POWER_STEPS = 10
 QUEUED = 10
 """Calls between two events, so that the device never waits for the host."""
 
-SIZES = (1, 8, 16, 32, 64)
+SIZES = (1, 4, 8, 16, 32, 64)
 
 COLD = 32
 """Matrices in a rotation that no cache holds: 2.8 GB at 64^3 cells."""
@@ -269,7 +269,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def solves(cells: int, sizes: tuple[int, ...] = (1, 8, 32, 64), grading: float = 0.0) -> list[dict[str, Any]]:
+def solves(cells: int, sizes: tuple[int, ...] = SIZES, grading: float = 0.0) -> list[dict[str, Any]]:
     """The paper's problem, set-up and solve: milliseconds by phase, the median of some solves after a first."""
     import cupy
 

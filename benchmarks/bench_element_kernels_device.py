@@ -6,9 +6,9 @@ or write a copy of the gradients for each of 11 quadrature points, collapsed one
 compulsory reads and writes, where nodes are read once; "copy" is a kernel that reads and writes as many bytes, each
 one contiguous array; "gathers" is the time of the sectors of the second-level cache that hold the numbers of the four
 nodes of each element, at the rate of gathers that the same run measures. Published times (Fluidity-Atmosphere, Li et
-al., on an A100) are of kernels that read coordinates of the corners of each element. Record: `element-kernels-cuda`,
-with `--order rcm`, nodes in reverse Cuthill-McKee order, `element-kernels-cuda-rcm`; `--backend numpy` times one thread
-of the processor: `element-kernels-1threads`.
+al., on an A100) are of kernels that read coordinates of the corners of each element. Record: `element-kernels-h200`
+on an H200, `element-kernels-cuda` elsewhere, with `--order rcm`, nodes in reverse Cuthill-McKee order, the same and
+`-rcm`; `--backend numpy` times one thread of the processor: `element-kernels-1threads`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from benchmarks.common import SEED, cuda_device, save, show
+from benchmarks.common import SEED, cuda_device, of_device, save, show
 from benchmarks.device_clock import (
     SECTOR,
     copies_for,
@@ -34,7 +34,7 @@ from benchmarks.device_clock import (
     peak_bandwidth,
 )
 from benchmarks.mountain import mountain_mesh
-from benchmarks.papers.atmosphere import VERSIONS
+from benchmarks.papers.published_atmosphere import VERSIONS
 from benchmarks.tensor_stages import STAGES, run_of
 from ensemble._backend import array_namespace, asarray_like, prototype, to_numpy
 from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
@@ -287,8 +287,8 @@ def main() -> None:
     about: dict[str, Any] = {"elements": mesh.n_elements, "nodes": mesh.n_nodes}
     record = "element-kernels-1threads"
     if on_device:
-        record = "element-kernels-cuda" + ("-rcm" if options.order == "rcm" else "")
         about |= {**cuda_device(), "sectors per second": rate}
+        record = of_device("element-kernels", about["device"]) + ("-rcm" if options.order == "rcm" else "")
         print(f"{about['device']}: {1e-9 * rate:.0f} sectors per ns gathered, {1e-12 * SECTOR * rate:.2f} TB/s")
         empty = {n: empty_milliseconds(n, options.repeats) for n in (1, 1000)}
         print("a launch that does nothing, by blocks, ms:", empty)

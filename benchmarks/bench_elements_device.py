@@ -2,7 +2,7 @@
 
 `python -m benchmarks elements-device` compares three ways to add element matrices that lie on the device (staged in
 shared memory, a gather by entries, atomic additions), and block with scalar storage. Launches follow each
-other, on copies of what they read and write. Record: `elements-cuda`.
+other, on copies of what they read and write. Record: `elements-h200` on an H200, `elements-cuda` elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import SEED, cuda_device, save, show
+from benchmarks.common import SEED, cuda_device, of_device, save, show
 from benchmarks.device_clock import copies_for, copy_milliseconds, milliseconds_in_turn, peak_bandwidth
 from benchmarks.mountain import mountain_mesh
 from ensemble._kernels.sparse.gather_sums import gather_sums
@@ -130,4 +130,5 @@ def main() -> None:
     sums, products = element_rows(options.repeats, options.samples), product_rows(options.repeats)
     show("sums of element matrices", sums)
     show("products with 3 x 3 blocks", products)
-    save("elements-cuda", [*sums, *products], **cuda_device())
+    about = cuda_device()
+    save(of_device("elements", about["device"]), [*sums, *products], **about)

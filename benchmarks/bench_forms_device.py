@@ -1,7 +1,8 @@
 """Assembly on tetrahedra on a CUDA device: matrices of one and of many samples, and the eight of a time step.
 
 `python -m benchmarks forms-device` checks each matrix against the CPU, then times what an assembly queues between CUDA
-events, after a large buffer was read. The CPU assembles each form once, for one sample. Record: `forms-cuda`.
+events, after a large buffer was read. The CPU assembles each form once, for one sample. Record:
+`forms-h200` on an H200, `forms-cuda` elsewhere.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_forms import SAMPLES, diffusion, diffusivities, laplace, mass
-from benchmarks.common import cuda_device, save, show
+from benchmarks.common import cuda_device, of_device, save, show
 from benchmarks.device_clock import milliseconds, peak_bandwidth
 from benchmarks.mountain import NINE_OF_TEN, STEP_FORMS, mountain_mesh, step_fields
-from benchmarks.papers.atmosphere import MATRICES
+from benchmarks.papers.published_atmosphere import MATRICES
 from ensemble import Ensemble
 from ensemble.apps import fem
 
@@ -131,7 +132,8 @@ def main() -> None:
     about = cuda_device()
     show(f"{about['device']}: {mesh.n_elements} tetrahedra, {mesh.n_nodes} nodes", rows)
     show("Matrices of a time step, one sample", steps)
-    save("forms-cuda", rows, steps=steps, elements=mesh.n_elements, nodes=mesh.n_nodes, **about)
+    name = of_device("forms", about["device"])
+    save(name, rows, steps=steps, elements=mesh.n_elements, nodes=mesh.n_nodes, **about)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.common import cuda_device, median, save, show
 from benchmarks.mountain import mountain_mesh, step_fields
-from benchmarks.papers.atmosphere import STEP_SECONDS
+from benchmarks.papers.published_atmosphere import STEP_SECONDS
 from ensemble import Ensemble
 from ensemble._backend import array_namespace, asarray_like, prototype, to_numpy
 from ensemble.apps import fem

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.common import SEED, interleaved, median, ratio, save, show
 from benchmarks.mountain import mountain_mesh
-from benchmarks.papers.atmosphere import ASSEMBLY
+from benchmarks.papers.published_atmosphere import ASSEMBLY
 from ensemble._compile.numba import compiled_serial
 from ensemble.linalg import CrsMatrix, ElementAssembly
 

@@ -108,6 +108,8 @@ def table(cells: int = 64, sizes: tuple[int, ...] = (8, 16, 32), rounds: int = 1
                 "GFLOP/s": 2e-9 * graph.nnz * s / median(seconds["ours"]),
                 "read GB/s": n_read / median(seconds["read"]) / 1e9,
                 "fraction of bound": median([b / t for b, t in zip(bound, seconds["ours"], strict=True)]),
+                "one sample ms": 1e3 * median(seconds["scalar"]),
+                "SciPy ms": 1e3 * median(seconds["scipy"]),
                 "x scalar kernel": ratio(seconds["scalar"], seconds["ours"], s),
                 "x SciPy": ratio(seconds["scipy"], seconds["ours"], s),
                 "upper triangle ms": 1e3 * median(seconds["half"]),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import cuda_device, interleaved, median, save, show
-from benchmarks.papers.atmosphere import TRANSFERS
+from benchmarks.papers.published_atmosphere import TRANSFERS
 from ensemble.apps import fem
 
 N_NODES, N_ELEMENTS, NNZ = 103_635, 554_394, 1_447_035

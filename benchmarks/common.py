@@ -134,6 +134,11 @@ def cuda_device() -> dict[str, Any]:
     return {"device": properties["name"].decode(), "cupy": cupy.__version__, "cuda": runtime}
 
 
+def of_device(stem: str, device: str) -> str:
+    """The name of a record by its device: `stem`-h200 of an H200, which the pages show, `stem`-cuda of another."""
+    return f"{stem}-{'h200' if 'H200' in device else 'cuda'}"
+
+
 def _installed(name: str) -> bool:
     try:
         metadata.version(name)

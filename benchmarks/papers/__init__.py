@@ -57,6 +57,8 @@ class Paper:
     tables: list[Table]
     summary: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
+    signed: tuple[str, str] | None = None
+    """What a second reader compared with the paper, and what remains disputed."""
 
 
 @dataclass
@@ -83,6 +85,8 @@ class Stored:
 
 def found(stored: Stored, record: Record, column: str, under: str = "rows", why: str = "", **keys: Any) -> Any:
     """The number in `column` of the one row whose entries equal `keys`, else `NotRun` with the reason."""
+    if stored.content(record) is None:
+        return NotRun(f"no record {record.name} yet")
     rows = [row for row in stored.rows(record, under) if all(row.get(key) == value for key, value in keys.items())]
     if len(rows) > 1:
         raise ValueError(f"{record.name}: {len(rows)} rows have {keys}")

@@ -14,6 +14,9 @@ PAGES = Path(__file__).parents[2] / "docs" / "papers"
 
 WIDTH = 118
 
+READ = "2026-11-29"
+"""The day on which the pages were last read against the papers."""
+
 READING = """\
 Every table and figure with numbers of the paper, beside ours. "not run (a)" has its reason below the table. Times of
 other machines are compared as they stand: a ratio has the difference of the machines in it. The text of the paper at
@@ -21,13 +24,23 @@ hand has no page numbers: its sections are named. Curves are not read off: where
 ours stand alone."""
 
 
-def _text(value: Any, reasons: dict[str, str]) -> str:
+def _text(value: Any, reasons: dict[str, str], quoted: bool = False) -> str:
+    """A cell: four digits of ours, all of what is `quoted` from a paper."""
     if isinstance(value, NotRun):
         letter = reasons.setdefault(value.why, "abcdefghijklmnopqrstuvwxyz"[len(reasons)])
         return f"not run ({letter})"
+    if isinstance(value, float) and quoted:
+        return f"{value:,.12g}"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 9999.5 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _quoted(heading: str, row: dict[str, Any]) -> bool:
+    """Whether a cell holds a number as the paper prints it, and no ratio to one."""
+    return ("published" in heading and "/" not in heading) or (
+        row.get("from") == "published" and heading != "32 over one"
+    )
 
 
 def cells(table: Table) -> tuple[list[str], list[list[str]], dict[str, str]]:
@@ -36,7 +49,7 @@ def cells(table: Table) -> tuple[list[str], list[list[str]], dict[str, str]]:
     names = ", ".join(record.name for record in table.records)
     rows = table.rows or [{"published": "see the paper", "ours": NotRun(f"no record {names}")}]
     headings = list(dict.fromkeys(key for row in rows for key in row))
-    texts = [[_text(row.get(key, ""), reasons) for key in headings] for row in rows]
+    texts = [[_text(row.get(key, ""), reasons, _quoted(key, row)) for key in headings] for row in rows]
     return headings, texts, {letter: why for why, letter in reasons.items()}
 
 
@@ -88,7 +101,8 @@ def machine_of(content: dict[str, Any]) -> str:
 
 def _table(table: Table, stored: Stored) -> list[str]:
     headings, texts, reasons = cells(table)
-    lines = [f"## {table.name}: {table.title}", "", f"Of {table.where}.", ""]
+    where = "Not in the paper." if table.where == "no section" else f"Of {table.where}."
+    lines = [f"## {table.name}: {table.title}", "", where, ""]
     lines += [f"| {' | '.join(row)} |" for row in [headings, ["---"] * len(headings), *texts]]
     lines += [""]
     for letter, why in reasons.items():
@@ -117,6 +131,10 @@ def markdown(paper: Paper, stored: Stored) -> str:
         lines += ["## Without a table here", ""]
         for what, why in paper.left_out:
             lines += textwrap.wrap(f"{what}: {why}", WIDTH, initial_indent="- ", subsequent_indent="  ")
+    if paper.signed:
+        checked, disputed = paper.signed
+        text = f"Read against the paper on {READ}: {checked}. What remains disputed: {disputed}."
+        lines += ["", *textwrap.wrap(text, WIDTH, break_on_hyphens=False)]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -8,20 +8,25 @@ import numpy as np
 import pytest
 
 from benchmarks.bench_paper import MODULES, page_of
+from benchmarks.common import of_device
 from benchmarks.papers import (
     NotRun,
     Record,
     Stored,
+    Table,
     analyses,
     atmosphere,
     ensembles,
     found,
     gbees,
+    kalman,
     ours_over,
     times_faster,
 )
 from benchmarks.papers.page import PAGES, cells, markdown, printed
 from benchmarks.tensor_stages import SOURCE
+
+README = PAGES.parents[1] / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +40,12 @@ def test_published_times_and_the_published_gains_over_them_agree() -> None:
         assert sum(row[k] or 0.0 for row in atmosphere.CONSTRUCTION.values()) == pytest.approx(
             atmosphere.CONSTRUCTION_TOTAL[k], abs=0.02
         )
-    gains = (221.60, 226.00, 227.17, 198.02, 272.66, 170.12, 122.96, 102.92)
-    for (cpu, device), gain in zip(atmosphere.MATRICES.values(), gains, strict=True):
-        assert cpu / device == pytest.approx(gain, abs=0.02)
-    for (cpu, device), gain in zip(atmosphere.VALUES.values(), (240.14, 177.51, 163.69), strict=True):
-        assert cpu / device == pytest.approx(gain, rel=1e-3)
-    of_kernels = (132.59, 947.33, 103.01, 179.41, 183.14)
-    for (cpu, device, _), gain in zip(atmosphere.FUNCTIONS.values(), of_kernels, strict=True):
-        assert cpu / device == pytest.approx(gain, rel=1e-3)
+    tables = {3: atmosphere.VALUES, 4: atmosphere.FUNCTIONS, 6: atmosphere.ASSEMBLY, 8: atmosphere.MATRICES}
+    for number, times in tables.items():
+        for (cpu, device, *_), gain in zip(times.values(), atmosphere.GAINS[number].values(), strict=True):
+            assert cpu / device == pytest.approx(gain, rel=1e-3)
+    for seconds, gain in atmosphere.CONFIGURATIONS.values():
+        assert atmosphere.CONFIGURATIONS["CPU only"][0] / seconds == pytest.approx(gain, abs=0.005)
     parts = {name: values for name, values in atmosphere.STEP_SECONDS.items() if name != "step"}
     for k, total in enumerate(atmosphere.STEP_SECONDS["step"]):
         assert sum(values[k] for values in parts.values()) == pytest.approx(total, abs=0.005)
@@ -100,9 +103,66 @@ def test_a_row_that_two_entries_answer_is_an_error_and_one_that_none_answers_say
     with pytest.raises(ValueError, match="2 rows"):
         found(twice, record, "ms", a=1)
     assert found(twice, record, "ms", a=2) == NotRun("record r has no such row")
+    assert found(Stored(seen={"r": None}), record, "ms") == NotRun("no record r yet")
     assert times_faster({}, 4.0, 2.0)["published / ours"] == 2.0
     assert ours_over({}, 4.0, 2.0)["ours / published"] == 0.5
     assert times_faster({}, 4.0, NotRun("x"))["published / ours"] == ""
+
+
+@pytest.mark.parametrize("number", MODULES)
+def test_each_page_says_when_it_was_read_against_its_paper_and_what_remains(number: str) -> None:
+    last = (PAGES / f"{number}.md").read_text().rstrip().rpartition("\n\n")[2]
+    assert re.match(r"Read against the paper on \d{4}-\d\d-\d\d: ", last)
+    assert "What remains disputed: " in " ".join(last.split())
+
+
+@pytest.mark.parametrize("number", MODULES)
+def test_all_numbers_of_a_device_on_a_page_are_of_one_kind_of_device(number: str, stored: Stored) -> None:
+    contents = [stored.content(record) or {} for table in page_of(number, stored).tables for record in table.records]
+    devices = {content.get("device", (content.get("machine") or {}).get("device")) for content in contents}
+    assert len(devices - {None}) <= 1
+
+
+def test_published_numbers_stand_as_they_are_printed_and_ratios_with_four_digits() -> None:
+    rows = [{"published, ms": 12641.197, "ours, ms": 12641.197, "published / ours": 1.23456}]
+    assert cells(Table("t", "", "", rows))[1] == [["12,641.197", "12,641", "1.235"]]
+
+
+def test_a_solve_is_its_iterations_times_what_one_takes() -> None:
+    """Figure 11 of paper 004; the record has the microseconds of an iteration."""
+    rows = [{"edge": 32, "samples": 8, "ranks": r, "iterations": 8 * r, "us": 1000.0 * r} for r in (1, 2)]
+    got = ensembles._weak(Stored(seen={ensembles.WEAK.name: {"rows": rows}}))
+    assert [row["solve, ms"] for row in got] == [8.0, 32.0]
+    assert got[1]["solve over one rank"] == 4.0 and got[1]["an iteration over one rank"] == 2.0
+
+
+def test_a_ranking_holds_where_it_does_at_every_length() -> None:
+    times = dict(zip(kalman.SCANS, (9.0, 3.0, 1.0, 1.0, 2.0), strict=True))
+    rows = [{"steps": T, "scan": scan, "PKF": ms, "PRTS": 2 * ms, "PTFS": 3 * ms}
+            for T in kalman.LENGTHS for scan, ms in times.items()]  # fmt: skip
+    first = {"Ladner-Fischer", "Sengupta A"}
+    assert kalman._are(rows, kalman.LENGTHS, first) and kalman._are(rows, kalman.LENGTHS, {"Hillis-Steele"}, last=True)
+    assert not kalman._are(rows, kalman.LENGTHS, {"Sengupta A", "Sengupta B"})
+    assert kalman._order_of_methods(rows)["agrees"] == "yes"
+    rows[2]["PKF"] = 2.5  # Ladner and Fischer's scan at the first length
+    assert not kalman._are(rows, kalman.LENGTHS, first) and kalman._are(rows, kalman.LENGTHS[1:], first)
+
+
+def test_the_first_sentence_of_the_readme_has_the_prices_of_the_records(stored: Stored) -> None:
+    words = {3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
+    said = re.search(r"price of about (\w+) on a processor, of (\w+) on a GPU", README.read_text().replace("\n", " "))
+    one, many = (next(row for row in stored.rows(ensembles.COST) if row["n_samples"] == s) for s in (1, 32))
+    phases = ("assembly ms", "setup ms", "solve ms")
+    price = 32.0 * sum(many[phase] for phase in phases) / sum(one[phase] for phase in phases)
+    on_device = 32.0 / found(stored, ensembles.SOLVES, "x one stored", run="stored", samples=32)
+    assert said is not None and said.groups() == (words[round(price)], words[round(on_device)])
+
+
+def test_records_of_finite_elements_are_named_by_the_device() -> None:
+    assert [of_device("forms", name) for name in ("NVIDIA H200", "NVIDIA H100 80GB HBM3")] == [
+        "forms-h200",
+        "forms-cuda",
+    ]
 
 
 @pytest.mark.slow
