@@ -390,8 +390,8 @@ def solve_phases(A: CrsMatrix, b: Ensemble, hierarchy: Any, n: int) -> dict[str,
         + milliseconds(lambda: krylov.cg_direction(alpha, x, y))
     )
     for k, level in enumerate(hierarchy.levels[:-1]):
-        right = x if k == 0 else work.b[k]
         here, there, w = work.swap[k], work.scratch[k] * 1.0, work.scratch[k]
+        right = x.astype(here.dtype) if k == 0 else work.b[k]  # levels may have another precision than the solve
         smooth = lambda L=level, b=right, h=here, t=there, w=w: L.smoother.smooth(b, None, h, t, w)
         again = lambda L=level, b=right, h=here, t=there, w=w: L.smoother.smooth(b, h, h, t, w)
         row[f"smoother {k}"] = n * (milliseconds(smooth) + milliseconds(again))

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import linalg
 
-from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, reader, save, show
+from benchmarks.common import SEED, interleaved, median, ratio, reader, save, show
 from ensemble import Ensemble
 from ensemble.gallery import poisson
 from ensemble.krylov import bicgstab, cg, gmres, minres
@@ -49,30 +49,6 @@ def scipys(method: str) -> Callable[[sp.csr_array, np.ndarray], Any]:
     if method == "gmres":
         return partial(linalg.gmres, rtol=1e-14, restart=RESTART, maxiter=LIMIT // RESTART)
     return partial(getattr(linalg, method), rtol=1e-14, maxiter=LIMIT)
-
-
-class PlainKrylov(EnsembleBenchmark):
-    """Sixty iterations on 100 by 100 points."""
-
-    params = (["numba"], [1, 32])
-
-    def setup(self, backend: str, n_samples: int) -> None:
-        super().setup(backend, n_samples)
-        self.A, self.b = samples_of(100, n_samples), np.random.default_rng(SEED).standard_normal(10_000)
-        for method in METHODS:
-            ours(method, self.A, self.b)
-
-    def time_cg(self, backend: str, n_samples: int) -> None:
-        ours("cg", self.A, self.b)
-
-    def time_minres(self, backend: str, n_samples: int) -> None:
-        ours("minres", self.A, self.b)
-
-    def time_bicgstab(self, backend: str, n_samples: int) -> None:
-        ours("bicgstab", self.A, self.b)
-
-    def time_gmres(self, backend: str, n_samples: int) -> None:
-        ours("gmres", self.A, self.b)
 
 
 def row(method: str, side: int, n_samples: int, rounds: int) -> dict[str, Any]:
