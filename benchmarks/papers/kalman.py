@@ -238,7 +238,7 @@ def _about_threshold(measured: list[dict[str, Any]]) -> str:
     """What N is, where it can be given, and what it changes."""
     said = (
         "Sengupta's N is the number of elements at which that scan stops halving and runs Hillis and Steele's: "
-        "`threshold=` of `prefix_scan`. The filters and smoothers take no such number."
+        "`threshold=` of `prefix_scan`, `scan=Sengupta(n)` of filters and smoothers."
     )
     if not _complete(measured):
         return said
