@@ -298,7 +298,9 @@ def _mesh(stored: Stored) -> str:
 def _picard(stored: Stored) -> str:
     """How often a step makes its matrices, published and ours."""
     count = (stored.content(MOIST) or {}).get("picard")
-    ours = "" if count is None else f" Ours: {count}."
+    ours = (
+        "" if count is None else f" Ours makes it {'once' if count == 1 else f'{count} times, and its row holds all'}."
+    )
     return (
         "The paper does not say how many Picard iterations a step has; its rows, which hold one assembly each by "
         f"tables 4 and 6, add up to the step, so that each matrix is made once in it.{ours}"
