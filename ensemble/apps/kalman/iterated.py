@@ -177,8 +177,8 @@ def _started(model: NonlinearGaussianModel, series: Series, x0: Any, first: int)
 
 
 def _iterated(
-    model: NonlinearGaussianModel, series: Series, x: Array, first: int, options: tuple[str, str, str],
-    line_search: bool, tol: float, max_iterations: int,
+    model: NonlinearGaussianModel, series: Series, x: Array, first: int,
+    options: tuple[str, str | Sengupta, str], line_search: bool, tol: float, max_iterations: int,
 ) -> IteratedSmootherResult:  # fmt: skip
     """Steps until every series has converged or failed."""
     active = iterations = converged = P = likelihood = None
